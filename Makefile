@@ -1,0 +1,57 @@
+# `make quickstart` and `make test` set up everything they need in .venv; nothing else is installed or changed.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+UV     := $(shell command -v uv 2>/dev/null)
+# pip reads PIP_FIND_LINKS by itself, uv has to be told
+INSTALL := $(if $(UV),uv pip install --quiet --python $(BIN)/python $(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS)),$(BIN)/python -m pip install --quiet --disable-pip-version-check) --constraint constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help quickstart test slow check check-static format docs bench clean
+
+help:  ## show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+quickstart: $(VENV)/.installed  ## train a small language model on this machine, about a minute
+	@$(BIN)/ensue quickstart
+
+test: $(VENV)/.installed-test  ## the default tests, under two minutes
+	@$(BIN)/python -m pytest
+
+slow: $(VENV)/.installed-test  ## the slow tests, on ../shared/data where it is there
+	@$(BIN)/python -m pytest -m slow
+
+format: $(VENV)/.installed-dev  ## put the code in the house style
+	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+check: check-static test  ## format, lint, types and tests, as in CI
+
+check-static: $(VENV)/.installed-dev
+	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy
+
+docs: $(VENV)/.installed-docs  ## the documentation as pages in docs/_build
+	@$(BIN)/sphinx-build -q -W -b html docs docs/_build
+
+bench: $(VENV)/.installed  ## the measurements of the docs, one by one (benchmarks/README.md)
+	@$(BIN)/python benchmarks/speed.py
+
+clean:  ## remove what make made
+	rm -rf $(VENV) docs/_build build
+
+# make cannot follow a venv's insides: one stamp for each set of packages
+$(VENV)/bin/python:
+	@echo "making $(VENV) and installing (about a minute; torch is large) ..."
+	@$(if $(UV),uv venv --quiet --python $(PYTHON) $(VENV),$(PYTHON) -m venv $(VENV)) || \
+	  { rm -rf $(VENV); echo "no virtual environment: on Debian install python3-venv, or have uv on the path" >&2; exit 1; }
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@$(INSTALL) --editable . && touch $@
+
+$(VENV)/.installed-test: $(VENV)/.installed
+	@$(INSTALL) --editable '.[test]' && touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed-test
+	@$(INSTALL) --editable '.[dev]' && touch $@
+
+$(VENV)/.installed-docs: $(VENV)/.installed
+	@$(INSTALL) --editable '.[docs]' && touch $@

@@ -1,0 +1,45 @@
+"""What goes wrong by the user's hand, as exceptions whose message is one clear line.
+
+A message says what is wrong, where, what was expected and what was found. The command line prints it and exits with
+status 2; anything that is not an `EnsueError` is a bug and shows its traceback.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+
+
+class EnsueError(Exception):
+    """The root of every error that a user can mend."""
+
+
+class DataError(EnsueError):
+    """A file that cannot be read as what it should be; the message begins with `file:line:`."""
+
+    def __init__(self, message: str, path: str | Path | None = None, line: int | None = None) -> None:
+        place = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
+        super().__init__(place + message)
+
+
+class RecipeError(EnsueError):
+    """A recipe with an unknown key, a wrong type or values that do not go together."""
+
+
+class RunError(EnsueError):
+    """A run directory that is missing, taken, damaged or too new."""
+
+
+class TrainingError(EnsueError):
+    """Training that cannot go on: a loss that is not finite, a text that is too short, a full disk."""
+
+
+class ContextError(EnsueError):
+    """More positions than a model with learned positions has."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`; did you mean "..."?` for the known name that is closest to `name`, or an empty string."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f'; did you mean "{close[0]}"?' if close else ""

@@ -1,0 +1,1 @@
+"""Strings to ids and back: vocabularies, tokenizers and subwords. Nothing here imports torch."""

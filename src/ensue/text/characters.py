@@ -1,0 +1,77 @@
+"""One id for each Unicode character of the training text. Encoding is one table look-up per code point."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.text.tokenizer import UNKNOWN, Decoder, Tokenizer
+from ensue.text.vocabulary import Vocabulary, most_frequent
+
+CODE_POINTS = 0x110000
+FIRST_SURROGATE, AFTER_SURROGATES = 0xD800, 0xE000
+REPLACEMENT = "\ufffd"
+
+
+class CharacterTokenizer(Tokenizer):
+    """`<unk>` is id 0, the known characters follow by code point. An unknown character is decoded as U+FFFD."""
+
+    kind = "characters"
+    unknown_id: int = 0
+
+    def __init__(self, vocabulary: Vocabulary, *, lowercase: bool = False) -> None:
+        self.vocabulary = vocabulary
+        self.vocabulary_size = len(vocabulary)
+        self.lowercase = lowercase
+        self._table = np.zeros(CODE_POINTS, np.uint32)
+        self._table[[ord(character) for character in vocabulary.symbols[1:]]] = np.arange(1, len(vocabulary))
+        self.start_id = int(self._table[ord("\n")])
+
+    @classmethod
+    def train(
+        cls, chunks: Iterable[str], *, min_count: int = 1, max_size: int | None = None, lowercase: bool = False
+    ) -> Self:
+        """The characters of `chunks` that occur `min_count` times; `max_size` counts `<unk>` too."""
+        totals = np.zeros(CODE_POINTS, np.int64)
+        for chunk in chunks:
+            counts = np.bincount(code_points(chunk.lower() if lowercase else chunk))
+            totals[: len(counts)] += counts
+        totals[FIRST_SURROGATE:AFTER_SURROGATES] = 0  # halves of a character are no characters
+        seen = {chr(point): int(totals[point]) for point in np.flatnonzero(totals)}
+        kept = most_frequent(seen, min_count=min_count, limit=None if max_size is None else max_size - 1)
+        return cls(Vocabulary([UNKNOWN, *sorted(kept)]), lowercase=lowercase)
+
+    def decoder(self) -> Decoder:
+        return _CharacterDecoder(self.vocabulary)
+
+    def symbol(self, id: int) -> str:
+        return self.vocabulary.symbols[id]
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Self:
+        vocabulary = Vocabulary.from_json(content["symbols"], first=(UNKNOWN,))
+        if any(len(symbol) != 1 for symbol in vocabulary.symbols[1:]):
+            raise ValueError("a symbol is not one character")
+        return cls(vocabulary, lowercase=bool(content["lowercase"]))
+
+    def _ids(self, text: str) -> NDArray[np.uint32]:
+        return self._table[code_points(text)]
+
+    def _content(self) -> dict[str, Any]:
+        return {"symbols": list(self.vocabulary.symbols)}
+
+
+class _CharacterDecoder(Decoder):
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._pieces = (REPLACEMENT, *vocabulary.symbols[1:])
+
+    def feed(self, id: int) -> str:
+        return self._pieces[id]
+
+
+def code_points(text: str) -> NDArray[np.uint32]:
+    """The code points of `text`, lone surrogates included."""
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")

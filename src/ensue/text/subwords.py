@@ -1,0 +1,135 @@
+"""Byte-level byte-pair encoding, trained on the corpus by the `tokenizers` library, which is imported late."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.text.boundaries import BLANKS, last_boundary
+from ensue.text.tokenizer import Decoder, Tokenizer
+from ensue.text.utf8 import Utf8Decoder, shown, without_surrogates
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as LibraryTokenizer
+
+DEFAULT_SIZE = 2048
+SMALLEST_SIZE = 256
+TRAINING_CHARACTERS = 1 << 16
+REMEMBERED_PIECES = 1 << 17
+REMEMBERED_LENGTH = 32
+_PIECE = re.compile(rf"\s*\S+(?:(?![{BLANKS}])\s+(?:\S+|\Z))*|\s+")
+"""Parts of a text that end at a boundary (`boundaries.py`), so that each can be encoded by itself."""
+
+
+class SubwordTokenizer(Tokenizer):
+    """Pieces of words, made of bytes: nothing is unknown, and every text comes back exactly.
+
+    Source: Sennrich et al. 2016, over bytes as in Radford et al. 2019; the first 256 ids are the single bytes.
+    """
+
+    kind = "bpe"
+    unknown_id = None
+
+    def __init__(self, library: LibraryTokenizer, *, lowercase: bool = False) -> None:
+        self.library = library
+        self.lowercase = lowercase
+        byte_of = {character: byte for byte, character in enumerate(byte_characters())}
+        vocabulary = sorted(library.get_vocab().items(), key=lambda item: item[1])
+        if [id for _, id in vocabulary] != list(range(len(vocabulary))):
+            raise ValueError("the ids have gaps")
+        self._pieces = [bytes(byte_of[character] for character in token) for token, _ in vocabulary]
+        self.vocabulary_size = len(self._pieces)
+        self.start_id = self._pieces.index(b"\n")
+        self._remembered: dict[str, list[int]] = {}
+
+    @classmethod
+    def train(
+        cls, chunks: Iterable[str], *, min_count: int = 1, max_size: int | None = None, lowercase: bool = False
+    ) -> Self:
+        """Merge the most frequent pairs of `chunks`, as long as they occur `min_count` times.
+
+        `max_size` (2048) is the vocabulary's size; the 256 bytes are in it whatever it says.
+        """
+        library = _import_library()
+        trainer = library.trainers.BpeTrainer(
+            vocab_size=max(max_size or DEFAULT_SIZE, SMALLEST_SIZE),
+            min_frequency=min_count,
+            show_progress=False,
+            initial_alphabet=byte_characters(),
+        )
+        tokenizer = library.Tokenizer(library.models.BPE())
+        tokenizer.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = library.decoders.ByteLevel()
+        texts = (without_surrogates(chunk.lower() if lowercase else chunk) for chunk in chunks)
+        tokenizer.train_from_iterator((part for text in texts for part in _parts(text)), trainer)
+        return cls(tokenizer, lowercase=lowercase)
+
+    def decoder(self) -> Decoder:
+        return Utf8Decoder(self._pieces)
+
+    def symbol(self, id: int) -> str:
+        return shown(self._pieces[id])
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Self:
+        text = json.dumps(content["tokenizer"])
+        try:
+            library = _import_library().Tokenizer.from_str(text)
+        except Exception as error:  # the library raises plain Exceptions
+            raise ValueError(str(error)) from error
+        return cls(library, lowercase=bool(content["lowercase"]))
+
+    def _ids(self, text: str) -> NDArray[np.uint32]:
+        pieces = _PIECE.findall(without_surrogates(text))
+        known = self._remembered
+        new = self._encode_pieces(set(pieces) - known.keys())
+        ids = [id for piece in pieces for id in (known.get(piece) or new[piece])]
+        short = {piece: ids for piece, ids in new.items() if len(piece) <= REMEMBERED_LENGTH}
+        if len(known) + len(short) <= REMEMBERED_PIECES:
+            known.update(short)
+        else:
+            self._remembered = short
+        return np.array(ids, np.uint32)
+
+    def _encode_pieces(self, pieces: Iterable[str]) -> dict[str, list[int]]:
+        """The ids of each piece. Words repeat, and a look-up is ten times faster than the library."""
+        texts = list(pieces)
+        encodings = self.library.encode_batch_fast(texts, add_special_tokens=False)
+        return {text: encoding.ids for text, encoding in zip(texts, encodings, strict=True)}
+
+    def _content(self) -> dict[str, Any]:
+        return {"tokenizer": json.loads(self.library.to_str())}
+
+
+def byte_characters() -> list[str]:
+    """The printable character that stands for each byte in the library's vocabulary, by byte.
+
+    Bytes that Latin-1 prints stand for themselves; the others take the code points from 256 on, in order.
+    """
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = iter(range(0x100, 0x200))
+    return [chr(byte if byte in printable else next(others)) for byte in range(256)]
+
+
+def _parts(text: str) -> Iterator[str]:
+    """`text` in small parts: the library collects hundreds of them before it counts."""
+    while len(text) > TRAINING_CHARACTERS:
+        cut = last_boundary(text[:TRAINING_CHARACTERS]) or TRAINING_CHARACTERS
+        yield text[:cut]
+        text = text[cut:]
+    yield text
+
+
+def _import_library() -> ModuleType:
+    # without this, a process that forks after tokenizing is warned by the library about its threads
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    import tokenizers  # noqa: PLC0415
+
+    return tokenizers

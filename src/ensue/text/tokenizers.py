@@ -1,0 +1,86 @@
+"""The tokenizers' front door: train one, save it, load it. The kinds themselves are in the files beside this one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from ensue.errors import RecipeError, RunError, nearest
+from ensue.text.characters import CharacterTokenizer
+from ensue.text.subwords import SubwordTokenizer
+from ensue.text.tokenizer import FORMAT_VERSION, Decoder, Tokenizer
+from ensue.text.utf8 import ByteTokenizer
+from ensue.text.words import WordTokenizer
+
+__all__ = ["KINDS", "Decoder", "Tokenizer", "load_tokenizer", "save_tokenizer", "train_tokenizer"]
+
+KINDS: dict[str, type[Tokenizer]] = {
+    "characters": CharacterTokenizer,
+    "bytes": ByteTokenizer,
+    "words": WordTokenizer,
+    "bpe": SubwordTokenizer,
+}
+
+
+def train_tokenizer(
+    kind: str,
+    chunks: Iterable[str],
+    *,
+    min_count: int = 1,
+    max_size: int | None = None,
+    splitter: str = "whitespace",
+    lowercase: bool = False,
+) -> Tokenizer:
+    """A tokenizer of `kind` for the text of `chunks`, which are read once.
+
+    `min_count` and `max_size` bound the vocabulary (bytes have no use for them), `splitter` is for words.
+    RecipeError for an unknown kind or splitter.
+    """
+    match kind:
+        case "characters":
+            return CharacterTokenizer.train(chunks, min_count=min_count, max_size=max_size, lowercase=lowercase)
+        case "bytes":
+            return ByteTokenizer(lowercase=lowercase)
+        case "words":
+            return WordTokenizer.train(
+                chunks, min_count=min_count, max_size=max_size, splitter=splitter, lowercase=lowercase
+            )
+        case "bpe":
+            return SubwordTokenizer.train(chunks, min_count=min_count, max_size=max_size, lowercase=lowercase)
+    raise RecipeError(f'unknown tokenizer "{kind}"; expected one of {", ".join(KINDS)}{nearest(kind, KINDS)}')
+
+
+def save_tokenizer(tokenizer: Tokenizer, path: str | Path) -> None:
+    """Write `tokenizer` to `path` as JSON."""
+    Path(path).write_text(json.dumps(tokenizer.to_json()) + "\n", encoding="utf-8")
+
+
+def load_tokenizer(path: str | Path) -> Tokenizer:
+    """The tokenizer saved at `path`; RunError if it is missing, damaged or of a newer format."""
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        kind = str(content["kind"])
+        version = int(content["format_version"])
+    except OSError as error:
+        raise RunError(f"{path}: cannot be read ({error.strerror})") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise RunError(f"{path}: not a tokenizer ({_reason(error)})") from error
+    if version > FORMAT_VERSION:
+        raise RunError(f"{path}: format_version {version} is newer than this program, which reads {FORMAT_VERSION}")
+    if kind not in KINDS:
+        raise RunError(f'{path}: unknown tokenizer "{kind}"; expected one of {", ".join(KINDS)}')
+    return _restore(content, path)
+
+
+def _restore(content: dict[str, Any], path: str | Path) -> Tokenizer:
+    try:
+        return KINDS[content["kind"]].from_json(content)
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{path}: damaged tokenizer ({_reason(error)})") from error
+
+
+def _reason(error: Exception) -> str:
+    """One line about `error`."""
+    return f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())

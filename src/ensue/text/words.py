@@ -1,0 +1,107 @@
+"""One id for each word. What a word is, one regular expression says; unknown words become `<unk>`."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.errors import RecipeError, nearest
+from ensue.text.boundaries import BLANKS
+from ensue.text.tokenizer import UNKNOWN, Decoder, Tokenizer
+from ensue.text.vocabulary import Vocabulary, most_frequent
+
+LINE_END = "<eos>"
+PUNCTUATION = (
+    r"!-/:-@\[-`{-~\u00a0-\u00bf\u00d7\u00f7\u060c\u061b\u061f\u06d4\u0964\u0965\u2010-\u2bff"
+    r"\u3000-\u303f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65\U0001f000-\U0001faff"
+)
+_PART = f"[^{BLANKS}{PUNCTUATION}]+"
+SPLITTERS = {
+    "whitespace": rf"\n|[^{BLANKS}]+",
+    "simple": rf"\n|{UNKNOWN}|{_PART}(?:['’-]{_PART}|(?<=\d)[.,](?=\d){_PART})*|[{PUNCTUATION}]",
+}
+"""What is a token. "simple" makes each punctuation mark one, except that apostrophes and hyphens inside a word and
+points and commas between digits belong to it: `don't`, `well-known`, `1,000.5`. `<unk>` in the text stays whole."""
+
+
+class WordTokenizer(Tokenizer):
+    """`<unk>` is id 0, `<eos>` (the end of a line, `"\\n"`) id 1; words follow, the most frequent first.
+
+    White space other than line ends is not kept: decoding puts one blank between the words of a line.
+    """
+
+    kind = "words"
+    unknown_id: int = 0
+    start_id = 1
+
+    def __init__(self, vocabulary: Vocabulary, *, splitter: str = "whitespace", lowercase: bool = False) -> None:
+        self.vocabulary = vocabulary
+        self.vocabulary_size = len(vocabulary)
+        self.splitter = splitter
+        self.lowercase = lowercase
+        self._split = splitting(splitter)
+        self._id_of = vocabulary.ids | {"\n": self.start_id}
+
+    @classmethod
+    def train(
+        cls,
+        chunks: Iterable[str],
+        *,
+        min_count: int = 1,
+        max_size: int | None = None,
+        splitter: str = "whitespace",
+        lowercase: bool = False,
+    ) -> Self:
+        """The words of `chunks` that occur `min_count` times; `max_size` counts `<unk>` and `<eos>` too."""
+        split = splitting(splitter)
+        counts: Counter[str] = Counter()
+        for chunk in chunks:
+            counts.update(split.findall(chunk.lower() if lowercase else chunk))
+        for special in ("\n", UNKNOWN, LINE_END):
+            counts.pop(special, None)
+        words = most_frequent(counts, min_count=min_count, limit=None if max_size is None else max_size - 2)
+        return cls(Vocabulary([UNKNOWN, LINE_END, *words]), splitter=splitter, lowercase=lowercase)
+
+    def decoder(self) -> Decoder:
+        return _WordDecoder(self.vocabulary)
+
+    def symbol(self, id: int) -> str:
+        return self.vocabulary.symbols[id]
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Self:
+        vocabulary = Vocabulary.from_json(content["symbols"], first=(UNKNOWN, LINE_END))
+        if content["splitter"] not in SPLITTERS:
+            raise ValueError(f"unknown splitter {content['splitter']!r}")
+        return cls(vocabulary, splitter=content["splitter"], lowercase=bool(content["lowercase"]))
+
+    def _ids(self, text: str) -> NDArray[np.uint32]:
+        id_of = self._id_of.get
+        return np.array([id_of(word, 0) for word in self._split.findall(text)], np.uint32)
+
+    def _content(self) -> dict[str, Any]:
+        return {"splitter": self.splitter, "symbols": list(self.vocabulary.symbols)}
+
+
+class _WordDecoder(Decoder):
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._symbols = vocabulary.symbols
+        self._inside_line = False
+
+    def feed(self, id: int) -> str:
+        blank = " " if self._inside_line else ""
+        self._inside_line = id != WordTokenizer.start_id
+        return blank + self._symbols[id] if self._inside_line else "\n"
+
+
+def splitting(splitter: str) -> re.Pattern[str]:
+    """The expression whose matches are the tokens; RecipeError for a splitter that is not in `SPLITTERS`."""
+    if splitter not in SPLITTERS:
+        known = ", ".join(SPLITTERS)
+        raise RecipeError(f'unknown splitter "{splitter}"; expected one of {known}{nearest(splitter, SPLITTERS)}')
+    return re.compile(SPLITTERS[splitter])

@@ -1,0 +1,30 @@
+"""What all tests share."""
+
+import os
+from pathlib import Path
+
+import jaxtyping
+import pytest
+
+# The tensors of tests are small; threads would only wait for each other. It has to be said before torch is imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# The shapes in the signatures of ensue.nn are checked at each call, in tests only.
+jaxtyping.install_import_hook("ensue.nn", "beartype.beartype")
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The real data sets beside the checkout; tests that use them are skipped where they are absent."""
+    path = REPOSITORY.parent / "shared" / "data"
+    if not path.is_dir():
+        pytest.skip("no ../shared/data on this machine")
+    return path
+
+
+@pytest.fixture(autouse=True)
+def cache_in_a_folder_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test reads or leaves anything in the user's cache."""
+    monkeypatch.setenv("ENSUE_CACHE", str(tmp_path_factory.mktemp("cache")))

@@ -1,0 +1,243 @@
+"""Every kind of tokenizer: round trips, boundaries, incremental decoding, files."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ensue.errors import RecipeError, RunError
+from ensue.text import subwords
+from ensue.text.boundaries import last_boundary
+from ensue.text.tokenizers import KINDS, Tokenizer, load_tokenizer, save_tokenizer, train_tokenizer
+
+CORPUS = "The cat sat on the mat.\nthe dog, an 1,000.5 pound dog, didn't – naïve\u2028 and\x85 so on 猫\n" * 3
+LETTERS = "".join(sorted(set(CORPUS)))
+TOKENIZERS = {kind: train_tokenizer(kind, [CORPUS], max_size=300) for kind in KINDS}
+SIMPLE = train_tokenizer("words", [CORPUS], splitter="simple")
+ALL = [*TOKENIZERS.values(), SIMPLE]
+telling = " \n\t\r\x0b\x0c\x1c\x85\xa0\u2028\u3000'!<é1aZ"
+any_text = st.text(st.characters(codec="utf-8") | st.sampled_from(telling), max_size=60)
+any_string = st.text(st.characters(exclude_categories=()), max_size=20)
+
+
+@given(text=any_text)
+@pytest.mark.parametrize("kind", ["bytes", "bpe"])
+def test_bytes_and_subwords_bring_every_text_back(kind: str, text: str) -> None:
+    tokenizer = TOKENIZERS[kind]
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@given(text=st.text(LETTERS))
+def test_characters_bring_known_text_back(text: str) -> None:
+    tokenizer = TOKENIZERS["characters"]
+    ids = tokenizer.encode(text)
+    assert ids.shape == (len(text),)
+    assert tokenizer.decode(ids) == text
+
+
+@given(lines=st.lists(st.lists(st.sampled_from([word for word in CORPUS.replace("\n", " ").split(" ") if word]))))
+def test_words_bring_lines_of_known_words_back(lines: list[list[str]]) -> None:
+    text = "\n".join(map(" ".join, lines))
+    tokenizer = TOKENIZERS["words"]
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@given(text=any_string)
+@pytest.mark.parametrize("tokenizer", ALL, ids=repr)
+def test_any_string_has_ids_even_with_lone_surrogates(tokenizer: Tokenizer, text: str) -> None:
+    ids = tokenizer.encode(text)
+    assert ids.dtype == np.uint32
+    assert ids.ndim == 1
+    assert (ids < tokenizer.vocabulary_size).all()
+    assert not re.search("[\ud800-\udfff]", tokenizer.decode(ids))
+
+
+@given(ids=st.lists(st.integers(0, 255), max_size=30))
+def test_bytes_decode_as_python_decodes(ids: list[int]) -> None:
+    assert TOKENIZERS["bytes"].decode(ids) == bytes(ids).decode("utf-8", "replace")
+
+
+@given(ids=st.lists(st.integers(0, 299), max_size=30))
+def test_subwords_decode_as_their_library_does(ids: list[int]) -> None:
+    tokenizer = TOKENIZERS["bpe"]
+    assert tokenizer.decode(ids) == tokenizer.library.decode(ids, skip_special_tokens=False)
+
+
+@given(text=any_text)
+def test_subwords_encode_as_their_library_does(text: str) -> None:
+    tokenizer = TOKENIZERS["bpe"]
+    assert tokenizer.encode(text).tolist() == tokenizer.library.encode(text).ids
+
+
+def test_a_character_of_several_bytes_comes_out_once_it_is_whole() -> None:
+    decoder = TOKENIZERS["bytes"].decoder()
+    assert [decoder.feed(byte) for byte in "a猫".encode()] == ["a", "", "", "猫"]
+    assert decoder.feed(0xE9) == ""
+    assert decoder.flush() == "\ufffd"
+
+
+def test_pieces_of_words_carry_their_blank() -> None:
+    tokenizer = TOKENIZERS["words"]
+    decoder = tokenizer.decoder()
+    assert [decoder.feed(int(id)) for id in tokenizer.encode("the cat\nthe dog\n")] == [
+        "the", " cat", "\n", "the", " <unk>", "\n",
+    ]  # fmt: skip
+
+
+@given(left=any_text, blank=st.sampled_from(" \t\n\r\x0b\x0c"), right=any_text)
+@pytest.mark.parametrize("tokenizer", ALL, ids=repr)
+def test_a_boundary_does_not_change_ids(tokenizer: Tokenizer, left: str, blank: str, right: str) -> None:
+    text = left + blank + right
+    cut = last_boundary(text)
+    if cut is None:
+        assert not re.search(r"\S[ \t\n\r\f\v]", text)
+    else:
+        assert cut == max(match.end() for match in re.finditer(r"\S(?=[ \t\n\r\f\v])", text))
+        parts = [tokenizer.encode(text[:cut]), tokenizer.encode(text[cut:])]
+        assert np.concatenate(parts).tolist() == tokenizer.encode(text).tolist()
+
+
+def test_a_boundary_is_found_far_from_the_end() -> None:
+    assert last_boundary("ab cd" + "e" * 100_000) == 2
+    assert last_boundary("ab" + " " * 100_000) == 2
+    assert last_boundary("e" * 100_000) is None
+
+
+def test_unicode_line_ends_are_ordinary_characters() -> None:
+    tokenizer = train_tokenizer("words", ["a\x85b c\u2028d e\x1cf"])
+    assert set(tokenizer.to_json()["symbols"]) == {"<unk>", "<eos>", "a\x85b", "c\u2028d", "e\x1cf"}
+
+
+def test_only_what_is_in_the_text_becomes_a_line_end() -> None:
+    tokenizer = TOKENIZERS["words"]
+    assert tokenizer.encode("the").tolist() == tokenizer.encode("the\n").tolist()[:-1]
+    assert tokenizer.encode("\n\n").tolist() == [1, 1]
+    assert tokenizer.encode("<unk>").tolist() == [tokenizer.unknown_id]
+
+
+def test_the_simple_splitter_separates_punctuation_but_not_inside_words_and_numbers() -> None:
+    text = '"I don\'t," (she) said: well-known <unk> cost 1,000.5, or 5 €… «Éte\u0301» हिन्दी।'
+    expected = '" I don\'t , " ( she ) said : well-known <unk> cost 1,000.5 , or 5 € … « Éte\u0301 » हिन्दी ।'
+    tokenizer = train_tokenizer("words", [text], splitter="simple")
+    assert tokenizer.decode(tokenizer.encode(text)) == expected
+
+
+def test_vocabulary_of_words_is_by_count_then_string() -> None:
+    chunks = ["b a c\nc", " d c b <unk> <unk> <eos>"]
+    symbols = train_tokenizer("words", chunks).to_json()["symbols"]
+    assert symbols == ["<unk>", "<eos>", "c", "b", "a", "d"]
+    assert train_tokenizer("words", chunks, min_count=2).to_json()["symbols"] == symbols[:4]
+    assert train_tokenizer("words", chunks, max_size=5).to_json()["symbols"] == symbols[:5]
+
+
+def test_vocabulary_of_characters_is_by_code_point() -> None:
+    chunks = ["ccb", "cab\n\ud800\U0001f431"]
+    assert train_tokenizer("characters", chunks).to_json()["symbols"] == ["<unk>", "\n", "a", "b", "c", "\U0001f431"]
+    assert train_tokenizer("characters", chunks, min_count=2).to_json()["symbols"] == ["<unk>", "b", "c"]
+    assert train_tokenizer("characters", chunks, max_size=2).to_json()["symbols"] == ["<unk>", "c"]
+
+
+def test_the_size_of_subwords_is_kept() -> None:
+    assert TOKENIZERS["bpe"].vocabulary_size == 300
+    assert train_tokenizer("bpe", [CORPUS], max_size=10).vocabulary_size == 256
+    assert train_tokenizer("bpe", [CORPUS], min_count=1000).vocabulary_size == 256
+
+
+def test_subwords_of_a_long_text_are_those_of_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subwords, "TRAINING_CHARACTERS", 20)
+    assert train_tokenizer("bpe", [CORPUS], max_size=300).to_json() == TOKENIZERS["bpe"].to_json()
+
+
+def test_start_is_a_line_end_or_unknown() -> None:
+    for tokenizer in TOKENIZERS.values():
+        assert tokenizer.decode([tokenizer.start_id]) == "\n"
+    assert train_tokenizer("characters", ["ab"]).start_id == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lowercase_holds_in_training_and_use(kind: str) -> None:
+    tokenizer = train_tokenizer(kind, ["One TWO\n"], lowercase=True)
+    assert tokenizer.decode(tokenizer.encode("ONE two\n")) == "one two\n"
+
+
+def test_symbols_are_the_tokens_own_text() -> None:
+    words = TOKENIZERS["words"]
+    assert words.symbol(int(words.encode("cat")[0])) == "cat"
+    assert TOKENIZERS["bytes"].symbol(10) == "\n"
+    assert TOKENIZERS["bytes"].symbol(0xE9) == "\\xe9"
+    assert TOKENIZERS["bpe"].symbol(int(TOKENIZERS["bpe"].encode(" the")[0])) == " the"
+
+
+@pytest.mark.parametrize("tokenizer", ALL, ids=repr)
+def test_a_saved_tokenizer_is_the_same(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    save_tokenizer(tokenizer, path)
+    loaded = load_tokenizer(path)
+    assert loaded.to_json() == tokenizer.to_json()
+    assert loaded.encode(CORPUS).tolist() == tokenizer.encode(CORPUS).tolist()
+    assert json.loads(path.read_text())["kind"] == tokenizer.kind
+
+
+def _words(**changes: object) -> str:
+    return json.dumps(train_tokenizer("words", ["a b"]).to_json() | changes)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "cannot be read"),
+        ("", "not a tokenizer"),
+        ("[]", "not a tokenizer"),
+        ('{"kind": "words"}', "format_version"),
+        (_words()[:-20], "not a tokenizer"),
+        (_words(format_version=2), "newer"),
+        (_words(kind="wordz"), "expected one of characters, bytes, words, bpe"),
+        (_words(kind=[]), "unknown tokenizer"),
+        (_words(symbols=["<unk>", "<eos>", "a", "a"]), "twice"),
+        (_words(symbols=["a", "b"]), "first symbols"),
+        (_words(symbols=5), "list of strings"),
+        (_words(splitter="x"), "splitter"),
+        (_words(kind="characters", symbols=["<unk>", "ab"]), "not one character"),
+        (_words(kind="bpe"), "tokenizer"),
+        (_words(kind="bpe", tokenizer={"version": "1.0"}), "damaged"),
+    ],
+)
+def test_a_damaged_tokenizer_is_one_line(content: str | None, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(RunError, match=said) as caught:
+        load_tokenizer(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_unknown_settings_name_the_nearest() -> None:
+    with pytest.raises(RecipeError, match='did you mean "characters"'):
+        train_tokenizer("character", ["a"])
+    with pytest.raises(RecipeError, match='did you mean "simple"'):
+        train_tokenizer("words", ["a"], splitter="simpel")
+
+
+def test_subwords_are_deterministic_and_a_later_fork_is_silent() -> None:
+    program = (
+        "import os, json; from ensue.text.tokenizers import train_tokenizer\n"
+        f"tokenizer = train_tokenizer('bpe', [{CORPUS!r}], max_size=300); tokenizer.encode('a b')\n"
+        "if os.fork() == 0:\n    tokenizer.encode('c d'); os._exit(0)\n"
+        "os.wait(); print(json.dumps(tokenizer.to_json()))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert json.loads(done.stdout) == TOKENIZERS["bpe"].to_json()
+
+
+def test_text_imports_neither_torch_nor_tokenizers() -> None:
+    program = "import sys, ensue.text.tokenizers, ensue.data.cache, ensue.data.batches\n"
+    program += "assert not {'torch', 'tokenizers'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True)
