@@ -1,0 +1,108 @@
+"""Ids to training batches of a language model. A batch is a pure function of (seed, step): nothing is carried here.
+
+In every epoch each id is predicted at most once, from the ids before it. What does not fill a whole step is left out,
+and it is another part of the text each time, because the cut moves from epoch to epoch.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.data.permutation import Permutation, mix
+from ensue.data.token_file import TokenFile
+from ensue.errors import TrainingError
+
+_OFFSET, _ORDER = 0, 1  # what a random number of (seed, epoch) is for
+
+
+class Batch(NamedTuple):
+    """`inputs` and `targets` (B, T): each target is the id after its input. `first`: carried state starts anew."""
+
+    inputs: NDArray[np.int64]
+    targets: NDArray[np.int64]
+    first: bool
+
+
+class Batches(ABC):
+    """What `Segments` and `Blocks` share; `batch_size` is cut to the rows that the text can fill.
+
+    TrainingError if the text has less than `segment_length` + 1 ids.
+    """
+
+    def __init__(self, tokens: TokenFile, *, batch_size: int, segment_length: int, seed: int) -> None:
+        assert batch_size >= 1
+        assert segment_length >= 1
+        needed = segment_length + 1
+        if len(tokens) < needed:
+            raise TrainingError(
+                f"the text has {len(tokens)} tokens, but one segment needs {needed} (segment_length {segment_length}"
+                " and one to predict); expected more text or shorter segments"
+            )
+        self.tokens = tokens
+        self.segment_length = segment_length
+        self.seed = seed
+        self.batch_size = min(batch_size, (len(tokens) - 1) // segment_length)
+        # keeping back one segment lets the cut move by at least that much
+        step_tokens = self.batch_size * segment_length
+        self.steps_per_epoch = max(1, (len(tokens) - segment_length) // step_tokens)
+
+    def batch(self, step: int) -> Batch:
+        """The batch of `step`, counted from 0 over all epochs."""
+        epoch, index = divmod(step, self.steps_per_epoch)
+        starts = self._offset(epoch) + self.segment_length * self._segments(epoch, index)
+        rows = np.stack([self.tokens.read(start, start + self.segment_length + 1) for start in starts.tolist()])
+        inputs, targets = np.ascontiguousarray(rows[:, :-1]), np.ascontiguousarray(rows[:, 1:])
+        return Batch(inputs, targets, self._is_first(index))
+
+    def _offset(self, epoch: int) -> int:
+        """Where the first segment of an epoch begins."""
+        return mix(self.seed, epoch, _OFFSET) % (len(self.tokens) - self.segment_length * self._num_segments())
+
+    @abstractmethod
+    def _num_segments(self) -> int:
+        """How many segments, side by side, an epoch cuts the text into."""
+
+    @abstractmethod
+    def _segments(self, epoch: int, index: int) -> NDArray[np.int64]:
+        """The numbers of the segments, one for each row, in the epoch's step `index`."""
+
+    @abstractmethod
+    def _is_first(self, index: int) -> bool: ...
+
+    def __repr__(self) -> str:
+        shape = f"batch_size={self.batch_size}, segment_length={self.segment_length}"
+        return f"{type(self).__name__}({shape}, steps_per_epoch={self.steps_per_epoch})"
+
+
+class Segments(Batches):
+    """For truncated back-propagation through time: each row reads its own stretch of the text from end to end.
+
+    Row b of a batch goes on where row b of the batch before ended, until the epoch ends (`first`).
+    """
+
+    def _num_segments(self) -> int:
+        return self.batch_size * self.steps_per_epoch
+
+    def _segments(self, epoch: int, index: int) -> NDArray[np.int64]:
+        return np.arange(self.batch_size) * self.steps_per_epoch + index
+
+    def _is_first(self, index: int) -> bool:
+        return index == 0
+
+
+class Blocks(Batches):
+    """For models that carry no state: segments in a random order, another one in each epoch."""
+
+    def _num_segments(self) -> int:
+        return max(self.batch_size, (len(self.tokens) - self.segment_length) // self.segment_length)
+
+    def _segments(self, epoch: int, index: int) -> NDArray[np.int64]:
+        order = Permutation(self._num_segments(), mix(self.seed, epoch, _ORDER))
+        return order(np.arange(index * self.batch_size, (index + 1) * self.batch_size))
+
+    def _is_first(self, index: int) -> bool:
+        return True

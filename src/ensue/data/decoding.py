@@ -1,0 +1,106 @@
+"""One file to a stream of text: decompression, decoding, and errors that say where. It joins no files."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import lzma
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from encodings.aliases import aliases
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from ensue.errors import DataError, nearest
+
+BLOCK_BYTES = 1 << 20
+COMPRESSED = {".xz", ".gz"}
+
+
+def checked_encoding(name: str) -> str:
+    """The canonical name of an encoding; DataError if there is none of that name that turns bytes into text."""
+    try:
+        encoding = codecs.lookup(name)
+        codecs.getincrementaldecoder(name)().decode(b"")
+    except (LookupError, ValueError, TypeError, AssertionError):
+        encoding = None
+    if encoding is None or not encoding._is_text_encoding:  # such as "hex" and "rot13", which Python also lists
+        known = {alias.replace("_", "-") for alias in {*aliases, *aliases.values()}}
+        raise DataError(f'unknown encoding "{name}"{nearest(name, sorted(known))}')
+    return encoding.name
+
+
+def decoded(path: Path, encoding: str) -> Iterator[str]:
+    """The text of a file in blocks, exactly as it is but for a UTF-8 byte order mark at its start.
+
+    DataError for bytes that `encoding` does not allow (with line and column), damaged compression, unreadable files.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8" if encoding == "utf-8-sig" else encoding)()
+    line, column, at_start = 1, 1, True
+    for block in blocks(path):
+        before = decoder.getstate()
+        try:
+            text = decoder.decode(block, final=not block)
+        except UnicodeDecodeError as error:
+            decoder.setstate(before)
+            valid = max(0, error.start - (len(error.object) - len(block)))  # the decoder may have kept some bytes
+            text = _without_mark(decoder.decode(block[:valid]), encoding, at_start)
+            raise _undecodable(path, encoding, error, *_advance(line, column, text)) from None
+        except UnicodeError as error:  # UTF-16 and UTF-32 without a byte order mark
+            raise DataError(f"not {encoding.upper()} ({error})", path, line) from error
+        if text:
+            text = _without_mark(text, encoding, at_start)
+            at_start = False
+            line, column = _advance(line, column, text)
+        if text:
+            yield text
+
+
+def blocks(path: Path) -> Iterator[bytes]:
+    """The decompressed bytes of a file in blocks, the last one empty."""
+    with _reading(path), _open(path) as file:
+        while block := file.read(BLOCK_BYTES):
+            yield block
+    yield b""
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (lzma.LZMAError, gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise DataError(f"damaged, or no {path.suffix} file ({error})", path) from error
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror or error})", path) from error
+
+
+def _open(path: Path) -> BinaryIO:
+    match path.suffix.lower():
+        case ".xz":
+            return cast(BinaryIO, lzma.open(path))
+        case ".gz":
+            return cast(BinaryIO, gzip.open(path))
+    return path.open("rb")
+
+
+def _without_mark(text: str, encoding: str, at_start: bool) -> str:
+    return text.removeprefix("\ufeff") if at_start and encoding.startswith("utf-8") else text
+
+
+def _advance(line: int, column: int, text: str) -> tuple[int, int]:
+    """Line and column (both from 1) behind `text`."""
+    lines = text.count("\n")
+    return line + lines, len(text) - text.rfind("\n") if lines else column + len(text)
+
+
+def _undecodable(path: Path, encoding: str, error: UnicodeDecodeError, line: int, column: int) -> DataError:
+    byte = error.object[error.start]
+    what = f"not {encoding.upper()} (byte 0x{byte:02x} in column {column})"
+    if (line, column) == (1, 1) and error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        advice = "--set data.encoding=utf-16 reads it"
+    elif encoding.startswith("utf-8"):
+        advice = "--set data.encoding=latin-1 reads it"
+    else:
+        advice = "name the file's own with --set data.encoding=..."
+    return DataError(f"{what}; {advice}", path, line)

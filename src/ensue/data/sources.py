@@ -1,0 +1,155 @@
+"""A file, a folder or a glob as one long text, streamed in pieces. It knows nothing of ids."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+
+from ensue.data.decoding import BLOCK_BYTES, COMPRESSED, checked_encoding, decoded
+from ensue.errors import DataError, nearest
+from ensue.text.boundaries import last_boundary
+
+PIECE_CHARACTERS = 1 << 20
+
+
+class TextSource:
+    """The text of a file, of a folder's files (recursively, sorted, without hidden ones) or of a glob's matches.
+
+    `.xz` and `.gz` are decompressed as they are read. Nothing is translated: the text is the files' own, with a line
+    end between two files if the first has none. DataError for a missing path, a folder without files, a glob without
+    matches, an unknown encoding, and text that is empty, damaged or in another encoding.
+    """
+
+    def __init__(self, location: str | Path, *, encoding: str = "utf-8") -> None:
+        self.location = str(location)
+        self.encoding = checked_encoding(encoding)
+        self.paths = _find(self.location)
+        if not any(self._blocks()):
+            raise DataError("the text is empty", self.location)
+
+    def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[str]:
+        """The characters [start, stop) of the text in pieces of about a million.
+
+        Wherever a piece has a boundary (`last_boundary`), it ends at one, so tokenizing the pieces equals tokenizing
+        the whole. Memory does not grow with the text or its lines.
+        """
+        rest = ""
+        for block in _clipped(self._blocks(), start, stop):
+            rest += block
+            if len(rest) >= PIECE_CHARACTERS:
+                cut = last_boundary(rest) or len(rest)
+                yield rest[:cut]
+                rest = rest[cut:]
+        if rest:
+            yield rest
+
+    def count_characters(self) -> int:
+        """The length of the text; the first call reads it once."""
+        return self._characters
+
+    def fingerprint(self) -> str:
+        """A digest of the files' bytes, in their order; the first call reads them once."""
+        return self._digest
+
+    @cached_property
+    def _characters(self) -> int:
+        return sum(map(len, self._blocks()))
+
+    @cached_property
+    def _digest(self) -> str:
+        digest = hashlib.sha256()
+        for path in self.paths:
+            suffix = path.suffix.lower()
+            digest.update((suffix if suffix in COMPRESSED else "").encode())  # the same bytes would read otherwise
+            digest.update(_file_digest(path))
+        return digest.hexdigest()
+
+    def _blocks(self) -> Iterator[str]:
+        ending = "\n"
+        for path in self.paths:
+            for position, block in enumerate(decoded(path, self.encoding)):
+                if position == 0 and ending != "\n":
+                    yield "\n"
+                ending = block[-1]
+                yield block
+
+    def __repr__(self) -> str:
+        files = "" if len(self.paths) == 1 else f", {len(self.paths)} files"
+        return f"TextSource({self.location!r}{files})"
+
+
+def _clipped(blocks: Iterator[str], start: int, stop: int | None) -> Iterator[str]:
+    """The characters [start, stop) of the joined blocks."""
+    position = 0
+    for block in blocks:
+        if stop is not None and position >= stop:
+            return
+        part = block[max(0, start - position) : None if stop is None else stop - position]
+        position += len(block)
+        if part:
+            yield part
+
+
+def _file_digest(path: Path) -> bytes:
+    try:
+        with path.open("rb", buffering=0) as file:
+            digest = hashlib.sha256()
+            while block := file.read(BLOCK_BYTES):
+                digest.update(block)
+            return digest.digest()
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror})", path) from error
+
+
+def _find(location: str) -> tuple[Path, ...]:
+    """The files that `location` names, sorted."""
+    path = Path(location).expanduser()
+    try:
+        if location and path.is_dir():
+            return _files_below(path)
+        if location and path.is_file():
+            return (path,)
+        if location and path.exists():
+            raise DataError("neither a file nor a folder", location)
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot be read ({getattr(error, 'strerror', error)})", location) from error
+    if glob.has_magic(location):
+        return _matches(location, path)
+    raise DataError(_missing(path), location or '""')
+
+
+def _files_below(folder: Path) -> tuple[Path, ...]:
+    files: list[Path] = []
+    for parent, folders, names in os.walk(folder, onerror=_unreadable):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        files += [Path(parent, name) for name in names if not name.startswith(".") and Path(parent, name).is_file()]
+    if not files:
+        raise DataError("no file in this folder", folder)
+    return tuple(sorted(files))
+
+
+def _matches(location: str, pattern: Path) -> tuple[Path, ...]:
+    files = sorted(Path(name) for name in glob.iglob(str(pattern), recursive=True) if Path(name).is_file())
+    if not files:
+        raise DataError("no file matches", location)
+    return tuple(files)
+
+
+def _unreadable(error: OSError) -> None:
+    raise DataError(f"cannot be read ({error.strerror})", error.filename) from error
+
+
+def _missing(path: Path) -> str:
+    """What to say about a path that does not exist, with the nearest name in the folder where it should be."""
+    parent = path.parent
+    if not parent.is_dir():
+        return f"no such file or folder, nor its folder {parent}"
+    try:
+        names = sorted(entry.name for entry in parent.iterdir())
+    except OSError:
+        names = []
+    return f"no such file or folder{nearest(path.name, names)}"

@@ -1,0 +1,124 @@
+"""The ids of a text on disk, memory-mapped. Reading copies, and no page of the file stays resident for long."""
+
+from __future__ import annotations
+
+import mmap
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.errors import DataError
+
+_HEADER = struct.Struct("<8sIIQQQ")
+"""Magic, bytes per id, CRC-32 of the ids, and how many ids, unknown ids and characters there are."""
+_MAGIC = b"ensueids"
+_RELEASE_BYTES = 16 << 20
+_FAULT_BYTES = 64 << 10  # a page fault maps the neighboring pages too, where the system has them in memory
+_BLOCK_BYTES = 1 << 20
+
+
+class TokenFile:
+    """A sequence of ids that is read in slices. `open` maps a file, `from_ids` holds an array.
+
+    `unknown` is how many of the ids are the tokenizer's unknown id, `characters` the length of the text behind them.
+    """
+
+    unknown: int
+    characters: int
+
+    def __init__(
+        self, ids: NDArray[Any], *, unknown: int = 0, characters: int = 0, mapping: mmap.mmap | None = None
+    ) -> None:
+        self.unknown = unknown
+        self.characters = characters
+        self._ids = ids
+        self._mapping = mapping
+        self._touched = 0
+
+    @classmethod
+    def from_ids(cls, ids: NDArray[Any], *, unknown: int = 0, characters: int = 0) -> Self:
+        """Ids in memory, for short texts."""
+        return cls(np.asarray(ids), unknown=unknown, characters=characters)
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Map the file at `path`. DataError if it is none of `write_tokens` or was cut; OSError if it is unreadable."""
+        with path.open("rb") as file:
+            size, _, count, unknown, characters = _read_header(file.read(_HEADER.size), path)
+            if file.seek(0, 2) != _HEADER.size + count * size:
+                raise DataError("the ids are cut off", path)
+            mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        if hasattr(mmap, "MADV_RANDOM"):
+            mapping.madvise(mmap.MADV_RANDOM)
+        ids = np.frombuffer(mapping, f"<u{size}", count, offset=_HEADER.size)
+        return cls(ids, unknown=unknown, characters=characters, mapping=mapping)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def read(self, start: int, stop: int) -> NDArray[np.int64]:
+        """A copy of the ids [start, stop)."""
+        assert 0 <= start <= stop <= len(self), f"[{start}, {stop}) of {len(self)} ids"
+        part = self._ids[start:stop]
+        ids = part.astype(np.int64)
+        self._release(part.nbytes)
+        return ids
+
+    def _release(self, read_bytes: int) -> None:
+        """Give pages back before many are mapped, so that resident memory does not grow with the file."""
+        self._touched += read_bytes + 2 * _FAULT_BYTES
+        if self._mapping is not None and self._touched >= _RELEASE_BYTES and hasattr(mmap, "MADV_DONTNEED"):
+            self._mapping.madvise(mmap.MADV_DONTNEED)
+            self._touched = 0
+
+    def __repr__(self) -> str:
+        return f"TokenFile({len(self):,} ids, {self.unknown:,} unknown, {self.characters:,} characters)"
+
+
+def write_tokens(
+    path: Path, pieces: Iterable[tuple[NDArray[Any], int]], *, vocabulary_size: int, unknown_id: int | None
+) -> None:
+    """Write the ids of `pieces`, each with the number of characters it stands for, in the fewest bytes per id."""
+    size = 1 if vocabulary_size <= 1 << 8 else 2 if vocabulary_size <= 1 << 16 else 4
+    crc = count = unknown = characters = 0
+    with path.open("wb") as file:
+        file.write(bytes(_HEADER.size))
+        for ids, piece_characters in pieces:
+            data = ids.astype(f"<u{size}").tobytes()
+            file.write(data)
+            crc = zlib.crc32(data, crc)
+            count += len(ids)
+            unknown += 0 if unknown_id is None else int(np.count_nonzero(ids == unknown_id))
+            characters += piece_characters
+        file.seek(0)
+        file.write(_HEADER.pack(_MAGIC, size, crc, count, unknown, characters))
+
+
+def check_tokens(path: Path) -> None:
+    """DataError unless the ids at `path` are those that were written; reads them once."""
+    crc = 0
+    with path.open("rb") as file:
+        _, expected, *_ = _read_header(file.read(_HEADER.size), path)
+        for block in _blocks(file):
+            crc = zlib.crc32(block, crc)
+    if crc != expected:
+        raise DataError("the ids are damaged", path)
+
+
+def _blocks(file: Any) -> Iterator[bytes]:
+    while block := file.read(_BLOCK_BYTES):
+        yield block
+
+
+def _read_header(data: bytes, path: Path) -> tuple[int, int, int, int, int]:
+    if len(data) < _HEADER.size or not data.startswith(_MAGIC):
+        raise DataError("not a file of ids", path)
+    _, size, crc, count, unknown, characters = _HEADER.unpack(data)
+    if size not in (1, 2, 4):
+        raise DataError("not a file of ids", path)
+    return size, crc, count, unknown, characters

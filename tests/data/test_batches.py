@@ -1,0 +1,123 @@
+"""Training batches: what is predicted, how often, in which order, and that a step alone decides it."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ensue.data.batches import Batches, Blocks, Segments
+from ensue.data.permutation import Permutation, mix
+from ensue.data.token_file import TokenFile
+from ensue.errors import TrainingError
+
+KINDS = [Segments, Blocks]
+sizes = st.tuples(st.integers(2, 300), st.integers(1, 9), st.integers(1, 12), st.integers(-(2**70), 2**70))
+
+
+def make(kind: type[Batches], count: int, batch_size: int, segment_length: int, seed: int = 0) -> Batches:
+    """Batches of a text whose ids are its positions."""
+    return kind(TokenFile.from_ids(np.arange(count)), batch_size=batch_size, segment_length=segment_length, seed=seed)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=50)
+@given(sizes=sizes, epoch=st.integers(0, 1000))
+def test_an_epoch_predicts_each_id_at_most_once_and_nearly_all(
+    kind: type[Batches], sizes: tuple[int, int, int, int], epoch: int
+) -> None:
+    count, batch_size, segment_length, seed = sizes
+    if count <= segment_length:
+        return
+    batches = make(kind, count, batch_size, segment_length, seed)
+    steps = range(epoch * batches.steps_per_epoch, (epoch + 1) * batches.steps_per_epoch)
+    epoch_batches = [batches.batch(step) for step in steps]
+    for inputs, targets, _ in epoch_batches:
+        assert inputs.shape == targets.shape == (batches.batch_size, segment_length)
+        assert inputs.dtype == targets.dtype == np.int64
+        assert (targets == inputs + 1).all()
+    seen = np.concatenate([batch.targets.ravel() for batch in epoch_batches])
+    assert len(np.unique(seen)) == len(seen)
+    step_tokens = batches.batch_size * segment_length
+    assert count - 1 - len(seen) < step_tokens + segment_length
+    assert batches.batch_size <= batch_size
+
+
+@given(sizes=sizes)
+def test_rows_go_on_where_they_ended(sizes: tuple[int, int, int, int]) -> None:
+    count, batch_size, segment_length, seed = sizes
+    if count <= segment_length:
+        return
+    batches = make(Segments, count, batch_size, segment_length, seed)
+    previous = batches.batch(0)
+    assert previous.first
+    for step in range(1, 2 * batches.steps_per_epoch):
+        batch = batches.batch(step)
+        assert batch.first == (step % batches.steps_per_epoch == 0)
+        if not batch.first:
+            assert (batch.inputs[:, 0] == previous.targets[:, -1]).all()
+        previous = batch
+
+
+def test_blocks_never_carry_and_come_in_another_order_each_epoch() -> None:
+    batches = make(Blocks, 10_000, 4, 10)
+    orders = []
+    for epoch in range(2):
+        steps = range(epoch * batches.steps_per_epoch, (epoch + 1) * batches.steps_per_epoch)
+        assert all(batches.batch(step).first for step in steps)
+        orders.append([start // 10 for step in steps for start in batches.batch(step).inputs[:, 0].tolist()])
+    in_place = [sum(a == b for a, b in zip(orders[0], other, strict=True)) for other in (orders[1], sorted(orders[0]))]
+    assert max(in_place) < 20
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_cut_moves_and_over_the_epochs_everything_is_predicted(kind: type[Batches]) -> None:
+    batches = make(kind, 1000, 4, 10, seed=3)
+    first = {int(batches.batch(epoch * batches.steps_per_epoch).inputs.min()) % 10 for epoch in range(100)}
+    assert first == set(range(10))
+    seen = {id for step in range(40 * batches.steps_per_epoch) for id in batches.batch(step).targets.ravel().tolist()}
+    assert len(seen) > 990
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_batch_is_a_function_of_seed_and_step(kind: type[Batches]) -> None:
+    one, same, other = (make(kind, 5000, 8, 16, seed) for seed in (1, 1, 2))
+    steps = [70, 3, 41]
+    forwards = [one.batch(step).inputs for step in steps]
+    backwards = [same.batch(step).inputs for step in reversed(steps)][::-1]
+    assert all((a == b).all() for a, b in zip(forwards, backwards, strict=True))
+    assert any((a != other.batch(step).inputs).any() for a, step in zip(forwards, steps, strict=True))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_are_cut_to_what_the_text_fills(kind: type[Batches]) -> None:
+    assert make(kind, 11, 64, 10).batch_size == 1
+    assert make(kind, 31, 64, 10).batch_size == 3
+    with pytest.raises(TrainingError, match="10 tokens, but one segment needs 11"):
+        make(kind, 10, 64, 10)
+
+
+@given(size=st.integers(1, 3000), key=st.integers(0, 2**64 - 1))
+def test_a_permutation_has_each_number_once(size: int, key: int) -> None:
+    assert sorted(Permutation(size, key)(np.arange(size)).tolist()) == list(range(size))
+
+
+def test_a_permutation_of_many_needs_no_table() -> None:
+    size = 10**15
+    places = np.arange(0, size, size // 1000)
+    numbers = Permutation(size, 7)(places)
+    assert len(np.unique(numbers)) == len(places)
+    assert 0 <= numbers.min() < numbers.max() < size
+    assert abs(numbers.mean() / size - 0.5) < 0.05
+    assert abs(np.corrcoef(places, numbers)[0, 1]) < 0.15
+
+
+def test_permutations_of_a_few_are_all_about_equally_frequent() -> None:
+    orders = [tuple(Permutation(4, mix(0, epoch))(np.arange(4)).tolist()) for epoch in range(2400)]
+    counts = np.array([orders.count(order) for order in set(orders)])
+    assert len(counts) == 24
+    assert counts.min() > 40
+    assert counts.max() < 200
+
+
+def test_mix_depends_on_every_number_and_their_order() -> None:
+    assert len({mix(0, 0), mix(0, 1), mix(1, 0), mix(0), mix(-1, 0), mix(2**63, 0)}) == 6

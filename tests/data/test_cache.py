@@ -1,0 +1,227 @@
+"""Token files and the cache they are kept in: hits, damage, a full disk, flat memory."""
+
+import errno
+import os
+import resource
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ensue.data import cache
+from ensue.data.cache import cache_directory, tokenize, trained_tokenizer
+from ensue.data.sources import TextSource
+from ensue.data.token_file import _HEADER, _MAGIC, TokenFile, check_tokens, write_tokens
+from ensue.errors import DataError
+from ensue.text.tokenizers import Tokenizer, train_tokenizer
+
+TEXT = "the cat sat\non the mat\n" * 50
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> TextSource:
+    path = tmp_path / "text" / "a.txt"
+    path.parent.mkdir()
+    path.write_text(TEXT)
+    return TextSource(path)
+
+
+@pytest.fixture
+def tokenizer() -> Tokenizer:
+    return train_tokenizer("characters", [TEXT.replace("o", "")])
+
+
+def ids_of(tokens: TokenFile) -> list[int]:
+    return tokens.read(0, len(tokens)).tolist()
+
+
+def refuse(*_: object, **__: object) -> None:
+    raise AssertionError("the entry was made anew")
+
+
+@pytest.mark.parametrize(("size", "item"), [(2, 1), (256, 1), (257, 2), (65536, 2), (65537, 4)])
+def test_ids_take_the_fewest_bytes(size: int, item: int, tmp_path: Path) -> None:
+    ids = np.array([0, size - 1, 1, 0], np.uint32)
+    path = tmp_path / "x.ids"
+    write_tokens(path, [(ids[:1], 3), (ids[1:], 4)], vocabulary_size=size, unknown_id=0)
+    tokens = TokenFile.open(path)
+    assert path.stat().st_size == _HEADER.size + 4 * item
+    assert (len(tokens), tokens.unknown, tokens.characters) == (4, 2, 7)
+    assert ids_of(tokens) == ids.tolist()
+    part = tokens.read(1, 3)
+    assert part.dtype == np.int64
+    part[:] = 0  # a copy
+    assert tokens.read(1, 3).tolist() == [size - 1, 1]
+
+
+def test_no_ids_at_all_can_be_written(tmp_path: Path) -> None:
+    write_tokens(tmp_path / "x.ids", [], vocabulary_size=5, unknown_id=None)
+    assert ids_of(TokenFile.open(tmp_path / "x.ids")) == []
+
+
+def test_ids_in_memory() -> None:
+    tokens = TokenFile.from_ids(np.array([3, 1, 2], np.uint32), unknown=1, characters=9)
+    assert (ids_of(tokens), tokens.unknown, tokens.characters) == ([3, 1, 2], 1, 9)
+
+
+def test_the_directory_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ENSUE_CACHE", str(tmp_path / "own"))
+    assert cache_directory() == tmp_path / "own"
+    monkeypatch.delenv("ENSUE_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache_directory() == tmp_path / "xdg" / "ensue"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_directory() == Path.home() / ".cache" / "ensue"
+
+
+def test_ids_are_those_of_the_text_and_made_once(
+    source: TextSource, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = tokenize(source, tokenizer, start=5, stop=105)
+    assert ids_of(tokens) == tokenizer.encode(TEXT[5:105]).tolist()
+    assert (tokens.unknown, tokens.characters) == (TEXT[5:105].count("o"), 100)
+    monkeypatch.setattr(tokenizer, "encode", refuse)
+    assert ids_of(tokenize(TextSource(source.paths[0]), tokenizer, start=5, stop=105)) == ids_of(tokens)
+
+
+def test_another_text_range_encoding_or_tokenizer_is_another_entry(source: TextSource, tokenizer: Tokenizer) -> None:
+    other = source.paths[0].with_name("b.txt")
+    other.write_text(TEXT + "!")
+    tokenize(source, tokenizer)
+    tokenize(source, tokenizer, stop=10)
+    tokenize(TextSource(other), tokenizer)
+    tokenize(TextSource(source.paths[0], encoding="latin-1"), tokenizer)
+    tokenize(source, train_tokenizer("bytes", []))
+    assert len(list(cache_directory().iterdir())) == 5
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[:-5],
+        lambda data: data + b"\0",
+        lambda data: data[:10],
+        lambda data: b"",
+        lambda data: data[:100] + bytes([data[100] ^ 1]) + data[101:],
+        lambda data: b"x" * len(data),
+        lambda data: data[:8] + b"\x03" + data[9:],
+    ],
+    ids=["cut", "longer", "cut in the header", "empty", "a bit flipped", "overwritten", "wrong item size"],
+)
+def test_a_damaged_entry_is_made_anew(damage, source: TextSource, tokenizer: Tokenizer) -> None:
+    expected = ids_of(tokenize(source, tokenizer))
+    (entry,) = cache_directory().iterdir()
+    whole = entry.read_bytes()
+    entry.write_bytes(damage(whole))
+    assert ids_of(tokenize(source, tokenizer)) == expected
+    assert entry.read_bytes() == whole
+    check_tokens(entry)
+
+
+@pytest.fixture
+def small_files_only(source: TextSource) -> Iterator[None]:
+    """From now on (the source is written) the system refuses to write more than 100 bytes to a file."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    signal.signal(signal.SIGXFSZ, handler)
+
+
+@pytest.mark.usefixtures("small_files_only")
+def test_a_write_that_the_system_refuses_leaves_nothing(source: TextSource, tokenizer: Tokenizer) -> None:
+    with pytest.raises(DataError, match="cache cannot be used"):
+        tokenize(source, tokenizer)
+    with pytest.raises(DataError, match="cache cannot be used"):
+        trained_tokenizer(source, stop=None, kind="words")
+    assert list(cache_directory().iterdir()) == []
+
+
+def test_a_full_disk_is_one_line(source: TextSource, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fill(path: Path, *_: object, **__: object) -> None:
+        path.write_bytes(b"some of it")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(cache, "write_tokens", fill)
+    with pytest.raises(DataError) as caught:
+        tokenize(source, tokenizer)
+    assert str(caught.value).startswith(f"{cache_directory()}: the cache cannot be used (No space left on device); ")
+    assert list(cache_directory().iterdir()) == []
+
+
+def test_an_error_or_ctrl_c_on_the_way_leaves_nothing(
+    source: TextSource, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tokenizer, "encode", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        tokenize(source, tokenizer)
+    source.paths[0].write_bytes(TEXT.encode() * 1000 + b"\xff")
+    with pytest.raises(DataError, match="not UTF-8"):
+        tokenize(TextSource(source.paths[0]), train_tokenizer("bytes", []))
+    assert list(cache_directory().iterdir()) == []
+
+
+def test_a_cache_that_is_no_folder_is_one_line(
+    source: TextSource, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ENSUE_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(DataError, match="Not a directory"):
+        tokenize(source, tokenizer)
+    with pytest.raises(DataError, match="cache cannot be used"):
+        trained_tokenizer(source, stop=None, kind="words")
+
+
+def test_what_a_killed_process_left_is_removed_after_a_day(source: TextSource, tokenizer: Tokenizer) -> None:
+    cache_directory().mkdir(exist_ok=True)
+    old, new = cache_directory() / "old.partial", cache_directory() / "new.partial"
+    old.write_text("")
+    new.write_text("")
+    os.utime(old, (0, 0))
+    tokenize(source, tokenizer)
+    assert not old.exists()
+    assert new.exists()
+
+
+def test_a_tokenizer_is_trained_once(source: TextSource, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = trained_tokenizer(source, stop=11, kind="words", min_count=1)
+    assert first.to_json()["symbols"] == ["<unk>", "<eos>", "cat", "sat", "the"]
+    assert trained_tokenizer(source, stop=11, kind="words", min_count=2).vocabulary_size == 2
+    (damaged, *_) = cache_directory().iterdir()
+    damaged.write_text("{")
+    assert trained_tokenizer(source, stop=11, kind="words", min_count=1).to_json() == first.to_json()
+    assert trained_tokenizer(source, stop=11, kind="words", min_count=2).vocabulary_size == 2
+    monkeypatch.setattr(cache, "train_tokenizer", refuse)
+    assert trained_tokenizer(source, stop=11, kind="words", min_count=1).to_json() == first.to_json()
+
+
+def _resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="measures memory as Linux tells it")
+def test_reading_a_large_file_keeps_memory_flat(tmp_path: Path) -> None:
+    count = 1 << 30
+    path = tmp_path / "sparse.ids"
+    with path.open("wb") as file:
+        file.write(_HEADER.pack(_MAGIC, 1, 0, count, 0, count))
+        file.truncate(_HEADER.size + count)
+    tokens = TokenFile.open(path)
+    before = peak = _resident_bytes()
+    step = 1 << 18
+    for number, start in enumerate(range(0, count, step)):
+        tokens.read(start, start + 65)
+        tokens.read(start, start + step)
+        if number % 8 == 0:
+            peak = max(peak, _resident_bytes())
+    for start in np.random.default_rng(0).integers(0, count - 65, 20_000).tolist():
+        tokens.read(start, start + 65)
+    peak = max(peak, _resident_bytes())
+    assert peak - before < 64 << 20

@@ -1,0 +1,193 @@
+"""Files, folders and globs as one text: what is read, in which order, and what is said when it cannot be."""
+
+import gzip
+import lzma
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ensue.data import decoding, sources
+from ensue.data.sources import TextSource
+from ensue.errors import DataError
+from ensue.text.tokenizers import KINDS, train_tokenizer
+
+
+def text_of(location: str | Path, encoding: str = "utf-8") -> str:
+    return "".join(TextSource(location, encoding=encoding).chunks())
+
+
+def complaint(location: str | Path, encoding: str = "utf-8") -> str:
+    with pytest.raises(DataError) as caught:
+        text_of(location, encoding)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_text_is_exactly_the_files(tmp_path: Path) -> None:
+    text = "a\r\nb\rc\x85d\u2028e\x00f\ufeff\n\n猫"
+    (tmp_path / "a.txt").write_bytes(text.encode())
+    assert text_of(tmp_path / "a.txt") == text
+    assert TextSource(str(tmp_path / "a.txt")).count_characters() == len(text)
+
+
+@pytest.mark.parametrize(("name", "compress"), [("a.txt.xz", lzma.compress), ("a.GZ", gzip.compress)])
+def test_compressed_files_read_as_they_are(name: str, compress, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(compress("été\n".encode() * 1000))
+    assert text_of(tmp_path / name) == "été\n" * 1000
+
+
+@pytest.mark.parametrize("cut", [-10, 3])
+@pytest.mark.parametrize(("name", "compress"), [("a.xz", lzma.compress), ("a.gz", gzip.compress)])
+def test_damaged_compression_is_named(name: str, compress, cut: int, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(compress(os.urandom(1000).hex().encode())[:cut])
+    assert complaint(path).startswith(f"{path}: damaged, or no {path.suffix} file (")
+    path.write_bytes(b"plain text")
+    assert "damaged" in complaint(path)
+
+
+def test_a_folder_is_read_in_order_without_hidden_files(tmp_path: Path) -> None:
+    for name, text in {"b.txt": "B", "a/z.txt": "Z\n", "a/.no": "no", ".h/no": "no", "empty": "", "c.txt": "C"}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert [path.name for path in TextSource(tmp_path).paths] == ["z.txt", "b.txt", "c.txt", "empty"]
+    assert text_of(tmp_path) == "Z\nB\nC"
+    assert text_of(f"{tmp_path}/?.txt") == "B\nC"
+    assert text_of(f"{tmp_path}/**/*.txt") == "Z\nB\nC"
+
+
+def test_a_file_whose_name_looks_like_a_glob_is_itself(tmp_path: Path) -> None:
+    (tmp_path / "[a].txt").write_text("brackets")
+    (tmp_path / "a.txt").write_text("no")
+    assert text_of(tmp_path / "[a].txt") == "brackets"
+
+
+def test_a_byte_order_mark_is_dropped_at_each_files_start(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"\xef\xbb\xbfone\n")
+    (tmp_path / "b").write_bytes(b"\xef\xbb\xbftwo\xef\xbb\xbf")
+    assert text_of(tmp_path) == "one\ntwo\ufeff"
+    (tmp_path / "c").write_bytes("drei".encode("utf-16"))
+    assert text_of(tmp_path / "c", "utf-16") == "drei"
+
+
+def test_missing_paths_name_the_nearest(tmp_path: Path) -> None:
+    (tmp_path / "input.txt").write_text("x")
+    assert complaint(tmp_path / "inptu.txt").endswith('no such file or folder; did you mean "input.txt"?')
+    assert "nor its folder" in complaint(tmp_path / "none" / "input.txt")
+    assert "no file matches" in complaint(f"{tmp_path}/*.md")
+    assert "no such file" in complaint("")
+    assert "no such file" in complaint("nul\0byte")
+    assert "cannot be read" in complaint("x" * 5000)
+    (tmp_path / "folder").mkdir()
+    assert "no file in this folder" in complaint(tmp_path / "folder")
+    os.mkfifo(tmp_path / "pipe")
+    assert "neither a file nor a folder" in complaint(tmp_path / "pipe")
+
+
+def test_an_empty_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("")
+    (tmp_path / "b").write_bytes(b"\xef\xbb\xbf")
+    assert complaint(tmp_path) == f"{tmp_path}: the text is empty"
+
+
+@pytest.mark.parametrize("name", ["utf-88", "hex", "rot13", "undefined", "", "a\0b"])
+def test_unknown_encodings_are_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("x")
+    assert "unknown encoding" in complaint(tmp_path / "a", name)
+    assert 'did you mean "utf-8"' in complaint(tmp_path / "a", "utf-88")
+
+
+def test_unreadable_files_and_folders_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").write_text("x")
+    source = TextSource(tmp_path / "a")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", str(tmp_path))
+
+    with monkeypatch.context() as patch:  # the tests may run as root, whom no permission bits stop
+        patch.setattr(os, "scandir", refuse)
+        assert complaint(tmp_path) == f"{tmp_path}: cannot be read (Permission denied)"
+    monkeypatch.setattr(Path, "open", refuse)
+    assert complaint(tmp_path / "a") == f"{tmp_path / 'a'}: cannot be read (Permission denied)"
+    with pytest.raises(DataError, match="cannot be read"):
+        source.fingerprint()
+
+
+@pytest.mark.parametrize("block", [1, 2, 3, 7, 1 << 20])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_a_wrong_byte_is_found_in_its_line(block: int, mark: bytes, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(decoding, "BLOCK_BYTES", block)
+    path = tmp_path / "a.txt"
+    path.write_bytes(mark + "one\nété\u2028\x85\nthey".encode() + b"\xe9 are\n")
+    message = f"{path}:3: not UTF-8 (byte 0xe9 in column 5); --set data.encoding=latin-1 reads it"
+    assert complaint(path) == message
+    assert text_of(path, "latin-1").endswith("theyé are\n")
+    path.write_bytes("one\nab猫".encode()[:-1])
+    assert complaint(path).startswith(f"{path}:2: not UTF-8 (byte 0xe7 in column 3)")
+
+
+def test_other_encodings_are_named_in_errors(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"ok\nna\xefve")
+    assert complaint(path, "ascii").startswith(f"{path}:2: not ASCII (byte 0xef in column 3); ")
+    path.write_bytes("猫".encode("shift_jis") + b"\n\x81")
+    assert complaint(path, "shift-jis").startswith(f"{path}:2: not SHIFT_JIS (byte 0x81 in column 1); ")
+    assert "byte order mark" in complaint(path, "utf-16") or "BOM" in complaint(path, "utf-16")
+    path.write_bytes("猫".encode("utf-16"))
+    assert complaint(path).endswith("--set data.encoding=utf-16 reads it")
+
+
+@given(
+    text=st.text(st.sampled_from("ab é\n\t\u2028猫"), min_size=1),
+    start=st.integers(0, 120),
+    length=st.none() | st.integers(0, 60),
+)
+def test_ranges_are_slices_of_the_text(
+    text: str, start: int, length: int | None, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("range") / "a"
+    path.write_bytes(text.encode())
+    stop = None if length is None else start + length
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decoding, "BLOCK_BYTES", 3)
+        patch.setattr(sources, "PIECE_CHARACTERS", 10)
+        assert "".join(TextSource(path).chunks(start, stop)) == text[start:stop]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pieces_tokenize_as_the_whole(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "BLOCK_BYTES", 50)
+    monkeypatch.setattr(sources, "PIECE_CHARACTERS", 100)
+    text = "Words, and  words;\n\n  more words\u2028 don't\xa0 stop\r\n" * 20
+    (tmp_path / "a").write_bytes(text.encode())
+    pieces = list(TextSource(tmp_path / "a").chunks())
+    tokenizer = train_tokenizer(kind, pieces, max_size=300)
+    assert len(pieces) > 5
+    assert max(map(len, pieces)) < 200
+    ids = np.concatenate([tokenizer.encode(piece) for piece in pieces])
+    assert ids.tolist() == tokenizer.encode(text).tolist()
+
+
+def test_a_line_without_blanks_is_still_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "BLOCK_BYTES", 50)
+    monkeypatch.setattr(sources, "PIECE_CHARACTERS", 100)
+    (tmp_path / "a").write_text("x" * 10_000)
+    assert max(map(len, TextSource(tmp_path / "a").chunks())) <= 150
+
+
+def test_the_fingerprint_follows_bytes_and_order(tmp_path: Path) -> None:
+    def fingerprint(**files: bytes) -> str:
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+        return TextSource(folder).fingerprint()
+
+    one = fingerprint(a=b"one", b=b"two")
+    assert fingerprint(a=b"one", c=b"two") == one
+    others = [fingerprint(a=b"two", b=b"one"), fingerprint(a=b"onet", b=b"wo"), fingerprint(a=b"onetwo")]
+    assert len({one, *others}) == 4
