@@ -10,7 +10,8 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # The shapes in the signatures of ensue.nn are checked at each call, in tests only.
-jaxtyping.install_import_hook("ensue.nn", "beartype.beartype")
+# Where a float is wanted, an int does, as PEP 484 has it.
+jaxtyping.install_import_hook("ensue.nn", "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 

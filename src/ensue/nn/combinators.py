@@ -1,0 +1,143 @@
+"""The only three ways to make a layer out of layers: one after another, around a bypass, in both directions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Literal, cast, get_args
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from ensue.nn.layer import SequenceLayer
+from ensue.types import Memory, State
+
+Merge = Literal["concatenate", "sum", "product", "mean"]
+
+
+class Stack(SequenceLayer):
+    """Layers one after another: the output sequence of one is the input sequence of the next.
+
+    Its state is the tuple of their states; it is causal if all of them are.
+    """
+
+    def __init__(self, layers: Iterable[SequenceLayer]) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        if not len(self.layers):
+            raise ValueError("a Stack needs at least one layer")
+        for below, above in zip(self, list(self)[1:], strict=False):
+            if below.d_out != above.d_in:
+                raise ValueError(f"{above!r} cannot read the {below.d_out} features of {below!r}")
+        self.d_in, self.d_out = next(iter(self)).d_in, list(self)[-1].d_out
+        self.is_causal = all(layer.is_causal for layer in self)
+
+    def __iter__(self) -> Iterator[SequenceLayer]:
+        return cast("Iterator[SequenceLayer]", iter(self.layers))
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
+        return tuple(layer.init_state(batch_size, memory) for layer in self)
+
+    def forward(
+        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
+    ) -> tuple[Float[Tensor, "B T d_out"], State]:
+        states = []
+        for layer, before in zip(self, state or [None] * len(self), strict=True):
+            x, after = layer(x, before, mask=mask)
+            states.append(after)
+        return x, tuple(states)
+
+    def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], State]:
+        states = []
+        for layer, before in zip(self, state or [None] * len(self), strict=True):
+            x_t, after = layer.step(x_t, before)
+            states.append(after)
+        return x_t, tuple(states)
+
+    def extra_repr(self) -> str:
+        return repr(list(self))
+
+
+class Residual(SequenceLayer):
+    """A layer and a bypass around it: `y = x + layer(x)` (He et al. 2016)."""
+
+    def __init__(self, layer: SequenceLayer) -> None:
+        super().__init__()
+        if layer.d_in != layer.d_out:
+            raise ValueError(f"a bypass needs as many features out as in; {layer!r} has {layer.d_in} and {layer.d_out}")
+        self.layer = layer
+        self.d_in, self.d_out, self.is_causal = layer.d_in, layer.d_out, layer.is_causal
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
+        return self.layer.init_state(batch_size, memory)
+
+    def forward(
+        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
+    ) -> tuple[Float[Tensor, "B T d_out"], State]:
+        y, state = self.layer(x, state, mask=mask)
+        return x + y, state
+
+    def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], State]:
+        y_t, state = self.layer.step(x_t, state)
+        return x_t + y_t, state
+
+    def extra_repr(self) -> str:
+        return repr(self.layer)
+
+
+class Bidirectional(SequenceLayer):
+    """Two independent layers, one of which reads each row from its last real position to its first.
+
+    Schuster & Paliwal 1997. The outputs at a position are concatenated (default), summed, multiplied or averaged. The
+    final state is the pair of theirs; the backward one's stands at position 1. It looks ahead, so it has no `step` and
+    takes no initial state.
+    """
+
+    is_causal = False
+
+    def __init__(self, forward: SequenceLayer, backward: SequenceLayer, *, merge: Merge = "concatenate") -> None:
+        super().__init__()
+        if (forward.d_in, forward.d_out) != (backward.d_in, backward.d_out):
+            raise ValueError(f"both directions need the same sizes; found {forward!r} and {backward!r}")
+        if merge not in get_args(Merge):
+            raise ValueError(f"merge is concatenate, sum, product or mean, not {merge!r}")
+        self.rightward, self.leftward, self.merge = forward, backward, merge
+        self.d_in, self.d_out = forward.d_in, forward.d_out * (2 if merge == "concatenate" else 1)
+
+    def forward(
+        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
+    ) -> tuple[Float[Tensor, "B T d_out"], State]:
+        if state is not None:
+            raise TypeError("Bidirectional reads whole sequences and takes no initial state")
+        rightward, last = self.rightward(x, mask=mask)
+        leftward, first = self.leftward(reverse_rows(x, mask), mask=mask)
+        return self._merged(rightward, reverse_rows(leftward, mask)), (last, first)
+
+    def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], State]:
+        raise TypeError("Bidirectional looks ahead; it reads whole sequences and has no step")
+
+    def _merged(self, a: Tensor, b: Tensor) -> Tensor:
+        match self.merge:
+            case "sum":
+                return a + b
+            case "product":
+                return a * b
+            case "mean":
+                return (a + b) / 2
+        return torch.cat((a, b), dim=-1)
+
+    def extra_repr(self) -> str:
+        return f"{self.rightward!r}, {self.leftward!r}, merge={self.merge!r}"
+
+
+def reverse_rows(x: Tensor, mask: Tensor | None) -> Tensor:
+    """`x` (B, T, d) with each row's real positions in reverse order; padding stays where it is."""
+    if mask is None:
+        return x.flip(1)
+    positions = torch.arange(x.shape[1], device=x.device)
+    lengths = mask.sum(1, keepdim=True)
+    order = torch.where(mask, lengths - 1 - positions, positions)
+    return x.gather(1, order.unsqueeze(-1).expand_as(x))

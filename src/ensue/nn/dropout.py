@@ -1,0 +1,78 @@
+"""Dropout with memory: one mask for a whole sequence, and on recurrent weights. Plain dropout is `Pointwise`."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from ensue.nn.layer import Parallel, Pointwise, SequenceLayer
+from ensue.types import Memory, State
+
+
+def checked_share(p: float) -> float:
+    """`p`, if it is the share of something that can be dropped; raises `ValueError` otherwise."""
+    if not 0 <= p <= 1:
+        raise ValueError(f"dropout is a share from 0 to 1, not {p}")
+    return p
+
+
+def Dropout(p: float, *, d_in: int) -> Pointwise:
+    """Plain dropout (Srivastava et al. 2014) as a layer: every feature of every position by itself."""
+    return Pointwise(nn.Dropout(checked_share(p)), d_in=d_in)
+
+
+class VariationalDropout(Parallel):
+    """One mask per row, the same at all positions of a call (Gal & Ghahramani 2016).
+
+    In training, `step` draws a mask at each call; it is the identity in `eval`, as ever.
+    """
+
+    def __init__(self, p: float, *, d_in: int) -> None:
+        super().__init__()
+        self.p, self.d_in, self.d_out = checked_share(p), d_in, d_in
+
+    def forward(
+        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
+    ) -> tuple[Float[Tensor, "B T d_out"], State]:
+        if not self.training or self.p == 0:
+            return x, None
+        return x * F.dropout(x.new_ones(len(x), 1, self.d_in), self.p), None
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}, d_in={self.d_in}"
+
+
+class WeightDrop(SequenceLayer):
+    """Dropout on the recurrent weights of a layer, one mask per call of `forward` (Merity et al. 2018, DropConnect).
+
+    Since the layer is called with the dropped weights in place of its own, it may be any recurrent layer with a
+    parameter `weight_hidden`, and keeps its fast path. `step` is for use, not for training, and drops nothing.
+    """
+
+    def __init__(self, layer: SequenceLayer, p: float) -> None:
+        super().__init__()
+        if "weight_hidden" not in dict(layer.named_parameters()):
+            raise ValueError(f"WeightDrop needs a layer with a parameter weight_hidden, which {layer!r} has not")
+        self.layer, self.p = layer, checked_share(p)
+        self.d_in, self.d_out, self.is_causal = layer.d_in, layer.d_out, layer.is_causal
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
+        return self.layer.init_state(batch_size, memory)
+
+    def forward(
+        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
+    ) -> tuple[Float[Tensor, "B T d_out"], State]:
+        if not self.training or self.p == 0:
+            y, state = self.layer(x, state, mask=mask)
+        else:
+            dropped = {"weight_hidden": F.dropout(self.layer.get_parameter("weight_hidden"), self.p)}
+            y, state = torch.func.functional_call(self.layer, dropped, (x, state), {"mask": mask})
+        return y, state
+
+    def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], State]:
+        return self.layer.step(x_t, state)
+
+    def extra_repr(self) -> str:
+        return f"{self.layer!r}, p={self.p}"

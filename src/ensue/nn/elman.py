@@ -1,0 +1,60 @@
+"""The simple recurrent network of Elman (1990)."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from ensue.nn.layer import Recurrent
+from ensue.nn.taps import Tap, is_watched
+from ensue.nn.vendor import orthogonal_blocks, run_kernel
+from ensue.types import Memory, State
+
+
+class ElmanState(NamedTuple):
+    h: Float[Tensor, "B d"]
+
+
+class Elman(Recurrent):
+    """`h_t = g(U h_{t-1} + W x_t + b)`, with g = tanh or ReLU; the output is h_t (Elman 1990; SLP ch. 9)."""
+
+    def __init__(self, d_in: int, d_out: int, *, activation: Literal["tanh", "relu"] = "tanh") -> None:
+        super().__init__()
+        if activation not in ("tanh", "relu"):
+            raise ValueError(f"activation is tanh or relu, not {activation!r}")
+        self.d_in, self.d_out, self.activation = d_in, d_out, activation
+        self.weight_input = nn.Parameter(torch.empty(d_out, d_in))
+        self.weight_hidden = nn.Parameter(torch.empty(d_out, d_out))
+        self.bias = nn.Parameter(torch.zeros(d_out))
+        self.zero_bias: Tensor
+        self.register_buffer("zero_bias", torch.zeros(d_out), persistent=False)
+        self.hidden = Tap()
+        nn.init.xavier_uniform_(self.weight_input)
+        orthogonal_blocks(self.weight_hidden, 1)
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> ElmanState:
+        return ElmanState(self.weight_hidden.new_zeros(batch_size, self.d_out))
+
+    def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], ElmanState]:
+        (h,) = self.init_state(len(x_t)) if state is None else state
+        g = torch.tanh if self.activation == "tanh" else torch.relu
+        h = self.hidden(g(F.linear(x_t, self.weight_input, self.bias) + F.linear(h, self.weight_hidden)))
+        return h, ElmanState(h)
+
+    def forward(
+        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
+    ) -> tuple[Float[Tensor, "B T d_out"], ElmanState]:
+        if is_watched(self):
+            return self.fold(x, state, mask=mask)
+        state = self.init_state(len(x)) if state is None else state
+        kernel = torch.rnn_tanh if self.activation == "tanh" else torch.rnn_relu
+        weights = [self.weight_input, self.weight_hidden, self.bias, self.zero_bias]
+        y, (h,) = run_kernel(kernel, x, state, weights, mask)
+        return y, ElmanState(h)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, activation={self.activation!r}"

@@ -1,0 +1,54 @@
+"""What turns a model's input into features: a table of token vectors, or real vectors as they are."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from ensue.nn.dropout import checked_share
+
+
+class TokenEmbedding(nn.Module):
+    """A trained vector for each token: ids (...) to features (..., d_out).
+
+    Vectors are multiplied by `scale` (Vaswani et al. 2017, section 3.4) and start so that the features have unit
+    variance: a table that a softmax shares has to start small, while recurrent layers learn fastest from large inputs.
+
+    `dropout` is the share of the vocabulary whose vectors are zero in a training step, wherever they occur, the others
+    scaled up (Gal & Ghahramani 2016).
+    """
+
+    def __init__(self, vocabulary_size: int, d_out: int, *, dropout: float = 0.0, scale: float = 1.0) -> None:
+        super().__init__()
+        self.vocabulary_size, self.d_out, self.dropout = vocabulary_size, d_out, checked_share(dropout)
+        self.scale = scale
+        self.weight = nn.Parameter(torch.empty(vocabulary_size, d_out))
+        nn.init.normal_(self.weight, std=1 / scale)
+
+    def forward(self, ids: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape d_out"]:
+        if not self.training or self.dropout == 0:
+            features = F.embedding(ids, self.weight)
+            return features if self.scale == 1 else features * self.scale
+        kept = F.dropout(self.weight.new_full((self.vocabulary_size, 1), self.scale), self.dropout)
+        return F.embedding(ids, self.weight) * kept[ids]
+
+    def extra_repr(self) -> str:
+        return f"vocabulary_size={self.vocabulary_size}, d_out={self.d_out}, dropout={self.dropout}, scale={self.scale}"
+
+
+class VectorInput(nn.Module):
+    """Real vectors (..., d_in) as features: as they are, or projected to `d_out` where that differs."""
+
+    def __init__(self, d_in: int, d_out: int | None = None) -> None:
+        super().__init__()
+        self.d_in, self.d_out = d_in, d_in if d_out is None else d_out
+        self.projection = nn.Identity() if self.d_out == d_in else nn.Linear(d_in, self.d_out)
+
+    def forward(self, x: Float[Tensor, "*shape d_in"]) -> Float[Tensor, "*shape d_out"]:
+        features: Tensor = self.projection(x)
+        return features
+
+    def extra_repr(self) -> str:
+        return f"d_in={self.d_in}, d_out={self.d_out}"

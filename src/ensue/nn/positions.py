@@ -1,0 +1,119 @@
+"""Where a position stands: learned, sinusoidal and rotary encodings.
+
+A row's positions count its real tokens from 0, and the count is part of the state, so that what follows a prefix goes
+on where it ended, for every row by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from ensue.errors import ContextError
+from ensue.nn.layer import Parallel
+from ensue.types import Memory, State
+
+
+class PositionState(NamedTuple):
+    position: Int[Tensor, " B"]
+    """How many tokens a row has read."""
+
+
+def numbered(position: Tensor, length: int) -> Tensor:
+    """The positions (B, T) of `length` tokens that follow `position` (B,) tokens."""
+    return position.unsqueeze(1) + torch.arange(length, device=position.device)
+
+
+def advanced(position: Tensor, length: int, mask: Tensor | None) -> Tensor:
+    """`position` (B,) after a call with `length` columns, of which those in `mask` are real."""
+    return position + (length if mask is None else mask.sum(1))
+
+
+class LearnedPositions(Parallel):
+    """`x_t + P[t]` with a trained vector for each of `max_positions` positions (Radford et al. 2018).
+
+    Raises `ContextError` for a position beyond the last.
+    """
+
+    def __init__(self, d_model: int, *, max_positions: int) -> None:
+        super().__init__()
+        self.d_in = self.d_out = d_model
+        self.max_positions = max_positions
+        self.weight = nn.Parameter(torch.empty(max_positions, d_model))
+        nn.init.normal_(self.weight, std=0.02)
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> PositionState:
+        return PositionState(torch.zeros(batch_size, dtype=torch.long, device=self.weight.device))
+
+    def forward(
+        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
+    ) -> tuple[Float[Tensor, "B T d_out"], PositionState]:
+        length = x.shape[1]
+        if state is None and length <= self.max_positions:  # all rows alike: no look-up
+            (position,) = self.init_state(len(x))
+            return x + self.weight[:length], PositionState(advanced(position, length, mask))
+        (position,) = self.init_state(len(x)) if state is None else state
+        after = advanced(position, length, mask)
+        if len(after) and int(after.max()) > self.max_positions:
+            raise ContextError(f"{int(after.max())} positions; this model has learned {self.max_positions}")
+        places = numbered(position, length).clamp(max=self.max_positions - 1)  # padding may lie beyond
+        return x + F.embedding(places, self.weight), PositionState(after)
+
+    def extra_repr(self) -> str:
+        return f"d_model={self.d_in}, max_positions={self.max_positions}"
+
+
+class SinusoidalPositions(Parallel):
+    """`x_t + P(t)`, `P(t, 2i) = sin(t / 10000^(2i/d))`, `P(t, 2i+1) = cos(t / 10000^(2i/d))` (Vaswani et al. 2017)."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        if d_model % 2:
+            raise ValueError(f"sinusoidal positions come in pairs; d_model is {d_model}")
+        self.d_in = self.d_out = d_model
+        self.frequencies: Tensor
+        self.register_buffer("frequencies", inverse_frequencies(d_model), persistent=False)
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> PositionState:
+        return PositionState(torch.zeros(batch_size, dtype=torch.long, device=self.frequencies.device))
+
+    def forward(
+        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
+    ) -> tuple[Float[Tensor, "B T d_out"], PositionState]:
+        (position,) = self.init_state(len(x)) if state is None else state
+        angles = numbered(position, x.shape[1]).unsqueeze(-1) * self.frequencies
+        encoding = torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
+        return x + encoding.to(x.dtype), PositionState(advanced(position, x.shape[1], mask))
+
+    def extra_repr(self) -> str:
+        return f"d_model={self.d_in}"
+
+
+class Rotary(nn.Module):
+    """Rotary positions (Su et al. 2021): each pair (2i, 2i+1) of a query or key turns by `t / 10000^(2i/d)` radians.
+
+    Not a layer: attention applies it to queries and keys, whose products then depend on distances alone.
+    """
+
+    def __init__(self, d_head: int) -> None:
+        super().__init__()
+        if d_head % 2:
+            raise ValueError(f"rotary positions turn pairs; a head has {d_head} features")
+        self.frequencies: Tensor
+        self.register_buffer("frequencies", inverse_frequencies(d_head), persistent=False)
+
+    def forward(self, x: Float[Tensor, "B H T d_head"], positions: Int[Tensor, "B T"]) -> Float[Tensor, "B H T d_head"]:
+        angles = (positions.unsqueeze(-1) * self.frequencies).unsqueeze(1)
+        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        even, odd = x[..., 0::2], x[..., 1::2]
+        return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
+
+
+def inverse_frequencies(d: int) -> Tensor:
+    """`10000^(-2i/d)` for i = 0 .. d/2 - 1, radians per position."""
+    return torch.exp(torch.arange(0, d, 2) * (-math.log(10_000.0) / d))

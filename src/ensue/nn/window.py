@@ -1,0 +1,53 @@
+"""The feed-forward network over a window of the last N positions."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from ensue.nn.layer import Parallel, blank
+from ensue.nn.taps import Tap
+from ensue.types import Memory, State
+
+
+class WindowState(NamedTuple):
+    last: Float[Tensor, "B before d_in"]
+    """The last N - 1 inputs, the oldest first; zeros stand before the beginning."""
+
+
+class Window(Parallel):
+    """`h_t = tanh(W [x_{t-N+1}; ...; x_t] + b)` (Bengio et al. 2003; SLP fig. 9.1); `size` is N."""
+
+    def __init__(self, d_in: int, d_out: int, *, size: int) -> None:
+        super().__init__()
+        if size < 1:
+            raise ValueError(f"a window has at least one position, not {size}")
+        self.d_in, self.d_out, self.size = d_in, d_out, size
+        self.linear = nn.Linear(size * d_in, d_out)
+        self.hidden = Tap()
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> WindowState:
+        return WindowState(self.linear.weight.new_zeros(batch_size, self.size - 1, self.d_in))
+
+    def forward(
+        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
+    ) -> tuple[Float[Tensor, "B T d_out"], WindowState]:
+        (last,) = self.init_state(len(x)) if state is None else state
+        seen = torch.cat((last, blank(x, mask)), dim=1)
+        windows = torch.cat([seen[:, k : k + x.shape[1]] for k in range(self.size)], dim=-1)  # (B, T, N * d_in)
+        y = self.hidden(torch.tanh(self.linear(windows)))
+        return y, WindowState(self._last(seen, x.shape[1], mask))
+
+    def _last(self, seen: Tensor, length: int, mask: Tensor | None) -> Tensor:
+        """The N - 1 inputs up to each row's last real position."""
+        if mask is None:
+            return seen[:, length:]
+        offsets = torch.arange(self.size - 1, device=seen.device)
+        places = mask.sum(1, keepdim=True) + offsets
+        return seen.gather(1, places.unsqueeze(-1).expand(-1, -1, self.d_in))
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, size={self.size}"

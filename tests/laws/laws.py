@@ -1,0 +1,258 @@
+"""The laws. Each is a function of a `Subject` that raises `AssertionError` where the layer breaks it.
+
+`EVERY_LAYER` hold for all layers; `STEPPING` for the causal ones, which can go on from a state.
+"""
+
+from collections.abc import Callable
+
+import torch
+from safetensors.torch import load, save
+from torch import Tensor
+
+from ensue.nn import SequenceLayer
+from ensue.types import State, leaves, select_rows
+
+from .table import Subject
+
+B, T = 6, 5  # no size of any subject equals B, so that a batch on another dim shows
+LENGTHS = torch.tensor([5, 2, 0, 4, 1, 3])
+MASK = torch.arange(T) < LENGTHS.unsqueeze(1)
+MORE = 2  # steps after a prompt
+
+same = torch.testing.assert_close
+
+
+def random(*shape: int, seed: int = 1) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def inputs(layer: SequenceLayer, length: int = T, *, seed: int = 1) -> Tensor:
+    return random(B, length, layer.d_in, seed=seed).requires_grad_()
+
+
+def steps(layer: SequenceLayer, x: Tensor, state: State) -> tuple[Tensor, State]:
+    """`step` over the columns of `x`."""
+    outputs = []
+    for x_t in x.unbind(1):
+        y_t, state = layer.step(x_t, state)
+        outputs.append(y_t)
+    return torch.stack(outputs, dim=1), state
+
+
+def numbers(state: State) -> list[Tensor]:
+    """The leaves that can carry a gradient."""
+    return [leaf for leaf in leaves(state) if leaf.is_floating_point()]
+
+
+def gradients(layer: SequenceLayer, x: Tensor, *results: Tensor) -> list[Tensor]:
+    """Of a sum of `results`, each entry with a weight of its own, with respect to `x` and every parameter."""
+    total = sum((result * random(*result.shape, seed=7 + k)).sum() for k, result in enumerate(results))
+    assert isinstance(total, Tensor)
+    sources = [x, *layer.parameters()]
+    return list(torch.autograd.grad(total, sources, allow_unused=True, materialize_grads=True))
+
+
+def same_state(found: State, expected: State) -> None:
+    same(list(leaves(found)), list(leaves(expected)))
+
+
+def real(y: Tensor) -> Tensor:
+    """The outputs at real positions, with zeros at the others."""
+    return y.masked_fill(~MASK.unsqueeze(-1), 0.0)
+
+
+def step_is_forward(subject: Subject) -> None:
+    """A fold of `step` gives what `forward` gives: outputs, final state, and the gradients of both."""
+    layer = subject.build()
+    x = inputs(layer)
+    y, final = layer(x)
+    y_steps, final_steps = steps(layer, x, layer.init_state(B))
+    same(y_steps, y)
+    same_state(final_steps, final)
+    same(gradients(layer, x, y_steps, *numbers(final_steps)), gradients(layer, x, y, *numbers(final)))
+
+
+def prefix_then_rest_is_whole(subject: Subject) -> None:
+    """Wherever a sequence is cut, reading on from the state is reading on: outputs, final state and gradients."""
+    layer = subject.build()
+    x = inputs(layer)
+    y, final = layer(x)
+    expected = gradients(layer, x, y, *numbers(final))
+    for cut in range(T + 1):
+        y_prefix, between = layer(x[:, :cut])
+        y_rest, final_rest = layer(x[:, cut:], between)
+        y_both = torch.cat((y_prefix, y_rest), dim=1)
+        same(y_both, y)
+        same_state(final_rest, final)
+        same(gradients(layer, x, y_both, *numbers(final_rest)), expected)
+
+
+def ragged_prefix_then_rest_is_whole(subject: Subject) -> None:
+    """The same where rows have different lengths, some of which end before the cut; then a step from there."""
+    layer = subject.build()
+    x, x_next = inputs(layer), inputs(layer, 1, seed=2)[:, 0]
+    y, final = layer(x, mask=MASK)
+    y_next, _ = layer.step(x_next, final)
+    expected = gradients(layer, x, real(y), y_next)
+    for cut in range(T + 1):
+        y_prefix, between = layer(x[:, :cut], mask=MASK[:, :cut])
+        y_rest, final_rest = layer(x[:, cut:], between, mask=MASK[:, cut:])
+        y_both = real(torch.cat((y_prefix, y_rest), dim=1))
+        y_next_both, _ = layer.step(x_next, final_rest)
+        same(y_both, real(y))
+        same(y_next_both, y_next)
+        same(gradients(layer, x, y_both, y_next_both), expected)
+
+
+def causality_is_as_declared(subject: Subject) -> None:
+    """A causal layer's output does not depend on later inputs; that of another does. Each depends on its own."""
+    layer = subject.build()
+    x = inputs(layer)
+    y, _ = layer(x)
+    for t in range(T):
+        (dx,) = torch.autograd.grad((y[:, t] * random(B, y.shape[2])).sum(), x, retain_graph=True)
+        assert bool((dx[:, t].abs().sum(1) > 0).all()), f"output {t} does not depend on input {t}"
+        if layer.is_causal:
+            assert not dx[:, t + 1 :].any(), f"output {t} depends on later inputs"
+        elif t + 1 < T:
+            assert bool((dx[:, t + 1 :].abs().sum((1, 2)) > 0).all()), f"output {t} does not look ahead"
+
+
+def padding_changes_no_value(subject: Subject) -> None:
+    """With NaN at padding, real outputs and the final state are those of a batch with zeros there."""
+    layer = subject.build()
+    x = inputs(layer).detach()
+    y, final = layer(real(x), mask=MASK)
+    y_nan, final_nan = layer(x.masked_fill(~MASK.unsqueeze(-1), torch.nan), mask=MASK)
+    same(real(y_nan), real(y))
+    same_state(final_nan, final)
+    assert all(bool(leaf.isfinite().all()) for leaf in leaves(final_nan))
+
+
+def padding_changes_no_gradient(subject: Subject) -> None:
+    """Whatever numbers stand at padding, the gradients are the same, and those of the padding are zero."""
+    layer = subject.build()
+    found = []
+    for seed in (2, 3):
+        x = torch.where(MASK.unsqueeze(-1), inputs(layer), 3 * inputs(layer, seed=seed)).detach().requires_grad_()
+        y, final = layer(x, mask=MASK)
+        found.append(gradients(layer, x, real(y), *numbers(final)))
+        assert not found[-1][0][~MASK].any(), "a gradient flows into padding"
+    same(*found)
+
+
+def a_row_alone_is_the_row_in_a_batch(subject: Subject) -> None:
+    """A row without its padding and without the other rows gives what it gives among them, in values and gradients."""
+    layer = subject.build()
+    x = inputs(layer)
+    y, _ = layer(x, mask=MASK)
+    alone = torch.zeros_like(y)
+    for row, length in enumerate(LENGTHS.tolist()):
+        y_row, _ = layer(x[row : row + 1, :length])
+        alone = alone.index_put((torch.tensor(row), torch.arange(length)), y_row[0])
+    same(alone, real(y))
+    same(gradients(layer, x, alone), gradients(layer, x, real(y)))
+
+
+def a_ragged_prompt_then_steps_is_each_row_alone(subject: Subject) -> None:
+    """Prompts of different lengths (none at all, too) in one batch, then steps: each row as if it were alone."""
+    layer = subject.build()
+    x, x_more = inputs(layer).detach(), inputs(layer, MORE, seed=2).detach()
+    _, state = layer(x, mask=MASK)
+    y_more, _ = steps(layer, x_more, state)
+    for row, length in enumerate(LENGTHS.tolist()):
+        _, state_row = layer(x[row : row + 1, :length])
+        y_row, _ = steps(layer, x_more[row : row + 1], state_row)
+        same(y_more[row : row + 1], y_row)
+
+
+def selecting_rows_commutes_with_steps(subject: Subject) -> None:
+    """Reordering, repeating and dropping rows of a state, then stepping, is stepping and then doing so."""
+    layer = subject.build()
+    x, x_more = inputs(layer).detach(), inputs(layer, MORE, seed=2).detach()
+    _, state = layer(x, mask=MASK)
+    y_more, final = steps(layer, x_more, state)
+    for rows in (torch.randperm(B, generator=torch.Generator().manual_seed(3)), torch.tensor([3, 1, 1, 4])):
+        y_selected, final_selected = steps(layer, x_more[rows], select_rows(state, rows))
+        same(y_selected, y_more[rows])
+        same_state(final_selected, select_rows(final, rows))
+
+
+def state_is_a_value(subject: Subject) -> None:
+    """`step` and `forward` leave the inputs and the state they are given as they were."""
+    layer = subject.build()
+    x, x_more = inputs(layer).detach(), inputs(layer, MORE, seed=2).detach()
+    _, state = layer(x, mask=MASK)
+    before = [leaf.clone() for leaf in (x, x_more, *leaves(state))]
+    steps(layer, x_more, state)
+    layer(x_more, state)
+    layer(x, mask=MASK)
+    same([x, x_more, *leaves(state)], before, rtol=0, atol=0)
+
+
+def state_has_the_batch_first(subject: Subject) -> None:
+    """Dim 0 of every leaf of a state counts the rows, at the beginning, after `forward` and after `step`."""
+    layer = subject.build()
+    x = inputs(layer)
+    y, final = layer(x)
+    assert y.shape == (B, T, layer.d_out)
+    states = [layer.init_state(B), final]
+    if layer.is_causal:
+        states.append(layer.step(x[:, 0], final)[1])
+    for state in states:
+        for leaf in leaves(state):
+            assert leaf.dim() >= 1, "a leaf without a batch"
+            assert leaf.shape[0] == B, f"a leaf of shape {tuple(leaf.shape)} in a batch of {B}"
+
+
+def saved_and_loaded_is_the_same(subject: Subject) -> None:
+    """What a state dict holds is all that a layer is: saved, and loaded into another, it gives the same outputs."""
+    layer, other = subject.build(seed=0), subject.build(seed=1)
+    other.load_state_dict(load(save(layer.state_dict())), strict=True)
+    x = inputs(layer)
+    same(other(x)[0], layer(x)[0], rtol=0, atol=0)
+
+
+def every_parameter_gets_a_gradient(subject: Subject) -> None:
+    """No parameter is dead."""
+    layer = subject.build()
+    x = inputs(layer)
+    y, _ = layer(x)
+    names = [name for name, _ in layer.named_parameters()]
+    _, *found = gradients(layer, x, y)
+    dead = [name for name, gradient in zip(names, found, strict=True) if not gradient.any()]
+    assert not dead, f"no gradient reaches {dead}"
+
+
+def evaluation_is_deterministic(subject: Subject) -> None:
+    """In `eval`, the same input gives the same output, to the bit."""
+    layer = subject.build()
+    x = inputs(layer)
+    (y, final), (y_again, final_again) = layer(x), layer(x)
+    same(y_again, y, rtol=0, atol=0)
+    for leaf_again, leaf in zip(leaves(final_again), leaves(final), strict=True):
+        same(leaf_again, leaf, rtol=0, atol=0)
+    if layer.is_causal:
+        same(layer.step(x[:, 0], final)[0], layer.step(x[:, 0], final)[0], rtol=0, atol=0)
+
+
+Law = Callable[[Subject], None]
+
+STEPPING: list[Law] = [
+    step_is_forward,
+    prefix_then_rest_is_whole,
+    ragged_prefix_then_rest_is_whole,
+    a_ragged_prompt_then_steps_is_each_row_alone,
+    selecting_rows_commutes_with_steps,
+    state_is_a_value,
+]
+EVERY_LAYER: list[Law] = [
+    causality_is_as_declared,
+    padding_changes_no_value,
+    padding_changes_no_gradient,
+    a_row_alone_is_the_row_in_a_batch,
+    state_has_the_batch_first,
+    saved_and_loaded_is_the_same,
+    every_parameter_gets_a_gradient,
+    evaluation_is_deterministic,
+]

@@ -1,0 +1,111 @@
+"""The subjects of the laws: every layer of `ensue.nn`, in each mode that has equations of its own.
+
+A new layer gets a line here and nothing else; `test_completeness` fails until it has one.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import nn
+
+from ensue.nn import (
+    GRU,
+    LSTM,
+    Bidirectional,
+    Dropout,
+    Elman,
+    LearnedPositions,
+    MultiHeadAttention,
+    Pointwise,
+    PostNormBlock,
+    PreNormBlock,
+    Residual,
+    SequenceLayer,
+    SinusoidalPositions,
+    Stack,
+    Transformer,
+    VariationalDropout,
+    WeightDrop,
+    Window,
+)
+
+D = 4
+D_OUT = 7
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A way to make a layer; dropout is switched on where there is any, so that a law notices if `eval` lets it act."""
+
+    name: str
+    make: Callable[[], SequenceLayer]
+
+    def build(self, seed: int = 0) -> SequenceLayer:
+        """The layer in float64 and `eval`, every parameter far from the gentle values that training begins with."""
+        layer = self.make().double().eval()
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for parameter in layer.parameters():
+                parameter.copy_(0.5 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
+        return layer
+
+
+attention = partial(MultiHeadAttention, D, num_heads=2, dropout=0.5)
+post_block = partial(PostNormBlock, D, num_heads=2, d_feedforward=5, dropout=0.5)
+pre_block = partial(PreNormBlock, D, num_heads=2, d_feedforward=5, dropout=0.5)
+transformer = partial(Transformer, D, num_heads=2, num_layers=2, d_feedforward=5, max_positions=16, dropout=0.5)
+
+SUBJECTS = [
+    Subject("window of 1", lambda: Window(D, D_OUT, size=1)),
+    Subject("window of 3", lambda: Window(D, D_OUT, size=3)),
+    Subject("window longer than the text", lambda: Window(D, D_OUT, size=9)),
+    Subject("elman tanh", lambda: Elman(D, D_OUT)),
+    Subject("elman relu", lambda: Elman(D, D_OUT, activation="relu")),
+    Subject("lstm", lambda: LSTM(D, D_OUT)),
+    Subject("gru before", lambda: GRU(D, D_OUT, reset="before")),
+    Subject("gru after", lambda: GRU(D, D_OUT, reset="after")),
+    Subject("attention", attention),
+    Subject("attention rotary", lambda: attention(rotary=True)),
+    Subject("attention both ways", lambda: attention(is_causal=False)),
+    Subject("attention both ways rotary", lambda: attention(is_causal=False, rotary=True)),
+    Subject("post-norm block", post_block),
+    Subject("post-norm block rotary gelu", lambda: post_block(rotary=True, activation="gelu")),
+    Subject("post-norm block both ways", lambda: post_block(is_causal=False)),
+    Subject("pre-norm block", pre_block),
+    Subject("pre-norm block rotary gelu", lambda: pre_block(rotary=True, activation="gelu")),
+    Subject("pre-norm block both ways", lambda: pre_block(is_causal=False)),
+    Subject("transformer learned pre", lambda: transformer(positions="learned", norm="pre")),
+    Subject("transformer learned post", lambda: transformer(positions="learned", norm="post")),
+    Subject("transformer sinusoidal pre", lambda: transformer(positions="sinusoidal", norm="pre")),
+    Subject("transformer sinusoidal post", lambda: transformer(positions="sinusoidal", norm="post")),
+    Subject("transformer rotary pre", lambda: transformer(positions="rotary", norm="pre")),
+    Subject("transformer rotary post", lambda: transformer(positions="rotary", norm="post")),
+    Subject("transformer both ways", lambda: transformer(positions="learned", is_causal=False)),
+    Subject("learned positions", lambda: LearnedPositions(D, max_positions=16)),
+    Subject("sinusoidal positions", lambda: SinusoidalPositions(D)),
+    Subject("pointwise projection", lambda: Pointwise(nn.Linear(D, D_OUT), d_in=D, d_out=D_OUT)),
+    Subject("pointwise normalization", lambda: Pointwise(nn.LayerNorm(D), d_in=D)),
+    Subject("dropout", lambda: Dropout(0.5, d_in=D)),
+    Subject("variational dropout", lambda: VariationalDropout(0.5, d_in=D)),
+    Subject("weight drop lstm", lambda: WeightDrop(LSTM(D, D_OUT), 0.5)),
+    Subject("weight drop gru before", lambda: WeightDrop(GRU(D, D_OUT, reset="before"), 0.5)),
+    Subject("residual lstm", lambda: Residual(LSTM(D, D))),
+    Subject("residual attention", lambda: Residual(attention(rotary=True))),
+    Subject("stack of one", lambda: Stack([Elman(D, D_OUT)])),
+    Subject("stack of lstms", lambda: Stack([LSTM(D, 5), VariationalDropout(0.5, d_in=5), LSTM(5, D_OUT)])),
+    Subject("stack of kinds", lambda: Stack([LSTM(D, D), Residual(attention()), Window(D, 3, size=2), GRU(3, D_OUT)])),
+    Subject(
+        "stack in a stack", lambda: Stack([Stack([Elman(D, D), LearnedPositions(D, max_positions=16)]), pre_block()])
+    ),
+    Subject("bidirectional lstm", lambda: Bidirectional(LSTM(D, D_OUT), LSTM(D, D_OUT))),
+    Subject("bidirectional sum", lambda: Bidirectional(GRU(D, D_OUT), GRU(D, D_OUT), merge="sum")),
+    Subject("bidirectional product", lambda: Bidirectional(Elman(D, D_OUT), Elman(D, D_OUT), merge="product")),
+    Subject("bidirectional mean", lambda: Bidirectional(LSTM(D, D_OUT), GRU(D, D_OUT), merge="mean")),
+    Subject("bidirectional transformer", lambda: Bidirectional(transformer(), transformer(positions="rotary"))),
+    Subject(
+        "stack of bidirectionals",
+        lambda: Stack([Bidirectional(LSTM(D, D), LSTM(D, D)), Bidirectional(GRU(2 * D, 3), Window(2 * D, 3, size=2))]),
+    ),
+]

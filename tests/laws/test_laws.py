@@ -1,0 +1,17 @@
+"""Every layer × every law."""
+
+import pytest
+
+from .laws import EVERY_LAYER, STEPPING, Law
+from .table import SUBJECTS, Subject
+
+CASES = [
+    pytest.param(law, subject, id=f"{law.__name__}-{subject.name.replace(' ', '_')}")
+    for subject in SUBJECTS
+    for law in [*EVERY_LAYER, *(STEPPING if subject.build().is_causal else [])]
+]
+
+
+@pytest.mark.parametrize(("law", "subject"), CASES)
+def test_law(law: Law, subject: Subject) -> None:
+    law(subject)

@@ -1,0 +1,273 @@
+"""Layers with one bug each, which the law named beside it has to catch; without the bug, each is in the table."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ensue.nn import (
+    GRU,
+    LSTM,
+    Bidirectional,
+    Elman,
+    ElmanState,
+    LearnedPositions,
+    MultiHeadAttention,
+    Pointwise,
+    SequenceLayer,
+    SinusoidalPositions,
+)
+from ensue.types import Memory, State, detach
+
+from . import laws
+from .laws import EVERY_LAYER, STEPPING, Law
+from .table import D_OUT, D, Subject
+
+Result = tuple[Tensor, State]
+
+
+class PeekingAttention(MultiHeadAttention):
+    """Each position also sees the one after it."""
+
+    def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
+        everything = torch.ones(x.shape[:2], dtype=torch.bool) if mask is None else mask
+        return super().forward(x, state, mask=everything)
+
+    def _allowed(self, real: Tensor, length: int) -> Tensor:
+        return super()._allowed(real, length).roll(-1, dims=-2) | super()._allowed(real, length)
+
+
+class ShortSighted(GRU):
+    """Says that it looks ahead, and does not."""
+
+    is_causal = False
+
+
+class AttentionToPadding(MultiHeadAttention):
+    """Takes padding for real."""
+
+    def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
+        return super().forward(x, state)
+
+
+class ForgetfulOfPadding(MultiHeadAttention):
+    """Masks padding in the call in which it comes, and takes it for real afterwards."""
+
+    def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
+        y, state = super().forward(x, state, mask=mask)
+        return y, state._replace(real=torch.ones_like(state.real))
+
+
+class NotHeld(GRU):
+    """Goes on computing its state over padding."""
+
+    def fold(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
+        x = x if mask is None else x.masked_fill(~mask.unsqueeze(-1), 0.0)
+        return super().fold(x, state)
+
+
+class EmptyRowsReadAZero(LSTM):
+    """Cannot do with a row without a real position, gives it one, and keeps the state that comes of it."""
+
+    def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
+        if mask is not None and x.shape[1]:
+            x = x.masked_fill(~mask.unsqueeze(-1), 0.0)
+            mask = mask.clone()
+            mask[:, 0] = True
+        return super().forward(x, state, mask=mask)
+
+
+class DetachedState(LSTM):
+    """Cuts the gradient between two calls of `forward`."""
+
+    def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
+        y, state = super().forward(x, state, mask=mask)
+        return y, detach(state)
+
+
+class DetachedStep(LSTM):
+    """Cuts the gradient between two steps."""
+
+    def step(self, x_t: Tensor, state: State = None) -> Result:
+        return super().step(x_t, detach(state))
+
+
+class AnotherStep(GRU):
+    """Steps by other equations than its kernel's."""
+
+    def step(self, x_t: Tensor, state: State = None) -> Result:
+        h, after = super().step(x_t, state)
+        return h, after if state is None else after._replace(h=0.9 * h + 0.1 * state.h)
+
+
+class BatchOnDim1(Elman):
+    """Keeps its state as (1, B, d), as the vendors' kernels do."""
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> ElmanState:
+        return ElmanState(super().init_state(batch_size).h.unsqueeze(0))
+
+    def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
+        (h,) = self.init_state(len(x)) if state is None else state
+        y, (h,) = super().forward(x, ElmanState(h[0]), mask=mask)
+        return y, ElmanState(h.unsqueeze(0))
+
+    def step(self, x_t: Tensor, state: State = None) -> Result:
+        (h,) = self.init_state(len(x_t)) if state is None else state
+        y_t, (h,) = super().step(x_t, ElmanState(h[0]))
+        return y_t, ElmanState(h.unsqueeze(0))
+
+
+class RestartedPositions(SinusoidalPositions):
+    """Counts from 0 in every call."""
+
+    def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
+        return super().forward(x, None, mask=mask)[0], state
+
+
+class ColumnsAsClock(LearnedPositions):
+    """Counts columns, padding too, where it ought to count each row's real positions."""
+
+    def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
+        return super().forward(x, state)
+
+
+class OneClockForAllRows(LearnedPositions):
+    """Every row goes by the clock of the first."""
+
+    def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
+        if state is not None:
+            state = state._replace(position=state.position[:1].expand(len(x)))
+        return super().forward(x, state, mask=mask)
+
+
+class InPlace(Elman):
+    """Writes the new state over the old one."""
+
+    def step(self, x_t: Tensor, state: State = None) -> Result:
+        y_t, after = super().step(x_t, state)
+        if state is not None:
+            state.h.data.copy_(after.h)
+        return y_t, after
+
+
+class DeadParameter(LSTM):
+    """Has a parameter that nothing reads."""
+
+    def __init__(self, d_in: int, d_out: int) -> None:
+        super().__init__(d_in, d_out)
+        self.peephole = nn.Parameter(torch.zeros(d_out))
+
+
+class ReversesPadding(Bidirectional):
+    """Its backward layer begins with the padding, whatever that is."""
+
+    def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
+        rightward, last = self.rightward(x, mask=mask)
+        leftward, first = self.leftward(x.flip(1))
+        return torch.cat((rightward, leftward.flip(1)), dim=-1), (last, first)
+
+
+class ReversesBlankPadding(ReversesPadding):
+    """Its backward layer begins with the padding, blanked."""
+
+    def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
+        return super().forward(x if mask is None else x.masked_fill(~mask.unsqueeze(-1), 0.0), state, mask=mask)
+
+
+class MixesRows(Pointwise):
+    """Subtracts the mean over the batch."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Identity(), d_in=D)
+
+    def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
+        return x - x.mean(0), None
+
+
+class OutsideTheStateDict(Pointwise):
+    """Keeps a trained number where no state dict finds it."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Linear(D, D), d_in=D)
+        self.scale = float(torch.rand(()))
+
+    def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
+        return self.scale * self.module(x), None
+
+
+class DropsInEvaluation(Pointwise):
+    """Forgets to ask whether it is training."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Identity(), d_in=D)
+
+    def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
+        return F.dropout(x, 0.5), None
+
+
+def attention(kind: type[MultiHeadAttention], *, is_causal: bool = True) -> SequenceLayer:
+    return kind(D, num_heads=2, is_causal=is_causal)
+
+
+def both_ways(kind: type[Bidirectional]) -> SequenceLayer:
+    return kind(LSTM(D, D_OUT), LSTM(D, D_OUT))
+
+
+PLANTED: list[tuple[Subject, Law]] = [
+    (Subject("peeks", lambda: attention(PeekingAttention)), laws.causality_is_as_declared),
+    (Subject("never looks ahead", lambda: ShortSighted(D, D_OUT)), laws.causality_is_as_declared),
+    (
+        Subject("attends to padding", lambda: attention(AttentionToPadding, is_causal=False)),
+        laws.padding_changes_no_value,
+    ),
+    (Subject("reverses padding", lambda: both_ways(ReversesPadding)), laws.padding_changes_no_value),
+    (Subject("reverses padding", lambda: both_ways(ReversesPadding)), laws.padding_changes_no_gradient),
+    (
+        Subject("reverses blank padding", lambda: both_ways(ReversesBlankPadding)),
+        laws.a_row_alone_is_the_row_in_a_batch,
+    ),
+    (Subject("mixes rows", MixesRows), laws.a_row_alone_is_the_row_in_a_batch),
+    (
+        Subject("forgets what was padding", lambda: attention(ForgetfulOfPadding)),
+        laws.a_ragged_prompt_then_steps_is_each_row_alone,
+    ),
+    (
+        Subject("state not held", lambda: NotHeld(D, D_OUT, reset="before")),
+        laws.a_ragged_prompt_then_steps_is_each_row_alone,
+    ),
+    (Subject("empty rows read a zero", lambda: EmptyRowsReadAZero(D, D_OUT)), laws.ragged_prefix_then_rest_is_whole),
+    (Subject("detached state", lambda: DetachedState(D, D_OUT)), laws.prefix_then_rest_is_whole),
+    (Subject("detached step", lambda: DetachedStep(D, D_OUT)), laws.step_is_forward),
+    (Subject("another step", lambda: AnotherStep(D, D_OUT)), laws.step_is_forward),
+    (Subject("batch on dim 1", lambda: BatchOnDim1(D, D_OUT)), laws.state_has_the_batch_first),
+    (Subject("restarted positions", lambda: RestartedPositions(D)), laws.prefix_then_rest_is_whole),
+    (Subject("restarted positions", lambda: RestartedPositions(D)), laws.step_is_forward),
+    (
+        Subject("columns as clock", lambda: ColumnsAsClock(D, max_positions=16)),
+        laws.a_ragged_prompt_then_steps_is_each_row_alone,
+    ),
+    (
+        Subject("one clock for all rows", lambda: OneClockForAllRows(D, max_positions=16)),
+        laws.a_ragged_prompt_then_steps_is_each_row_alone,
+    ),
+    (
+        Subject("one clock for all rows", lambda: OneClockForAllRows(D, max_positions=16)),
+        laws.selecting_rows_commutes_with_steps,
+    ),
+    (Subject("in place", lambda: InPlace(D, D_OUT)), laws.state_is_a_value),
+    (Subject("outside the state dict", OutsideTheStateDict), laws.saved_and_loaded_is_the_same),
+    (Subject("dead parameter", lambda: DeadParameter(D, D_OUT)), laws.every_parameter_gets_a_gradient),
+    (Subject("drops in evaluation", DropsInEvaluation), laws.evaluation_is_deterministic),
+]
+
+
+@pytest.mark.parametrize(
+    ("subject", "law"), [pytest.param(*case, id=f"{case[0].name}-{case[1].__name__}") for case in PLANTED]
+)
+def test_bug_is_caught(subject: Subject, law: Law) -> None:
+    with pytest.raises(AssertionError):
+        law(subject)
+
+
+def test_every_law_catches_a_bug() -> None:
+    assert {law.__name__ for _, law in PLANTED} == {law.__name__ for law in [*EVERY_LAYER, *STEPPING]}

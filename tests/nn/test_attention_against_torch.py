@@ -1,0 +1,122 @@
+"""Attention and Transformer blocks against torch.nn with the same weights, and in closed form where there is one."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ensue.nn import MultiHeadAttention, PostNormBlock, PreNormBlock, watch
+
+D, HEADS, B, T = 8, 2, 3, 5
+LENGTHS = torch.tensor([5, 2, 3])
+MASK = torch.arange(T) < LENGTHS.unsqueeze(1)
+FUTURE = torch.ones(T, T, dtype=torch.bool).triu(1)
+
+
+def randomized(module: nn.Module) -> None:
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.normal_(std=0.4)
+
+
+def copy_attention(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> None:
+    ours.project_in.load_state_dict({"weight": theirs.in_proj_weight, "bias": theirs.in_proj_bias})
+    ours.project_out.load_state_dict(theirs.out_proj.state_dict())
+
+
+def compare(x: Tensor, ours: Tensor, theirs: Tensor, *, ragged: bool) -> None:
+    """Values at real positions and the gradient of the input."""
+    seen = MASK.unsqueeze(-1) if ragged else torch.ones(B, T, 1, dtype=torch.bool)
+    ours, theirs = ours.masked_fill(~seen, 0), theirs.masked_fill(~seen, 0)
+    torch.testing.assert_close(ours, theirs)
+    weights = torch.randn(ours.shape, dtype=ours.dtype)
+    torch.testing.assert_close(*(torch.autograd.grad((y * weights).sum(), x)[0] for y in (ours, theirs)))
+
+
+@pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
+@pytest.mark.parametrize("is_causal", [True, False], ids=["causal", "both ways"])
+@pytest.mark.parametrize("is_spelled_out", [False, True], ids=["kernel", "spelled out"])
+def test_multi_head_attention(is_causal: bool, ragged: bool, is_spelled_out: bool) -> None:
+    torch.manual_seed(0)
+    theirs = nn.MultiheadAttention(D, HEADS, batch_first=True, dtype=torch.float64)
+    ours = MultiHeadAttention(D, num_heads=HEADS, is_causal=is_causal).double()
+    randomized(theirs)
+    copy_attention(ours, theirs)
+    x = torch.randn(B, T, D, dtype=torch.float64, requires_grad=True)
+    expected, expected_weights = theirs(
+        x,
+        x,
+        x,
+        attn_mask=FUTURE if is_causal else None,
+        key_padding_mask=~MASK if ragged else None,
+        average_attn_weights=False,
+    )
+    mask = MASK if ragged else None
+    if is_spelled_out:
+        with watch(ours) as seen:
+            y, _ = ours(x, mask=mask)
+        (weights,) = seen["weights"]
+        queries = MASK[:, None, :, None] if ragged else torch.ones(1, dtype=torch.bool)
+        torch.testing.assert_close(weights * queries, expected_weights * queries)
+    else:
+        y, _ = ours(x, mask=mask)
+    compare(x, y, expected, ragged=ragged)
+
+
+@pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
+@pytest.mark.parametrize("is_causal", [True, False], ids=["causal", "both ways"])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("block", [PostNormBlock, PreNormBlock])
+def test_transformer_block(block: Any, activation: str, is_causal: bool, ragged: bool) -> None:
+    torch.manual_seed(0)
+    theirs = nn.TransformerEncoderLayer(
+        D,
+        HEADS,
+        dim_feedforward=12,
+        dropout=0.0,
+        activation=activation,
+        batch_first=True,
+        norm_first=block is PreNormBlock,
+        dtype=torch.float64,
+    )
+    ours = block(D, num_heads=HEADS, d_feedforward=12, activation=activation, is_causal=is_causal).double()
+    randomized(theirs)
+    copy_attention(ours.attention, theirs.self_attn)
+    ours.feedforward[0].load_state_dict(theirs.linear1.state_dict())
+    ours.feedforward[3].load_state_dict(theirs.linear2.state_dict())
+    ours.norm_attention.load_state_dict(theirs.norm1.state_dict())
+    ours.norm_feedforward.load_state_dict(theirs.norm2.state_dict())
+    x = torch.randn(B, T, D, dtype=torch.float64, requires_grad=True)
+    expected = theirs(
+        x, src_mask=FUTURE if is_causal else None, src_key_padding_mask=~MASK if ragged else None, is_causal=is_causal
+    )
+    y, _ = ours(x, mask=MASK if ragged else None)
+    compare(x, y, expected, ragged=ragged)
+
+
+@pytest.mark.parametrize("is_causal", [True, False], ids=["causal", "both ways"])
+def test_equal_scores_give_the_mean(is_causal: bool) -> None:
+    """With W_Q = 0 and W_V = W_O = 1 the output is the mean of what a position may see."""
+    layer = MultiHeadAttention(D, num_heads=HEADS, is_causal=is_causal).double()
+    one = torch.eye(D, dtype=torch.float64)
+    layer.project_in.load_state_dict({"weight": torch.cat((0 * one, one, one)), "bias": torch.zeros(3 * D)})
+    layer.project_out.load_state_dict({"weight": one, "bias": torch.zeros(D)})
+    x = torch.randn(B, T, D, dtype=torch.float64)
+    y, _ = layer(x)
+    means = x.cumsum(1) / torch.arange(1, T + 1).view(1, T, 1) if is_causal else x.mean(1, keepdim=True).expand_as(x)
+    torch.testing.assert_close(y, means)
+
+
+def test_one_head_with_unit_projections_is_the_simplest_attention() -> None:
+    """`y_i = Σ_j≤i softmax_j(x_i · x_j) x_j` (SLP ch. 9), W_Q taking back the division by √d."""
+    layer = MultiHeadAttention(D, num_heads=1).double()
+    one = torch.eye(D, dtype=torch.float64)
+    layer.project_in.load_state_dict({"weight": torch.cat((D**0.5 * one, one, one)), "bias": torch.zeros(3 * D)})
+    layer.project_out.load_state_dict({"weight": one, "bias": torch.zeros(D)})
+    x = torch.randn(1, T, D, dtype=torch.float64)
+    y, _ = layer(x)
+    for i in range(T):
+        scores = torch.stack([x[0, i] @ x[0, j] for j in range(i + 1)])
+        alpha = scores.exp() / scores.exp().sum()
+        torch.testing.assert_close(y[0, i], alpha @ x[0, : i + 1])

@@ -1,0 +1,133 @@
+"""What a layer says of itself, and to whoever builds it wrongly."""
+
+import re
+from collections.abc import Callable, Iterator
+
+import jaxtyping
+import pytest
+import torch
+from jaxtyping import TypeCheckError
+
+import ensue.nn
+from ensue.errors import ContextError
+from ensue.nn import (
+    GRU,
+    LSTM,
+    Bidirectional,
+    Elman,
+    LearnedPositions,
+    MultiHeadAttention,
+    PostNormBlock,
+    Residual,
+    Rotary,
+    SinusoidalPositions,
+    Stack,
+    TokenEmbedding,
+    Transformer,
+    VariationalDropout,
+    WeightDrop,
+    Window,
+)
+from laws.table import SUBJECTS, Subject
+
+
+@pytest.fixture
+def unchecked_types() -> Iterator[None]:
+    """As at use, where no checker stands before a layer's own words."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name.replace(" ", "_"))
+def test_a_repr_is_one_line_that_makes_the_layer(subject: Subject) -> None:
+    layer = subject.make()
+    again = eval(repr(layer), {**vars(torch.nn), **vars(ensue.nn), "Dropout": torch.nn.Dropout})
+    assert type(again) is type(layer)
+    assert repr(again) == repr(layer)
+    assert {k: v.shape for k, v in again.state_dict().items()} == {k: v.shape for k, v in layer.state_dict().items()}
+    assert "\n" not in repr(layer)
+
+
+def test_a_repr_in_full() -> None:
+    assert repr(LSTM(8, 16)) == "LSTM(d_in=8, d_out=16)"
+    assert repr(GRU(8, 16)) == "GRU(d_in=8, d_out=16, reset='after')"
+    assert repr(Stack([LSTM(8, 8)])) == "Stack([LSTM(d_in=8, d_out=8)])"
+
+
+WRONG: list[tuple[Callable[[], object], str]] = [
+    (lambda: Window(4, 4, size=0), "a window has at least one position, not 0"),
+    (lambda: Elman(4, 4, activation="sine"), "activation is tanh or relu, not 'sine'"),  # type: ignore[arg-type]
+    (lambda: GRU(4, 4, reset="never"), "reset is before or after, not 'never'"),  # type: ignore[arg-type]
+    (lambda: MultiHeadAttention(6, num_heads=4), "4 heads cannot share 6 features"),
+    (lambda: MultiHeadAttention(6, num_heads=0), "0 heads cannot share 6 features"),
+    (lambda: MultiHeadAttention(6, num_heads=2, rotary=True), "rotary positions turn pairs; a head has 3 features"),
+    (lambda: MultiHeadAttention(6, num_heads=2, dropout=1.5), "dropout is a share from 0 to 1, not 1.5"),
+    (lambda: Rotary(3), "rotary positions turn pairs; a head has 3 features"),
+    (lambda: SinusoidalPositions(5), "sinusoidal positions come in pairs; d_model is 5"),
+    (
+        lambda: PostNormBlock(4, num_heads=2, d_feedforward=4, activation="tanh"),  # type: ignore[arg-type]
+        "activation is one of relu, gelu, not 'tanh'",
+    ),
+    (lambda: Transformer(4, num_heads=2, num_layers=1), "learned positions need max_positions"),
+    (
+        lambda: Transformer(4, num_heads=2, num_layers=1, positions="none"),  # type: ignore[arg-type]
+        "positions is one of learned, sinusoidal, rotary, not 'none'",
+    ),
+    (
+        lambda: Transformer(4, num_heads=2, num_layers=1, max_positions=8, norm="no"),  # type: ignore[arg-type]
+        "norm is one of pre, post, not 'no'",
+    ),
+    (lambda: Stack([]), "a Stack needs at least one layer"),
+    (lambda: Stack([LSTM(4, 5), LSTM(4, 5)]), "LSTM(d_in=4, d_out=5) cannot read the 5 features of LSTM"),
+    (lambda: Residual(LSTM(4, 5)), "a bypass needs as many features out as in"),
+    (lambda: Bidirectional(LSTM(4, 5), LSTM(4, 6)), "both directions need the same sizes"),
+    (lambda: Bidirectional(LSTM(4, 5), LSTM(4, 5), merge="max"), "merge is concatenate"),  # type: ignore[arg-type]
+    (lambda: WeightDrop(Window(4, 4, size=2), 0.5), "WeightDrop needs a layer with a parameter weight_hidden"),
+    (lambda: WeightDrop(LSTM(4, 4), -0.1), "dropout is a share from 0 to 1, not -0.1"),
+    (lambda: VariationalDropout(2, d_in=4), "dropout is a share from 0 to 1, not 2"),
+    (lambda: TokenEmbedding(10, 4, dropout=7), "dropout is a share from 0 to 1, not 7"),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), WRONG, ids=[message for _, message in WRONG])
+@pytest.mark.usefixtures("unchecked_types")
+def test_wrong_arguments_are_named(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}[^\n]*$"):
+        make()
+
+
+def test_too_many_positions() -> None:
+    layer = LearnedPositions(4, max_positions=3)
+    with pytest.raises(ContextError, match="4 positions; this model has learned 3"):
+        layer(torch.zeros(1, 4, 4))
+    _, state = layer(torch.zeros(1, 3, 4))
+    with pytest.raises(ContextError, match="4 positions; this model has learned 3"):
+        layer.step(torch.zeros(1, 4), state)
+
+
+def test_padding_may_lie_beyond_the_last_position() -> None:
+    layer = LearnedPositions(4, max_positions=3)
+    mask = torch.tensor([[True, True, True, False]])
+    y, _ = layer(torch.zeros(1, 4, 4), mask=mask)
+    torch.testing.assert_close(y[0, :3], layer.weight)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [Bidirectional(LSTM(4, 4), LSTM(4, 4)), MultiHeadAttention(4, num_heads=2, is_causal=False)],
+    ids=["bidirectional", "attention"],
+)
+def test_what_looks_ahead_cannot_step(layer: ensue.nn.SequenceLayer) -> None:
+    with pytest.raises(TypeError, match="looks ahead"):
+        layer.step(torch.zeros(2, 4), layer.init_state(2))
+    _, state = layer(torch.zeros(2, 3, 4))
+    with pytest.raises(TypeError, match="no initial state"):
+        layer(torch.zeros(2, 3, 4), state)
+
+
+def test_signatures_are_checked_in_tests() -> None:
+    with pytest.raises(TypeCheckError):
+        LSTM(4, 4)(torch.zeros(3, 4))
+    with pytest.raises(TypeCheckError):
+        LSTM(4, 4)(torch.zeros(2, 3, 4), mask=torch.ones(3, 2, dtype=torch.bool))

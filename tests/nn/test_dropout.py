@@ -1,0 +1,80 @@
+"""What each kind of dropout drops."""
+
+import pytest
+import torch
+
+from ensue.nn import GRU, LSTM, Dropout, Elman, TokenEmbedding, VariationalDropout, WeightDrop
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
+def test_plain_dropout_drops_single_numbers() -> None:
+    y, _ = Dropout(0.5, d_in=20)(torch.ones(3, 40, 20))
+    assert set(y.unique().tolist()) == {0.0, 2.0}
+    assert y.std(dim=1).min() > 0
+    assert y.mean().item() == pytest.approx(1, abs=0.1)
+
+
+def test_variational_dropout_has_one_mask_for_a_row() -> None:
+    y, _ = VariationalDropout(0.5, d_in=200)(torch.ones(3, 7, 200))
+    assert torch.equal(y, y[:, :1].expand_as(y))
+    assert not torch.equal(y[0], y[1])
+    assert set(y.unique().tolist()) == {0.0, 2.0}
+    assert y.mean().item() == pytest.approx(1, abs=0.15)
+
+
+def test_variational_dropout_draws_anew_at_each_call() -> None:
+    layer, x = VariationalDropout(0.5, d_in=50), torch.ones(1, 1, 50)
+    assert not torch.equal(layer(x)[0], layer(x)[0])
+
+
+def test_embedding_dropout_zeroes_tokens_wherever_they_occur() -> None:
+    embedding = TokenEmbedding(200, 3, dropout=0.25)
+    ids = torch.arange(200).repeat(2, 1)
+    scale = embedding(ids) / embedding.weight
+    torch.testing.assert_close(scale, scale[:1, :, :1].expand_as(scale))
+    assert all(number == pytest.approx(0) or number == pytest.approx(4 / 3) for number in scale.unique().tolist())
+    assert (scale[0, :, 0] == 0).float().mean().item() == pytest.approx(0.25, abs=0.1)
+    assert torch.equal(embedding.eval()(ids), embedding.weight.expand(2, -1, -1))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_embeddings_are_scaled_in_training_as_in_eval(share: float) -> None:
+    embedding = TokenEmbedding(400, 3, dropout=share, scale=5.0)
+    expected = 5 * embedding.weight
+    y = embedding(torch.arange(400))
+    kept = y.abs().sum(1) > 0
+    torch.testing.assert_close(y[kept], (expected / (1 - share))[kept])
+    torch.testing.assert_close(embedding.eval()(torch.arange(400)), expected)
+    assert expected.std().item() == pytest.approx(1, abs=0.15)
+
+
+def test_weight_drop_is_the_layer_with_one_dropped_weight_per_call() -> None:
+    """With x = 0, h_0 = 1 and relu, outputs show the weights: first a row of them, then the same mask again."""
+    layer = WeightDrop(Elman(1, 1, activation="relu"), 0.5)
+    layer.layer.load_state_dict(
+        {"weight_input": torch.zeros(1, 1), "weight_hidden": torch.ones(1, 1), "bias": torch.zeros(1)}
+    )
+    start = layer.init_state(1)._replace(h=torch.ones(1, 1))
+    runs = [tuple(layer(torch.zeros(1, 3, 1), start)[0].flatten().tolist()) for _ in range(200)]
+    assert set(runs) == {(0.0, 0.0, 0.0), (2.0, 4.0, 8.0)}
+    assert sum(run[0] for run in runs) / len(runs) == pytest.approx(1, abs=0.2)
+
+
+@pytest.mark.parametrize("make", [lambda: LSTM(3, 4), lambda: GRU(3, 4), lambda: GRU(3, 4, reset="before")])
+def test_weight_drop_trains_the_true_weight(make) -> None:  # type: ignore[no-untyped-def]
+    layer = WeightDrop(make(), 0.5)
+    before = layer.layer.weight_hidden.detach().clone()
+    layer(torch.randn(2, 5, 3))[0].sum().backward()
+    gradient = layer.layer.weight_hidden.grad
+    assert 0 < (gradient == 0).float().mean() < 1  # dropped weights get none, the others do
+    assert torch.equal(layer.layer.weight_hidden, before)
+
+
+def test_weight_drop_is_the_layer_itself_in_eval() -> None:
+    layer = WeightDrop(LSTM(3, 4), 0.5).eval()
+    x = torch.randn(2, 5, 3)
+    assert torch.equal(layer(x)[0], layer.layer(x)[0])

@@ -1,0 +1,25 @@
+"""Derivatives against finite differences, for every layer of the law table."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from ensue.types import leaves
+from laws.table import SUBJECTS, Subject
+
+MASK = torch.tensor([[True, True, True], [True, False, False]])
+
+
+@pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name.replace(" ", "_"))
+def test_inputs_and_parameters(subject: Subject) -> None:
+    layer = subject.build()
+    x = torch.randn(2, 3, layer.d_in, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    names = [name for name, _ in layer.named_parameters()]
+
+    def function(x: Tensor, *parameters: Tensor) -> tuple[Tensor, ...]:
+        given = dict(zip(names, parameters, strict=True))
+        y, state = torch.func.functional_call(layer, given, (x,), {"mask": MASK})
+        return y[MASK], *(leaf for leaf in leaves(state) if leaf.is_floating_point())
+
+    sources = [x.requires_grad_(), *layer.parameters()]
+    assert torch.autograd.gradcheck(function, sources, fast_mode=True)

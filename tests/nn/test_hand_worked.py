@@ -1,0 +1,118 @@
+"""One unit, two positions, plain Python: the equations of the docstrings, worked by hand."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from ensue.nn import GRU, LSTM, Elman, LearnedPositions, Rotary, SinusoidalPositions, Window
+
+X = [0.5, -1.5]
+
+
+def sigmoid(z: float) -> float:
+    return 1 / (1 + math.exp(-z))
+
+
+def column(*numbers: float) -> Tensor:
+    return torch.tensor(numbers, dtype=torch.float64).unsqueeze(1)
+
+
+def sequence() -> Tensor:
+    return column(*X).unsqueeze(0)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_elman(activation: str) -> None:
+    layer = Elman(1, 1, activation=activation).double()  # type: ignore[arg-type]
+    layer.load_state_dict({"weight_input": column(-0.7), "weight_hidden": column(0.9), "bias": column(0.2)[0]})
+    g = math.tanh if activation == "tanh" else lambda z: max(z, 0.0)
+    h_1 = g(-0.7 * X[0] + 0.2)
+    h_2 = g(-0.7 * X[1] + 0.9 * h_1 + 0.2)
+    y, _ = layer(sequence())
+    torch.testing.assert_close(y.flatten(), column(h_1, h_2).flatten())
+
+
+def test_lstm() -> None:
+    layer = LSTM(1, 1).double()
+    w, u, b = [0.4, -0.3, 0.8, 0.6], [0.1, 0.5, -0.2, 0.7], [0.05, 1.0, -0.1, 0.3]  # i, f, g, o
+    layer.load_state_dict({"weight_input": column(*w), "weight_hidden": column(*u), "bias": column(*b).flatten()})
+    h = c = 0.0
+    outputs = []
+    for x in X:
+        z_i, z_f, z_g, z_o = (w[k] * x + u[k] * h + b[k] for k in range(4))
+        c = sigmoid(z_f) * c + sigmoid(z_i) * math.tanh(z_g)
+        h = sigmoid(z_o) * math.tanh(c)
+        outputs.append(h)
+    y, state = layer(sequence())
+    torch.testing.assert_close(y.flatten(), column(*outputs).flatten())
+    torch.testing.assert_close(state.c, column(c))
+
+
+def test_gru_with_the_reset_before() -> None:
+    layer = GRU(1, 1, reset="before").double()
+    w, u, b = [0.4, -0.3, 0.8], [0.1, 0.5, -0.2], [0.05, 1.0, -0.1]  # r, z, n
+    layer.load_state_dict({"weight_input": column(*w), "weight_hidden": column(*u), "bias": column(*b).flatten()})
+    h = 0.0
+    outputs = []
+    for x in X:
+        r = sigmoid(w[0] * x + u[0] * h + b[0])
+        z = sigmoid(w[1] * x + u[1] * h + b[1])
+        n = math.tanh(w[2] * x + b[2] + u[2] * (r * h))
+        h = (1 - z) * h + z * n
+        outputs.append(h)
+    torch.testing.assert_close(layer(sequence())[0].flatten(), column(*outputs).flatten())
+
+
+def test_the_forget_bias_starts_at_one() -> None:
+    i, f, g, o = LSTM(3, 2).bias.detach().chunk(4)
+    assert f.tolist() == [1, 1]
+    assert not torch.cat((i, g, o)).any()
+
+
+def test_window() -> None:
+    """The oldest first, zeros before the beginning."""
+    layer = Window(1, 1, size=2).double()
+    layer.linear.load_state_dict({"weight": torch.tensor([[0.3, -0.8]]), "bias": torch.tensor([0.1])})
+    expected = [math.tanh(-0.8 * X[0] + 0.1), math.tanh(0.3 * X[0] - 0.8 * X[1] + 0.1)]
+    torch.testing.assert_close(layer(sequence())[0].flatten(), column(*expected).flatten(), rtol=1e-6, atol=1e-6)
+
+
+def test_sinusoidal_entries() -> None:
+    d = 6
+    y, _ = SinusoidalPositions(d)(torch.zeros(1, 12, d))
+    for t in (0, 1, 11):
+        for i in range(d // 2):
+            angle = t / 10_000 ** (2 * i / d)
+            assert y[0, t, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-6)
+            assert y[0, t, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-6)
+
+
+def test_learned_positions_are_rows_of_the_table() -> None:
+    layer = LearnedPositions(4, max_positions=5)
+    y, state = layer(torch.zeros(2, 2, 4))
+    torch.testing.assert_close(y[1], layer.weight[:2])
+    y, _ = layer(torch.zeros(2, 3, 4), state)
+    torch.testing.assert_close(y[1], layer.weight[2:])
+
+
+def test_rotary_turns_pairs_by_the_position() -> None:
+    x = torch.tensor([1.0, 0.0, 0.0, 2.0]).view(1, 1, 1, 4)
+    y = Rotary(4)(x, torch.tensor([[3]])).flatten()
+    slow = 3 / 10_000**0.5
+    expected = [math.cos(3), math.sin(3), -2 * math.sin(slow), 2 * math.cos(slow)]
+    torch.testing.assert_close(y, torch.tensor(expected))
+
+
+def test_rotary_products_depend_on_distance_alone() -> None:
+    torch.manual_seed(0)
+    rotary = Rotary(8).double()
+    q, k = torch.randn(2, 1, 1, 1, 8, dtype=torch.float64)
+
+    def turned(x: Tensor, position: int) -> Tensor:
+        return rotary(x, torch.tensor([[position]])).flatten()
+
+    torch.testing.assert_close(turned(q, 9) @ turned(k, 4), turned(q, 5) @ turned(k, 0))
+    assert not torch.isclose(turned(q, 9) @ turned(k, 4), turned(q, 9) @ turned(k, 5))
+    torch.testing.assert_close(turned(q, 7).norm(), q.norm())

@@ -1,0 +1,241 @@
+"""The floor plan of docs/architecture.md: which part of the house may import which, and never in a circle."""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[1] / "src"
+
+FLOORS = [
+    ["types", "errors", "version"],
+    ["text"],
+    ["data"],
+    ["nn"],
+    ["models"],
+    ["tasks", "decode", "metrics"],
+    ["train", "recipe", "recipes"],
+    ["pipeline", "export", "lens"],
+    ["__main__", "cli", "serve", "console", "quickstart"],
+]
+"""From the ground up. On a floor, one door leads on: what stands to the left may read what stands to its right."""
+ORDER = {part: place for place, part in enumerate(part for floor in FLOORS for part in reversed(floor))}
+ALONE = {"nn": FLOORS[0]}  # what works without everything else, though other floors lie below it
+WITHOUT_TORCH = {"text", "data"}
+SAY_NOTHING = {"utils", "util", "helpers", "helper", "common", "base", "core", "manager", "misc"}
+
+
+class Import(NamedTuple):
+    """That `importer` (a dotted module) imports `imported`, at a line; `at_use` is False under TYPE_CHECKING."""
+
+    importer: str
+    imported: str
+    line: int
+    at_use: bool
+
+
+def modules(source: Path) -> dict[str, Path]:
+    """Every module below `source/ensue` by its dotted name; a package is its `__init__`."""
+    found = {}
+    for path in sorted((source / "ensue").rglob("*.py")):
+        parts = path.relative_to(source).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+@cache
+def imports(source: Path) -> tuple[Import, ...]:
+    return tuple(read_imports(source))
+
+
+def read_imports(source: Path) -> Iterator[Import]:
+    known = modules(source)
+    for name, path in known.items():
+        package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+        yield from walk(ast.parse(path.read_text(encoding="utf-8")), name, package, set(known))
+
+
+def walk(node: ast.AST, name: str, package: str, known: set[str], *, at_use: bool = True) -> Iterator[Import]:
+    if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        for child in node.body:
+            yield from walk(child, name, package, known, at_use=False)
+        for child in node.orelse:
+            yield from walk(child, name, package, known, at_use=at_use)
+        return
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        for target in targets(node, package, known):
+            yield Import(name, target, node.lineno, at_use)
+    for child in ast.iter_child_nodes(node):
+        yield from walk(child, name, package, known, at_use=at_use)
+
+
+def targets(node: ast.Import | ast.ImportFrom, package: str, known: set[str]) -> list[str]:
+    """The modules that a statement names: of `from a import b`, that is a.b if it is a module of ours, a if not."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+    origin = ".".join([*above, *([node.module] if node.module else [])])
+    return [full if (full := f"{origin}.{alias.name}") in known else origin for alias in node.names]
+
+
+def part(module: str) -> str:
+    """The part of the house that a module of ours belongs to: `nn` for ensue.nn.lstm, "" for the package itself."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def is_ours(module: str) -> bool:
+    return module.split(".", maxsplit=1)[0] == "ensue"
+
+
+def wrong_imports(source: Path) -> list[str]:
+    return [
+        f"{found.importer}:{found.line} imports {found.imported}"
+        for found in imports(source)
+        if is_ours(found.imported)
+        and part(found.importer)
+        and not is_allowed(part(found.importer), part(found.imported))
+    ]
+
+
+def is_allowed(importer: str, imported: str) -> bool:
+    if importer == imported:
+        return True
+    if importer in ALONE:
+        return imported in ALONE[importer]
+    return {importer, imported} <= set(ORDER) and ORDER[imported] < ORDER[importer]
+
+
+def unplaced(source: Path) -> list[str]:
+    return sorted({part(name) for name in modules(source)} - {"", *ORDER})
+
+
+def cycle(source: Path) -> list[str]:
+    """The modules of a circle of imports, if there is one."""
+    graph: dict[str, set[str]] = {name: set() for name in modules(source)}
+    for found in imports(source):
+        if found.at_use and found.imported in graph and found.imported != found.importer:
+            graph[found.importer].add(found.imported)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def ways_to_torch(source: Path) -> list[str]:
+    """Modules of `WITHOUT_TORCH` from which torch is reached, by themselves or through others of ours."""
+    reaches = {"torch"}
+    edges = [(found.importer, found.imported) for found in imports(source) if found.at_use]
+    while new := {a for a, b in edges if (b in reaches or b.split(".")[0] == "torch")} - reaches:
+        reaches |= new
+    return sorted(name for name in reaches if is_ours(name) and part(name) in WITHOUT_TORCH)
+
+
+def names_that_say_nothing(source: Path) -> list[str]:
+    return sorted(name for name in modules(source) if SAY_NOTHING & set(name.split(".")))
+
+
+def test_a_file_imports_from_floors_below_its_own() -> None:
+    assert wrong_imports(SOURCE) == []
+
+
+def test_everything_has_its_floor() -> None:
+    assert unplaced(SOURCE) == []
+
+
+def test_nothing_goes_in_a_circle() -> None:
+    assert cycle(SOURCE) == []
+
+
+def test_text_and_data_need_no_torch() -> None:
+    assert ways_to_torch(SOURCE) == []
+
+
+def test_files_are_nouns() -> None:
+    assert names_that_say_nothing(SOURCE) == []
+
+
+def test_the_plan_sees_the_house() -> None:
+    """The rules above would hold of an empty list, too."""
+    pairs = {(found.importer, found.imported) for found in imports(SOURCE)}
+    assert ("ensue.nn.lstm", "ensue.nn.layer") in pairs
+    assert ("ensue.nn.layer", "ensue.types") in pairs
+    assert ("ensue.types", "torch") in pairs
+
+
+def house(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / "ensue" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return root
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        pytest.param({"nn/lstm.py": "import ensue.models.tagger", "models/tagger.py": ""}, id="upward"),
+        pytest.param({"nn/lstm.py": "from ensue.text import words", "text/words.py": ""}, id="nn is alone"),
+        pytest.param({"nn/lstm.py": "from ..data import files", "data/files.py": ""}, id="relative"),
+        pytest.param({"text/words.py": "def f():\n    from ensue.train import loop", "train/loop.py": ""}, id="late"),
+        pytest.param({"decode/beam.py": "from ensue.tasks import x", "tasks/x.py": ""}, id="leftward"),
+        pytest.param({"errors.py": "from ensue.types import X", "types.py": ""}, id="ground"),
+        pytest.param({"nn/lstm.py": "import ensue", "__init__.py": ""}, id="the whole"),
+    ],
+)
+def test_a_wrong_import_is_noticed(tmp_path: Path, files: dict[str, str]) -> None:
+    assert len(wrong_imports(house(tmp_path, files))) == 1
+
+
+def test_imports_downward_and_within_a_package_are_free(tmp_path: Path) -> None:
+    files = {
+        "nn/lstm.py": "from ensue.nn.layer import X\nfrom ensue.types import Y\nimport torch",
+        "nn/layer.py": "",
+        "train/loop.py": "from ensue import errors\nfrom ensue.data.batches import Z\nimport ensue.recipe",
+        "recipe.py": "",
+        "data/batches.py": "from ensue.text import words",
+        "text/words.py": "",
+        "types.py": "",
+        "errors.py": "",
+        "__init__.py": "from ensue.train import loop",
+    }
+    assert wrong_imports(house(tmp_path, files)) == []
+    assert unplaced(tmp_path) == []
+
+
+def test_a_part_without_a_floor_is_noticed(tmp_path: Path) -> None:
+    assert unplaced(house(tmp_path, {"plugins/__init__.py": ""})) == ["plugins"]
+
+
+def test_a_circle_is_noticed(tmp_path: Path) -> None:
+    files = {"nn/a.py": "import ensue.nn.b", "nn/b.py": "from ensue.nn import c", "nn/c.py": "from .a import X"}
+    assert set(cycle(house(tmp_path, files))) == {"ensue.nn.a", "ensue.nn.b", "ensue.nn.c"}
+
+
+def test_a_circle_of_annotations_is_none(tmp_path: Path) -> None:
+    late = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ensue.nn.a import X"
+    assert cycle(house(tmp_path, {"nn/a.py": "import ensue.nn.b", "nn/b.py": late})) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("import torch.nn", ["ensue.text.words"]),
+        ("from torch import Tensor", ["ensue.text.words"]),
+        ("from ensue.types import State", ["ensue.text.words"]),
+        ("import numpy", []),
+    ],
+)
+def test_torch_below_nn_is_noticed(tmp_path: Path, line: str, found: list[str]) -> None:
+    assert ways_to_torch(house(tmp_path, {"text/words.py": line, "types.py": "import torch"})) == found
+
+
+def test_a_name_that_says_nothing_is_noticed(tmp_path: Path) -> None:
+    assert names_that_say_nothing(house(tmp_path, {"text/utils.py": "", "core/x.py": ""})) == [
+        "ensue.core.x",
+        "ensue.text.utils",
+    ]
