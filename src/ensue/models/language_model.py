@@ -1,0 +1,61 @@
+"""A causal language model: the probability of every next token, given all before it."""
+
+from __future__ import annotations
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from ensue.nn import SequenceLayer, SoftmaxHead, TokenEmbedding
+from ensue.types import Loss, Memory, State
+
+
+class LanguageModel(nn.Module):
+    """`P(w_1 .. w_n) = Π_t softmax(head(layers(features(w_<t))))[w_t]` (reference: SLP ch. 9).
+
+    `context` is the number of tokens that attention reaches back, or None for a model that reads texts of any length in
+    constant memory.
+    """
+
+    def __init__(
+        self, features: TokenEmbedding, layers: SequenceLayer, head: SoftmaxHead, *, context: int | None = None
+    ) -> None:
+        super().__init__()
+        if not layers.is_causal:
+            raise ValueError("a language model's layers must be causal")
+        self.features, self.layers, self.head, self.context = features, layers, head, context
+
+    @property
+    def vocabulary_size(self) -> int:
+        return self.features.vocabulary_size
+
+    @property
+    def num_parameters(self) -> int:
+        """Trained numbers, shared ones counted once."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
+        return self.layers.init_state(batch_size, memory)
+
+    def forward(
+        self, ids: Int[Tensor, "B T"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
+    ) -> tuple[Float[Tensor, "B T V"], State]:
+        """The logits of each position's next token, and the final state."""
+        h, state = self.layers(self.features(ids), state, mask=mask)
+        return self.head(h), state
+
+    def step(self, ids_t: Int[Tensor, " B"], state: State = None) -> tuple[Float[Tensor, "B V"], State]:
+        """The logits of the next token after one more token in each row."""
+        h, state = self.layers.step(self.features(ids_t), state)
+        return self.head(h), state
+
+    def nats(
+        self, ids: Int[Tensor, "B T"], targets: Int[Tensor, "B T"], state: State = None
+    ) -> tuple[Float[Tensor, "B T"], State]:
+        """The surprisal in nats of each target, which is the token after the id at its position."""
+        h, state = self.layers(self.features(ids), state)
+        return self.head.nats(h, targets), state
+
+    def loss(self, ids: Int[Tensor, "B T"], targets: Int[Tensor, "B T"], state: State = None) -> tuple[Loss, State]:
+        """The summed surprisal of all targets and their number; what training minimizes."""
+        h, state = self.layers(self.features(ids), state)
+        return Loss(self.head.total_nats(h, targets), targets.numel()), state
