@@ -1,0 +1,1 @@
+"""Models to sequences: sampling."""

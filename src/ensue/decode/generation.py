@@ -1,0 +1,132 @@
+"""Prompts to tokens, one for each row at a time: reads, samples and feeds back. It knows ids, not text.
+
+A recurrent or window model carries its state and reads a prompt of any length in constant memory. Attention reaches
+back over `model.context` tokens: when a row has filled them, it is read anew from the last half of its context (the
+newest token included) and goes on from there, so that what follows always sees at least half a context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from ensue.decode.sampling import Sampling, next_ids
+from ensue.errors import ContextError, EnsueError
+from ensue.models.language_model import LanguageModel
+from ensue.models.prefixes import device_of, evaluating, read_prefixes
+from ensue.types import State
+
+KERNEL_ROWS, KERNEL_PARAMETERS = 32, 1 << 20
+"""From this many rows on, and up to this many parameters, one token through `forward` and its kernels is faster than
+`step`: measured for LSTMs on a CPU (benchmarks/generation.py), without effect on other layers.
+"""
+
+
+def generate_ids(
+    model: LanguageModel,
+    prompts: Sequence[ArrayLike],
+    *,
+    max_tokens: int,
+    start_id: int,
+    sampling: Sampling | None = None,
+    seed: int | None = None,
+) -> Iterator[Int[Tensor, " B"]]:
+    """Sample `max_tokens` tokens after each of `prompts` (B arrays of ids), yielding one for each row at a time.
+
+    A prompt is the beginning of a text, so `start_id` is read before it, as in scoring. The same seed gives the same
+    tokens on the same machine; without one they are others each time. EnsueError for a negative length or seed,
+    ContextError for a prompt longer than the context.
+    """
+    assert len(prompts) > 0, "no prompt"
+    if max_tokens < 0:
+        raise EnsueError(f"max_tokens is {max_tokens}; expected 0 or more")
+    if seed is not None and not 0 <= seed < 1 << 63:
+        raise EnsueError(f"seed is {seed}; expected a number from 0 to 2^63 - 1")
+    read = [np.asarray(prompt, np.int64).reshape(-1) for prompt in prompts]
+    longest = max(map(len, read))
+    if model.context is not None and longest > model.context:
+        raise ContextError(f"the prompt has {longest} tokens; this model's context has {model.context}")
+    return _sampled(model, read, max_tokens=max_tokens, start_id=start_id, sampling=sampling or Sampling(), seed=seed)
+
+
+@torch.inference_mode()
+def _sampled(
+    model: LanguageModel,
+    prompts: list[NDArray[np.int64]],
+    *,
+    max_tokens: int,
+    start_id: int,
+    sampling: Sampling,
+    seed: int | None,
+) -> Iterator[Tensor]:
+    generator = torch.Generator(device_of(model))
+    generator.seed() if seed is None else generator.manual_seed(seed)
+    seen = _seen(model, prompts) if sampling.repetition_penalty != 1 else None
+    rows = _Carried(model) if model.context is None else _Windowed(model)
+    with evaluating(model):
+        logits = rows.read([_begun(model, prompt, start_id) for prompt in prompts]) if max_tokens else torch.empty(0)
+        for position in range(max_tokens):
+            ids = next_ids(logits, sampling, generator, seen=seen)
+            yield ids
+            if seen is not None:
+                seen.scatter_(1, ids.unsqueeze(1), True)
+            if position + 1 < max_tokens:
+                logits = rows.advance(ids)
+
+
+def _begun(model: LanguageModel, prompt: NDArray[np.int64], start_id: int) -> NDArray[np.int64]:
+    """The prompt after the start of a text; a prompt that fills the context leaves no room for that."""
+    return prompt if len(prompt) == model.context else np.concatenate(([start_id], prompt))
+
+
+def _seen(model: LanguageModel, prompts: list[NDArray[np.int64]]) -> Tensor:
+    """Which tokens (B, V) each prompt holds."""
+    seen = torch.zeros(len(prompts), model.vocabulary_size, dtype=torch.bool)
+    for row, prompt in zip(seen, prompts, strict=True):
+        row[torch.from_numpy(prompt)] = True
+    return seen.to(device_of(model))
+
+
+class _Carried:
+    """The rows of a model that carries its state: one step a token."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        self.model = model
+        self.state: State = None
+        self.is_small = model.num_parameters <= KERNEL_PARAMETERS
+
+    def read(self, rows: list[NDArray[np.int64]]) -> Float[Tensor, "B V"]:
+        last, self.state = read_prefixes(self.model, rows)
+        logits: Tensor = self.model.head(last)
+        return logits
+
+    def advance(self, ids: Int[Tensor, " B"]) -> Float[Tensor, "B V"]:
+        if len(ids) >= KERNEL_ROWS and self.is_small:
+            columns, self.state = self.model.forward(ids.unsqueeze(1), self.state)
+            return columns.squeeze(1)
+        logits, self.state = self.model.step(ids, self.state)
+        return logits
+
+
+class _Windowed(_Carried):
+    """The rows of an attention model, which keep the tokens that their state was read from."""
+
+    def read(self, rows: list[NDArray[np.int64]]) -> Float[Tensor, "B V"]:
+        self.windows = [row.tolist() for row in rows]
+        return super().read(rows)
+
+    def advance(self, ids: Int[Tensor, " B"]) -> Float[Tensor, "B V"]:
+        context = self.model.context
+        assert context is not None
+        for window, id in zip(self.windows, ids.tolist(), strict=True):
+            window.append(id)
+        if max(map(len, self.windows)) <= context:
+            return super().advance(ids)
+        half = max(1, context // 2)
+        # rows that are not full are read again too, from where they began: a state holds all rows or none
+        return self.read([np.array(window[-half:] if len(window) > context else window) for window in self.windows])

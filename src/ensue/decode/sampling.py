@@ -1,0 +1,114 @@
+"""From logits to the next token: temperature, what is cut from the distribution, and the draw. No model is run here.
+
+The order is fixed: repetition penalty, temperature, top-k, top-p, min-p, draw. Each filter sees the distribution that
+the ones before it have left, renormalized. The most probable token always remains, so there is always one to draw.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from ensue.errors import EnsueError
+
+GREEDY_BELOW = 1e-6
+"""A temperature below this is 0; dividing by it would leave float32."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next token is chosen; EnsueError for a value that makes no sense.
+
+    - `temperature` divides the logits; 0 takes the most probable token (greedy).
+    - `top_k` keeps the k most probable tokens (Fan et al. 2018).
+    - `top_p` keeps the fewest most probable tokens whose probabilities reach p (Holtzman et al. 2020).
+    - `min_p` keeps the tokens with at least p times the probability of the most probable one (Nguyen et al. 2024).
+    - `repetition_penalty` θ makes tokens of the prompt and the output so far less probable: a positive logit is divided
+      by θ, a negative one multiplied. Keskar et al. 2019 divide both, which would favor tokens with negative logits.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float = 1.0
+
+    def __post_init__(self) -> None:
+        _require(0 <= self.temperature < math.inf, "temperature", self.temperature, "0 (greedy) or more")
+        _require(self.top_k is None or self.top_k >= 1, "top_k", self.top_k, "1 or more")
+        _require(self.top_p is None or 0 < self.top_p <= 1, "top_p", self.top_p, "more than 0 and at most 1")
+        _require(self.min_p is None or 0 <= self.min_p <= 1, "min_p", self.min_p, "a number from 0 to 1")
+        penalty = self.repetition_penalty
+        _require(0 < penalty < math.inf, "repetition_penalty", penalty, "more than 0 (1 changes nothing)")
+
+    @property
+    def is_greedy(self) -> bool:
+        return self.temperature < GREEDY_BELOW
+
+
+def _require(holds: bool, name: str, value: object, expected: str) -> None:
+    if not holds:
+        raise EnsueError(f"{name} is {value}; expected {expected}")
+
+
+def next_ids(
+    logits: Float[Tensor, "B V"],
+    sampling: Sampling,
+    generator: torch.Generator,
+    *,
+    seen: Bool[Tensor, "B V"] | None = None,
+) -> Int[Tensor, " B"]:
+    """One token for each row. `seen` marks the tokens that the repetition penalty is for."""
+    if seen is not None and sampling.repetition_penalty != 1:
+        logits = penalized(logits, seen, sampling.repetition_penalty)
+    if sampling.is_greedy:
+        return logits.argmax(-1)
+    return draw(filtered(logits, sampling), generator)
+
+
+def penalized(logits: Float[Tensor, "B V"], seen: Bool[Tensor, "B V"], penalty: float) -> Float[Tensor, "B V"]:
+    """`logits` with those of the `seen` tokens made smaller (larger, if `penalty` is below 1)."""
+    return torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
+
+
+def filtered(logits: Float[Tensor, "B V"], sampling: Sampling) -> Float[Tensor, "B V"]:
+    """The logits of the distribution that is drawn from, -∞ for what is cut. The temperature must not be 0."""
+    if sampling.temperature != 1:
+        # the largest becomes 0 first, so that a small temperature cannot overflow
+        logits = (logits - logits.amax(-1, keepdim=True)) / sampling.temperature
+    if sampling.top_k is not None and sampling.top_k < logits.shape[-1]:
+        logits = _keep_top_k(logits, sampling.top_k)
+    if sampling.top_p is not None and sampling.top_p < 1:
+        logits = _keep_top_p(logits, sampling.top_p)
+    if sampling.min_p:
+        threshold = logits.amax(-1, keepdim=True) + math.log(sampling.min_p)
+        logits = logits.masked_fill(logits < threshold, -math.inf)
+    return logits
+
+
+def _keep_top_k(logits: Tensor, k: int) -> Tensor:
+    values, ids = logits.topk(k)
+    return torch.full_like(logits, -math.inf).scatter_(-1, ids, values)
+
+
+def _keep_top_p(logits: Tensor, p: float) -> Tensor:
+    values, ids = logits.sort(dim=-1, descending=True, stable=True)
+    probabilities = values.softmax(-1, dtype=torch.float64)
+    before = probabilities.cumsum(-1) - probabilities
+    before[..., 0] = 0.0  # rounding must not cut the first
+    return torch.empty_like(logits).scatter_(-1, ids, values.masked_fill(before >= p, -math.inf))
+
+
+def draw(logits: Float[Tensor, "B V"], generator: torch.Generator) -> Int[Tensor, " B"]:
+    """One id for each row, with the probabilities `softmax(logits)`.
+
+    Inversion: the first id at which the sum of the probabilities reaches u, which lies in (0, 1], times their total. It
+    takes one random number a row, and, because u is not 0, never an id of probability 0.
+    """
+    sums = logits.softmax(-1).cumsum(-1, dtype=torch.float64)
+    u = 1 - torch.rand(len(logits), 1, generator=generator, dtype=torch.float64, device=logits.device)
+    return torch.searchsorted(sums, u * sums[:, -1:]).squeeze(1)

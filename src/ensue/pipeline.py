@@ -1,0 +1,230 @@
+"""A trained model at work: text in, text and numbers out. Command line, server and notebook are thin clients of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from ensue.data.cache import tokenize
+from ensue.data.sources import TextSource
+from ensue.decode.generation import generate_ids
+from ensue.decode.sampling import Sampling
+from ensue.errors import EnsueError
+from ensue.metrics.language import LanguageScores
+from ensue.models.language_model import LanguageModel
+from ensue.models.prefixes import evaluating
+from ensue.recipe import Recipe, read_recipe
+from ensue.tasks.minimal_pairs import MinimalPairScores, PairScore, score_minimal_pairs
+from ensue.tasks.reading import Progress, Reading, default_parts, describe_protocol, read
+from ensue.text.boundaries import last_boundary
+from ensue.text.tokenizer import Tokenizer
+from ensue.train.corpus import with_paths
+from ensue.train.device import choose_device
+from ensue.train.reporter import Reporter
+from ensue.train.run import train_run
+from ensue.train.run_directory import RunDirectory
+
+LONGEST_WITHOUT_BOUNDARY = 1 << 20
+"""Characters without a blank after which a streamed text is cut anyway, so that memory stays constant."""
+
+
+class TokenScore(NamedTuple):
+    """A token as it is shown, and its surprisal."""
+
+    symbol: str
+    nats: float
+
+    def __repr__(self) -> str:
+        return f"{self.symbol!r} {self.nats:.2f}"
+
+
+def load(run: str | Path, *, device: str = "auto") -> LanguagePipeline:
+    """The trained model in the run directory `run`, on "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
+
+    RunError for a directory that is missing, damaged or too new, EnsueError for a device that is not there.
+    """
+    directory = RunDirectory(run)
+    model = directory.model(choose_device(device))
+    return LanguagePipeline(model, directory.tokenizer(), encoder=directory.config.get("model"), run=run)
+
+
+def train(
+    recipe: str | Path | Recipe,
+    *,
+    train: str | Path = "",
+    valid: str | Path = "",
+    test: str | Path = "",
+    out: str | Path,
+    settings: Mapping[str, Any] | Sequence[str] = (),
+    resume: bool = False,
+    overwrite: bool = False,
+    device: str = "auto",
+    threads: int | None = None,
+    reporter: Reporter | None = None,
+) -> LanguagePipeline:
+    """Train the recipe of that name (or TOML file, or object) on the text `train`; returns the trained model.
+
+    `settings` change the recipe: `{"train.steps": 500}`. `reporter` hears how it goes. Ctrl-C ends the step and saves;
+    `resume=True` goes on. Raises an `EnsueError` of one line for whatever the caller can mend.
+    """
+    chosen = recipe if isinstance(recipe, Recipe) else read_recipe(recipe, settings)
+    chosen = with_paths(chosen, train=str(train), valid=str(valid), test=str(test))
+    train_run(
+        chosen, out, resume=resume, overwrite=overwrite, device=device, threads=threads, reporter=reporter
+    )  # fmt: skip
+    return load(out, device=device)
+
+
+class LanguagePipeline:
+    """A language model and its tokenizer: generates, scores, evaluates.
+
+    `encoder` (the table `[model]` of the recipe) and `run` only name the model in its `repr`.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        tokenizer: Tokenizer,
+        *,
+        encoder: dict[str, Any] | None = None,
+        run: str | Path | None = None,
+    ) -> None:
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+        self.encoder = encoder
+        self.run = run
+
+    def generate(
+        self,
+        prompt: str = "",
+        *,
+        max_tokens: int = 200,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        min_p: float | None = None,
+        repetition_penalty: float = 1.0,
+        seed: int | None = None,
+    ) -> Iterator[str]:
+        """What the model writes after `prompt`, piece by piece; a piece is final and may hold more than one token.
+
+        Without a seed it is something else each time. `Sampling` says what the numbers mean. EnsueError for values
+        that make no sense, ContextError for a prompt that is longer than a Transformer's context.
+        """
+        sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty)
+        return (pieces[0] for pieces in self._generated(prompt, 1, max_tokens, sampling, seed) if pieces[0])
+
+    def samples(
+        self,
+        prompt: str = "",
+        num_samples: int = 1,
+        *,
+        max_tokens: int = 200,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        min_p: float | None = None,
+        repetition_penalty: float = 1.0,
+        seed: int | None = None,
+    ) -> list[str]:
+        """Several continuations of one prompt, made side by side; see `generate`."""
+        if num_samples < 1:
+            raise EnsueError(f"{num_samples} samples; expected 1 or more")
+        sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty)
+        generated = self._generated(prompt, num_samples, max_tokens, sampling, seed)
+        return ["".join(pieces) for pieces in zip(*generated, strict=True)] or [""] * num_samples
+
+    def _generated(
+        self, prompt: str, rows: int, max_tokens: int, sampling: Sampling, seed: int | None
+    ) -> Iterator[list[str]]:
+        """The rows' next pieces of text, token by token, and last what the decoders still hold."""
+        ids = self.tokenizer.encode(prompt)
+        columns = generate_ids(
+            self.model,
+            [ids] * rows,
+            max_tokens=max_tokens,
+            start_id=self.tokenizer.start_id,
+            sampling=sampling,
+            seed=seed,
+        )
+        return self._decoded(columns, ids.tolist(), rows)
+
+    def _decoded(self, columns: Iterator[torch.Tensor], prompt: list[int], rows: int) -> Iterator[list[str]]:
+        decoders = [self.tokenizer.decoder() for _ in range(rows)]
+        for decoder in decoders:  # the blank between two words depends on the word before
+            for id in prompt[-1:]:
+                decoder.feed(id)
+        for column in columns:
+            yield [decoder.feed(id) for decoder, id in zip(decoders, column.tolist(), strict=True)]
+        yield [decoder.flush() for decoder in decoders]
+
+    def score(self, text: str) -> list[TokenScore]:
+        """The surprisal of each token of `text`, read from its beginning."""
+        return list(self.score_stream([text]))
+
+    def score_stream(self, chunks: Iterable[str]) -> Iterator[TokenScore]:
+        """The surprisal of each token of a text of any length that comes in pieces, in constant memory."""
+        reading = Reading(self.model, start_id=self.tokenizer.start_id)
+        for piece in self._tokenizable(chunks):
+            ids = self.tokenizer.encode(piece)
+            with evaluating(self.model):
+                nats = reading.feed(ids)
+            for id, surprisal in zip(ids.tolist(), nats.tolist(), strict=True):
+                yield TokenScore(self.tokenizer.symbol(id), surprisal)
+
+    def _tokenizable(self, chunks: Iterable[str]) -> Iterator[str]:
+        """The same text in pieces whose tokens, one after another, are those of the whole."""
+        rest = ""
+        for chunk in chunks:
+            rest += chunk
+            cut = last_boundary(rest) or (len(rest) if len(rest) > LONGEST_WITHOUT_BOUNDARY else 0)
+            if cut:
+                yield rest[:cut]
+                rest = rest[cut:]
+        if rest:
+            yield rest
+
+    def evaluate(
+        self,
+        text: str | Path | TextSource,
+        *,
+        encoding: str = "utf-8",
+        parts: int | None = None,
+        progress: Progress | None = None,
+    ) -> LanguageScores:
+        """The scores of a file, a folder or a glob by the protocol of `ensue.tasks.reading`.
+
+        `parts` says into how many the text is cut; 1 reads it from beginning to end.
+        """
+        source = text if isinstance(text, TextSource) else TextSource(text, encoding=encoding)
+        tokens = tokenize(source, self.tokenizer)
+        return read(self.model, tokens, start_id=self.tokenizer.start_id, parts=parts, progress=progress)
+
+    def protocol(self, num_tokens: int, *, parts: int | None = None) -> str:
+        """How `evaluate` reads a text of `num_tokens` tokens, in words."""
+        parts = default_parts(num_tokens) if parts is None else parts
+        return describe_protocol(self.model, parts)
+
+    def minimal_pairs(
+        self,
+        location: str | Path,
+        *,
+        encoding: str = "utf-8",
+        progress: Callable[[PairScore], None] | None = None,
+    ) -> MinimalPairScores:
+        """How often the better one of two sentences is the more probable one, for each file of pairs."""
+        return score_minimal_pairs(self.model, self.tokenizer, location, encoding=encoding, progress=progress)
+
+    def __repr__(self) -> str:
+        parts = []
+        if self.encoder:
+            parts.append(str(self.encoder.get("encoder")))
+            parts.append(f"{self.encoder.get('num_layers')}×{self.encoder.get('d_model')}")
+        parts.append(f"{self.model.num_parameters:,} parameters")
+        parts.append(f"{self.tokenizer.kind} ({self.tokenizer.vocabulary_size:,})")
+        if self.run is not None:
+            parts.append(f"run={str(self.run)!r}")
+        return f"LanguagePipeline({', '.join(parts)})"

@@ -1,0 +1,128 @@
+"""Generation: alone = in a batch, against a naive loop that reads everything anew, and its limits."""
+
+import numpy as np
+import pytest
+import torch
+
+from ensue.decode import generation
+from ensue.decode.generation import generate_ids
+from ensue.decode.sampling import Sampling
+from ensue.errors import ContextError, EnsueError
+from ensue.models import prefixes
+from ensue.models.build import build_language_model
+from ensue.models.language_model import LanguageModel
+from ensue.models.specification import (
+    ElmanSpecification,
+    GRUSpecification,
+    LSTMSpecification,
+    TransformerSpecification,
+    WindowSpecification,
+)
+
+CONTEXT = 8
+SIZES = {"d_embedding": 12, "d_model": 16, "num_layers": 2}
+SPECIFICATIONS = {
+    "window": WindowSpecification(encoder="window", size=3, **SIZES),
+    "elman": ElmanSpecification(encoder="elman", **SIZES),
+    "lstm": LSTMSpecification(encoder="lstm", dropout=0.5, **SIZES),
+    "gru": GRUSpecification(encoder="gru", tied=True, **SIZES),
+    "learned": TransformerSpecification(encoder="transformer", context=CONTEXT, dropout=0.2, **SIZES),
+    "rotary": TransformerSpecification(encoder="transformer", context=CONTEXT, positions="rotary", **SIZES),
+}
+PROMPTS = [[3], [1, 2, 3, 4, 5, 6, 7, 8], [], [9, 9], [4, 0, 4, 0, 4]]
+GREEDY = Sampling(temperature=0.0)
+
+
+def model_of(name: str) -> LanguageModel:
+    torch.manual_seed(5)
+    model = build_language_model(SPECIFICATIONS[name], vocabulary_size=10)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(2.0)  # far from uniform, so that rounding cannot turn a choice
+    return model.eval()
+
+
+def generated(model: LanguageModel, prompts: list, max_tokens: int = 20, **options) -> np.ndarray:
+    columns = list(generate_ids(model, prompts, max_tokens=max_tokens, start_id=0, **options))
+    return torch.stack(columns, dim=1).numpy()
+
+
+def naive_greedy(model: LanguageModel, prompt: list[int], max_tokens: int) -> list[int]:
+    """Reads the whole window anew for every token; the window is halved as the module says."""
+    window, output = list(prompt) if len(prompt) == model.context else [0, *prompt], []
+    for _ in range(max_tokens):
+        if model.context is not None and len(window) > model.context:
+            window = window[-(model.context // 2) :]
+        with torch.no_grad():
+            logits, _ = model(torch.tensor([window]))
+        output.append(int(logits[0, -1].argmax()))
+        window = [*window, output[-1]]
+    return output
+
+
+@pytest.mark.parametrize("name", SPECIFICATIONS)
+def test_greedy_in_a_batch_is_greedy_alone_and_as_the_naive_loop(name: str) -> None:
+    model = model_of(name)
+    together = generated(model, PROMPTS, sampling=GREEDY)
+    for row, prompt in zip(together, PROMPTS, strict=True):
+        assert row.tolist() == generated(model, [prompt], sampling=GREEDY)[0].tolist()
+        assert row.tolist() == naive_greedy(model, prompt, 20)
+
+
+@pytest.mark.parametrize("name", ["lstm", "learned"])
+def test_many_rows_take_the_kernels_to_the_same_tokens(name: str) -> None:
+    model = model_of(name)
+    prompts = (PROMPTS * 8)[: generation.KERNEL_ROWS + 1]
+    together = generated(model, prompts, max_tokens=10, sampling=GREEDY)
+    assert together.tolist() == [naive_greedy(model, prompt, 10) for prompt in prompts]
+
+
+@pytest.mark.parametrize("name", ["window", "elman", "lstm", "gru"])
+def test_long_ragged_prompts_are_read_in_pieces(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_of(name)
+    rng = np.random.default_rng(0)
+    prompts = [rng.integers(0, 10, length).tolist() for length in (100, 1, 37, 0)]
+    whole = generated(model, prompts, sampling=GREEDY)
+    monkeypatch.setattr(prefixes, "PIECE_TOKENS", 28)  # 7 columns
+    assert generated(model, prompts, sampling=GREEDY).tolist() == whole.tolist()
+
+
+def test_the_same_seed_is_the_same_text() -> None:
+    model = model_of("lstm")
+    first, again, other = (generated(model, PROMPTS, seed=seed) for seed in (1, 1, 2))
+    assert first.tolist() == again.tolist()
+    assert first.tolist() != other.tolist()
+    assert generated(model, PROMPTS).tolist() != generated(model, PROMPTS).tolist()
+
+
+def test_the_penalty_counts_prompt_and_output() -> None:
+    model = model_of("elman")
+    strong = Sampling(temperature=0.0, repetition_penalty=1e6)
+    with torch.no_grad():  # logits of any size: all positive
+        model.head.bias.fill_(50.0)
+    row = generated(model, [[7, 2]], max_tokens=8, sampling=strong)[0].tolist()
+    assert sorted(row) == [0, 1, 3, 4, 5, 6, 8, 9]
+
+
+def test_a_prompt_may_fill_the_context_but_not_more() -> None:
+    model = model_of("learned")
+    assert len(generated(model, [[1] * CONTEXT], max_tokens=3)[0]) == 3
+    with pytest.raises(ContextError, match="the prompt has 9 tokens; this model's context has 8"):
+        generate_ids(model, [[1] * (CONTEXT + 1)], max_tokens=3, start_id=0)
+
+
+def test_no_tokens_and_senseless_numbers() -> None:
+    model = model_of("lstm")
+    assert list(generate_ids(model, [[1]], max_tokens=0, start_id=0)) == []
+    with pytest.raises(EnsueError, match="max_tokens is -1"):
+        generate_ids(model, [[1]], max_tokens=-1, start_id=0)
+    with pytest.raises(EnsueError, match="seed is -1"):
+        generate_ids(model, [[1]], max_tokens=1, start_id=0, seed=-1)
+
+
+def test_the_mode_is_put_back_and_gradients_still_flow_between_tokens() -> None:
+    model = model_of("lstm").train()
+    for _ in generate_ids(model, [[1]], max_tokens=2, start_id=0):
+        assert not torch.is_inference_mode_enabled()
+        assert not model.training
+    assert model.training

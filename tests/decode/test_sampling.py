@@ -1,0 +1,136 @@
+"""Filters by hand-worked cases, draws against their probabilities, and properties over random logits."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ensue.decode.sampling import Sampling, draw, filtered, next_ids, penalized
+from ensue.errors import EnsueError
+
+HALVES = torch.tensor([[0.5, 0.25, 0.125, 0.125]]).log()
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def support(logits: torch.Tensor) -> list[int]:
+    return torch.isfinite(logits[0]).nonzero().flatten().tolist()
+
+
+def test_top_k_keeps_exactly_k_also_among_equals() -> None:
+    assert support(filtered(HALVES, Sampling(top_k=2))) == [0, 1]
+    assert len(support(filtered(HALVES, Sampling(top_k=3)))) == 3
+    assert support(filtered(HALVES, Sampling(top_k=9))) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(("p", "kept"), [(0.1, 1), (0.49, 1), (0.51, 2), (0.74, 2), (0.76, 3), (1.0, 4)])
+def test_top_p_keeps_the_fewest_tokens_that_reach_p(p: float, kept: int) -> None:
+    assert support(filtered(HALVES, Sampling(top_p=p))) == list(range(kept))
+
+
+def test_top_p_finds_the_most_probable_wherever_they_stand() -> None:
+    assert support(filtered(HALVES.flip(1), Sampling(top_p=0.7))) == [2, 3]
+
+
+@pytest.mark.parametrize(("p", "kept"), [(0.0, 4), (0.24, 4), (0.26, 2), (0.49, 2), (0.51, 1), (1.0, 1)])
+def test_min_p_is_relative_to_the_most_probable(p: float, kept: int) -> None:
+    assert support(filtered(HALVES, Sampling(min_p=p))) == list(range(kept))
+
+
+def test_temperature_divides_the_logits() -> None:
+    squared = filtered(HALVES, Sampling(temperature=0.5)).softmax(-1)
+    expected = torch.tensor([[0.25, 0.0625, 1 / 64, 1 / 64]])
+    torch.testing.assert_close(squared, expected / expected.sum())
+
+
+def test_temperature_comes_before_top_p_and_top_k_before_top_p() -> None:
+    # at temperature 2 the probabilities even out: 0.36, 0.26, 0.18, 0.18; at 1 two tokens would do
+    assert support(filtered(HALVES, Sampling(temperature=2.0, top_p=0.7))) == [0, 1, 2]
+    # of the two that top-k leaves, the first has 2/3
+    assert support(filtered(HALVES, Sampling(top_k=2, top_p=0.6))) == [0]
+
+
+def test_penalty_makes_seen_tokens_less_probable_whatever_their_sign() -> None:
+    logits, seen = torch.tensor([[2.0, -2.0, 2.0, -2.0]]), torch.tensor([[True, True, False, False]])
+    assert penalized(logits, seen, 2.0).tolist() == [[1.0, -4.0, 2.0, -2.0]]
+
+
+def test_penalty_can_turn_the_greedy_choice() -> None:
+    logits, seen = torch.tensor([[2.0, 1.5]]), torch.tensor([[True, False]])
+    greedy = Sampling(temperature=0.0)
+    assert next_ids(logits, greedy, generator(), seen=seen).tolist() == [0]
+    assert next_ids(logits, Sampling(temperature=0.0, repetition_penalty=2.0), generator(), seen=seen).tolist() == [1]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1e-30, 1e-5])
+def test_a_vanishing_temperature_is_greedy(temperature: float) -> None:
+    logits = torch.tensor([[1.0, 3.0, 2.0], [80.0, -80.0, 79.0]])
+    for seed in range(20):
+        assert next_ids(logits, Sampling(temperature=temperature), generator(seed)).tolist() == [1, 0]
+
+
+def test_frequencies_follow_the_softmax() -> None:
+    rows = 40_000
+    logits = torch.tensor([2.0, 0.0, -math.inf, 1.0, -3.0])
+    counts = draw(logits.expand(rows, -1), generator(1)).bincount(minlength=5)
+    p = logits.softmax(-1)
+    sigma = (p * (1 - p) / rows).sqrt()
+    assert counts[2] == 0
+    assert ((counts / rows - p).abs() <= 4.5 * sigma).all()
+
+
+def test_the_draw_is_the_generators() -> None:
+    logits = torch.randn(64, 50, generator=generator(3))
+    first, again, other = (draw(logits, generator(seed)) for seed in (1, 1, 2))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    logits=st.lists(st.floats(-60, 60, width=32), min_size=1, max_size=12),
+    temperature=st.floats(1e-6, 50),
+    top_k=st.none() | st.integers(1, 15),
+    top_p=st.none() | st.floats(0, 1, exclude_min=True),
+    min_p=st.none() | st.floats(0, 1),
+    penalty=st.floats(0.1, 10),
+    seed=st.integers(0, 2**31),
+)
+def test_there_is_always_a_token_and_it_is_one_that_was_left(
+    logits: list[float],
+    temperature: float,
+    top_k: int | None,
+    top_p: float | None,
+    min_p: float | None,
+    penalty: float,
+    seed: int,
+) -> None:
+    sampling = Sampling(temperature, top_k, top_p, min_p, penalty)
+    row = torch.tensor([logits])
+    seen = torch.zeros_like(row, dtype=torch.bool)
+    seen[0, ::2] = True
+    left = filtered(penalized(row, seen, penalty), sampling)
+    most_probable = penalized(row, seen, penalty).max()
+    assert bool(((penalized(row, seen, penalty) == most_probable) & left.isfinite()).any())
+    assert int(next_ids(row, sampling, generator(seed), seen=seen)) in support(left)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"temperature": -1.0}, r"temperature is -1\.0; expected 0 \(greedy\) or more"),
+        ({"temperature": math.nan}, "temperature is nan"),
+        ({"top_k": 0}, "top_k is 0; expected 1 or more"),
+        ({"top_p": 0.0}, r"top_p is 0\.0; expected more than 0 and at most 1"),
+        ({"top_p": 1.5}, r"top_p is 1\.5"),
+        ({"min_p": 2.0}, r"min_p is 2\.0"),
+        ({"repetition_penalty": 0.0}, r"repetition_penalty is 0\.0"),
+    ],
+)
+def test_senseless_values_are_refused(setting: dict, message: str) -> None:
+    with pytest.raises(EnsueError, match=message):
+        Sampling(**setting)

@@ -1,0 +1,111 @@
+"""Scores of minimal pairs: against sentences read one by one, with ties, in batches of any make-up."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ensue.errors import DataError
+from ensue.models.build import build_language_model
+from ensue.models.language_model import LanguageModel
+from ensue.models.specification import LSTMSpecification, TransformerSpecification
+from ensue.tasks import minimal_pairs
+from ensue.tasks.minimal_pairs import score_minimal_pairs, total_nats
+from ensue.text.tokenizers import train_tokenizer
+
+CHARACTERS = train_tokenizer("characters", ["abc .\n"])
+SPECIFICATIONS = [
+    LSTMSpecification(encoder="lstm", d_embedding=6, d_model=10),
+    TransformerSpecification(encoder="transformer", context=6, d_embedding=8, d_model=8, num_heads=2, num_layers=1),
+]
+
+
+def model_of(specification: object) -> LanguageModel:
+    torch.manual_seed(0)
+    return build_language_model(specification, vocabulary_size=CHARACTERS.vocabulary_size).double().eval()  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def model() -> LanguageModel:
+    return model_of(SPECIFICATIONS[0])
+
+
+def write(path: Path, pairs: list[tuple[str, str]]) -> Path:
+    lines = [json.dumps({"sentence_good": good, "sentence_bad": bad}) for good, bad in pairs]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def nats_of(model: LanguageModel, text: str) -> float:
+    return alone(model, CHARACTERS.encode(text).astype(np.int64))
+
+
+def alone(model: LanguageModel, ids: np.ndarray) -> float:
+    inputs = np.concatenate(([CHARACTERS.start_id], ids))[: len(ids)]
+    with torch.no_grad():
+        nats, _ = model.nats(torch.from_numpy(inputs)[None], torch.from_numpy(ids)[None])
+    return float(nats.sum())
+
+
+def test_the_more_probable_sentence_wins_and_its_end_counts(model: LanguageModel, tmp_path: Path) -> None:
+    pairs = [("a b.", "a c."), ("abc", "cab"), ("a", "b"), ("aa", "aab")]
+    right = [nats_of(model, f"{good}\n") < nats_of(model, f"{bad}\n") for good, bad in pairs]
+    better = [(pair if ok else pair[::-1]) for pair, ok in zip(pairs, right, strict=True)]
+    name = write(tmp_path / "x.jsonl", [*better, *(pair[::-1] for pair in better[:1])])
+    (row,) = score_minimal_pairs(model, CHARACTERS, name).rows
+    assert (row.name, row.pairs, row.better, row.accuracy) == ("x", 5, 4.0, 0.8)
+
+
+def test_ties_count_half(model: LanguageModel, tmp_path: Path) -> None:
+    # z and y are both unknown, so these are the same ids
+    path = write(tmp_path / "x.jsonl", [("az", "ay"), ("a", "a"), ("abc" * 9 + "z", "abc" * 9 + "y")])
+    assert score_minimal_pairs(model, CHARACTERS, path).total.accuracy == 0.5
+
+
+def test_one_row_a_file_and_the_total(model: LanguageModel, tmp_path: Path) -> None:
+    write(tmp_path / "one.jsonl", [("a", "a")] * 3)
+    write(tmp_path / "two.jsonl", [("a", "a")])
+    seen: list[str] = []
+    scores = score_minimal_pairs(model, CHARACTERS, tmp_path, progress=lambda row: seen.append(row.name))
+    assert seen == [row.name for row in scores.rows] == ["one", "two"]
+    assert scores.as_json() == {
+        "accuracy": 0.5,
+        "pairs": 4,
+        "files": [{"name": "one", "pairs": 3, "accuracy": 0.5}, {"name": "two", "pairs": 1, "accuracy": 0.5}],
+    }
+
+
+def test_a_file_without_pairs_is_refused(model: LanguageModel, tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text("\n\n")
+    with pytest.raises(DataError, match=r"x\.jsonl: no pair in this file"):
+        score_minimal_pairs(model, CHARACTERS, tmp_path / "x.jsonl")
+
+
+@pytest.mark.parametrize("specification", SPECIFICATIONS, ids=["lstm", "transformer"])
+@pytest.mark.parametrize("batch_tokens", [1, 20, 4096])
+def test_batches_change_nothing(specification: object, batch_tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(minimal_pairs, "BATCH_TOKENS", batch_tokens)
+    model = model_of(specification)
+    rng = np.random.default_rng(1)
+    texts = [rng.integers(0, CHARACTERS.vocabulary_size, length) for length in (3, 0, 1, 6, 2, 6, 5, 1)]
+    expected = [alone(model, text) for text in texts]
+    assert np.allclose(total_nats(model, texts, start_id=CHARACTERS.start_id), expected, rtol=1e-9)
+
+
+def test_sentences_longer_than_a_batch_are_read_in_pieces(
+    model: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(minimal_pairs, "LONGEST_IN_BATCH", 4)
+    texts = [np.arange(length) % CHARACTERS.vocabulary_size for length in (3, 50, 4, 5)]
+    assert np.allclose(
+        total_nats(model, texts, start_id=CHARACTERS.start_id), [alone(model, text) for text in texts], rtol=1e-9
+    )
+
+
+def test_sentences_longer_than_the_context_can_be_scored() -> None:
+    model = model_of(SPECIFICATIONS[1])
+    totals = total_nats(model, [np.ones(40, np.int64), np.ones(2, np.int64)], start_id=CHARACTERS.start_id)
+    assert np.isfinite(totals).all()
+    assert totals[0] > totals[1] > 0

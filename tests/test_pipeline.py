@@ -1,0 +1,131 @@
+"""A trained model at work, on small random models: text in, text and numbers out."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ensue.errors import ContextError, EnsueError, RunError
+from ensue.models.build import build_language_model
+from ensue.models.specification import LSTMSpecification, TransformerSpecification
+from ensue.pipeline import LanguagePipeline, TokenScore, load
+from ensue.text.tokenizers import train_tokenizer
+
+TEXT = "The sea was calm.\nNobody spoke, and the sea was calm: nothing ended; été, naïve.\n" * 3
+
+
+def pipeline_of(kind: str, specification: object = None) -> LanguagePipeline:
+    tokenizer = train_tokenizer(kind, [TEXT])
+    torch.manual_seed(1)
+    specification = specification or LSTMSpecification(encoder="lstm", d_embedding=8, d_model=12)
+    model = build_language_model(specification, vocabulary_size=tokenizer.vocabulary_size)  # type: ignore[arg-type]
+    return LanguagePipeline(model.train(), tokenizer, encoder=specification.model_dump(), run="runs/sea")  # type: ignore[attr-defined]
+
+
+KINDS = ["characters", "bytes", "words", "bpe"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_streamed_pieces_are_the_sampled_text(kind: str) -> None:
+    pipeline = pipeline_of(kind)
+    pieces = list(pipeline.generate("The sea", max_tokens=30, seed=4))
+    assert all(pieces)
+    assert "".join(pieces) == pipeline.samples("The sea", 1, max_tokens=30, seed=4)[0]
+    assert "".join(pieces) != "".join(pipeline.generate("The sea", max_tokens=30, seed=5))
+
+
+def test_samples_are_several_and_differ() -> None:
+    texts = pipeline_of("characters").samples(num_samples=5, max_tokens=20, seed=0)
+    assert [len(text) for text in texts] == [20] * 5
+    assert len(set(texts)) == 5
+
+
+def test_a_word_after_the_prompt_is_set_off_from_it() -> None:
+    pipeline = pipeline_of("words")
+    text = "".join(pipeline.generate("The sea", max_tokens=1, top_k=1))
+    assert text[0] in " \n"
+
+
+def test_greedy_settings_reach_the_sampler() -> None:
+    pipeline = pipeline_of("characters")
+    greedy = "".join(pipeline.generate("The", temperature=0, max_tokens=12))
+    for setting in ({"top_k": 1}, {"top_p": 1e-9}, {"min_p": 1.0}):
+        assert "".join(pipeline.generate("The", max_tokens=12, **setting)) == greedy
+    penalized = "".join(pipeline.generate("", temperature=0, repetition_penalty=1e9, max_tokens=12))
+    assert penalized != greedy
+
+
+def test_senseless_settings_are_refused_before_the_first_piece() -> None:
+    pipeline = pipeline_of("characters")
+    with pytest.raises(EnsueError, match="top_p is 2"):
+        pipeline.generate(top_p=2.0)
+    with pytest.raises(EnsueError, match="0 samples"):
+        pipeline.samples(num_samples=0)
+    transformer = TransformerSpecification(encoder="transformer", context=4, d_model=8, d_embedding=8, num_heads=2)
+    with pytest.raises(ContextError, match="the prompt has 7 tokens"):
+        pipeline_of("characters", transformer).generate("The sea")
+
+
+def test_no_tokens_are_no_text() -> None:
+    assert list(pipeline_of("bytes").generate(max_tokens=0)) == []
+    assert pipeline_of("bytes").samples(num_samples=2, max_tokens=0) == ["", ""]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_a_streamed_text_scores_as_the_whole(kind: str, size: int) -> None:
+    pipeline = pipeline_of(kind)
+    whole = pipeline.score(TEXT)
+    streamed = list(pipeline.score_stream(TEXT[start : start + size] for start in range(0, len(TEXT), size)))
+    assert [token.symbol for token in streamed] == [token.symbol for token in whole]
+    assert np.allclose([token.nats for token in streamed], [token.nats for token in whole], rtol=1e-4)
+    assert [token.symbol for token in whole] == [pipeline.tokenizer.symbol(i) for i in pipeline.tokenizer.encode(TEXT)]
+
+
+def test_scores_are_surprisals() -> None:
+    pipeline = pipeline_of("characters")
+    start = torch.tensor([[pipeline.tokenizer.start_id]])
+    with torch.no_grad():
+        logits, _ = pipeline.model(start)
+    (token,) = pipeline.score("T")
+    assert token.nats == pytest.approx(-float(logits[0, 0].log_softmax(-1)[int(pipeline.tokenizer.encode("T")[0])]))
+    assert pipeline.score("") == []
+    assert repr(TokenScore("T", 1.234)) == "'T' 1.23"
+
+
+def test_evaluate_sums_the_scores(tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT + "§")
+    pipeline = pipeline_of("characters")
+    scores = pipeline.evaluate(path)
+    assert scores.total_nats == pytest.approx(sum(token.nats for token in pipeline.score(TEXT + "§")), rel=1e-5)
+    assert (scores.tokens, scores.characters, scores.unknown) == (len(TEXT) + 1, len(TEXT) + 1, 1)
+    assert scores.bits_per_character == pytest.approx(scores.nats_per_token / math.log(2))
+    assert pipeline.evaluate(str(path), parts=3).nats_per_token == pytest.approx(scores.nats_per_token, rel=1e-4)
+
+
+def test_minimal_pairs(tmp_path: Path) -> None:
+    path = tmp_path / "same.jsonl"
+    path.write_text('{"sentence_good": "The sea.", "sentence_bad": "The sea."}\n')
+    assert pipeline_of("words").minimal_pairs(path).total.accuracy == 0.5
+
+
+def test_the_protocol_is_that_of_the_texts_length() -> None:
+    pipeline = pipeline_of("bytes")
+    assert "in 4 parts" in pipeline.protocol(4 * 2048)
+    assert pipeline.protocol(4 * 2048, parts=1) == "read once from beginning to end, state carried"
+
+
+def test_repr_is_short_and_says_what_it_is() -> None:
+    pipeline = pipeline_of("bytes")
+    parameters = f"{pipeline.model.num_parameters:,} parameters"
+    assert repr(pipeline) == f"LanguagePipeline(lstm, 1×12, {parameters}, bytes (256), run='runs/sea')"
+
+
+def test_a_run_that_is_not_there_and_a_device_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="no such run directory"):
+        load(tmp_path / "nothing")
+    with pytest.raises(EnsueError, match='no device "gpu"'):
+        load(tmp_path, device="gpu")

@@ -1,0 +1,199 @@
+"""The evaluation protocol: fast readings against a naive one that predicts token by token."""
+
+import itertools
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ensue.data.batches import Segments
+from ensue.data.sources import TextSource
+from ensue.data.token_file import TokenFile
+from ensue.errors import EnsueError
+from ensue.models.build import build_language_model
+from ensue.models.language_model import LanguageModel
+from ensue.models.specification import (
+    GRUSpecification,
+    LSTMSpecification,
+    ModelSpecification,
+    TransformerSpecification,
+    WindowSpecification,
+)
+from ensue.tasks import reading
+from ensue.tasks.reading import Reading, default_parts, describe_protocol, read, surprisals
+from ensue.text.tokenizers import train_tokenizer
+from ensue.types import detach
+
+V, START = 11, 3
+SIZES = {"d_embedding": 8, "d_model": 12, "num_layers": 2}
+CARRIED = {
+    "window": WindowSpecification(encoder="window", size=4, **SIZES),
+    "gru": GRUSpecification(encoder="gru", **SIZES),
+    "lstm": LSTMSpecification(encoder="lstm", dropout=0.5, **SIZES),
+}
+
+
+def attention(context: int, positions: str = "learned") -> ModelSpecification:
+    return TransformerSpecification(encoder="transformer", context=context, positions=positions, num_heads=2, **SIZES)
+
+
+def model_of(specification: ModelSpecification, scale: float = 1.5) -> LanguageModel:
+    torch.manual_seed(2)
+    model = build_language_model(specification, vocabulary_size=V).double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(scale)
+    return model.eval()
+
+
+def text_of(length: int) -> TokenFile:
+    ids = np.random.default_rng(length).integers(0, V, length)
+    return TokenFile.from_ids(ids, unknown=2, characters=3 * length)
+
+
+def naive(model: LanguageModel, tokens: TokenFile) -> np.ndarray:
+    """The nats of each token from a forward over exactly what the protocol lets it see."""
+    ids = tokens.read(0, len(tokens))
+    inputs = np.concatenate(([START], ids[:-1]))
+    nats = []
+    for t, target in enumerate(ids):
+        begin = 0
+        if model.context is not None:
+            stride = max(1, model.context // 2)
+            while t >= begin + model.context:
+                begin += stride
+        with torch.no_grad():
+            logits, _ = model(torch.from_numpy(inputs[begin : t + 1])[None])
+        nats.append(-float(logits[0, -1].log_softmax(-1)[target]))
+    return np.array(nats)
+
+
+def close(a: object, b: object) -> bool:
+    return bool(np.allclose(a, b, rtol=1e-9, atol=1e-9))
+
+
+@pytest.mark.parametrize("name", CARRIED)
+def test_a_carried_reading_is_the_naive_one(name: str) -> None:
+    model, tokens = model_of(CARRIED[name]), text_of(90)
+    expected = naive(model, tokens)
+    assert close(np.concatenate(list(surprisals(model, tokens, start_id=START))), expected)
+    assert close(read(model, tokens, start_id=START, parts=1).total_nats, expected.sum())
+
+
+@pytest.mark.parametrize("context", [1, 2, 5, 8])
+@pytest.mark.parametrize("length", [0, 1, 4, 7, 8, 9, 12, 13, 40, 43])
+def test_windows_predict_each_token_once_from_half_a_context(
+    context: int, length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "CALL_TOKENS", 24)  # some windows at a time
+    model, tokens = model_of(attention(context)), text_of(length)
+    expected, counts = naive(model, tokens), []
+    scores = read(model, tokens, start_id=START, progress=counts.append)
+    assert close(scores.total_nats, expected.sum())
+    assert sum(counts) == scores.tokens == length
+    assert close(np.concatenate([np.zeros(0), *surprisals(model, tokens, start_id=START)]), expected)
+
+
+def test_rotary_windows_too() -> None:
+    model, tokens = model_of(attention(6, "rotary")), text_of(31)
+    assert close(read(model, tokens, start_id=START).total_nats, naive(model, tokens).sum())
+
+
+@pytest.mark.parametrize("specification", [CARRIED["lstm"], attention(6)])
+@pytest.mark.parametrize("sizes", [[1] * 31, [31], [2, 0, 17, 12]])
+def test_a_text_may_come_in_any_pieces(specification: ModelSpecification, sizes: list[int]) -> None:
+    model, tokens = model_of(specification), text_of(31)
+    ids, text = tokens.read(0, 31), Reading(model, start_id=START)
+    bounds = np.cumsum([0, *sizes])
+    nats = [text.feed(ids[a:b]) for a, b in itertools.pairwise(bounds)]
+    assert [len(piece) for piece in nats] == sizes
+    assert close(np.concatenate(nats), naive(model, tokens))
+
+
+@pytest.mark.parametrize("parts", [2, 3, 7, 16])
+def test_parts_with_the_whole_text_before_them_are_exact(parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "CALL_TOKENS", 64)
+    model, tokens = model_of(CARRIED["lstm"]), text_of(101)
+    expected = read(model, tokens, start_id=START, parts=1)
+    counts: list[int] = []
+    scores = read(model, tokens, start_id=START, parts=parts, warm_up=1000, progress=counts.append)
+    assert close(scores.total_nats, expected.total_nats)
+    assert sum(counts) == 101
+
+
+@pytest.mark.parametrize("name", CARRIED)
+def test_warmed_up_parts_agree_to_four_digits(name: str) -> None:
+    model, tokens = model_of(CARRIED[name], scale=1.0), text_of(1500)
+    sequential = read(model, tokens, start_id=START, parts=1).nats_per_token
+    parallel = read(model, tokens, start_id=START, parts=10, warm_up=100).nats_per_token
+    cold = read(model, tokens, start_id=START, parts=10, warm_up=0).nats_per_token
+    assert abs(parallel / sequential - 1) < 5e-5
+    assert abs(parallel - sequential) < abs(cold - sequential) / 20  # it is the warm-up that does it
+
+
+@pytest.mark.slow
+def test_a_trained_models_parts_agree_to_four_digits(shared_data: Path) -> None:
+    """The default warm-up, on a model that has learned to remember."""
+    source = TextSource(shared_data / "tinyshakespeare")
+    text = "".join(source.chunks())[:400_000]
+    tokenizer = train_tokenizer("characters", [text])
+    ids = tokenizer.encode(text)
+    train, valid = TokenFile.from_ids(ids[:-40_000]), TokenFile.from_ids(ids[-40_000:], characters=40_000)
+    torch.manual_seed(0)
+    model = build_language_model(
+        LSTMSpecification(encoder="lstm", d_embedding=32, d_model=64), vocabulary_size=tokenizer.vocabulary_size
+    )
+    batches = Segments(train, batch_size=32, segment_length=64, seed=0)
+    optimizer, state = torch.optim.AdamW(model.parameters(), lr=5e-3), None
+    for step in range(600):
+        batch = batches.batch(step)
+        loss, state = model.loss(
+            torch.from_numpy(batch.inputs), torch.from_numpy(batch.targets), None if batch.first else detach(state)
+        )
+        optimizer.zero_grad()
+        loss.mean.backward()
+        optimizer.step()
+    start_id = tokenizer.start_id
+    sequential = read(model, valid, start_id=start_id, parts=1).nats_per_token
+    assert sequential < 2.2
+    for parts in (default_parts(len(valid)), 64):
+        assert abs(read(model, valid, start_id=start_id, parts=parts).nats_per_token / sequential - 1) < 5e-5
+
+
+@pytest.mark.parametrize("parts", [1, 4, 64])
+def test_texts_shorter_than_their_parts(parts: int) -> None:
+    model = model_of(CARRIED["gru"])
+    for length in (0, 1, 3, 5):
+        scores = read(model, text_of(length), start_id=START, parts=parts, warm_up=9)
+        assert close(scores.total_nats, naive(model, text_of(length)).sum())
+        assert (scores.tokens, scores.characters, scores.unknown) == (length, 3 * length, 2)
+
+
+def test_a_text_without_tokens_has_no_mean() -> None:
+    assert math.isnan(read(model_of(CARRIED["gru"]), text_of(0), start_id=START).nats_per_token)
+
+
+def test_the_mode_is_put_back_and_dropout_is_off() -> None:
+    model, tokens = model_of(CARRIED["lstm"]), text_of(50)
+    expected = read(model, tokens, start_id=START)
+    model.train()
+    assert read(model, tokens, start_id=START) == expected
+    assert model.training
+
+
+def test_as_many_parts_as_are_four_times_their_warm_up() -> None:
+    assert [default_parts(n) for n in (0, 2047, 2048, 4096, 111_539, 10**7)] == [1, 1, 1, 2, 54, 64]
+
+
+def test_less_than_one_part_is_refused() -> None:
+    with pytest.raises(EnsueError, match="0 parts"):
+        read(model_of(CARRIED["gru"]), text_of(5), start_id=START, parts=0)
+
+
+def test_the_protocol_says_how_it_reads() -> None:
+    lstm, transformer = model_of(CARRIED["lstm"]), model_of(attention(8))
+    assert describe_protocol(lstm) == "read once from beginning to end, state carried"
+    assert describe_protocol(lstm, 32).endswith("in 32 parts, each warmed up on the 512 tokens before it")
+    assert "windows of 8 tokens that move on by 4" in describe_protocol(transformer, 32)
