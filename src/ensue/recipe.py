@@ -20,7 +20,7 @@ from ensue.models.specification import ModelSpecification
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1)]
-Amount = Annotated[float, Field(gt=0)]
+Amount = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 BUDGETS = ("steps", "epochs", "tokens", "seconds")
 
@@ -75,12 +75,12 @@ class TrainRecipe(Table):
     """How the learning rate falls to zero over the budget."""
     warmup: Share = 0.02
     """Share of the budget over which the learning rate rises from zero."""
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """On matrices; biases and norms are left alone."""
     beta1: Share = 0.9
     """AdamW's first moment, or SGD's momentum."""
     beta2: Share = 0.99
-    clip: Annotated[float, Field(ge=0)] = 1.0
+    clip: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
     """Largest global norm of the gradient; 0 clips nothing."""
 
     validations: Count = 10
@@ -91,7 +91,7 @@ class TrainRecipe(Table):
     """Steps between checkpoints; there is also one at each validation."""
     sample_tokens: Annotated[int, Field(ge=0)] = 160
     """Length of the sample at each validation."""
-    seed: int = 0
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] = 0
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Type of the matrix products; auto: bfloat16 where the processor is faster with it."""
 

@@ -1,0 +1,144 @@
+"""Training speed beside torch.nn: one whole step, from ids to updated weights, in turns in one process.
+
+    python benchmarks/training_speed.py
+
+"torch.nn" is what one writes by hand: Embedding, LSTM/GRU/RNN, Linear, cross_entropy, clip_grad_norm_, AdamW(fused) in
+float32 with torch's defaults, on batches that lie ready. "ensue" is `Trainer.step` with everything it does: reading the
+batch, seeding the step, checking the loss. Both have the same shapes and no dropout. bfloat16 is a setting of ensue's
+trainer.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from machine import describe_machine
+from torch import nn
+
+from ensue.data.batches import Segments
+from ensue.data.token_file import TokenFile
+from ensue.models.build import build_language_model
+from ensue.models.specification import ElmanSpecification, EncoderSpecification, GRUSpecification, LSTMSpecification
+from ensue.recipe import TrainRecipe
+from ensue.tasks.language_modeling import LanguageModeling
+from ensue.text.tokenizers import train_tokenizer
+from ensue.train.device import Precision, Products, choose_products, products_set
+from ensue.train.loop import Trainer
+from ensue.train.reporter import Reporter
+from ensue.train.run_directory import RunDirectory
+
+SHAPES = [(1, 256, 32, 64, 65), (2, 512, 100, 100, 65), (2, 200, 20, 35, 10_000)]
+"""Layers, features, rows, positions, vocabulary."""
+CELLS: dict[str, tuple[type[EncoderSpecification], type[nn.RNNBase]]] = {
+    "lstm": (LSTMSpecification, nn.LSTM),
+    "gru": (GRUSpecification, nn.GRU),
+    "elman": (ElmanSpecification, nn.RNN),
+}
+SEED = 0
+SECONDS = 6.0
+"""Spent on each pair of measurements, at least three rounds."""
+
+
+class ByHand(nn.Module):
+    """The model that a plain torch script has."""
+
+    def __init__(self, cell: type[nn.RNNBase], layers: int, d: int, vocabulary: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, d)
+        self.rnn = cell(d, d, layers, batch_first=True)
+        self.softmax = nn.Linear(d, vocabulary)
+
+    def forward(self, ids: torch.Tensor, state: object) -> tuple[torch.Tensor, object]:
+        y, state = self.rnn(self.embedding(ids), state)
+        return self.softmax(y), state
+
+
+def by_hand(cell: type[nn.RNNBase], layers: int, d: int, rows: int, length: int, vocabulary: int) -> Callable[[], None]:
+    model = ByHand(cell, layers, d, vocabulary)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+    ids = torch.randint(vocabulary, (rows, length + 1))
+    carried: list[object] = [None]
+
+    def step() -> None:
+        logits, state = model(ids[:, :-1], carried[0])
+        loss = nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        carried[0] = tuple(s.detach() for s in state) if isinstance(state, tuple) else state.detach()  # type: ignore[attr-defined]
+
+    return step
+
+
+def by_ensue(
+    cell: str, layers: int, d: int, rows: int, length: int, vocabulary: int, precision: Precision, folder: Path
+) -> Callable[[], None]:
+    specification = CELLS[cell][0](encoder=cell, d_embedding=d, d_model=d, num_layers=layers)  # type: ignore[call-arg]
+    ids = np.random.default_rng(SEED).integers(vocabulary, size=rows * length * 20 + 1)
+    recipe = TrainRecipe(steps=10**9, batch_size=rows, segment_length=length, learning_rate=1e-3)
+    batches = Segments(TokenFile.from_ids(ids), batch_size=rows, segment_length=length, seed=SEED)
+    tokenizer = train_tokenizer("bytes", [])
+    task = LanguageModeling(batches, tokenizer=tokenizer, valid=None, segment_length=length)
+    model = build_language_model(specification, vocabulary_size=vocabulary)  # type: ignore[arg-type]
+    return Trainer(model, task, recipe, RunDirectory(folder), precision=precision, reporter=Reporter()).step
+
+
+def as_configured(step: Callable[[], None], products: Products) -> Callable[[], None]:
+    """The step with the kernels for products that a run chooses on this processor."""
+
+    def configured() -> None:
+        with products_set(products):
+            step()
+
+    return configured
+
+
+def in_turns(steps: list[Callable[[], None]]) -> list[float]:
+    """Median seconds of each, called one after another so that whatever else the machine does meets all alike."""
+    seconds: list[list[float]] = [[] for _ in steps]
+    for step in steps:
+        step()
+    begun = time.perf_counter()
+    while time.perf_counter() - begun < SECONDS * len(steps) / 2 or len(seconds[0]) < 3:
+        for step, found in zip(steps, seconds, strict=True):
+            started = time.perf_counter()
+            step()
+            found.append(time.perf_counter() - started)
+    return [statistics.median(found) for found in seconds]
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(SEED)
+    print(describe_machine(seed=SEED))
+    products = choose_products(torch.device("cpu"))
+    print("| cell | layers × d, B, T, V | torch.nn ms | ensue ms | ratio | ensue bfloat16 ms | ratio |")
+    print("|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        for layers, d, rows, length, vocabulary in SHAPES:
+            for name, (_, cell) in CELLS.items():
+                shape = (layers, d, rows, length, vocabulary)
+                theirs, ours, faster = in_turns(
+                    [
+                        by_hand(cell, *shape),
+                        as_configured(by_ensue(name, *shape, "float32", Path(folder)), products),
+                        as_configured(by_ensue(name, *shape, "bfloat16", Path(folder)), products),
+                    ]
+                )
+                print(
+                    f"| {name} | {layers}×{d}, {rows}, {length}, {vocabulary:,} "
+                    f"| {theirs * 1e3:.1f} | {ours * 1e3:.1f} | {theirs / ours:.2f} × "
+                    f"| {faster * 1e3:.1f} | {theirs / faster:.2f} × |",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,302 @@
+"""The command line. Results go to stdout; progress and complaints go to stderr.
+
+Exit status: 0 done, 2 the user's mistake (one line), 130 interrupted and saved; anything else is a bug, with traceback.
+What needs torch is imported inside the commands, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ensue.errors import EnsueError
+from ensue.version import VERSION
+
+if TYPE_CHECKING:
+    from ensue.pipeline import LanguagePipeline
+    from ensue.recipe import Recipe
+    from ensue.train.reporter import Outcome
+
+app = typer.Typer(
+    name="ensue",
+    help="Sequence models on your own text: train them, use them, look inside.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+USAGE_ERROR: Any = typer.BadParameter.__base__
+"""What the command line's parser raises for an unknown command, option or value."""
+
+RunArgument = Annotated[Path, typer.Argument(help="A run directory.", show_default=False)]
+DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
+ThreadsOption = Annotated[int | None, typer.Option(min=1, help="CPU threads; default: what measures fastest.")]
+EncodingOption = Annotated[str, typer.Option(help="Encoding of the text.")]
+
+
+def main() -> None:
+    """The entry point of the `ensue` command."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # terminals that know no Unicode
+    try:
+        status = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        _flush()
+        sys.exit(status)
+    except EnsueError as error:
+        _fail(str(error))
+    except USAGE_ERROR as error:
+        _fail(error.format_message())
+    except (KeyboardInterrupt, typer.Abort):
+        sys.exit(130)
+
+
+def _write(text: str, end: str = "\n") -> None:
+    print(text, end=end)
+    _flush()
+
+
+def _flush() -> None:
+    """What was printed goes out; where its reader has gone, as `head` does, the program ends quietly."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
+        sys.exit(0)
+
+
+def _fail(message: str) -> None:
+    """The user's mistake, in one line whatever was in it."""
+    print("ensue: " + " ".join(message.split()), file=sys.stderr)
+    sys.exit(2)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"ensue {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def quickstart(
+    text: Annotated[
+        Path | None, typer.Argument(help="A text file; without it, English that Python carries.", show_default=False)
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The run directory; default: quickstart, quickstart-2, ...")] = None,
+    seconds: Annotated[float, typer.Option(min=1, help="How long to train.")] = 40,
+    threads: ThreadsOption = None,
+) -> None:
+    """Train a small language model in about a minute and see what it writes."""
+    from ensue.quickstart import default_run, python_text
+
+    source = str(text) if text is not None else str(python_text())
+    if text is None:
+        _say("training on English that Python carries: the documentation topics of `pydoc`")
+    recipe = _recipe("char-lstm", [f"train.seconds={seconds}", "train.validations=4"], train=source)
+    run = out or default_run()
+    if run.exists():
+        raise EnsueError(f"{run}: is there already; choose another --out")
+    outcome = _train(recipe, run, resume=False, overwrite=False, device="auto", threads=threads)
+    _exit_if_interrupted(outcome, run)
+    _show_samples(run, 2)
+    _say(
+        f"\nThe learning curve is {run / 'curve.png'}, the model card {run / 'README.md'}. Try next:\n"
+        f'  ensue generate {_quoted(run)} --prompt "The " --temperature 0.7\n'
+        f"  ensue score {_quoted(run)} {_quoted(source)}\n"
+        f"  ensue train char-lstm --train {_quoted(source)} --out longer"
+    )
+
+
+@app.command()
+def train(
+    recipe: Annotated[str | None, typer.Argument(help="A recipe's name or a TOML file.", show_default=False)] = None,
+    train: Annotated[str, typer.Option("--train", help="Training text: a file, a folder or a glob.")] = "",
+    valid: Annotated[str, typer.Option(help="Validation text; default: the last tenth of the training text.")] = "",
+    test: Annotated[str, typer.Option(help="A text to score once, at the end.")] = "",
+    out: Annotated[Path, typer.Option(help="The run directory.", show_default=False)] = ...,  # type: ignore[assignment]
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe: train.seconds=60, ...")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Remove the run that is there.")] = False,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = None,
+) -> None:
+    """Train a model: ensue train char-lstm --train book.txt --out run"""
+    if recipe is None:
+        if not resume:
+            raise EnsueError("which recipe? `ensue recipes` lists them; only --resume needs none")
+        recipe = str(out / "recipe.toml") if settings or train or valid or test else None
+    chosen = None if recipe is None else _recipe(recipe, settings or [], train=train, valid=valid, test=test)
+    outcome = _train(chosen, out, resume=resume, overwrite=overwrite, device=device, threads=threads)
+    _exit_if_interrupted(outcome, out)
+    _say(f"wrote {out}: curve.png, README.md; try\n  ensue generate {_quoted(out)}")
+
+
+@app.command()
+def evaluate(
+    run: RunArgument,
+    path: Annotated[str | None, typer.Argument(help="A text: file, folder or glob.", show_default=False)] = None,
+    minimal_pairs: Annotated[
+        Path | None, typer.Option(help="Pairs of sentences (BLiMP, colorless_green): which is more probable?")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    encoding: EncodingOption = "utf-8",
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = None,
+) -> None:
+    """Score a text: nats per token, perplexity, bits per character."""
+    if (path is None) == (minimal_pairs is None):
+        raise EnsueError("evaluate takes a text or --minimal-pairs FILE, one of the two")
+    pipeline = _load(run, device, threads)
+    from ensue.console import show_pairs, show_scores
+
+    if minimal_pairs is not None:
+        result = pipeline.minimal_pairs(minimal_pairs, encoding=encoding)
+        print(json.dumps(result.as_json())) if as_json else show_pairs(result)
+        return
+    assert path is not None
+    scores = pipeline.evaluate(path, encoding=encoding)
+    _say(f"{pipeline.protocol(scores.tokens)}")
+    print(json.dumps(scores.as_json())) if as_json else show_scores(scores)
+
+
+@app.command()
+def score(
+    run: RunArgument,
+    path: Annotated[str | None, typer.Argument(help="A text; - or nothing reads stdin.", show_default=False)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON line for each token.")] = False,
+    encoding: EncodingOption = "utf-8",
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = None,
+) -> None:
+    """Look a text up: the surprisal of every token in nats, a line each."""
+    pipeline = _load(run, device, threads)
+    from ensue.console import score_lines
+
+    for line in score_lines(pipeline, "-" if path is None else path, encoding, as_json=as_json):
+        _write(line)
+
+
+@app.command()
+def generate(
+    run: RunArgument,
+    prompt: Annotated[str, typer.Option(help="Where to begin; - reads stdin.")] = "",
+    max_tokens: Annotated[int, typer.Option(min=1, help="Length of what is written.")] = 500,
+    temperature: Annotated[
+        float, typer.Option(help="Below 1 bolder, above 1 wilder... 0 takes the most probable.")
+    ] = 1.0,
+    top_k: Annotated[int | None, typer.Option(help="Choose among the K most probable.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Choose among those that hold the share P together.")] = None,
+    min_p: Annotated[
+        float | None, typer.Option(help="Choose among those at least P times as probable as the best.")
+    ] = None,
+    repetition_penalty: Annotated[float, typer.Option(help="Above 1: avoid what was there before.")] = 1.0,
+    seed: Annotated[int | None, typer.Option(help="The same seed writes the same text.")] = None,
+    samples: Annotated[int, typer.Option(min=1, help="How many texts.")] = 1,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = None,
+) -> None:
+    """Write: text appears as it is sampled."""
+    pipeline = _load(run, device, threads)
+    options: dict[str, Any] = {
+        "max_tokens": max_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p,
+        "repetition_penalty": repetition_penalty, "seed": seed,
+    }  # fmt: skip
+    begin = prompt
+    if prompt == "-":
+        from ensue.console import stdin_text
+
+        begin = "".join(stdin_text("utf-8"))
+    if samples == 1:
+        pieces = pipeline.generate(begin, **options)
+        _write(begin, end="")
+        for piece in pieces:
+            _write(piece, end="")
+        _write("")
+        return
+    for number, sample in enumerate(pipeline.samples(begin, samples, **options), start=1):
+        print(f"{'' if number == 1 else chr(10)}--- {number}\n{begin}{sample}")
+
+
+@app.command()
+def recipes(
+    name: Annotated[
+        str | None, typer.Argument(help="Show this one, with all its defaults.", show_default=False)
+    ] = None,
+) -> None:
+    """List the recipes that come with ensue, or show one."""
+    from ensue.recipe import read_recipe, recipe_names
+
+    if name is not None:
+        print(read_recipe(name).to_toml(), end="")
+        return
+    from ensue.console import show_recipes
+
+    show_recipes([(known, read_recipe(known)) for known in recipe_names()])
+
+
+def _recipe(name: str, settings: list[str], *, train: str = "", valid: str = "", test: str = "") -> Recipe:
+    from ensue.recipe import read_recipe
+
+    paths = {"train": train, "valid": valid, "test": test}
+    given = [f"data.{key}={json.dumps(path, ensure_ascii=False)}" for key, path in paths.items() if path]
+    return read_recipe(name, [*settings, *given])
+
+
+def _train(recipe: Recipe | None, out: Path, **options: Any) -> Outcome:
+    from ensue.console import ConsoleReporter
+    from ensue.train.run import train_run
+
+    with ConsoleReporter() as reporter:
+        return train_run(recipe, out, reporter=reporter, **options)
+
+
+def _load(run: Path, device: str, threads: int | None) -> LanguagePipeline:
+    from ensue.pipeline import load
+
+    pipeline = load(run, device=device)
+    import torch
+
+    from ensue.train.device import choose_products
+
+    torch.set_num_threads(threads or 1)
+    torch.set_float32_matmul_precision(choose_products(pipeline.device))
+    return pipeline
+
+
+def _show_samples(run: Path, count: int) -> None:
+    from ensue.pipeline import load
+
+    for number, sample in enumerate(load(run).samples("", count, max_tokens=300, seed=0), start=1):
+        print(f"\n--- sample {number}\n{sample}")
+
+
+def _exit_if_interrupted(outcome: Outcome, run: Path) -> None:
+    if outcome.reason == "interrupted":
+        _say(f"saved at step {outcome.step:,}; go on with\n  ensue train --resume --out {_quoted(run)}")
+        raise typer.Exit(130)
+
+
+def _quoted(path: Path | str) -> str:
+    return shlex.quote(str(path))
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

@@ -1,0 +1,53 @@
+"""The text and the place of `ensue quickstart`: English that every Python carries, and a free run directory."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from pathlib import Path
+
+from ensue.data.cache import cache_directory, written_beside
+
+ENOUGH_CHARACTERS = 200_000
+
+
+def default_run() -> Path:
+    """`quickstart`, or `quickstart-2`, ... where that is taken; no run is ever overwritten."""
+    number = 1
+    while (path := Path("quickstart" if number == 1 else f"quickstart-{number}")).exists():
+        number += 1
+    return path
+
+
+def python_text() -> Path:
+    """A file with the documentation topics of `pydoc`, or with the docstrings of the standard library."""
+    text = _topics()
+    if len(text) < ENOUGH_CHARACTERS:
+        text = _docstrings()
+    path = cache_directory() / "python.txt"
+    with written_beside(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+    return path
+
+
+def _topics() -> str:
+    """Long articles about the language; some distributions leave them out."""
+    try:
+        topics = importlib.import_module("pydoc_data.topics").topics
+    except ImportError:
+        return ""
+    return "\n\n".join(topics[name] for name in sorted(topics))
+
+
+def _docstrings() -> str:
+    """What the modules of the standard library say about themselves, read without running them."""
+    folder = Path(ast.__file__).parent
+    parts = []
+    for path in sorted(folder.glob("*.py")):
+        try:
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+        except (SyntaxError, UnicodeDecodeError, OSError):
+            continue
+        nodes = (n for n in ast.walk(tree) if isinstance(n, ast.Module | ast.ClassDef | ast.FunctionDef))
+        parts += [doc for node in nodes if (doc := ast.get_docstring(node))]
+    return "\n\n".join(parts)

@@ -1,0 +1,1 @@
+"""Training: the loop, its checkpoints, its optimizer and its log."""

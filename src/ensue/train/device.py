@@ -1,0 +1,119 @@
+"""Where and how fast to compute: the device, the number of threads and the type of the products."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Literal
+
+import torch
+
+from ensue.errors import EnsueError, nearest
+
+Precision = Literal["float32", "bfloat16"]
+Products = Literal["highest", "medium"]
+"""Whose kernels multiply in float32 on a CPU, in torch's words: the BLAS's, or oneDNN's."""
+REPEATS = 5
+THREADS_GAIN = 1.2
+"""By how much several threads have to be faster than one; on shared cores a narrow win does not last."""
+PRODUCTS_GAIN, PRODUCTS_ERROR = 1.2, 1e-5
+"""oneDNN's float32 products are taken where they are this much faster and not further from float64's than this."""
+BFLOAT16_GAIN = 1.5
+"""By how much bfloat16 products have to be faster than float32 ones to be worth their rounding."""
+
+
+def choose_device(name: str) -> torch.device:
+    """The device of that name; "auto" takes the first GPU, else the CPU. Raises `EnsueError` where it is not there."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise EnsueError(
+            f'no device "{name}"{nearest(name, ["auto", "cpu", "cuda", "mps"])}; try auto, cpu, cuda'
+        ) from None
+    try:
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, NotImplementedError):  # torch raises all of them
+        raise EnsueError(f'no device "{name}" on this machine; auto takes what is there') from None
+    return device
+
+
+def choose_precision(name: Literal["auto", "float32", "bfloat16"], device: torch.device) -> Precision:
+    """ "auto" is bfloat16 where the hardware multiplies faster in it, measured on a CPU, and float32 elsewhere."""
+    if name != "auto":
+        return name
+    if device.type == "cuda":
+        return "bfloat16" if torch.cuda.is_bf16_supported() else "float32"
+    if device.type != "cpu":
+        return "float32"
+    gain = _product_seconds(torch.float32) / _product_seconds(torch.bfloat16)
+    return "bfloat16" if gain > BFLOAT16_GAIN else "float32"
+
+
+def choose_products(device: torch.device) -> Products:
+    """oneDNN's products where they win on this processor and are as exact; on some "medium" would mean bfloat16."""
+    if device.type != "cpu":
+        return "highest"
+    a = torch.linspace(-1, 1, 512 * 512).view(512, 512)
+    exact = a.double() @ a.double().t()
+    with products_set("medium"):
+        error = float(((a @ a.t()).double() - exact).abs().max() / exact.abs().max())
+        seconds = _product_seconds(torch.float32)
+    with products_set("highest"):
+        gain = _product_seconds(torch.float32) / seconds
+    return "medium" if gain > PRODUCTS_GAIN and error < PRODUCTS_ERROR else "highest"
+
+
+def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
+    """Products in bfloat16, sums and weights in float32; or nothing."""
+    return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()
+
+
+def choose_threads(trial: Callable[[], None]) -> int:
+    """The number of threads with which `trial` is fastest: one, or as many as there are cores."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    candidates = sorted({1, max(1, cores // 2), cores})
+    seconds = {}
+    for threads in candidates:
+        with threads_set(threads):
+            seconds[threads] = _typical_seconds(trial)
+    return min(candidates, key=lambda threads: seconds[threads] * (1.0 if threads == 1 else THREADS_GAIN))
+
+
+@contextmanager
+def threads_set(threads: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def products_set(products: Products) -> Iterator[None]:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(products)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def _product_seconds(dtype: torch.dtype) -> float:
+    a = torch.ones(256, 512, dtype=dtype)
+    return _typical_seconds(lambda: torch.mm(a, a.t()))
+
+
+def _typical_seconds(function: Callable[[], object]) -> float:
+    seconds = []
+    function()  # the first call sets up
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        function()
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds)

@@ -1,0 +1,236 @@
+"""The training loop: steps, validations and checkpoints over a budget, for any task.
+
+What a step computes depends on the weights, the carried state, the optimizer's moments, the batch and the random
+stream. The last two are functions of the seed and the step's number, the others are in every checkpoint: so a run that
+was killed and taken up again ends in the same bits (on the same machine, with as many threads).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from ensue.errors import TrainingError
+from ensue.recipe import TrainRecipe
+from ensue.tasks.task import Task, TrainingBatch
+from ensue.train.checkpoint import Progress, complete_checkpoints, load_checkpoint, save_checkpoint
+from ensue.train.device import Precision, autocast
+from ensue.train.log import MetricsLog
+from ensue.train.optimizer import build_optimizer, set_learning_rate
+from ensue.train.reporter import Reporter, StepReport, Validation
+from ensue.train.run_directory import RunDirectory
+from ensue.train.schedule import Budget, learning_rate
+from ensue.train.weights import full_disk_told
+from ensue.types import Loss, State, concatenate_rows, detach, hold, select_rows
+
+REPORTS = 200
+"""Training lines in metrics.jsonl over a whole budget."""
+
+
+class Trainer:
+    """Trains `model` on `task` into `run`. `interrupted` is asked after each step."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        task: Task[Any],
+        recipe: TrainRecipe,
+        run: RunDirectory,
+        *,
+        precision: Precision,
+        reporter: Reporter,
+        interrupted: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.model, self.task, self.recipe, self.run = model, task, recipe, run
+        self.precision, self.reporter, self.interrupted = precision, reporter, interrupted
+        self.device = next(model.parameters()).device
+        self.optimizer = build_optimizer(model, recipe)
+        self.budget = Budget.of(recipe, steps_per_epoch=task.steps_per_epoch, tokens_per_step=task.tokens_per_step)
+        self.log = MetricsLog(run.metrics)
+        self.progress = Progress()
+        self.state: State = None
+
+    def resume(self) -> bool:
+        """Take up the newest checkpoint; False if there is none."""
+        checkpoints = complete_checkpoints(self.run.checkpoints)
+        if checkpoints:
+            rows = self.task.batch(0, self.device).inputs.shape[0]
+            initial: State = self.model.init_state(rows)  # type: ignore[operator]
+            self.state, self.progress = load_checkpoint(checkpoints[-1], self.model, self.optimizer, initial)
+        self.log.rewind(self.progress.step)
+        return bool(checkpoints)
+
+    def train(self) -> str:
+        """Steps until the budget is used; returns "finished", "stopped early" or "interrupted"."""
+        while self._share() < 1:
+            if self.recipe.patience and self.progress.stale >= self.recipe.patience:
+                return "stopped early"
+            before = self._share()
+            self.step()
+            if self._passes(before, self.recipe.validations):
+                self.validate()
+                self.save()
+            elif self.progress.step % self.recipe.checkpoint_every == 0:
+                self.save()
+            if self._share() < 1 and self.interrupted():
+                self.save()
+                return "interrupted"
+        return "finished"
+
+    def step(self) -> None:
+        """One optimizer step."""
+        started = time.perf_counter()
+        step, share = self.progress.step, self._share()
+        torch.manual_seed(step_seed(self.recipe.seed, step))
+        set_learning_rate(self.optimizer, learning_rate(self.recipe, share))
+        batch = self.task.batch(step, self.device)
+        loss = self.accumulate_gradients(batch, self._carried(batch))
+        nats = float(loss.mean)
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip or math.inf)
+        if not math.isfinite(nats) or not math.isfinite(norm):
+            raise TrainingError(self._not_finite(step, nats))
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self._count(loss, nats, time.perf_counter() - started)
+        if self._passes(share, REPORTS):
+            self._log_training()
+
+    def accumulate_gradients(self, batch: TrainingBatch, state: State) -> Loss:
+        """Gradients of the batch's mean loss, computed in `accumulate` parts; keeps the state to carry on."""
+        size = len(batch.inputs) // self.recipe.accumulate or len(batch.inputs)
+        count = batch.targets.numel()
+        losses, states = [], []
+        self.model.train()
+        for rows in torch.split(torch.arange(len(batch.inputs), device=self.device), size):
+            part = TrainingBatch(batch.inputs[rows], batch.targets[rows], batch.first)
+            with autocast(self.precision, self.device):
+                loss, after = self.task.loss(self.model, part, None if state is None else select_rows(state, rows))
+            (loss.total / count).backward()  # type: ignore[no-untyped-call]
+            losses.append(Loss(loss.total.detach(), loss.count))
+            states.append(detach(after))
+        self.state = states[0] if len(states) == 1 else concatenate_rows(states)
+        return sum(losses[1:], losses[0])
+
+    def validate(self) -> None:
+        """Score the validation text; keep the weights if they are the best so far, or if there is no such text."""
+        self._check_weights()
+        scores = self.task.validate(self.model)
+        if scores is None:
+            self.progress.best_step = self.progress.step
+            self._write(lambda: self.run.save_weights(self.model))
+            return
+        score = self.task.selection(scores)
+        best = self.progress.best is None or score < self.progress.best
+        if best:
+            self.progress.best, self.progress.best_step, self.progress.stale = score, self.progress.step, 0
+            self._write(lambda: self.run.save_weights(self.model))
+        else:
+            self.progress.stale += 1
+        sample = self.task.sample(self.model, seed=step_seed(self.recipe.seed, self.progress.step))
+        validation = Validation(self.progress.step, self.progress.seconds, scores.as_json(), best, sample)
+        self._write(lambda: self.log.append("valid", **asdict(validation)))
+        self.reporter.validated(validation)
+
+    def save(self) -> None:
+        """Write a checkpoint."""
+        self._check_weights()
+        self._write(
+            lambda: save_checkpoint(self.run.checkpoints, self.model, self.optimizer, self.state, self.progress)
+        )
+
+    def _carried(self, batch: TrainingBatch) -> State:
+        """The state that enters a step: none at the start of a stream, and anew in rows that are reset by chance."""
+        if batch.first or self.state is None:
+            return None
+        if not self.recipe.reset:
+            return self.state
+        rows = len(batch.inputs)
+        kept = torch.rand(rows, device=self.device) >= self.recipe.reset
+        return hold(kept, self.state, self.model.init_state(rows))  # type: ignore[operator]
+
+    def _count(self, loss: Loss, nats: float, seconds: float) -> None:
+        progress = self.progress
+        progress.step += 1
+        progress.seconds += seconds
+        progress.tokens += loss.count
+        progress.total_nats += nats * loss.count
+        progress.predictions += loss.count
+        share = self._share()
+        self.reporter.stepped(
+            StepReport(
+                step=progress.step,
+                share=share,
+                seconds_left=progress.seconds / share * (1 - share) if share else math.inf,
+                nats_per_token=nats,
+                tokens_per_second=loss.count / seconds,
+            )
+        )
+
+    def _log_training(self) -> None:
+        progress = self.progress
+        self._write(
+            lambda: self.log.append(
+                "train",
+                step=progress.step,
+                seconds=round(progress.seconds, 3),
+                tokens=progress.tokens,
+                nats_per_token=progress.total_nats / progress.predictions,
+                learning_rate=self.optimizer.param_groups[0]["lr"],
+            )
+        )
+        progress.total_nats, progress.predictions = 0.0, 0
+
+    def _share(self) -> float:
+        return self.budget.progress(self.progress.step, self.progress.seconds)
+
+    def _passes(self, before: float, times: int) -> bool:
+        """Whether the step since the share `before` reached the next of `times` even parts of the budget."""
+        return math.floor(self._share() * times + 1e-9) > math.floor(before * times + 1e-9)
+
+    def _check_weights(self) -> None:
+        """What is kept must be good: a last step can break the weights without having broken a loss yet."""
+        if not all(torch.isfinite(parameter).all() for parameter in self.model.parameters()):
+            raise TrainingError(self._not_finite(self.progress.step - 1, math.nan))
+
+    def _not_finite(self, step: int, nats: float) -> str:
+        """Which step and batch, the first parameter that is not finite itself or in its gradient, and what is left."""
+        offender = next(
+            (
+                name
+                for name, parameter in self.model.named_parameters()
+                if not torch.isfinite(parameter).all()
+                or (parameter.grad is not None and not torch.isfinite(parameter.grad).all())
+            ),
+            "none",
+        )
+        epoch, batch = divmod(step, self.task.steps_per_epoch)
+        checkpoints = complete_checkpoints(self.run.checkpoints)
+        kept = f"the last good checkpoint is {checkpoints[-1]}" if checkpoints else "no checkpoint had been written"
+        return (
+            f"the loss is not finite ({nats}) at step {step + 1} (epoch {epoch + 1}, batch {batch + 1}); first "
+            f"parameter that is not finite, by value or gradient: {offender}; {kept}; try a smaller train.learning_rate"
+        )
+
+    def _write(self, write: Callable[[], object]) -> None:
+        """Run something that writes; a full disk is one clear line, and what was there before is still there."""
+        with full_disk_told(self._disk_full):
+            write()
+
+    def _disk_full(self) -> str:
+        checkpoints = complete_checkpoints(self.run.checkpoints)
+        kept = (
+            f"{checkpoints[-1]} is whole; free some space and go on with --resume" if checkpoints else "free some space"
+        )
+        return f"{self.run.path}: the disk is full while saving step {self.progress.step}; {kept}"
+
+
+def step_seed(seed: int, step: int, rank: int = 0) -> int:
+    """The seed of a step's random stream, from the run's seed, the step and the worker."""
+    return int(np.random.SeedSequence((abs(seed), int(seed < 0), step, rank)).generate_state(1, np.uint64)[0] >> 1)
