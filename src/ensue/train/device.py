@@ -95,6 +95,16 @@ def threads_set(threads: int) -> Iterator[None]:
 
 
 @contextmanager
+def denormals_flushed() -> Iterator[None]:
+    """Numbers too small to be normal, such as a large softmax's tails, count as zero: processors are slow with them."""
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
+
+
+@contextmanager
 def products_set(products: Products) -> Iterator[None]:
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(products)

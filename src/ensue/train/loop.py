@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ensue.errors import TrainingError
 from ensue.recipe import TrainRecipe
@@ -88,7 +88,7 @@ class Trainer:
         """One optimizer step."""
         started = time.perf_counter()
         step, share = self.progress.step, self._share()
-        torch.manual_seed(step_seed(self.recipe.seed, step))
+        seed_generators(self.device, step_seed(self.recipe.seed, step))
         set_learning_rate(self.optimizer, learning_rate(self.recipe, share))
         batch = self.task.batch(step, self.device)
         loss = self.accumulate_gradients(batch, self._carried(batch))
@@ -200,22 +200,17 @@ class Trainer:
             raise TrainingError(self._not_finite(self.progress.step - 1, math.nan))
 
     def _not_finite(self, step: int, nats: float) -> str:
-        """Which step and batch, the first parameter that is not finite itself or in its gradient, and what is left."""
-        offender = next(
-            (
-                name
-                for name, parameter in self.model.named_parameters()
-                if not torch.isfinite(parameter).all()
-                or (parameter.grad is not None and not torch.isfinite(parameter.grad).all())
-            ),
-            "none",
-        )
+        """Which step and batch, the first parameter that is not finite, or whose gradient is not, and what is left."""
+        parameters = list(self.model.named_parameters())
+        values = [name for name, p in parameters if not torch.isfinite(p).all()]
+        gradients = [f"{name} (its gradient)" for name, p in parameters if not _is_finite(p.grad)]
+        offender = next(iter(values + gradients), "none")
         epoch, batch = divmod(step, self.task.steps_per_epoch)
         checkpoints = complete_checkpoints(self.run.checkpoints)
         kept = f"the last good checkpoint is {checkpoints[-1]}" if checkpoints else "no checkpoint had been written"
         return (
             f"the loss is not finite ({nats}) at step {step + 1} (epoch {epoch + 1}, batch {batch + 1}); first "
-            f"parameter that is not finite, by value or gradient: {offender}; {kept}; try a smaller train.learning_rate"
+            f"parameter that is not finite: {offender}; {kept}; try a smaller train.learning_rate"
         )
 
     def _write(self, write: Callable[[], object]) -> None:
@@ -229,6 +224,17 @@ class Trainer:
             f"{checkpoints[-1]} is whole; free some space and go on with --resume" if checkpoints else "free some space"
         )
         return f"{self.run.path}: the disk is full while saving step {self.progress.step}; {kept}"
+
+
+def seed_generators(device: torch.device, seed: int) -> None:
+    """Begin the random streams of the CPU and of `device`; torch.manual_seed sets up those of all absent GPUs too."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)
+
+
+def _is_finite(gradient: Tensor | None) -> bool:
+    return gradient is None or bool(torch.isfinite(gradient).all())
 
 
 def step_seed(seed: int, step: int, rank: int = 0) -> int:

@@ -34,6 +34,7 @@ from ensue.train.device import (
     choose_precision,
     choose_products,
     choose_threads,
+    denormals_flushed,
     products_set,
     threads_set,
 )
@@ -174,7 +175,7 @@ def _runtime(
 @contextmanager
 def _computing(runtime: Runtime) -> Iterator[None]:
     """Compute as `runtime` says, and as before afterwards."""
-    with threads_set(runtime.threads), products_set(runtime.products):
+    with threads_set(runtime.threads), products_set(runtime.products), denormals_flushed():
         yield
 
 
