@@ -33,7 +33,7 @@ docs: $(VENV)/.installed-docs  ## the documentation as pages in docs/_build
 	@$(BIN)/sphinx-build -q -W -b html docs docs/_build
 
 bench: $(VENV)/.installed  ## the measurements of the docs, one by one (benchmarks/README.md)
-	@$(BIN)/python benchmarks/speed.py
+	@$(BIN)/python benchmarks/training_speed.py && $(BIN)/python benchmarks/generation.py
 
 clean:  ## remove what make made
 	rm -rf $(VENV) docs/_build build

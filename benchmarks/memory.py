@@ -2,8 +2,8 @@
 
     python benchmarks/memory.py [RECIPE] [MEGABYTES ...]
 
-Each text is written to a temporary folder (give it room with TMPDIR), trained on for a hundred steps in a process of its
-own with a cache of its own, and removed.
+Each text is written to a temporary folder (give it room with TMPDIR), trained on for a hundred steps in a process of
+its own with a cache of its own, and removed.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ SECONDS_BETWEEN_REFRESHES = 0.1
 class ConsoleReporter(Reporter):
     """A live bar on a terminal, a line now and then elsewhere; everything on stderr. A context manager."""
 
-    def __init__(self) -> None:
-        self.console = Console(stderr=True, highlight=False, soft_wrap=True)
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True, highlight=False, soft_wrap=True)
         self.live = self.console.is_terminal
         self.bar = Progress(
             TextColumn("step {task.fields[step]:,}"),
