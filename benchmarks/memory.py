@@ -21,19 +21,23 @@ from machine import describe_machine
 SEED = 0
 WORDS = 20_000
 BLOCK = 1 << 20
+DISTINCT_BLOCKS = 16
 
 
 def write_text(path: Path, megabytes: int) -> None:
-    """Lines of made-up words, some frequent and most rare, the same for the same size."""
+    """Lines of made-up words, some frequent and most rare; sixteen megabytes of them over and over."""
     random_numbers = random.Random(SEED)
     letters = "etaoinshrdlcumwfgypbvkjxqz"
     words = ["".join(random_numbers.choices(letters, k=random_numbers.randint(2, 9))) for _ in range(WORDS)]
     weights = [1 / (rank + 10) for rank in range(WORDS)]
+    blocks = []
+    for _ in range(DISTINCT_BLOCKS):
+        drawn = random_numbers.choices(words, weights, k=BLOCK // 6)
+        text = "".join(word + (" " if i % 12 else ".\n") for i, word in enumerate(drawn))
+        blocks.append(text[:BLOCK].ljust(BLOCK, "\n"))
     with path.open("w", encoding="ascii") as file:
-        for _ in range(megabytes):
-            drawn = random_numbers.choices(words, weights, k=BLOCK // 6)
-            text = "".join(word + (" " if i % 12 else ".\n") for i, word in enumerate(drawn))
-            file.write(text[:BLOCK].ljust(BLOCK, "\n"))
+        for number in range(megabytes):
+            file.write(blocks[number % DISTINCT_BLOCKS])
 
 
 def peak_megabytes(recipe: str, path: Path, folder: Path) -> tuple[float, float]:

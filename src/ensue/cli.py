@@ -48,7 +48,7 @@ def main() -> None:
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # terminals that know no Unicode
     try:
         status = app(sys.argv[1:] or ["--help"], standalone_mode=False)
-        _flush()
+        _write("", end="")
         sys.exit(status)
     except EnsueError as error:
         _fail(str(error))
@@ -59,14 +59,9 @@ def main() -> None:
 
 
 def _write(text: str, end: str = "\n") -> None:
-    print(text, end=end)
-    _flush()
-
-
-def _flush() -> None:
-    """What was printed goes out; where its reader has gone, as `head` does, the program ends quietly."""
+    """Print at once; where the reader has gone, as `head` does, the program ends quietly."""
     try:
-        sys.stdout.flush()
+        print(text, end=end, flush=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
         sys.exit(0)
@@ -105,9 +100,10 @@ def quickstart(
     """Train a small language model in about a minute and see what it writes."""
     from ensue.quickstart import default_run, python_text
 
-    source = str(text) if text is not None else str(python_text())
     if text is None:
-        _say("training on English that Python carries: the documentation topics of `pydoc`")
+        text_of_python, origin = python_text()
+        _say(f"training on English that Python carries: {origin}")
+    source = str(text_of_python if text is None else text)
     recipe = _recipe("char-lstm", [f"train.seconds={seconds}", "train.validations=4"], train=source)
     run = out or default_run()
     if run.exists():

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
@@ -16,11 +17,13 @@ from rich.text import Text
 from ensue.data.decoding import checked_encoding
 from ensue.data.sources import TextSource
 from ensue.errors import DataError
-from ensue.metrics.language import LanguageScores
-from ensue.pipeline import LanguagePipeline
 from ensue.recipe import BUDGETS, Recipe
-from ensue.tasks.minimal_pairs import MinimalPairScores
 from ensue.train.reporter import Facts, Outcome, Reporter, StepReport, Validation
+
+if TYPE_CHECKING:  # they need torch, which takes seconds to import, and a list of recipes does not
+    from ensue.metrics.language import LanguageScores
+    from ensue.pipeline import LanguagePipeline
+    from ensue.tasks.minimal_pairs import MinimalPairScores
 
 SECONDS_BETWEEN_LINES = 10
 SECONDS_BETWEEN_REFRESHES = 0.1
@@ -155,23 +158,26 @@ def score_lines(pipeline: LanguagePipeline, path: str, encoding: str, *, as_json
     chunks = stdin_text(encoding) if path == "-" else TextSource(path, encoding=encoding).chunks()
     for symbol, nats in pipeline.score_stream(chunks):
         if as_json:
-            yield json.dumps({"token": symbol, "nats": round(nats, 6)}, ensure_ascii=False)
+            yield json.dumps({"token": symbol, "nats": round(max(nats, 0.0), 6)}, ensure_ascii=False)
         else:
-            yield f"{nats:9.4f}\t{json.dumps(symbol, ensure_ascii=False)[1:-1]}"
+            yield f"{max(nats, 0.0):9.4f}\t{json.dumps(symbol, ensure_ascii=False)[1:-1]}"
 
 
 def stdin_text(encoding: str) -> Iterator[str]:
     """What comes in, line by line; DataError where it is not in that encoding."""
     if sys.stdin is None:
         raise DataError("closed", "stdin")
-    sys.stdin.reconfigure(encoding=checked_encoding(encoding), errors="strict", newline="")  # type: ignore[union-attr]
+    name = checked_encoding(encoding)
+    decoder = codecs.getincrementaldecoder("utf-8-sig" if name == "utf-8" else name)()
     line = 1
     try:
-        while chunk := sys.stdin.readline(1 << 16):
-            yield chunk
-            line += chunk.endswith("\n")
+        while block := sys.stdin.buffer.readline(1 << 16):
+            text = decoder.decode(block)
+            line += text.count("\n")
+            yield text
+        yield decoder.decode(b"", final=True)
     except UnicodeError:
-        raise DataError(f"from here on not {encoding.upper()}; --encoding names another one", "stdin", line) from None
+        raise DataError(f"not {name.upper()}; --encoding names another one", "stdin", line) from None
 
 
 def _smoothed(old: float, new: float) -> float:

@@ -70,8 +70,7 @@ def train(
     `settings` change the recipe: `{"train.steps": 500}`. `reporter` hears how it goes. Ctrl-C ends the step and saves;
     `resume=True` goes on. Raises an `EnsueError` of one line for whatever the caller can mend.
     """
-    chosen = recipe if isinstance(recipe, Recipe) else read_recipe(recipe, settings)
-    chosen = with_paths(chosen, train=str(train), valid=str(valid), test=str(test))
+    chosen = with_paths(read_recipe(recipe, settings), train=str(train), valid=str(valid), test=str(test))
     train_run(
         chosen, out, resume=resume, overwrite=overwrite, device=device, threads=threads, reporter=reporter
     )  # fmt: skip

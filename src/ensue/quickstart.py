@@ -19,15 +19,15 @@ def default_run() -> Path:
     return path
 
 
-def python_text() -> Path:
-    """A file with the documentation topics of `pydoc`, or with the docstrings of the standard library."""
-    text = _topics()
+def python_text() -> tuple[Path, str]:
+    """A file with the documentation topics of `pydoc`, or with the docstrings of the standard library; and which."""
+    text, origin = _topics(), "the documentation topics of `pydoc`"
     if len(text) < ENOUGH_CHARACTERS:
-        text = _docstrings()
+        text, origin = _docstrings(), "the docstrings of its standard library"
     path = cache_directory() / "python.txt"
     with written_beside(path) as partial:
         partial.write_text(text, encoding="utf-8")
-    return path
+    return path, origin
 
 
 def _topics() -> str:

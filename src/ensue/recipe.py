@@ -37,6 +37,7 @@ class DataRecipe(Table):
     test: str = ""
     """A text that is scored once, at the end."""
     encoding: str = "utf-8"
+    """How the files' bytes are read as text."""
     valid_fraction: Share = 0.1
     """Share of the text, from its end, that is kept for validation where `valid` is empty."""
     valid_characters: Count = 2_000_000
@@ -45,34 +46,42 @@ class DataRecipe(Table):
 
 class TokenizerRecipe(Table):
     kind: Literal["characters", "bytes", "words", "bpe"] = "characters"
+    """What a token is."""
     min_count: Count = 1
     """Rarer characters or words are unknown."""
     max_size: Count | None = None
-    """At most this many symbols; None: no limit (bpe: 2,048)."""
+    """At most this many symbols; without it: no limit (bpe: 2,048)."""
     splitter: Literal["whitespace", "simple"] = "whitespace"
     """How words are found."""
     lowercase: bool = False
+    """Whether all text is lowered first."""
 
 
 class TrainRecipe(Table):
     steps: Count | None = None
+    """Budget: optimizer steps."""
     epochs: Amount | None = None
+    """Budget: times through the training text."""
     tokens: Count | None = None
+    """Budget: tokens predicted in training."""
     seconds: Amount | None = None
     """Exactly one of these four is the budget. Seconds of training proper; such a run cannot be repeated exactly."""
 
     batch_size: Count = 32
+    """Rows that are read side by side."""
     segment_length: Count = 64
     """Tokens in a segment of truncated back-propagation, or in a block where attention's `context` does not say."""
     accumulate: Count = 1
     """The batch goes through in this many parts, with the same result and less memory."""
-    reset: Share = 0.0
+    reset_state: Share = 0.0
     """Chance that a row's carried state is dropped before a segment, so that a model also knows beginnings."""
 
     optimizer: Literal["adamw", "sgd"] = "adamw"
+    """AdamW, or SGD with momentum."""
     learning_rate: Amount = 3e-3
+    """The largest one, at the end of the warm-up."""
     schedule: Literal["linear", "cosine", "constant"] = "linear"
-    """How the learning rate falls to zero over the budget."""
+    """How the learning rate falls to zero over the budget, or that it does not."""
     warmup: Share = 0.02
     """Share of the budget over which the learning rate rises from zero."""
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
@@ -80,6 +89,7 @@ class TrainRecipe(Table):
     beta1: Share = 0.9
     """AdamW's first moment, or SGD's momentum."""
     beta2: Share = 0.99
+    """AdamW's second moment; SGD has none."""
     clip: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
     """Largest global norm of the gradient; 0 clips nothing."""
 
@@ -92,6 +102,7 @@ class TrainRecipe(Table):
     sample_tokens: Annotated[int, Field(ge=0)] = 160
     """Length of the sample at each validation."""
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] = 0
+    """Of weights, batches, dropout and samples."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Type of the matrix products; auto: bfloat16 where the processor is faster with it."""
 
@@ -109,9 +120,13 @@ class Recipe(Table):
     """The whole document. `about`, `source` and `measured` are for people."""
 
     about: str = ""
+    """What it is, for people."""
     source: str = ""
+    """Where it comes from, for people."""
     measured: str = ""
+    """What it reached, for people."""
     task: Literal["language-modeling"] = "language-modeling"
+    """What is learned."""
     data: DataRecipe = DataRecipe()
     tokenizer: TokenizerRecipe = TokenizerRecipe()
     model: ModelSpecification
@@ -126,16 +141,16 @@ def recipe_names() -> list[str]:
     return sorted(entry.name.removesuffix(".toml") for entry in _packaged().iterdir() if entry.name.endswith(".toml"))
 
 
-def read_recipe(name: str | Path, settings: Sequence[str] | Mapping[str, Any] = ()) -> Recipe:
-    """The recipe of that name, or in that TOML file, with `settings` applied.
+def read_recipe(recipe: str | Path | Recipe, settings: Sequence[str] | Mapping[str, Any] = ()) -> Recipe:
+    """The recipe of that name, or in that TOML file, or given as such, with `settings` applied.
 
     A setting is `"a.b=c"` as on the command line, with a TOML value or a bare word, or an item of a mapping. Setting
     one budget removes the recipe's own. Raises `RecipeError` or `DataError`.
     """
-    document = _read_document(str(name))
+    document = _without_none(recipe.model_dump()) if isinstance(recipe, Recipe) else _read_document(str(recipe))
     for key, value in settings.items() if isinstance(settings, Mapping) else map(_parse_setting, settings):
         _apply(document, key, value)
-    return validate_recipe(document, where=str(name))
+    return validate_recipe(document, where="the recipe" if isinstance(recipe, Recipe) else str(recipe))
 
 
 def validate_recipe(document: Mapping[str, Any], *, where: str) -> Recipe:

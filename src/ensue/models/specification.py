@@ -1,6 +1,6 @@
 """The `[model]` table of a recipe: which encoder, how large, how regularized. Only data; `build.py` makes the modules.
 
-Unknown keys are errors, also those of another encoder, so that nothing in a recipe is silently without effect.
+Unknown keys are errors, also those that only another encoder has.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ class EncoderSpecification(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     d_embedding: Size = 64
+    """Features of a token's vector."""
     d_model: Size = 256
+    """Features of a layer's output."""
     num_layers: Size = 1
+    """Layers, one after another."""
     tied: bool = False
     """Whether the softmax uses the embedding's table (through a projection where the sizes differ)."""
     dropout: Share = 0.0
@@ -49,6 +52,7 @@ class WindowSpecification(EncoderSpecification):
 class ElmanSpecification(RecurrentSpecification):
     encoder: Literal["elman"]
     activation: Literal["tanh", "relu"] = "tanh"
+    """The nonlinearity."""
 
 
 class LSTMSpecification(RecurrentSpecification):
@@ -58,6 +62,7 @@ class LSTMSpecification(RecurrentSpecification):
 class GRUSpecification(RecurrentSpecification):
     encoder: Literal["gru"]
     reset: Literal["before", "after"] = "after"
+    """The reset gate stands before the recurrent product (the paper) or after it (the vendors' kernels)."""
 
 
 class TransformerSpecification(EncoderSpecification):
@@ -65,11 +70,15 @@ class TransformerSpecification(EncoderSpecification):
     context: Size = 128
     """Longest context, in tokens: the length of a training block and the reach of attention at use."""
     num_heads: Size = 4
+    """Heads of the attention, which share `d_model`."""
     d_feedforward: Size | None = None
-    """Width of the feed-forward layers; None means 4 · d_model."""
+    """Width of the feed-forward layers; without it 4 · d_model."""
     positions: Literal["learned", "sinusoidal", "rotary"] = "learned"
+    """How a token knows its place."""
     norm: Literal["pre", "post"] = "pre"
+    """Where the normalization stands: before each sublayer, or after it as published in 2017."""
     activation: Literal["relu", "gelu"] = "gelu"
+    """The nonlinearity."""
 
 
 ModelSpecification = Annotated[

@@ -64,7 +64,8 @@ def write_card(
         "## Repeat",
         "",
         "```",
-        f"ensue train {path}/recipe.toml --out ANOTHER --threads {runtime['threads']} --device {runtime['device']}",
+        f"ensue train {path}/recipe.toml --out ANOTHER --threads {runtime['threads']} --device {runtime['device']} "
+        f"--set train.precision={runtime['precision']}",
         "```",
         "",
         f"{runtime['machine']}, Python {runtime['python']}, torch {runtime['torch']}, {runtime['threads']} thread"

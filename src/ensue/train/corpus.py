@@ -31,6 +31,8 @@ class Corpus:
     test: TokenFile | None
     split: str
     """Where the validation text comes from, for people."""
+    fingerprint: str
+    """Tells whether the training text is still what it was."""
 
 
 def read_corpus(recipe: Recipe, tokenizer: Tokenizer | None = None) -> Corpus:
@@ -46,9 +48,7 @@ def read_corpus(recipe: Recipe, tokenizer: Tokenizer | None = None) -> Corpus:
     test = TextSource(data.test, encoding=data.encoding) if data.test else None
     stop = None if held_out else round_down(source.count_characters(), data.valid_fraction)
     if tokenizer is None:
-        settings = recipe.tokenizer.model_dump()
-        tokenizer = trained_tokenizer(source, stop=stop, **settings)
-        check_vocabulary(tokenizer, data.train)
+        tokenizer = trained_tokenizer(source, stop=stop, **recipe.tokenizer.model_dump())
     if held_out:
         valid, split = tokenize(held_out, tokenizer, stop=data.valid_characters), data.valid
     elif stop is not None:
@@ -56,25 +56,23 @@ def read_corpus(recipe: Recipe, tokenizer: Tokenizer | None = None) -> Corpus:
         split = f"the last {data.valid_fraction:.0%} of {data.train}"
     else:
         valid, split = None, "none"
+    train = tokenize(source, tokenizer, stop=stop)
+    distinct = int(np.count_nonzero(count_tokens(train, tokenizer.vocabulary_size)))
+    if distinct < 2:
+        raise DataError(f"nothing to learn: the text has {distinct} distinct symbol{'s' * (distinct != 1)}", data.train)
     return Corpus(
         tokenizer=tokenizer,
-        train=tokenize(source, tokenizer, stop=stop),
+        train=train,
         valid=valid if valid else None,
         test=tokenize(test, tokenizer) if test else None,
         split=split,
+        fingerprint=source.fingerprint(),
     )
 
 
 def round_down(characters: int, valid_fraction: float) -> int | None:
     """How many characters are for training; None for all."""
     return int(characters * (1 - valid_fraction)) if valid_fraction else None
-
-
-def check_vocabulary(tokenizer: Tokenizer, path: str) -> None:
-    """A text of one symbol teaches nothing."""
-    known = tokenizer.vocabulary_size - (tokenizer.unknown_id is not None)
-    if tokenizer.kind in ("characters", "words") and known < 2:
-        raise DataError(f"{path}: nothing to learn: the text has {known} distinct symbol{'s' * (known != 1)}")
 
 
 def language_modeling(recipe: Recipe, corpus: Corpus) -> LanguageModeling:

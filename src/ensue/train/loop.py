@@ -149,10 +149,10 @@ class Trainer:
         """The state that enters a step: none at the start of a stream, and anew in rows that are reset by chance."""
         if batch.first or self.state is None:
             return None
-        if not self.recipe.reset:
+        if not self.recipe.reset_state:
             return self.state
         rows = len(batch.inputs)
-        kept = torch.rand(rows, device=self.device) >= self.recipe.reset
+        kept = torch.rand(rows, device=self.device) >= self.recipe.reset_state
         return hold(kept, self.state, self.model.init_state(rows))  # type: ignore[operator]
 
     def _count(self, loss: Loss, nats: float, seconds: float) -> None:

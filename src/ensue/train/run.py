@@ -87,6 +87,8 @@ def train_run(
     fresh = not run.exists or overwrite
     recipe = _checked(run, recipe, resume=resume, overwrite=overwrite)
     corpus = read_corpus(recipe, None if fresh else run.tokenizer())
+    if not fresh and run.config.get("text", corpus.fingerprint) != corpus.fingerprint:
+        raise RunError(f"{run.path}: {recipe.data.train} has changed since this run began; choose another --out")
     task = language_modeling(recipe, corpus)
     model = _initial_model(recipe, corpus)
     runtime = _runtime(run, recipe, task, model, fresh=fresh, device=device, threads=threads)
@@ -96,7 +98,7 @@ def train_run(
             if run.exists and not overwrite:
                 raise RunError(f"{run.path}: another process has trained here in the meantime")
             run.clear()
-            run.create(recipe, corpus.tokenizer, runtime.as_json())
+            run.create(recipe, corpus.tokenizer, text=corpus.fingerprint, runtime=runtime.as_json())
         elif recipe != run.recipe:
             run.save_recipe(recipe)
         trainer = Trainer(

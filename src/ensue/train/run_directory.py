@@ -115,7 +115,7 @@ class RunDirectory:
         load_parameters(model, read_tensors(self.weights), self.weights)
         return model.to(device).eval()
 
-    def create(self, recipe: Recipe, tokenizer: Tokenizer, runtime: dict[str, Any]) -> None:
+    def create(self, recipe: Recipe, tokenizer: Tokenizer, *, text: str, runtime: dict[str, Any]) -> None:
         """Write what is known before the first step; config.json comes last and makes it a run."""
         save_tokenizer(tokenizer, self.path / "tokenizer.json")
         self.save_recipe(recipe)
@@ -125,6 +125,7 @@ class RunDirectory:
             "task": recipe.task,
             "model": recipe.model.model_dump(),
             "vocabulary_size": tokenizer.vocabulary_size,
+            "text": text,
             "runtime": runtime,
         }
         write_text(self.path / "config.json", json.dumps(config, indent=2) + "\n")

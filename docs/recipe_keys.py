@@ -1,0 +1,130 @@
+"""The tables of docs/recipes.md, from the schema of recipes; `python docs/recipe_keys.py` brings them up to date.
+
+Types, bounds and defaults come from the pydantic models, meanings from the docstring under each attribute. A test fails
+where the page is not what this would write.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import types
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from ensue.models.specification import (
+    ElmanSpecification,
+    EncoderSpecification,
+    GRUSpecification,
+    RecurrentSpecification,
+    TransformerSpecification,
+    WindowSpecification,
+)
+from ensue.recipe import DataRecipe, Recipe, TokenizerRecipe, TrainRecipe
+
+PAGE = Path(__file__).with_name("recipes.md")
+BEGIN, END = "<!-- written by recipe_keys.py -->", "<!-- end -->"
+
+TABLES: list[tuple[str, type[BaseModel]]] = [
+    ("At the top", Recipe),
+    ("`[data]`", DataRecipe),
+    ("`[tokenizer]`", TokenizerRecipe),
+    ("`[model]`, every encoder", EncoderSpecification),
+    ('`[model]`, `encoder = "elman"`, `"lstm"` and `"gru"`', RecurrentSpecification),
+    ('`[model]`, `encoder = "window"`', WindowSpecification),
+    ('`[model]`, `encoder = "elman"`', ElmanSpecification),
+    ('`[model]`, `encoder = "gru"`', GRUSpecification),
+    ('`[model]`, `encoder = "transformer"`', TransformerSpecification),
+    ("`[train]`", TrainRecipe),
+]
+
+INNER = ("data", "tokenizer", "model", "train")
+NAMES = {"int": "whole number", "float": "number", "str": "text", "bool": "yes or no"}
+
+
+def tables() -> str:
+    """All tables, in Markdown."""
+    parts = []
+    for title, model in TABLES:
+        parts += [f"### {title}", "", "| key | type | default | meaning |", "|---|---|---|---|", *rows(model), ""]
+    return "\n".join(parts)
+
+
+def rows(model: type[BaseModel]) -> Iterator[str]:
+    said = meanings(model)
+    for name, field in own_fields(model):
+        yield f"| `{name}` | {kind(field)} | {default(field)} | {' '.join(said[name].split())} |"
+
+
+def own_fields(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
+    """The keys of this class alone, without the tables of the recipe and the encoder's name."""
+    for name in inspect.get_annotations(model):
+        field = model.model_fields.get(name)
+        if field is not None and name != "encoder" and not (model is Recipe and name in INNER):
+            yield name, field
+
+
+def meanings(model: type[BaseModel]) -> dict[str, str]:
+    """The string under each attribute that has one."""
+    tree = ast.parse(inspect.getsource(model)).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    return {
+        above.target.id: str(line.value.value)
+        for above, line in pairwise(tree.body)
+        if isinstance(above, ast.AnnAssign) and isinstance(above.target, ast.Name)
+        if isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)
+    }
+
+
+def kind(field: FieldInfo) -> str:
+    """A field's type and bounds, in words."""
+    annotation = field.annotation
+    bounds = list(field.metadata)
+    if get_origin(annotation) in (Union, types.UnionType):
+        annotation = next(part for part in get_args(annotation) if part is not type(None))
+    if get_origin(annotation) is Annotated:
+        annotation, *inner = get_args(annotation)
+        bounds += [constraint for part in inner for constraint in getattr(part, "metadata", [])]
+    if get_origin(annotation) is Literal:
+        return " or ".join(f"`{choice!r}`".replace("'", '"') for choice in get_args(annotation))
+    return ", ".join(
+        [{int: "whole number", float: "number", str: "text", bool: "yes or no"}[annotation], *said(bounds)]
+    )
+
+
+def said(bounds: list[Any]) -> Iterator[str]:
+    signs = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
+    for bound in bounds:
+        for name, sign in signs.items():
+            value = getattr(bound, name, None)
+            if value is not None and abs(value) < 2**62:
+                yield f"{sign} {value:g}"
+
+
+def default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "needed"
+    match field.default:
+        case None | "":
+            return ""
+        case bool():
+            return f"`{str(field.default).lower()}`"
+        case str():
+            return f'`"{field.default}"`'
+    return f"`{field.default}`"
+
+
+def written(page: str) -> str:
+    """The page with its tables as they should be."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{tables()}\n{END}{after}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

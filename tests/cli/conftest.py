@@ -1,0 +1,89 @@
+"""`ensue` as a function, a trained run of each kind, and a text."""
+
+import io
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+
+from ensue.cli import main
+from train.tiny import run_tiny, tiny_recipe, words
+
+
+class Said(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+Ensue = Callable[..., Said]
+
+
+@pytest.fixture
+def ensue(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Ensue]:
+    """Run a command in this process, with bytes for its standard input."""
+    threads = torch.get_num_threads()
+
+    def run(*arguments: object, stdin: bytes | None = None) -> Said:
+        monkeypatch.setattr(sys, "argv", ["ensue", *map(str, arguments)])
+        if stdin is not None:
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return Said(ended.value.code or 0, *capsys.readouterr())  # type: ignore[arg-type]
+
+    yield run
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def refused(ensue: Ensue) -> Callable[..., str]:
+    """Run a command that has to fail as a user's mistake does; returns its one line."""
+
+    def run(*arguments: object, stdin: bytes | None = None) -> str:
+        said = ensue(*arguments, stdin=stdin)
+        assert said.status == 2, said.err
+        assert said.out == ""
+        assert said.err.startswith("ensue: ")
+        assert said.err.count("\n") == 1, said.err
+        return said.err[7:-1]
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with text.txt and the finished runs `lstm` and `transformer`."""
+    folder = tmp_path_factory.mktemp("trained")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ENSUE_CACHE", str(folder / "cache"))
+        (folder / "text.txt").write_text(words(800))
+        for model in ("lstm", "transformer"):
+            run_tiny(tiny_recipe(folder / "text.txt", model=model), folder / model)
+    return folder
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    """A copy of the LSTM's run that may be damaged."""
+    return Path(shutil.copytree(trained / "lstm", tmp_path / "run"))
+
+
+@pytest.fixture
+def text(trained: Path) -> Path:
+    return trained / "text.txt"
+
+
+SMALL = [
+    part
+    for setting in (
+        "model.d_model=8", "model.d_embedding=6", "train.steps=3", "train.batch_size=4", "train.segment_length=12",
+        "train.validations=1", "train.sample_tokens=8", "train.precision=float32",
+    )
+    for part in ("--set", setting)
+] + ["--threads", "1", "--device", "cpu"]  # fmt: skip

@@ -1,0 +1,274 @@
+"""What people get wrong: one line on stderr, exit status 2, nothing made and nothing lost."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import SMALL, Ensue
+
+Refused = Callable[..., str]
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def train(path: object, out: object = "out", *more: object) -> list[object]:
+    return ["train", "char-lstm", "--train", path, "--out", out, *SMALL, *more]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", "bad.txt: the text is empty"),
+        (b"too short", "the text has 8 tokens, but one segment needs 13"),
+        (b"a" * 500, "bad.txt: nothing to learn: the text has 1 distinct symbol"),
+        (
+            "one line\ncaf\u00e9 noir\n".encode("latin-1") * 20,
+            "bad.txt:2: not UTF-8 (byte 0xe9 in column 4);",
+        ),
+        ("wide".encode("utf-16") * 20, "bad.txt:1: not UTF-8"),
+        (bytes(range(128, 256)) * 9, "bad.txt:1: not UTF-8"),
+    ],
+    ids=["empty", "short", "one symbol", "latin-1", "utf-16", "binary"],
+)
+def test_texts_that_cannot_be_trained_on(content: bytes, expected: str, refused: Refused) -> None:
+    Path("bad.txt").write_bytes(content)
+    assert expected in refused(*train("bad.txt"))
+    assert os.listdir() == ["bad.txt"]
+
+
+def test_the_encoding_that_the_message_names_works(ensue: Ensue) -> None:
+    Path("old.txt").write_bytes("café noir\n".encode("latin-1") * 40)
+    assert ensue(*train("old.txt", "out", "--set", "data.encoding=latin-1")).status == 0
+    assert "é" in json.loads(Path("out/tokenizer.json").read_text())["symbols"]
+
+
+def test_paths_that_are_not_there(refused: Refused, text: Path) -> None:
+    assert refused(*train(text.with_name("txet.txt"))).endswith('no such file or folder; did you mean "text.txt"?')
+    assert "no file matches" in refused(*train("*.txt"))
+    assert "other.txt: no such file" in refused(*train(text, "out", "--valid", "other.txt"))
+    assert "other.txt: no such file" in refused(*train(text, "out", "--test", "other.txt"))
+    assert "no training text" in refused("train", "char-lstm", "--out", "out")
+    assert os.listdir() == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ("train.learnig_rate=0.1", 'unknown key "train.learnig_rate" in train; did you mean "learning_rate"?'),
+        ("trian.steps=3", 'unknown key "trian" in the recipe; did you mean "train"?'),
+        ("model.d_modl=3", 'unknown key "model.d_modl" in model (encoder lstm); did you mean "d_model"?'),
+        ("model.encoder=lstn", 'no encoder "lstn"; did you mean "lstm"?'),
+        ("train.batch_size=many", "train.batch_size: input should be a valid integer"),
+        ("train.batch_size=0", "train.batch_size: input should be greater than or equal to 1, found 0"),
+        ("train.learning_rate=inf", "train.learning_rate: input should be a finite number"),
+        ("train.schedule=stairs", "train.schedule: input should be 'linear', 'cosine' or 'constant', found 'stairs'"),
+        ("train.accumulate=3", "batch_size 4 cannot be split in 3 equal parts"),
+        ("train.seed=99999999999999999999", "train.seed: input should be less than"),
+        ("data.encoding=utf-9", 'unknown encoding "utf-9"'),
+        ("model=3", "model"),
+        ("nonsense", '--set takes key=value, for example train.steps=500; found "nonsense"'),
+        ("about.x=1", '"about" in "about.x" is a value, not a table'),
+    ],
+)
+def test_settings_that_make_no_sense(setting: str, expected: str, refused: Refused, text: Path) -> None:
+    assert expected in refused(*train(text, "out", "--set", setting))
+    assert os.listdir() == []
+
+
+def test_sizes_that_do_not_go_together(refused: Refused, text: Path) -> None:
+    line = refused(
+        "train", "char-transformer", "--train", text, "--out", "out", "--set", "model.d_model=10",
+        "--set", "model.num_heads=3", "--set", "model.context=12", "--set", "model.d_embedding=10",
+    )  # fmt: skip
+    assert line == "model: 3 heads cannot share 10 features"
+    assert os.listdir() == []
+
+
+def test_recipes_that_are_not_there_or_not_toml(refused: Refused, text: Path) -> None:
+    assert 'no recipe named "char-lst"; did you mean "char-lstm"?' in refused(
+        "train", "char-lst", "--train", text, "--out", "out"
+    )
+    assert refused("train", "mine.toml", "--train", text, "--out", "out") == "mine.toml: no such recipe file"
+    Path("mine.toml").write_text("[train\n")
+    assert refused("train", "mine.toml", "--train", text, "--out", "out").startswith("mine.toml: not TOML")
+    Path("mine.toml").write_bytes(b"\xff\xfe")
+    assert "UTF-8" in refused("train", "mine.toml", "--train", text, "--out", "out")
+    Path("mine.toml").write_text('[model]\nencoder = "lstm"\n[train]\n')
+    assert "needs exactly one of steps, epochs, tokens, seconds" in refused(
+        "train", "mine.toml", "--train", text, "--out", "out"
+    )
+    assert "which recipe?" in refused("train", "--train", text, "--out", "out")
+    assert os.listdir() == ["mine.toml"]
+
+
+def test_a_run_that_is_there_is_not_touched(refused: Refused, ensue: Ensue, run: Path, text: Path) -> None:
+    before = contents(run)
+    assert "there is a run already; --resume goes on with it, --overwrite removes it" in refused(*train(text, run))
+    assert "choose one" in refused(*train(text, run, "--resume", "--overwrite"))
+    assert "another " in refused(*train(text, run, "--resume"))
+    Path("short.txt").write_text("short")
+    assert "one segment" in refused(*train("short.txt", run, "--overwrite"))
+    assert "no such file" in refused(*train("none.txt", run, "--overwrite"))
+    assert "no device" in refused(*train(text, run, "--overwrite", "--device", "gpu"))
+    assert contents(run) == before
+    assert ensue(*train(text, run, "--overwrite")).status == 0
+    assert contents(run) != before
+
+
+def test_resuming_with_a_changed_key_names_it(refused: Refused, run: Path) -> None:
+    before = contents(run)
+    line = refused("train", "--resume", "--out", run, "--set", "train.learning_rate=0.5")
+    assert line.endswith("cannot go on with another train.learning_rate: the run has 0.01, asked for 0.5")
+    assert contents(run) == before
+
+
+def test_places_where_no_run_can_be(refused: Refused, text: Path) -> None:
+    Path("file").write_text("precious")
+    Path("folder").mkdir()
+    Path("folder/photo.jpg").write_text("precious")
+    assert "is a file; --out names a directory" in refused(*train(text, "file"))
+    assert "cannot be written" in refused(*train(text, "file/below"))
+    for options in ([], ["--overwrite"], ["--resume"]):
+        assert "not empty and not a run directory (it holds photo.jpg)" in refused(*train(text, "folder", *options))
+    assert "nowhere: no run to go on with" in refused("train", "--resume", "--out", "nowhere")
+    assert contents(Path()) == {"file": b"precious", "folder/photo.jpg": b"precious"}
+
+
+def test_two_processes_on_one_run_directory(refused: Refused, run: Path) -> None:
+    hold = "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, 2); print('held', flush=True); input()"
+    before = contents(run)
+    with subprocess.Popen(
+        [sys.executable, "-c", hold, run / ".lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        assert "another process is training in this run directory" in refused("train", "--resume", "--out", run)
+        other.kill()
+    assert contents(run) == before
+
+
+DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes], str]] = {
+    "weights cut": ("model.safetensors", lambda b: b[:-100], "model.safetensors: damaged"),
+    "weights empty": ("model.safetensors", lambda b: b"", "model.safetensors: damaged"),
+    "weights' bit flipped": (
+        "model.safetensors", lambda b: b[:-9] + bytes([b[-9] ^ 1]) + b[-8:], "altered since it was written",
+    ),
+    "newer format": (
+        "config.json", lambda b: b.replace(b'"format_version": 1', b'"format_version": 2'),
+        "format_version 2 is newer than this ensue",
+    ),
+    "config cut": ("config.json", lambda b: b[: len(b) // 2], "config.json: damaged"),
+    "config of another kind": ("config.json", lambda b: b"[1, 2]", "config.json: damaged"),
+    "config binary": ("config.json", lambda b: b"\xff\xfe\x00", "config.json: damaged"),
+    "recipe cut": ("recipe.toml", lambda b: b[: len(b) // 2], "recipe.toml: "),
+    "recipe changed": ("recipe.toml", lambda b: b.replace(b"d_model = 8", b"d_model = 9"), "not the weights of this"),
+    "tokenizer cut": ("tokenizer.json", lambda b: b[:20], "tokenizer.json: "),
+    "tokenizer of another kind": ("tokenizer.json", lambda b: b"{}", "tokenizer.json: "),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", list(DAMAGES))
+def test_damaged_runs(damage: str, refused: Refused, run: Path, text: Path) -> None:
+    name, alter, expected = DAMAGES[damage]
+    good = (run / name).read_bytes()
+    (run / name).write_bytes(alter(good))
+    assert (run / name).read_bytes() != good
+    for command in (["generate", run], ["score", run, text], ["evaluate", run, text, "--json"]):
+        assert expected in refused(*command)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "recipe.toml", "tokenizer.json"])
+def test_runs_that_lack_a_file(name: str, refused: Refused, run: Path) -> None:
+    (run / name).unlink()
+    assert name in refused("generate", run)
+
+
+def test_no_run_at_all(refused: Refused, text: Path) -> None:
+    assert refused("generate", "nowhere") == "nowhere: no such run directory"
+    assert "not a run directory" in refused("evaluate", ".", text)
+    assert os.listdir() == []
+
+
+def test_a_prompt_longer_than_the_context(refused: Refused, ensue: Ensue, trained: Path) -> None:
+    line = refused("generate", trained / "transformer", "--prompt", "the cat sat on")
+    assert line == "the prompt has 14 tokens; this model's context has 12"
+    assert ensue("generate", trained / "transformer", "--prompt", "the cat sat ", "--max-tokens", 20).status == 0
+    assert ensue("generate", trained / "lstm", "--prompt", "the cat sat on " * 300, "--max-tokens", 2).status == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (["--temperature", "-1"], "temperature"), (["--top-k", "0"], "top_k"), (["--top-p", "1.5"], "top_p"),
+        (["--min-p", "-0.1"], "min_p"), (["--repetition-penalty", "0"], "repetition"), (["--seed", "-1"], "seed"),
+        (["--samples", "0"], "--samples"), (["--max-tokens", "0"], "--max-tokens"), (["--temperature", "x"], "--temp"),
+        (["--temperature", "nan"], "temperature"), (["--threads", "0"], "--threads"),
+    ],
+)  # fmt: skip
+def test_sampling_values_that_make_no_sense(options: list[str], word: str, refused: Refused, trained: Path) -> None:
+    assert word in refused("generate", trained / "lstm", *options)
+
+
+def test_devices_that_are_not_there(refused: Refused, trained: Path, text: Path) -> None:
+    for name in ("gpu", "cuda:99", "meta", "mps"):
+        assert name in refused("generate", trained / "lstm", "--device", name)
+        assert name in refused(*train(text, "out", "--device", name))
+    assert os.listdir() == []
+
+
+def test_commands_and_options_that_are_not_there(refused: Refused) -> None:
+    assert refused("trian") == "No such command 'trian'. Did you mean 'train'?"
+    assert "No such option: --prompts" in refused("generate", "run", "--prompts", "x")
+    assert "Missing option '--out'" in refused("train", "char-lstm")
+    assert "Missing argument 'run'" in refused("generate")
+    assert "unexpected extra argument" in refused("recipes", "char-lstm", "more")
+    assert 'no recipe named "word-lst"' in refused("recipes", "word-lst")
+
+
+def test_evaluate_takes_one_thing(refused: Refused, trained: Path, text: Path) -> None:
+    both = [text, "--minimal-pairs", text]
+    for inputs in ([], both):
+        assert "one of the two" in refused("evaluate", trained / "lstm", *inputs)
+    assert "encoding" in refused("evaluate", trained / "lstm", text, "--encoding", "nope")
+    Path("empty.txt").touch()
+    assert refused("evaluate", trained / "lstm", "empty.txt") == "empty.txt: the text is empty"
+    assert "no such file" in refused("evaluate", trained / "lstm", "--minimal-pairs", "none.jsonl")
+
+
+def test_score_of_what_is_not_text(ensue: Ensue, refused: Refused, trained: Path) -> None:
+    run = trained / "lstm"
+    assert "no such file" in refused("score", run, "none.txt")
+    Path("empty.txt").touch()
+    assert "empty" in refused("score", run, "empty.txt")
+    assert "encoding" in refused("score", run, "-", "--encoding", "nope", stdin=b"the")
+    said = ensue("score", run, stdin=b"the\ncat \xff\n")
+    assert said.status == 2
+    assert said.err == "ensue: stdin:2: not UTF-8; --encoding names another one\n"
+    assert ensue("score", run, "--encoding", "latin-1", stdin=b"cat \xff\n").status == 0
+    assert "not UTF-8" in refused("generate", run, "--prompt", "-", stdin=b"\xff\xff")
+
+
+def test_a_closed_stdin(refused: Refused, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert refused("score", trained / "lstm") == "stdin: closed"
+
+
+def test_quickstart_does_not_write_over_anything(refused: Refused, text: Path) -> None:
+    Path("mine").mkdir()
+    assert "mine: is there already" in refused("quickstart", text, "--out", "mine", "--seconds", 1)
+    assert "--seconds" in refused("quickstart", text, "--seconds", 0)
+    Path("short.txt").write_text("brief")
+    assert "one segment needs" in refused("quickstart", "short.txt", "--seconds", 1)
+    assert sorted(os.listdir()) == ["mine", "short.txt"]

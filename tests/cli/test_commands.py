@@ -1,0 +1,204 @@
+"""What the commands print, and what of it other programs can rely on."""
+
+import json
+import math
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ensue as package
+from cli.conftest import SMALL, Ensue
+from ensue.console import ConsoleReporter
+from ensue.recipe import read_recipe, recipe_names
+
+ENTRY = "import ensue.cli; ensue.cli.main()"
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["train", "--help"], [], ["--version"], ["recipes"], ["recipes", "char-lstm"]]
+)
+def test_help_and_lists_need_no_torch(arguments: list[str]) -> None:
+    code = (
+        f"import sys, ensue.cli; sys.argv[1:] = {arguments!r}\n"
+        "try: ensue.cli.main()\n"
+        "except SystemExit as end: print(end.code or 0, *sorted({'torch', 'numpy'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "0"
+    assert done.stderr == ""
+
+
+def test_help_answers_at_once() -> None:
+    """Processor time, since other work on this machine is not its fault; the best of several."""
+
+    def seconds() -> float:
+        before = os.times()
+        subprocess.run([sys.executable, "-c", ENTRY, "--help"], stdout=subprocess.DEVNULL, check=True)
+        after = os.times()
+        return after.children_user + after.children_system - before.children_user - before.children_system
+
+    assert min(seconds() for _ in range(4)) < 0.3
+
+
+def test_help_names_every_command(ensue: Ensue) -> None:
+    said = ensue("--help")
+    assert said.status == 0
+    for command in ("quickstart", "train", "evaluate", "score", "generate", "recipes"):
+        assert f"  {command} " in said.out
+    assert ensue().out == said.out
+    assert ensue("--version").out == f"ensue {package.__version__}\n"
+
+
+def test_train_says_what_it_does_and_what_to_try(ensue: Ensue, text: Path) -> None:
+    said = ensue("train", "char-lstm", "--train", text, "--out", "my run", *SMALL)
+    assert (said.status, said.out) == (0, "")
+    assert "cpu, 1 thread, float32" in said.err
+    assert "validation: read once from beginning to end, state carried" in said.err
+    assert "step 3  validation" in said.err
+    assert said.err.endswith("try\n  ensue generate 'my run'\n")
+    assert "Traceback" not in said.err
+
+
+def test_evaluate_json_is_one_object_and_nothing_else(ensue: Ensue, trained: Path, text: Path) -> None:
+    for model in ("lstm", "transformer"):
+        said = ensue("evaluate", trained / model, text, "--json")
+        scores = json.loads(said.out)
+        assert said.out.count("\n") == 1
+        assert {"nats_per_token", "perplexity", "bits_per_character", "tokens", "characters"} <= scores.keys()
+        assert scores["tokens"] == scores["characters"] == len(text.read_text())
+        assert scores["perplexity"] == pytest.approx(math.exp(scores["nats_per_token"]))
+        assert "read once from beginning to end" in said.err
+    table = ensue("evaluate", trained / "lstm", text)
+    assert "perplexity" in table.out
+
+
+def test_score_agrees_with_evaluate(ensue: Ensue, trained: Path, text: Path) -> None:
+    lines = ensue("score", trained / "lstm", text, "--json").out.splitlines()
+    tokens = [json.loads(line) for line in lines]
+    assert "".join(t["token"] for t in tokens).replace("\\n", "\n") == text.read_text()
+    mean = sum(t["nats"] for t in tokens) / len(tokens)
+    scores = json.loads(ensue("evaluate", trained / "lstm", text, "--json").out)
+    assert mean == pytest.approx(scores["nats_per_token"], abs=1e-4)
+    plain = ensue("score", trained / "lstm", text).out.splitlines()
+    assert [float(line.split("\t")[0]) for line in plain] == pytest.approx([t["nats"] for t in tokens], abs=1e-4)
+    assert ensue("score", trained / "lstm", stdin=text.read_bytes()).out.splitlines() == plain
+
+
+@pytest.mark.parametrize("model", ["lstm", "transformer"])
+def test_generate_streams_the_same_text_for_the_same_seed(model: str, ensue: Ensue, trained: Path) -> None:
+    options = ["--prompt", "the ", "--max-tokens", 40, "--temperature", 0.8, "--top-p", 0.95]
+    first, again, other = (ensue("generate", trained / model, *options, "--seed", s).out for s in (1, 1, 2))
+    assert first == again != other
+    assert first.startswith("the ")
+    assert len(first) == 4 + 40 + 1
+    lm = package.load(trained / model, device="cpu")
+    assert first == "the " + "".join(lm.generate("the ", max_tokens=40, temperature=0.8, top_p=0.95, seed=1)) + "\n"
+    assert ensue("generate", trained / model, *options, "--seed", 1, "--prompt", "-", stdin=b"the ").out == first
+
+
+def test_generate_several(ensue: Ensue, trained: Path) -> None:
+    said = ensue("generate", trained / "lstm", "--samples", 3, "--max-tokens", 5, "--seed", 0)
+    assert [line for line in said.out.splitlines() if line.startswith("---")] == ["--- 1", "--- 2", "--- 3"]
+
+
+def test_a_reader_that_goes_away_is_no_traceback(trained: Path, text: Path) -> None:
+    run = shlex.quote(str(trained / "lstm"))
+    python = f"{shlex.quote(sys.executable)} -c {shlex.quote(ENTRY)}"
+    script = f"{python} score {run} {shlex.quote(str(text))} | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert done.stdout.splitlines()[-1] == "0"
+
+
+def test_recipes_are_listed_and_shown(ensue: Ensue, text: Path) -> None:
+    listed = ensue("recipes").out
+    assert all(name in listed for name in recipe_names())
+    for name in recipe_names():
+        Path("shown.toml").write_text(ensue("recipes", name).out, encoding="utf-8")
+        assert read_recipe("shown.toml") == read_recipe(name)
+    Path("shown.toml").write_text(ensue("recipes", "char-lstm").out, encoding="utf-8")
+    assert ensue("train", "shown.toml", "--train", text, "--out", "out", *SMALL).status == 0
+
+
+def test_quickstart_ends_with_samples_and_three_commands_that_work(ensue: Ensue, text: Path) -> None:
+    said = ensue("quickstart", text, "--seconds", 1, "--threads", 1)
+    assert said.status == 0
+    assert "--- sample 1\n" in said.out
+    assert "--- sample 2\n" in said.out
+    assert "quickstart/curve.png" in said.err
+    assert Path("quickstart/curve.png").is_file()
+    commands = [shlex.split(line) for line in said.err.splitlines() if line.startswith("  ensue ")][-3:]
+    assert [command[1] for command in commands] == ["generate", "score", "train"]
+    for command in (*commands[:2], [*commands[2], *SMALL]):
+        assert ensue(*command[1:]).status == 0
+
+
+def test_quickstart_without_a_text_takes_the_next_free_name(ensue: Ensue) -> None:
+    Path("quickstart").mkdir()
+    said = ensue("quickstart", "--seconds", 1, "--threads", 1)
+    assert said.status == 0
+    assert "English that Python carries" in said.err
+    assert Path("quickstart-2/model.safetensors").is_file()
+    assert os.listdir("quickstart") == []
+    assert "ensue generate quickstart-2 " in said.err
+
+
+def test_resume_needs_no_recipe_and_takes_a_longer_budget(ensue: Ensue, run: Path) -> None:
+    assert "finished at step 12 " in ensue("train", "--resume", "--out", run).err
+    said = ensue("train", "--resume", "--out", run, "--set", "train.steps=15")
+    assert "going on from step 12" in said.err
+    assert "finished at step 15 " in said.err
+
+
+def test_ctrl_c_before_the_first_validation_of_quickstart(
+    ensue: Ensue, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ConsoleReporter, "stepped", lambda self, report: signal.raise_signal(signal.SIGINT))
+    said = ensue("quickstart", text, "--seconds", 60, "--threads", 1)
+    assert said.status == 130
+    assert said.err.endswith("go on with\n  ensue train --resume --out quickstart\n")
+    assert said.out == ""
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"word " * 200_000,
+        ("a story in one line, without an end " * 60).encode(),
+        b"the cat\r\nsat on\r\na mat\r\n" * 60,
+        b"null \x00 bytes\x00 and \x07 bells\n" * 60,
+        "emoji \U0001f600\U0001f468\u200d\U0001f469\u200d\U0001f467 and \u00e9t\u00e9 \u4e2d\u6587\n".encode() * 60,
+        b"\xef\xbb\xbf" + b"after a byte order mark\n" * 60,
+    ],
+    ids=["1 MB line", "one line", "CRLF", "NUL", "emoji", "BOM"],
+)
+def test_unusual_texts_work(content: bytes, ensue: Ensue) -> None:
+    path = Path("na\u00efve \U0001f600 text.txt")
+    path.write_bytes(content)
+    text = content.decode().removeprefix("\ufeff")
+    assert ensue("train", "char-lstm", "--train", path, "--out", "out", *SMALL).status == 0
+    assert json.loads(Path("out/tokenizer.json").read_text())
+    short = Path("short.txt")
+    short.write_bytes(content[:1000] if content.isascii() else content)
+    scored = [json.loads(line)["token"] for line in ensue("score", "out", short, "--json").out.splitlines()]
+    assert len(scored) == len(short.read_bytes().decode().removeprefix("\ufeff"))
+    assert json.loads(ensue("evaluate", "out", path, "--json").out)["characters"] == len(text)
+    assert len(ensue("generate", "out", "--max-tokens", 30, "--seed", 0).out) >= 30
+
+
+def test_a_terminal_that_knows_no_unicode(trained: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ENTRY, "recipes"], capture_output=True, check=False,
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")

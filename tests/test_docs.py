@@ -1,0 +1,274 @@
+"""The pages tell the truth: their code runs; their commands, links, paths, signatures and tree are there."""
+
+import ast
+import inspect
+import io
+import re
+import runpy
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import typer
+
+import ensue.nn
+import ensue.pipeline
+from ensue.cli import app
+from ensue.recipe import BUDGETS, Recipe, read_recipe, recipe_names, validate_recipe
+from ensue.train.run import train_run
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+PAGES = sorted(
+    path for path in [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")] if "_build" not in path.parts
+)
+README = REPOSITORY / "README.md"
+RECIPES_PAGE = REPOSITORY / "docs" / "recipes.md"
+TEXT = "The sea was calm. Nobody spoke, and the sea was calm again; so it began.\n"
+PAIR = '{"sentence_good": "The sea was calm.", "sentence_bad": "The sea were calm."}\n'
+RUN_HERE = {"evaluate", "generate", "score", "recipes"}
+"""Commands that are run, on a small model; the others train, and are parsed."""
+
+
+class Block(NamedTuple):
+    """A fenced block of a page: its language, its first line's number and what is in it."""
+
+    language: str
+    line: int
+    text: str
+
+
+def blocks(page: Path, *languages: str) -> Iterator[Block]:
+    text = page.read_text(encoding="utf-8")
+    for match in re.finditer(r"^```(\S*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        if match[1] in languages:
+            yield Block(match[1], text.count("\n", 0, match.start(2)) + 1, match[2])
+
+
+def prose(page: Path) -> str:
+    """A page without its blocks."""
+    return re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(REPOSITORY).as_posix()
+
+
+def pages(*languages: str) -> Any:
+    """The pages that have such a block, as parameters of a test."""
+    return pytest.mark.parametrize("page", [p for p in PAGES if any(blocks(p, *languages))], ids=name_of)
+
+
+def tiny(recipe: Recipe) -> Recipe:
+    """The recipe in a size that trains at once."""
+    document = recipe.model_dump(exclude_none=True)
+    document["model"] |= {"d_model": 16, "d_embedding": 8, "num_layers": 1}
+    small = {"steps": 2, "validations": 1, "batch_size": 4, "precision": "float32", "sample_tokens": 8}
+    document["train"] = {key: value for key, value in document["train"].items() if key not in BUDGETS} | small
+    return validate_recipe(document, where="docs")
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the texts that the pages speak of, and with a trained run."""
+    folder = tmp_path_factory.mktemp("docs")
+    for name, lines in {"book": 60, "chapter": 80, "diary": 10, "notes": 10, "letters/first": 60}.items():
+        path = folder / f"{name}.txt"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(TEXT * lines, encoding="utf-8")
+    (folder / "pairs.jsonl").write_text(PAIR, encoding="utf-8")
+    (mine,) = blocks(RECIPES_PAGE, "toml")
+    (folder / "mine.toml").write_text(mine.text, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ENSUE_CACHE", str(folder / "cache"))
+        patch.chdir(folder)
+        train_run(tiny(read_recipe("char-lstm", {"data.train": "book.txt"})), "run", threads=1)
+    return folder
+
+
+@pytest.fixture
+def folder(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it to work in, where whatever is trained is tiny."""
+    shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+
+    def train_tiny(recipe: Recipe, out: str, **options: Any) -> object:
+        return train_run(tiny(recipe), out, **options | {"threads": 1})
+
+    monkeypatch.setattr("ensue.pipeline.train_run", train_tiny)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("folder")
+@pages("python")
+def test_code_runs(page: Path) -> None:
+    namespace: dict[str, Any] = {"__name__": "page"}
+    for block in blocks(page, "python"):
+        lines = "\n" * (block.line - 1) + block.text  # so that a traceback names the page's own line
+        exec(compile(lines, str(page), "exec", dont_inherit=True), namespace)
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """The words of each command in a page's blocks, the parts of a pipe by themselves."""
+    for block in blocks(page, "sh", "console"):
+        for line in block.text.replace("\\\n", " ").splitlines():
+            if block.language == "console" and not line.startswith("$ "):
+                continue
+            lexer = shlex.shlex(line.removeprefix("$ "), posix=True, punctuation_chars="|")
+            lexer.whitespace_split = True
+            words: list[str] = []
+            for word in [*lexer, "|"]:
+                if word == "|" and words:
+                    yield words
+                words = [] if word == "|" else [*words, word]
+
+
+def parsed(arguments: list[str]) -> tuple[str, dict[str, Any]]:
+    """The command and its options; an error of the command line where there is no such thing."""
+    group: Any = typer.main.get_command(app)
+    context = group.make_context("ensue", list(arguments))
+    name, command, rest = group.resolve_command(context, [*context._protected_args, *context.args])
+    return name, command.make_context(name, rest, parent=context).params
+
+
+@pytest.mark.usefixtures("folder")
+@pages("sh", "console")
+def test_commands_are_there(page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    targets = re.findall(r"^([a-z]+):", (REPOSITORY / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    for program, *arguments in commands(page):
+        assert program in ("ensue", "make", "python", "echo")
+        if program == "make":
+            assert set(arguments) <= set(targets)
+        if program != "ensue":
+            continue
+        name, options = parsed(arguments)
+        if name == "train" and options["recipe"]:
+            read_recipe(options["recipe"], options["settings"] or [])
+        if name in RUN_HERE:
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
+            app(arguments, standalone_mode=False)
+            assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["trian"], ["score", "run", "--top-k", "3"], ["evaluate", "run", "--jsn"]])
+def test_a_command_that_is_not_there_is_noticed(arguments: list[str]) -> None:
+    with pytest.raises(typer.BadParameter.__base__):  # type: ignore[arg-type]
+        parsed(arguments)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_and_paths_lead_somewhere(page: Path) -> None:
+    links = [link for link in re.findall(r"\]\(([^)#\s]+)", prose(page)) if "://" not in link]
+    paths = re.findall(r"`((?:src|tests|docs|benchmarks)/[\w/.-]+)`", prose(page))
+    missing = [link for link in links if not (page.parent / link).exists()]
+    missing += [path for path in paths if path != "docs/_build" and not (REPOSITORY / path).exists()]
+    assert not missing
+
+
+def test_every_recipe_is_listed_and_nothing_else() -> None:
+    for page in (README, RECIPES_PAGE):
+        listed = re.findall(r"^\| `((?:char|word|bpe)-[a-z-]+)` \|", page.read_text(encoding="utf-8"), re.MULTILINE)
+        assert sorted(listed) == recipe_names(), name_of(page)
+
+
+def test_every_key_of_a_recipe_is_explained() -> None:
+    script = runpy.run_path(str(REPOSITORY / "docs" / "recipe_keys.py"))
+    page = RECIPES_PAGE.read_text(encoding="utf-8")
+    assert page == script["written"](page), "python docs/recipe_keys.py brings it up to date"
+
+
+def parameters(function: Any) -> list[tuple[str, Any, Any]]:
+    found = inspect.signature(function).parameters.values()
+    return [(p.name, p.kind, p.default) for p in found if p.name != "self"]
+
+
+def as_written(arguments: str) -> list[tuple[str, Any, Any]]:
+    namespace: dict[str, Any] = {}
+    exec(f"def function({arguments}): ...", namespace)
+    return parameters(namespace["function"])
+
+
+def test_the_interface_is_as_written() -> None:
+    """The headings of docs/api.md are the signatures."""
+    headings = re.findall(r"^### `([\w.]+)\((.*)\)`$", prose(REPOSITORY / "docs" / "api.md"), re.MULTILINE)
+    assert len(headings) > 8
+    for name, arguments in headings:
+        owner, _, attribute = name.rpartition(".")
+        place = {
+            "ensue": ensue.pipeline,
+            "ensue.recipe": sys.modules["ensue.recipe"],
+            "LanguagePipeline": ensue.pipeline.LanguagePipeline,
+        }[owner]
+        assert as_written(arguments) == parameters(getattr(place, attribute)), name
+
+
+def test_layers_are_as_written() -> None:
+    """So are the calls of layers in the prose of their pages, where nothing is left out of them."""
+    checked = set()
+    for page in (REPOSITORY / "docs" / "layers").glob("*.md"):
+        for name, arguments in re.findall(r"`(?:ensue\.nn\.)?([A-Z]\w+)\(([^`]*)\)`", prose(page)):
+            if hasattr(ensue.nn, name) and "..." not in arguments:
+                assert as_written(arguments) == parameters(getattr(ensue.nn, name)), f"{name} in {page.name}"
+                checked.add(name)
+    assert {"LSTM", "GRU", "Elman", "Window", "Transformer", "MultiHeadAttention"} <= checked
+
+
+def tree(text: str) -> list[str]:
+    """The paths in an annotated tree, folders with a slash at their end."""
+    paths: list[str] = []
+    open_folders: list[str] = []
+    for line in text.splitlines():
+        match = re.fullmatch(r"( *)(\S+)(?:  +\S.*)?", line)
+        assert match, line
+        depth = len(match[1]) // 2
+        paths.append("".join(open_folders[:depth]) + match[2])
+        open_folders = [*open_folders[:depth], match[2]]
+    return paths
+
+
+def not_in_tree(files: list[str], listed: list[str]) -> list[str]:
+    """Files that are neither listed nor in a folder that is listed without its parts."""
+    closed = [path for path in listed if path.endswith("/") and sum(other.startswith(path) for other in listed) == 1]
+    quiet = ("__init__.py", "py.typed", ".gitignore")
+    return [f for f in files if f not in listed and not f.startswith(tuple(closed)) and not f.endswith(quiet)]
+
+
+def repository_files() -> list[str]:
+    """What git knows or would take up; where there is no git, what lies in the folders that matter."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    try:
+        answer = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        found = [path for name in ("src/ensue", "tests") for path in (REPOSITORY / name).rglob("*.*")]
+        return [name_of(path) for path in found if path.is_file() and "__pycache__" not in path.parts]
+    return [name for name in answer.stdout.splitlines() if (REPOSITORY / name).is_file()]
+
+
+def test_the_tree_in_the_readme_is_the_repository() -> None:
+    (block,) = blocks(README, "text")
+    listed = tree(block.text)
+    assert len(listed) == len(set(listed))
+    assert [path for path in listed if not (REPOSITORY / path).exists()] == [], "no longer there"
+    assert not_in_tree(repository_files(), listed) == [], "not in the README's tree"
+
+
+def test_a_wrong_tree_is_noticed() -> None:
+    listed = tree("src/\n  a.py  one\ntests/  all of them\n")
+    assert listed == ["src/", "src/a.py", "tests/"]
+    assert not_in_tree(["src/a.py", "src/b.py", "tests/laws/x.py", "c.md"], listed) == ["src/b.py", "c.md"]
+
+
+def test_code_blocks_say_their_language() -> None:
+    """A block without one would not be run, and nobody would notice."""
+    known = ("python", "sh", "console", "text", "toml", "{toctree}")
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        fences = re.findall(r"^```(.*)$", text, re.MULTILINE)
+        assert set(fences[::2]) <= set(known), name_of(page)
+        assert set(fences[1::2]) <= {""}, name_of(page)
+        for block in blocks(page, "python"):
+            ast.parse(block.text)

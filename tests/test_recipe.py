@@ -1,0 +1,154 @@
+"""Recipes: the named ones, the order in which settings win, and what is said about mistakes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ensue.errors import EnsueError, RecipeError
+from ensue.models.build import build_language_model
+from ensue.recipe import BUDGETS, Recipe, read_recipe, recipe_names, validate_recipe
+
+MINIMAL: dict[str, Any] = {"model": {"encoder": "lstm"}, "train": {"steps": 5}}
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_named_recipe_builds_and_reads_back_equal(name: str, tmp_path: Path) -> None:
+    recipe = read_recipe(name)
+    path = tmp_path / "resolved.toml"
+    path.write_text(recipe.to_toml(), encoding="utf-8")
+    assert read_recipe(path) == recipe
+    assert recipe.about
+    assert recipe.source
+    small = {"d_model": 8, "d_embedding": 8, "num_heads": 2}
+    shrunk = recipe.model.model_copy(update={k: v for k, v in small.items() if hasattr(recipe.model, k)})
+    model = build_language_model(shrunk, vocabulary_size=11)
+    assert model.vocabulary_size == 11
+    assert sum(getattr(recipe.train, budget) is not None for budget in BUDGETS) == 1
+
+
+def test_the_named_recipes_are_those_that_are_promised() -> None:
+    assert set(recipe_names()) >= {
+        "char-lstm", "char-lstm-large", "char-gru", "char-elman", "char-transformer", "word-window", "word-elman",
+        "word-lstm", "word-lstm-awd", "bpe-transformer",
+    }  # fmt: skip
+
+
+def test_every_default_is_written_out() -> None:
+    recipe = validate_recipe(MINIMAL, where="test")
+    text = recipe.to_toml()
+    for key in ("encoding", "valid_fraction", "min_count", "dropout_recurrent", "beta2", "patience", "precision"):
+        assert f"{key} = " in text
+    assert "seconds" not in text  # TOML has no word for what is not given
+
+
+@pytest.mark.parametrize("awkward", ['quotes " and \\', "two\nlines", "é \U0001f600", "trailing \\", "tab\there"])
+def test_any_text_survives_toml(awkward: str, tmp_path: Path) -> None:
+    recipe = validate_recipe(MINIMAL | {"about": awkward, "data": {"train": awkward}}, where="test")
+    (tmp_path / "r.toml").write_text(recipe.to_toml(), encoding="utf-8")
+    assert read_recipe(tmp_path / "r.toml") == recipe
+
+
+def test_settings_win_over_the_file_and_the_last_over_the_first(tmp_path: Path) -> None:
+    (tmp_path / "r.toml").write_text('[model]\nencoder = "gru"\nd_model = 16\n[train]\nsteps = 5\n')
+    recipe = read_recipe(tmp_path / "r.toml", ["model.d_model=32", "train.seed=1", "train.seed = 2"])
+    assert recipe.model.d_model == 32
+    assert (recipe.train.seed, recipe.train.steps) == (2, 5)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("data.train=my text.txt", "my text.txt"),
+        ('data.train="quoted"', "quoted"),
+        ("data.train=~/a=b.txt", "~/a=b.txt"),
+        ("data.train=", ""),
+        ("data.train=é.txt", "é.txt"),
+    ],
+)
+def test_a_setting_is_toml_or_a_bare_word(setting: str, value: str) -> None:
+    assert read_recipe("char-lstm", [setting]).data.train == value
+
+
+def test_settings_have_types() -> None:
+    recipe = read_recipe("char-lstm", ["model.tied=true", "train.learning_rate=1", "train.clip=1e-3"])
+    assert recipe.model.tied is True
+    assert (recipe.train.learning_rate, recipe.train.clip) == (1.0, 1e-3)
+
+
+def test_a_mapping_does_the_same() -> None:
+    assert read_recipe("char-lstm", {"train.steps": 7, "train.seed": 3}) == read_recipe(
+        "char-lstm", ["train.steps=7", "train.seed=3"]
+    )
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_a_budget_replaces_the_recipes_own(budget: str) -> None:
+    train = read_recipe("char-lstm", [f"train.{budget}=9"]).train
+    assert {name: getattr(train, name) for name in BUDGETS} == dict.fromkeys(BUDGETS) | {budget: 9}
+
+
+def test_the_last_of_two_budgets_counts() -> None:
+    train = read_recipe("char-lstm", ["train.steps=9", "train.epochs=2"]).train
+    assert (train.steps, train.epochs) == (None, 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"train": {}}, "mine: train needs exactly one of steps, epochs, tokens, seconds; found none"),
+        (
+            {"train": {"steps": 1, "tokens": 2}},
+            "mine: train needs exactly one of steps, epochs, tokens, seconds; found steps and tokens",
+        ),
+        ({"train": {"steps": True}}, "mine: train.steps: input should be a valid integer, found True"),
+        ({"train": {"steps": "5"}}, "mine: train.steps: input should be a valid integer, found '5'"),
+        ({"train": {"steps": 5, "reset_state": 1.0}}, "mine: train.reset_state: input should be less than 1, found"),
+        ({"train": {"steps": 5, "epoch": 1}}, 'mine: unknown key "train.epoch" in train; did you mean "epochs"?'),
+        ({"model": {}}, "mine: model.encoder is missing"),
+        (
+            {"model": {"encoder": "window", "sise": 3}},
+            'mine: unknown key "model.sise" in model (encoder window); did you mean "size"?',
+        ),
+        (
+            {"model": {"encoder": "lstm", "num_heads": 3}},
+            'mine: unknown key "model.num_heads" in model (encoder lstm); did you mean "num_layers"?',
+        ),
+        (
+            {"model": {"encoder": "rnn"}},
+            'mine: no encoder "rnn"; known: window, elman, lstm, gru, transformer',
+        ),
+        ({"tokenizer": {"kind": "letters"}}, "mine: tokenizer.kind: input should be"),
+        ({"tokenzer": {}}, 'mine: unknown key "tokenzer" in the recipe; did you mean "tokenizer"?'),
+        ({"task": "labeling"}, "mine: task: input should be 'language-modeling', found 'labeling'"),
+    ],
+)  # fmt: skip
+def test_one_sentence_for_every_mistake(change: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        validate_recipe(MINIMAL | change, where="mine")
+    assert str(caught.value).startswith(sentence)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("table", ["data", "tokenizer", "model", "train"])
+def test_a_value_in_place_of_a_table(table: str) -> None:
+    with pytest.raises(RecipeError, match=rf"^mine: {table}: .*found 3$"):
+        validate_recipe(MINIMAL | {table: 3}, where="mine")
+
+
+def test_without_a_model() -> None:
+    with pytest.raises(RecipeError, match=r'^mine: "model" is missing$'):
+        validate_recipe({"train": {"steps": 1}}, where="mine")
+
+
+@pytest.mark.parametrize("name", ["char-lstn", "nothing.toml", ".", "", "a/b"])
+def test_recipes_that_are_not_there(name: str) -> None:
+    with pytest.raises(EnsueError, match=r"no recipe named|no such recipe file"):
+        read_recipe(name)
+
+
+def test_a_recipe_is_a_value() -> None:
+    recipe = validate_recipe(MINIMAL, where="test")
+    assert recipe == Recipe.model_validate(recipe.model_dump())
+    with pytest.raises(ValueError, match="frozen"):
+        recipe.train.seed = 3  # type: ignore[misc]

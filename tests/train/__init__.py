@@ -1,0 +1,1 @@
+"""Training: schedules, the loop, checkpoints, resuming, the run directory."""

@@ -1,0 +1,21 @@
+"""A text of some 4,000 characters, and runs without what takes longer than they: pictures, waiting for the disk."""
+
+from pathlib import Path
+
+import pytest
+
+from train.tiny import words
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text(words(800))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ensue.train.run.draw_curve", lambda *args, **kwargs: None)
+    monkeypatch.setattr("ensue.train.weights.flush", lambda path: None)
+    monkeypatch.setattr("ensue.train.checkpoint.flush", lambda path: None)

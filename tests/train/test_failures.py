@@ -1,0 +1,154 @@
+"""What stops a run: a loss that is not finite, a full disk. What was good before is still there, and loadable."""
+
+import errno
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import SafetensorError
+
+import ensue
+from ensue.errors import RunError, TrainingError
+from ensue.models.language_model import LanguageModel
+from ensue.train import weights
+from ensue.train.checkpoint import complete_checkpoints
+from ensue.train.loop import Trainer
+from ensue.train.weights import read_tensors
+from train.test_resume import At
+from train.tiny import kept, run_tiny, tiny_recipe
+
+
+def poison_after(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One number of the recurrent weights is not finite before the step after that one."""
+    original = Trainer.step
+
+    def poisoned(self: Trainer) -> None:
+        if self.progress.step == step:
+            with torch.no_grad():
+                self.model.get_parameter("layers.layers.0.weight_hidden")[0, 0] = float("nan")
+        original(self)
+
+    monkeypatch.setattr(Trainer, "step", poisoned)
+
+
+def test_a_loss_that_is_not_finite_names_step_batch_and_parameter(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    poison_after(9, monkeypatch)
+    recipe = tiny_recipe(text, batch_size=32, segment_length=16, steps=30)  # six steps an epoch
+    with pytest.raises(TrainingError) as caught:
+        run_tiny(recipe, tmp_path / "run")
+    message = str(caught.value)
+    assert "not finite (nan) at step 10 (epoch 2, batch 4)" in message
+    assert "first parameter that is not finite: layers.layers.0.weight_hidden;" in message
+
+
+def test_the_last_good_checkpoint_survives_and_loads(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = tiny_recipe(text)
+    run_tiny(recipe, tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        poison_after(9, patch)
+        with pytest.raises(TrainingError, match=r"last good checkpoint is .*step-8"):
+            run_tiny(recipe, tmp_path / "run")
+    assert "".join(ensue.load(tmp_path / "run", device="cpu").generate("the", max_tokens=5))
+    run_tiny(None, tmp_path / "run", resume=True)
+    assert kept(tmp_path / "run") == kept(tmp_path / "whole")
+
+
+def test_weights_that_overflow_are_not_kept(text: Path, tmp_path: Path) -> None:
+    """The step that breaks them has a finite loss itself, and its checkpoint would be due at once."""
+    recipe = tiny_recipe(text, learning_rate=1e39, warmup=0.0, checkpoint_every=1, clip=0.0)
+    with pytest.raises(TrainingError, match=r"not finite.* at step 1 .*no checkpoint had been written"):
+        run_tiny(recipe, tmp_path / "run")
+    assert complete_checkpoints(tmp_path / "run" / "checkpoints") == []
+
+
+def test_a_huge_learning_rate_ends_in_one_clear_line(text: Path, tmp_path: Path) -> None:
+    recipe = tiny_recipe(text, learning_rate=1e37, warmup=0.0, steps=50, model="transformer")
+    with pytest.raises(TrainingError, match=r"not finite .*try a smaller train.learning_rate$"):
+        run_tiny(recipe, tmp_path / "run")
+
+
+def full_disk(*args: Any, **kwargs: Any) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def full_disk_in_rust(*args: Any, **kwargs: Any) -> None:
+    raise SafetensorError("I/O error: No space left on device (os error 28)")
+
+
+class FullAt:
+    """A writing function that works `times` times; then the disk is full, and a part of the file is there."""
+
+    def __init__(self, original: Any, times: int, error: Any) -> None:
+        self.original, self.left, self.error = original, times, error
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.left -= 1
+        if self.left >= 0:
+            return self.original(*args, **kwargs)
+        path = next(arg for arg in args if isinstance(arg, Path))
+        path.write_bytes(b"half of it")
+        return self.error()
+
+
+@pytest.mark.parametrize("error", [full_disk, full_disk_in_rust])
+@pytest.mark.parametrize("times", range(4, 9))
+def test_a_full_disk_leaves_the_last_checkpoint_and_resuming_loses_nothing(
+    times: int, error: Any, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each validation writes four files of tensors: the best weights and three of the checkpoint."""
+    recipe = tiny_recipe(text)
+    run_tiny(recipe, tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(weights, "save_file", FullAt(weights.save_file, times, error))
+        with pytest.raises(TrainingError) as caught:
+            run_tiny(recipe, tmp_path / "run")
+    step = 4 if times < 8 else 8
+    assert f"the disk is full while saving step {step + 4}; " in str(caught.value)
+    assert f"step-{step} is whole; free some space and go on with --resume" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert [c.name for c in complete_checkpoints(tmp_path / "run" / "checkpoints")][-1] == f"step-{step}"
+    assert not list((tmp_path / "run").rglob("*.partial"))
+    assert read_tensors(tmp_path / "run" / "model.safetensors")
+    run_tiny(None, tmp_path / "run", resume=True)
+    assert kept(tmp_path / "run") == kept(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("what", ["ensue.train.run_directory.write_text", "ensue.train.run.write_card"])
+def test_a_full_disk_at_the_beginning_or_the_end(
+    what: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(what, full_disk)
+        with pytest.raises(TrainingError, match="the disk is full; free some space and go on with --resume"):
+            run_tiny(tiny_recipe(text), tmp_path / "run")
+    run_tiny(tiny_recipe(text), tmp_path / "run", resume=True)
+    run_tiny(tiny_recipe(text), tmp_path / "whole")
+    assert kept(tmp_path / "run") == kept(tmp_path / "whole")
+
+
+def test_another_error_of_the_file_system_is_not_called_a_full_disk(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: Any) -> None:
+        raise OSError(errno.EIO, "input/output error")
+
+    monkeypatch.setattr("ensue.train.loop.save_checkpoint", broken)
+    with pytest.raises(OSError, match="input/output"):
+        run_tiny(tiny_recipe(text), tmp_path / "run")
+
+
+def test_an_interrupt_before_the_first_validation_leaves_a_run_to_go_on_with(text: Path, tmp_path: Path) -> None:
+    recipe = tiny_recipe(text)
+    outcome = run_tiny(recipe, tmp_path / "run", reporter=At(1, lambda: signal.raise_signal(signal.SIGTERM)))
+    assert (outcome.reason, outcome.step, outcome.valid) == ("interrupted", 1, None)
+    with pytest.raises(RunError, match="interrupted before its first validation"):
+        ensue.load(tmp_path / "run")
+    assert run_tiny(None, tmp_path / "run", resume=True).reason == "finished"
+    assert isinstance(ensue.load(tmp_path / "run").model, LanguageModel)

@@ -1,0 +1,141 @@
+"""Real processes that end at any moment: `kill -9` and Ctrl-C, then --resume, then the same bits."""
+
+import random
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ensue.cli import main
+from ensue.recipe import read_recipe
+from train.tiny import kept, run_tiny, words
+
+ENSUE = [sys.executable, "-c", "import sys, ensue.cli; sys.exit(ensue.cli.main())"]
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text(words(3000))
+    return path
+
+
+def settings_of(*, steps: int = 60, precision: str = "float32", model: str = "lstm") -> list[str]:
+    """A checkpoint every other step, so that most of the time one is written."""
+    settings = {
+        "model.encoder": model, "model.d_model": 8, "model.d_embedding": 6, "model.dropout": 0.2,
+        "model.dropout_recurrent": 0.2, "train.steps": steps, "train.batch_size": 4, "train.segment_length": 12,
+        "train.checkpoint_every": 2, "train.validations": steps // 6, "train.patience": 15, "train.sample_tokens": 4,
+        "train.precision": precision, "train.reset_state": 0.1,
+    }  # fmt: skip
+    return [f"{key}={value}" for key, value in settings.items()]
+
+
+def command(text: Path, run: Path, settings: list[str]) -> list[str]:
+    sets = [part for setting in settings for part in ("--set", setting)]
+    return [*ENSUE, "train", "char-lstm", "--train", str(text), "--out", str(run), "--threads", "1", *sets]
+
+
+def undisturbed(text: Path, run: Path, settings: list[str]) -> None:
+    run_tiny(read_recipe("char-lstm", [*settings, f"data.train={text}"]), run)
+
+
+@contextmanager
+def started(arguments: list[str]) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def wait_for(process: subprocess.Popen[str], words: str) -> None:
+    """Read what the process says until these words come."""
+    assert process.stderr is not None
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        if words in line:
+            return
+    raise AssertionError(f"it never said {words!r}: {''.join(said)}")
+
+
+def kill_while_it_writes(process: subprocess.Popen[str], run: Path) -> None:
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline and process.poll() is None:
+        if any(run.glob("checkpoints/.step-*.partial/*")):
+            break
+    process.kill()
+
+
+def finish(arguments: list[str]) -> None:
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_kill_9_and_ctrl_c_then_resume_ends_in_the_same_bits(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undisturbed(text, tmp_path / "whole", settings_of())
+    run = tmp_path / "my run"
+    with started(command(text, run, settings_of())) as process:
+        wait_for(process, "1 thread, float32")
+        kill_while_it_writes(process, run)
+    assert not (run / "README.md").exists()
+
+    with started([*ENSUE, "train", "--resume", "--out", str(run)]) as process:
+        wait_for(process, "step 30  validation")
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        said = process.stderr.read().splitlines()
+        assert process.wait(60) == 130
+    saved = re.fullmatch(r"saved at step (\d+); go on with", said[-2])
+    assert saved
+    assert (run / "checkpoints" / f"step-{saved[1]}").is_dir()
+    assert said[-1] == f"  ensue train --resume --out '{run}'"
+    assert not any("Traceback" in line for line in said)
+
+    monkeypatch.setattr(sys, "argv", shlex.split(said[-1]))
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    assert kept(run) == kept(tmp_path / "whole")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "precision", "kills"), [("lstm", "float32", 20), ("gru", "bfloat16", 5)])
+def test_killed_again_and_again_at_random_moments(
+    model: str, precision: str, kills: int, text: Path, tmp_path: Path
+) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    settings = settings_of(steps=2000, precision=precision, model=model)
+    undisturbed(text, whole, settings)
+    resume = [*command(text, parts, settings), "--resume"]
+    moments = random.Random(0)
+    cut_short = 0
+    for kill in range(kills):
+        with started(resume) as process:
+            if kill == 0:  # before there is anything to go on with
+                while not (parts / ".lock").exists():
+                    time.sleep(0.001)
+            else:
+                wait_for(process, f"1 thread, {precision}")
+                if kill % 2:
+                    kill_while_it_writes(process, parts)
+                else:
+                    time.sleep(moments.uniform(0, 0.5))
+            assert process.poll() is None, f"finished before kill {kill}; make it longer"
+            process.kill()
+            process.wait()
+        cut_short += any(parts.glob("checkpoints/.step-*"))
+    assert cut_short > 0, "no kill came while a checkpoint was written"
+    finish(resume)
+    assert kept(parts) == kept(whole)

@@ -1,0 +1,45 @@
+"""Training on a large text takes no more memory than on a small one."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from train.tiny import words
+
+ENSUE = [sys.executable, "-c", "import sys, ensue.cli; sys.exit(ensue.cli.main())"]
+TOLERANCE_BYTES = 40_000_000
+
+
+def written(path: Path, size: int) -> Path:
+    """A text of `size` characters that is never in memory as a whole."""
+    piece = words(200_000)
+    with path.open("w") as file:
+        for _ in range(size // len(piece)):
+            file.write(piece)
+        file.write(piece[: size % len(piece)])
+    return path
+
+
+def peak_bytes(recipe: str, text: Path, run: Path, *settings: str) -> int:
+    sets = [part for setting in settings for part in ("--set", setting)]
+    arguments = [*ENSUE, "train", recipe, "--train", str(text), "--out", str(run), "--threads", "1", *sets]
+    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", ["char-lstm", "char-transformer", "word-lstm", "bpe-transformer"])
+def test_memory_does_not_grow_with_the_text(recipe: str, tmp_path: Path) -> None:
+    sizes = [f"model.{key}=16" for key in ("d_model", "d_embedding")]
+    budget = ["train.steps=5", "train.precision=float32", "data.valid_characters=20000", "train.validations=1"]
+    peaks = [
+        peak_bytes(recipe, written(tmp_path / f"{size}.txt", size), tmp_path / f"run{size}", *sizes, *budget)
+        for size in (20_000_000, 200_000_000)
+    ]
+    assert peaks[1] - peaks[0] < TOLERANCE_BYTES, peaks

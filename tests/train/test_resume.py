@@ -1,0 +1,166 @@
+"""A run that was stopped anywhere and taken up again ends in the same bits as one that was not."""
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ensue.errors import RecipeError, RunError
+from ensue.recipe import read_recipe
+from ensue.tasks.language_modeling import LanguageModeling
+from ensue.train.reporter import Reporter, StepReport
+from train.tiny import MODELS, Recorder, kept, run_tiny, tiny_recipe
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "regularized": {
+        "model": MODELS["lstm"] | {
+            "num_layers": 2, "dropout": 0.3, "dropout_kind": "variational", "dropout_input": 0.2,
+            "dropout_recurrent": 0.3, "dropout_words": 0.1,
+        },
+        "reset_state": 0.2, "accumulate": 2, "weight_decay": 0.1,
+    },
+    "plain dropout": {"model": MODELS["lstm"] | {"encoder": "gru", "dropout": 0.3}, "accumulate": 4},
+    "sgd": {"model": MODELS["lstm"] | {"encoder": "elman"}, "optimizer": "sgd", "learning_rate": 0.5},
+    "blocks": {"model": MODELS["transformer"] | {"dropout": 0.2}, "accumulate": 2, "schedule": "cosine"},
+    "window": {"model": {"encoder": "window", "d_embedding": 6, "d_model": 8}},
+    "bfloat16": {"precision": "bfloat16", "reset_state": 0.2},
+    "several epochs": {"batch_size": 32, "segment_length": 16},
+}  # fmt: skip
+
+
+class Killed(Exception):
+    """Stands in for the process's end: nothing after it is done."""
+
+
+class At(Reporter):
+    """Does something after a certain step."""
+
+    def __init__(self, step: int, action: Any) -> None:
+        self.at, self.action = step, action
+
+    def stepped(self, report: StepReport) -> None:
+        if report.step == self.at:
+            self.action()
+
+
+def die() -> None:
+    raise Killed
+
+
+def interrupt() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+@pytest.fixture
+def restless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The choice of the best weights goes up and down, as a function of the scores."""
+    monkeypatch.setattr(LanguageModeling, "selection", lambda self, scores: scores.total_nats * 100 % 1)
+
+
+@pytest.mark.usefixtures("restless")
+@pytest.mark.parametrize("variant", list(VARIANTS))
+def test_interrupted_and_resumed_is_bit_identical(variant: str, text: Path, tmp_path: Path) -> None:
+    recipe = tiny_recipe(text, **VARIANTS[variant], checkpoint_every=5, validations=4)
+    run_tiny(recipe, tmp_path / "whole")
+    for step in (2, 7):
+        outcome = run_tiny(recipe, tmp_path / "parts", reporter=At(step, interrupt), resume=step > 2)
+        assert (outcome.reason, outcome.step) == ("interrupted", step)
+    run_tiny(None, tmp_path / "parts", resume=True)
+    assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
+
+
+@pytest.mark.usefixtures("restless")
+@pytest.mark.parametrize("variant", ["regularized", "blocks"])
+def test_killed_after_any_step_and_resumed_is_bit_identical(variant: str, text: Path, tmp_path: Path) -> None:
+    """Without a checkpoint at that step: what came after the last one is done again."""
+    recipe = tiny_recipe(text, **VARIANTS[variant], checkpoint_every=3, validations=2)
+    run_tiny(recipe, tmp_path / "whole")
+    for step in range(1, 12):
+        with pytest.raises(Killed):
+            run_tiny(recipe, tmp_path / "parts", reporter=At(step, die), resume=True)
+    run_tiny(recipe, tmp_path / "parts", resume=True)
+    assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("step", range(2, 12, 2))
+def test_early_stopping_counters_go_on(step: int, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six validations, of which the second is the best: patience 3 stops at the fifth, step 10."""
+    scores = {}
+
+    def selection(self: LanguageModeling, given: Any) -> float:
+        return scores.setdefault(given.total_nats, [2.0, 1.0, 1.5, 1.4, 1.3, 0.1][len(scores)])
+
+    monkeypatch.setattr(LanguageModeling, "selection", selection)
+    recipe = tiny_recipe(text, patience=3, validations=6, checkpoint_every=100)
+    whole = run_tiny(recipe, tmp_path / "whole")
+    with pytest.raises(Killed):
+        run_tiny(recipe, tmp_path / "parts", reporter=At(step - 1, die))
+    parts = run_tiny(recipe, tmp_path / "parts", resume=True)
+    assert (parts.reason, parts.step, parts.best_step) == (whole.reason, whole.step, whole.best_step)
+    assert (parts.reason, parts.step, parts.best_step) == ("stopped early", 10, 4)
+    assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
+
+
+def test_killed_between_the_best_weights_and_the_checkpoint(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = tiny_recipe(text)
+    run_tiny(recipe, tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr("ensue.train.loop.save_checkpoint", lambda *args: die())
+        with pytest.raises(Killed):
+            run_tiny(recipe, tmp_path / "parts")
+    assert (tmp_path / "parts" / "model.safetensors").exists()
+    run_tiny(None, tmp_path / "parts", resume=True)
+    assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
+
+
+def test_a_finished_run_resumed_stays_as_it_is(text: Path, tmp_path: Path) -> None:
+    run_tiny(tiny_recipe(text), tmp_path / "run")
+    before = kept(tmp_path / "run")
+    recorder = Recorder()
+    assert run_tiny(None, tmp_path / "run", resume=True, reporter=recorder).step == 12
+    assert recorder.steps == []
+    assert kept(tmp_path / "run") == before
+
+
+def test_a_longer_budget_goes_on_with_validations_and_reports(text: Path, tmp_path: Path) -> None:
+    run_tiny(tiny_recipe(text, steps=12), tmp_path / "run")
+    recorder = Recorder()
+    run_tiny(tiny_recipe(text, steps=24), tmp_path / "run", resume=True, reporter=recorder)
+    assert [v.step for v in recorder.validations] == [16, 24]
+    assert [r["step"] for r in kept(tmp_path / "run")["records"] if r["kind"] == "train"] == list(range(1, 25))
+    # what Ctrl-C says to type then knows the new budget
+    assert read_recipe(tmp_path / "run" / "recipe.toml").train.steps == 24
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"learning_rate": 0.5}, "train.learning_rate"),
+        ({"model": MODELS["lstm"] | {"d_model": 9}}, "model.d_model"),
+        ({"data": {"valid_fraction": 0.2}}, "data.valid_fraction"),
+        ({"seed": 3}, "train.seed"),
+    ],
+)
+def test_another_recipe_is_refused_naming_the_key(change: dict[str, Any], key: str, text: Path, tmp_path: Path) -> None:
+    run_tiny(tiny_recipe(text, steps=2), tmp_path / "run")
+    before = kept(tmp_path / "run")
+    with pytest.raises(RecipeError, match=f"another {key}"):
+        run_tiny(tiny_recipe(text, **{"steps": 2} | change), tmp_path / "run", resume=True)
+    assert kept(tmp_path / "run") == before
+
+
+def test_a_text_that_has_changed_is_refused(text: Path, tmp_path: Path) -> None:
+    run_tiny(tiny_recipe(text), tmp_path / "run")
+    text.write_text(text.read_text() + "the end")
+    with pytest.raises(RunError, match=r"text.txt has changed since this run began"):
+        run_tiny(None, tmp_path / "run", resume=True)
+
+
+def test_resuming_nothing_without_a_recipe(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="no run to go on with"):
+        run_tiny(None, tmp_path / "nowhere", resume=True)
+    assert not (tmp_path / "nowhere").exists()

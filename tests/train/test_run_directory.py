@@ -1,0 +1,252 @@
+"""What a run leaves behind, what of it is checked when it is read, and what is never overwritten."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import ensue
+from ensue.errors import DataError, EnsueError, RunError, TrainingError
+from ensue.recipe import read_recipe
+from ensue.train import curve
+from ensue.train import run as run_module
+from ensue.train.checkpoint import Progress, complete_checkpoints, load_checkpoint, save_checkpoint
+from ensue.train.log import MetricsLog
+from ensue.train.optimizer import build_optimizer
+from ensue.train.run_directory import RunDirectory
+from ensue.train.weights import read_tensors, write_tensors
+from train.tiny import Recorder, kept, run_tiny, tiny_recipe, words
+
+
+def test_a_run_directory_has_all_that_a_model_is(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ensue.train.run.draw_curve", curve.draw_curve)
+    test_text = tmp_path / "test.txt"
+    test_text.write_text(words(100, seed=5))
+    recorder = Recorder()
+    recipe = tiny_recipe(text, data={"test": str(test_text)})
+    outcome = run_tiny(recipe, tmp_path / "my run", reporter=recorder)
+    run = tmp_path / "my run"
+    assert {p.name for p in run.iterdir()} == {
+        "recipe.toml", "config.json", "model.safetensors", "tokenizer.json", "metrics.jsonl", "README.md", "curve.png",
+        "checkpoints", ".lock",
+    }  # fmt: skip
+    assert (run / "curve.png").read_bytes().startswith(b"\x89PNG")
+    assert read_recipe(run / "recipe.toml") == recipe
+    config = json.loads((run / "config.json").read_text())
+    assert (config["format_version"], config["model"]["encoder"], config["runtime"]["threads"]) == (1, "lstm", 1)
+    card = (run / "README.md").read_text()
+    best = recorder.validations[-1]
+    assert outcome.valid == best.scores
+    assert outcome.test is not None
+    for scores in (outcome.valid, outcome.test):
+        assert f"{scores['nats_per_token']:.4f} | {scores['perplexity']:.4f}" in card
+    assert f"step {outcome.best_step} of 12" in card
+    assert "generate '" in card  # a path with a blank is quoted
+    assert str(test_text) in card
+
+
+def test_the_scores_of_the_card_are_those_of_the_saved_weights(text: Path, tmp_path: Path) -> None:
+    valid = tmp_path / "valid.txt"
+    valid.write_text(words(150, seed=3))
+    outcome = run_tiny(tiny_recipe(text, data={"valid": str(valid)}), tmp_path / "run")
+    again = ensue.load(tmp_path / "run", device="cpu").evaluate(valid).as_json()
+    assert outcome.valid is not None
+    assert again["nats_per_token"] == pytest.approx(outcome.valid["nats_per_token"], rel=1e-9)
+    assert again["tokens"] == len(valid.read_text())
+
+
+def test_metrics_have_a_line_for_each_report(text: Path, tmp_path: Path) -> None:
+    recorder = Recorder()
+    run_tiny(tiny_recipe(text), tmp_path / "run", reporter=recorder)
+    records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    train = [r for r in records if r["kind"] == "train"]
+    assert [r["nats_per_token"] for r in train] == [report.nats_per_token for report in recorder.steps]
+    assert train[-1]["tokens"] == 12 * 4 * 12
+    valid = [r for r in records if r["kind"] == "valid"]
+    assert [(r["step"], r["best"], r["scores"], r["sample"]) for r in valid] == [
+        (v.step, v.best, v.scores, v.sample) for v in recorder.validations
+    ]
+    assert all(len(r["sample"]) == 8 for r in valid)
+
+
+def test_reports_are_means_over_the_steps_since_the_last(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ensue.train.loop.REPORTS", 4)
+    recorder = Recorder()
+    run_tiny(tiny_recipe(text, steps=12), tmp_path / "run", reporter=recorder)
+    train = [r for r in MetricsLog(tmp_path / "run" / "metrics.jsonl").records() if r["kind"] == "train"]
+    assert [r["step"] for r in train] == [3, 6, 9, 12]
+    expected = sum(report.nats_per_token for report in recorder.steps[6:9]) / 3
+    assert train[2]["nats_per_token"] == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_log_line_that_a_kill_cut_off_is_passed_over(tmp_path: Path) -> None:
+    log = MetricsLog(tmp_path / "metrics.jsonl")
+    for step in (1, 2, 3):
+        log.append("train", step=step)
+    log.path.write_text(log.path.read_text() + '{"kind": "tra')
+    assert [r["step"] for r in log.records()] == [1, 2, 3]
+    log.rewind(2)
+    log.append("train", step=3)
+    assert [json.loads(line)["step"] for line in log.path.read_text().splitlines()] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["adamw", "sgd"])
+def test_a_checkpoint_comes_back_as_it_was(name: str, tmp_path: Path) -> None:
+    recipe = tiny_recipe(tmp_path, optimizer=name).train
+
+    def made(seed: int) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+        torch.manual_seed(seed)
+        model = torch.nn.Linear(3, 2)
+        return model, build_optimizer(model, recipe)
+
+    model, optimizer = made(0)
+    for _ in range(3):
+        model(torch.ones(1, 3)).sum().backward()
+        optimizer.step()
+    state = ((torch.rand(2, 3), None), torch.rand(2, 1))
+    progress = Progress(step=3, seconds=1.25, tokens=7, best=1 / 3, best_step=2, stale=1, total_nats=0.1)
+    path = save_checkpoint(tmp_path, model, optimizer, state, progress)
+    other, other_optimizer = made(1)
+    empty = ((torch.zeros(2, 3), None), torch.zeros(2, 1))
+    after, counters = load_checkpoint(path, other, other_optimizer, empty)
+    assert counters == progress
+    torch.testing.assert_close(after, state, rtol=0, atol=0)
+    for m, o in ((model, optimizer), (other, other_optimizer)):
+        o.zero_grad()
+        m(torch.ones(1, 3)).sum().backward()
+        o.step()
+    torch.testing.assert_close(dict(other.named_parameters()), dict(model.named_parameters()), rtol=0, atol=0)
+
+
+def test_two_checkpoints_are_kept_and_leftovers_of_kills_are_swept(tmp_path: Path) -> None:
+    model = torch.nn.Linear(1, 1)
+    optimizer = build_optimizer(model, tiny_recipe(tmp_path).train)
+    (tmp_path / ".step-1.partial").mkdir()
+    for step in (2, 9, 10, 11):
+        save_checkpoint(tmp_path, model, optimizer, None, Progress(step=step))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-10", "step-11"]
+    assert [p.name for p in complete_checkpoints(tmp_path)] == ["step-10", "step-11"]
+
+
+def test_one_process_at_a_time(text: Path, tmp_path: Path) -> None:
+    recipe = tiny_recipe(text, steps=2)
+    run_tiny(recipe, tmp_path / "run")
+    before = kept(tmp_path / "run")
+    with RunDirectory(tmp_path / "run").lock():
+        for options in ({"resume": True}, {"overwrite": True}):
+            with pytest.raises(RunError, match="another process is training"):
+                run_tiny(recipe, tmp_path / "run", **options)
+    assert kept(tmp_path / "run") == before
+
+
+def test_a_run_that_appears_while_the_text_is_read_is_not_overwritten(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = tiny_recipe(text, steps=2)
+    original = run_module.read_corpus
+
+    def slow(*args: object) -> object:
+        monkeypatch.setattr(run_module, "read_corpus", original)
+        run_tiny(recipe, tmp_path / "run")
+        return original(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(run_module, "read_corpus", slow)
+    with pytest.raises(RunError, match="in the meantime"):
+        run_tiny(tiny_recipe(text, steps=3), tmp_path / "run")
+    assert kept(tmp_path / "run")["checkpoint"] == "step-2"
+
+
+@pytest.mark.parametrize("name", ["README.md", "recipe.toml", "notes"])
+@pytest.mark.parametrize("options", [{}, {"overwrite": True}, {"resume": True}])
+def test_a_folder_with_other_things_is_left_alone(
+    name: str, options: dict[str, bool], text: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / name).write_text("mine")
+    with pytest.raises(RunError, match=f"not a run directory .it holds {name}"):
+        run_tiny(tiny_recipe(text), tmp_path / "folder", **options)
+    assert [p.name for p in (tmp_path / "folder").iterdir()] == [name]
+
+
+def test_another_programs_model_is_not_overwritten(text: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"architectures": ["SomethingElse"]}')
+    (folder / "model.safetensors").write_text("precious")
+    with pytest.raises(RunError, match="not a run directory"):
+        run_tiny(tiny_recipe(text), folder, overwrite=True)
+    assert (folder / "model.safetensors").read_text() == "precious"
+
+
+def test_an_empty_folder_and_an_unfinished_beginning_are_fine(text: Path, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    with RunDirectory(tmp_path / "run").lock():
+        (tmp_path / "run" / "recipe.toml").write_text("half")
+        (tmp_path / "run" / "config.json.partial").write_text("half")
+    assert run_tiny(tiny_recipe(text, steps=2), tmp_path / "run").step == 2
+
+
+def test_overwrite_keeps_what_is_not_the_runs_and_only_begins_with_good_data(text: Path, tmp_path: Path) -> None:
+    run_tiny(tiny_recipe(text), tmp_path / "run")
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    before = kept(tmp_path / "run")
+    short = tmp_path / "short.txt"
+    short.write_text("too short")
+    for bad, error in ((tmp_path / "missing.txt", DataError), (short, TrainingError)):
+        with pytest.raises(error):
+            run_tiny(tiny_recipe(bad), tmp_path / "run", overwrite=True)
+        assert kept(tmp_path / "run") == before
+    run_tiny(tiny_recipe(text, steps=3), tmp_path / "run", overwrite=True)
+    assert kept(tmp_path / "run")["checkpoint"] == "step-3"
+    assert (tmp_path / "run" / "notes.txt").read_text() == "mine"
+
+
+def test_every_altered_byte_of_a_weights_file_is_noticed(text: Path, tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "run")
+    run_tiny(tiny_recipe(text, steps=2), run.path)
+    good = run.weights.read_bytes()
+    header = 8 + int.from_bytes(good[:8], "little")
+    places = [*range(0, header, 3), *range(header, len(good), len(good) // 100)]
+    for place in places:
+        altered = bytearray(good)
+        altered[place] ^= 1 << (place % 7)
+        run.weights.write_bytes(altered)
+        if place < header and good[place] == ord(" "):  # the header's padding means nothing
+            continue
+        with pytest.raises(RunError, match=re.escape(str(run.weights))):
+            run.model(torch.device("cpu"))
+    for length in (0, 5, header // 2, header, len(good) - 1):
+        run.weights.write_bytes(good[:length])
+        with pytest.raises(RunError, match="damaged"):
+            run.model(torch.device("cpu"))
+
+
+def test_weights_of_another_type_are_noticed(text: Path, tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "run")
+    run_tiny(tiny_recipe(text, steps=1), run.path)
+    write_tensors(run.weights, {n: t.view(torch.int32) for n, t in read_tensors(run.weights).items()})
+    with pytest.raises(RunError, match=r"altered: .* should be torch.float32, is torch.int32"):
+        run.model(torch.device("cpu"))
+
+
+def test_a_tokenizer_of_another_model_is_noticed(text: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.txt"
+    other.write_text("0123456789" + text.read_text())
+    run_tiny(tiny_recipe(text, steps=1), tmp_path / "a")
+    run_tiny(tiny_recipe(other, steps=1), tmp_path / "b")
+    (tmp_path / "a" / "tokenizer.json").write_bytes((tmp_path / "b" / "tokenizer.json").read_bytes())
+    with pytest.raises(RunError, match=r"tokenizer.json: not the model's"):
+        ensue.load(tmp_path / "a")
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "optimizer.safetensors", "state.safetensors", "progress.json"])
+def test_a_damaged_checkpoint_is_one_line(file: str, text: Path, tmp_path: Path) -> None:
+    run_tiny(tiny_recipe(text), tmp_path / "run")
+    path = complete_checkpoints(tmp_path / "run" / "checkpoints")[-1] / file
+    path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(EnsueError, match=rf"{file}: .*damaged"):
+        run_tiny(None, tmp_path / "run", resume=True)

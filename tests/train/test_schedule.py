@@ -1,0 +1,85 @@
+"""Budgets and learning rates against the figures one gets by hand."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from ensue.recipe import TrainRecipe
+from ensue.train.schedule import Budget, learning_rate
+from train.tiny import Recorder, run_tiny, tiny_recipe
+
+
+def recipe(**settings: object) -> TrainRecipe:
+    return TrainRecipe.model_validate({"steps": 100, "learning_rate": 2.0, "warmup": 0.2, **settings})
+
+
+@pytest.mark.parametrize(
+    ("budget", "expected"),
+    [({"steps": 7}, 7), ({"epochs": 2.5}, 25), ({"epochs": 0.11}, 2), ({"tokens": 641}, 11), ({"tokens": 1}, 1)],
+)
+def test_budgets_are_steps_rounded_up(budget: dict[str, float], expected: int) -> None:
+    train = TrainRecipe.model_validate(budget)
+    assert Budget.of(train, steps_per_epoch=10, tokens_per_step=64) == Budget(steps=expected)
+
+
+def test_progress_follows_steps_or_the_clock() -> None:
+    assert Budget(steps=8).progress(2, 99.0) == 0.25
+    assert Budget(steps=8).progress(9, 0.0) == 1.0
+    assert Budget(seconds=8.0).progress(999, 2.0) == 0.25
+    assert Budget.of(TrainRecipe(seconds=3.5), steps_per_epoch=1, tokens_per_step=1) == Budget(seconds=3.5)
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine", "constant"])
+def test_warm_up_rises_evenly_from_zero(schedule: str) -> None:
+    rates = [learning_rate(recipe(schedule=schedule), share) for share in (0.0, 0.05, 0.1, 0.2)]
+    assert rates == pytest.approx([0.0, 0.5, 1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("schedule", "middle", "end"),
+    [("linear", 1.5, 0.0), ("cosine", 1 + math.cos(math.pi / 4), 0.0), ("constant", 2, 2)],
+)
+def test_the_fall_over_what_is_left(schedule: str, middle: float, end: float) -> None:
+    assert learning_rate(recipe(schedule=schedule), 0.4) == pytest.approx(middle)
+    assert learning_rate(recipe(schedule=schedule), 1.0) == pytest.approx(end)
+
+
+def test_without_warm_up_the_first_step_has_the_full_rate() -> None:
+    assert learning_rate(recipe(warmup=0.0), 0.0) == 2.0
+
+
+@pytest.mark.parametrize(("budget", "steps"), [({"steps": 5}, 5), ({"epochs": 0.5}, 39), ({"tokens": 200}, 5)])
+def test_a_run_takes_as_many_steps_as_its_budget(
+    budget: dict[str, float], steps: int, text: Path, tmp_path: Path
+) -> None:
+    outcome = run_tiny(tiny_recipe(text, **budget), tmp_path / "run")
+    tokens_per_epoch = int(len(text.read_text()) * 0.9)
+    if "epochs" in budget:
+        steps = math.ceil(0.5 * ((tokens_per_epoch - 12) // 48))
+    assert (outcome.step, outcome.reason) == (steps, "finished")
+
+
+def test_seconds_follow_the_clock_of_training(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter(range(10_000))
+    monkeypatch.setattr("ensue.train.loop.time.perf_counter", lambda: float(next(ticks)))
+    recorder = Recorder()
+    recipe = tiny_recipe(text, seconds=20.0, warmup=0.5, validations=4)
+    outcome = run_tiny(recipe, tmp_path / "run", reporter=recorder)
+    # a step looks at the clock when it begins and when it ends: one tick each
+    assert (outcome.step, outcome.seconds) == (20, 20.0)
+    assert [v.step for v in recorder.validations] == [5, 10, 15, 20]
+    assert recorder.steps[9].seconds_left == 10.0
+    assert recorder.steps[9].share == 0.5
+
+
+def test_validations_are_spread_evenly_and_the_last_is_at_the_end(text: Path, tmp_path: Path) -> None:
+    recorder = Recorder()
+    run_tiny(tiny_recipe(text, steps=10, validations=4), tmp_path / "run", reporter=recorder)
+    assert [v.step for v in recorder.validations] == [3, 5, 8, 10]
+
+
+def test_fewer_steps_than_validations(text: Path, tmp_path: Path) -> None:
+    recorder = Recorder()
+    run_tiny(tiny_recipe(text, steps=2, validations=50), tmp_path / "run", reporter=recorder)
+    assert [v.step for v in recorder.validations] == [1, 2]

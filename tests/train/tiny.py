@@ -1,0 +1,83 @@
+"""Tiny texts and recipes that train in a fraction of a second, and what to compare afterwards."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+from ensue.recipe import Recipe, validate_recipe
+from ensue.train.checkpoint import complete_checkpoints
+from ensue.train.reporter import Outcome, Reporter, StepReport, Validation
+from ensue.train.run import train_run
+from ensue.train.run_directory import RunDirectory
+
+WORDS = [
+    "the", "cat", "sat", "on", "a", "mat", "and", "saw", "some", "birds", "fly", "over", "its", "warm", "house",
+    "while", "rain", "fell", "down",
+]  # fmt: skip
+
+MODELS: dict[str, dict[str, Any]] = {
+    "lstm": {"encoder": "lstm", "d_embedding": 6, "d_model": 8},
+    "transformer": {"encoder": "transformer", "d_embedding": 8, "d_model": 8, "num_heads": 2, "context": 12},
+}
+TRAIN: dict[str, Any] = {
+    "steps": 12, "batch_size": 4, "segment_length": 12, "learning_rate": 0.01, "validations": 3, "sample_tokens": 8,
+    "precision": "float32",
+}  # fmt: skip
+
+
+def words(count: int, *, seed: int = 0) -> str:
+    """Random words with some line ends; about five characters a word."""
+    choose = random.Random(seed)
+    return "".join(choose.choice(WORDS) + choose.choice("  \n") for _ in range(count))
+
+
+def tiny_recipe(
+    text: Path, *, model: str | dict[str, Any] = "lstm", data: dict[str, Any] | None = None, **train: Any
+) -> Recipe:
+    """A recipe for `text`; the keywords change `[train]`, and another budget replaces the steps."""
+    table = TRAIN | train
+    if {"epochs", "tokens", "seconds"} & train.keys():
+        del table["steps"]
+    document = {
+        "data": {"train": str(text), **(data or {})},
+        "model": MODELS[model] if isinstance(model, str) else model,
+        "train": table,
+    }
+    return validate_recipe(document, where="tiny")
+
+
+def run_tiny(recipe: Recipe | None, out: Path, **options: Any) -> Outcome:
+    return train_run(recipe, out, **{"device": "cpu", "threads": 1} | options)
+
+
+def kept(run: Path) -> dict[str, Any]:
+    """What a repeated or resumed run has to reproduce: all its bits but the clock's."""
+    last = complete_checkpoints(RunDirectory(run).checkpoints)[-1]
+    files = [run / "model.safetensors", *sorted(last.glob("*.safetensors"))]
+    progress = json.loads((last / "progress.json").read_text())
+    del progress["seconds"]
+    records = [
+        {key: value for key, value in json.loads(line).items() if key != "seconds"}
+        for line in (run / "metrics.jsonl").read_text().splitlines()
+    ]
+    return {
+        "checkpoint": last.name,
+        "progress": progress,
+        "records": records,
+        **{str(f.relative_to(run)): f.read_bytes() for f in files},
+    }
+
+
+class Recorder(Reporter):
+    """Keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.steps: list[StepReport] = []
+        self.validations: list[Validation] = []
+
+    def stepped(self, report: StepReport) -> None:
+        self.steps.append(report)
+
+    def validated(self, validation: Validation) -> None:
+        self.validations.append(validation)
