@@ -16,9 +16,9 @@ from rich.console import Console
 
 from ensue.console import ConsoleReporter
 from ensue.recipe import read_recipe
-from ensue.train.corpus import with_paths
-from ensue.train.reporter import Facts, StepReport, Validation
-from ensue.train.run import train_run
+from ensue.training.corpus import with_paths
+from ensue.training.reporter import Facts, StepReport, Validation
+from ensue.training.run import train_run
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 WIDTH = 112

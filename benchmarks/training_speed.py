@@ -28,10 +28,10 @@ from ensue.models.specification import ElmanSpecification, EncoderSpecification,
 from ensue.recipe import TrainRecipe
 from ensue.tasks.language_modeling import LanguageModeling
 from ensue.text.tokenizers import train_tokenizer
-from ensue.train.device import Precision, Products, choose_products, products_set
-from ensue.train.loop import Trainer
-from ensue.train.reporter import Reporter
-from ensue.train.run_directory import RunDirectory
+from ensue.training.device import Precision, Products, choose_products, products_set
+from ensue.training.loop import Trainer
+from ensue.training.reporter import Reporter
+from ensue.training.run_directory import RunDirectory
 
 SHAPES = [(1, 256, 32, 64, 65), (2, 512, 100, 100, 65), (2, 200, 20, 35, 10_000)]
 """Layers, features, rows, positions, vocabulary."""

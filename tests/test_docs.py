@@ -20,7 +20,7 @@ import ensue.nn
 import ensue.pipeline
 from ensue.cli import app
 from ensue.recipe import BUDGETS, Recipe, read_recipe, recipe_names, validate_recipe
-from ensue.train.run import train_run
+from ensue.training.run import train_run
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PAGES = sorted(

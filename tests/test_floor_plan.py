@@ -18,7 +18,7 @@ FLOORS = [
     ["nn"],
     ["models"],
     ["tasks", "decode", "metrics"],
-    ["train", "recipe", "recipes"],
+    ["training", "recipe", "recipes"],
     ["pipeline", "export", "lens"],
     ["__main__", "cli", "serve", "console", "quickstart"],
 ]
@@ -181,7 +181,9 @@ def house(root: Path, files: dict[str, str]) -> Path:
         pytest.param({"nn/lstm.py": "import ensue.models.tagger", "models/tagger.py": ""}, id="upward"),
         pytest.param({"nn/lstm.py": "from ensue.text import words", "text/words.py": ""}, id="nn is alone"),
         pytest.param({"nn/lstm.py": "from ..data import files", "data/files.py": ""}, id="relative"),
-        pytest.param({"text/words.py": "def f():\n    from ensue.train import loop", "train/loop.py": ""}, id="late"),
+        pytest.param(
+            {"text/words.py": "def f():\n    from ensue.training import loop", "training/loop.py": ""}, id="late"
+        ),
         pytest.param({"decode/beam.py": "from ensue.tasks import x", "tasks/x.py": ""}, id="leftward"),
         pytest.param({"errors.py": "from ensue.types import X", "types.py": ""}, id="ground"),
         pytest.param({"nn/lstm.py": "import ensue", "__init__.py": ""}, id="the whole"),
@@ -195,13 +197,13 @@ def test_imports_downward_and_within_a_package_are_free(tmp_path: Path) -> None:
     files = {
         "nn/lstm.py": "from ensue.nn.layer import X\nfrom ensue.types import Y\nimport torch",
         "nn/layer.py": "",
-        "train/loop.py": "from ensue import errors\nfrom ensue.data.batches import Z\nimport ensue.recipe",
+        "training/loop.py": "from ensue import errors\nfrom ensue.data.batches import Z\nimport ensue.recipe",
         "recipe.py": "",
         "data/batches.py": "from ensue.text import words",
         "text/words.py": "",
         "types.py": "",
         "errors.py": "",
-        "__init__.py": "from ensue.train import loop",
+        "__init__.py": "from ensue.training import loop",
     }
     assert wrong_imports(house(tmp_path, files)) == []
     assert unplaced(tmp_path) == []

@@ -21,7 +21,7 @@ from ensue.version import VERSION
 if TYPE_CHECKING:
     from ensue.pipeline import LanguagePipeline
     from ensue.recipe import Recipe
-    from ensue.train.reporter import Outcome
+    from ensue.training.reporter import Outcome
 
 app = typer.Typer(
     name="ensue",
@@ -258,7 +258,7 @@ def _recipe(name: str, settings: list[str], *, train: str = "", valid: str = "",
 
 def _train(recipe: Recipe | None, out: Path, **options: Any) -> Outcome:
     from ensue.console import ConsoleReporter
-    from ensue.train.run import train_run
+    from ensue.training.run import train_run
 
     with ConsoleReporter() as reporter:
         return train_run(recipe, out, reporter=reporter, **options)
@@ -270,7 +270,7 @@ def _load(run: Path, device: str, threads: int | None) -> LanguagePipeline:
     pipeline = load(run, device=device)
     import torch
 
-    from ensue.train.device import choose_products
+    from ensue.training.device import choose_products
 
     torch.set_num_threads(threads or 1)
     torch.set_float32_matmul_precision(choose_products(pipeline.device))

@@ -18,7 +18,7 @@ from ensue.data.decoding import checked_encoding
 from ensue.data.sources import TextSource
 from ensue.errors import DataError
 from ensue.recipe import BUDGETS, Recipe
-from ensue.train.reporter import Facts, Outcome, Reporter, StepReport, Validation
+from ensue.training.reporter import Facts, Outcome, Reporter, StepReport, Validation
 
 if TYPE_CHECKING:  # they need torch, which takes seconds to import, and a list of recipes does not
     from ensue.metrics.language import LanguageScores

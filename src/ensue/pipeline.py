@@ -21,11 +21,11 @@ from ensue.tasks.minimal_pairs import MinimalPairScores, PairScore, score_minima
 from ensue.tasks.reading import Progress, Reading, default_parts, describe_protocol, read
 from ensue.text.boundaries import last_boundary
 from ensue.text.tokenizer import Tokenizer
-from ensue.train.corpus import with_paths
-from ensue.train.device import choose_device
-from ensue.train.reporter import Reporter
-from ensue.train.run import train_run
-from ensue.train.run_directory import RunDirectory
+from ensue.training.corpus import with_paths
+from ensue.training.device import choose_device
+from ensue.training.reporter import Reporter
+from ensue.training.run import train_run
+from ensue.training.run_directory import RunDirectory
 
 LONGEST_WITHOUT_BOUNDARY = 1 << 20
 """Characters without a blank after which a streamed text is cut anyway, so that memory stays constant."""
@@ -71,9 +71,7 @@ def train(
     `resume=True` goes on. Raises an `EnsueError` of one line for whatever the caller can mend.
     """
     chosen = with_paths(read_recipe(recipe, settings), train=str(train), valid=str(valid), test=str(test))
-    train_run(
-        chosen, out, resume=resume, overwrite=overwrite, device=device, threads=threads, reporter=reporter
-    )  # fmt: skip
+    train_run(chosen, out, resume=resume, overwrite=overwrite, device=device, threads=threads, reporter=reporter)
     return load(out, device=device)
 
 

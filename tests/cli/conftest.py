@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from ensue.cli import main
-from train.tiny import run_tiny, tiny_recipe, words
+from training.tiny import run_tiny, tiny_recipe, words
 
 
 class Said(NamedTuple):

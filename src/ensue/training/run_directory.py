@@ -27,7 +27,7 @@ from ensue.models.build import build_language_model
 from ensue.models.language_model import LanguageModel
 from ensue.recipe import Recipe, read_recipe
 from ensue.text.tokenizers import Tokenizer, load_tokenizer, save_tokenizer
-from ensue.train.weights import load_parameters, read_tensors, write_tensors, write_text
+from ensue.training.weights import load_parameters, read_tensors, write_tensors, write_text
 from ensue.version import VERSION
 
 FORMAT_VERSION = 1

@@ -20,14 +20,14 @@ from torch import Tensor, nn
 from ensue.errors import TrainingError
 from ensue.recipe import TrainRecipe
 from ensue.tasks.task import Task, TrainingBatch
-from ensue.train.checkpoint import Progress, complete_checkpoints, load_checkpoint, save_checkpoint
-from ensue.train.device import Precision, autocast
-from ensue.train.log import MetricsLog
-from ensue.train.optimizer import build_optimizer, set_learning_rate
-from ensue.train.reporter import Reporter, StepReport, Validation
-from ensue.train.run_directory import RunDirectory
-from ensue.train.schedule import Budget, learning_rate
-from ensue.train.weights import full_disk_told
+from ensue.training.checkpoint import Progress, complete_checkpoints, load_checkpoint, save_checkpoint
+from ensue.training.device import Precision, autocast
+from ensue.training.log import MetricsLog
+from ensue.training.optimizer import build_optimizer, set_learning_rate
+from ensue.training.reporter import Reporter, StepReport, Validation
+from ensue.training.run_directory import RunDirectory
+from ensue.training.schedule import Budget, learning_rate
+from ensue.training.weights import full_disk_told
 from ensue.types import Loss, State, concatenate_rows, detach, hold, select_rows
 
 REPORTS = 200

@@ -15,7 +15,7 @@ import pytest
 
 from ensue.cli import main
 from ensue.recipe import read_recipe
-from train.tiny import kept, run_tiny, words
+from training.tiny import kept, run_tiny, words
 
 ENSUE = [sys.executable, "-c", "import sys, ensue.cli; sys.exit(ensue.cli.main())"]
 

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 import torch
 from safetensors import SafetensorError
+from training.test_resume import At
 
 import ensue
 from ensue.errors import RunError, TrainingError
 from ensue.models.language_model import LanguageModel
-from ensue.train import weights
-from ensue.train.checkpoint import complete_checkpoints
-from ensue.train.loop import Trainer
-from ensue.train.weights import read_tensors
-from train.test_resume import At
-from train.tiny import kept, run_tiny, tiny_recipe
+from ensue.training import weights
+from ensue.training.checkpoint import complete_checkpoints
+from ensue.training.loop import Trainer
+from ensue.training.weights import read_tensors
+from training.tiny import kept, run_tiny, tiny_recipe
 
 
 def poison_after(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +120,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_resuming_loses_nothing(
     assert kept(tmp_path / "run") == kept(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("what", ["ensue.train.run_directory.write_text", "ensue.train.run.write_card"])
+@pytest.mark.parametrize("what", ["ensue.training.run_directory.write_text", "ensue.training.run.write_card"])
 def test_a_full_disk_at_the_beginning_or_the_end(
     what: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,7 +139,7 @@ def test_another_error_of_the_file_system_is_not_called_a_full_disk(
     def broken(*args: Any) -> None:
         raise OSError(errno.EIO, "input/output error")
 
-    monkeypatch.setattr("ensue.train.loop.save_checkpoint", broken)
+    monkeypatch.setattr("ensue.training.loop.save_checkpoint", broken)
     with pytest.raises(OSError, match="input/output"):
         run_tiny(tiny_recipe(text), tmp_path / "run")
 

@@ -9,8 +9,8 @@ import pytest
 from ensue.errors import RecipeError, RunError
 from ensue.recipe import read_recipe
 from ensue.tasks.language_modeling import LanguageModeling
-from ensue.train.reporter import Reporter, StepReport
-from train.tiny import MODELS, Recorder, kept, run_tiny, tiny_recipe
+from ensue.training.reporter import Reporter, StepReport
+from training.tiny import MODELS, Recorder, kept, run_tiny, tiny_recipe
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -109,7 +109,7 @@ def test_killed_between_the_best_weights_and_the_checkpoint(
     recipe = tiny_recipe(text)
     run_tiny(recipe, tmp_path / "whole")
     with monkeypatch.context() as patch:
-        patch.setattr("ensue.train.loop.save_checkpoint", lambda *args: die())
+        patch.setattr("ensue.training.loop.save_checkpoint", lambda *args: die())
         with pytest.raises(Killed):
             run_tiny(recipe, tmp_path / "parts")
     assert (tmp_path / "parts" / "model.safetensors").exists()

@@ -10,15 +10,15 @@ from torch import nn
 from ensue.models.build import build_language_model
 from ensue.recipe import Recipe, TrainRecipe
 from ensue.tasks.language_modeling import LanguageModeling
-from ensue.train.checkpoint import complete_checkpoints
-from ensue.train.corpus import language_modeling, read_corpus
-from ensue.train.loop import Trainer, step_seed
-from ensue.train.optimizer import build_optimizer
-from ensue.train.reporter import Reporter
-from ensue.train.run_directory import RunDirectory
-from ensue.train.weights import read_tensors
+from ensue.training.checkpoint import complete_checkpoints
+from ensue.training.corpus import language_modeling, read_corpus
+from ensue.training.loop import Trainer, step_seed
+from ensue.training.optimizer import build_optimizer
+from ensue.training.reporter import Reporter
+from ensue.training.run_directory import RunDirectory
+from ensue.training.weights import read_tensors
 from ensue.types import leaves
-from train.tiny import Recorder, run_tiny, tiny_recipe
+from training.tiny import Recorder, run_tiny, tiny_recipe
 
 
 def trainer_of(recipe: Recipe, tmp_path: Path, dtype: torch.dtype = torch.float32) -> Trainer:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ensue.recipe import TrainRecipe
-from ensue.train.schedule import Budget, learning_rate
-from train.tiny import Recorder, run_tiny, tiny_recipe
+from ensue.training.schedule import Budget, learning_rate
+from training.tiny import Recorder, run_tiny, tiny_recipe
 
 
 def recipe(**settings: object) -> TrainRecipe:
@@ -62,7 +62,7 @@ def test_a_run_takes_as_many_steps_as_its_budget(
 
 def test_seconds_follow_the_clock_of_training(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = iter(range(10_000))
-    monkeypatch.setattr("ensue.train.loop.time.perf_counter", lambda: float(next(ticks)))
+    monkeypatch.setattr("ensue.training.loop.time.perf_counter", lambda: float(next(ticks)))
     recorder = Recorder()
     recipe = tiny_recipe(text, seconds=20.0, warmup=0.5, validations=4)
     outcome = run_tiny(recipe, tmp_path / "run", reporter=recorder)

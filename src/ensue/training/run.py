@@ -24,10 +24,10 @@ from ensue.models.language_model import LanguageModel
 from ensue.recipe import BUDGETS, Recipe
 from ensue.tasks.language_modeling import LanguageModeling
 from ensue.tasks.reading import default_parts, describe_protocol, read
-from ensue.train.card import write_card
-from ensue.train.corpus import Corpus, count_tokens, language_modeling, read_corpus
-from ensue.train.curve import draw_curve
-from ensue.train.device import (
+from ensue.training.card import write_card
+from ensue.training.corpus import Corpus, count_tokens, language_modeling, read_corpus
+from ensue.training.curve import draw_curve
+from ensue.training.device import (
     Precision,
     Products,
     choose_device,
@@ -38,10 +38,10 @@ from ensue.train.device import (
     products_set,
     threads_set,
 )
-from ensue.train.loop import Trainer
-from ensue.train.reporter import Facts, Outcome, Reporter
-from ensue.train.run_directory import RunDirectory
-from ensue.train.weights import full_disk_told
+from ensue.training.loop import Trainer
+from ensue.training.reporter import Facts, Outcome, Reporter
+from ensue.training.run_directory import RunDirectory
+from ensue.training.weights import full_disk_told
 
 CHANGEABLE = {*(f"train.{name}" for name in BUDGETS), "train.checkpoint_every", "train.patience"}
 """What may differ from the run's own recipe when it is taken up again."""

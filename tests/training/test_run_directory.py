@@ -10,18 +10,18 @@ import torch
 import ensue
 from ensue.errors import DataError, EnsueError, RunError, TrainingError
 from ensue.recipe import read_recipe
-from ensue.train import curve
-from ensue.train import run as run_module
-from ensue.train.checkpoint import Progress, complete_checkpoints, load_checkpoint, save_checkpoint
-from ensue.train.log import MetricsLog
-from ensue.train.optimizer import build_optimizer
-from ensue.train.run_directory import RunDirectory
-from ensue.train.weights import read_tensors, write_tensors
-from train.tiny import Recorder, kept, run_tiny, tiny_recipe, words
+from ensue.training import curve
+from ensue.training import run as run_module
+from ensue.training.checkpoint import Progress, complete_checkpoints, load_checkpoint, save_checkpoint
+from ensue.training.log import MetricsLog
+from ensue.training.optimizer import build_optimizer
+from ensue.training.run_directory import RunDirectory
+from ensue.training.weights import read_tensors, write_tensors
+from training.tiny import Recorder, kept, run_tiny, tiny_recipe, words
 
 
 def test_a_run_directory_has_all_that_a_model_is(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ensue.train.run.draw_curve", curve.draw_curve)
+    monkeypatch.setattr("ensue.training.run.draw_curve", curve.draw_curve)
     test_text = tmp_path / "test.txt"
     test_text.write_text(words(100, seed=5))
     recorder = Recorder()
@@ -74,7 +74,7 @@ def test_metrics_have_a_line_for_each_report(text: Path, tmp_path: Path) -> None
 def test_reports_are_means_over_the_steps_since_the_last(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ensue.train.loop.REPORTS", 4)
+    monkeypatch.setattr("ensue.training.loop.REPORTS", 4)
     recorder = Recorder()
     run_tiny(tiny_recipe(text, steps=12), tmp_path / "run", reporter=recorder)
     train = [r for r in MetricsLog(tmp_path / "run" / "metrics.jsonl").records() if r["kind"] == "train"]

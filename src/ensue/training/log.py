@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ensue.train.weights import write_text
+from ensue.training.weights import write_text
 
 
 class MetricsLog:

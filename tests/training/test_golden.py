@@ -1,7 +1,7 @@
 """The losses of a run's first steps, as they were when they were last looked at. They change only with the arithmetic.
 
 A change that means to keep them (a refactoring, a faster kernel) has to. After one that means to change them, record
-them anew and say so: ENSUE_RECORD=1 python -m pytest tests/train/test_golden.py
+them anew and say so: ENSUE_RECORD=1 python -m pytest tests/training/test_golden.py
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from train.tiny import MODELS, Recorder, run_tiny, tiny_recipe
+from training.tiny import MODELS, Recorder, run_tiny, tiny_recipe
 
 GOLDEN = Path(__file__).parent / "golden"
 VARIANTS: dict[str, Any] = {

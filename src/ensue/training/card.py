@@ -9,10 +9,10 @@ from typing import Any
 from torch import nn
 
 from ensue.recipe import BUDGETS, Recipe
-from ensue.train.corpus import Corpus
-from ensue.train.reporter import Outcome
-from ensue.train.run_directory import RunDirectory
-from ensue.train.weights import write_text
+from ensue.training.corpus import Corpus
+from ensue.training.reporter import Outcome
+from ensue.training.run_directory import RunDirectory
+from ensue.training.weights import write_text
 from ensue.version import VERSION
 
 

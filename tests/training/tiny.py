@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from ensue.recipe import Recipe, validate_recipe
-from ensue.train.checkpoint import complete_checkpoints
-from ensue.train.reporter import Outcome, Reporter, StepReport, Validation
-from ensue.train.run import train_run
-from ensue.train.run_directory import RunDirectory
+from ensue.training.checkpoint import complete_checkpoints
+from ensue.training.reporter import Outcome, Reporter, StepReport, Validation
+from ensue.training.run import train_run
+from ensue.training.run_directory import RunDirectory
 
 WORDS = [
     "the", "cat", "sat", "on", "a", "mat", "and", "saw", "some", "birds", "fly", "over", "its", "warm", "house",

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from train.tiny import words
+from training.tiny import words
 
 
 @pytest.fixture
@@ -16,6 +16,6 @@ def text(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ensue.train.run.draw_curve", lambda *args, **kwargs: None)
-    monkeypatch.setattr("ensue.train.weights.flush", lambda path: None)
-    monkeypatch.setattr("ensue.train.checkpoint.flush", lambda path: None)
+    monkeypatch.setattr("ensue.training.run.draw_curve", lambda *args, **kwargs: None)
+    monkeypatch.setattr("ensue.training.weights.flush", lambda path: None)
+    monkeypatch.setattr("ensue.training.checkpoint.flush", lambda path: None)

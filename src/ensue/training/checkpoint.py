@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ensue.errors import RunError
-from ensue.train.weights import flush, load_parameters, read_tensors, write_tensors, write_text
+from ensue.training.weights import flush, load_parameters, read_tensors, write_tensors, write_text
 from ensue.types import State, leaves, map_state
 
 KEPT = 2

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from train.tiny import words
+from training.tiny import words
 
 ENSUE = [sys.executable, "-c", "import sys, ensue.cli; sys.exit(ensue.cli.main())"]
 TOLERANCE_BYTES = 40_000_000
