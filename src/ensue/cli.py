@@ -38,7 +38,9 @@ USAGE_ERROR: Any = typer.BadParameter.__base__
 
 RunArgument = Annotated[Path, typer.Argument(help="A run directory.", show_default=False)]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
-ThreadsOption = Annotated[int | None, typer.Option(min=1, help="CPU threads; default: what measures fastest.")]
+ThreadsOption = Annotated[
+    int | None, typer.Option(min=1, max=1024, help="CPU threads; default: what measures fastest.")
+]
 EncodingOption = Annotated[str, typer.Option(help="Encoding of the text.")]
 
 
@@ -280,7 +282,7 @@ def _load(run: Path, device: str, threads: int | None) -> LanguagePipeline:
 def _show_samples(run: Path, count: int) -> None:
     from ensue.pipeline import load
 
-    for number, sample in enumerate(load(run).samples("", count, max_tokens=300, seed=0), start=1):
+    for number, sample in enumerate(load(run).samples("", count, max_tokens=300, temperature=0.8, seed=0), start=1):
         print(f"\n--- sample {number}\n{sample}")
 
 

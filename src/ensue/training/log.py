@@ -10,7 +10,7 @@ from ensue.training.weights import write_text
 
 
 class MetricsLog:
-    """Appends records to a file of JSON lines; `rewind` drops those after a step, when a run is taken up again."""
+    """Appends records to a file of JSON lines. `rewind`, when a run is taken up again, drops what it will write anew."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -20,7 +20,7 @@ class MetricsLog:
             file.write(json.dumps({"kind": kind, **record}, ensure_ascii=False) + "\n")
 
     def rewind(self, step: int) -> None:
-        kept = [record for record in self.records() if record.get("step", 0) <= step]
+        kept = [r for r in self.records() if r.get("step", 0) <= step and r["kind"] != "test"]
         write_text(self.path, "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in kept))
 
     def records(self) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ensue.errors import TrainingError
+from ensue.errors import RunError, TrainingError
 from ensue.recipe import TrainRecipe
 from ensue.tasks.task import Task, TrainingBatch
 from ensue.training.checkpoint import Progress, complete_checkpoints, load_checkpoint, save_checkpoint
@@ -63,7 +63,11 @@ class Trainer:
         if checkpoints:
             rows = self.task.batch(0, self.device).inputs.shape[0]
             initial: State = self.model.init_state(rows)  # type: ignore[operator]
-            self.state, self.progress = load_checkpoint(checkpoints[-1], self.model, self.optimizer, initial)
+            try:
+                self.state, self.progress = load_checkpoint(checkpoints[-1], self.model, self.optimizer, initial)
+            except RunError as error:
+                before = f" to go on from {checkpoints[-2].name}" if len(checkpoints) > 1 else ""
+                raise RunError(f"{error}; remove {checkpoints[-1]}{before}") from None
         self.log.rewind(self.progress.step)
         return bool(checkpoints)
 

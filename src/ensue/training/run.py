@@ -157,6 +157,8 @@ def _initial_model(recipe: Recipe, corpus: Corpus) -> LanguageModel:
             model = build_language_model(recipe.model, vocabulary_size=size)
         except ValueError as error:  # sizes that do not go together
             raise RecipeError(f"model: {error}") from None
+        except (RuntimeError, MemoryError):  # what torch raises when there is no room for a tensor
+            raise RecipeError("model: too large for this machine's memory; try a smaller model.d_model") from None
     model.head.start_from_counts(torch.from_numpy(count_tokens(corpus.train, size)))
     return model
 
