@@ -10,7 +10,7 @@ from ensue.training.weights import write_text
 
 
 class MetricsLog:
-    """Appends records to a file of JSON lines. `rewind`, when a run is taken up again, drops what it will write anew."""
+    """Appends records to a file of JSON lines; `rewind` drops what a run that is taken up again will write anew."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
