@@ -5,6 +5,7 @@ import os
 import resource
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -120,23 +121,25 @@ def test_a_damaged_entry_is_made_anew(damage, source: TextSource, tokenizer: Tok
     check_tokens(entry)
 
 
-@pytest.fixture
-def small_files_only(source: TextSource) -> Iterator[None]:
-    """From now on (the source is written) the system refuses to write more than 100 bytes to a file."""
+@contextmanager
+def small_files_only() -> Iterator[None]:
+    """The system refuses to write more than 100 bytes to a file: also to one that pytest reports to, so keep it short."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    signal.signal(signal.SIGXFSZ, handler)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
 
 
-@pytest.mark.usefixtures("small_files_only")
 def test_a_write_that_the_system_refuses_leaves_nothing(source: TextSource, tokenizer: Tokenizer) -> None:
-    with pytest.raises(DataError, match="cache cannot be used"):
-        tokenize(source, tokenizer)
-    with pytest.raises(DataError, match="cache cannot be used"):
-        trained_tokenizer(source, stop=None, kind="words")
+    with small_files_only():
+        with pytest.raises(DataError, match="cache cannot be used"):
+            tokenize(source, tokenizer)
+        with pytest.raises(DataError, match="cache cannot be used"):
+            trained_tokenizer(source, stop=None, kind="words")
     assert list(cache_directory().iterdir()) == []
 
 

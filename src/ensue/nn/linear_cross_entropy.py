@@ -19,8 +19,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-CHUNK_ELEMENTS = 1 << 22
-"""Logits held at a time; of the powers of two, the fastest on CPUs (LOG.md)."""
+CHUNK_ELEMENTS, CHUNK_ROWS = 1 << 22, 256
+"""Logits held at a time, and the rows that they are at least; the fastest on CPUs (LOG.md)."""
 
 ALIGNMENT = 16
 """Features are padded to a multiple of this many, which the products' kernels like."""
@@ -56,7 +56,7 @@ def _chunked(
     rows = F.pad(F.pad(h.to(dtype), (0, 1), value=1.0), (0, padding))
     columns = F.pad(torch.cat((weight, bias.unsqueeze(1)), dim=1).to(dtype), (0, padding))
     total, drows, dcolumns = weight.new_zeros(()), torch.empty_like(rows), weight.new_zeros(columns.shape)
-    size = max(64, CHUNK_ELEMENTS // len(weight))
+    size = max(CHUNK_ROWS, CHUNK_ELEMENTS // len(weight))
     for start in range(0, len(h), size):
         chunk, wanted = rows[start : start + size], targets[start : start + size].unsqueeze(1)
         p = torch.softmax(chunk @ columns.t(), dim=1)
