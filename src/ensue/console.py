@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # they need torch, which takes seconds to import, and a list 
     from ensue.tasks.minimal_pairs import MinimalPairScores
 
 SECONDS_BETWEEN_LINES = 10
+SAMPLE_LINES = 4
 SECONDS_BETWEEN_REFRESHES = 0.1
 
 
@@ -185,9 +186,9 @@ def _smoothed(old: float, new: float) -> float:
 
 
 def _shortened(sample: str) -> list[str]:
-    """The first lines of a sample, without control characters."""
+    """The first lines of a sample that hold something, without control characters."""
     lines = "".join(c if c.isprintable() or c == "\n" else "�" for c in sample).split("\n")
-    return lines[:6] if sample else []
+    return [line for line in lines if line.strip()][:SAMPLE_LINES]
 
 
 def _number(value: Any) -> str:

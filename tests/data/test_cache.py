@@ -123,7 +123,7 @@ def test_a_damaged_entry_is_made_anew(damage, source: TextSource, tokenizer: Tok
 
 @contextmanager
 def small_files_only() -> Iterator[None]:
-    """The system refuses to write more than 100 bytes to a file, also to one that pytest reports to: so not for long."""
+    """The system refuses to write more than 100 bytes to a file (also to one that pytest reports to: not for long)."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
