@@ -5,17 +5,16 @@ python benchmarks/generation.py
 
 from __future__ import annotations
 
-import datetime
-import platform
 import time
-from pathlib import Path
 
 import torch
+from machine import describe_machine
 
 from ensue.decode.generation import generate_ids
 from ensue.decode.sampling import Sampling
 from ensue.models.build import build_language_model
 from ensue.models.specification import LSTMSpecification
+from ensue.training.device import choose_products
 
 VOCABULARY_SIZE, SEED = 65, 0
 RUNS = ((1, 3000, Sampling()), (64, 300, Sampling()), (1, 3000, Sampling(top_p=0.9)), (64, 300, Sampling(top_p=0.9)))
@@ -23,14 +22,16 @@ RUNS = ((1, 3000, Sampling()), (64, 300, Sampling()), (1, 3000, Sampling(top_p=0
 
 def main() -> None:
     torch.set_num_threads(1)
+    torch.set_float32_matmul_precision(choose_products(torch.device("cpu")))  # as `ensue generate` does
     torch.manual_seed(SEED)
     model = build_language_model(LSTMSpecification(encoder="lstm"), vocabulary_size=VOCABULARY_SIZE)
-    print(f"{processor()}, {datetime.date.today()}, torch {torch.__version__}, 1 thread, seed {SEED}, best of 3")
-    print(f"{'streams':>8}{'sampling':>14}{'characters/s':>16}")
+    print(describe_machine(seed=SEED))
+    print("| streams | sampling | characters per second, best of 3 |")
+    print("|---|---|---|")
     for streams, max_tokens, sampling in RUNS:
         name = "plain" if sampling == Sampling() else f"top-p {sampling.top_p}"
         rate = max(characters_per_second(model, streams, max_tokens, sampling) for _ in range(3))
-        print(f"{streams:>8}{name:>14}{rate:>16,.0f}")
+        print(f"| {streams} | {name} | {rate:,.0f} |")
 
 
 def characters_per_second(model, streams: int, max_tokens: int, sampling: Sampling) -> float:
@@ -39,15 +40,6 @@ def characters_per_second(model, streams: int, max_tokens: int, sampling: Sampli
     for ids in generate_ids(model, prompts, max_tokens=max_tokens, start_id=0, sampling=sampling, seed=SEED):
         ids.tolist()
     return streams * max_tokens / (time.perf_counter() - start)
-
-
-def processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":")[1].strip()
-    return platform.processor() or platform.machine()
 
 
 if __name__ == "__main__":
