@@ -136,6 +136,16 @@ def test_a_longer_budget_goes_on_with_validations_and_reports(text: Path, tmp_pa
     assert read_recipe(tmp_path / "run" / "recipe.toml").train.steps == 24
 
 
+@pytest.mark.usefixtures("restless")
+def test_a_budget_that_was_used_already_still_ends_in_a_model(text: Path, tmp_path: Path) -> None:
+    run_tiny(tiny_recipe(text, steps=24), tmp_path / "run", reporter=At(3, interrupt))
+    assert not (tmp_path / "run" / "model.safetensors").exists()
+    outcome = run_tiny(tiny_recipe(text, steps=2), tmp_path / "run", resume=True)
+    assert (outcome.step, outcome.best_step) == (3, 3)
+    assert outcome.valid is not None
+    assert (tmp_path / "run" / "model.safetensors").exists()
+
+
 @pytest.mark.parametrize(
     ("change", "key"),
     [

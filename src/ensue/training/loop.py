@@ -86,6 +86,9 @@ class Trainer:
             if self._share() < 1 and self.interrupted():
                 self.save()
                 return "interrupted"
+        if not self.progress.best_step:  # taken up again with a budget that was used already
+            self.validate()
+            self.save()
         return "finished"
 
     def step(self) -> None:
