@@ -272,10 +272,7 @@ def _load(run: Path, device: str, threads: int | None) -> LanguagePipeline:
     pipeline = load(run, device=device)
     import torch
 
-    from ensue.training.device import choose_products
-
     torch.set_num_threads(threads or 1)
-    torch.set_float32_matmul_precision(choose_products(pipeline.device))
     return pipeline
 
 

@@ -15,7 +15,7 @@ from ensue.decode.sampling import Sampling
 from ensue.errors import EnsueError
 from ensue.metrics.language import LanguageScores
 from ensue.models.language_model import LanguageModel
-from ensue.models.prefixes import device_of, evaluating
+from ensue.models.prefixes import evaluating
 from ensue.recipe import Recipe, read_recipe
 from ensue.tasks.minimal_pairs import MinimalPairScores, PairScore, score_minimal_pairs
 from ensue.tasks.reading import Progress, Reading, default_parts, describe_protocol, read
@@ -93,11 +93,6 @@ class LanguagePipeline:
         self.tokenizer = tokenizer
         self.encoder = encoder
         self.run = run
-
-    @property
-    def device(self) -> torch.device:
-        """Where the model computes."""
-        return device_of(self.model)
 
     def generate(
         self,
