@@ -43,7 +43,7 @@ def choose_device(name: str) -> torch.device:
 
 
 def choose_precision(name: Literal["auto", "float32", "bfloat16"], device: torch.device) -> Precision:
-    """ "auto" is bfloat16 where the hardware multiplies faster in it, measured on a CPU, and float32 elsewhere."""
+    """What "auto" is: bfloat16 where the hardware multiplies faster in it (measured on a CPU), float32 elsewhere."""
     if name != "auto":
         return name
     if device.type == "cuda":

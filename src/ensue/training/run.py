@@ -30,6 +30,7 @@ from ensue.training.curve import draw_curve
 from ensue.training.device import (
     Precision,
     Products,
+    autocast,
     choose_device,
     choose_precision,
     choose_products,
@@ -172,7 +173,8 @@ def _runtime(
     precision = known.get("precision") or choose_precision(recipe.train.precision, chosen)
     products = known.get("products") or choose_products(chosen)
     if threads is None:
-        threads = known.get("threads") or (_fastest_threads(task, model) if chosen.type == "cpu" else 1)
+        on_cpu = chosen.type == "cpu"
+        threads = known.get("threads") or (_fastest_threads(task, model, precision, products) if on_cpu else 1)
     return Runtime(str(chosen), threads, precision, products)
 
 
@@ -183,16 +185,18 @@ def _computing(runtime: Runtime) -> Iterator[None]:
         yield
 
 
-def _fastest_threads(task: LanguageModeling, model: LanguageModel) -> int:
-    """Measured on one training step, which leaves nothing behind."""
+def _fastest_threads(task: LanguageModeling, model: LanguageModel, precision: Precision, products: Products) -> int:
+    """Measured on one training step, computed as those of the run will be; it leaves nothing behind."""
     batch = task.batch(0, torch.device("cpu"))
 
     def trial() -> None:
-        loss, _ = task.loss(model, batch, None)
+        with autocast(precision, batch.inputs.device):
+            loss, _ = task.loss(model, batch, None)
         loss.mean.backward()  # type: ignore[no-untyped-call]
         model.zero_grad(set_to_none=True)
 
-    return choose_threads(trial)
+    with products_set(products), denormals_flushed():
+        return choose_threads(trial)
 
 
 def _facts(
