@@ -8,7 +8,10 @@ A floor of its own: it needs nothing of ensue but `ensue.types` and `ensue.error
 """
 
 from ensue.nn.attention import KVState, MultiHeadAttention
+from ensue.nn.chain import log_partition, marginals
+from ensue.nn.characters import CharacterCNN, CharacterLSTM
 from ensue.nn.combinators import Bidirectional, Residual, Stack
+from ensue.nn.crf import Legal, LinearChainCRF, Tables
 from ensue.nn.dropout import Dropout, VariationalDropout, WeightDrop
 from ensue.nn.elman import Elman, ElmanState
 from ensue.nn.embeddings import TokenEmbedding, VectorInput
@@ -16,6 +19,8 @@ from ensue.nn.gru import GRU, GRUState
 from ensue.nn.layer import Parallel, Pointwise, Recurrent, SequenceLayer
 from ensue.nn.linear_cross_entropy import linear_cross_entropy
 from ensue.nn.lstm import LSTM, LSTMState
+from ensue.nn.paths import k_best, viterbi, viterbi_path
+from ensue.nn.pooling import AttentionPooling, LastPooling, MaxPooling, MeanPooling, Pooling, Poolings
 from ensue.nn.positions import LearnedPositions, PositionState, Rotary, SinusoidalPositions
 from ensue.nn.softmax import SoftmaxHead, TiedSoftmaxHead
 from ensue.nn.taps import Tap, Taps, tap_names, watch
@@ -25,7 +30,10 @@ from ensue.nn.window import Window, WindowState
 __all__ = [
     "GRU",
     "LSTM",
+    "AttentionPooling",
     "Bidirectional",
+    "CharacterCNN",
+    "CharacterLSTM",
     "Dropout",
     "Elman",
     "ElmanState",
@@ -33,10 +41,17 @@ __all__ = [
     "GRUState",
     "KVState",
     "LSTMState",
+    "LastPooling",
     "LearnedPositions",
+    "Legal",
+    "LinearChainCRF",
+    "MaxPooling",
+    "MeanPooling",
     "MultiHeadAttention",
     "Parallel",
     "Pointwise",
+    "Pooling",
+    "Poolings",
     "PositionState",
     "PostNormBlock",
     "PreNormBlock",
@@ -47,6 +62,7 @@ __all__ = [
     "SinusoidalPositions",
     "SoftmaxHead",
     "Stack",
+    "Tables",
     "Tap",
     "Taps",
     "TiedSoftmaxHead",
@@ -57,7 +73,12 @@ __all__ = [
     "WeightDrop",
     "Window",
     "WindowState",
+    "k_best",
     "linear_cross_entropy",
+    "log_partition",
+    "marginals",
     "tap_names",
+    "viterbi",
+    "viterbi_path",
     "watch",
 ]

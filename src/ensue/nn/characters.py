@@ -1,0 +1,87 @@
+"""Vectors of words from their characters, trained with the task: by an LSTM in both directions, or by a convolution.
+
+Not layers: a word's characters (U, L), right-padded, give one vector (U, d_out). Words, not occurrences of words: who
+has a batch of sentences asks once for each different word in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from ensue.nn.combinators import reverse_rows
+from ensue.nn.embeddings import TokenEmbedding
+from ensue.nn.layer import blank
+from ensue.nn.lstm import LSTM
+from ensue.nn.pooling import MaxPooling
+from ensue.nn.taps import Tap
+
+
+class CharacterLSTM(nn.Module):
+    """The last states of an LSTM that reads a word's characters forward and of one that reads them backward.
+
+    Ling et al. 2015; Lample et al. 2016, section 4.1. `[h_forward(last); h_backward(first)]`, half of `d_out` each.
+    """
+
+    def __init__(self, num_characters: int, *, d_character: int, d_out: int) -> None:
+        super().__init__()
+        if d_out % 2:
+            raise ValueError(f"d_out is shared by two directions; {d_out} is odd")
+        self.d_character, self.d_out = d_character, d_out
+        self.embedding = TokenEmbedding(num_characters, d_character)
+        self.rightward, self.leftward = LSTM(d_character, d_out // 2), LSTM(d_character, d_out // 2)
+        self.word = Tap()
+
+    def forward(
+        self, ids: Int[Tensor, "U L"], mask: Bool[Tensor, "U L"] | None = None
+    ) -> Float[Tensor, "U {self.d_out}"]:
+        """`mask` is True on a word's characters, which come first; a word without any gives zeros."""
+        backward = reverse_rows(ids.unsqueeze(-1), mask).squeeze(-1)
+        _, last = self.rightward(self.embedding(ids), mask=mask)
+        _, first = self.leftward(self.embedding(backward), mask=mask)
+        word: Tensor = self.word(torch.cat((last.h, first.h), dim=1))
+        return word
+
+
+class CharacterCNN(nn.Module):
+    """The largest response of each filter over a word's characters (dos Santos & Zadrozny 2014; Ma & Hovy 2016).
+
+        r_j = max_t (W [x_{t-k}; ...; x_t; ...; x_{t+k}] + b)_j
+
+    The windows of width 2 k + 1 (one more to the right where `widths` has an even one) are centered on each character;
+    zeros stand before and after the word. The widths share `d_out` equally.
+    """
+
+    def __init__(self, num_characters: int, *, d_character: int, d_out: int, widths: Sequence[int] = (3,)) -> None:
+        super().__init__()
+        if not widths or min(widths) < 1:
+            raise ValueError(f"widths are one or more numbers of characters, not {widths!r}")
+        if d_out % len(widths):
+            raise ValueError(f"d_out is shared equally by the widths; {d_out} does not divide by {len(widths)}")
+        self.d_character, self.d_out, self.widths = d_character, d_out, tuple(widths)
+        self.embedding = TokenEmbedding(num_characters, d_character)
+        self.filters = nn.ModuleList(nn.Linear(width * d_character, d_out // len(widths)) for width in widths)
+        self.maximum = MaxPooling(d_out)
+        self.responses = Tap()
+
+    def forward(
+        self, ids: Int[Tensor, "U L"], mask: Bool[Tensor, "U L"] | None = None
+    ) -> Float[Tensor, "U {self.d_out}"]:
+        """`mask` is True on a word's characters, which come first; a word without any gives zeros."""
+        x = blank(self.embedding(ids), mask)
+        responses = [linear(_windows(x, width)) for linear, width in zip(self.filters, self.widths, strict=True)]
+        word: Tensor = self.maximum(self.responses(torch.cat(responses, dim=-1)), mask)
+        return word
+
+    def extra_repr(self) -> str:
+        return f"widths={self.widths}"
+
+
+def _windows(x: Tensor, width: int) -> Tensor:
+    """`x` (U, L, d) as (U, L, width * d): each position with its neighbors."""
+    before = (width - 1) // 2
+    padded = nn.functional.pad(x, (0, 0, before, width - 1 - before))
+    return torch.cat([padded[:, k : k + x.shape[1]] for k in range(width)], dim=-1)

@@ -1,0 +1,206 @@
+"""Poolings against their formulas, row by row; whole and in segments."""
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from ensue.nn import (
+    GRU,
+    LSTM,
+    AttentionPooling,
+    Bidirectional,
+    LastPooling,
+    MaxPooling,
+    MeanPooling,
+    Pooling,
+    Poolings,
+    watch,
+)
+from ensue.types import detach, select_rows
+
+D = 4
+
+
+def attention(pooling: AttentionPooling, h: Tensor) -> Tensor:
+    u = torch.tanh(h @ pooling.linear.weight.T + pooling.linear.bias)
+    return torch.softmax(u @ pooling.vector.weight[0], dim=0) @ h
+
+
+def several() -> Poolings:
+    return Poolings([MeanPooling(D), LastPooling(D, bidirectional=True), AttentionPooling(D, d_attention=3)])
+
+
+Formula = Callable[[Pooling, Tensor], Tensor]
+"""What a pooling makes of the real positions (T, d) of one row, of which there is at least one."""
+
+FORMULAS: dict[str, tuple[Callable[[], Pooling], Formula]] = {
+    "last": (lambda: LastPooling(D), lambda _, h: h[-1]),
+    "both ends": (
+        lambda: LastPooling(D, bidirectional=True),
+        lambda _, h: torch.cat((h[-1, : D // 2], h[0, D // 2 :])),
+    ),
+    "mean": (lambda: MeanPooling(D), lambda _, h: h.mean(0)),
+    "max": (lambda: MaxPooling(D), lambda _, h: h.amax(0)),
+    "attention": (lambda: AttentionPooling(D), attention),  # type: ignore[dict-item]
+    "several": (
+        several,
+        lambda p, h: torch.cat((h.mean(0), h[-1, : D // 2], h[0, D // 2 :], attention(list(p)[2], h))),  # type: ignore
+    ),
+}
+POOLINGS = pytest.mark.parametrize(("make", "formula"), FORMULAS.values(), ids=FORMULAS)
+
+
+def built(make: Callable[[], Pooling]) -> Pooling:
+    torch.manual_seed(0)
+    return make().double()
+
+
+def rows(lengths: list[int], filling: float = torch.nan) -> tuple[Tensor, Tensor]:
+    mask = torch.arange(max(lengths, default=0)) < torch.tensor(lengths).unsqueeze(1)
+    h = torch.randn(*mask.shape, D, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    return h.masked_fill(~mask.unsqueeze(2), filling).requires_grad_(), mask
+
+
+@POOLINGS
+def test_the_formula(make: Callable[[], Pooling], formula: Formula) -> None:
+    """Values and gradients; NaN at padding reaches nothing; a row without real positions gives zeros."""
+    pooling, lengths = built(make), [5, 2, 0, 3, 1]
+    h, mask = rows(lengths)
+    found = pooling(h, mask)
+    zeros = torch.zeros(pooling.d_out, dtype=torch.float64)
+    expected = torch.stack([formula(pooling, h[b, :n]) if n else zeros for b, n in enumerate(lengths)])
+    torch.testing.assert_close(found, expected)
+    weights, sources = torch.randn_like(found), [h, *pooling.parameters()]
+    gradients = torch.autograd.grad((found * weights).sum(), sources)
+    torch.testing.assert_close(gradients, torch.autograd.grad((expected * weights).sum(), sources))
+    assert gradients[0].isfinite().all()
+    dense = h[:2, :2].detach()
+    torch.testing.assert_close(pooling(dense), pooling(dense, torch.ones(2, 2, dtype=torch.bool)))
+
+
+@POOLINGS
+@settings(max_examples=15, deadline=None)
+@given(lengths=st.lists(st.integers(0, 8), min_size=1, max_size=4), cuts=st.lists(st.integers(0, 8), max_size=3))
+def test_segments_are_the_whole(
+    make: Callable[[], Pooling], formula: Formula, lengths: list[int], cuts: list[int]
+) -> None:
+    """Cut anywhere, also where nothing stands and where some rows have ended; values and gradients."""
+    pooling, (h, mask) = built(make), rows([*lengths, 1])
+    state, borders = pooling.init_state(len(h)), sorted({0, *cuts, mask.shape[1]})
+    for begin, end in [*itertools.pairwise(borders), (0, 0)]:
+        state = pooling.update(state, h[:, begin:end], mask[:, begin:end])
+    whole, parts = pooling(h, mask), pooling.result(state)
+    torch.testing.assert_close(parts, whole)
+    sources = [h, *pooling.parameters()]
+    found, expected = (
+        torch.autograd.grad(y.square().sum(), sources, allow_unused=True, materialize_grads=True)
+        for y in (parts, whole)
+    )
+    torch.testing.assert_close(found, expected)
+
+
+@POOLINGS
+def test_a_state_is_a_value(make: Callable[[], Pooling], formula: Formula) -> None:
+    """Rows may be chosen from it and its history dropped; an update leaves it as it was."""
+    pooling, (h, mask) = built(make), rows([5, 2, 4])
+    state = pooling.update(pooling.init_state(3), h[:, :2], mask[:, :2])
+    before = pooling.result(state)
+    chosen = torch.tensor([2, 0])
+    rest = pooling.update(select_rows(state, chosen), h[chosen, 2:], mask[chosen, 2:])
+    torch.testing.assert_close(pooling.result(rest), pooling(h, mask)[chosen])
+    torch.testing.assert_close(pooling.result(state), before, rtol=0, atol=0)
+    assert not pooling.result(detach(state)).requires_grad
+
+
+@POOLINGS
+def test_padding_has_no_gradient(make: Callable[[], Pooling], formula: Formula) -> None:
+    gradients = []
+    for filling in (5.0, -7.0):
+        h, mask = rows([3, 1, 0], filling)
+        (gradient,) = torch.autograd.grad(built(make)(h, mask).square().sum(), h)
+        assert not gradient[~mask].any()
+        gradients.append(gradient)
+    torch.testing.assert_close(*gradients, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3])
+def test_among_equal_maxima_the_first_has_the_gradient(cut: int) -> None:
+    h = torch.tensor([[[1.0], [2.0], [2.0], [2.0]]]).expand(1, 4, D).clone().requires_grad_()
+    pooling = MaxPooling(D)
+    state = pooling.init_state(1)
+    for part in (h[:, :cut], h[:, cut:]):
+        state = pooling.update(state, part)
+    (gradient,) = torch.autograd.grad(pooling.result(state).sum(), h)
+    assert gradient[0, :, 0].tolist() == [0, 1, 0, 0]
+
+
+def test_last_of_both_directions_is_where_they_end() -> None:
+    torch.manual_seed(0)
+    layer, (h, mask) = Bidirectional(LSTM(D, 3), LSTM(D, 3)), rows([5, 2, 1])
+    y, (rightward, leftward) = layer(h.float(), mask=mask)
+    pooled = LastPooling(6, bidirectional=True)(y, mask)
+    torch.testing.assert_close(pooled, torch.cat((rightward.h, leftward.h), dim=1))
+
+
+def test_last_over_segments_is_the_state_of_a_layer() -> None:
+    torch.manual_seed(0)
+    layer, (h, mask) = GRU(D, D).double(), rows([5, 2, 3])
+    y, state = layer(h, mask=mask)
+    torch.testing.assert_close(LastPooling(D)(y, mask), state.h)
+
+
+def test_large_scores_do_not_overflow() -> None:
+    pooling = AttentionPooling(D)
+    with torch.no_grad():
+        pooling.vector.weight.fill_(1e4)
+    h = torch.cat((torch.full((1, 2, D), -9.0), torch.full((1, 1, D), 9.0)), dim=1)
+    for first, last in ((0, 1), (2, 0)):
+        state = pooling.update(pooling.init_state(1), h[:, first : first + 1])
+        result = pooling.result(pooling.update(state, h[:, last:]))
+        assert result.isfinite().all()
+
+
+def test_scores_of_attention_can_be_watched() -> None:
+    pooling, (h, mask) = built(lambda: AttentionPooling(D)), rows([3, 1])
+    with watch(pooling, "scores") as seen:
+        found = pooling(h, mask)
+    (scores,) = seen["scores"]
+    weights = scores.softmax(1)
+    assert not weights[~mask].any()
+    torch.testing.assert_close(found, (weights.unsqueeze(2) * h.nan_to_num(0.0)).sum(1))
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_half_precision_features_are_summed_in_full(name: str) -> None:
+    torch.manual_seed(0)
+    pooling = FORMULAS[name][0]()
+    h = torch.randn(2, 300, D).bfloat16()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = pooling(h)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, pooling(h.float()), rtol=0, atol=1e-2 if "att" in name or "sev" in name else 1e-6)
+
+
+def test_wrong_sizes_are_named() -> None:
+    with pytest.raises(ValueError, match="two directions have an even number of features together, not 5"):
+        LastPooling(5, bidirectional=True)
+    with pytest.raises(ValueError, match="poolings side by side read the same number of features"):
+        Poolings([MeanPooling(3), MaxPooling(4)])
+    with pytest.raises(ValueError, match="poolings side by side"):
+        Poolings([])
+
+
+def test_shapes_and_names() -> None:
+    pooling = several()
+    assert (pooling.d_in, pooling.d_out) == (D, 3 * D)
+    assert repr(LastPooling(D, bidirectional=True)) == "LastPooling(d_in=4, bidirectional=True)"
+    assert (
+        not pooling.state_dict().keys()
+        - {"poolings.2.linear.weight", "poolings.2.linear.bias"}
+        - {"poolings.2.vector.weight"}
+    )
