@@ -55,6 +55,13 @@ class LanguageScores:
             "unknown": self.unknown,
         }
 
+    def summary(self) -> str:
+        """The scores in one line, for people."""
+        return (
+            f"{self.nats_per_token:.4f} nats per token, perplexity {self.perplexity:,.2f}, "
+            f"{self.bits_per_character:.4f} bits per character"
+        )
+
 
 def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None

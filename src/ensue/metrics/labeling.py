@@ -1,0 +1,127 @@
+"""Scores of sequence labeling: accuracy over tokens, and precision, recall and F1 over spans (or plain labels)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ensue.metrics.confusion import LabelScore, label_scores, macro_f1, most_confused, overall, share
+from ensue.text.schemes import position, spans
+
+CONFUSIONS = 20
+
+
+@dataclass(frozen=True)
+class LabelingScores:
+    """Shares from 0 to 1, and counts.
+
+    `precision`, `recall` and `f1` are over all spans (`is_spans`), or over all tokens, where the three are the
+    accuracy. `per_label` is by span class, or by label; `macro_f1` the mean of its f1. `confusion` has the most
+    frequent confusions of token labels, as (gold, predicted, count). `unknown_labels` counts the right answers that
+    the model cannot give.
+    """
+
+    is_spans: bool
+    accuracy: float
+    precision: float
+    recall: float
+    f1: float
+    macro_f1: float
+    tokens: int
+    sentences: int
+    per_label: dict[str, LabelScore]
+    confusion: list[tuple[str, str, int]]
+    unknown_labels: dict[str, int]
+
+    def as_json(self) -> dict[str, Any]:
+        """The keys of `evaluate --json`."""
+        return {
+            "accuracy": self.accuracy,
+            "precision": self.precision,
+            "recall": self.recall,
+            "f1": self.f1,
+            "tokens": self.tokens,
+            "per_label": {label: asdict(score) for label, score in self.per_label.items()},
+            "macro_f1": self.macro_f1,
+            "sentences": self.sentences,
+            "confusion": [
+                {"gold": gold, "predicted": predicted, "count": count} for gold, predicted, count in self.confusion
+            ],
+            "unknown_labels": self.unknown_labels,
+        }
+
+    def summary(self) -> str:
+        name, f1 = ("F1", self.f1) if self.is_spans else ("macro F1", self.macro_f1)
+        return f"accuracy {100 * self.accuracy:.2f} %, {name} {100 * f1:.2f}"
+
+
+class LabelingTally:
+    """Counts sentences one by one; holds counts alone, so that a file may be of any length.
+
+    With `spans`, precision, recall and F1 are conlleval's: a predicted span is correct if a gold span has the same
+    class, start and end; spans are read from the labels as `ensue.text.schemes.spans` does, so labels that break their
+    scheme count as conlleval reads them, and are not mended or dropped. Nothing carries over from a sentence to the
+    next. A precision without predictions, a recall without gold spans and an F1 of two zeros are 0. Accuracy compares
+    the labels of tokens as they are: gold and prediction should be in one scheme.
+    """
+
+    def __init__(self, *, spans: bool) -> None:
+        self.is_spans = spans
+        self._sentences = 0
+        self._pairs: Counter[tuple[str, str]] = Counter()
+        self._correct: Counter[str] = Counter()
+        self._gold: Counter[str] = Counter()
+        self._predicted: Counter[str] = Counter()
+
+    def add(self, gold: Sequence[str], predicted: Sequence[str]) -> None:
+        """The labels of one sentence."""
+        assert len(gold) == len(predicted), f"{len(predicted)} labels for {len(gold)} tokens"
+        self._sentences += 1
+        self._pairs.update(zip(gold, predicted, strict=True))
+        if self.is_spans:
+            gold_spans, predicted_spans = spans(gold), spans(predicted)
+            self._gold.update(span.label for span in gold_spans)
+            self._predicted.update(span.label for span in predicted_spans)
+            self._correct.update(span.label for span in set(gold_spans) & set(predicted_spans))
+
+    def scores(self, known: Iterable[str] | None = None) -> LabelingScores:
+        """The scores so far. `known` are the labels that the model can give; with `spans`, their classes count."""
+        correct, gold, predicted = self._counts()
+        per_label = label_scores(correct, gold, predicted)
+        total = overall(per_label, correct)
+        tokens = self._pairs.total()
+        return LabelingScores(
+            is_spans=self.is_spans,
+            accuracy=share(sum(count for (a, b), count in self._pairs.items() if a == b), tokens),
+            precision=total.precision,
+            recall=total.recall,
+            f1=total.f1,
+            macro_f1=macro_f1(per_label),
+            tokens=tokens,
+            sentences=self._sentences,
+            per_label=per_label,
+            confusion=most_confused(self._pairs, CONFUSIONS),
+            unknown_labels={} if known is None else self._unknown(gold, known),
+        )
+
+    def _counts(self) -> tuple[Counter[str], Counter[str], Counter[str]]:
+        """Correct, gold and predicted by span class, or by label."""
+        if self.is_spans:
+            return self._correct, self._gold, self._predicted
+        correct: Counter[str] = Counter()
+        gold: Counter[str] = Counter()
+        predicted: Counter[str] = Counter()
+        for (right, said), count in self._pairs.items():
+            gold[right] += count
+            predicted[said] += count
+            if right == said:
+                correct[right] += count
+        return correct, gold, predicted
+
+    def _unknown(self, gold: Counter[str], known: Iterable[str]) -> dict[str, int]:
+        if self.is_spans:
+            known = (position(tag).label for tag in known)
+        known = set(known)
+        return {label: count for label, count in gold.most_common() if label not in known}

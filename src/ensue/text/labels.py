@@ -1,0 +1,76 @@
+"""The labels of a tagger: as the training file writes them, and as the tags in which a model learns them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.text.schemes import Scheme, convert, legal_transitions, position, tag_set
+from ensue.text.vocabulary import Vocabulary
+
+FORMAT_VERSION = 1
+
+
+class Labels:
+    """`names` are the labels of the training data, `scheme` how they write spans (None: plain labels).
+
+    Spans are learned in `tag_scheme`, with every tag that their classes can have; plain labels are their own tags.
+    """
+
+    def __init__(self, names: Sequence[str], *, scheme: Scheme | None, tag_scheme: Scheme | None) -> None:
+        assert (scheme is None) == (tag_scheme is None)
+        self.names, self.scheme, self.tag_scheme = tuple(names), scheme, tag_scheme
+        if tag_scheme is None:
+            self.tags = Vocabulary(names)
+        else:
+            classes = {label for name in names if (label := position(name).label)}
+            self.tags = Vocabulary(tag_set(classes, tag_scheme))
+
+    @property
+    def has_spans(self) -> bool:
+        return self.scheme is not None
+
+    def encode(self, labels: Sequence[str]) -> list[int]:
+        """The tags of a sentence; -1 for a label that training did not have."""
+        if self.tag_scheme is not None and self.tag_scheme != self.scheme:
+            labels = convert(labels, self.tag_scheme)
+        ids = self.tags.ids
+        return [ids.get(label, -1) for label in labels]
+
+    def decode(self, tags: Sequence[int]) -> list[str]:
+        """The labels of a sentence, in the scheme of the training file."""
+        symbols = self.tags.symbols
+        labels = [symbols[tag] for tag in tags]
+        return convert(labels, self.scheme) if self.scheme and self.scheme != self.tag_scheme else labels
+
+    def legal(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]] | None:
+        """Which tags may begin, follow each other and end (`schemes.legal_transitions`); None where all may."""
+        return None if self.tag_scheme is None else legal_transitions(self.tags.symbols, self.tag_scheme)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": "tags",
+            "format_version": FORMAT_VERSION,
+            "names": list(self.names),
+            "scheme": self.scheme,
+            "tag_scheme": self.tag_scheme,
+        }
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Labels:
+        """The inverse of `to_json`; KeyError, TypeError or ValueError for content that cannot come from there."""
+        names, schemes = content["names"], (content["scheme"], content["tag_scheme"])
+        if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+            raise ValueError("names must be distinct strings")
+        if not set(schemes) <= {None, *get_args(Scheme)} or (schemes[0] is None) != (schemes[1] is None):
+            raise ValueError(f"unknown scheme {schemes}")
+        return cls(names, scheme=schemes[0], tag_scheme=schemes[1])
+
+    def __len__(self) -> int:
+        return len(self.tags)
+
+    def __repr__(self) -> str:
+        return f"Labels({len(self.names)} labels, scheme={self.scheme!r}, {len(self.tags)} tags)"

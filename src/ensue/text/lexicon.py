@@ -1,0 +1,241 @@
+"""What a model knows of words: which have a vector of their own, their characters, affixes, shapes, columns of data.
+
+A distinct word form is encoded once (`Lexicon.encode`), wherever and however often it stands. No torch, no vectors.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.text.tokenizer import UNKNOWN
+from ensue.text.vocabulary import Vocabulary, most_frequent
+
+FORMAT_VERSION = 1
+MOST_CHARACTERS = 32
+"""Of a longer word the character layer reads the first and the last half of these."""
+AFFIX_COUNT = 5
+"""Affixes of fewer words are unknown."""
+_DIGIT = re.compile(r"\d")
+_SHAPES = (
+    (re.compile(r"[^\W\d_]", re.UNICODE), lambda m: "X" if m[0].isupper() else "x"),
+    (_DIGIT, "d"),
+    (re.compile(r"([Xx.d-])\1{2,}"), r"\1\1\1"),
+)
+
+
+class WordForms(NamedTuple):
+    """`U` word forms as numbers; what a lexicon does not use is 0.
+
+    `words`, `shapes` and `vectors` (U,) are ids, `characters` (U, L) those of the letters, `lengths` (U,) how many are
+    real, `affixes` (U, A) those of the prefixes and suffixes.
+    """
+
+    words: NDArray[np.int64]
+    characters: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    affixes: NDArray[np.int64]
+    shapes: NDArray[np.int64]
+    vectors: NDArray[np.int64]
+
+    def select(self, forms: NDArray[np.int64]) -> WordForms:
+        """Some of the forms, their characters cut to the longest."""
+        lengths = self.lengths[forms]
+        longest = int(lengths.max(initial=0))
+        return WordForms(
+            self.words[forms],
+            self.characters[forms, :longest],
+            lengths,
+            self.affixes[forms],
+            self.shapes[forms],
+            self.vectors[forms],
+        )
+
+
+class Lexicon:
+    """The vocabularies of a model that reads words; id 0 of each is what is unknown.
+
+    `affixes` is the longest affix, 0 for none; `vectors` are the words that have a pretrained vector.
+    """
+
+    def __init__(
+        self,
+        *,
+        words: Vocabulary,
+        lowercase: bool,
+        fold_digits: bool,
+        characters: Vocabulary | None = None,
+        affixes: Vocabulary | None = None,
+        longest_affix: int = 0,
+        shapes: Vocabulary | None = None,
+        columns: Mapping[str, Vocabulary] | None = None,
+        vectors: Vocabulary | None = None,
+    ) -> None:
+        self.words, self.lowercase, self.fold_digits = words, lowercase, fold_digits
+        self.characters, self.affixes, self.longest_affix, self.shapes = characters, affixes, longest_affix, shapes
+        self.columns = dict(columns or {})
+        self.vectors = vectors
+
+    @classmethod
+    def train(
+        cls,
+        counts: Mapping[str, int],
+        *,
+        columns: Mapping[str, Iterable[str]] | None = None,
+        min_count: int = 1,
+        max_size: int | None = None,
+        lowercase: bool = True,
+        fold_digits: bool = True,
+        characters: bool = False,
+        longest_affix: int = 0,
+        shapes: bool = False,
+        vectors: Collection[str] | None = None,
+    ) -> Lexicon:
+        """From how often each word form occurs in the training data, and the values of the columns in use."""
+        lexicon = cls(words=Vocabulary([UNKNOWN]), lowercase=lowercase, fold_digits=fold_digits)
+        lexicon.longest_affix = longest_affix
+        words = most_frequent(_counted(counts, lexicon.normalized), min_count=min_count, limit=max_size)
+        lexicon.words = _vocabulary(words)
+        if characters:
+            letters = _counted(counts, None)
+            lexicon.characters = _vocabulary(most_frequent(letters, min_count=1, limit=None))
+        if longest_affix:
+            found: dict[str, int] = {}
+            for form in counts:
+                for affix in lexicon.affixes_of(form):
+                    found[affix] = found.get(affix, 0) + 1
+            lexicon.affixes = _vocabulary(most_frequent(found, min_count=AFFIX_COUNT, limit=None))
+        if shapes:
+            lexicon.shapes = _vocabulary(most_frequent(_counted(counts, shape), min_count=2, limit=None))
+        lexicon.columns = {name: _vocabulary(sorted(set(values))) for name, values in (columns or {}).items()}
+        lexicon.vectors = None if vectors is None else _vocabulary(vectors)
+        return lexicon
+
+    def normalized(self, form: str) -> str:
+        """What the word's own vector is looked up by."""
+        form = form.lower() if self.lowercase else form
+        return _DIGIT.sub("0", form) if self.fold_digits else form
+
+    def affixes_of(self, form: str) -> list[str]:
+        """`u-`, `un-`, ... `-d`, `-ed`: a prefix and a suffix of each length; what a short word lacks stays out."""
+        form = self.normalized(form)
+        lengths = range(1, self.longest_affix + 1)
+        return [f"{form[:n]}-" for n in lengths] + [f"-{form[-n:]}" for n in lengths]
+
+    def encode(self, forms: Sequence[str]) -> WordForms:
+        """The ids of word forms."""
+        letters = [self._letters(form) for form in forms]
+        lengths = np.array([len(ids) for ids in letters], np.int64)
+        characters = np.zeros((len(forms), int(lengths.max(initial=0))), np.int64)
+        characters[np.arange(characters.shape[1]) < lengths[:, None]] = [id for ids in letters for id in ids]
+        return WordForms(
+            words=_ids(self.words, map(self.normalized, forms), len(forms)),
+            characters=characters,
+            lengths=lengths,
+            affixes=self._affix_ids(forms),
+            shapes=np.zeros(len(forms), np.int64)
+            if self.shapes is None
+            else _ids(self.shapes, map(shape, forms), len(forms)),
+            vectors=self._vector_ids(forms),
+        )
+
+    def encode_column(self, name: str, values: Sequence[str]) -> NDArray[np.int64]:
+        """The ids of a column's values."""
+        return _ids(self.columns[name], values, len(values))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": "lexicon",
+            "format_version": FORMAT_VERSION,
+            "lowercase": self.lowercase,
+            "fold_digits": self.fold_digits,
+            "longest_affix": self.longest_affix,
+            "words": _symbols(self.words),
+            "characters": _symbols(self.characters),
+            "affixes": _symbols(self.affixes),
+            "shapes": _symbols(self.shapes),
+            "columns": {name: _symbols(vocabulary) for name, vocabulary in self.columns.items()},
+            "vectors": _symbols(self.vectors),
+        }
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Lexicon:
+        """The inverse of `to_json`; KeyError, TypeError or ValueError for content that cannot come from there."""
+        if content["kind"] != "lexicon":
+            raise ValueError(f"a {content['kind']}, not a lexicon")
+        words = _read(content["words"])
+        if words is None:
+            raise ValueError("no words")
+        return cls(
+            words=words,
+            lowercase=bool(content["lowercase"]),
+            fold_digits=bool(content["fold_digits"]),
+            longest_affix=int(content["longest_affix"]),
+            characters=_read(content["characters"]),
+            affixes=_read(content["affixes"]),
+            shapes=_read(content["shapes"]),
+            columns={name: _read(symbols) or Vocabulary([UNKNOWN]) for name, symbols in content["columns"].items()},
+            vectors=_read(content["vectors"]),
+        )
+
+    def _letters(self, form: str) -> list[int]:
+        if self.characters is None:
+            return []
+        if len(form) > MOST_CHARACTERS:
+            form = form[: MOST_CHARACTERS // 2] + form[-MOST_CHARACTERS // 2 :]
+        ids = self.characters.ids
+        return [ids.get(letter, 0) for letter in form]
+
+    def _affix_ids(self, forms: Sequence[str]) -> NDArray[np.int64]:
+        if self.affixes is None:
+            return np.zeros((len(forms), 0), np.int64)
+        ids = self.affixes.ids
+        found = [[ids.get(affix, 0) for affix in self.affixes_of(form)] for form in forms]
+        return np.array(found, np.int64).reshape(len(forms), 2 * self.longest_affix)
+
+    def _vector_ids(self, forms: Sequence[str]) -> NDArray[np.int64]:
+        """A word's own pretrained vector, or that of its lowered form."""
+        if self.vectors is None:
+            return np.zeros(len(forms), np.int64)
+        ids = self.vectors.ids
+        return np.array([ids.get(form) or ids.get(form.lower(), 0) for form in forms], np.int64)
+
+    def __repr__(self) -> str:
+        return f"Lexicon({len(self.words):,} words)"
+
+
+def shape(form: str) -> str:
+    """`Xxxx` for Janet, `dd-dd` for 10-12: letters as X or x, digits as d, runs cut to three."""
+    for pattern, replacement in _SHAPES:
+        form = pattern.sub(replacement, form[:MOST_CHARACTERS])  # type: ignore[arg-type]
+    return form
+
+
+def _counted(counts: Mapping[str, int], key: Any) -> dict[str, int]:
+    """How often each `key(form)` occurs, or each character if there is no key."""
+    found: dict[str, int] = {}
+    for form, count in counts.items():
+        for symbol in (key(form),) if key else form:
+            found[symbol] = found.get(symbol, 0) + count
+    return found
+
+
+def _vocabulary(symbols: Iterable[str]) -> Vocabulary:
+    return Vocabulary([UNKNOWN, *(symbol for symbol in symbols if symbol != UNKNOWN)])
+
+
+def _ids(vocabulary: Vocabulary, symbols: Iterable[str], count: int) -> NDArray[np.int64]:
+    ids = vocabulary.ids
+    return np.fromiter((ids.get(symbol, 0) for symbol in symbols), np.int64, count)
+
+
+def _symbols(vocabulary: Vocabulary | None) -> list[str] | None:
+    return None if vocabulary is None else list(vocabulary.symbols)
+
+
+def _read(symbols: Any) -> Vocabulary | None:
+    return None if symbols is None else Vocabulary.from_json(symbols, first=(UNKNOWN,))

@@ -1,0 +1,280 @@
+"""Label schemes: spans written as a label per token, read back, told apart. It scores nothing and reads no files.
+
+A label is `O` (outside) or a prefix, a dash and the span's class: `B-PER`. Four schemes put the prefixes differently:
+
+- `iob1` (Ramshaw & Marcus 1995): `I` inside; `B` only where a span follows another of its class without a gap.
+- `bio` (IOB2): `B` on the first token of every span, `I` on the others.
+- `iobes`: `B I ... I E`, and `S` for a span of one token. BILOU is the same with `L` for `E` and `U` for `S`.
+- `bmes`: iobes with `M` for `I`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.errors import DataError
+
+Scheme = Literal["iob1", "bio", "iobes", "bmes"]
+OUTSIDE = "O"
+PREFIXES: dict[Scheme, str] = {"iob1": "BI", "bio": "BI", "iobes": "BIES", "bmes": "BMES"}
+TOLERATED = 0.05
+"""The share of sentences with spans that may break the scheme. Annotators slip (CoNLL-2003's training file has one
+sentence that breaks IOB1), and `spans` reads the slips, too."""
+_ALPHABETS: list[tuple[str, tuple[Scheme, ...]]] = [
+    ("BI", ("bio", "iob1")),
+    ("BIES", ("iobes",)),
+    ("BILU", ("iobes",)),
+    ("BMES", ("bmes",)),
+]
+_EXPECTED = "expected bio or iob1 (B- I-), iobes (B- I- E- S- or B- I- L- U-) or bmes (B- M- E- S-)"
+_KINDS = {"B": "B", "I": "I", "M": "I", "E": "E", "L": "E", "S": "S", "U": "S"}
+
+
+class Span(NamedTuple):
+    """The tokens from `start` up to and without `end`."""
+
+    label: str
+    start: int
+    end: int
+
+
+class Position(NamedTuple):
+    """What a token's label says: its place in a span (B, I, E, S, or O for outside) and the span's class."""
+
+    kind: str
+    label: str
+
+
+@lru_cache(maxsize=1 << 14)
+def position(label: str) -> Position:
+    """The label taken apart at its first dash. What has none of the prefixes B I M E L S U is outside."""
+    prefix, _, name = label.partition("-")
+    kind = _KINDS.get(prefix, OUTSIDE)
+    return Position(kind, "" if kind == OUTSIDE else name)
+
+
+def spans(labels: Sequence[str]) -> list[Span]:
+    """The spans of one sentence in order, whatever the scheme, also where the labels break it.
+
+    This is the reading of conlleval, the scorer of CoNLL-2000 and 2003 (version 2004-01-26): a span begins at `B`, and
+    at an `I` that has no span of its class to go on with (after `O`, after another class, at the start of the
+    sentence); it ends before `O`, `B` and another class. `E` and `S`, which conlleval knows in part, are read as
+    seqeval does: both end their span, `S` always begins one, `E` begins one where it has none to end. As there, a label
+    that is a prefix alone (`B`) is of the empty class.
+    """
+    found: list[Span] = []
+    start, current = 0, None
+    for place, label in enumerate(labels):
+        kind, name = position(label)
+        if current is not None and (kind in "OBS" or name != current):
+            found.append(Span(current, start, place))
+            current = None
+        if kind == OUTSIDE:
+            continue
+        if current is None:
+            start, current = place, name
+        if kind in "ES":
+            found.append(Span(current, start, place + 1))
+            current = None
+    if current is not None:
+        found.append(Span(current, start, len(labels)))
+    return found
+
+
+def encode(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
+    """The labels of a sentence of `length` tokens with these spans, which must not overlap."""
+    labels = [OUTSIDE] * length
+    previous = Span("", 0, 0)
+    for span in sorted(spans, key=lambda span: span.start):
+        assert previous.end <= span.start < span.end <= length, f"{span} in {length} tokens after {previous}"
+        touches = previous.end == span.start > 0 and previous.label == span.label
+        prefixes = _prefixes(scheme, span.end - span.start, touches=touches)
+        labels[span.start : span.end] = [_label(prefix, span.label) for prefix in prefixes]
+        previous = span
+    return labels
+
+
+def _prefixes(scheme: Scheme, length: int, *, touches: bool) -> str:
+    """The prefixes of a span; `touches`: it follows another of its class without a gap."""
+    if scheme in ("iob1", "bio"):
+        first = "B" if touches or scheme == "bio" else "I"
+        return first + "I" * (length - 1)
+    inside = "M" if scheme == "bmes" else "I"
+    return "S" if length == 1 else "B" + inside * (length - 2) + "E"
+
+
+def _label(prefix: str, name: str) -> str:
+    return f"{prefix}-{name}" if name else prefix
+
+
+def convert(labels: Sequence[str], scheme: Scheme) -> list[str]:
+    """The same spans in `scheme`. Labels that break their scheme come out as `spans` reads them."""
+    return encode(spans(labels), len(labels), scheme)
+
+
+def tag_set(classes: Iterable[str], scheme: Scheme) -> list[str]:
+    """Every label that spans of these classes need: `O`, then the others sorted; 2n + 1 for n classes in bio."""
+    return [OUTSIDE, *sorted({_label(prefix, name) for name in classes for prefix in PREFIXES[scheme]})]
+
+
+def legal_transitions(
+    tags: Sequence[str], scheme: Scheme
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which of K tags may stand at the start (K,), which after which (K, K; from row to column), which at the end (K,).
+
+    Legal paths are exactly the label sequences that `convert` leaves as they are. With the whole `tag_set` each tag can
+    be reached and left; with a part of it (`B-X` without `E-X`) a tag may have no way on.
+    """
+    foreign = [tag for tag in tags if tag != OUTSIDE and tag.partition("-")[0] not in PREFIXES[scheme]]
+    assert not foreign, f"{foreign[0]} is no tag of {scheme}"
+    start = np.array([is_legal(scheme, OUTSIDE, tag) for tag in tags], np.bool_)
+    pairs = np.array([[is_legal(scheme, before, tag) for tag in tags] for before in tags], np.bool_)
+    end = np.array([is_legal(scheme, tag, OUTSIDE) for tag in tags], np.bool_)
+    return start, pairs.reshape(len(tags), len(tags)), end
+
+
+def is_legal(scheme: Scheme, before: str, label: str) -> bool:
+    """Whether `scheme` writes `label` after `before`. Start and end of a sentence are like `O` there."""
+    left, right = position(before), position(label)
+    goes_on = left.kind in "BI" and left.label == right.label
+    if scheme == "bio":
+        return right.kind in "OB" or (right.kind == "I" and goes_on)
+    if scheme == "iob1":
+        return right.kind in "OI" or (right.kind == "B" and goes_on)
+    return goes_on if right.kind in "IE" else left.kind not in "BI"
+
+
+class Place(NamedTuple):
+    """A sentence, counted from 1, and the line it begins at, if that was said."""
+
+    sentence: int
+    line: int | None
+
+    def __str__(self) -> str:
+        return f"sentence {self.sentence}" if self.line is None else f"line {self.line}"
+
+
+class Breaks(NamedTuple):
+    """How many sentences are not what a scheme would write, and the first thing that it would not write."""
+
+    sentences: int
+    place: Place
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.reason} ({self.place})"
+
+
+class SchemeDetector:
+    """Is fed the labels of a file, a sentence at a time, and then says their scheme. It keeps no sentence."""
+
+    def __init__(self) -> None:
+        self._sentences = 0
+        self._with_spans = 0
+        self._counts: Counter[str] = Counter()
+        self._first_of: dict[str, Place] = {}
+        self._without_prefix: tuple[str, Place] | None = None
+        self._breaks: dict[Scheme, Breaks] = {}
+
+    def feed(self, labels: Sequence[str], line: int | None = None) -> None:
+        """One sentence, and the number of the line that it begins at, for the messages."""
+        self._sentences += 1
+        place = Place(self._sentences, line)
+        for label in labels:
+            if label not in self._counts:
+                self._meet(label, place)
+        self._counts.update(labels)
+        self._with_spans += any(position(label).kind != OUTSIDE for label in labels)
+        first_breaks: dict[Scheme, str] = {}
+        for before, after in zip([None, *labels], [*labels, None], strict=True):
+            for scheme in _broken(before, after):
+                first_breaks.setdefault(scheme, _reason(before, after))
+        for scheme, reason in first_breaks.items():
+            earlier = self._breaks.get(scheme, Breaks(0, place, reason))
+            self._breaks[scheme] = earlier._replace(sentences=earlier.sentences + 1)
+
+    def _meet(self, label: str, place: Place) -> None:
+        prefix = label.partition("-")[0]
+        if _has_prefix(label):
+            self._first_of.setdefault(prefix, place)
+        elif label != OUTSIDE and self._without_prefix is None:
+            self._without_prefix = (label, place)
+
+    def breaks(self, scheme: Scheme) -> Breaks | None:
+        """The sentences that are not what `scheme` would write; None if all are."""
+        return self._breaks.get(scheme)
+
+    def result(self, path: str | Path | None = None) -> Scheme | None:
+        """The scheme; None for plain labels, such as parts of speech.
+
+        A scheme needs labels with prefix, dash and class. A bare `B` or `S` is a plain label, and a file of `O` alone
+        is plain, too: it says nothing of spans. Where labels with a prefix are no more than those without (`O` aside),
+        they only look so, as some codes of parts of speech do, and all are plain. A file in which every span begins
+        with `B` is bio; one in which `B` only ever parts two spans is iob1. `iobes` stands for BILOU, too, and for
+        what iobes and bmes write alike.
+
+        DataError (with `path` and the line that was fed) for a label without a prefix among more that have one, for
+        prefixes that no scheme has together, and where more than `TOLERATED` of the sentences with spans break every
+        scheme that has the prefixes.
+        """
+        prefixed = sum(count for label, count in self._counts.items() if _has_prefix(label))
+        if prefixed <= self._counts.total() - self._counts[OUTSIDE] - prefixed:
+            return None
+        if self._without_prefix:
+            label, place = self._without_prefix
+            prefix, other = next(iter(self._first_of.items()))
+            at = f" ({place})" if path is None or place.line is None else ""
+            message = f'the label "{label}"{at} has no prefix, but others have, as {prefix}- in {other}; {_EXPECTED}'
+            raise DataError(message, path, place.line)
+        schemes = next((schemes for letters, schemes in _ALPHABETS if set(self._first_of) <= set(letters)), ())
+        if not schemes:
+            places = ", ".join(f"{prefix}- (first in {place})" for prefix, place in self._first_of.items())
+            latest = max(self._first_of.values(), key=lambda place: place.sentence)
+            raise DataError(f"mixed schemes: {places}; {_EXPECTED}", path, latest.line)
+        return self._least_broken(schemes, path)
+
+    def _least_broken(self, schemes: tuple[Scheme, ...], path: str | Path | None) -> Scheme:
+        unbroken = next((scheme for scheme in schemes if scheme not in self._breaks), None)
+        if unbroken:
+            return unbroken
+        best = min(schemes, key=lambda scheme: self._breaks[scheme].sentences)
+        if self._breaks[best].sentences > TOLERATED * self._with_spans:
+            found = "; ".join(
+                f"{self._breaks[scheme].sentences} of {self._with_spans} sentences with spans are not {scheme}, "
+                f"the first by {self._breaks[scheme]}"
+                for scheme in schemes
+            )
+            raise DataError(f"mixed schemes: {found}", path, self._breaks[best].place.line)
+        return best
+
+
+@lru_cache(maxsize=1 << 16)
+def _broken(before: str | None, label: str | None) -> tuple[Scheme, ...]:
+    """The schemes that do not write `label` after `before`; None is the sentence's border."""
+    schemes: tuple[Scheme, ...] = get_args(Scheme)
+    return tuple(scheme for scheme in schemes if not is_legal(scheme, before or OUTSIDE, label or OUTSIDE))
+
+
+def _has_prefix(label: str) -> bool:
+    return label.partition("-")[2] != "" and position(label).kind != OUTSIDE
+
+
+def _reason(before: str | None, label: str | None) -> str:
+    if label is None:
+        return f'"{before}" at the end'
+    return f'"{label}" at the start' if before is None else f'"{label}" after "{before}"'
+
+
+def detect_scheme(sequences: Iterable[Sequence[str]]) -> Scheme | None:
+    """The scheme of sentences in memory, as `SchemeDetector.result` tells it."""
+    detector = SchemeDetector()
+    for labels in sequences:
+        detector.feed(labels)
+    return detector.result()

@@ -1,0 +1,67 @@
+"""Running text to words that know where they stand. It gives no ids.
+
+Offsets count code points, as Python does: `text[token.start : token.end] == token.text`.
+Whatever a splitter says, two tokens that touch do so between two graphemes: an emoji with its joiners and skin tone, a
+flag, a letter with its combining marks stays whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from ensue.errors import RecipeError, nearest
+from ensue.text import treebank, words
+from ensue.text.graphemes import is_boundary
+
+Span = tuple[int, int]
+
+
+class Token(NamedTuple):
+    """A word, and where it stands in its text."""
+
+    text: str
+    start: int
+    end: int
+
+
+def tokens(text: str, splitter: str = "simple") -> list[Token]:
+    """The words of `text` in order; RecipeError for a splitter that is not in `SPLITTERS`."""
+    if splitter not in SPLITTERS:
+        known = ", ".join(SPLITTERS)
+        raise RecipeError(f'unknown splitter "{splitter}"; expected one of {known}{nearest(splitter, SPLITTERS)}')
+    spans = SPLITTERS[splitter](text)
+    if not text.isascii():
+        spans = _between_graphemes(text, spans)
+    return [Token(text[start:end], start, end) for start, end in spans]
+
+
+def _matches(expression: str) -> Callable[[str], Iterator[Span]]:
+    find = re.compile(expression).finditer
+    return lambda text: (match.span() for match in find(text) if match[0] != "\n")
+
+
+SPLITTERS: dict[str, Callable[[str], Iterable[Span]]] = {
+    "whitespace": _matches(words.SPLITTERS["whitespace"]),
+    "simple": _matches(words.SPLITTERS["simple"]),
+    "treebank": treebank.spans,
+    "characters": _matches(r"\S"),
+}
+"""What is a token. "whitespace" and "simple" are those of `ensue.text.words`; "simple" keeps a run of letters whole in
+every script, so Chinese, which has no blanks, is for "characters": each one that is no white space. "treebank" follows
+the English ones (`ensue.text.treebank`)."""
+
+
+def _between_graphemes(text: str, spans: Iterable[Span]) -> list[Span]:
+    """The spans, where two that touch inside a grapheme do so behind it instead; one that loses all is gone."""
+    whole: list[Span] = []
+    for start, end in spans:
+        cut = start
+        if whole and whole[-1][1] == start:
+            while cut < end and not is_boundary(text, cut, whole[-1][0]):
+                cut += 1
+            whole[-1] = (whole[-1][0], cut)
+        if cut < end:
+            whole.append((cut, end))
+    return whole

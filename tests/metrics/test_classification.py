@@ -1,0 +1,216 @@
+"""Classification scores against scikit-learn, and calibration against its definition and closed forms."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from sklearn import metrics as sklearn
+from sklearn.calibration import calibration_curve
+
+from ensue.metrics.classification import ClassificationScores, ClassificationTally, best_threshold
+
+KEYS = ["accuracy", "macro_f1", "examples", "per_label"]
+LABELS = ["b", "a", "c", "d"]
+EVERY = [*LABELS, "unheard of"]
+K = len(LABELS)
+few = settings(max_examples=50, deadline=None)  # scikit-learn takes its time
+
+
+def one_hot(label: str, top: float = 0.7) -> NDArray[np.float64]:
+    probabilities = np.full(K, (1 - top) / (K - 1))
+    probabilities[LABELS.index(label)] = top
+    return probabilities
+
+
+def single(pairs: list[tuple[str, str]]) -> ClassificationScores:
+    tally = ClassificationTally(LABELS)
+    for gold, predicted in pairs:
+        tally.add([gold], one_hot(predicted), [predicted])
+    return tally.scores()
+
+
+def several(pairs: list[tuple[set[str], set[str]]]) -> ClassificationScores:
+    tally = ClassificationTally(LABELS, multiple=True)
+    for gold, predicted in pairs:
+        tally.add(gold, np.array([0.9 if label in predicted else 0.1 for label in LABELS]), predicted)
+    return tally.scores()
+
+
+def assert_labels_agree(found: ClassificationScores, report: dict[str, Any]) -> None:
+    for label, one in found.per_label.items():
+        expected = report[label]
+        assert one.support == expected["support"]
+        assert [one.precision, one.recall, one.f1] == pytest.approx(
+            [expected["precision"], expected["recall"], expected["f1-score"]]
+        )
+
+
+@few
+@given(st.lists(st.tuples(st.sampled_from(EVERY), st.sampled_from(LABELS)), min_size=1, max_size=30))
+def test_single_labels_as_scikit_learn_scores_them(pairs: list[tuple[str, str]]) -> None:
+    gold, predicted = [gold for gold, _ in pairs], [predicted for _, predicted in pairs]
+    found = single(pairs)
+    report = sklearn.classification_report(gold, predicted, output_dict=True, zero_division=0.0)
+    assert found.accuracy == found.micro_f1 == pytest.approx(sklearn.accuracy_score(gold, predicted))
+    assert found.macro_f1 == pytest.approx(report["macro avg"]["f1-score"])
+    assert found.weighted_f1 == pytest.approx(report["weighted avg"]["f1-score"])
+    assert set(found.per_label) == {*gold, *predicted}
+    assert_labels_agree(found, report)
+    assert found.confusion == sklearn.confusion_matrix(gold, predicted, labels=found.labels).tolist()
+    assert found.labels[:K] == LABELS
+    assert found.unknown_labels == ({"unheard of": gold.count("unheard of")} if "unheard of" in gold else {})
+    assert found.examples == len(pairs) == sum(map(sum, found.confusion))
+
+
+@few
+@given(st.lists(st.tuples(st.sets(st.sampled_from(EVERY)), st.sets(st.sampled_from(LABELS))), min_size=1, max_size=20))
+def test_several_labels_as_scikit_learn_scores_them(pairs: list[tuple[set[str], set[str]]]) -> None:
+    gold = np.array([[label in right for label in EVERY] for right, _ in pairs])
+    predicted = np.array([[label in said for label in EVERY] for _, said in pairs])
+    found = several(pairs)
+    occurring = [index for index in range(len(EVERY)) if gold[:, index].any() or predicted[:, index].any()]
+    assert found.accuracy == pytest.approx(sklearn.accuracy_score(gold, predicted))
+    assert set(found.per_label) == {EVERY[index] for index in occurring}
+    for average, ours in (("macro", found.macro_f1), ("weighted", found.weighted_f1), ("micro", found.micro_f1)):
+        expected = 0.0
+        if occurring:
+            expected = sklearn.f1_score(gold, predicted, average=average, labels=occurring, zero_division=0.0)
+        assert ours == pytest.approx(expected)
+    report = sklearn.classification_report(gold, predicted, target_names=EVERY, output_dict=True, zero_division=0.0)
+    assert_labels_agree(found, report)
+    assert found.confusion is None
+
+
+def test_by_hand() -> None:
+    found = single([("a", "a"), ("a", "b"), ("b", "b"), ("unheard of", "b")])
+    assert found.accuracy == 0.5
+    assert found.labels == ["b", "a", "c", "d", "unheard of"]
+    assert found.confusion == [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [0] * 5, [0] * 5, [1, 0, 0, 0, 0]]
+    assert list(found.per_label) == ["a", "b", "unheard of"]
+    assert found.macro_f1 == pytest.approx((2 / 3 + 1 / 2 + 0) / 3)
+    assert found.weighted_f1 == pytest.approx((2 * 2 / 3 + 1 / 2 + 0) / 4)
+    assert found.summary() == "accuracy 50.00 %, macro F1 38.89"
+
+
+def test_several_labels_by_hand() -> None:
+    found = several([({"a", "b"}, {"a"}), (set(), set()), ({"c"}, {"c", "d"})])
+    assert found.accuracy == pytest.approx(1 / 3)
+    assert found.micro_f1 == pytest.approx(2 * 2 / (3 + 3))
+    assert found.macro_f1 == pytest.approx((1 + 0 + 1 + 0) / 4)
+
+
+def test_as_json() -> None:
+    for found in (single([("a", "a"), ("unheard of", "b")]), several([({"a"}, {"a", "b"})])):
+        content = found.as_json()
+        assert list(content)[: len(KEYS)] == KEYS
+        assert json.loads(json.dumps(content, allow_nan=False)) == content
+        assert content["per_label"]["a"] == {"precision": 1.0, "recall": 1.0, "f1": 1.0, "support": 1, "predicted": 1}
+
+
+@pytest.mark.parametrize("multiple", [True, False])
+def test_no_text_at_all(multiple: bool) -> None:
+    found = ClassificationTally(LABELS, multiple=multiple).scores()
+    assert (found.accuracy, found.macro_f1, found.weighted_f1, found.micro_f1) == (0, 0, 0, 0)
+    assert (found.examples, found.calibration_error, found.per_label) == (0, 0, {})
+
+
+def test_what_a_single_label_is() -> None:
+    tally = ClassificationTally(LABELS)
+    for gold, predicted in ((["a", "b"], ["a"]), ([], ["a"]), (["a"], [])):
+        with pytest.raises(AssertionError, match="one label each"):
+            tally.add(gold, one_hot("a"), predicted)
+    with pytest.raises(AssertionError, match="collection"):
+        tally.add("a", one_hot("a"), ["a"])
+    with pytest.raises(AssertionError, match="3 probabilities, 4 labels"):
+        tally.add(["a"], np.ones(3) / 3, ["a"])
+
+
+def test_calibration_by_hand() -> None:
+    """Four texts at 0.7, three right: |0.75 - 0.7|. One at 0.95, in another bin, wrong: 0.95. Weighted by number."""
+    tally = ClassificationTally(LABELS)
+    for right in ("a", "a", "a", "b"):
+        tally.add([right], one_hot("a"), ["a"])
+    assert tally.scores().calibration_error == pytest.approx(0.05)
+    tally.add(["b"], one_hot("a", top=0.95), ["a"])
+    assert tally.scores().calibration_error == pytest.approx((4 * 0.05 + 0.95) / 5)
+
+
+def test_a_bin_holds_its_upper_edge() -> None:
+    """3/15 and 2.5/15 share a bin, so that right and wrong make up for each other; 3.5/15 is in the next."""
+    low, edge, high = 2.5 / 15, 3 / 15, 3.5 / 15
+    for first, second, expected in (
+        (low, edge, abs(1 - low - edge) / 2),
+        (edge, high, ((1 - edge) + high) / 2),
+    ):
+        tally = ClassificationTally(["a"], multiple=True)
+        tally.add(["a"], np.array([first]), [])
+        tally.add([], np.array([second]), [])
+        assert tally.scores().calibration_error == pytest.approx(expected)
+
+
+def expected_calibration_error(confidences: NDArray[np.float64], came_true: NDArray[np.bool_]) -> float:
+    """scikit-learn's curve, weighted by what the bins hold."""
+    share, mean = calibration_curve(came_true, confidences, n_bins=15)
+    sizes = np.array([np.sum((confidences > b / 15) & (confidences <= (b + 1) / 15)) for b in range(15)])
+    return float(np.sum(sizes[sizes > 0] * np.abs(share - mean)) / len(confidences))
+
+
+def test_calibration_as_scikit_learn_has_it() -> None:
+    random = np.random.default_rng(1)
+    probabilities = random.dirichlet(np.ones(K) / 2, size=500)
+    gold = [LABELS[random.choice(K, p=row)] for row in probabilities]
+    one, many = ClassificationTally(LABELS), ClassificationTally(LABELS, multiple=True)
+    for label, row in zip(gold, probabilities, strict=True):
+        one.add([label], row, [LABELS[row.argmax()]])
+        many.add([label], row, [])
+    right = np.array(gold) == np.array(LABELS)[probabilities.argmax(1)]
+    assert one.scores().calibration_error == pytest.approx(expected_calibration_error(probabilities.max(1), right))
+    each = np.array(gold)[:, None] == np.array(LABELS)
+    assert many.scores().calibration_error == pytest.approx(
+        expected_calibration_error(probabilities.ravel(), each.ravel())
+    )
+
+
+decisions = st.lists(st.tuples(st.booleans(), st.integers(0, 10)), min_size=2, max_size=24).map(
+    lambda rows: rows[: len(rows) // 2 * 2]
+)
+
+
+@few
+@given(decisions, st.sampled_from([np.float32, np.float64]))
+def test_no_threshold_is_better(rows: list[tuple[bool, int]], precision: type[np.floating[Any]]) -> None:
+    gold = np.array([right for right, _ in rows]).reshape(-1, 2)
+    probabilities = np.array([tenths / 10 for _, tenths in rows], precision).reshape(-1, 2)
+
+    def micro_f1(threshold: float) -> float:
+        return float(sklearn.f1_score(gold, probabilities >= threshold, average="micro", zero_division=0.0))
+
+    threshold = best_threshold(gold, probabilities)
+    assert 0 <= threshold <= 1
+    best = max(micro_f1(float(candidate)) for candidate in probabilities.ravel())
+    assert micro_f1(threshold) == pytest.approx(best)
+
+
+def test_the_threshold_lies_between_two_probabilities() -> None:
+    gold = np.array([[True, False], [True, False]])
+    assert best_threshold(gold, np.array([[0.9, 0.2], [0.6, 0.1]])) == pytest.approx(0.4)
+    assert best_threshold(np.ones((2, 1), np.bool_), np.array([[0.9], [0.3]])) == pytest.approx(0.15)
+    assert best_threshold(np.ones((1, 1), np.bool_), np.zeros((1, 1))) == 0.0
+
+
+def test_the_threshold_parts_neighboring_numbers() -> None:
+    """No float lies between them, in the precision of the probabilities."""
+    for precision in (np.float32, np.float64):
+        low = precision(0.3)
+        high = np.nextafter(low, precision(1))
+        threshold = best_threshold(np.array([[True, False]]), np.array([[high, low]]))
+        assert (np.array([high, low]) >= threshold).tolist() == [True, False]
+
+
+def test_without_right_labels_the_threshold_says_nothing() -> None:
+    assert best_threshold(np.zeros((3, 2), np.bool_), np.full((3, 2), 0.9)) == 0.5
+    assert best_threshold(np.zeros((0, 2), np.bool_), np.zeros((0, 2))) == 0.5

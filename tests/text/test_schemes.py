@@ -1,0 +1,260 @@
+"""Label schemes against seqeval's reading, hand-worked cases, and enumeration of every short label sequence."""
+
+from itertools import pairwise, product
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from seqeval.metrics.sequence_labeling import get_entities
+
+from ensue.errors import DataError
+from ensue.text.schemes import (
+    Scheme,
+    SchemeDetector,
+    Span,
+    convert,
+    detect_scheme,
+    encode,
+    legal_transitions,
+    spans,
+    tag_set,
+)
+
+SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
+EVERY_TAG = ["O", *(f"{prefix}-{name}" for prefix in "BIES" for name in "XY")]
+
+
+def from_seqeval(labels: list[str]) -> list[Span]:
+    return [Span(name, first, last + 1) for name, first, last in get_entities(labels)]
+
+
+@st.composite
+def sentences(draw: st.DrawFn) -> tuple[list[Span], int]:
+    """Spans that do not overlap, often without a gap and of the same class, and the length of their sentence."""
+    found, end = [], 0
+    names = st.sampled_from(["X", "Y", "A-B", "", "x y"])
+    for gap, length, name in draw(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4), names), max_size=6)):
+        found.append(Span(name, end + gap, end + gap + length))
+        end = found[-1].end
+    return found, end + draw(st.integers(0, 2))
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        pytest.param("I-PER I-PER O I-LOC B-LOC I-LOC I-ORG", "PER:0-2 LOC:3-4 LOC:4-6 ORG:6-7", id="iob1"),
+        pytest.param("B-PER I-PER O B-LOC B-LOC I-LOC B-ORG", "PER:0-2 LOC:3-4 LOC:4-6 ORG:6-7", id="bio"),
+        pytest.param("B-PER E-PER O S-LOC B-LOC E-LOC S-ORG", "PER:0-2 LOC:3-4 LOC:4-6 ORG:6-7", id="iobes"),
+        pytest.param("B-PER L-PER O U-LOC B-LOC L-LOC U-ORG", "PER:0-2 LOC:3-4 LOC:4-6 ORG:6-7", id="bilou"),
+        pytest.param("B-PER M-PER M-PER E-PER S-PER O", "PER:0-4 PER:4-5", id="bmes"),
+        pytest.param("O I-X I-Y B-Y I-X", "X:1-2 Y:2-3 Y:3-4 X:4-5", id="another class begins another span"),
+        pytest.param("E-X E-X I-X E-X O E-X", "X:0-1 X:1-2 X:2-4 X:5-6", id="an end without a beginning is a span"),
+        pytest.param("S-X I-X S-X E-X B-X", "X:0-1 X:1-2 X:2-3 X:3-4 X:4-5", id="nothing goes on after S"),
+        pytest.param("B-X O B-X S-X", "X:0-1 X:2-3 X:3-4", id="spans that never end"),
+        pytest.param("B-A-B I-A-B I-A B-A-", "A-B:0-2 A:2-3 A-:3-4", id="dashes in the class"),
+        pytest.param("B I O B", ":0-2 :3-4", id="prefixes alone"),
+        pytest.param("B-X NN -LRB- NN-X I-X o b-X", "X:0-1 X:4-5", id="what has no prefix is outside"),
+        pytest.param("", "", id="nothing"),
+    ],
+)
+def test_hand_worked(labels: str, expected: str) -> None:
+    assert " ".join(f"{span.label}:{span.start}-{span.end}" for span in spans(labels.split())) == expected
+
+
+def test_every_short_sequence_as_seqeval_reads_it() -> None:
+    for length in range(4):
+        for labels in product(EVERY_TAG, repeat=length):
+            assert spans(labels) == from_seqeval(list(labels))
+
+
+@given(st.lists(st.sampled_from([*EVERY_TAG, "B-A-B", "I-A-B", "E-A-B"]), max_size=30))
+def test_long_sequences_as_seqeval_reads_them(labels: list[str]) -> None:
+    assert spans(labels) == from_seqeval(labels)
+
+
+@given(st.lists(st.sampled_from(EVERY_TAG), max_size=12))
+def test_other_letters_mean_the_same(labels: list[str]) -> None:
+    bilou = [label.replace("E-", "L-").replace("S-", "U-") for label in labels]
+    bmes = [label.replace("I-", "M-") for label in labels]
+    assert spans(bilou) == spans(bmes) == spans(labels)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "expected"),
+    [
+        ("iob1", "I-X I-X I-X B-X I-Y O I-Y B-Y I-Y"),
+        ("bio", "B-X I-X I-X B-X B-Y O B-Y B-Y I-Y"),
+        ("iobes", "B-X I-X E-X S-X S-Y O S-Y B-Y E-Y"),
+        ("bmes", "B-X M-X E-X S-X S-Y O S-Y B-Y E-Y"),
+    ],
+)
+def test_written(scheme: Scheme, expected: str) -> None:
+    found = [Span("X", 0, 3), Span("X", 3, 4), Span("Y", 4, 5), Span("Y", 6, 7), Span("Y", 7, 9)]
+    assert " ".join(encode(reversed(found), 9, scheme)) == expected
+    assert encode([], 2, scheme) == ["O", "O"]
+
+
+def test_the_empty_class_is_written_as_a_prefix_alone() -> None:
+    assert encode([Span("", 0, 1), Span("", 1, 3)], 3, "iob1") == ["I", "B", "I"]
+
+
+def test_spans_that_overlap_are_not_written() -> None:
+    with pytest.raises(AssertionError):
+        encode([Span("X", 0, 2), Span("Y", 1, 3)], 3, "bio")
+    with pytest.raises(AssertionError):
+        encode([Span("X", 0, 2)], 1, "bio")
+
+
+@given(sentences(), st.sampled_from(SCHEMES), st.sampled_from(SCHEMES))
+def test_spans_survive_every_scheme(sentence: tuple[list[Span], int], first: Scheme, second: Scheme) -> None:
+    found, length = sentence
+    labels = encode(found, length, first)
+    assert spans(labels) == found
+    assert convert(labels, second) == encode(found, length, second)
+    assert convert(convert(labels, second), first) == labels
+
+
+def test_tag_sets() -> None:
+    assert tag_set(["PER", "LOC", "PER"], "bio") == ["O", "B-LOC", "B-PER", "I-LOC", "I-PER"]
+    assert tag_set(["X"], "iobes") == ["O", "B-X", "E-X", "I-X", "S-X"]
+    assert tag_set(["X"], "bmes") == ["O", "B-X", "E-X", "M-X", "S-X"]
+    assert tag_set([], "iob1") == ["O"]
+
+
+@given(sentences(), st.sampled_from(SCHEMES))
+def test_a_tag_set_has_every_label_that_is_written(sentence: tuple[list[Span], int], scheme: Scheme) -> None:
+    found, length = sentence
+    assert set(encode(found, length, scheme)) <= set(tag_set((span.label for span in found), scheme))
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_legal_paths_are_those_that_stay_as_they_are(scheme: Scheme) -> None:
+    """Every sequence of up to four tags."""
+    tags = tag_set("XY", scheme)
+    start, pairs, end = legal_transitions(tags, scheme)
+    for length in range(1, 5):
+        for path in product(range(len(tags)), repeat=length):
+            legal = start[path[0]] and end[path[-1]] and all(pairs[a, b] for a, b in pairwise(path))
+            labels = [tags[index] for index in path]
+            assert legal == (convert(labels, scheme) == labels), labels
+
+
+def test_legal_transitions_by_hand() -> None:
+    start, pairs, end = legal_transitions(["O", "B-X", "I-X", "I-Y"], "bio")
+    assert start.tolist() == [True, True, False, False]
+    assert pairs.tolist() == [
+        [True, True, False, False],
+        [True, True, True, False],
+        [True, True, True, False],
+        [True, True, False, True],
+    ]
+    assert end.tolist() == [True, True, True, True]
+    start, pairs, end = legal_transitions([], "bio")
+    assert (start.shape, pairs.shape, end.shape) == ((0,), (0, 0), (0,))
+    with pytest.raises(AssertionError, match="E-X is no tag of bio"):
+        legal_transitions(["O", "E-X"], "bio")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("I-ORG O I-MISC O | I-PER I-PER B-PER", "iob1", id="iob1"),
+        pytest.param("I-ORG O | O I-PER I-PER", "iob1", id="iob1 without B"),
+        pytest.param("B-NP B-VP B-NP I-NP O | B-NP", "bio", id="bio"),
+        pytest.param("B-X O | B-X B-X", "bio", id="bio without I"),
+        pytest.param("B-X I-X E-X O S-Y | O", "iobes", id="iobes"),
+        pytest.param("S-X O S-Y", "iobes", id="S alone"),
+        pytest.param("B-X I-X L-X O U-Y", "iobes", id="bilou"),
+        pytest.param("B-NAME M-NAME E-NAME S-NAME O", "bmes", id="bmes"),
+        pytest.param("B-NAME E-NAME M-NAME E-NAME | " + "S-X | " * 30, "bmes", id="bmes with a slip"),
+        pytest.param("B-X O I-X | " + "B-X I-X | " * 30, "bio", id="bio with a slip"),
+        pytest.param("I-X O B-X | " + "I-X I-X | " * 30, "iob1", id="iob1 with a slip"),
+        pytest.param("O O | O", None, id="only O"),
+        pytest.param("", None, id="nothing"),
+        pytest.param("DET NOUN X SYM B S O | PUNCT I", None, id="parts of speech"),
+        pytest.param("-LRB- PRP$ NN-x -RRB- `` NN", None, id="Penn tags"),
+        pytest.param("S----3MP1- N------S1D C--------- O I--------- VP-A-3MS--", None, id="positional codes"),
+        pytest.param("E-mail is O K", None, id="words"),
+        pytest.param("B- I- O", None, id="no class"),
+        pytest.param("per O loc", None, id="classes without prefixes"),
+    ],
+)
+def test_detected(text: str, expected: Scheme | None) -> None:
+    assert detect_scheme(sentence.split() for sentence in text.split("|")) == expected
+
+
+@given(st.lists(sentences(), max_size=5), st.sampled_from(SCHEMES))
+def test_what_is_written_is_detected(found: list[tuple[list[Span], int]], scheme: Scheme) -> None:
+    """The scheme is told, or another that writes these very labels."""
+    named = [([span._replace(label=span.label or "Z") for span in sentence], length) for sentence, length in found]
+    labels = [encode(sentence, length, scheme) for sentence, length in named]
+    detected = detect_scheme(labels)
+    if not any(sentence for sentence, _ in named):
+        assert detected is None
+        return
+    assert detected is not None
+    assert [encode(sentence, length, detected) for sentence, length in named] == labels
+    if scheme in ("bio", "iob1"):
+        assert detected == scheme
+
+
+def failure(text: str) -> str:
+    """The message for sentences that begin at lines 1, 11, 21, ..."""
+    detector = SchemeDetector()
+    for index, sentence in enumerate(text.split("|")):
+        detector.feed(sentence.split(), line=10 * index + 1)
+    with pytest.raises(DataError) as error:
+        detector.result("a.conll")
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "parts"),
+    [
+        pytest.param(
+            "B-X I-X | O | B-X M-X E-X",
+            "a.conll:21: mixed schemes: ",
+            ["I- (first in line 1)", "M- (first in line 21)"],
+        ),
+        pytest.param("B-X L-X | S-X", "a.conll:11: mixed schemes: ", ["L- (first in line 1)", "S- (first in line 11)"]),
+        pytest.param(
+            "I-X O | B-X I-X | O I-X",
+            "a.conll:11: mixed schemes: ",
+            ['2 of 3 sentences with spans are not bio, the first by "I-X" at the start (line 1)', "1 of 3"],
+        ),
+        pytest.param(
+            "B-X E-X O | S-Y O | B-X I-X O",
+            "a.conll:21: mixed schemes: ",
+            ['1 of 3 sentences with spans are not iobes, the first by "O" after "I-X" (line 21)'],
+        ),
+        pytest.param(
+            "O | B-PER | O BPER I-PER", 'a.conll:21: the label "BPER" has no prefix', ["B- in line 11", "bio"]
+        ),
+    ],
+)
+def test_no_scheme_is_said_with_its_line(text: str, start: str, parts: list[str]) -> None:
+    message = failure(text)
+    assert message.startswith(start)
+    assert "\n" not in message
+    for part in parts:
+        assert part in message
+
+
+def test_without_lines_sentences_are_named() -> None:
+    with pytest.raises(DataError, match=r"^mixed schemes: B- \(first in sentence 1\), M- \(first in sentence 2\), I- "):
+        detect_scheme([["B-X"], ["O", "M-X", "I-X"]])
+    with pytest.raises(DataError, match=r'^the label "X" \(sentence 2\) has no prefix'):
+        detect_scheme([["B-X"], ["O", "X", "I-X"]])
+
+
+def test_slips_can_be_reported() -> None:
+    detector = SchemeDetector()
+    for line in range(1, 42, 2):
+        detector.feed(["O", "I-X", "I-X"] if line in (5, 9) else ["B-X", "I-X"], line)
+    breaks = detector.breaks("bio")
+    assert breaks is not None
+    assert (breaks.sentences, str(breaks)) == (2, '"I-X" after "O" (line 5)')
+    assert detector.breaks("iobes") is not None
+    with pytest.raises(DataError, match="2 of 21 sentences with spans are not bio"):
+        detector.result()
