@@ -1,0 +1,219 @@
+"""CoNLL-U: ten columns of words, with comments, multiword tokens (`3-4`) and empty nodes (`8.1`), which are no words.
+
+https://universaldependencies.org/format.html. Columns are named "form" to "misc"; "feats.Case" and "misc.NER" are the
+values of one key, "_" where a word has none. Trees are not checked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, pairwise
+
+from ensue.data.lines import Lines, is_blank, paragraphs
+from ensue.data.sentences import Format, Sentence, Source, Surface, checked_label, joined, missing_column
+from ensue.errors import DataError
+
+NAMES = ("form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+NOTHING = "_"
+_PLACES = {name: place for place, name in enumerate(NAMES, 1)}
+_RANGE = re.compile(r"([1-9][0-9]{0,8})-([1-9][0-9]{0,8})")
+
+
+class Conllu(Format):
+    """Reads with the words in `words`: "form" or another of the columns."""
+
+    name = "conllu"
+    default_words = "form"
+    default_column = "upos"
+
+    def read(self, lines: Lines) -> Iterator[Sentence]:
+        """DataError for a row without ten columns, without a form, or with an id that does not follow the one before.
+
+        A comment `# newdoc` begins a document.
+        """
+        if self.words not in NAMES:
+            raise DataError(missing_column(self.words, NAMES), lines.name)
+        document, seen = 0, False
+        for paragraph in paragraphs(lines, _is_comment):
+            document += seen and any(map(_opens_document, paragraph.lines))
+            seen = True
+            ids, line = _Ids(), 0
+            for number, row in enumerate(paragraph.lines, paragraph.first):
+                if is_blank(row) or _is_comment(row):
+                    continue
+                line = line or number
+                if fault := ids.fault(_fields(row)):
+                    raise DataError(fault, lines.name, number)
+            if fault := ids.fault_at_end():
+                raise DataError(fault, lines.name, line)
+            source = Source(lines.name, "".join(paragraph.lines))
+            view = _ColumnView(source)
+            yield Sentence(view[self.words], view, line, source, document)
+
+    def write(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
+        """The column, or the one key of FEATS or MISC, of each word replaced; "_" takes a key away.
+
+        DataError for a column that there is not, and for a label that is empty or has a separator in it.
+        """
+        name = column or self.default_column
+        place, key = _place_and_key(name)
+        if not place:
+            raise sentence.error(missing_column(name, NAMES))
+        forbidden = "\t\r\n|" if key else "\t\r\n"
+        left = iter([checked_label(label, forbidden, sentence) for label in labels])
+        lines = sentence.source.text.split("\n")
+        for index, row in enumerate(lines):
+            if _is_word(row):
+                fields = row.split("\t")
+                content = fields[place].removesuffix("\r")
+                end = fields[place][len(content) :]
+                label = next(left)
+                fields[place] = (
+                    _with_key(content, key, label, is_sorted=name.startswith("feats")) if key else label
+                ) + end
+                lines[index] = "\t".join(fields)
+        assert next(left, None) is None, "more labels than words"
+        return "\n".join(lines)
+
+    def surface(self, sentence: Sentence) -> Surface:
+        """The text that the forms and `SpaceAfter=No` say. A multiword token stands there as it is written; its words
+        divide it where they spell it (`do|n't`), and have all of it for their place where they do not (`du`: de, le).
+        """
+        pieces = list(_pieces(sentence.source.text))
+        whole = joined([form for form, _, _ in pieces], [blank for _, _, blank in pieces])
+        offsets = [
+            _divided(form, words, start) for (form, words, _), (start, _) in zip(pieces, whole.offsets, strict=True)
+        ]
+        return Surface(whole.text, tuple(chain.from_iterable(offsets)))
+
+
+class _Ids:
+    """What the ids of a sentence have been so far."""
+
+    def __init__(self) -> None:
+        self.word, self.empty, self.covered = 0, 0, 0
+
+    def fault(self, fields: list[str]) -> str | None:
+        """What is wrong with the next row, if anything."""
+        if len(fields) != len(NAMES) + 1:
+            return f"expected 10 columns separated by tabs, found {len(fields)}"
+        id, form = fields[:2]
+        if not form:
+            return "the form (column 2) is empty"
+        if id == str(self.word + 1):
+            self.word += 1
+            self.empty = 0
+        elif id == f"{self.word}.{self.empty + 1}":
+            self.empty += 1
+        elif (match := _RANGE.fullmatch(id)) and self.covered <= self.word == int(match[1]) - 1 < int(match[2]):
+            self.covered = int(match[2])
+        else:
+            return f'expected id {self.word + 1}, a range from it or {self.word}.{self.empty + 1}, found "{id}"'
+        return None
+
+    def fault_at_end(self) -> str | None:
+        if self.word == 0:
+            return "a sentence without words"
+        if self.covered > self.word:
+            return f"a range of words up to {self.covered} in a sentence of {self.word}"
+        return None
+
+
+class _ColumnView(Mapping[str, tuple[str, ...]]):
+    """The columns of a sentence, cut out of its lines when they are asked for."""
+
+    __slots__ = ("_source",)
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def __getitem__(self, name: str) -> tuple[str, ...]:
+        place, key = _place_and_key(name)
+        if not place:
+            raise KeyError(name)
+        fields = [_fields(row)[place] for row in self._source.text.split("\n") if _is_word(row)]
+        return tuple([_value(field, key) for field in fields] if key else fields)
+
+    def __iter__(self) -> Iterator[str]:
+        """The nine columns, then the keys that the sentence has."""
+        yield from NAMES
+        for name in ("feats", "misc"):
+            keys = {entry.partition("=")[0] for field in self[name] for entry in field.split("|") if "=" in entry}
+            yield from sorted(f"{name}.{key}" for key in keys if key)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _place_and_key(name: str) -> tuple[int, str]:
+    """Where a row has the column, and the key in it or an empty string; place 0 for a column that there is not."""
+    column, dot, key = name.partition(".")
+    if dot and (column not in ("feats", "misc") or not key):
+        return 0, ""
+    return _PLACES.get(column, 0), key
+
+
+def _value(field: str, key: str) -> str:
+    """The key's value, "_" if it has none."""
+    start = f"{key}="
+    return next((entry[len(start) :] for entry in field.split("|") if entry.startswith(start)), NOTHING)
+
+
+def _with_key(field: str, key: str, value: str, *, is_sorted: bool) -> str:
+    """The field with the key's value replaced in its place, taken away, or added at the end or in alphabetic order."""
+    entries = [] if field == NOTHING else field.split("|")
+    old = next((place for place, entry in enumerate(entries) if entry.startswith(f"{key}=")), None)
+    behind = (place for place, entry in enumerate(entries) if is_sorted and entry.lower() > key.lower())
+    place = next(behind, len(entries)) if old is None else old
+    entries[place : place + (old is not None)] = [] if value == NOTHING else [f"{key}={value}"]
+    return "|".join(entries) or NOTHING
+
+
+def _pieces(text: str) -> Iterator[tuple[str, list[str], bool]]:
+    """What stands in the text, the words it is made of, and whether a blank follows it."""
+    last, form, blank = 0, "", True
+    words: list[str] = []
+    for row in text.split("\n"):
+        fields = _fields(row)
+        if match := _RANGE.fullmatch(fields[0]):
+            last, form, words, blank = int(match[2]), fields[1], [], _blank_follows(fields)
+        elif _is_word(row):
+            words.append(fields[1])
+            if int(fields[0]) > last:
+                yield fields[1], words, _blank_follows(fields)
+                words = []
+            elif int(fields[0]) == last:
+                yield form, words, blank
+                words = []
+
+
+def _blank_follows(fields: list[str]) -> bool:
+    return _value(fields[-1], "SpaceAfter") != "No"
+
+
+def _divided(form: str, words: list[str], start: int) -> list[tuple[int, int]]:
+    """Where the words of a (multiword) token stand, which begins at `start`."""
+    if "".join(words) != form:
+        return [(start, start + len(form))] * len(words)
+    ends = [start]
+    for word in words:
+        ends.append(ends[-1] + len(word))
+    return list(pairwise(ends))
+
+
+def _fields(row: str) -> list[str]:
+    return row.removesuffix("\n").removesuffix("\r").split("\t")
+
+
+def _is_comment(line: str) -> bool:
+    return line.startswith("#")
+
+
+def _is_word(line: str) -> bool:
+    """Whether it is the row of a word: of the rows that were checked, those whose id is a plain number."""
+    return line.partition("\t")[0].isdecimal()
+
+
+def _opens_document(line: str) -> bool:
+    return line.startswith("# newdoc")

@@ -1,0 +1,220 @@
+"""Which columns of a table hold the label and the texts: by their names, else by what is in them.
+
+1. What the person says (`Choice`): a name of the header, or a number from 1. A name says that there is a header.
+2. Names, without regard to case and signs. Label: "label" or "labels", else the only one of `LABELS`. Text: the two of
+   `PAIRS`; else "text", else the only one of `TEXTS`, with a title (`TITLES`) beside it joined before it.
+3. Content of the first rows. Label: the only column of short values of which at most a quarter differ (of two such, one
+   without blanks). Text: the only column with three words or more on average, or the one that is twice as long as any.
+
+A first row is a header if the person says so; or if nothing of it comes again below in its column and it has the name
+of a text, two names of any kind, or one word over each text. Where a rule finds several columns, that is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from operator import contains
+from textwrap import shorten
+from typing import NamedTuple
+
+from ensue.data.documents.document import Choice, Column
+from ensue.errors import DataError, nearest
+
+LABELS = (
+    ("label", "labels"),
+    (
+        *("class", "classes", "category", "categories", "target", "sentiment", "airlinesentiment", "emotion", "intent"),
+        *("gold", "goldlabel", "y", "tag", "tags", "topic", "polarity", "quality", "stance", "spam"),
+    ),
+)
+"""Names of a label; those of the first group before those of the second."""
+TEXTS = (
+    ("text", "texts"),
+    ("sentence", "sentences"),
+    (
+        *("review", "reviewtext", "reviewbody", "content", "message", "document", "utterance", "tweet", "comment"),
+        *("commenttext", "description", "body", "abstract", "question", "query", "dialogue", "phrase", "post", "sms"),
+    ),
+)
+TITLES = ("title", "subject", "headline", "reviewtitle")
+PAIRS = (
+    *(("sentence1", "sentence2"), ("sentencea", "sentenceb"), ("#1string", "#2string"), ("string1", "string2")),
+    *(("text1", "text2"), ("texta", "textb"), ("premise", "hypothesis"), ("question1", "question2")),
+    *(("question", "sentence"), ("question", "passage"), ("query", "passage"), ("query", "document")),
+)
+OTHERS = ("id", "ids", "index", "idx", "no", "number", "date", "time", "author", "user", "source", "rating", "score")
+_NAMES = {*TITLES, *OTHERS, *(name for group in (*LABELS, *TEXTS, *PAIRS) for name in group)}
+_TEXT_NAMES = {name for group in (*TEXTS, *PAIRS) for name in group}
+_LONGEST_LABEL = 60
+_LONGEST_NAME = 40
+_MOST_NAMES = 12
+
+
+class Columns(NamedTuple):
+    """What was decided. `header`: the first row is one."""
+
+    header: bool
+    labels: Column | None
+    texts: tuple[Column, ...]
+    joined: bool
+
+
+def find_columns(rows: Sequence[Sequence[str]], choice: Choice, name: str) -> Columns:
+    """The columns of a table by its first rows. DataError where they cannot be told."""
+    header = choice.header if choice.header is not None else _has_header(rows, choice)
+    if not rows:
+        raise DataError("no rows", name)
+    names = [name.strip() for name in rows[0]] if header else [""] * len(rows[0])
+    body = rows[1:] if header else rows
+    table = _Table([Column(place + 1, name) for place, name in enumerate(names)], body, name)
+    return Columns(header, *table.decide(choice))
+
+
+def find_keys(names: Sequence[str], rows: Sequence[Sequence[str]], choice: Choice, name: str) -> Columns:
+    """The same for records with keys: `rows` are their values, empty where a record has none or no text."""
+    return Columns(False, *_Table([Column(0, name) for name in names], rows, name).decide(choice))
+
+
+def no_column(name: str, known: Sequence[str]) -> str:
+    """What to say about a name that is not there."""
+    shown = [shorten(other, _LONGEST_NAME, placeholder="...") for other in known]
+    there = ", ".join(f'"{other}"' for other in shown[:_MOST_NAMES]) + (", ..." if len(shown) > _MOST_NAMES else "")
+    return f'no "{name}"' + (nearest(name, shown) or f"; there are {there}")
+
+
+def simplified(name: str) -> str:
+    return re.sub(r"[^\w#]|_", "", name.casefold())
+
+
+class _Table:
+    """Columns and the first rows below them."""
+
+    def __init__(self, columns: Sequence[Column], rows: Sequence[Sequence[str]], name: str) -> None:
+        self.columns = list(columns)
+        width = len(self.columns)
+        self.cells = [[row[i].strip() for row in rows if len(row) == width] for i in range(width)]
+        self.name = name
+
+    def decide(self, choice: Choice) -> tuple[Column | None, tuple[Column, ...], bool]:
+        texts = tuple(self.named(name) for name in choice.texts)
+        label = self._label(choice, texts)
+        if len(texts) > 2 and not choice.joined:
+            raise DataError(f"{len(texts)} texts; expected one or a pair, or data.joined=true", self.name)
+        if label in texts:
+            raise DataError(f"{label} is named as label and as text", self.name)
+        joined = choice.joined
+        if not texts:
+            texts, is_title = self._texts_by_name(label)
+            joined = joined or is_title
+        if label is None and choice.is_labeled:
+            label = self._label_by_content(texts)
+        return label, texts or (self._text_by_content(label),), joined
+
+    def _label(self, choice: Choice, texts: Sequence[Column]) -> Column | None:
+        if not choice.labels:
+            return self._label_by_name(texts)
+        try:
+            return self.named(choice.labels)
+        except DataError:
+            if choice.is_labeled:
+                raise
+            return None
+
+    def named(self, name: str) -> Column:
+        """The column of that name, or number."""
+        names = [column.name for column in self.columns]
+        numbers = [str(column.number) for column in self.columns if column.number]
+        for known in (names, numbers):
+            if name in known:
+                return self.columns[known.index(name)]
+        if any(names):
+            raise DataError(no_column(name, names), self.name, 1)
+        raise DataError(f"no column {name}; there are {len(self.columns)}, without names", self.name, 1)
+
+    def _by_name(self, names: Sequence[str], taken: Sequence[Column]) -> list[Column]:
+        return [column for column in self.columns if simplified(column.name) in names and column not in taken]
+
+    def _label_by_name(self, texts: Sequence[Column]) -> Column | None:
+        for group in LABELS:
+            if found := self._by_name(group, texts):
+                return self._only(found, "label", "labels")
+        return None
+
+    def _texts_by_name(self, label: Column | None) -> tuple[tuple[Column, ...], bool]:
+        taken = [] if label is None else [label]
+        for pair in PAIRS:
+            found = [self._by_name([name], taken) for name in pair]
+            if all(found):
+                return tuple(self._only(columns, "text", "texts") for columns in found), False
+        for group in TEXTS:
+            if body := self._by_name(group, taken):
+                title = self._by_name(TITLES, taken)[:1]
+                return (*title, self._only(body, "text", "texts")), bool(title)
+        return (), False
+
+    def _label_by_content(self, texts: Sequence[Column]) -> Column:
+        free = [place for place, column in enumerate(self.columns) if column not in texts]
+        found = [place for place in free if are_few(self.cells[place])]
+        if len(found) != 1 and len(self.columns) == 2:
+            words = [place for place in found or free if not any(" " in cell for cell in self.cells[place])]
+            found = words if len(words) == 1 else found
+        return self._only([self.columns[place] for place in found], "label", "labels")
+
+    def _text_by_content(self, label: Column | None) -> Column:
+        free = [place for place, column in enumerate(self.columns) if column != label]
+        lengths = {place: _mean(len(cell) for cell in self.cells[place]) for place in free}
+        long = [place for place in free if _num_words(self.cells[place]) >= 3]
+        if not long:
+            top = sorted(free, key=lambda place: -lengths[place])
+            long = top[:1] if len(top) < 2 or lengths[top[0]] >= 2 * lengths[top[1]] else top
+        return self._only([self.columns[place] for place in long], "text", "texts")
+
+    def _only(self, found: Sequence[Column], kind: str, key: str) -> Column:
+        if len(found) == 1:
+            return found[0]
+        columns = ", ".join(map(str, found or self.columns))
+        which = f"it may be {columns}" if found else f"none of {columns} looks like it"
+        raise DataError(f"cannot tell which is the {kind}: {which}; --set data.{key}=... names it", self.name)
+
+
+def _has_header(rows: Sequence[Sequence[str]], choice: Choice) -> bool:
+    asked = [name for name in (choice.labels, *choice.texts) if name]
+    if any(not name.isdecimal() for name in asked):
+        return True
+    first = rows[0] if rows else [""]
+    names = {simplified(name) for name in first} - {""}
+    columns = list(zip(*(row for row in rows[1:] if len(row) == len(first)), strict=True))
+    is_seen_again = len(set(first)) < len(first) or any(map(contains, columns, first))
+    if is_seen_again or max(map(len, first)) > _LONGEST_NAME:
+        return False
+    return len(names & _NAMES) >= 2 or bool(names & _TEXT_NAMES) or _stands_out(first, columns)
+
+
+def _stands_out(first: Sequence[str], columns: Sequence[Sequence[str]]) -> bool:
+    """Whether there are labels and texts below, and one word over each text."""
+    if not columns or len(columns[0]) < 10:
+        return False
+    texts = [name for name, cells in zip(first, columns, strict=True) if _num_words(cells) >= 3]
+    return any(map(are_few, columns)) and bool(texts) and not any(" " in name for name in texts)
+
+
+def are_few(cells: Sequence[str]) -> bool:
+    """Whether these may be labels: short, and at most a quarter of them differ (two may, if one comes twice)."""
+    distinct = set(cells)
+    return (
+        any(distinct)
+        and len(distinct) < len(cells)
+        and len(distinct) <= max(2, len(cells) // 4)
+        and max(map(len, distinct)) <= _LONGEST_LABEL
+    )
+
+
+def _num_words(cells: Sequence[str]) -> float:
+    """On average."""
+    return _mean(cell.count(" ") + 1 for cell in cells)
+
+
+def _mean(numbers: Iterable[int]) -> float:
+    values = list(numbers)
+    return sum(values) / len(values) if values else 0.0

@@ -1,0 +1,94 @@
+"""The value that every reader of labeled texts yields, and what a file was taken for. It reads nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple, Self
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A text, or a pair of texts, with one label, several, or none (unlabeled).
+
+    `source` is the record as it stands in its file, with its line end, and `before` is what was passed over since the
+    record before it (a header, empty lines): a writer puts them out again with nothing changed but the label.
+    """
+
+    texts: tuple[str, ...]
+    labels: tuple[str, ...] = ()
+    path: str = ""
+    line: int = 0
+    source: str = ""
+    before: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no text of it has anything but white space."""
+        return not any(text.strip() for text in self.texts)
+
+
+class Column(NamedTuple):
+    """A column of a table: its number (from 1) and its name, if there is a header; or a JSON key (number 0)."""
+
+    number: int
+    name: str = ""
+
+    def __str__(self) -> str:
+        number = [f"column {self.number}"] if self.number else []
+        name = [f'"{" ".join(self.name.split())}"'] if self.name else []
+        return " ".join(number + name)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a file was taken for, as it is shown to the person and kept for later files of the same kind.
+
+    Where the columns have names (a header, JSON), a later file may have them in another order.
+    """
+
+    format: str
+    texts: tuple[Column, ...] = ()
+    labels: Column | None = None
+    header: bool = False
+    separator: str = ""
+    """What stands between several labels of one field; empty: a field is one label."""
+    joined: bool = False
+    """Whether the text columns are one text, joined by a blank, and not a pair."""
+
+    def __str__(self) -> str:
+        parts = [self.format + (" with a header" if self.header else "")]
+        if self.labels is not None:
+            parts.append(
+                f"label: {self.labels}" + (f' (several, separated by "{self.separator}")' if self.separator else "")
+            )
+        if self.texts:
+            kind = "text" if len(self.texts) == 1 or self.joined else "texts"
+            parts.append(f"{kind}: {' + '.join(map(str, self.texts))}" + (" (joined)" if self.joined else ""))
+        return ", ".join(parts)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {
+            "texts": [list(column) for column in self.texts],
+            "labels": None if self.labels is None else list(self.labels),
+        }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        labels = content["labels"]
+        texts = tuple(Column(*column) for column in content["texts"])
+        return cls(**{**content, "texts": texts, "labels": None if labels is None else Column(*labels)})
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What the person says of a file's columns; what is left empty is detected."""
+
+    texts: tuple[str, ...] = ()
+    """Names or numbers (from 1): one text, the two of a pair, or those that `joined` makes one text of."""
+    labels: str = ""
+    header: bool | None = None
+    separator: str = ""
+    joined: bool = False
+    is_labeled: bool = True
+    """Whether a file without labels is an error."""

@@ -1,0 +1,68 @@
+"""A folder for each class, with a file for each text. Hidden files are passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ensue.data.decoding import checked_encoding, decoded
+from ensue.data.documents.document import Document
+from ensue.data.documents.format import shown_probabilities
+from ensue.data.documents.recognition import SUFFIXES, suffix
+from ensue.data.documents.records import MAX_CHARACTERS
+from ensue.errors import DataError
+
+
+def has_class_folders(location: Path) -> bool:
+    """Whether there are folders of texts: several, or one and nothing else; folders of tables are none."""
+    path = location.expanduser()
+    if not path.is_dir():
+        return False
+    entries = _visible(path)
+    folders = [entry for entry in entries if entry.is_dir()]
+    is_table = any(suffix(file.name) in SUFFIXES for folder in folders for file in _visible(folder))
+    return (len(folders) > 1 or (bool(folders) and folders == entries)) and not is_table
+
+
+def read_folders(root: Path, *, encoding: str = "utf-8") -> Iterator[Document]:
+    """The texts of `root/<class>/<file>`, class after class, each sorted by name; `.xz` and `.gz` are decompressed.
+
+    What lies in `root` beside the folders is passed over. DataError for a class without files, a folder within a
+    class, and a text that cannot be read.
+    """
+    encoding = checked_encoding(encoding)
+    folders = [path for path in _visible(root) if path.is_dir()]
+    if not folders:
+        raise DataError("no folders; expected one for each class", root)
+    for folder in folders:
+        files = _visible(folder)
+        if not files:
+            raise DataError(f'no file of the class "{folder.name}"', folder)
+        for path in files:
+            if path.is_dir():
+                raise DataError("a folder within a class; expected files", path)
+            yield Document((_text(path, encoding),), (folder.name,), str(path), 1)
+
+
+def write_folders(document: Document, labels: Sequence[str], probabilities: Sequence[float] = ()) -> str:
+    """A line with the file's name, a tab and the labels."""
+    values = [",".join(labels), *([",".join(shown_probabilities(probabilities))] if probabilities else [])]
+    return "\t".join([document.path, *values]) + "\n"
+
+
+def _visible(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror})", folder) from error
+
+
+def _text(path: Path, encoding: str) -> str:
+    parts: list[str] = []
+    for block in decoded(path, encoding):
+        if "\0" in block:
+            raise DataError("a NUL character; expected text", path)
+        parts.append(block)
+        if sum(map(len, parts)) > MAX_CHARACTERS:
+            raise DataError(f"a text of more than {MAX_CHARACTERS:,} characters", path)
+    return "".join(parts)

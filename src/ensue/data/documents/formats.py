@@ -1,0 +1,123 @@
+"""The doors to labeled texts: what is this file, read it, write its records with other labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from ensue.data.documents.document import Choice, Document, Layout
+from ensue.data.documents.folders import has_class_folders, read_folders, write_folders
+from ensue.data.documents.format import DocumentFormat
+from ensue.data.documents.json_lines import JsonLines
+from ensue.data.documents.line_formats import FastText, FirstWord, Plain
+from ensue.data.documents.recognition import FOLDERS, format_of
+from ensue.data.documents.records import lines_of
+from ensue.data.documents.tables import Csv, Tsv
+from ensue.data.lines import Lines
+from ensue.data.sources import TextSource
+from ensue.errors import DataError, nearest
+
+FORMATS: dict[str, DocumentFormat] = {
+    "tsv": Tsv(),
+    "csv": Csv(),
+    "json": JsonLines(),
+    "fasttext": FastText(),
+    "first-word": FirstWord(),
+    "plain": Plain(),
+}
+"""What stands in files; `FOLDERS` are read from the names of folders."""
+
+
+def detect(
+    location: str | Path,
+    choice: Choice | None = None,
+    *,
+    format: str = "",
+    like: Layout | None = None,
+    encoding: str = "utf-8",
+) -> Layout:
+    """What a file, a folder or a glob (by its first file) is taken for, where `choice` and `format` do not say it.
+
+    The format is told by the suffix before `.xz` or `.gz`, else by the first lines. `like`: the layout of a run, whose
+    columns are looked for first. DataError where something cannot be told, naming the setting that says it.
+    """
+    if format == FOLDERS or (not format and has_class_folders(Path(location))):
+        return Layout(FOLDERS)
+    path = TextSource(location, encoding=encoding).paths[0]
+    return detect_lines(lines_of(path, encoding=encoding), choice, format=format, like=like)
+
+
+def detect_lines(lines: Lines, choice: Choice | None = None, *, format: str = "", like: Layout | None = None) -> Layout:
+    """The same for lines, which can still be read from the first one on."""
+    choice = choice or Choice()
+    name = _checked(format) if format else format_of(lines, is_labeled=choice.is_labeled, like=like)
+    if not name:
+        formats = ", ".join([*FORMATS, FOLDERS])
+        raise DataError(f"no labels found; --set data.format=... says what it is ({formats})", lines.name)
+    if like is not None:
+        return _layout_like(like, name, lines, choice)
+    layout = FORMATS[name].layout(lines, choice)
+    if not layout.texts and (choice.texts or choice.labels):
+        raise DataError(f"{name} has no columns; data.texts and data.labels are for tsv, csv and json", lines.name)
+    return layout
+
+
+def read(
+    location: str | Path, layout: Layout, *, encoding: str = "utf-8", is_labeled: bool = True
+) -> Iterator[Document]:
+    """The documents of a file, a folder or a glob, in order and in constant memory.
+
+    DataError (file:line) for what is none, and for a document without label if `is_labeled`.
+    """
+    if layout.format == FOLDERS:
+        yield from read_folders(Path(location).expanduser(), encoding=encoding)
+        return
+    for path in TextSource(location, encoding=encoding).paths:
+        yield from read_lines(lines_of(path, encoding=encoding), layout, is_labeled=is_labeled)
+
+
+def read_lines(lines: Lines, layout: Layout, *, is_labeled: bool = True) -> Iterator[Document]:
+    """The same for lines."""
+    for document in FORMATS[layout.format].read(lines, layout, is_labeled=is_labeled):
+        if is_labeled and not document.labels:
+            where = f" in {layout.labels}" if layout.labels else ""
+            raise DataError(f"no label{where}", document.path, document.line)
+        yield document
+
+
+def write(document: Document, layout: Layout, labels: Sequence[str], probabilities: Sequence[float] = ()) -> str:
+    """The document's record with these labels, all else untouched, with its line end and what stood before it.
+
+    `layout`: of this very file (`detect` with `like`). One probability, or one for each label.
+    """
+    if layout.format == FOLDERS:
+        return write_folders(document, labels, probabilities)
+    return FORMATS[layout.format].write(document, layout, labels, probabilities)
+
+
+def _checked(name: str) -> str:
+    if name not in FORMATS:
+        known = [*FORMATS, FOLDERS]
+        raise DataError(f'unknown format "{name}"' + (nearest(name, known) or f"; expected {', '.join(known)}"))
+    return name
+
+
+def _layout_like(like: Layout, name: str, lines: Lines, choice: Choice) -> Layout:
+    """With the columns of a run; in another format only if they have names that are there, too."""
+    as_named = _columns_of(like, is_labeled=choice.is_labeled)
+    if like.format == name:
+        return FORMATS[name].layout(lines, as_named)
+    if as_named.texts and all(column.name for column in like.texts):
+        with suppress(DataError):
+            return FORMATS[name].layout(lines, as_named)
+    return FORMATS[name].layout(lines, replace(choice, separator=like.separator, joined=like.joined))
+
+
+def _columns_of(layout: Layout, *, is_labeled: bool) -> Choice:
+    """The columns of a run as if a person had named them."""
+    texts = tuple(column.name or str(column.number) for column in layout.texts)
+    label = (layout.labels.name or str(layout.labels.number)) if layout.labels else ""
+    header = layout.header if layout.texts and layout.texts[0].number else None
+    return Choice(texts, label, header, layout.separator, layout.joined, is_labeled)

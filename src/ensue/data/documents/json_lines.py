@@ -1,0 +1,169 @@
+"""JSON lines: an object for each document, with keys for its label and its texts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ensue.data.documents.columns import find_keys, no_column
+from ensue.data.documents.document import Choice, Column, Document, Layout
+from ensue.data.documents.format import LABEL, PROBABILITY, DocumentFormat, joined_text, split_labels
+from ensue.data.documents.records import Record, records, sample
+from ensue.data.lines import Lines
+from ensue.errors import DataError
+
+
+class _Number(str):
+    """A number as it is written."""
+
+
+_DECODER = json.JSONDecoder(parse_float=_Number, parse_int=_Number)
+_WHITE = " \t\r\n"
+_BARE = re.compile(r"true|false|-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?", re.ASCII)
+
+
+class JsonLines(DocumentFormat):
+    """One JSON object in each line. A label is a string, number or boolean, or a list of them."""
+
+    def layout(self, lines: Lines, choice: Choice) -> Layout:
+        head = records(enumerate(sample(lines), 1), lines.name)
+        objects = [_object(record, lines.name) for record in head]
+        if not objects:
+            raise DataError("no rows", lines.name)
+        names = list(dict.fromkeys(name for content in objects for name in content))
+        if not names:
+            raise DataError("an object without keys", lines.name, 1)
+        rows = [[_shown(content.get(name)) for name in names] for content in objects]
+        _, labels, texts, joined = find_keys(names, rows, choice, lines.name)
+        return Layout("json", texts, labels, False, choice.separator, joined)
+
+    def read(self, lines: Lines, layout: Layout, *, is_labeled: bool) -> Iterator[Document]:
+        for record in records(lines, lines.name):
+            content = _object(record, lines.name)
+            texts = tuple(_text(content, column, lines.name, record.line) for column in layout.texts)
+            if layout.joined:
+                texts = joined_text(texts)
+            labels = _labels(content, layout, lines.name, record.line) if layout.labels else ()
+            yield Document(texts, labels, lines.name, record.line, record.text, record.before)
+
+    def write(
+        self, document: Document, layout: Layout, labels: Sequence[str], probabilities: Sequence[float] = ()
+    ) -> str:
+        """Values are replaced in their place, or added at the end under "label" and "probability"."""
+        name = layout.labels.name if layout.labels else LABEL
+        present = _members(document.source)
+        old = document.source[slice(*present[name])] if name in present else ""
+        new = {name: _written(labels, old, layout.separator)}
+        if probabilities:
+            values = [round(probability, 6) for probability in probabilities]
+            new[PROBABILITY] = json.dumps(values[0] if len(values) == 1 else values)
+        return document.before + _replaced(document.source, present, new)
+
+
+def _object(record: Record, name: str) -> dict[str, Any]:
+    try:
+        content = _DECODER.decode(record.text)
+    except json.JSONDecodeError as error:
+        message = f"not JSON ({error.msg}, column {error.colno})"
+        raise DataError(f"{message}; expected one object in each line", name, record.line) from None
+    except RecursionError:
+        raise DataError("JSON that is nested too deeply", name, record.line) from None
+    if not isinstance(content, dict):
+        raise DataError('expected an object such as {"text": ..., "label": ...}', name, record.line)
+    return content
+
+
+def _text(content: dict[str, Any], column: Column, name: str, line: int) -> str:
+    text = content.get(column.name)
+    if text is None:
+        raise DataError(
+            f"{column} is null" if column.name in content else no_column(column.name, [*content]), name, line
+        )
+    if type(text) is not str:
+        raise DataError(f"{column} must be a string", name, line)
+    _check_characters(text, column, name, line)
+    return text
+
+
+def _check_characters(text: str, column: Column, name: str, line: int) -> None:
+    if text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise DataError(f"{column} has half a surrogate pair; expected whole characters", name, line) from None
+
+
+def _labels(content: dict[str, Any], layout: Layout, name: str, line: int) -> tuple[str, ...]:
+    assert layout.labels is not None
+    try:
+        labels = tuple(_each_label(content.get(layout.labels.name), layout.separator))
+    except TypeError:
+        expected = "expected a string, a number, true, false or a list of them"
+        raise DataError(f"{layout.labels}: {expected}", name, line) from None
+    for label in labels:
+        _check_characters(label, layout.labels, name, line)
+    return labels
+
+
+def _each_label(value: Any, separator: str) -> Iterator[str]:
+    """Each label once. TypeError if that is none."""
+    match value:
+        case None:
+            return
+        case bool():
+            yield "true" if value else "false"
+        case str():
+            yield from split_labels(value, separator)
+        case list():
+            yield from dict.fromkeys(label for part in value for label in _each_label(part, ""))
+        case _:
+            raise TypeError
+
+
+def _members(source: str) -> dict[str, tuple[int, int]]:
+    """Where the value of each key begins and ends in the text of an object."""
+    members: dict[str, tuple[int, int]] = {}
+    position = source.index("{") + 1
+    while not source.startswith("}", position := _behind_white(source, position)):
+        position = _behind_white(source, position + 1 if source[position] == "," else position)
+        name, position = _DECODER.raw_decode(source, position)
+        start = _behind_white(source, _behind_white(source, position) + 1)
+        _, position = _DECODER.raw_decode(source, start)
+        members[name] = (start, position)
+    return members
+
+
+def _behind_white(source: str, position: int) -> int:
+    while source[position] in _WHITE:
+        position += 1
+    return position
+
+
+def _replaced(source: str, present: dict[str, tuple[int, int]], new: dict[str, str]) -> str:
+    """The object with these values (JSON texts): in their places, new keys at the end."""
+    absent = [name for name in new if name not in present]
+    end = len(source[: source.rindex("}")].rstrip(_WHITE))
+    added = "".join(f", {json.dumps(name, ensure_ascii=False)}: {new[name]}" for name in absent)
+    source = source[:end] + added + source[end:]
+    for name in sorted(present.keys() & new.keys(), key=lambda name: -present[name][0]):
+        start, stop = present[name]
+        source = source[:start] + new[name] + source[stop:]
+    return source
+
+
+def _written(labels: Sequence[str], old: str, separator: str) -> str:
+    """Labels as JSON: a list where there was one or where they are not one; bare where a number or boolean was."""
+    if separator:
+        labels = [separator.join(labels)]
+    if len(labels) != 1 or old.startswith("["):
+        return json.dumps(list(labels), ensure_ascii=False)
+    is_bare = old[:1] not in ("", '"', "n") and _BARE.fullmatch(labels[0])
+    return labels[0] if is_bare else json.dumps(labels[0], ensure_ascii=False)
+
+
+def _shown(value: Any) -> str:
+    """A value as a cell, where columns are told by what is in them."""
+    return value if isinstance(value, str) else json.dumps(value) if isinstance(value, bool | list) else ""

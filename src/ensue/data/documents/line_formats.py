@@ -1,0 +1,98 @@
+"""A document in each line, without columns: fastText's labels, the first word as the label, or the text alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ensue.data.documents.document import Choice, Document, Layout
+from ensue.data.documents.format import DocumentFormat, shown_probabilities, split_labels
+from ensue.data.documents.records import records, without_end
+from ensue.data.lines import Lines
+
+PREFIX = "__label__"
+_LEADING = re.compile(rf"[ \t]*(?:{PREFIX}[^ \t]+(?:[ \t]+|\Z))*")
+_TRAILING = re.compile(rf"[ \t]*(?:[^ \t]+?{PREFIX[::-1]}(?:[ \t]+|\Z))+")  # read from the end of the line
+
+
+class FastTextLine(NamedTuple):
+    """A line in three parts: what stands before the text and behind it are labels and the blanks around them."""
+
+    leading: str
+    text: str
+    trailing: str
+
+    @classmethod
+    def of(cls, body: str) -> FastTextLine:
+        start = match.end() if (match := _LEADING.match(body)) else 0
+        behind = _TRAILING.match(body[start:][::-1]) if PREFIX in body[start:] else None
+        stop = len(body) - behind.end() if behind else len(body)
+        return cls(body[:start], body[start:stop], body[stop:])
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(mark.removeprefix(PREFIX) for mark in (self.leading + " " + self.trailing).split()))
+
+
+class FastText(DocumentFormat):
+    """`__label__x __label__y text`; the labels may also stand behind the text. A line without any is unlabeled."""
+
+    def layout(self, lines: Lines, choice: Choice) -> Layout:
+        return Layout("fasttext")
+
+    def read(self, lines: Lines, layout: Layout, *, is_labeled: bool) -> Iterator[Document]:
+        for record in records(lines, lines.name):
+            parts = FastTextLine.of(without_end(record.text)[0])
+            yield Document((parts.text,), parts.labels, lines.name, record.line, record.text, record.before)
+
+    def write(
+        self, document: Document, layout: Layout, labels: Sequence[str], probabilities: Sequence[float] = ()
+    ) -> str:
+        """The format has no place for probabilities; blanks within a label become `_`."""
+        body, end = without_end(document.source)
+        parts = FastTextLine.of(body)
+        marks = " ".join(PREFIX + _one_word(label) for label in labels)
+        if parts.trailing.strip() and not parts.leading.strip():
+            return f"{document.before}{parts.text} {marks}{end}"
+        return f"{document.before}{marks} {parts.text}{end}"
+
+
+class FirstWord(DocumentFormat):
+    """`1 a stirring , funny ...`: the label, a blank, and the text."""
+
+    def layout(self, lines: Lines, choice: Choice) -> Layout:
+        return Layout("first-word")
+
+    def read(self, lines: Lines, layout: Layout, *, is_labeled: bool) -> Iterator[Document]:
+        for record in records(lines, lines.name):
+            label, _, text = without_end(record.text)[0].partition(" ")
+            yield Document((text,), split_labels(label, ""), lines.name, record.line, record.text, record.before)
+
+    def write(
+        self, document: Document, layout: Layout, labels: Sequence[str], probabilities: Sequence[float] = ()
+    ) -> str:
+        """The format has no place for probabilities; blanks within a label become `_`."""
+        body, end = without_end(document.source)
+        return f"{document.before}{','.join(map(_one_word, labels))} {body.partition(' ')[2]}{end}"
+
+
+class Plain(DocumentFormat):
+    """A text in each line, also in an empty one, without labels. Written, it has these and a tab before it."""
+
+    def layout(self, lines: Lines, choice: Choice) -> Layout:
+        return Layout("plain")
+
+    def read(self, lines: Lines, layout: Layout, *, is_labeled: bool) -> Iterator[Document]:
+        for record in records(lines, lines.name, empty=True):
+            yield Document((without_end(record.text)[0],), (), lines.name, record.line, record.text)
+
+    def write(
+        self, document: Document, layout: Layout, labels: Sequence[str], probabilities: Sequence[float] = ()
+    ) -> str:
+        values = [",".join(labels), *([",".join(shown_probabilities(probabilities))] if probabilities else [])]
+        return "\t".join([*(" ".join(value.split()) for value in values), document.source])
+
+
+def _one_word(label: str) -> str:
+    return "_".join(label.split())

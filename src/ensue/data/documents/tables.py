@@ -1,0 +1,171 @@
+"""Tables: a document in each row, with columns for its label and its texts. Which ones, `columns` finds."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import NamedTuple
+
+from ensue.data.documents.columns import find_columns, no_column
+from ensue.data.documents.document import Choice, Column, Document, Layout
+from ensue.data.documents.format import (
+    LABEL,
+    PROBABILITY,
+    DocumentFormat,
+    joined_text,
+    shown_probabilities,
+    split_labels,
+)
+from ensue.data.documents.quoting import quoted, quoted_rows, unquoted
+from ensue.data.documents.records import SAMPLE_ROWS, Record, records, sample, without_end
+from ensue.data.lines import Lines
+from ensue.errors import DataError
+
+
+class Row(NamedTuple):
+    """A record and its fields, as they are written."""
+
+    record: Record
+    fields: list[str]
+
+
+class Table(DocumentFormat):
+    """Rows of fields. Every row must have as many as the first."""
+
+    name: str
+    delimiter: str
+    sample_lines = SAMPLE_ROWS
+
+    @abstractmethod
+    def rows(self, lines: Iterable[tuple[int, str]], name: str) -> Iterator[Row]:
+        """The records with their fields; joined by the delimiter they are the record without its line end."""
+
+    @abstractmethod
+    def value(self, field: str) -> str:
+        """What a field says."""
+
+    @abstractmethod
+    def field(self, value: str) -> str:
+        """How that is written."""
+
+    def layout(self, lines: Lines, choice: Choice) -> Layout:
+        rows: list[list[str]] = []
+        try:
+            head = enumerate(sample(lines, self.sample_lines), 1)
+            for row in islice(self.rows(head, lines.name), SAMPLE_ROWS):
+                rows.append([self.value(field) for field in row.fields])
+        except DataError:  # the sample may end inside quotes; reading says what is really wrong
+            if not rows:
+                raise
+        header, labels, texts, joined = find_columns(rows, choice, lines.name)
+        return Layout(self.name, texts, labels, header, choice.separator, joined)
+
+    def read(self, lines: Lines, layout: Layout, *, is_labeled: bool) -> Iterator[Document]:
+        rows = self.rows(lines, lines.name)
+        first = next(rows, None)
+        if first is None:
+            return
+        places = self._places(first, layout, lines.name, is_labeled=is_labeled)
+        before = first.record.before + first.record.text if layout.header else ""
+        width = len(first.fields)
+        for record, fields in rows if layout.header else chain([first], rows):
+            if len(fields) != width:
+                found = f"{_columns(len(fields))}; expected {width} as in line {first.record.line}"
+                raise DataError(found, lines.name, record.line)
+            texts = tuple(self.value(fields[place]) for place in places.texts)
+            if layout.joined:
+                texts = joined_text(texts)
+            labels: tuple[str, ...] = ()
+            if places.label is not None:
+                labels = split_labels(self.value(fields[places.label]), layout.separator)
+            yield Document(texts, labels, lines.name, record.line, record.text, before + record.before)
+            before = ""
+
+    def write(
+        self, document: Document, layout: Layout, labels: Sequence[str], probabilities: Sequence[float] = ()
+    ) -> str:
+        """A label column that the file lacks, and one of the probabilities, are added at the end."""
+        separator = layout.separator or ","
+        label = self.field(separator.join(labels))
+        added = {PROBABILITY: separator.join(shown_probabilities(probabilities))} if probabilities else {}
+        fields = next(iter(self.rows(Lines([document.source], document.path), document.path))).fields
+        if layout.labels is None:
+            added = {LABEL: label, **added}
+        else:
+            fields[layout.labels.number - 1] = label
+        _, end = without_end(document.source)
+        before = self._extended(document.before, added) if layout.header else document.before
+        return before + self.delimiter.join([*fields, *added.values()]) + end
+
+    def _extended(self, before: str, names: Iterable[str]) -> str:
+        """The header, if it is there, with these names at its end."""
+        header = before.rstrip(" \r\n")
+        return self.delimiter.join([header, *names]) + before[len(header) :] if header else before
+
+    def _places(self, first: Row, layout: Layout, name: str, *, is_labeled: bool) -> _Places:
+        names = [self.value(field).strip() for field in first.fields] if layout.header else []
+        width = len(first.fields)
+        line = first.record.line
+        texts = tuple(_place(column, names, width, name, line) for column in layout.texts)
+        if layout.labels is None:
+            return _Places(texts, None)
+        if not is_labeled and _is_missing(layout.labels, names, width):
+            return _Places(texts, None)
+        return _Places(texts, _place(layout.labels, names, width, name, line))
+
+
+class Tsv(Table):
+    """Tab-separated values. Quotes are characters like any other, so a field holds neither tab nor line break."""
+
+    name = "tsv"
+    delimiter = "\t"
+
+    def rows(self, lines: Iterable[tuple[int, str]], name: str) -> Iterator[Row]:
+        return (Row(record, without_end(record.text)[0].split("\t")) for record in records(lines, name))
+
+    def value(self, field: str) -> str:
+        return field
+
+    def field(self, value: str) -> str:
+        return " ".join(value.split())
+
+
+class Csv(Table):
+    """Comma-separated values as RFC 4180 has them."""
+
+    name = "csv"
+    delimiter = ","
+    sample_lines = 16 * SAMPLE_ROWS  # a record may have many
+
+    def rows(self, lines: Iterable[tuple[int, str]], name: str) -> Iterator[Row]:
+        return (Row(record, fields) for record, fields in quoted_rows(records(lines, name, empty=True), name))
+
+    def value(self, field: str) -> str:
+        return unquoted(field)
+
+    def field(self, value: str) -> str:
+        return quoted(value)
+
+
+class _Places(NamedTuple):
+    """Where the columns stand in this file, from 0."""
+
+    texts: tuple[int, ...]
+    label: int | None
+
+
+def _is_missing(column: Column, names: Sequence[str], width: int) -> bool:
+    return column.name not in names if names else column.number > width
+
+
+def _place(column: Column, names: Sequence[str], width: int, name: str, line: int) -> int:
+    if not _is_missing(column, names, width):
+        return names.index(column.name) if names else column.number - 1
+    if names:
+        raise DataError(no_column(column.name, names), name, line)
+    raise DataError(f"{_columns(width)}; expected {column}", name, line)
+
+
+def _columns(count: int) -> str:
+    return f"{count} column" + ("s" if count != 1 else "")

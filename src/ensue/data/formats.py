@@ -1,0 +1,119 @@
+"""Which formats of labeled sentences there are, which one a file has, and the sentences of whole folders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+from ensue.data.columns import DOCUMENT_START, Columns
+from ensue.data.conllu import Conllu
+from ensue.data.decoding import COMPRESSED
+from ensue.data.json_lines import JsonLines
+from ensue.data.lines import Lines, is_blank
+from ensue.data.plain import PlainText
+from ensue.data.sentences import Format, Sentence
+from ensue.data.sources import TextSource
+from ensue.errors import DataError, nearest
+from ensue.text.schemes import Scheme
+
+FORMATS: dict[str, type[Format]] = {
+    Columns.name: Columns,
+    Conllu.name: Conllu,
+    JsonLines.name: JsonLines,
+    PlainText.name: PlainText,
+}
+_SUFFIXES = {
+    ".conllu": Conllu.name,
+    ".jsonl": JsonLines.name,
+    ".ndjson": JsonLines.name,
+    ".json": JsonLines.name,
+    ".conll": Columns.name,
+    ".bio": Columns.name,
+    ".iob": Columns.name,
+    ".iob2": Columns.name,
+    ".bmes": Columns.name,
+    ".bioes": Columns.name,
+    ".iobes": Columns.name,
+}
+_LINES_TO_LOOK_AT = 100
+
+
+class SentenceSource:
+    """The sentences of a file, of a folder's files or of a glob's matches, all in one format. It can be iterated again.
+
+    `format` is a key of `FORMATS`, or None to take the first file's own; it is then `self.format`, which also writes.
+    DataError for an unknown format, and for what `TextSource` raises it for.
+    """
+
+    def __init__(
+        self,
+        location: str | Path,
+        *,
+        format: str | None = None,
+        encoding: str = "utf-8",
+        words: str | None = None,
+        splitter: str = "simple",
+        scheme: Scheme = "bio",
+    ) -> None:
+        self.text = TextSource(location, encoding=encoding)
+        name = format or detect(Lines.of(self.text.paths[0], encoding=self.text.encoding))
+        self.format = format_class(name)(words=words, splitter=splitter, scheme=scheme)
+
+    def __iter__(self) -> Iterator[Sentence]:
+        """DataError (file:line) as the format says. Between two files come the line ends that the first one lacks."""
+        missing = ""
+        for path in self.text.paths:
+            last = None
+            for sentence in self.format.read(Lines.of(path, encoding=self.text.encoding)):
+                last = sentence.source.text
+                source = replace(sentence.source, text=missing + last)
+                yield replace(sentence, source=source) if missing else sentence
+                missing = ""
+            missing = missing if last is None else self.format.missing_end(last)
+
+    def __repr__(self) -> str:
+        return f"SentenceSource({self.text.location!r}, format={self.format.name!r})"
+
+
+def format_class(name: str) -> type[Format]:
+    """The format of that name; DataError with the names there are."""
+    if name not in FORMATS:
+        raise DataError(f'unknown format "{name}"; expected one of {", ".join(FORMATS)}{nearest(name, FORMATS)}')
+    return FORMATS[name]
+
+
+def detect(lines: Lines) -> str:
+    """A key of `FORMATS` for what a file's name and its first lines look like; "text" where nothing speaks for another.
+
+    A file of unknown suffix has columns if each of its rows has as many and blank lines part them, or tabs do.
+    """
+    path = Path(lines.name)
+    suffix = Path(path.stem).suffix if path.suffix.lower() in COMPRESSED else path.suffix
+    head = lines.head(_LINES_TO_LOOK_AT)
+    named = _SUFFIXES.get(suffix.lower())
+    if named in (None, Columns.name) and _is_conllu(head):
+        return Conllu.name
+    if named:
+        return named
+    if next((line for line in head if not is_blank(line)), "").lstrip().startswith("{"):
+        return JsonLines.name
+    return Columns.name if _has_columns(head) else PlainText.name
+
+
+def _is_conllu(head: Sequence[str]) -> bool:
+    """Whether the first row has ten columns, the first of them the number 1, or a range or empty node in its place."""
+    fields = next((line.split("\t") for line in head if not is_blank(line) and not line.startswith("#")), [])
+    return len(fields) == 10 and (fields[0] in ("1", "0.1") or fields[0].startswith("1-"))
+
+
+def _has_columns(head: Sequence[str]) -> bool:
+    if any(line.startswith(DOCUMENT_START) for line in head):
+        return True
+    rows = [line for line in head if not is_blank(line)]
+    has_tabs = bool(rows) and "\t" in rows[0]
+    widths = {line.count("\t") if has_tabs else len(line.split()) for line in rows}
+    has_long_sentence = any(not is_blank(line) and not is_blank(behind) for line, behind in pairwise(head))
+    has_parts = len(rows) < len(head) or (len(head) == _LINES_TO_LOOK_AT and widths <= {2, 3, 4})
+    return len(widths) == 1 and (has_tabs or (has_parts and has_long_sentence))

@@ -1,0 +1,228 @@
+"""JSON lines: an object on each line with tokens and labels, or with a text and spans of it.
+
+`{"tokens": ["Ann", "left"], "labels": ["B-PER", "O"]}`: every list of strings as long as the tokens is a column, under
+its key. `{"text": "Ann left", "spans": [{"start": 0, "end": 3, "label": "PER"}]}`, or `[0, 3, "PER"]` as doccano writes
+it: the text is split into words, which end where a span ends, and each list of spans is a column of labels.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ensue.data.json_spans import TextSpan, is_list_of_spans, span_list, text_spans
+from ensue.data.lines import Lines, Paragraph, is_blank, records
+from ensue.data.sentences import Format, Sentence, Source, Surface, joined
+from ensue.errors import DataError, nearest
+from ensue.text.schemes import Span, encode, spans
+from ensue.text.tokens import Token, tokens
+
+TOKEN_KEYS = ("tokens", "words")
+LABEL_KEYS = ("labels", "tags", "ner_tags", "pos_tags")
+SPAN_KEYS = ("labels", "spans", "entities", "label")
+NEW_SPANS = "spans"
+_DECODER = json.JSONDecoder()
+
+Record = dict[str, Any]
+
+
+class JsonLines(Format):
+    """Reads with the words in the key `words`, a list of tokens or a text; by default in the first of "tokens", "words"
+    and "text" that there is. An object without a token is an empty sentence.
+    """
+
+    name = "json"
+    default_words = ""
+    default_column = "labels"
+
+    def read(self, lines: Lines) -> Iterator[Sentence]:
+        """DataError for a line that is no such object, for labels that are not as many as the tokens, and for spans
+        that overlap, reach beyond the text or hold nothing but blanks.
+        """
+        for paragraph in records(lines):
+            line = paragraph.first + next(i for i, text in enumerate(paragraph.lines) if not is_blank(text))
+            yield self._sentence(paragraph, line, lines.name)
+
+    def _sentence(self, paragraph: Paragraph, line: int, name: str) -> Sentence:
+        source = Source(name, "".join(paragraph.lines))
+        try:
+            record = _record(source.text)
+            key = self._words_key(record)
+            if isinstance(record[key], list):
+                return Sentence(tuple(record[key]), _token_columns(record, key), line, source)
+            words, found = self._cut(record, key)
+        except ValueError as error:
+            raise DataError(str(error), name, line) from None
+        columns = {column: self._labels(words, here) for column, here in found.items()}
+        return Sentence(tuple([word.text for word in words]), columns, line, source)
+
+    def _words_key(self, record: Record) -> str:
+        """The key of the tokens or the text."""
+        keys = [self.words] if self.words else [key for key in TOKEN_KEYS if _is_strings(record.get(key))] or ["text"]
+        if keys[0] in record:
+            if isinstance(record[keys[0]], str) or _is_strings(record[keys[0]]):
+                return keys[0]
+            raise ValueError(f'"{keys[0]}" must be a list of strings or a text')
+        wrong = [] if self.words else [key for key in TOKEN_KEYS if key in record]
+        if wrong:
+            raise ValueError(f'"{wrong[0]}" must be a list of strings')
+        expected = f'"{self.words}"' if self.words else '"tokens" (a list) or "text"'
+        near = nearest(self.words, record) if self.words else ""
+        raise ValueError(f"expected the key {expected}, found {', '.join(map(json.dumps, record)) or 'none'}{near}")
+
+    def _cut(self, record: Record, key: str) -> tuple[list[Token], dict[str, list[TextSpan]]]:
+        """The words of the text at `key`, cut wherever a span begins or ends, and the lists of spans."""
+        text = record[key]
+        found = {
+            name: text_spans(value, text, name)
+            for name, value in record.items()
+            if (name in SPAN_KEYS and isinstance(value, list)) or is_list_of_spans(value)
+        }
+        borders = sorted({place for here in found.values() for span in here for place in (span.start, span.end)})
+        words = _cut_at(borders, tokens(text, self.splitter))
+        for here in found.values():
+            for span in here:
+                if not _inside(span, words):
+                    raise ValueError(f"the span {span} holds nothing but blanks")
+        return words, found
+
+    def _labels(self, words: list[Token], found: list[TextSpan]) -> tuple[str, ...]:
+        inside = [(span.label, _inside(span, words)) for span in found]
+        token_spans = [Span(label, places.start, places.stop) for label, places in inside]
+        return tuple(encode(token_spans, len(words), self.scheme))
+
+    def labels(self, sentence: Sentence, column: str | None = None) -> tuple[str, ...]:
+        """By default the first of "labels", "tags", "ner_tags", "pos_tags", "spans", "entities" and "label"."""
+        usual = [key for key in (*LABEL_KEYS, *SPAN_KEYS) if key in sentence.columns]
+        return sentence.column(column or next(iter(usual), self.default_column))
+
+    def write(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
+        """The object with the labels, or with the spans that they say; all else stands as it did, to the last blank.
+        A key that is not there yet comes last. Labels that say what the object says already leave it as it is.
+        """
+        text = sentence.source.text
+        record = _record(text)
+        key = self._words_key(record)
+        assert len(labels) == len(sentence.words), "one label for each word"
+        if isinstance(record[key], list):
+            name = column or next((key for key in LABEL_KEYS if isinstance(record.get(key), list)), self.default_column)
+            return text if record.get(name) == list(labels) else _spliced(text, name, list(labels))
+        words, found = self._cut(record, key)
+        name = column or next((key for key in SPAN_KEYS if key in found), NEW_SPANS)
+        new = [TextSpan(words[span.start].start, words[span.end - 1].end, span.label) for span in spans(labels)]
+        if name in found and self._labels(words, found[name]) == tuple(encode(spans(labels), len(words), self.scheme)):
+            return text
+        return _spliced(text, name, span_list(new, record.get(name), name))
+
+    def missing_end(self, text: str) -> str:
+        return "" if text.endswith("\n") else "\n"
+
+    def surface(self, sentence: Sentence) -> Surface:
+        """The text that was split, or the tokens with a blank between them."""
+        record = _record(sentence.source.text)
+        key = self._words_key(record)
+        if isinstance(record[key], list):
+            return joined(sentence.words)
+        words, _ = self._cut(record, key)
+        return Surface(record[key], tuple([(word.start, word.end) for word in words]))
+
+
+def _record(line: str) -> Record:
+    """The object on a line; ValueError with a message for the user if there is none."""
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON ({error.msg} in column {error.colno})") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not JSON that can be read ({error})") from None
+    if not isinstance(record, dict):
+        raise ValueError("expected a JSON object on each line, such as {...}")
+    if "\\ud" in line.lower():
+        _check_surrogates(record)
+    return record
+
+
+def _check_surrogates(record: Record) -> None:
+    try:
+        json.dumps(record, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = error.object[error.start]
+        raise ValueError(f"half of a character (the lone surrogate \\u{ord(half):04x})") from None
+
+
+def _is_strings(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _token_columns(record: Record, key: str) -> dict[str, tuple[str, ...]]:
+    """Every list that has a string for each token, by its key; numbers (as of classes) are read as their digits."""
+    length = len(record[key])
+    columns: dict[str, tuple[str, ...]] = {}
+    for name, value in record.items():
+        is_column = isinstance(value, list) and all(isinstance(item, str) or type(item) is int for item in value)
+        if is_column and len(value) == length:
+            columns[name] = tuple(map(str, value))
+        elif name in LABEL_KEYS and isinstance(value, list):
+            fault = f"{len(value)} entries for {length} tokens" if is_column else "entries that are no strings"
+            raise ValueError(f'"{name}" has {fault}')
+    return columns
+
+
+def _cut_at(borders: Sequence[int], words: list[Token]) -> list[Token]:
+    """The words, cut at those borders (sorted) that are inside of one."""
+    pieces: list[Token] = []
+    place = 0
+    for word in words:
+        start = word.start
+        while place < len(borders) and borders[place] < word.end:
+            if borders[place] > start:
+                pieces.append(_piece(word, start, borders[place]))
+                start = borders[place]
+            place += 1
+        pieces.append(_piece(word, start, word.end))
+    return pieces
+
+
+def _piece(word: Token, start: int, end: int) -> Token:
+    return Token(word.text[start - word.start : end - word.start], start, end)
+
+
+def _inside(span: TextSpan, words: list[Token]) -> range:
+    """The places of the words inside the span, at whose borders they are cut."""
+    first = bisect_left(words, span.start, key=lambda word: word.start)
+    return range(first, bisect_right(words, span.end, lo=first, key=lambda word: word.end))
+
+
+def _spliced(line: str, key: str, value: Any) -> str:
+    """The line with the value at `key` exchanged, or with the key added behind the others."""
+    members = _members(line)
+    first = next(iter(members.values()))
+    separators = (", ", ": ") if line[first[0] - 1] in " \t" else (",", ":")
+    written = json.dumps(value, ensure_ascii=line.isascii(), separators=separators)
+    if key in members:
+        start, end = members[key]
+        return line[:start] + written + line[end:]
+    end = max(end for _, end in members.values())
+    name = json.dumps(key, ensure_ascii=line.isascii())
+    return f"{line[:end]}{separators[0]}{name}{separators[1]}{written}{line[end:]}"
+
+
+def _members(line: str) -> dict[str, tuple[int, int]]:
+    """Where the values of the object on the line, which is known to be JSON, start and end."""
+    members: dict[str, tuple[int, int]] = {}
+    place = line.index("{")
+    while line[place] != "}":
+        key, place = _DECODER.raw_decode(line, _skip_blanks(line, place + 1))
+        start = _skip_blanks(line, line.index(":", place) + 1)
+        _, end = _DECODER.raw_decode(line, start)
+        members[key] = (start, end)
+        place = _skip_blanks(line, end)
+    return members
+
+
+def _skip_blanks(line: str, place: int) -> int:
+    while line[place] in " \t\r\n":
+        place += 1
+    return place

@@ -1,0 +1,196 @@
+"""What data are taken for: labeled sentences, labeled texts or plain text. It reads the first lines and no more.
+
+What the person says (`--format`) holds. Else a folder with a folder for each class holds texts, and otherwise the first
+file decides, by its suffix (before `.xz` and `.gz`) and its first lines; the first of these that is true:
+
+1. CoNLL-U by suffix or first row: sentences.
+2. JSON by suffix or a first `{`: sentences if an object has a list of tokens or a text with spans, else texts.
+3. Columns, as `formats.detect` sees them (a suffix such as `.conll`, `-DOCSTART-`, rows of as many columns with blank
+   lines between them): sentences; texts if the file is a `.csv`, if most cells of a column hold several words, or if it
+   is a `.tsv` without blank lines between rows.
+4. A table, `__label__`, or a label before each line, as `documents.recognition` sees them: texts. It is not a label but
+   prose if most lines begin with words that are as usual inside of lines, or most of these words come once.
+5. Three of four rows have as many columns, and blank lines part them: sentences. Or as many tabs: texts. One of the
+   others is then the first wrong line.
+6. Anything else: plain text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from ensue.data import documents, formats
+from ensue.data.columns import Columns
+from ensue.data.conllu import Conllu
+from ensue.data.decoding import decoded
+from ensue.data.documents.folders import has_class_folders
+from ensue.data.documents.recognition import FOLDERS, format_of, suffix
+from ensue.data.json_lines import LABEL_KEYS, SPAN_KEYS, TOKEN_KEYS, JsonLines
+from ensue.data.json_spans import is_list_of_spans
+from ensue.data.lines import Lines, is_blank
+from ensue.data.plain import PlainText
+from ensue.data.sources import TextSource
+from ensue.errors import DataError, nearest
+
+Kind = Literal["sentences", "texts", "text"]
+SENTENCES = {Columns.name, Conllu.name}
+PLAIN = {PlainText.name, "plain"}
+NAMES = tuple(dict.fromkeys([*formats.FORMATS, *documents.FORMATS, FOLDERS]))
+"""What `format` may be."""
+_LINES_TO_LOOK_AT = 1000
+_MOST = 0.75
+_FEW = 10
+
+
+class Taken(NamedTuple):
+    """`sign`: what showed it. `by_itself`: whether training, given nothing but the path, sees the same format.
+    `others`: suffixes of more files, which say that they are of another format.
+    """
+
+    kind: Kind
+    format: str
+    sign: str
+    by_itself: bool
+    others: tuple[str, ...] = ()
+
+
+def take(
+    location: str | Path, *, format: str = "", words: str = "", labels: str = "", encoding: str = "utf-8"
+) -> Taken:
+    """What a file, a folder or a glob is taken for; `words` and `labels` are the columns or keys that a person names.
+
+    DataError for an unknown format, a path that is not there, and first lines that cannot be decoded.
+    """
+    if format and format not in NAMES:
+        advice = nearest(format, NAMES) or f"; expected one of {', '.join(NAMES)}"
+        raise DataError(f'unknown format "{format}"{advice}')
+    if format == FOLDERS:
+        return Taken("texts", FOLDERS, "as --format says", has_class_folders(Path(location)))
+    source = TextSource(location, encoding=encoding)
+    path = source.paths[0]
+    if not format and has_class_folders(Path(location)) and _named(path) not in SENTENCES:
+        return Taken("texts", FOLDERS, "a folder for each class", True)
+    head = first_lines(path, encoding=source.encoding)
+    seen, looks_like = _seen(head, path, words, labels), formats.detect(Lines(head, str(path)))
+    if format:
+        kind = _kind_of(format, head, words, labels)
+        seen = Taken(kind, format, "as --format says", seen.kind == kind and seen.format == format)
+    others = {suffix(other.name) for other in source.paths if _named(other) not in ("", _named(path))}
+    return seen._replace(
+        by_itself=seen.by_itself and (seen.kind != "sentences" or seen.format == looks_like),
+        others=tuple(sorted(others)),
+    )
+
+
+def first_lines(path: Path, *, encoding: str = "utf-8") -> list[str]:
+    """The first lines of a file with their ends, as far as its first block has them whole."""
+    blocks = decoded(path, encoding)
+    lines = next(blocks, "").split("\n")
+    is_whole = next(blocks, None) is None
+    whole = [f"{line}\n" for line in lines[:-1]]
+    if lines[-1] and (is_whole or not whole):
+        whole.append(lines[-1])
+    return whole[:_LINES_TO_LOOK_AT]
+
+
+def _named(path: Path) -> str:
+    """The format that the suffix says; empty if none."""
+    found = formats.detect(Lines([], str(path)))
+    return found if found not in PLAIN else format_of(Lines([], str(path)), is_labeled=True)
+
+
+def _kind_of(format: str, head: Sequence[str], words: str, labels: str) -> Kind:
+    if format == JsonLines.name:
+        return "sentences" if has_sentences(head, words, labels) else "texts"
+    return "sentences" if format in SENTENCES else "text" if format in PLAIN else "texts"
+
+
+def _seen(head: Sequence[str], path: Path, words: str, labels: str) -> Taken:
+    """What the file is taken for by its name and its first lines."""
+    name, by_name = str(path), suffix(path.name)
+    found = formats.detect(Lines(head, name))
+    by_suffix = _named(path) == found
+    sign = f"by its suffix {by_name}" if _named(path) else "by its first lines"
+    if found == JsonLines.name:
+        return Taken(_kind_of(found, head, words, labels), found, sign, True)
+    rows = [line.rstrip("\r\n") for line in head if not is_blank(line)]
+    if found == Conllu.name or (found == Columns.name and (by_suffix or not _is_table(rows, head, by_name))):
+        return Taken("sentences", found, sign, True)
+    documented = format_of(Lines(head, name), is_labeled=True)
+    if documented and not (documented == "first-word" and _is_prose(rows)):
+        return Taken("texts", documented, sign, True)
+    return _nearly(rows, head) or Taken("text", PlainText.name, "no columns, no labels", True)
+
+
+def _is_table(rows: Sequence[str], head: Sequence[str], suffix: str) -> bool:
+    return suffix == ".csv" or _has_texts(rows) or (suffix in (".tsv", ".tab") and not _is_parted(head))
+
+
+def _has_texts(rows: Sequence[str]) -> bool:
+    """Whether most cells of a column between tabs hold several words."""
+    cells = [row.split("\t") for row in rows if "\t" in row]
+    width = min(map(len, cells), default=0)
+    return any(sum(" " in row[place].strip() for row in cells) > len(cells) / 2 for place in range(width))
+
+
+def _is_prose(rows: Sequence[str]) -> bool:
+    """Whether the first words are not labels: most of many occur once, or most lines begin with one that comes inside
+    of lines at least half as often as before them.
+    """
+    words = [row.casefold().split() for row in rows]
+    first = Counter(line[0] for line in words)
+    inside = Counter(word for line in words for word in line[1:])
+    if len(first) > _FEW and sum(count == 1 for count in first.values()) > len(first) / 2:
+        return True
+    return sum(count for word, count in first.items() if 2 * inside[word] >= count) > len(rows) / 2
+
+
+def _is_parted(head: Sequence[str]) -> bool:
+    """Whether a blank line stands between two rows, and not all rows stand alone."""
+    blanks = [is_blank(line) for line in "".join(head).strip().split("\n")]
+    return any(blanks) and any(not before and not behind for before, behind in pairwise(blanks))
+
+
+def _nearly(rows: Sequence[str], head: Sequence[str]) -> Taken | None:
+    """Columns, or a table, with a wrong line among the first ones."""
+    has_tabs = sum("\t" in row for row in rows) >= _MOST * len(rows)
+    widths = Counter(row.count("\t") + 1 if has_tabs else len(row.split()) for row in rows)
+    width, count = max(widths.items(), key=lambda item: item[1], default=(0, 0))
+    if width < 2 or count < _MOST * len(rows):
+        return None
+    sign = f"{count:,} of the first {len(rows):,} rows have {width} columns"
+    if _is_parted(head) and not _has_texts(rows):
+        return Taken("sentences", Columns.name, sign, False)
+    return Taken("texts", "tsv", sign, False) if has_tabs else None
+
+
+def has_sentences(head: Sequence[str], words: str = "", labels: str = "") -> bool:
+    """Whether a JSON object on one of these lines has a list of tokens, or a text with spans, under the keys named."""
+    return any(_is_sentence(record, words, labels) for record in map(_record, head) if record is not None)
+
+
+def _is_sentence(record: dict[str, Any], words: str, labels: str) -> bool:
+    if any(isinstance(record.get(key), list) for key in ([words] if words else TOKEN_KEYS)):
+        return True
+    named = {labels: record.get(labels)} if labels else record
+    return any(
+        is_list_of_spans(value) or (key in ("spans", "entities") and value == []) for key, value in named.items()
+    )
+
+
+def _record(line: str) -> dict[str, Any] | None:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):  # the reader will say so
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def label_key(names: Sequence[str]) -> str:
+    """Which of these keys of a JSON sentence has the labels if nobody says it; empty if none."""
+    return next((key for key in (*LABEL_KEYS, *SPAN_KEYS) if key in names), "")

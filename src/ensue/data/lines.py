@@ -1,0 +1,111 @@
+"""The physical lines of a file or a stream with their numbers. What stands on them, the formats know."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from ensue.data.decoding import decoded
+
+
+class Lines:
+    """Lines with their ends, read once. A line ends at `\\n` and nowhere else: `\\u2028` and its kin stand inside.
+
+    `name` is what messages call the file.
+    """
+
+    def __init__(self, chunks: Iterable[str], name: str) -> None:
+        self.name = name
+        self._lines = _split(chunks)
+        self._head: list[str] = []
+
+    @classmethod
+    def of(cls, path: Path, *, encoding: str = "utf-8") -> Self:
+        """The lines of a file, decompressed. Reading them raises DataError where it cannot be decoded."""
+        return cls(decoded(path, encoding), str(path))
+
+    def head(self, count: int) -> list[str]:
+        """The first `count` lines (or all that there are), which are still to be read."""
+        self._head += islice(self._lines, max(0, count - len(self._head)))
+        return self._head[:count]
+
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        """Numbers from 1, and the lines."""
+        return enumerate(chain(self._head, self._lines), 1)
+
+
+class Paragraph(NamedTuple):
+    """Consecutive lines; `first` is the number of the first one."""
+
+    first: int
+    lines: list[str]
+
+
+def is_blank(line: str) -> bool:
+    return not line.strip(" \t\r\n")
+
+
+def paragraphs(lines: Lines, is_aside: Callable[[str], bool]) -> Iterator[Paragraph]:
+    """The sentences of a format with a row for each word: each a run of rows that a blank line or an aside ends.
+
+    An aside is a line that is neither row nor blank, such as a comment. A paragraph begins with all that stands between
+    it and the one before, and ends with its blank line; the last one takes all the rest. So the paragraphs joined are
+    the lines, except that a file without rows has no paragraph.
+    """
+    waiting: Paragraph | None = None
+    current, has_rows = Paragraph(1, []), False
+    for number, line in lines:
+        blank = is_blank(line)
+        if not blank and not is_aside(line):
+            has_rows = True
+        elif has_rows:
+            current.lines.extend([line] if blank else [])
+            if waiting:
+                yield waiting
+            waiting, has_rows = current, False
+            current = Paragraph(number + 1, []) if blank else Paragraph(number, [line])
+            continue
+        current.lines.append(line)
+    if waiting and has_rows:
+        yield waiting
+    elif waiting:
+        waiting.lines.extend(current.lines)
+        yield waiting
+    if has_rows:
+        yield current
+
+
+def records(lines: Lines) -> Iterator[Paragraph]:
+    """The lines of a format with a record on each, and the blank lines before them; the last one takes all the rest."""
+    waiting: Paragraph | None = None
+    blank: list[str] = []
+    for number, line in lines:
+        if is_blank(line):
+            blank.append(line)
+            continue
+        if waiting:
+            yield waiting
+        waiting, blank = Paragraph(number - len(blank), [*blank, line]), []
+    if waiting:
+        waiting.lines.extend(blank)
+        yield waiting
+
+
+def _split(chunks: Iterable[str]) -> Iterator[str]:
+    open_line: list[str] = []
+    for chunk in chunks:
+        lines = io.StringIO(chunk, newline="\n").readlines()
+        if lines and open_line:
+            open_line.append(lines[0])
+            if not lines[0].endswith("\n"):
+                continue
+            lines[0] = "".join(open_line)
+            open_line = []
+        if lines and not lines[-1].endswith("\n"):
+            open_line = [lines.pop()]
+        yield from lines
+    if open_line:
+        yield "".join(open_line)

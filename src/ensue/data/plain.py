@@ -1,0 +1,40 @@
+"""Running text with a sentence on each line, and no labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ensue.data.lines import Lines
+from ensue.data.sentences import Format, Sentence, Source, Surface, checked_label
+from ensue.text.tokens import tokens
+
+
+class PlainText(Format):
+    """Every line is a sentence; one without words is an empty sentence, so that answers stay beside their lines."""
+
+    name = "text"
+    default_words = ""
+    default_column = "label"
+
+    def read(self, lines: Lines) -> Iterator[Sentence]:
+        for number, line in lines:
+            words = tuple([token.text for token in tokens(_content(line), self.splitter)])
+            yield Sentence(words, {}, number, Source(lines.name, line))
+
+    def write(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
+        """`word<TAB>label` on a line for each word, and a blank line; the text itself has no place for labels."""
+        checked = [checked_label(label, "\t\r\n", sentence) for label in labels]
+        rows = [f"{word}\t{label}\n" for word, label in zip(sentence.words, checked, strict=True)]
+        return "".join([*rows, "\n"])
+
+    def missing_end(self, text: str) -> str:
+        return ""  # what is written is not the file's own text
+
+    def surface(self, sentence: Sentence) -> Surface:
+        """The line, and where its words stand."""
+        text = _content(sentence.source.text)
+        return Surface(text, tuple([(token.start, token.end) for token in tokens(text, self.splitter)]))
+
+
+def _content(line: str) -> str:
+    return line.removesuffix("\n").removesuffix("\r")

@@ -1,0 +1,83 @@
+"""What is counted of texts one by one: their lengths, those that come again, the values of their columns."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import accumulate
+
+MOST_VALUES = 1000
+"""A column with more distinct values is not counted on: it holds no labels."""
+MOST_REMEMBERED = 1 << 18
+"""Only so many texts, the first ones, are known again."""
+
+
+class Lengths:
+    """How many texts have which length."""
+
+    def __init__(self, lengths: Iterable[int] = ()) -> None:
+        self.counts = Counter(lengths)
+
+    def add(self, length: int) -> None:
+        self.counts[length] += 1
+
+    @property
+    def mean(self) -> float:
+        return sum(length * count for length, count in self.counts.items()) / max(1, len(self))
+
+    def quantile(self, share: float) -> int:
+        """The smallest length that at least this share of the texts does not exceed (nearest rank); 0 for no texts.
+
+        A share of 0 is the shortest, 1 the longest, 0.5 the (lower) median.
+        """
+        lengths = sorted(self.counts)
+        if not lengths:
+            return 0
+        ranks = list(accumulate(self.counts[length] for length in lengths))
+        return lengths[bisect_right(ranks, max(1, math.ceil(share * ranks[-1])) - 1)]
+
+    def __len__(self) -> int:
+        return self.counts.total()
+
+
+class Repeats:
+    """How many texts were there before, and how many of these with other labels. It keeps hashes."""
+
+    def __init__(self) -> None:
+        self.texts, self.with_other_labels = 0, 0
+        self._labels: dict[int, int] = {}
+
+    def feed(self, text: Hashable, labels: Hashable) -> None:
+        key, value = hash(text), hash(labels)
+        if key in self._labels:
+            self.texts += 1
+            self.with_other_labels += self._labels[key] != value
+        elif len(self._labels) < MOST_REMEMBERED:
+            self._labels[key] = value
+
+    @property
+    def is_partial(self) -> bool:
+        return len(self._labels) == MOST_REMEMBERED
+
+
+class Values:
+    """How often each value of a column occurs, until it has more than `MOST_VALUES` of them."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, Counter[str]] = {}
+
+    def feed(self, columns: Mapping[str, Sequence[str]], names: Iterable[str]) -> None:
+        for name in names:
+            counts = self.counts.setdefault(name, Counter())
+            if len(counts) <= MOST_VALUES:
+                counts.update(columns[name])
+
+    def add_keys(self, name: str) -> None:
+        """`name.key` for each `key=value` in a column whose values hold several of them, with `|` between."""
+        for value, count in self.counts.get(name, Counter()).items():
+            for entry in value.split("|"):
+                key, equals, content = entry.partition("=")
+                if equals:
+                    self.counts.setdefault(f"{name}.{key}", Counter())[content] += count

@@ -1,0 +1,92 @@
+"""Many texts in little memory: each distinct word form once, and the texts as rows of their numbers."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Column:
+    """A long list of strings of which many are equal: `values[ids[n]]` is the n-th."""
+
+    def __init__(self) -> None:
+        self.values: list[str] = []
+        self._number: dict[str, int] = {}
+        self._ids = array("i")
+
+    def extend(self, strings: Iterable[str]) -> None:
+        number, values = self._number, self.values
+        for string in strings:
+            found = number.get(string)
+            if found is None:
+                found = number[string] = len(values)
+                values.append(string)
+            self._ids.append(found)
+
+    @property
+    def ids(self) -> NDArray[np.int32]:
+        return np.frombuffer(self._ids, np.int32) if self._ids else np.zeros(0, np.int32)
+
+    def counts(self) -> dict[str, int]:
+        """How often each value occurs."""
+        counts = np.bincount(self.ids, minlength=len(self.values)).tolist()
+        return dict(zip(self.values, counts, strict=True))
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+
+class Texts:
+    """Texts as sequences of words."""
+
+    def __init__(self) -> None:
+        self.words = Column()
+        self._ends = array("q")
+
+    def append(self, words: Sequence[str]) -> None:
+        self.words.extend(words)
+        self._ends.append(len(self.words))
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """Where each text begins among all words, and where the last one ends."""
+        return np.concatenate(([0], np.frombuffer(self._ends, np.int64) if self._ends else []), dtype=np.int64)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        return np.diff(self.starts)
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+
+class Ragged:
+    """Rows of numbers, one after another in `values`, from `starts[n]` to `starts[n + 1]`."""
+
+    def __init__(self, values: NDArray[np.integer], starts: NDArray[np.int64]) -> None:
+        self.values, self.starts = values, starts
+        self.lengths = np.diff(starts)
+
+    def padded(self, rows: NDArray[np.int64], fill: int = 0) -> NDArray[np.int64]:
+        """The rows side by side (B, T), filled up on the right."""
+        lengths = self.lengths[rows]
+        columns = np.arange(int(lengths.max(initial=0)))
+        real = columns < lengths[:, None]
+        places = np.where(real, self.starts[rows][:, None] + columns, 0)
+        return np.where(real, self.values[places] if len(self.values) else 0, fill).astype(np.int64)
+
+    def mask(self, rows: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+        """Which places of `padded(rows)` are real; None if all are."""
+        lengths = self.lengths[rows]
+        longest = int(lengths.max(initial=0))
+        return None if (lengths == longest).all() else np.arange(longest) < lengths[:, None]
+
+    def slice(self, start: int, stop: int) -> Ragged:
+        """Some of the rows, one after another."""
+        return Ragged(self.values, self.starts[start : stop + 1])
+
+    def __len__(self) -> int:
+        return len(self.lengths)

@@ -1,0 +1,186 @@
+"""Columns of words and labels: what is read is what was put there, and what is written is the file."""
+
+from itertools import repeat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ensue.data.columns import Columns
+from ensue.data.lines import Lines
+from ensue.data.sentences import Sentence
+from ensue.errors import DataError
+
+FIELD = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=" \t\r\n"), min_size=1, max_size=6)
+ROWS = st.integers(1, 4).flatmap(
+    lambda width: st.lists(
+        st.lists(st.lists(FIELD, min_size=width, max_size=width), min_size=1, max_size=4), min_size=1, max_size=5
+    )
+)
+BLANK_LINES = st.sampled_from(["", "\n", "  \n", "\n\n \t\n", "-DOCSTART- -X- O\n\n", "-DOCSTART-\n"])
+
+
+def read(text: str, words: str | None = None) -> list[Sentence]:
+    return list(Columns(words=words).read(Lines([text], "x.txt")))
+
+
+def written(sentences: list[Sentence], labels: list[list[str]], column: str | None = None) -> str:
+    return "".join(Columns().write(*pair, column) for pair in zip(sentences, labels, strict=True))
+
+
+@st.composite
+def files(draw: st.DrawFn) -> tuple[str, list[list[list[str]]]]:
+    """A file's text, and its sentences as rows of fields."""
+    sentences = draw(ROWS)
+    end = draw(st.sampled_from(["\n", "\r\n"]))
+    has_tabs = len(sentences[0][0]) > 1 and draw(st.booleans())
+    separators = st.just("\t") if has_tabs else st.text(" ", min_size=1, max_size=3)
+    text = draw(BLANK_LINES)
+    for rows in sentences:
+        for row in rows:
+            text += row[0] + "".join(draw(separators) + field for field in row[1:]) + end
+        text += end + draw(BLANK_LINES)
+    return text, sentences
+
+
+@given(files())
+def test_round_trip(file: tuple[str, list[list[list[str]]]]) -> None:
+    text, expected = file
+    sentences = read(text)
+    assert [list(sentence.words) for sentence in sentences] == [[row[0] for row in rows] for rows in expected]
+    width = len(expected[0][0])
+    for sentence, rows in zip(sentences, expected, strict=True):
+        assert list(sentence.columns) == [str(number) for number in range(1, width + 1)]
+        assert list(zip(*sentence.columns.values(), strict=True)) == [tuple(row) for row in rows]
+        assert sentence.column("last") == sentence.column(str(width))
+        assert text.split("\n")[sentence.line - 1].startswith(rows[0][0])
+    assert "".join(sentence.source.text for sentence in sentences) == text
+    for place in range(width):
+        same = [[row[place] for row in rows] for rows in expected]
+        assert written(sentences, same, str(place + 1)) == text
+
+
+@given(files(), st.data())
+def test_one_column_is_changed_and_nothing_else(file: tuple[str, list[list[list[str]]]], data: st.DataObject) -> None:
+    text, expected = file
+    width = len(expected[0][0])
+    place = data.draw(st.integers(0, width))  # the last one of these is a new column
+    labels = [[data.draw(FIELD) for _ in rows] for rows in expected]
+    output = written(read(text), labels, str(place + 1))
+    new = [
+        [[*row[:place], label, *row[place + 1 :]] for row, label in zip(rows, marks, strict=True)]
+        for rows, marks in zip(expected, labels, strict=True)
+    ]
+    again = [list(zip(*sentence.columns.values(), strict=True)) for sentence in read(output)]
+    assert again == [[tuple(row) for row in rows] for rows in new]
+    assert output.count("\n") == text.count("\n")
+    assert output.count("\r\n") == text.count("\r\n")
+
+
+def test_runs_of_blanks_stay() -> None:
+    text = "Ann  NNP   O \r\nleft VBD \tO\r\n\r\n\r\n#  # O"
+    sentences = read(text)
+    assert [sentence.words for sentence in sentences] == [("Ann", "left"), ("#",)]
+    assert written(sentences, [["B-PER", "O"], ["X"]]) == "Ann  NNP   B-PER \r\nleft VBD \tO\r\n\r\n\r\n#  # X"
+    assert written(sentences, [["B", "O"], ["X"]], "4") == "Ann  NNP   O   B \r\nleft VBD \tO \tO\r\n\r\n\r\n#  # O X"
+
+
+def test_words_alone_get_a_second_column() -> None:
+    assert written(read("Ann\nleft\n\n.\n"), [["B PER", "O"], ["O"]]) == "Ann\tB PER\nleft\tO\n\n.\tO\n"
+    with pytest.raises(DataError, match=r"^x\.txt:1: no labels: the file has one column, that of the words$"):
+        Columns().labels(read("Ann\nleft\n")[0])
+
+
+def test_tabs_keep_blanks_and_empty_fields() -> None:
+    text = "New York\t\tB-LOC\nis\tVBZ\tO\n"
+    (sentence,) = read(text)
+    assert sentence.words == ("New York", "is")
+    assert sentence.column("2") == ("", "VBZ")
+    assert written([sentence], [["V P", "X"]], "2") == "New York\tV P\tB-LOC\nis\tX\tO\n"
+
+
+def test_documents() -> None:
+    start = "-DOCSTART- -X- O\n"
+    text = f"a O\n\n{start}\n{start}\nb O\n\nc O\n{start}d O\n\n{start}"
+    sentences = read(text)
+    assert [(sentence.words, sentence.document) for sentence in sentences] == [
+        (("a",), 0),
+        (("b",), 1),
+        (("c",), 1),
+        (("d",), 2),
+    ]
+    assert [sentence.line for sentence in sentences] == [1, 7, 9, 11]
+    assert written(sentences, [["O"]] * 4) == text
+    assert read(start + "\na O\n")[0].document == 0
+    assert read("-DOCSTART-X O\n")[0].words == ("-DOCSTART-X",)
+
+
+def test_words_in_another_column() -> None:
+    (sentence,) = read("1 Ann O\n2 left O\n", words="2")
+    assert sentence.words == ("Ann", "left")
+    with pytest.raises(DataError, match=r'^x\.txt:1: no column "4"; the file has columns 1 to 3$'):
+        read("1 Ann O\n", words="4")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a O\nb\n", "x.txt:2: expected 2 columns separated by blanks as in line 1, found 1"),
+        ("\na O\n\nb x O\n", "x.txt:4: expected 2 columns separated by blanks as in line 2, found 3"),
+        ("a\tO\nb O\n", "x.txt:2: expected 2 columns separated by tabs as in line 1, found 1"),
+        ("a\tO\n\nb\tO\t\n", "x.txt:3: expected 2 columns separated by tabs as in line 1, found 3"),
+        ("a\u3000O b\nc\n", "x.txt:2: expected 2 columns separated by blanks as in line 1, found 1"),
+    ],
+)
+def test_ragged_columns(text: str, message: str) -> None:
+    with pytest.raises(DataError) as caught:
+        read(text)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("column", ["3", "0", "-1", "x", "٢", ""])
+def test_missing_column(column: str) -> None:
+    (sentence,) = read("\na O\n")
+    with pytest.raises(DataError, match=r'^x\.txt:2: no column ".*"; the file has columns 1 to 2$'):
+        sentence.column(column)
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "fault"),
+    [
+        ("a O\n", "B PER", "the label 'B PER' cannot be written in this format: it has the character ' '"),
+        ("a\tO\n", "B\tX", r"the label 'B\tX' cannot be written in this format: it has the character '\t'"),
+        ("a\tO\n", "", "the label '' cannot be written in this format: it is empty"),
+    ],
+)
+def test_labels_that_break_the_line(text: str, label: str, fault: str) -> None:
+    with pytest.raises(DataError) as caught:
+        written(read(text), [[label]])
+    assert str(caught.value) == f"x.txt:1: {fault}"
+
+
+def test_a_file_without_rows_has_no_sentences() -> None:
+    assert read("") == read("\n\n \n") == read("-DOCSTART- O\n\n") == []
+
+
+def test_words_that_are_hard_to_read() -> None:
+    long, family = "x" * 1_000_000, "👨\u200d👩\u200d👧"
+    text = f"\x00 O\n{long} O\n\u2028\x85\u3000\xa0 O\nשלום O\n{family} O\n"
+    (sentence,) = read(text)
+    assert sentence.words == ("\x00", long, "\u2028\x85\u3000\xa0", "שלום", family)
+    assert written([sentence], [["O"] * 5]) == text
+
+
+def test_a_stream_is_read_as_it_comes() -> None:
+    sentences = Columns().read(Lines(repeat("a O\nb O\n\n"), "stdin"))
+    assert [next(sentences).line for _ in range(3)] == [1, 4, 7]
+
+
+def test_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "x.txt"
+    path.write_bytes("\ufeffa O\n".encode())
+    assert next(Columns().read(Lines.of(path))).words == ("a",)
+    path.write_bytes(b"a O\nb\xff O\n")
+    with pytest.raises(DataError, match=r"x\.txt:2: not UTF-8 \(byte 0xff in column 2\)"):
+        list(Columns().read(Lines.of(path)))

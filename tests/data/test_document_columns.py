@@ -1,0 +1,199 @@
+"""What files are taken for: formats, headers, labels and texts, and what is no guess but an error."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ensue.data.documents import Choice, Column, Layout, detect, detect_lines, read
+from ensue.data.documents.recognition import format_of
+from ensue.data.lines import Lines
+from ensue.errors import DataError
+
+WORDS = ("so it goes", "a very fine day", "they went home again", "not at all , no", "what is it now ?")
+
+
+def table(*rows: str, delimiter: str = "\t") -> str:
+    return "".join(row.replace("|", delimiter) + "\n" for row in rows)
+
+
+def layout(text: str, choice: Choice | None = None, *, name: str = "x.tsv", **options: Any) -> Layout:
+    return detect_lines(Lines([text], name), choice, **options)
+
+
+def numbered(form: str, count: int = 20) -> list[str]:
+    """Rows with a number, a label that comes again, and a text."""
+    return [form.format(i=i, label=("good", "bad")[i % 2], text=f"{WORDS[i % 5]} {i}") for i in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("x.tsv", "a", "tsv"),
+        ("x.CSV.xz", "a", "csv"),
+        ("x.jsonl.gz", "a", "json"),
+        ("x.ft", "a", "fasttext"),
+        ("x.txt", '\n {"a": 1}', "json"),
+        ("stsa.train", "1 a b\n0 c d\n1 e\n", "first-word"),
+        ("x", "__label__1 a b\n", "fasttext"),
+        ("x", "a b __label__1\n", "fasttext"),
+        ("x", "a\tb\n\nc\td\n", "tsv"),
+        ("x", "a\tb\nc d\n", ""),
+        ("x", "the day\nof all\ndays\n", ""),
+        ("x", "", ""),
+    ],
+)
+def test_formats_are_told_by_name_then_by_first_lines(name: str, text: str, expected: str) -> None:
+    assert format_of(Lines([text], name), is_labeled=True) == expected
+
+
+def test_without_labels_the_first_word_is_one_only_if_it_was_in_the_run() -> None:
+    text = "1 a b\n0 c d\n1 e\n"
+    assert layout(text, Choice(is_labeled=False), name="x").format == "plain"
+    assert layout(text, Choice(is_labeled=False), name="x", like=Layout("first-word")).format == "first-word"
+    assert layout("some text\n", name="x", like=Layout("first-word")).format == "first-word"
+
+
+@pytest.mark.parametrize(
+    ("header", "labels", "texts"),
+    [
+        ("text|label", 2, [1]),
+        ("Class|Sentence", 1, [2]),
+        ("id|text|topic|label", 4, [2]),
+        ("gold_label|sentence1|sentence2|sentence", 1, [2, 3]),
+        ("#1 String|#2 String|Quality", 3, [1, 2]),
+        ("premise|hypothesis|label", 3, [1, 2]),
+        ("label|title|description", 1, [2, 3]),
+        ("review_body|airline sentiment", 2, [1]),
+        ("Intent|query", 1, [2]),
+    ],
+)
+def test_columns_are_told_by_their_names(header: str, labels: int, texts: list[int]) -> None:
+    names = header.split("|")
+    body = "|".join("x" for _ in names)
+    for rows in ([header], [header, body]):
+        found = layout(table(*rows))
+        assert found.header
+        assert found.labels == Column(labels, names[labels - 1])
+        assert found.texts == tuple(Column(number, names[number - 1]) for number in texts)
+        assert found.joined == ("title" in names)
+
+
+@pytest.mark.parametrize(
+    ("rows", "header", "labels", "texts"),
+    [
+        (numbered("{label}|{text}"), False, 1, [2]),
+        (numbered("{text}|{label}"), False, 2, [1]),
+        (numbered("{i}|{text}|{label}"), False, 3, [2]),
+        (["v1|v2", *numbered("{label}|{text}")], True, 1, [2]),
+        (["id|kommentar|art", *numbered("{i}|{text}|{label}")], True, 3, [2]),
+        (["good|Ok", *numbered("{label}|{text}")], False, 1, [2]),
+        (["odd|Ok then", *numbered("{label}|{text}")], False, 1, [2]),
+        (["question|Where is it ?", "question|Is it ?", "answer|Here it is ."], False, 1, [2]),
+        (["a|one two", "b|three four"], False, 1, [2]),
+        (["正|这部电影很好看", "反|我不喜欢这部电影", "正|很好看的电影"], False, 1, [2]),
+    ],
+)
+def test_columns_are_told_by_what_is_in_them(rows: list[str], header: bool, labels: int, texts: list[int]) -> None:
+    found = layout(table(*rows))
+    assert found.header == header
+    assert found.labels is not None
+    assert (found.labels.number, [column.number for column in found.texts]) == (labels, texts)
+
+
+def test_a_person_says_it_by_name_or_number() -> None:
+    rows = table("a|b|2", *numbered("{label}|{i}|{text}"))
+    by_name = Layout("tsv", (Column(3, "2"),), Column(1, "a"), header=True)
+    assert layout(rows, Choice(("2",), "a")) == by_name
+    assert layout(rows, Choice(("2",), "1", header=True)) == by_name  # a name before a number
+    assert layout(rows, Choice(("3",), "1", header=False)) == Layout("tsv", (Column(3),), Column(1))
+    assert layout(rows, Choice(labels="b")).labels == Column(2, "b")
+
+
+@pytest.mark.parametrize(
+    ("text", "choice", "message"),
+    [
+        (
+            table(*numbered("{label}|{label}|{text}")),
+            Choice(),
+            r"label: it may be column 1, column 2; --set data\.labels=\.\.\. names it",
+        ),
+        (
+            table(*numbered("{label}|{text}|{text}")),
+            Choice(),
+            r"text: it may be column 2, column 3; --set data\.texts=\.\.\. names it",
+        ),
+        (table("text|class|intent", "a|b|c"), Choice(), r'it may be column 2 "class", column 3 "intent"'),
+        (table("text|label|Label", "a|b|c"), Choice(), r'it may be column 2 "label", column 3 "Label"'),
+        (table("a b c", "d e f"), Choice(), r"cannot tell which is the label: none of column 1 looks like it"),
+        (table("a", "b", "a", "b"), Choice(), r"cannot tell which is the text: none of column 1 looks like it"),
+        (table("text|label", "a|b"), Choice(labels="lable"), r'x\.tsv:1: no "lable"; did you mean "label"\?'),
+        (table("text|label", "a|b"), Choice(("9",)), r'x\.tsv:1: no "9"; there are "text", "label"'),
+        (table("a|b"), Choice(("2",), "3"), r"x\.tsv:1: no column 3; there are 2, without names"),
+        (table("a|b"), Choice(("0",), "1"), r"x\.tsv:1: no column 0; there are 2, without names"),
+        (table("a|b"), Choice(("1",), "1"), r"x\.tsv: column 1 is named as label and as text"),
+        (table("a|b|c|d"), Choice(("1", "2", "3"), "4"), r"x\.tsv: 3 texts; expected one or a pair, or data"),
+        ("\n\n", Choice(), r"x\.tsv: no rows"),
+    ],
+)
+def test_what_is_not_told_is_an_error(text: str, choice: Choice, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        layout(text, choice)
+
+
+def test_columns_need_a_format_that_has_them() -> None:
+    with pytest.raises(DataError, match=r"x: first-word has no columns; data\.texts and data\.labels are for tsv, csv"):
+        layout("1 a\n1 b\n", Choice(labels="2"), name="x")
+    with pytest.raises(DataError, match=r'unknown format "jsn"; did you mean "json"\?'):
+        layout("1 a\n1 b\n", format="jsn")
+
+
+def test_json_keys_are_told_as_columns_are() -> None:
+    objects = '{"id": 7, "text": "a b", "rating": 2, "label": "x"}\n{"text": "c"}\n'
+    assert layout(objects, name="x.json") == Layout("json", (Column(0, "text"),), Column(0, "label"))
+    other = "".join(
+        f'{{"n": {i}, "art": {i % 2}, "satz": "das ist {i}", "meta": {{"a": "b c d e"}}}}\n' for i in range(9)
+    )
+    assert layout(other, name="x.json") == Layout("json", (Column(0, "satz"),), Column(0, "art"))
+    with pytest.raises(DataError, match=r'x\.json:1: no "lable"; did you mean "label"\?'):
+        layout(objects, Choice(labels="lable"), name="x.json")
+
+
+def test_a_later_file_is_read_like_the_run(tmp_path: Path) -> None:
+    train, later, bare, objects = (tmp_path / name for name in ("train.csv", "later.csv", "bare.csv", "x.jsonl"))
+    train.write_text("art,satz\nx,a b c\ny,d e f\n", encoding="utf-8")
+    later.write_text("n,satz,art\n1,g h,y\n", encoding="utf-8")
+    bare.write_text("satz\ng h\n", encoding="utf-8")
+    objects.write_text('{"satz": "g h", "art": "y"}\n', encoding="utf-8")
+    run = Layout.from_json(detect(train, Choice(("satz",), "art")).to_json())
+    assert run == Layout("csv", (Column(2, "satz"),), Column(1, "art"), header=True)
+    for path in (later, objects):
+        found = list(read(path, detect(path, like=run)))
+        assert [(document.labels, document.texts) for document in found] == [(("y",), ("g h",))]
+    assert [document.labels for document in read(later, run)] == [("y",)]  # by name, wherever the columns stand
+    unlabeled = detect(bare, Choice(is_labeled=False), like=run)
+    assert unlabeled == Layout("csv", (Column(1, "satz"),), None, header=True)
+    assert [document.texts for document in read(bare, unlabeled, is_labeled=False)] == [("g h",)]
+    assert [document.texts for document in read(bare, run, is_labeled=False)] == [("g h",)]
+    with pytest.raises(DataError, match=r'bare\.csv:1: no "art"'):
+        list(read(bare, run))
+    by_number = Layout("tsv", (Column(1),), Column(2))
+    assert layout(table("a b|x", "c d|y"), like=by_number) == by_number
+    assert layout('{"text": "a", "label": "x"}\n', name="x.json", like=by_number).texts == (Column(0, "text"),)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (Layout("plain"), "plain"),
+        (Layout("tsv", (Column(2),), Column(1)), "tsv, label: column 1, text: column 2"),
+        (
+            Layout("csv", (Column(1, "a"), Column(3, "b")), Column(2, "y"), header=True, separator=";"),
+            'csv with a header, label: column 2 "y" (several, separated by ";"), texts: column 1 "a" + column 3 "b"',
+        ),
+        (Layout("json", (Column(0, "a"), Column(0, "b")), joined=True), 'json, text: "a" + "b" (joined)'),
+    ],
+)
+def test_a_layout_is_shown_in_a_line_and_kept_as_json(value: Layout, shown: str) -> None:
+    assert str(value) == shown
+    assert Layout.from_json(value.to_json()) == value

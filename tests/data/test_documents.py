@@ -1,0 +1,326 @@
+"""Reading labeled texts: every format in a small file of its own, and every bad file with its one line."""
+
+import csv
+import gzip
+import io
+import json
+import lzma
+import time
+import tracemalloc
+from collections.abc import Iterator
+from itertools import chain, repeat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ensue.data.documents import Choice, Column, Document, Layout, bounded, detect, detect_lines, read, read_lines
+from ensue.data.lines import Lines
+from ensue.errors import DataError
+
+LABEL_TEXT = [
+    (("pos",), ("a stirring film , truly",)),
+    (("neg",), ("so very very bad",)),
+    (("pos",), ("fine , it is",)),
+]
+FILES = {
+    "a.tsv": "pos\ta stirring film , truly\nneg\tso very very bad\npos\tfine , it is\n",
+    "b.tsv": "text\tlabel\na stirring film , truly\tpos\nso very very bad\tneg\nfine , it is\tpos\n",
+    "c.txt": "pos\ta stirring film , truly\nneg\tso very very bad\npos\tfine , it is",
+    "a.csv": 'sentiment,review\npos,"a stirring film , truly"\n"neg",so very very bad\npos,"fine , it is"\n',
+    "a.jsonl": '{"text": "a stirring film , truly", "label": "pos"}\n\n{"label": "neg", "text": "so very very bad"}\n'
+    '{"text": "fine , it is", "label": "pos", "id": 3}\n',
+    "a.txt": "pos a stirring film , truly\nneg so very very bad\npos fine , it is\n",
+    "d.txt": "__label__pos a stirring film , truly\n__label__neg so very very bad\n__label__pos fine , it is\n",
+    "e.txt": "a stirring film , truly __label__pos\nso very very bad __label__neg\nfine , it is\t__label__pos\n",
+}
+
+
+def written(folder: Path, name: str, text: str | bytes) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = text.encode() if isinstance(text, str) else text
+    path.write_bytes(lzma.compress(data) if name.endswith(".xz") else gzip.compress(data) if "gz" in name else data)
+    return path
+
+
+def lines_of(text: str, name: str = "stdin") -> Lines:
+    return Lines(bounded([text], name), name)
+
+
+def documents(path: Path, choice: Choice | None = None, **options: str) -> list[Document]:
+    choice = choice or Choice()
+    return list(read(path, detect(path, choice, **options), is_labeled=choice.is_labeled))
+
+
+def contents(found: list[Document]) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    return [(document.labels, document.texts) for document in found]
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+@pytest.mark.parametrize("compression", ["", ".gz", ".xz"])
+@pytest.mark.parametrize("name", FILES)
+def test_every_format_gives_the_same_documents(tmp_path: Path, name: str, compression: str, ending: str) -> None:
+    path = written(tmp_path, name + compression, "\ufeff" + FILES[name].replace("\n", ending))
+    found = documents(path)
+    assert contents(found) == LABEL_TEXT
+    first = 2 if name in ("b.tsv", "a.csv") else 1
+    places = [first, first + 1 + (name == "a.jsonl"), first + 2 + (name == "a.jsonl")]
+    assert [(document.path, document.line) for document in found] == [(str(path), line) for line in places]
+    assert "".join(document.before + document.source for document in found) == FILES[name].replace("\n", ending)
+
+
+def test_a_folder_for_each_class(tmp_path: Path) -> None:
+    for name, text in {
+        "b/2.txt": "two\nlines\n",
+        "a/x.txt.xz": "one",
+        "b/10.txt.gz": "",
+        "a/.x": "",
+        ".git/y": "",
+    }.items():
+        written(tmp_path, name, text)
+    written(tmp_path, "README", "not a class")
+    layout = detect(tmp_path)
+    assert layout == Layout("folders")
+    found = list(read(tmp_path, layout))
+    assert contents(found) == [(("a",), ("one",)), (("b",), ("",)), (("b",), ("two\nlines\n",))]
+    assert [document.path for document in found] == [
+        str(tmp_path / name) for name in ("a/x.txt.xz", "b/10.txt.gz", "b/2.txt")
+    ]
+    assert [document.is_empty for document in found] == [False, True, False]
+
+
+def test_folders_of_tables_are_no_classes(tmp_path: Path) -> None:
+    written(tmp_path, "en/a.tsv", FILES["a.tsv"])
+    written(tmp_path, "de/b.tsv.xz", FILES["a.tsv"])
+    assert contents(documents(tmp_path)) == 2 * LABEL_TEXT
+
+
+def test_plain_lines_are_texts_also_where_they_are_empty(tmp_path: Path) -> None:
+    path = written(tmp_path, "x.txt", "one\tnice day\n\nraw \u2028 separator\x85\r\nlast")
+    found = documents(path, Choice(is_labeled=False))
+    assert [document.texts for document in found] == [
+        ("one\tnice day",),
+        ("",),
+        ("raw \u2028 separator\x85",),
+        ("last",),
+    ]
+    assert [document.line for document in found] == [1, 2, 3, 4]
+
+
+def test_pairs_and_joined_columns(tmp_path: Path) -> None:
+    rows = "premise,hypothesis,gold_label\na b,c,yes\n,d e,no\n"
+    path = written(tmp_path, "x.csv", rows)
+    assert contents(documents(path)) == [(("yes",), ("a b", "c")), (("no",), ("", "d e"))]
+    joined = Choice(texts=("hypothesis", "premise"), joined=True)
+    assert contents(documents(path, joined)) == [(("yes",), ("c a b",)), (("no",), ("d e",))]
+
+
+def test_several_labels(tmp_path: Path) -> None:
+    table = written(tmp_path, "x.tsv", "text\tlabels\na b\tx; y;x ;\nc\ty\n")
+    assert [labels for labels, _ in contents(documents(table, Choice(separator=";")))] == [("x", "y"), ("y",)]
+    objects = written(tmp_path, "x.jsonl", '{"text": "a", "labels": ["x", 2, "x"]}\n{"text": "b", "labels": "y"}\n')
+    assert [labels for labels, _ in contents(documents(objects))] == [("x", "2"), ("y",)]
+    marks = written(tmp_path, "x.txt", "__label__x  __label__y a __label__ b\n__label__y\n")
+    assert contents(documents(marks)) == [(("x", "y"), ("a __label__ b",)), (("y",), ("",))]
+
+
+@pytest.mark.parametrize(
+    ("value", "label"),
+    [
+        *(("1", "1"), ("1.50", "1.50"), ("-1e5", "-1e5"), ("9" * 5000, "9" * 5000)),
+        *(("true", "true"), ("false", "false"), ('" a b "', "a b")),
+    ],
+)
+def test_json_labels_are_their_text(tmp_path: Path, value: str, label: str) -> None:
+    path = written(tmp_path, "x.jsonl", f'{{"text": "a \\u00e9 \\ud83d\\ude00", "label": {value}}}\n')
+    assert contents(documents(path)) == [((label,), ("a é 😀",))]
+
+
+def test_tables_without_quoting_keep_quotes(tmp_path: Path) -> None:
+    path = written(tmp_path, "x.tsv", 'label\ttext\n1\t"open and\n0\tshut" it ""\n')
+    assert contents(documents(path)) == [(("1",), ('"open and',)), (("0",), ('shut" it ""',))]
+
+
+def test_line_breaks_and_quotes_inside_quotes(tmp_path: Path) -> None:
+    text = 'label,text\r\n\r\n"a ""b""","one\r\ntwo, ""x""\n"\nplain 5" pipe,"""q"""\n,""\n'
+    path = written(tmp_path, "x.csv", text)
+    found = documents(path, Choice(is_labeled=False))
+    assert contents(found) == [(('a "b"',), ('one\r\ntwo, "x"\n',)), (('plain 5" pipe',), ('"q"',)), ((), ("",))]
+    assert [document.line for document in found] == [3, 6, 7]
+
+
+CELLS = st.lists(st.sampled_from([*'ab ",\n\t\u2028é', "\r\n"]), max_size=8).map("".join)
+
+
+@given(
+    st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=6),
+    st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL]),
+)
+def test_csv_is_read_as_pythons_reader_does(rows: list[tuple[str, str, str]], quoting: int) -> None:
+    buffer = io.StringIO(newline="")
+    csv.writer(buffer, quoting=quoting, lineterminator="\n").writerows(rows)  # type: ignore[arg-type]
+    expected = [(row[1], row[2]) for row in csv.reader(io.StringIO(buffer.getvalue(), newline=""), strict=True)]
+    layout = Layout("csv", (Column(2), Column(3)))
+    found = list(read_lines(lines_of(buffer.getvalue()), layout, is_labeled=False))
+    assert [document.texts for document in found] == expected == [row[1:] for row in rows]
+    assert "".join(document.before + document.source for document in found) == buffer.getvalue()
+
+
+@given(st.text(max_size=60), st.sampled_from(["tsv", "csv", "json", "fasttext", "first-word", "plain"]))
+def test_any_text_is_read_or_refused_in_one_line(text: str, name: str) -> None:
+    columns = (Column(1),) if name in ("tsv", "csv") else (Column(0, "text"),)
+    layout = Layout(name, columns, Column(2, "label"))
+    message = "stdin:"
+    try:
+        for document in read_lines(lines_of(text), layout, is_labeled=False):
+            assert document.source in text
+    except DataError as error:
+        message = str(error)
+    assert message.startswith("stdin:")
+    assert "\n" not in message
+
+
+TABLE = "label\ttext\n1\ta b c\n0\td e f\n"
+CSV = 'label,text\n1,"a b c"\n0,d e f\n'
+OBJECT = '{"text": "a", "label": "x"}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("x.tsv", TABLE + "1\n", r"x\.tsv:4: 1 column; expected 2 as in line 1"),
+        ("x.tsv", TABLE + "\n1\ta\tb\n", r"x\.tsv:5: 3 columns; expected 2 as in line 1"),
+        ("x.tsv", TABLE + " \ta\n", r'x\.tsv:4: no label in column 1 "label"'),
+        ("x.tsv", TABLE + "1\ta\0b\n", r"x\.tsv:4: a NUL character in column 4; expected text"),
+        ("x.tsv", TABLE.encode() + b"1\tcaf\xe9\n", r"x\.tsv:4: not UTF-8 \(byte 0xe9 in column 6\); .*data.encoding"),
+        ("x.tsv", TABLE.encode("utf-16"), r"x\.tsv:1: not UTF-8 .*utf-16 reads it"),
+        ("x.tsv", "", r"x\.tsv: the text is empty"),
+        ("x.csv", CSV + '1,"open\nnot "" shut\n', r"x\.csv:4: the quote that opens here is not closed$"),
+        ("x.csv", CSV + '1,"two\nlines","open\nand on\n', r"x\.csv:5: the quote that opens here is not closed"),
+        ("x.csv", CSV + '1,"shut" up\n', r"x\.csv:4: expected a comma behind the closing quote, found ' up'"),
+        ("x.csv", CSV + '1,"two\nlines"\n1\n', r"x\.csv:6: 1 column; expected 2 as in line 1"),
+        ("x.csv", '"open,\n' + "a,b\n" * 1500, r"x\.csv:1: the quote that opens here is not closed"),
+        (
+            "x.jsonl",
+            OBJECT + '{"text": "a",\n',
+            r"x\.jsonl:2: not JSON \(.*column \d+\); expected one object in each line",
+        ),
+        (
+            "x.jsonl",
+            OBJECT + '["a", "b"]\n',
+            r'x\.jsonl:2: expected an object such as \{"text": \.\.\., "label": \.\.\.\}',
+        ),
+        ("x.jsonl", OBJECT + '{"txt": "a", "label": "x"}\n', r'x\.jsonl:2: no "text"; did you mean "txt"\?'),
+        ("x.jsonl", OBJECT + '{"text": 3, "label": "x"}\n', r'x\.jsonl:2: "text" must be a string'),
+        ("x.jsonl", OBJECT + '{"text": null, "label": "x"}\n', r'x\.jsonl:2: "text" is null'),
+        ("x.jsonl", OBJECT + '{"text": "\\ud83d", "label": "x"}\n', r'x\.jsonl:2: "text" has half a surrogate pair'),
+        ("x.jsonl", OBJECT + '{"text": "a", "label": "\\udc00"}\n', r'x\.jsonl:2: "label" has half a surrogate pair'),
+        ("x.jsonl", OBJECT + '{"text": "a", "label": {}}\n', r'x\.jsonl:2: "label": expected a string, a number'),
+        ("x.jsonl", OBJECT + '{"text": "a", "label": NaN}\n', r'x\.jsonl:2: "label": expected a string, a number'),
+        ("x.jsonl", OBJECT + '{"text": "a", "label": []}\n', r'x\.jsonl:2: no label in "label"'),
+        ("x.jsonl", OBJECT + '{"text": "a"}\n', r'x\.jsonl:2: no label in "label"'),
+        ("x.jsonl", OBJECT + "[" * 100_000 + "\n", r"x\.jsonl:2: JSON that is nested too deeply"),
+        ("x.jsonl", "\n{}\n", r"x\.jsonl:1: an object without keys"),
+        ("x.json", '[\n{"text": "a"}\n]\n', r"x\.json:1: not JSON"),
+        ("x.ft", "__label__x a\nb c\n", r"x\.ft:2: no label"),
+        ("x.txt", "pos a\nneg b\npos c\nneg d\n e\n", r"x\.txt: no labels found; --set data\.format=.* \(tsv, csv, "),
+    ],
+)
+def test_errors_say_where(tmp_path: Path, name: str, text: str | bytes, message: str) -> None:
+    path = written(tmp_path, name, text)
+    with pytest.raises(DataError, match=message) as caught:
+        documents(path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"a/x.txt": "x", "b/.hidden": "y"}, r'b: no file of the class "b"'),
+        ({"a/x.txt": "x", "b/c/y.txt": "y"}, r"b.c: a folder within a class; expected files"),
+        ({"a/x.txt": "x", "b/y.txt": "y\0"}, r"y\.txt: a NUL character; expected text"),
+        ({"a/x.txt": "x", "b/y.txt": b"\xff"}, r"y\.txt:1: not UTF-8 \(byte 0xff in column 1\)"),
+    ],
+)
+def test_errors_in_folders(tmp_path: Path, files: dict[str, str | bytes], message: str) -> None:
+    for name, text in files.items():
+        written(tmp_path, name, text)
+    with pytest.raises(DataError, match=message):
+        documents(tmp_path)
+
+
+def test_a_missing_folder_and_a_folder_without_classes(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"cannot be read \(No such file"):
+        list(read(tmp_path / "none", Layout("folders")))
+    with pytest.raises(DataError, match="no folders; expected one for each class"):
+        list(read(tmp_path, Layout("folders")))
+
+
+def test_a_record_has_a_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where nobody would notice: a quote that is never closed, a file without line ends."""
+    for module in ("records", "quoting"):
+        monkeypatch.setattr(f"ensue.data.documents.{module}.MAX_CHARACTERS", 100)
+    layout = Layout("csv", (Column(2),))
+    endless = chain(["a,b\n", 'a,"b\n'], repeat("c\n"))
+    with pytest.raises(DataError, match=r"stdin:2: the quote that opens here is not closed within 100 characters"):
+        list(read_lines(Lines(endless, "stdin"), layout, is_labeled=False))
+    blocks = ["a\n\nb", *["c" * 20] * 4]
+    assert list(bounded(blocks * 2, "stdin")) == blocks * 2
+    with pytest.raises(DataError, match=r"stdin:3: a line of more than 100 characters; expected a line end"):
+        list(bounded(chain(blocks, repeat("c")), "stdin"))
+
+
+def test_long_lines_are_read(tmp_path: Path) -> None:
+    long = "word " * 300_000
+    path = written(tmp_path, "x.csv", f'label,text\na,"{long}"\nb,x\n')
+    assert [len(document.texts[0]) for document in documents(path)] == [len(long), 1]
+
+
+def test_memory_does_not_grow_with_the_file() -> None:
+    layout = Layout("json", (Column(0, "text"),), Column(0, "label"))
+    line = json.dumps({"text": "word " * 200, "label": "x"}) + "\n"
+    tracemalloc.start()
+    try:
+        count = sum(1 for _ in read_lines(Lines((line for _ in range(20_000)), "stdin"), layout))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert count == 20_000
+    assert peak < 1 << 20  # of 20 MB
+
+
+def test_many_marks_in_a_line_take_no_time() -> None:
+    marks = " ".join(["__label__x"] * 50_000)
+    begin = time.perf_counter()
+    found = list(read_lines(lines_of(f"a {marks} b\na {marks}\n"), Layout("fasttext"), is_labeled=False))
+    assert time.perf_counter() - begin < 1  # a search from every mark on would take minutes
+    assert contents(found) == [((), (f"a {marks} b",)), (("x",), ("a",))]
+
+
+def test_detection_reads_no_more_than_it_needs() -> None:
+    taken = 0
+
+    def objects(text: str) -> Iterator[str]:
+        nonlocal taken
+        for _ in range(100_000):
+            taken += 1
+            yield json.dumps({"text": text, "label": "x"}) + "\n"
+
+    detect_lines(Lines(objects("short"), "x.jsonl"))
+    assert taken <= 1000
+    taken = 0
+    detect_lines(Lines(objects("long" * 250_000), "x.jsonl"))
+    assert taken <= 32
+
+
+def test_a_first_record_of_many_lines(tmp_path: Path) -> None:
+    path = written(tmp_path, "x.csv", "text,label\n" + '"' + "line\n" * 3000 + '",x\n')
+    assert contents(documents(path)) == [(("x",), ("line\n" * 3000,))]
+
+
+def test_lines_are_still_there_after_detection() -> None:
+    lines = lines_of(FILES["a.jsonl"])
+    layout = detect_lines(lines)
+    assert contents(list(read_lines(lines, layout))) == LABEL_TEXT

@@ -1,0 +1,152 @@
+"""Lines, running text, which format a file has, and folders of files."""
+
+import gzip
+import lzma
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ensue.data.formats import FORMATS, SentenceSource, detect, format_class
+from ensue.data.lines import Lines
+from ensue.data.plain import PlainText
+from ensue.data.sentences import Sentence, joined
+from ensue.errors import DataError, RecipeError
+
+CONLLU = "# text = a\n1\ta" + "\t_" * 8 + "\n\n"
+LABELED = CONLLU.replace("a\t_\t_", "a\t_\tX")
+
+
+@given(st.lists(st.text(st.sampled_from("a\r\n\u2028\x85\x0b"), max_size=6), max_size=6), st.integers(0, 5))
+def test_lines_are_cut_at_line_ends_wherever_chunks_are(chunks: list[str], count: int) -> None:
+    text = "".join(chunks)
+    *whole, rest = [f"{line}\n" for line in text.split("\n")]
+    expected = [*whole, rest[:-1]] if rest != "\n" else whole
+    lines = Lines(iter(chunks), "x")
+    assert lines.head(count) == expected[:count]
+    assert lines.head(count) == expected[:count]
+    assert list(lines) == list(enumerate(expected, 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("x.conllu", "", "conllu"),
+        ("x.CONLLU.xz", "anything", "conllu"),
+        ("x.jsonl", "", "json"),
+        ("x.json.gz", "", "json"),
+        ("x.conll", "a O\n", "columns"),
+        ("x.conll", CONLLU, "conllu"),
+        ("x.bmes", "a\n", "columns"),
+        ("stdin", CONLLU, "conllu"),
+        ("stdin", CONLLU.replace("\n1\t", "\n1-2\ta" + "\t_" * 8 + "\n1\t"), "conllu"),
+        ("x.txt", '\n {"tokens": []}\n', "json"),
+        ("x.txt", "a NN O\nb NN O\n\nc NN O\n", "columns"),
+        ("x.txt", "a O\n\nb O\nc O\n", "columns"),
+        ("x.tsv", "a b\tO\nc\tO\n", "columns"),
+        ("x.txt", "a\nb\n\nc\n", "columns"),
+        ("x.txt", "-DOCSTART- O\n\nb O\n", "columns"),
+        ("x.txt", "a O\n" * 200, "columns"),
+        ("x.txt", "Janet will back the bill\nShe did\n", "text"),
+        ("x.txt", "Janet will back the bill\n", "text"),
+        ("x.txt", "Janet\n\nBill\n\n", "text"),
+        ("x.txt", "two words\nand more\n", "text"),
+        ("x.txt", "", "text"),
+        ("x", "\n\n", "text"),
+    ],
+)
+def test_detection(name: str, text: str, expected: str) -> None:
+    lines = Lines([text], name)
+    assert detect(lines) == expected
+    assert "".join(line for _, line in lines) == text
+
+
+def test_unknown_format() -> None:
+    with pytest.raises(DataError) as caught:
+        format_class("conlu")
+    assert str(caught.value) == (
+        'unknown format "conlu"; expected one of columns, conllu, json, text; did you mean "conllu"?'
+    )
+    assert all(format_class(name).name == name for name in FORMATS)
+
+
+def test_running_text() -> None:
+    text = "Ann didn't go.\r\n\n\u2028 x\x85 \nlast"
+    format = PlainText(splitter="treebank")
+    sentences = list(format.read(Lines([text], "x.txt")))
+    assert [sentence.words for sentence in sentences] == [("Ann", "did", "n't", "go", "."), (), ("x",), ("last",)]
+    assert [sentence.line for sentence in sentences] == [1, 2, 3, 4]
+    assert format.surface(sentences[0]) == ("Ann didn't go.", ((0, 3), (4, 7), (7, 10), (11, 13), (13, 14)))
+    assert format.write(sentences[3], ["a b"]) == "last\ta b\n\n"
+    assert format.write(sentences[1], []) == "\n"
+    with pytest.raises(DataError, match=r"^x\.txt:4: the label 'a\\n' cannot be written"):
+        format.write(sentences[3], ["a\n"])
+    with pytest.raises(RecipeError, match='unknown splitter "tree"'):
+        list(PlainText(splitter="tree").read(Lines(["a"], "x.txt")))
+
+
+@given(st.lists(st.text(max_size=3), max_size=5), st.data())
+def test_joined_words(words: list[str], data: st.DataObject) -> None:
+    blanks = [data.draw(st.booleans()) for _ in words]
+    text, offsets = joined(words, blanks)
+    assert [text[start:end] for start, end in offsets] == words
+    pieces = [word + " " * blank for word, blank in zip(words[:-1], blanks, strict=False)]
+    assert text == "".join([*pieces, *words[-1:]])
+    assert joined(words).text == " ".join(words)
+
+
+def test_sentences_of_words_alone() -> None:
+    sentence = Sentence(("Ann", "left"))
+    assert sentence == Sentence(("Ann", "left"))
+    with pytest.raises(DataError, match=r'^no column "upos"'):
+        sentence.column("upos")
+
+
+@pytest.mark.parametrize("name", ["b.txt", "b.txt.xz", "b.txt.gz"])
+def test_folders(tmp_path: Path, name: str) -> None:
+    (tmp_path / "a.bio").write_text("a A\nb B")
+    data = "ü C\nd D\n\n# E\n".encode("latin-1")
+    packed = {".xz": lzma.compress, ".gz": gzip.compress}.get(Path(name).suffix, bytes)(data)
+    (tmp_path / name).write_bytes(packed)
+    (tmp_path / "c.txt").write_text("\nf F\n")
+    source = SentenceSource(tmp_path, encoding="latin-1")
+    assert source.format.name == "columns"
+    for _ in range(2):
+        sentences = list(source)
+        assert [sentence.words for sentence in sentences] == [("a", "b"), ("ü", "d"), ("#",), ("f",)]
+        assert [(Path(sentence.source.name).name, sentence.line) for sentence in sentences] == [
+            ("a.bio", 1),
+            (name, 1),
+            (name, 4),
+            ("c.txt", 2),
+        ]
+    output = "".join(source.format.write(sentence, ["X"] * len(sentence.words)) for sentence in sentences)
+    assert output == "a X\nb X\n\nü X\nd X\n\n# X\n\n\nf X\n"
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (
+            ['{"tokens": []}', '{"tokens": ["a"]}\n'],
+            '{"tokens": [], "labels": []}\n{"tokens": ["a"], "labels": ["X"]}\n',
+        ),
+        (["a\n\nb", "c\nd"], "a\tX\n\n\nb\tX\n\nc\tX\n\nd\tX\n\n"),
+        ([CONLLU[:-2], f"{CONLLU}# x", CONLLU], f"{LABELED}{LABELED}# x\n\n{LABELED}"),
+    ],
+)
+def test_files_without_a_last_line_end(tmp_path: Path, texts: list[str], expected: str) -> None:
+    for number, text in enumerate(texts):
+        (tmp_path / f"{number}.txt").write_text(text)
+    source = SentenceSource(str(tmp_path / "*.txt"), format="text" if texts[0][0] == "a" else None)
+    output = "".join(source.format.write(sentence, ["X"] * len(sentence.words)) for sentence in source)
+    assert output == expected
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    (tmp_path / "train.conllu").write_text(CONLLU)
+    with pytest.raises(DataError, match=r'no such file or folder; did you mean "train\.conllu"\?'):
+        SentenceSource(tmp_path / "trian.conllu")
+    with pytest.raises(DataError, match=r'train\.conllu: no column "wrods"; expected one of form'):
+        list(SentenceSource(tmp_path / "train.conllu", words="wrods"))

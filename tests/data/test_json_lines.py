@@ -1,0 +1,246 @@
+"""JSON lines: tokens with labels, texts with spans, and every other key left as it stands in the file."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from ensue.data.json_lines import JsonLines
+from ensue.data.lines import Lines
+from ensue.data.sentences import Sentence
+from ensue.errors import DataError
+from ensue.text.tokens import SPLITTERS
+
+WORD = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | WORD,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORD, inner, max_size=3),
+    max_leaves=6,
+)
+STYLES = st.fixed_dictionaries(
+    {"ensure_ascii": st.booleans(), "separators": st.sampled_from([(",", ":"), (", ", ": "), (" ,  ", " :\t")])}
+)
+
+
+def read(text: str, **options: Any) -> list[Sentence]:
+    return list(JsonLines(**options).read(Lines([text], "x.jsonl")))
+
+
+def line(**record: Any) -> str:
+    return json.dumps(record) + "\n"
+
+
+@given(
+    st.lists(
+        st.tuples(st.lists(WORD, max_size=4), st.dictionaries(WORD, VALUES, max_size=3), st.integers(0, 3)), max_size=4
+    ),
+    STYLES,
+    st.data(),
+)
+def test_tokens_round_trip(
+    records: list[tuple[list[str], dict[str, Any], int]], style: Any, data: st.DataObject
+) -> None:
+    blank = data.draw(st.sampled_from(["", "\n", " \n\r\n"]))
+    lines = []
+    for words, others, place in records:
+        members = [*others.items()]
+        members.insert(place, ("tokens", words))
+        lines.append(json.dumps(dict(members), **style) + "\n" + blank)
+    text = blank + "".join(lines)
+    sentences = read(text)
+    assert [list(sentence.words) for sentence in sentences] == [words for words, _, _ in records]
+    assert "".join(sentence.source.text for sentence in sentences) == (text if records else "")
+    for sentence in sentences:
+        labels = [data.draw(WORD) for _ in sentence.words]
+        before = sentence.source.text
+        after = JsonLines().write(sentence, labels, "my labels")
+        assert list(json.loads(after).items()) == [*json.loads(before).items(), ("my labels", labels)]
+        assert after.startswith(before[: before.rindex("}")].rstrip(" \t"))
+        (again,) = read(after)
+        assert again.column("my labels") == tuple(labels)
+        assert JsonLines().write(again, labels, "my labels") == after
+
+
+def test_only_the_value_is_replaced() -> None:
+    tokens = '["Ann", "l\\u00e9ft \\ud83d\\ude00"]'
+    text = '\n {"id":1e5 ,"tokens" : ' + tokens + ',"labels":[ "O","O"] , "n": {"labels": 1.50}}\r\n\n'
+    (sentence,) = read(text)
+    assert (sentence.words, sentence.line) == (("Ann", "léft 😀"), 2)
+    assert JsonLines().labels(sentence) == ("O", "O")
+    assert JsonLines().write(sentence, ["O", "O"]) == text
+    assert JsonLines().write(sentence, ["B-é", "O"]) == text.replace('[ "O","O"]', '["B-\\u00e9","O"]')
+    raw = text.replace("\\u00e9", "é")
+    assert JsonLines().write(read(raw)[0], ["B-é", "O"]) == raw.replace('[ "O","O"]', '["B-é","O"]')
+    added = JsonLines().write(sentence, ["A", "B"], "new")
+    assert added == text.replace("1.50}}", '1.50},"new":["A","B"]}')
+
+
+def test_where_labels_go() -> None:
+    (sentence,) = read(line(words=["a"], ner_tags=["O"], pos_tags=["X"]))
+    assert JsonLines().labels(sentence) == ("O",)
+    assert JsonLines().labels(sentence, "pos_tags") == ("X",)
+    assert json.loads(JsonLines().write(sentence, ["B-X"]))["ner_tags"] == ["B-X"]
+    assert JsonLines().write(read('{"tokens": ["a"]}')[0], ["O"]) == '{"tokens": ["a"], "labels": ["O"]}'
+    news = '{"tokens": ["a"], "labels": "news", "tags": ["O"]}'
+    assert JsonLines().write(read(news)[0], ["X"]) == news.replace('["O"]', '["X"]')
+    assert JsonLines().write(read('{"tokens":[]}\n')[0], []) == '{"tokens":[],"labels":[]}\n'
+    assert read(line(tokens=["a", "b"], ner_tags=[0, 3]))[0].column("ner_tags") == ("0", "3")
+
+
+def test_empty_sentences_stay_in_order() -> None:
+    sentences = read(line(tokens=["a"]) + line(tokens=[]) + line(text="") + line(tokens=["b"]))
+    assert [sentence.words for sentence in sentences] == [("a",), (), (), ("b",)]
+    assert [sentence.line for sentence in sentences] == [1, 2, 3, 4]
+
+
+def test_labels_are_read_where_they_are_written() -> None:
+    for record in (
+        {"text": "a", "spans": [[0, 1, "X"]], "labels": [[0, 1, "Y"]]},
+        {"tokens": ["a"], "pos_tags": ["P"], "tags": ["T"]},
+        {"text": "a"},
+    ):
+        after = JsonLines().write(read(line(**record))[0], ["B-Z"])
+        assert JsonLines().labels(read(after)[0]) == ("B-Z",)
+
+
+def test_lines_end_at_line_ends_only() -> None:
+    words = ["a\u2028b", "\x85", "\x1d\x0b"]
+    text = json.dumps({"tokens": words[:2]}, ensure_ascii=False) + "\r\n" + line(tokens=words[2:])
+    assert [list(sentence.words) for sentence in read(text)] == [words[:2], words[2:]]
+
+
+def test_words_under_another_key() -> None:
+    record = line(tokens=["a"], text="b c", form=["d"])
+    assert read(record)[0].words == ("a",)
+    assert read(record, words="text")[0].words == ("b", "c")
+    assert read(record, words="form")[0].words == ("d",)
+    prodigy = line(text="Ann left", tokens=[{"text": "Ann", "start": 0, "end": 3, "id": 0}], spans=[])
+    assert read(prodigy)[0].words == ("Ann", "left")
+
+
+SPANS = [{"start": 0, "end": 3, "label": "PER", "id": 7}, {"start": 12, "end": 18, "label": "LOC"}]
+
+
+def test_spans_become_labels_and_come_back() -> None:
+    text = line(id=1, text="Ann went to Berlin-Mitte.", spans=SPANS, z=None)
+    (sentence,) = read(text)
+    assert sentence.words == ("Ann", "went", "to", "Berlin", "-Mitte", ".")
+    assert JsonLines().labels(sentence) == ("B-PER", "O", "O", "B-LOC", "O", "O")
+    assert read(text, scheme="iobes")[0].column("spans") == ("S-PER", "O", "O", "S-LOC", "O", "O")
+    assert JsonLines().surface(sentence).offsets == ((0, 3), (4, 8), (9, 11), (12, 18), (18, 24), (24, 25))
+    assert JsonLines().write(sentence, sentence.column("spans")) == text
+    new = json.loads(JsonLines().write(sentence, ["O", "O", "O", "S-ORG", "B-LOC", "E-LOC"]))
+    spans = [{"start": 12, "end": 18, "label": "ORG"}, {"start": 18, "end": 25, "label": "LOC"}]
+    assert list(new.items()) == [*{**json.loads(text), "spans": spans}.items()]
+
+
+@pytest.mark.parametrize("key", ["label", "labels", "entities", "my own"])
+def test_spans_as_lists(key: str) -> None:
+    text = line(text="Ann left", **{key: [[0, 3, "PER"]]})
+    (sentence,) = read(text)
+    assert JsonLines().labels(sentence, key) == ("B-PER", "O")
+    assert JsonLines().write(sentence, ["O", "B-X"], key) == line(text="Ann left", **{key: [[4, 8, "X"]]})
+
+
+def test_where_spans_go() -> None:
+    (plain,) = read('{"text":"Ann left"}')
+    assert plain.columns == {}
+    assert JsonLines().write(plain, ["B-X", "O"]) == '{"text":"Ann left","spans":[{"start":0,"end":3,"label":"X"}]}'
+    (empty,) = read('{"text": "Ann left", "label": []}')
+    assert JsonLines().labels(empty) == ("O", "O")
+    assert JsonLines().write(empty, ["B-X", "O"]) == '{"text": "Ann left", "label": [[0, 3, "X"]]}'
+    (classified,) = read('{"text": "Ann left", "label": "news"}')
+    assert classified.columns == {}
+    assert JsonLines().write(classified, ["O", "O"]) == '{"text": "Ann left", "label": "news", "spans": []}'
+
+
+@given(st.text(max_size=30), st.lists(st.integers(0, 30), max_size=6, unique=True), st.sampled_from(list(SPLITTERS)))
+def test_no_span_is_lost(text: str, places: list[int], splitter: str) -> None:
+    borders = sorted(places)
+    pairs = [pair for pair in zip(borders[::2], borders[1::2], strict=False) if pair[1] <= len(text)]
+    assume(all(any(not c.isspace() for c in text[start:end]) for start, end in pairs))
+    spans = [[start, end, f"L{number}"] for number, (start, end) in enumerate(pairs)]
+    (sentence,) = read(line(text=text, spans=spans), splitter=splitter)
+    format = JsonLines(splitter=splitter)
+    _, offsets = format.surface(sentence)
+    assert [text[start:end] for start, end in offsets] == list(sentence.words)
+    labels = sentence.column("spans")
+    for start, end, label in spans:
+        covered = [place for place, mark in zip(offsets, labels, strict=True) if mark[2:] == label]
+        inside = {place for first, last in covered for place in range(first, last)}
+        assert {place for place in range(start, end) if not text[place].isspace()} <= inside <= set(range(start, end))
+    assert labels.count("O") + sum(label != "O" for label in labels) == len(offsets)
+    assert format.write(sentence, labels) == sentence.source.text
+
+
+def test_offsets_are_code_points() -> None:
+    family = "👨\u200d👩\u200d👧"
+    text = f"{family} שלום e\u0301t\u00e9 🇩🇪🇫🇷 \x00"
+    (sentence,) = read(line(text=text, spans=[[6, 10, "X"]]))
+    assert sentence.words == (family, "שלום", "e\u0301té", "🇩🇪", "🇫🇷", "\x00")
+    assert sentence.column("spans") == ("O", "B-X", "O", "O", "O", "O")
+    written = json.loads(JsonLines().write(sentence, ["O", "O", "O", "B-Y", "O", "O"]))
+    assert [text[start:end] for start, end, _ in written["spans"]] == ["🇩🇪"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{broken\n", "not JSON (Expecting property name enclosed in double quotes in column 2)"),
+        ('["a"]\n', "expected a JSON object on each line, such as {...}"),
+        ("{}", 'expected the key "tokens" (a list) or "text", found none'),
+        ("\u2028\n", "not JSON (Expecting value in column 1)"),
+        (line(txt="a", id=1), 'expected the key "tokens" (a list) or "text", found "txt", "id"'),
+        (line(tokens=["a", 1]), '"tokens" must be a list of strings'),
+        (line(tokens="a b"), '"tokens" must be a list of strings'),
+        (line(text=3), '"text" must be a list of strings or a text'),
+        (line(tokens=["a", "b"], labels=["O"]), '"labels" has 1 entries for 2 tokens'),
+        (line(tokens=["a"], tags=[None]), '"tags" has entries that are no strings'),
+        (line(tokens=["\ud83d"]), "half of a character (the lone surrogate \\ud83d)"),
+        (line(text="Ann", spans=[[0, 4, "X"]]), 'the span [0, 4, "X"] is not in the text, which has 3 characters'),
+        (line(text="Ann", spans=[[-1, 2, "X"]]), 'the span [-1, 2, "X"] is not in the text, which has 3 characters'),
+        (line(text="Ann", spans=[[2, 2, "X"]]), 'the span [2, 2, "X"] is not in the text, which has 3 characters'),
+        (line(text="Ann", spans=[[0, 2, ""]]), 'the span [0, 2, ""] has an empty label'),
+        (line(text="Ann x", spans=[[0, 4, "X"], [3, 5, "Y"]]), 'the spans [0, 4, "X"] and [3, 5, "Y"] overlap'),
+        (line(text="A  x", spans=[[1, 3, "X"]]), 'the span [1, 3, "X"] holds nothing but blanks'),
+        (
+            line(text="Ann", spans=[[0, "3", "X"]]),
+            '"spans" must hold spans such as {"start": 0, "end": 3, "label": "PER"} or [0, 3, "PER"]',
+        ),
+        (
+            line(text="Ann", entities=[{"start": 0, "end": True, "label": "X"}]),
+            '"entities" must hold spans such as {"start": 0, "end": 3, "label": "PER"} or [0, 3, "PER"]',
+        ),
+    ],
+)
+def test_wrong_lines(text: str, message: str) -> None:
+    with pytest.raises(DataError) as caught:
+        read(line(tokens=["a"]) + "\n" + text)
+    assert str(caught.value) == f"x.jsonl:3: {message}"
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"tokens": [' + "9" * 5000 + "]}", '{"a": ' * 100_000])
+def test_json_that_is_too_much(text: str) -> None:
+    with pytest.raises(DataError, match=r"^x\.jsonl:1: "):
+        read(text)
+
+
+def test_missing_keys() -> None:
+    (sentence,) = read(line(tokens=["a"], ner_tags=["O"]))
+    with pytest.raises(DataError, match=r'^x\.jsonl:1: no column "ner_tag"; did you mean "ner_tags"\?$'):
+        sentence.column("ner_tag")
+    with pytest.raises(
+        DataError, match=r'^x\.jsonl:1: expected the key "toks", found "tokens"; did you mean "tokens"\?$'
+    ):
+        read(line(tokens=["a"]), words="toks")
+    with pytest.raises(DataError, match=r'^x\.jsonl:1: no column "labels"; expected one of tokens$'):
+        JsonLines().labels(read(line(tokens=["a"]))[0])
+
+
+def test_a_long_word_and_a_long_text() -> None:
+    word = "x" * 1_000_000
+    assert read(line(tokens=[word]))[0].words == (word,)
+    (sentence,) = read(line(text=f"Ann {word}", spans=[[4, 1_000_004, "X"]]))
+    assert sentence.column("spans") == ("O", "B-X")

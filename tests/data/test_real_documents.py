@@ -1,0 +1,128 @@
+"""The published sets of labeled texts, as they are: counts are those of their authors."""
+
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from ensue.data.decoding import decoded
+from ensue.data.documents import Choice, Document, detect, read, write
+from ensue.errors import DataError
+
+pytestmark = pytest.mark.slow
+
+NEWS = Choice(("2", "3"), joined=True)
+
+
+def documents(path: Path, choice: Choice | None = None, *, encoding: str = "utf-8") -> list[Document]:
+    return list(read(path, detect(path, choice, encoding=encoding), encoding=encoding))
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "classes", "choice", "encoding"),
+    [
+        ("imdb/train.jsonl.xz", 25_000, {"neg": 12_500, "pos": 12_500}, None, "utf-8"),
+        ("imdb/test.jsonl.xz", 25_000, {"neg": 12_500, "pos": 12_500}, None, "utf-8"),
+        ("sst/stsa.binary.train.xz", 6_920, {"1": 3_610, "0": 3_310}, None, "utf-8"),
+        ("sst/stsa.binary.dev", 872, {"1": 444, "0": 428}, None, "utf-8"),
+        ("sst/stsa.binary.test.xz", 1_821, {"0": 912, "1": 909}, None, "utf-8"),
+        ("sst/stsa.fine.train.xz", 8_544, 5, None, "utf-8"),
+        ("sst/stsa.fine.dev", 1_101, 5, None, "utf-8"),
+        ("sst/stsa.fine.test.xz", 2_210, 5, None, "utf-8"),
+        ("sms_spam/SMSSpamCollection.xz", 5_574, {"ham": 4_827, "spam": 747}, None, "utf-8"),
+        ("cola/in_domain_train.tsv.xz", 8_551, 2, Choice(("4",), "2"), "utf-8"),
+        ("cola/in_domain_dev.tsv", 527, 2, Choice(("4",), "2"), "utf-8"),
+        ("cola/out_of_domain_dev.tsv", 516, 2, Choice(("4",), "2"), "utf-8"),
+        ("mrpc/msr_paraphrase_train.txt.xz", 4_076, {"1": 2_753, "0": 1_323}, None, "utf-8"),
+        ("mrpc/msr_paraphrase_test.txt.xz", 1_725, {"1": 1_147, "0": 578}, None, "utf-8"),
+        ("sick/SICK_train.txt.xz", 4_500, 3, Choice(labels="entailment_judgment"), "utf-8"),
+        ("rte_resplit/train.tsv.xz", 1_244, 2, None, "utf-8"),
+        ("ag_news_test_only/test.csv.xz", 7_600, dict.fromkeys("1234", 1_900), NEWS, "utf-8"),
+        ("samsum/train.csv.xz", 14_731, 14_731, Choice(("dialogue", "summary"), "id"), "utf-8"),
+        ("samsum/validation.csv.xz", 818, 818, Choice(("dialogue", "summary"), "id"), "utf-8"),
+        ("samsum/test.csv.xz", 819, 819, Choice(("dialogue", "summary"), "id"), "utf-8"),
+        ("mr/rt-polarity.all.xz", 10_662, {"0": 5_331, "1": 5_331}, None, "cp1252"),
+        ("subj/subj.all.xz", 10_000, {"0": 5_000, "1": 5_000}, None, "cp1252"),
+        ("cr/custrev.all.xz", 3_775, 2, None, "cp1252"),
+        ("mpqa/mpqa.all.xz", 10_606, 2, None, "cp1252"),
+    ],
+)
+def test_counts_and_classes(
+    shared_data: Path, name: str, count: int, classes: int | dict[str, int], choice: Choice | None, encoding: str
+) -> None:
+    found = documents(shared_data / name, choice, encoding=encoding)
+    assert len(found) == count
+    counts = Counter(label for document in found for label in document.labels)
+    assert counts == classes if isinstance(classes, dict) else len(counts) == classes
+    assert len({len(document.texts) for document in found}) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("imdb/train.jsonl.xz", 'json, label: "label", text: "text"'),
+        ("sst/stsa.fine.train.xz", "first-word"),
+        ("sms_spam/SMSSpamCollection.xz", "tsv, label: column 1, text: column 2"),
+        (
+            "mrpc/msr_paraphrase_train.txt.xz",
+            'tsv with a header, label: column 1 "Quality", texts: column 4 "#1 String" + column 5 "#2 String"',
+        ),
+        (
+            "rte_resplit/dev.tsv",
+            'tsv with a header, label: column 4 "label", texts: column 2 "sentence1" + column 3 "sentence2"',
+        ),
+        ("dialogsum/dialogsum.dev.jsonl.xz", 'json, label: "topic", text: "dialogue"'),
+    ],
+)
+def test_what_they_are_taken_for(shared_data: Path, name: str, shown: str) -> None:
+    assert str(detect(shared_data / name)) == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("cola/in_domain_train.tsv.xz", "cannot tell which is the label: it may be column 1, column 2, column 3; "),
+        ("ag_news_test_only/test.csv.xz", "which is the text: it may be column 2, column 3; --set data.texts"),
+        ("sick/SICK_train.txt.xz", 'label: it may be column 4 "relatedness_score", column 5 "entailment_judgment"; '),
+        ("mr/rt-polarity.all.xz", ":32: not UTF-8 (byte 0xe9 in column 19); --set data.encoding="),
+        ("tinyshakespeare/input.txt.xz", "no labels found; --set data.format="),
+        ("samsum/test.csv.xz", "cannot tell which is the label: none of"),
+    ],
+)
+def test_what_is_not_told(shared_data: Path, name: str, message: str) -> None:
+    with pytest.raises(DataError) as caught:
+        detect(shared_data / name)
+    assert message in str(caught.value)
+
+
+def test_a_row_with_more_columns_is_named(shared_data: Path) -> None:
+    with pytest.raises(DataError, match=r"sts-train\.tsv\.xz:5553: 9 columns; expected 7 as in line 1"):
+        documents(shared_data / "sts_b" / "sts-train.tsv.xz", Choice(("6", "7"), "5"))
+
+
+@pytest.mark.parametrize(
+    ("name", "choice"),
+    [
+        ("mrpc/msr_paraphrase_test.txt.xz", Choice()),
+        ("samsum/train.csv.xz", Choice(("dialogue",), "id")),
+        ("imdb/train.jsonl.xz", Choice()),
+        ("sst/stsa.fine.train.xz", Choice()),
+    ],
+)
+def test_written_with_their_own_labels_they_are_the_same(shared_data: Path, name: str, choice: Choice) -> None:
+    path = shared_data / name
+    layout = detect(path, choice)
+    text = "".join(decoded(path, "utf-8"))
+    assert "".join(write(document, layout, document.labels) for document in read(path, layout)) == text
+
+
+def test_reviews_are_read_in_two_seconds(shared_data: Path) -> None:
+    """25,000 of IMDb, 33 MB; beyond the time that decompression takes. About half a second where this was written."""
+    path = shared_data / "imdb" / "train.jsonl.xz"
+    layout = detect(path)
+    begin = time.perf_counter()
+    assert sum(len(block) for block in decoded(path, "utf-8")) > 33e6
+    decompressed = time.perf_counter()
+    assert sum(1 for _ in read(path, layout)) == 25_000
+    assert time.perf_counter() - decompressed < decompressed - begin + 2
