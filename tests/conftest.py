@@ -5,6 +5,7 @@ from pathlib import Path
 
 import jaxtyping
 import pytest
+from hypothesis import settings
 
 # The tensors of tests are small; threads would only wait for each other. It has to be said before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -29,3 +30,7 @@ def shared_data() -> Path:
 def cache_in_a_folder_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test reads or leaves anything in the user's cache."""
     monkeypatch.setenv("ENSUE_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+settings.register_profile("shared machine", deadline=None)  # neighbors make single examples slow
+settings.load_profile("shared machine")

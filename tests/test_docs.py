@@ -99,7 +99,7 @@ def folder(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     def train_tiny(recipe: Recipe, out: str, **options: Any) -> object:
         return train_run(tiny(recipe), out, **options | {"threads": 1})
 
-    monkeypatch.setattr("ensue.pipeline.train_run", train_tiny)
+    monkeypatch.setattr("ensue.pipeline.runs.train_run", train_tiny)
     return tmp_path
 
 

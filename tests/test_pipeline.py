@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from ensue.errors import ContextError, EnsueError, RunError
+from ensue.metrics.language import LanguageScores
 from ensue.models.build import build_language_model
 from ensue.models.specification import LSTMSpecification, TransformerSpecification
 from ensue.pipeline import LanguagePipeline, TokenScore, load
@@ -114,8 +115,10 @@ def test_minimal_pairs(tmp_path: Path) -> None:
 
 def test_the_protocol_is_that_of_the_texts_length() -> None:
     pipeline = pipeline_of("bytes")
-    assert "in 4 parts" in pipeline.protocol(4 * 2048)
-    assert pipeline.protocol(4 * 2048, parts=1) == "read once from beginning to end, state carried"
+    assert "in 4 parts" in pipeline.protocol(LanguageScores(0.0, 4 * 2048, 0))
+    assert (
+        pipeline.protocol(LanguageScores(0.0, 4 * 2048, 0), parts=1) == "read once from beginning to end, state carried"
+    )
 
 
 def test_repr_is_short_and_says_what_it_is() -> None:

@@ -19,7 +19,6 @@ from ensue.errors import EnsueError
 from ensue.version import VERSION
 
 if TYPE_CHECKING:
-    from ensue.pipeline import LanguagePipeline
     from ensue.recipe import Recipe
     from ensue.training.reporter import Outcome
 
@@ -124,9 +123,9 @@ def quickstart(
 @app.command()
 def train(
     recipe: Annotated[str | None, typer.Argument(help="A recipe's name or a TOML file.", show_default=False)] = None,
-    train: Annotated[str, typer.Option("--train", help="Training text: a file, a folder or a glob.")] = "",
-    valid: Annotated[str, typer.Option(help="Validation text; default: the last tenth of the training text.")] = "",
-    test: Annotated[str, typer.Option(help="A text to score once, at the end.")] = "",
+    train: Annotated[str, typer.Option("--train", help="Training data: a file, a folder or a glob.")] = "",
+    valid: Annotated[str, typer.Option(help="Validation data; default: a tenth of the training data.")] = "",
+    test: Annotated[str, typer.Option(help="Data to score once, at the end.")] = "",
     out: Annotated[Path, typer.Option(help="The run directory.", show_default=False)] = ...,  # type: ignore[assignment]
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe: train.seconds=60, ...")
@@ -144,7 +143,8 @@ def train(
     chosen = None if recipe is None else _recipe(recipe, settings or [], train=train, valid=valid, test=test)
     outcome = _train(chosen, out, resume=resume, overwrite=overwrite, device=device, threads=threads)
     _exit_if_interrupted(outcome, out)
-    _say(f"wrote {out}: curve.png, README.md; try\n  ensue generate {_quoted(out)}")
+    verb = "generate" if outcome.task == "language-modeling" else "predict"
+    _say(f"wrote {out}: curve.png, README.md; try\n  ensue {verb} {_quoted(out)}")
 
 
 @app.command()
@@ -159,11 +159,11 @@ def evaluate(
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
 ) -> None:
-    """Score a text: nats per token, perplexity, bits per character."""
+    """Score a model: on a text, or on labeled data as it was trained on."""
     if (path is None) == (minimal_pairs is None):
-        raise EnsueError("evaluate takes a text or --minimal-pairs FILE, one of the two")
-    pipeline = _load(run, device, threads)
-    from ensue.console import show_pairs, show_scores
+        raise EnsueError("evaluate takes a PATH or --minimal-pairs FILE, one of the two")
+    pipeline = _load(run, device, threads, task="language-modeling" if minimal_pairs else None)
+    from ensue.console.tables import show_pairs, show_scores
 
     if minimal_pairs is not None:
         result = pipeline.minimal_pairs(minimal_pairs, encoding=encoding)
@@ -171,8 +171,53 @@ def evaluate(
         return
     assert path is not None
     scores = pipeline.evaluate(path, encoding=encoding)
-    _say(f"{pipeline.protocol(scores.tokens)}")
+    if protocol := pipeline.protocol(scores):
+        _say(protocol)
     print(json.dumps(scores.as_json())) if as_json else show_scores(scores)
+
+
+@app.command()
+def predict(
+    run: RunArgument,
+    path: Annotated[
+        str | None, typer.Argument(help="Texts: a file, folder or glob; - or nothing reads stdin.", show_default=False)
+    ] = None,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            help="What the texts are: text, columns, conllu, json, tsv, csv, ...; default: what they look like."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON line for each text, with probabilities.")] = False,
+    vectors: Annotated[
+        Path | None, typer.Option(help="Look new words up in this file of pretrained vectors.", show_default=False)
+    ] = None,
+    encoding: EncodingOption = "utf-8",
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = None,
+) -> None:
+    """Label texts: lines in, lines out, in their order and their format."""
+    pipeline = _load(run, device, threads, vectors=vectors, task=("labeling", "classification"))
+    from ensue.console.predictions import class_lines, label_lines
+
+    lines = label_lines if pipeline.recipe.task == "labeling" else class_lines
+    texts = "-" if path is None else path
+    for line in lines(pipeline, texts, format=format, encoding=encoding, as_json=as_json, color=sys.stdout.isatty()):
+        _write(line, end="")
+
+
+@app.command()
+def data(
+    path: Annotated[str, typer.Argument(help="Data: a file, folder or glob.", show_default=False)],
+    format: Annotated[str | None, typer.Option(help="What they are; default: what they look like.")] = None,
+    words: Annotated[str, typer.Option(help="The column of the words, or of the text.")] = "",
+    labels: Annotated[str, typer.Option(help="The column of the labels.")] = "",
+    encoding: EncodingOption = "utf-8",
+) -> None:
+    """Look at data: what a file is taken for, how much there is, its labels, and the first line that is wrong."""
+    from ensue.console.data_summary import show_data
+
+    show_data(path, format=format, words=words, labels=labels, encoding=encoding)
 
 
 @app.command()
@@ -185,8 +230,8 @@ def score(
     threads: ThreadsOption = None,
 ) -> None:
     """Look a text up: the surprisal of every token in nats, a line each."""
-    pipeline = _load(run, device, threads)
-    from ensue.console import score_lines
+    pipeline = _load(run, device, threads, task="language-modeling")
+    from ensue.console.streams import score_lines
 
     for line in score_lines(pipeline, "-" if path is None else path, encoding, as_json=as_json):
         _write(line)
@@ -212,14 +257,14 @@ def generate(
     threads: ThreadsOption = None,
 ) -> None:
     """Write: text appears as it is sampled."""
-    pipeline = _load(run, device, threads)
+    pipeline = _load(run, device, threads, task="language-modeling")
     options: dict[str, Any] = {
         "max_tokens": max_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p,
         "repetition_penalty": repetition_penalty, "seed": seed,
     }  # fmt: skip
     begin = prompt
     if prompt == "-":
-        from ensue.console import stdin_text
+        from ensue.console.streams import stdin_text
 
         begin = "".join(stdin_text("utf-8"))
     if samples == 1:
@@ -245,7 +290,7 @@ def recipes(
     if name is not None:
         print(read_recipe(name).to_toml(), end="")
         return
-    from ensue.console import show_recipes
+    from ensue.console.tables import show_recipes
 
     show_recipes([(known, read_recipe(known)) for known in recipe_names()])
 
@@ -259,17 +304,33 @@ def _recipe(name: str, settings: list[str], *, train: str = "", valid: str = "",
 
 
 def _train(recipe: Recipe | None, out: Path, **options: Any) -> Outcome:
-    from ensue.console import ConsoleReporter
+    from ensue.console.reporter import ConsoleReporter
     from ensue.training.run import train_run
 
     with ConsoleReporter() as reporter:
         return train_run(recipe, out, reporter=reporter, **options)
 
 
-def _load(run: Path, device: str, threads: int | None) -> LanguagePipeline:
+DOES = {
+    "language-modeling": "a language model: generate, score, evaluate",
+    "labeling": "a tagger: predict, evaluate",
+    "classification": "a classifier: predict, evaluate",
+}
+
+
+def _load(
+    run: Path, device: str, threads: int | None, *,
+    task: str | tuple[str, ...] | None = None, vectors: Path | None = None,
+) -> Any:  # fmt: skip
+    """The run's pipeline, if it can do what is asked."""
+    from ensue.training.run_directory import RunDirectory
+
+    found = RunDirectory(run).config.get("task")
+    if task is not None and found not in (task if isinstance(task, tuple) else (task,)):
+        raise EnsueError(f"{run}: the model is {DOES.get(str(found), found)}")
     from ensue.pipeline import load
 
-    pipeline = load(run, device=device)
+    pipeline = load(run, device=device, vectors=vectors)
     import torch
 
     torch.set_num_threads(threads or 1)

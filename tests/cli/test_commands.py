@@ -13,7 +13,7 @@ import pytest
 
 import ensue as package
 from cli.conftest import SMALL, Ensue
-from ensue.console import ConsoleReporter
+from ensue.console.reporter import ConsoleReporter
 from ensue.recipe import read_recipe, recipe_names
 
 ENTRY = "import ensue.cli; ensue.cli.main()"

@@ -26,7 +26,7 @@ def test_the_first_losses_are_those_on_record(name: str, text: Path, tmp_path: P
     recorder = Recorder()
     recipe = tiny_recipe(text, model=VARIANTS[name], steps=20, reset_state=0.1, weight_decay=0.1, schedule="cosine")
     run_tiny(recipe, tmp_path / "run", reporter=recorder)
-    losses = [report.nats_per_token for report in recorder.steps]
+    losses = [report.loss for report in recorder.steps]
     path = GOLDEN / f"{name}.json"
     if os.environ.get("ENSUE_RECORD"):
         path.write_text(json.dumps(losses, indent=1) + "\n")

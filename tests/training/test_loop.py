@@ -11,7 +11,7 @@ from ensue.models.build import build_language_model
 from ensue.recipe import Recipe, TrainRecipe
 from ensue.tasks.language_modeling import LanguageModeling
 from ensue.training.checkpoint import complete_checkpoints
-from ensue.training.corpus import language_modeling, read_corpus
+from ensue.training.language_modeling import language_modeling, read_corpus
 from ensue.training.loop import Trainer, step_seed
 from ensue.training.optimizer import build_optimizer
 from ensue.training.reporter import Reporter
@@ -78,8 +78,9 @@ def test_state_is_dropped_at_the_start_of_an_epoch(text: Path, tmp_path: Path) -
     trainer = trainer_of(tiny_recipe(text), tmp_path)
     trainer.step()
     steps = trainer.task.steps_per_epoch
-    assert trainer._carried(trainer.task.batch(1, trainer.device)) is trainer.state
-    assert trainer._carried(trainer.task.batch(steps, trainer.device)) is None
+    first, second = trainer.task.batch(steps, trainer.device), trainer.task.batch(1, trainer.device)
+    assert trainer.task.carried(trainer.model, second, trainer.state) is trainer.state
+    assert trainer.task.carried(trainer.model, first, trainer.state) is None
 
 
 def test_clipping_bounds_the_global_norm(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +106,7 @@ def test_reset_drops_the_state_of_some_rows(text: Path, tmp_path: Path) -> None:
     batch, dropped = trainer.task.batch(1, trainer.device), 0
     for step in range(100):
         torch.manual_seed(step)
-        after = next(leaves(trainer._carried(batch)))
+        after = next(leaves(trainer.task.carried(trainer.model, batch, trainer.state)))
         zero = (after == 0).all(-1)
         torch.testing.assert_close(after[~zero], before[~zero], rtol=0, atol=0)
         dropped += int(zero.sum())
@@ -127,7 +128,7 @@ def test_a_step_is_a_function_of_seed_and_step_alone(text: Path, tmp_path: Path)
         torch.manual_seed(disturbance)
         recorder = Recorder()
         run_tiny(recipe, tmp_path / f"run{disturbance}", reporter=recorder)
-        losses.append([report.nats_per_token for report in recorder.steps])
+        losses.append([report.loss for report in recorder.steps])
     assert losses[0] == losses[1]
 
 
@@ -136,7 +137,7 @@ def test_another_seed_is_another_run(text: Path, tmp_path: Path) -> None:
     for seed in (0, 1):
         recorder = Recorder()
         run_tiny(tiny_recipe(text, seed=seed, steps=2), tmp_path / f"run{seed}", reporter=recorder)
-        losses.append(recorder.steps[1].nats_per_token)
+        losses.append(recorder.steps[1].loss)
     assert losses[0] != losses[1]
 
 

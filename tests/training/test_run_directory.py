@@ -62,7 +62,7 @@ def test_metrics_have_a_line_for_each_report(text: Path, tmp_path: Path) -> None
     run_tiny(tiny_recipe(text), tmp_path / "run", reporter=recorder)
     records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     train = [r for r in records if r["kind"] == "train"]
-    assert [r["nats_per_token"] for r in train] == [report.nats_per_token for report in recorder.steps]
+    assert [r["loss"] for r in train] == [report.loss for report in recorder.steps]
     assert train[-1]["tokens"] == 12 * 4 * 12
     valid = [r for r in records if r["kind"] == "valid"]
     assert [(r["step"], r["best"], r["scores"], r["sample"]) for r in valid] == [
@@ -79,8 +79,8 @@ def test_reports_are_means_over_the_steps_since_the_last(
     run_tiny(tiny_recipe(text, steps=12), tmp_path / "run", reporter=recorder)
     train = [r for r in MetricsLog(tmp_path / "run" / "metrics.jsonl").records() if r["kind"] == "train"]
     assert [r["step"] for r in train] == [3, 6, 9, 12]
-    expected = sum(report.nats_per_token for report in recorder.steps[6:9]) / 3
-    assert train[2]["nats_per_token"] == pytest.approx(expected, rel=1e-6)
+    expected = sum(report.loss for report in recorder.steps[6:9]) / 3
+    assert train[2]["loss"] == pytest.approx(expected, rel=1e-6)
 
 
 def test_a_log_line_that_a_kill_cut_off_is_passed_over(tmp_path: Path) -> None:
@@ -147,14 +147,14 @@ def test_a_run_that_appears_while_the_text_is_read_is_not_overwritten(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = tiny_recipe(text, steps=2)
-    original = run_module.read_corpus
+    original = run_module.begin_job
 
     def slow(*args: object) -> object:
-        monkeypatch.setattr(run_module, "read_corpus", original)
+        monkeypatch.setattr(run_module, "begin_job", original)
         run_tiny(recipe, tmp_path / "run")
         return original(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(run_module, "read_corpus", slow)
+    monkeypatch.setattr(run_module, "begin_job", slow)
     with pytest.raises(RunError, match="in the meantime"):
         run_tiny(tiny_recipe(text, steps=3), tmp_path / "run")
     assert kept(tmp_path / "run")["checkpoint"] == "step-2"

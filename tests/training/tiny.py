@@ -5,7 +5,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from ensue.recipe import Recipe, validate_recipe
+from ensue.recipe import LanguageModelingRecipe, validate_recipe
 from ensue.training.checkpoint import complete_checkpoints
 from ensue.training.reporter import Outcome, Reporter, StepReport, Validation
 from ensue.training.run import train_run
@@ -34,7 +34,7 @@ def words(count: int, *, seed: int = 0) -> str:
 
 def tiny_recipe(
     text: Path, *, model: str | dict[str, Any] = "lstm", data: dict[str, Any] | None = None, **train: Any
-) -> Recipe:
+) -> LanguageModelingRecipe:
     """A recipe for `text`; the keywords change `[train]`, and another budget replaces the steps."""
     table = TRAIN | train
     if {"epochs", "tokens", "seconds"} & train.keys():
@@ -44,10 +44,12 @@ def tiny_recipe(
         "model": MODELS[model] if isinstance(model, str) else model,
         "train": table,
     }
-    return validate_recipe(document, where="tiny")
+    recipe = validate_recipe(document, where="tiny")
+    assert isinstance(recipe, LanguageModelingRecipe)
+    return recipe
 
 
-def run_tiny(recipe: Recipe | None, out: Path, **options: Any) -> Outcome:
+def run_tiny(recipe: LanguageModelingRecipe | None, out: Path, **options: Any) -> Outcome:
     return train_run(recipe, out, **{"device": "cpu", "threads": 1} | options)
 
 

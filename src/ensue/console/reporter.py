@@ -1,32 +1,20 @@
-"""What a person sees: the progress of a run, tables of scores, lists of recipes. Used by the command line alone."""
+"""The progress of a run on a terminal, or line by line."""
 
 from __future__ import annotations
 
-import codecs
-import json
-import sys
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Self
+from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
-from rich.table import Table
 from rich.text import Text
 
-from ensue.data.decoding import checked_encoding
-from ensue.data.sources import TextSource
-from ensue.errors import DataError
-from ensue.recipe import BUDGETS, Recipe
+from ensue.console.tables import label_rows
 from ensue.training.reporter import Facts, Outcome, Reporter, StepReport, Validation
-
-if TYPE_CHECKING:  # they need torch, which takes seconds to import, and a list of recipes does not
-    from ensue.metrics.language import LanguageScores
-    from ensue.pipeline import LanguagePipeline
-    from ensue.tasks.minimal_pairs import MinimalPairScores
 
 SECONDS_BETWEEN_LINES = 10
 SAMPLE_LINES = 4
+WORST_LABELS = 8
 SECONDS_BETWEEN_REFRESHES = 0.1
 
 
@@ -57,23 +45,23 @@ class ConsoleReporter(Reporter):
             self.bar.stop()
 
     def started(self, facts: Facts) -> None:
-        self.console.print(
-            f"{facts.model}, {facts.num_parameters:,} parameters; {facts.train_tokens:,} training tokens, "
-            f"{facts.valid_tokens:,} for validation, {facts.vocabulary_size:,} symbols"
-        )
+        self.console.print(f"{facts.model}, {facts.num_parameters:,} parameters; {facts.data}")
         threads = f"{facts.threads} thread{'s' * (facts.threads != 1)}"
         resumed = f"; going on from {facts.resumed_from}" if facts.resumed_from else ""
         self.console.print(f"{facts.device}, {threads}, {facts.precision}{resumed}")
-        if facts.valid_tokens:
-            self.console.print(f"validation: {facts.protocol}", style="dim")
+        if facts.protocol:
+            self.console.print(facts.protocol, style="dim")
         for note in facts.notes:
-            self.console.print(f"note: {note}", style="yellow")
+            self.noted(note)
         if self.live:
             self.bar.add_task("train", total=1.0, step=0, loss=0.0, speed="", left=None)
             self.bar.start()
 
+    def noted(self, note: str) -> None:
+        self.console.print(f"note: {note}", style="yellow")
+
     def stepped(self, report: StepReport) -> None:
-        self.loss = _smoothed(self.loss, report.nats_per_token)
+        self.loss = _smoothed(self.loss, report.loss)
         self.speed = _smoothed(self.speed, report.tokens_per_second)
         now = time.monotonic()
         wait = SECONDS_BETWEEN_REFRESHES if self.live else SECONDS_BETWEEN_LINES
@@ -93,10 +81,8 @@ class ConsoleReporter(Reporter):
             )
 
     def validated(self, validation: Validation) -> None:
-        scores = validation.scores
         self.console.print(
-            f"[bold]step {validation.step:,}[/bold]  validation {_number(scores['nats_per_token'])} nats per token, "
-            f"perplexity {_number(scores['perplexity'])}{'  best so far' if validation.best else ''}"
+            f"[bold]step {validation.step:,}[/bold]  validation: {validation.summary}{'  best so far' if validation.best else ''}"
         )
         for line in _shortened(validation.sample):
             self.console.print(Text(f"  {line}", style="dim"))
@@ -107,78 +93,18 @@ class ConsoleReporter(Reporter):
         self.console.print(
             f"{outcome.reason} at step {outcome.step:,} after {outcome.seconds:,.1f} seconds of training"
         )
-        for name, scores in (("validation", outcome.valid), ("test", outcome.test)):
-            if scores:
-                self.console.print(
-                    f"best weights (step {outcome.best_step:,}), {name}: {_number(scores['nats_per_token'])} nats per "
-                    f"token, perplexity {_number(scores['perplexity'])}, "
-                    f"{_number(scores['bits_per_character'])} bits per character"
-                )
+        for name, summary in (("validation", outcome.valid_summary), ("test", outcome.test_summary)):
+            if summary:
+                self.console.print(f"best weights (step {outcome.best_step:,}), {name}: {summary}")
+        last = outcome.test or outcome.valid or {}
+        if len(last.get("per_label", {})) > 1:
+            self.console.print(label_rows(last["per_label"], most=WORST_LABELS))
 
 
 class _TimeLeft(ProgressColumn):
     def render(self, task: Task) -> Text:
         left = task.fields["left"]
         return Text("" if left is None else f"{_clock(left)} left")
-
-
-def show_scores(scores: LanguageScores) -> None:
-    """A table of two columns on stdout."""
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_column(justify="left")
-    table.add_column(justify="right")
-    for name, value in scores.as_json().items():
-        table.add_row(name.replace("_", " "), _number(value))
-    Console(highlight=False).print(table)
-
-
-def show_pairs(result: MinimalPairScores) -> None:
-    """A row for each file and one for all on stdout."""
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("pairs of")
-    table.add_column("pairs", justify="right")
-    table.add_column("better one more probable", justify="right")
-    for row in (*result.rows, *([result.total] if len(result.rows) > 1 else [])):
-        table.add_row(row.name, f"{row.pairs:,}", f"{row.accuracy:.1%}")
-    Console(highlight=False).print(table)
-
-
-def show_recipes(recipes: list[tuple[str, Recipe]]) -> None:
-    """Name, what it is, its budget and what was measured, on stdout."""
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("recipe", "what", "budget", "measured"):
-        table.add_column(column, overflow="fold")
-    for name, recipe in recipes:
-        budget = next(key for key in BUDGETS if getattr(recipe.train, key) is not None)
-        table.add_row(name, recipe.about, f"{getattr(recipe.train, budget):g} {budget}", recipe.measured)
-    Console(highlight=False).print(table)
-
-
-def score_lines(pipeline: LanguagePipeline, path: str, encoding: str, *, as_json: bool) -> Iterator[str]:
-    """A line for each token of a text ("-": stdin): its nats and the token as a JSON string, or one JSON object."""
-    chunks = stdin_text(encoding) if path == "-" else TextSource(path, encoding=encoding).chunks()
-    for symbol, nats in pipeline.score_stream(chunks):
-        if as_json:
-            yield json.dumps({"token": symbol, "nats": round(max(nats, 0.0), 6)}, ensure_ascii=False)
-        else:
-            yield f"{max(nats, 0.0):9.4f}\t{json.dumps(symbol, ensure_ascii=False)[1:-1]}"
-
-
-def stdin_text(encoding: str) -> Iterator[str]:
-    """What comes in, line by line; DataError where it is not in that encoding."""
-    if sys.stdin is None:
-        raise DataError("closed", "stdin")
-    name = checked_encoding(encoding)
-    decoder = codecs.getincrementaldecoder("utf-8-sig" if name == "utf-8" else name)()
-    line = 1
-    try:
-        while block := sys.stdin.buffer.readline(1 << 16):
-            text = decoder.decode(block)
-            line += text.count("\n")
-            yield text
-        yield decoder.decode(b"", final=True)
-    except UnicodeError:
-        raise DataError(f"not {name.upper()}; --encoding names another one", "stdin", line) from None
 
 
 def _smoothed(old: float, new: float) -> float:
@@ -189,12 +115,6 @@ def _shortened(sample: str) -> list[str]:
     """The first lines of a sample that hold something, without control characters."""
     lines = "".join(c if c.isprintable() or c == "\n" else "�" for c in sample).split("\n")
     return [line for line in lines if line.strip()][:SAMPLE_LINES]
-
-
-def _number(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.4f}" if value < 1000 else f"{value:,.1f}"
 
 
 def _thousands(number: float) -> str:

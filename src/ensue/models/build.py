@@ -1,43 +1,44 @@
-"""From a specification to modules: the one place where names of encoders map to classes."""
+"""From the tables of a recipe to models with fresh random weights, drawn from torch's global generator."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor
 
+from ensue.models.classifier import Classifier
+from ensue.models.encoders import build_encoder
+from ensue.models.feature_specification import ClassHeadSpecification, FeatureSpecification, TagHeadSpecification
 from ensue.models.language_model import LanguageModel
+from ensue.models.ngram_bag import NgramBag
 from ensue.models.specification import (
-    ElmanSpecification,
-    EncoderSpecification,
-    GRUSpecification,
-    LSTMSpecification,
+    Directions,
     ModelSpecification,
-    RecurrentSpecification,
+    ReaderSpecification,
+    TransformerEncoder,
     TransformerSpecification,
-    WindowSpecification,
 )
+from ensue.models.tag_heads import CRFTagHead, SoftmaxTagHead, TagHead, ViterbiTagHead
+from ensue.models.tagger import Tagger
+from ensue.models.word_features import WordFeatures
 from ensue.nn import (
-    GRU,
-    LSTM,
-    Dropout,
-    Elman,
-    Pointwise,
-    SequenceLayer,
+    AttentionPooling,
+    LastPooling,
+    Legal,
+    MaxPooling,
+    MeanPooling,
+    Pooling,
+    Poolings,
     SoftmaxHead,
-    Stack,
     TiedSoftmaxHead,
     TokenEmbedding,
-    Transformer,
-    VariationalDropout,
-    WeightDrop,
-    Window,
 )
+from ensue.text.labels import Labels
+from ensue.text.lexicon import Lexicon
 
 
 def build_language_model(specification: ModelSpecification, *, vocabulary_size: int) -> LanguageModel:
-    """A language model with fresh random weights, drawn from torch's global generator."""
     embedding = TokenEmbedding(
         vocabulary_size,
         specification.d_embedding,
@@ -53,69 +54,76 @@ def build_language_model(specification: ModelSpecification, *, vocabulary_size: 
     return LanguageModel(embedding, layers, head, context=context)
 
 
-def build_encoder(specification: ModelSpecification, *, d_in: int) -> SequenceLayer:
-    """The layers between features of size `d_in` and the head."""
-    return BUILDERS[type(specification)](specification, d_in)
+def build_tagger(
+    features: FeatureSpecification,
+    encoder: ReaderSpecification,
+    head: TagHeadSpecification,
+    *,
+    lexicon: Lexicon,
+    labels: Labels,
+    pretrained: Tensor | None = None,
+) -> Tagger:
+    """`pretrained` are the vectors of the lexicon's words that have one, (V, d)."""
+    words = WordFeatures(features, lexicon, pretrained=pretrained)
+    layers = build_encoder(encoder, d_in=words.d_out)
+    return Tagger(words, layers, _tag_head(head, layers.d_out, labels))
 
 
-def _recurrent(cell: Callable[[Any, int, int], SequenceLayer]) -> Callable[[Any, int], SequenceLayer]:
-    """Layers of one cell, with dropout before, between and after them."""
-
-    def build(specification: RecurrentSpecification, d_in: int) -> SequenceLayer:
-        dropout = VariationalDropout if specification.dropout_kind == "variational" else Dropout
-        layers: list[SequenceLayer] = []
-        if specification.dropout_input:
-            layers.append(dropout(specification.dropout_input, d_in=d_in))
-        for _ in range(specification.num_layers):
-            layer = cell(specification, d_in, specification.d_model)
-            d_in = layer.d_out
-            layers.append(
-                WeightDrop(layer, specification.dropout_recurrent) if specification.dropout_recurrent else layer
+def _tag_head(specification: TagHeadSpecification, d_in: int, labels: Labels) -> TagHead:
+    tables = labels.legal() if specification.legal else None
+    legal = None if tables is None else Legal(*map(torch.from_numpy, tables))
+    match specification.kind:
+        case "crf":
+            return CRFTagHead(d_in, len(labels), legal=legal)
+        case "viterbi":
+            return ViterbiTagHead(
+                d_in,
+                len(labels),
+                legal=legal,
+                weight=specification.bigram_weight,
+                label_smoothing=specification.label_smoothing,
             )
-            if specification.dropout:
-                layers.append(dropout(specification.dropout, d_in=d_in))
-        return Stack(layers)
-
-    return build
+    return SoftmaxTagHead(d_in, len(labels), label_smoothing=specification.label_smoothing)
 
 
-def _window(specification: WindowSpecification, d_in: int) -> SequenceLayer:
-    layers: list[SequenceLayer] = [Window(d_in, specification.d_model, size=specification.size)]
-    for _ in range(specification.num_layers - 1):
-        layers.append(
-            Pointwise(
-                nn.Sequential(nn.Linear(specification.d_model, specification.d_model), nn.Tanh()),
-                d_in=specification.d_model,
-            )
-        )
-    if specification.dropout:
-        layers.append(Dropout(specification.dropout, d_in=specification.d_model))
-    return Stack(layers)
-
-
-def _transformer(specification: TransformerSpecification, d_in: int) -> SequenceLayer:
-    transformer = Transformer(
-        specification.d_model,
-        num_heads=specification.num_heads,
-        num_layers=specification.num_layers,
-        d_feedforward=specification.d_feedforward,
-        positions=specification.positions,
-        max_positions=specification.context,
-        norm=specification.norm,
-        activation=specification.activation,
-        dropout=specification.dropout,
-    )
-    if d_in == specification.d_model:
-        return transformer
-    return Stack(
-        [Pointwise(nn.Linear(d_in, specification.d_model), d_in=d_in, d_out=specification.d_model), transformer]
+def build_classifier(
+    features: FeatureSpecification,
+    encoder: ReaderSpecification,
+    head: ClassHeadSpecification,
+    *,
+    lexicon: Lexicon,
+    num_labels: int,
+    pair: bool = False,
+    multiple: bool = False,
+    segment: int = 0,
+    pretrained: Tensor | None = None,
+) -> Classifier:
+    words = WordFeatures(features, lexicon, pretrained=pretrained)
+    layers = build_encoder(encoder, d_in=words.d_out)
+    split = isinstance(encoder, Directions) and encoder.bidirectional and encoder.merge == "concatenate"
+    both_ways = split and not isinstance(encoder, TransformerEncoder)
+    poolings = [POOLINGS[kind](layers.d_out, both_ways) for kind in head.pooling]
+    bag = None
+    if head.ngrams:
+        bag = NgramBag(num_labels, longest=head.ngrams, buckets=head.ngram_buckets, dropout=head.dropout_ngrams)
+    return Classifier(
+        words,
+        layers,
+        Poolings(poolings) if poolings else None,
+        num_labels,
+        bag=bag,
+        d_hidden=head.d_hidden,
+        dropout=head.dropout,
+        label_smoothing=head.label_smoothing,
+        pair=pair,
+        multiple=multiple,
+        segment=segment,
     )
 
 
-BUILDERS: dict[type[EncoderSpecification], Callable[[Any, int], SequenceLayer]] = {
-    WindowSpecification: _window,
-    ElmanSpecification: _recurrent(lambda s, d_in, d_out: Elman(d_in, d_out, activation=s.activation)),
-    LSTMSpecification: _recurrent(lambda s, d_in, d_out: LSTM(d_in, d_out)),
-    GRUSpecification: _recurrent(lambda s, d_in, d_out: GRU(d_in, d_out, reset=s.reset)),
-    TransformerSpecification: _transformer,
+POOLINGS: dict[str, Callable[[int, bool], Pooling]] = {
+    "last": lambda d_in, both_ways: LastPooling(d_in, bidirectional=both_ways),
+    "mean": lambda d_in, _: MeanPooling(d_in),
+    "max": lambda d_in, _: MaxPooling(d_in),
+    "attention": lambda d_in, _: AttentionPooling(d_in),
 }

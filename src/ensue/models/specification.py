@@ -1,6 +1,8 @@
 """The `[model]` table of a recipe: which encoder, how large, how regularized. Only data; `build.py` makes the modules.
 
-Unknown keys are errors, also those that only another encoder has.
+An encoder's own keys stand in its class. A language model adds what it needs to know of its tokens; what reads whole
+texts (a tagger, a classifier) adds in which directions. Unknown keys are errors, also those that only another encoder
+has.
 """
 
 from __future__ import annotations
@@ -13,26 +15,20 @@ Size = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 
-class EncoderSpecification(BaseModel):
-    """What all encoders have: sizes, softmax and dropout."""
+class Encoder(BaseModel):
+    """What all encoders have: sizes and dropout."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    d_embedding: Size = 64
-    """Features of a token's vector."""
     d_model: Size = 256
-    """Features of a layer's output."""
+    """Features of a layer's output (of each direction, where there are two)."""
     num_layers: Size = 1
     """Layers, one after another."""
-    tied: bool = False
-    """Whether the softmax uses the embedding's table (through a projection where the sizes differ)."""
     dropout: Share = 0.0
     """On the output of every layer."""
-    dropout_words: Share = 0.0
-    """Share of the vocabulary whose embeddings are zero in a training step."""
 
 
-class RecurrentSpecification(EncoderSpecification):
+class RecurrentEncoder(Encoder):
     """What recurrent encoders have."""
 
     dropout_kind: Literal["plain", "variational"] = "plain"
@@ -43,32 +39,33 @@ class RecurrentSpecification(EncoderSpecification):
     """On the recurrent weights (weight-drop)."""
 
 
-class WindowSpecification(EncoderSpecification):
+class WindowEncoder(Encoder):
     encoder: Literal["window"]
     size: Size = 5
-    """How many positions the window holds, N."""
+    """How many positions the window holds, N (in each direction, where there are two)."""
 
 
-class ElmanSpecification(RecurrentSpecification):
+class ElmanEncoder(RecurrentEncoder):
     encoder: Literal["elman"]
     activation: Literal["tanh", "relu"] = "tanh"
     """The nonlinearity."""
 
 
-class LSTMSpecification(RecurrentSpecification):
+class LSTMEncoder(RecurrentEncoder):
     encoder: Literal["lstm"]
 
 
-class GRUSpecification(RecurrentSpecification):
+class GRUEncoder(RecurrentEncoder):
     encoder: Literal["gru"]
     reset: Literal["before", "after"] = "after"
     """The reset gate stands before the recurrent product (the paper) or after it (the vendors' kernels)."""
 
 
-class TransformerSpecification(EncoderSpecification):
+class TransformerEncoder(Encoder):
     encoder: Literal["transformer"]
     context: Size = 128
-    """Longest context, in tokens: the length of a training block and the reach of attention at use."""
+    """Longest context, in tokens: the length of a training block and the reach of attention at use. Where whole texts
+    are read: how many positions there are, if they are learned."""
     num_heads: Size = 4
     """Heads of the attention, which share `d_model`."""
     d_feedforward: Size | None = None
@@ -81,7 +78,70 @@ class TransformerSpecification(EncoderSpecification):
     """The nonlinearity."""
 
 
+class Tokens(BaseModel):
+    """What a language model adds to an encoder."""
+
+    d_embedding: Size = 64
+    """Features of a token's vector."""
+    tied: bool = False
+    """Whether the softmax uses the embedding's table (through a projection where the sizes differ)."""
+    dropout_words: Share = 0.0
+    """Share of the vocabulary whose embeddings are zero in a training step."""
+
+
+class WindowSpecification(Tokens, WindowEncoder): ...
+
+
+class ElmanSpecification(Tokens, ElmanEncoder): ...
+
+
+class LSTMSpecification(Tokens, LSTMEncoder): ...
+
+
+class GRUSpecification(Tokens, GRUEncoder): ...
+
+
+class TransformerSpecification(Tokens, TransformerEncoder): ...
+
+
+class Directions(BaseModel):
+    """What a reader of whole texts adds to an encoder."""
+
+    bidirectional: bool = True
+    """Whether a position sees what follows it too: a second layer from right to left, or attention both ways."""
+    merge: Literal["concatenate", "sum", "product", "mean"] = "concatenate"
+    """How the outputs of two directions become one; attention has no use for it."""
+
+
+class WindowReader(Directions, WindowEncoder): ...
+
+
+class ElmanReader(Directions, ElmanEncoder): ...
+
+
+class LSTMReader(Directions, LSTMEncoder): ...
+
+
+class GRUReader(Directions, GRUEncoder): ...
+
+
+class TransformerReader(Directions, TransformerEncoder): ...
+
+
+class NoReader(BaseModel):
+    """No encoder: features go to the head as they are, each position by itself."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    encoder: Literal["none"]
+
+
 ModelSpecification = Annotated[
     WindowSpecification | ElmanSpecification | LSTMSpecification | GRUSpecification | TransformerSpecification,
+    Field(discriminator="encoder"),
+]
+
+ReaderSpecification = Annotated[
+    WindowReader | ElmanReader | LSTMReader | GRUReader | TransformerReader | NoReader,
     Field(discriminator="encoder"),
 ]

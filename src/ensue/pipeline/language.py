@@ -1,10 +1,10 @@
-"""A trained model at work: text in, text and numbers out. Command line, server and notebook are thin clients of it."""
+"""A language model at work: writes, scores, evaluates."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 
@@ -16,15 +16,10 @@ from ensue.errors import EnsueError
 from ensue.metrics.language import LanguageScores
 from ensue.models.language_model import LanguageModel
 from ensue.models.prefixes import evaluating
-from ensue.recipe import Recipe, read_recipe
 from ensue.tasks.minimal_pairs import MinimalPairScores, PairScore, score_minimal_pairs
 from ensue.tasks.reading import Progress, Reading, default_parts, describe_protocol, read
 from ensue.text.boundaries import last_boundary
 from ensue.text.tokenizer import Tokenizer
-from ensue.training.corpus import with_paths
-from ensue.training.device import choose_device
-from ensue.training.reporter import Reporter
-from ensue.training.run import train_run
 from ensue.training.run_directory import RunDirectory
 
 LONGEST_WITHOUT_BOUNDARY = 1 << 20
@@ -39,40 +34,6 @@ class TokenScore(NamedTuple):
 
     def __repr__(self) -> str:
         return f"{self.symbol!r} {self.nats:.2f}"
-
-
-def load(run: str | Path, *, device: str = "auto") -> LanguagePipeline:
-    """The trained model in the run directory `run`, on "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
-
-    RunError for a directory that is missing, damaged or too new, EnsueError for a device that is not there.
-    """
-    directory = RunDirectory(run)
-    model = directory.model(choose_device(device))
-    return LanguagePipeline(model, directory.tokenizer(), encoder=directory.config.get("model"), run=run)
-
-
-def train(
-    recipe: str | Path | Recipe,
-    *,
-    train: str | Path = "",
-    valid: str | Path = "",
-    test: str | Path = "",
-    out: str | Path,
-    settings: Mapping[str, Any] | Sequence[str] = (),
-    resume: bool = False,
-    overwrite: bool = False,
-    device: str = "auto",
-    threads: int | None = None,
-    reporter: Reporter | None = None,
-) -> LanguagePipeline:
-    """Train the recipe of that name (or TOML file, or object) on the text `train`; returns the trained model.
-
-    `settings` change the recipe: `{"train.steps": 500}`. `reporter` hears how it goes. Ctrl-C ends the step and saves;
-    `resume=True` goes on. Raises an `EnsueError` of one line for whatever the caller can mend.
-    """
-    chosen = with_paths(read_recipe(recipe, settings), train=str(train), valid=str(valid), test=str(test))
-    train_run(chosen, out, resume=resume, overwrite=overwrite, device=device, threads=threads, reporter=reporter)
-    return load(out, device=device)
 
 
 class LanguagePipeline:
@@ -93,6 +54,13 @@ class LanguagePipeline:
         self.tokenizer = tokenizer
         self.encoder = encoder
         self.run = run
+
+    @classmethod
+    def of(cls, directory: RunDirectory, device: torch.device) -> Self:
+        """The trained model in a run directory."""
+        return cls(
+            directory.model(device), directory.tokenizer(), encoder=directory.config.get("model"), run=directory.path
+        )
 
     def generate(
         self,
@@ -200,9 +168,9 @@ class LanguagePipeline:
         tokens = tokenize(source, self.tokenizer)
         return read(self.model, tokens, start_id=self.tokenizer.start_id, parts=parts, progress=progress)
 
-    def protocol(self, num_tokens: int, *, parts: int | None = None) -> str:
-        """How `evaluate` reads a text of `num_tokens` tokens, in words."""
-        parts = default_parts(num_tokens) if parts is None else parts
+    def protocol(self, scores: LanguageScores, *, parts: int | None = None) -> str:
+        """How `evaluate` has read the text of these scores, in words."""
+        parts = default_parts(scores.tokens) if parts is None else parts
         return describe_protocol(self.model, parts)
 
     def minimal_pairs(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -14,12 +15,31 @@ from ensue.decode.sampling import Sampling
 from ensue.metrics.language import LanguageScores
 from ensue.models.language_model import LanguageModel
 from ensue.tasks.reading import read
-from ensue.tasks.task import Scores, Task, TrainingBatch
+from ensue.tasks.task import Task, on_device
 from ensue.text.tokenizers import Tokenizer
-from ensue.types import Loss, State
+from ensue.types import Loss, State, hold
 
 
-class LanguageModeling(Task[LanguageModel]):
+class LanguageBatch(NamedTuple):
+    """`inputs` and `targets` (B, T): each target is the id after its input."""
+
+    inputs: torch.Tensor
+    targets: torch.Tensor
+    first: bool
+
+    @property
+    def rows(self) -> int:
+        return len(self.inputs)
+
+    @property
+    def count(self) -> int:  # type: ignore[override]  # it hides tuple.count, which a batch has no use for
+        return self.targets.numel()
+
+    def part(self, rows: slice) -> Self:
+        return self._replace(inputs=self.inputs[rows], targets=self.targets[rows])
+
+
+class LanguageModeling(Task[LanguageModel, LanguageBatch]):
     """Segments of a stream (state carried) or shuffled blocks in, summed nats out; judged by nats per token."""
 
     def __init__(
@@ -30,25 +50,36 @@ class LanguageModeling(Task[LanguageModel]):
         valid: TokenFile | None,
         segment_length: int,
         sample_tokens: int = 0,
+        reset_state: float = 0.0,
     ) -> None:
         self.batches, self.tokenizer, self.valid, self.sample_tokens = batches, tokenizer, valid, sample_tokens
+        self.reset_state = reset_state
         self.carries_state = isinstance(batches, Segments)
         self.steps_per_epoch = batches.steps_per_epoch
         self.tokens_per_step = batches.batch_size * segment_length
 
-    def batch(self, step: int, device: torch.device) -> TrainingBatch:
+    def batch(self, step: int, device: torch.device) -> LanguageBatch:
         batch = self.batches.batch(step)
-        return TrainingBatch(_on(device, batch.inputs), _on(device, batch.targets), batch.first)
+        return LanguageBatch(on_device(batch.inputs, device), on_device(batch.targets, device), batch.first)
 
-    def loss(self, model: LanguageModel, batch: TrainingBatch, state: State) -> tuple[Loss, State]:
+    def initial_state(self, model: LanguageModel) -> State:
+        return model.init_state(self.batches.batch_size)
+
+    def carried(self, model: LanguageModel, batch: LanguageBatch, state: State) -> State:
+        """None at the start of a stream, and anew in rows that are reset by chance."""
+        if batch.first or state is None or not self.reset_state:
+            return None if batch.first else state
+        kept = torch.rand(batch.rows, device=batch.inputs.device) >= self.reset_state
+        return hold(kept, state, model.init_state(batch.rows))
+
+    def loss(self, model: LanguageModel, batch: LanguageBatch, state: State) -> tuple[Loss, State]:
         loss, after = model.loss(batch.inputs, batch.targets, state)
         return loss, after if self.carries_state else None
 
     def validate(self, model: LanguageModel) -> LanguageScores | None:
         return None if self.valid is None else read(model, self.valid, start_id=self.tokenizer.start_id)
 
-    def selection(self, scores: Scores) -> float:
-        assert isinstance(scores, LanguageScores)
+    def selection(self, scores: LanguageScores) -> float:
         return scores.nats_per_token
 
     def sample(self, model: LanguageModel, seed: int) -> str:
@@ -63,10 +94,3 @@ class LanguageModeling(Task[LanguageModel]):
             )
         )
         return self.tokenizer.decode([int(row[0]) for row in ids])
-
-
-def _on(device: torch.device, ids: np.ndarray) -> torch.Tensor:
-    tensor = torch.from_numpy(ids)
-    if device.type == "cuda":
-        return tensor.pin_memory().to(device, non_blocking=True)
-    return tensor.to(device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import torch
 from torch import nn
@@ -11,6 +11,7 @@ from torch import nn
 from ensue.types import Loss, State
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
+BatchT = TypeVar("BatchT", bound="Batch")
 
 
 class Scores(Protocol):
@@ -18,37 +19,66 @@ class Scores(Protocol):
 
     def as_json(self) -> dict[str, Any]: ...
 
-
-class TrainingBatch(NamedTuple):
-    """One step's input on the model's device; `first` says that no state is carried into it."""
-
-    inputs: torch.Tensor
-    targets: torch.Tensor
-    first: bool
+    def summary(self) -> str:
+        """The scores in one line, for people."""
 
 
-class Task(ABC, Generic[ModelT]):
+class Batch(Protocol):
+    """One step's input on the model's device."""
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def count(self) -> int:
+        """How many predictions the loss of the whole batch is a mean of."""
+
+    @property
+    def first(self) -> bool:
+        """Whether no state is carried into it."""
+
+    def part(self, rows: slice) -> Self:
+        """Some of its rows."""
+
+
+class Task(ABC, Generic[ModelT, BatchT]):
     """Training data as a pure function of the step, and what is done with it."""
 
     steps_per_epoch: int
-    tokens_per_step: int
+    tokens_per_step: float
 
     @abstractmethod
-    def batch(self, step: int, device: torch.device) -> TrainingBatch:
+    def batch(self, step: int, device: torch.device) -> BatchT:
         """The batch of that step, the same whenever it is asked for."""
 
     @abstractmethod
-    def loss(self, model: ModelT, batch: TrainingBatch, state: State) -> tuple[Loss, State]:
+    def loss(self, model: ModelT, batch: BatchT, state: State) -> tuple[Loss, State]:
         """The summed loss of a batch (or of some of its rows) and the state to carry on."""
+
+    def initial_state(self, model: ModelT) -> State:
+        """A state of the shape that is carried from step to step; None where none is."""
+        return None
+
+    def carried(self, model: ModelT, batch: BatchT, state: State) -> State:
+        """What enters a step of the state that the step before has left."""
+        return None if batch.first else state
 
     @abstractmethod
     def validate(self, model: ModelT) -> Scores | None:
         """Scores on the validation data; None where there is none."""
 
     @abstractmethod
-    def selection(self, scores: Scores) -> float:
+    def selection(self, scores: Any) -> float:
         """The number by which the best weights are chosen; less is better."""
 
     def sample(self, model: ModelT, seed: int) -> str:
         """Something that shows a person what the model does by now."""
         return ""
+
+
+def on_device(array: Any, device: torch.device) -> torch.Tensor:
+    """A numpy array as a tensor there; to a GPU through pinned memory, without waiting."""
+    tensor = torch.from_numpy(array)
+    if device.type == "cuda":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)

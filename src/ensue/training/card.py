@@ -6,36 +6,27 @@ import datetime
 import shlex
 from typing import Any
 
-from torch import nn
-
-from ensue.recipe import BUDGETS, Recipe
-from ensue.training.corpus import Corpus
+from ensue.training.job import Job
 from ensue.training.reporter import Outcome
 from ensue.training.run_directory import RunDirectory
 from ensue.training.weights import write_text
 from ensue.version import VERSION
 
 
-def write_card(
-    run: RunDirectory, recipe: Recipe, corpus: Corpus, model: nn.Module, outcome: Outcome, *, sample: str
-) -> None:
+def write_card(run: RunDirectory, job: Job[Any], outcome: Outcome, *, num_parameters: int, sample: str) -> None:
     """Write the card of a finished run."""
-    path = shlex.quote(str(run.path))
-    runtime = run.config["runtime"]
-    parameters = sum(p.numel() for p in model.parameters())
-    budget = next(name for name in BUDGETS if getattr(recipe.train, name) is not None)
+    path, recipe, runtime = shlex.quote(str(run.path)), job.recipe, run.config["runtime"]
+    budget = recipe.train.budget
+    scores = {name: found for name, found in (("validation", outcome.valid), ("test", outcome.test)) if found}
     lines = [
         f"# {run.path.name}",
         "",
-        f"A language model ({recipe.model.encoder}, {recipe.model.num_layers}×{recipe.model.d_model}, {parameters:,} "
-        f"parameters) over {corpus.tokenizer.vocabulary_size:,} {_symbols(recipe)}, trained with ensue {VERSION} on "
-        f"{datetime.date.today().isoformat()}.",
+        f"A {recipe.what} ({describe_model(recipe.model)}, {num_parameters:,} parameters) {job.about()}, trained with "
+        f"ensue {VERSION} on {datetime.date.today().isoformat()}.",
         "",
         "## Scores",
         "",
-        "| text | nats per token | perplexity | bits per character | tokens | unknown |",
-        "|---|---|---|---|---|---|",
-        *(_row(name, scores) for name, scores in (("validation", outcome.valid), ("test", outcome.test)) if scores),
+        *job.score_lines(scores),
         "",
         f"Best of {budget}={getattr(recipe.train, budget):g}: step {outcome.best_step:,} of {outcome.step:,}, "
         f"{outcome.seconds:,.0f} seconds of training ({outcome.reason}). The curve is in `curve.png`, every report in "
@@ -43,22 +34,18 @@ def write_card(
         "",
         "## Data",
         "",
-        f"- training: `{recipe.data.train}`, {corpus.train.characters:,} characters, {len(corpus.train):,} tokens",
-        f"- validation: {corpus.split}" + (f", {len(corpus.valid):,} tokens" if corpus.valid else ""),
-        *([f"- test: `{recipe.data.test}`, {len(corpus.test):,} tokens"] if corpus.test else []),
+        *job.data_lines(),
         "",
         "## Use",
         "",
         "```",
-        f'ensue generate {path} --prompt "The"',
-        f"ensue evaluate {path} TEXT --json",
-        f"ensue score {path} TEXT",
+        *job.commands(path),
         "```",
         "",
         "```python",
         "import ensue",
-        f"lm = ensue.load({str(run.path)!r})",
-        'print("".join(lm.generate("The")))',
+        f"model = ensue.load({str(run.path)!r})",
+        *job.python(),
         "```",
         "",
         "## Repeat",
@@ -79,13 +66,8 @@ def write_card(
     write_text(run.path / "README.md", "\n".join(lines))
 
 
-def _symbols(recipe: Recipe) -> str:
-    return {"bpe": "subwords"}.get(recipe.tokenizer.kind, recipe.tokenizer.kind)
-
-
-def _row(name: str, scores: dict[str, Any]) -> str:
-    numbers = (
-        f"{scores[key]:.4f}" if scores[key] is not None else "-"
-        for key in ("nats_per_token", "perplexity", "bits_per_character")
-    )
-    return f"| {name} | {' | '.join(numbers)} | {scores['tokens']:,} | {scores['unknown']:,} |"
+def describe_model(specification: Any) -> str:
+    """`lstm 2×256`, as the table `[model]` says it."""
+    if specification.encoder == "none":
+        return "no encoder"
+    return f"{specification.encoder} {specification.num_layers}×{specification.d_model}"

@@ -73,6 +73,13 @@ def autocast(precision: Precision, device: torch.device) -> AbstractContextManag
     return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()
 
 
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether an error of torch or Python says that memory was not enough."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and "allocate memory" in str(error)
+
+
 def choose_threads(trial: Callable[[], None]) -> int:
     """The number of threads with which `trial` is fastest: one, or as many as there are cores."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

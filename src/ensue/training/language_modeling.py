@@ -1,10 +1,12 @@
-"""From a recipe's `[data]` and `[tokenizer]` tables to token files and a language modeling task."""
+"""The job of training a language model: texts tokenized and cut, the task, the model, and what the card says."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from ensue.data.batches import Blocks, Segments
@@ -12,13 +14,108 @@ from ensue.data.cache import tokenize, trained_tokenizer
 from ensue.data.sources import TextSource
 from ensue.data.token_file import TokenFile
 from ensue.errors import DataError
+from ensue.metrics.language import LanguageScores
+from ensue.models.build import build_language_model
+from ensue.models.language_model import LanguageModel
 from ensue.models.specification import TransformerSpecification
-from ensue.recipe import Recipe
+from ensue.recipe import LanguageModelingRecipe
 from ensue.tasks.language_modeling import LanguageModeling
-from ensue.text.tokenizers import Tokenizer
+from ensue.tasks.reading import default_parts, describe_protocol, read
+from ensue.text.tokenizers import Tokenizer, save_tokenizer
+from ensue.training.job import Job
+from ensue.training.run_directory import RunDirectory
 
 COUNTED = 1 << 22
 COUNT_PIECE = 1 << 16
+
+
+class LanguageModelingJob(Job[LanguageModel]):
+    recipe: LanguageModelingRecipe
+    task: LanguageModeling
+
+    def __init__(self, recipe: LanguageModelingRecipe, run: RunDirectory | None = None) -> None:
+        self.recipe = recipe
+        self.corpus = read_corpus(recipe, None if run is None else run.tokenizer())
+        self.fingerprint = self.corpus.fingerprint
+        self.task = language_modeling(recipe, self.corpus)
+
+    @property
+    def data(self) -> str:
+        corpus = self.corpus
+        return (
+            f"{len(corpus.train):,} training tokens, {len(corpus.valid) if corpus.valid else 0:,} for validation, "
+            f"{corpus.tokenizer.vocabulary_size:,} symbols"
+        )
+
+    @property
+    def notes(self) -> list[str]:
+        valid, rows = self.corpus.valid, self.task.batches.batch_size
+        notes = []
+        if rows < self.recipe.train.batch_size:
+            notes.append(f"the text fills {rows} rows of a batch, not {self.recipe.train.batch_size}")
+        if valid is None:
+            notes.append("no validation text: the last weights are kept, and no score is measured")
+        elif valid.unknown:
+            notes.append(f"{valid.unknown:,} of {len(valid):,} validation tokens are unknown (<unk>)")
+        return notes
+
+    def protocol(self, model: LanguageModel) -> str:
+        tokens = len(self.corpus.valid) if self.corpus.valid else 0
+        return f"validation: {describe_protocol(model, default_parts(tokens))}" if tokens else ""
+
+    def build_model(self) -> LanguageModel:
+        size = self.corpus.tokenizer.vocabulary_size
+        model = build_language_model(self.recipe.model, vocabulary_size=size)
+        model.head.start_from_counts(torch.from_numpy(count_tokens(self.corpus.train, size)))
+        return model
+
+    def config(self) -> dict[str, Any]:
+        return {"vocabulary_size": self.corpus.tokenizer.vocabulary_size}
+
+    def save(self, run: RunDirectory) -> None:
+        save_tokenizer(self.corpus.tokenizer, run.path / "tokenizer.json")
+
+    def test(self, model: LanguageModel) -> LanguageScores | None:
+        if self.corpus.test is None:
+            return None
+        return read(model, self.corpus.test, start_id=self.corpus.tokenizer.start_id)
+
+    def about(self) -> str:
+        kind = self.recipe.tokenizer.kind
+        return f"over {self.corpus.tokenizer.vocabulary_size:,} {'subwords' if kind == 'bpe' else kind}"
+
+    def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
+        return [
+            "| text | nats per token | perplexity | bits per character | tokens | unknown |",
+            "|---|---|---|---|---|---|",
+            *(_row(name, numbers) for name, numbers in scores.items()),
+        ]
+
+    def data_lines(self) -> list[str]:
+        corpus, data = self.corpus, self.recipe.data
+        return [
+            f"- training: `{data.train}`, {corpus.train.characters:,} characters, {len(corpus.train):,} tokens",
+            f"- validation: {corpus.split}" + (f", {len(corpus.valid):,} tokens" if corpus.valid else ""),
+            *([f"- test: `{data.test}`, {len(corpus.test):,} tokens"] if corpus.test else []),
+        ]
+
+    def commands(self, path: str) -> list[str]:
+        return [
+            f'ensue generate {path} --prompt "The"',
+            f"ensue evaluate {path} TEXT --json",
+            f"ensue score {path} TEXT",
+        ]
+
+    def python(self) -> list[str]:
+        return ['print("".join(model.generate("The")))']
+
+
+def _row(name: str, scores: dict[str, Any]) -> str:
+    numbers = (
+        f"{scores[key]:.4f}" if scores[key] is not None else "-"
+        for key in ("nats_per_token", "perplexity", "bits_per_character")
+    )
+    return f"| {name} | {' | '.join(numbers)} | {scores['tokens']:,} | {scores['unknown']:,} |"
 
 
 @dataclass(frozen=True)
@@ -35,7 +132,7 @@ class Corpus:
     """Tells whether the training text is still what it was."""
 
 
-def read_corpus(recipe: Recipe, tokenizer: Tokenizer | None = None) -> Corpus:
+def read_corpus(recipe: LanguageModelingRecipe, tokenizer: Tokenizer | None = None) -> Corpus:
     """Tokenize what the recipe names, with the given tokenizer or one trained on the training part alone.
 
     Raises `DataError` for a text that cannot be read or used.
@@ -75,7 +172,7 @@ def round_down(characters: int, valid_fraction: float) -> int | None:
     return int(characters * (1 - valid_fraction)) if valid_fraction else None
 
 
-def language_modeling(recipe: Recipe, corpus: Corpus) -> LanguageModeling:
+def language_modeling(recipe: LanguageModelingRecipe, corpus: Corpus) -> LanguageModeling:
     """The task: segments with carried state for recurrent models, shuffled blocks as long as attention's context."""
     attends = isinstance(recipe.model, TransformerSpecification)
     length = recipe.model.context if isinstance(recipe.model, TransformerSpecification) else recipe.train.segment_length
@@ -86,13 +183,8 @@ def language_modeling(recipe: Recipe, corpus: Corpus) -> LanguageModeling:
         valid=corpus.valid,
         segment_length=length,
         sample_tokens=recipe.train.sample_tokens,
+        reset_state=recipe.train.reset_state,
     )
-
-
-def with_paths(recipe: Recipe, *, train: str = "", valid: str = "", test: str = "") -> Recipe:
-    """The recipe with the texts that are given in place of its own."""
-    given = {name: path for name, path in (("train", train), ("valid", valid), ("test", test)) if path}
-    return recipe.model_copy(update={"data": recipe.data.model_copy(update=given)})
 
 
 def count_tokens(tokens: TokenFile, vocabulary_size: int) -> NDArray[np.int64]:

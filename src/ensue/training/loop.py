@@ -19,16 +19,16 @@ from torch import Tensor, nn
 
 from ensue.errors import RunError, TrainingError
 from ensue.recipe import TrainRecipe
-from ensue.tasks.task import Task, TrainingBatch
+from ensue.tasks.task import Batch, Task
 from ensue.training.checkpoint import Progress, complete_checkpoints, load_checkpoint, save_checkpoint
-from ensue.training.device import Precision, autocast
+from ensue.training.device import Precision, autocast, is_out_of_memory
 from ensue.training.log import MetricsLog
 from ensue.training.optimizer import build_optimizer, set_learning_rate
 from ensue.training.reporter import Reporter, StepReport, Validation
 from ensue.training.run_directory import RunDirectory
 from ensue.training.schedule import Budget, learning_rate
 from ensue.training.weights import full_disk_told
-from ensue.types import Loss, State, concatenate_rows, detach, hold, select_rows
+from ensue.types import Loss, State, concatenate_rows, detach, map_state
 
 REPORTS = 200
 """Training lines in metrics.jsonl over a whole budget."""
@@ -40,7 +40,7 @@ class Trainer:
     def __init__(
         self,
         model: nn.Module,
-        task: Task[Any],
+        task: Task[Any, Any],
         recipe: TrainRecipe,
         run: RunDirectory,
         *,
@@ -56,13 +56,13 @@ class Trainer:
         self.log = MetricsLog(run.metrics)
         self.progress = Progress()
         self.state: State = None
+        self.parts = recipe.accumulate
 
     def resume(self) -> bool:
         """Take up the newest checkpoint; False if there is none."""
         checkpoints = complete_checkpoints(self.run.checkpoints)
         if checkpoints:
-            rows = self.task.batch(0, self.device).inputs.shape[0]
-            initial: State = self.model.init_state(rows)  # type: ignore[operator]
+            initial = self.task.initial_state(self.model)
             try:
                 self.state, self.progress = load_checkpoint(checkpoints[-1], self.model, self.optimizer, initial)
             except RunError as error:
@@ -95,10 +95,9 @@ class Trainer:
         """One optimizer step."""
         started = time.perf_counter()
         step, share = self.progress.step, self._share()
-        seed_generators(self.device, step_seed(self.recipe.seed, step))
         set_learning_rate(self.optimizer, learning_rate(self.recipe, share))
         batch = self.task.batch(step, self.device)
-        loss = self.accumulate_gradients(batch, self._carried(batch))
+        loss = self.gradients(batch, step)
         nats = float(loss.mean)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip or math.inf)
         if not math.isfinite(nats) or not math.isfinite(norm):
@@ -109,17 +108,35 @@ class Trainer:
         if self._passes(share, REPORTS):
             self._log_training()
 
-    def accumulate_gradients(self, batch: TrainingBatch, state: State) -> Loss:
-        """Gradients of the batch's mean loss, computed in `accumulate` parts; keeps the state to carry on."""
-        size = len(batch.inputs) // self.recipe.accumulate or len(batch.inputs)
-        count = batch.targets.numel()
+    def gradients(self, batch: Batch, step: int) -> Loss:
+        """Gradients of the batch's mean loss; where memory does not suffice, in twice as many parts from now on."""
+        while True:
+            try:
+                # a second attempt draws the same numbers
+                seed_generators(self.device, step_seed(self.recipe.seed, step))
+                return self.accumulate_gradients(batch, self.task.carried(self.model, batch, self.state))
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+            if self.parts >= batch.rows:
+                raise TrainingError(self._too_long(step))
+            self.model.zero_grad(set_to_none=True)
+            self.parts *= 2
+            self.reporter.noted(
+                f"out of memory at step {step + 1}: batches go through in {self.parts} parts from now on"
+            )
+
+    def accumulate_gradients(self, batch: Batch, state: State) -> Loss:
+        """Gradients of the batch's mean loss, computed in `parts`; keeps the state to carry on."""
+        size = math.ceil(batch.rows / self.parts)
         losses, states = [], []
         self.model.train()
-        for rows in torch.split(torch.arange(len(batch.inputs), device=self.device), size):
-            part = TrainingBatch(batch.inputs[rows], batch.targets[rows], batch.first)
+        for start in range(0, batch.rows, size):
+            rows = slice(start, start + size)
             with autocast(self.precision, self.device):
-                loss, after = self.task.loss(self.model, part, None if state is None else select_rows(state, rows))
-            (loss.total / count).backward()  # type: ignore[no-untyped-call]
+                before = map_state(lambda leaf, rows=rows: leaf[rows], state)
+                loss, after = self.task.loss(self.model, batch.part(rows), before)
+            (loss.total / batch.count).backward()  # type: ignore[no-untyped-call]
             losses.append(Loss(loss.total.detach(), loss.count))
             states.append(detach(after))
         self.state = states[0] if len(states) == 1 else concatenate_rows(states)
@@ -141,7 +158,9 @@ class Trainer:
         else:
             self.progress.stale += 1
         sample = self.task.sample(self.model, seed=step_seed(self.recipe.seed, self.progress.step))
-        validation = Validation(self.progress.step, self.progress.seconds, scores.as_json(), best, sample)
+        validation = Validation(
+            self.progress.step, self.progress.seconds, scores.as_json(), scores.summary(), best, sample
+        )
         self._write(lambda: self.log.append("valid", **asdict(validation)))
         self.reporter.validated(validation)
 
@@ -151,16 +170,6 @@ class Trainer:
         self._write(
             lambda: save_checkpoint(self.run.checkpoints, self.model, self.optimizer, self.state, self.progress)
         )
-
-    def _carried(self, batch: TrainingBatch) -> State:
-        """The state that enters a step: none at the start of a stream, and anew in rows that are reset by chance."""
-        if batch.first or self.state is None:
-            return None
-        if not self.recipe.reset_state:
-            return self.state
-        rows = len(batch.inputs)
-        kept = torch.rand(rows, device=self.device) >= self.recipe.reset_state
-        return hold(kept, self.state, self.model.init_state(rows))  # type: ignore[operator]
 
     def _count(self, loss: Loss, nats: float, seconds: float) -> None:
         progress = self.progress
@@ -175,7 +184,7 @@ class Trainer:
                 step=progress.step,
                 share=share,
                 seconds_left=progress.seconds / share * (1 - share) if share else math.inf,
-                nats_per_token=nats,
+                loss=nats,
                 tokens_per_second=loss.count / seconds,
             )
         )
@@ -188,7 +197,7 @@ class Trainer:
                 step=progress.step,
                 seconds=round(progress.seconds, 3),
                 tokens=progress.tokens,
-                nats_per_token=progress.total_nats / progress.predictions,
+                loss=progress.total_nats / progress.predictions,
                 learning_rate=self.optimizer.param_groups[0]["lr"],
             )
         )
@@ -219,6 +228,11 @@ class Trainer:
             f"the loss is not finite ({nats}) at step {step + 1} (epoch {epoch + 1}, batch {batch + 1}); first "
             f"parameter that is not finite: {offender}; {kept}; try a smaller train.learning_rate"
         )
+
+    def _too_long(self, step: int) -> str:
+        checkpoints = complete_checkpoints(self.run.checkpoints)
+        kept = f"; the last checkpoint is {checkpoints[-1]}" if checkpoints else ""
+        return f"out of memory at step {step + 1} with a single row{kept}; try a smaller model.d_model or shorter texts"
 
     def _write(self, write: Callable[[], object]) -> None:
         """Run something that writes; a full disk is one clear line, and what was there before is still there."""

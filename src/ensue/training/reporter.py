@@ -11,9 +11,8 @@ from typing import Any
 class Facts:
     """What is known before the first step."""
 
-    train_tokens: int
-    valid_tokens: int
-    vocabulary_size: int
+    data: str
+    """How much there is to learn from."""
     num_parameters: int
     model: str
     device: str
@@ -33,18 +32,20 @@ class StepReport:
     step: int
     share: float
     seconds_left: float
-    nats_per_token: float
-    """Of this step's batch."""
+    loss: float
+    """Nats per prediction, of this step's batch."""
     tokens_per_second: float
 
 
 @dataclass(frozen=True)
 class Validation:
-    """Scores on the validation text after `step` steps; `best` says that they are the best so far."""
+    """Scores on the validation data after `step` steps; `best` says that they are the best so far."""
 
     step: int
     seconds: float
     scores: dict[str, Any]
+    summary: str
+    """The scores in one line."""
     best: bool
     sample: str
 
@@ -54,6 +55,7 @@ class Outcome:
     """How a run ended."""
 
     run: Path
+    task: str
     step: int
     seconds: float
     reason: str
@@ -61,12 +63,17 @@ class Outcome:
     best_step: int
     valid: dict[str, Any] | None
     test: dict[str, Any] | None
+    valid_summary: str = ""
+    test_summary: str = ""
+    """The same in one line each."""
 
 
 class Reporter:
     """Hears everything and says nothing; override what you want to show."""
 
     def started(self, facts: Facts) -> None: ...
+
+    def noted(self, note: str) -> None: ...
 
     def stepped(self, report: StepReport) -> None: ...
 

@@ -17,15 +17,12 @@ from types import FrameType
 from typing import Any
 
 import torch
+from torch import nn
 
 from ensue.errors import RecipeError, RunError
-from ensue.models.build import build_language_model
-from ensue.models.language_model import LanguageModel
 from ensue.recipe import BUDGETS, Recipe
-from ensue.tasks.language_modeling import LanguageModeling
-from ensue.tasks.reading import default_parts, describe_protocol, read
-from ensue.training.card import write_card
-from ensue.training.corpus import Corpus, count_tokens, language_modeling, read_corpus
+from ensue.tasks.task import Task
+from ensue.training.card import describe_model, write_card
 from ensue.training.curve import draw_curve
 from ensue.training.device import (
     Precision,
@@ -39,6 +36,8 @@ from ensue.training.device import (
     products_set,
     threads_set,
 )
+from ensue.training.job import Job
+from ensue.training.jobs import begin_job
 from ensue.training.loop import Trainer
 from ensue.training.reporter import Facts, Outcome, Reporter
 from ensue.training.run_directory import RunDirectory
@@ -87,29 +86,29 @@ def train_run(
     reporter = reporter or Reporter()
     fresh = not run.exists or overwrite
     recipe = _checked(run, recipe, resume=resume, overwrite=overwrite)
-    corpus = read_corpus(recipe, None if fresh else run.tokenizer())
-    if not fresh and run.config.get("text", corpus.fingerprint) != corpus.fingerprint:
+    job = begin_job(recipe, None if fresh else run)
+    if not fresh and run.config.get("text", job.fingerprint) != job.fingerprint:
         raise RunError(f"{run.path}: {recipe.data.train} has changed since this run began; choose another --out")
-    task = language_modeling(recipe, corpus)
-    model = _initial_model(recipe, corpus)
-    runtime = _runtime(run, recipe, task, model, fresh=fresh, device=device, threads=threads)
+    model = _initial_model(job)
+    runtime = _runtime(run, job, model, fresh=fresh, device=device, threads=threads)
     full = f"{run.path}: the disk is full; free some space and go on with --resume"
     with run.lock(), full_disk_told(lambda: full), _computing(runtime), _interrupt_flag() as interrupted:
         if fresh:
             if run.exists and not overwrite:
                 raise RunError(f"{run.path}: another process has trained here in the meantime")
             run.clear()
-            run.create(recipe, corpus.tokenizer, text=corpus.fingerprint, runtime=runtime.as_json())
+            job.save(run)
+            run.create(recipe, config={**job.config(), "text": job.fingerprint, "runtime": runtime.as_json()})
         elif recipe != run.recipe:
             run.save_recipe(recipe)
         trainer = Trainer(
-            model.to(runtime.device), task, recipe.train, run,
+            model.to(runtime.device), job.task, recipe.train, run,
             precision=runtime.precision, reporter=reporter, interrupted=interrupted,
         )  # fmt: skip
         resumed = trainer.resume()
-        reporter.started(_facts(recipe, corpus, task, model, runtime, trainer if resumed else None))
+        reporter.started(_facts(job, model, runtime, trainer if resumed else None))
         reason = trainer.train()
-        return _finish(run, recipe, corpus, trainer, reason, reporter)
+        return _finish(run, job, trainer, reason, reporter)
 
 
 def _checked(run: RunDirectory, recipe: Recipe | None, *, resume: bool, overwrite: bool) -> Recipe:
@@ -149,32 +148,29 @@ def _flat(document: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _initial_model(recipe: Recipe, corpus: Corpus) -> LanguageModel:
-    """Weights from the seed, whatever was drawn before in this process, and biases from the tokens' frequencies."""
-    size = corpus.tokenizer.vocabulary_size
+def _initial_model(job: Job[Any]) -> nn.Module:
+    """The job's model, its weights drawn from the seed whatever was drawn before in this process."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(recipe.train.seed)
+        torch.manual_seed(job.recipe.train.seed)
         try:
-            model = build_language_model(recipe.model, vocabulary_size=size)
+            model: nn.Module = job.build_model()
         except ValueError as error:  # sizes that do not go together
             raise RecipeError(f"model: {error}") from None
         except (RuntimeError, MemoryError):  # what torch raises when there is no room for a tensor
             raise RecipeError("model: too large for this machine's memory; try a smaller model.d_model") from None
-    model.head.start_from_counts(torch.from_numpy(count_tokens(corpus.train, size)))
     return model
 
 
 def _runtime(
-    run: RunDirectory, recipe: Recipe, task: LanguageModeling, model: LanguageModel, *,
-    fresh: bool, device: str, threads: int | None,
-) -> Runtime:  # fmt: skip
+    run: RunDirectory, job: Job[Any], model: nn.Module, *, fresh: bool, device: str, threads: int | None
+) -> Runtime:
     known = {} if fresh else run.config.get("runtime", {})
     chosen = choose_device(known.get("device", device) if device == "auto" else device)
-    precision = known.get("precision") or choose_precision(recipe.train.precision, chosen)
+    precision = known.get("precision") or choose_precision(job.recipe.train.precision, chosen)
     products = known.get("products") or choose_products(chosen)
     if threads is None:
         on_cpu = chosen.type == "cpu"
-        threads = known.get("threads") or (_fastest_threads(task, model, precision, products) if on_cpu else 1)
+        threads = known.get("threads") or (_fastest_threads(job.task, model, precision, products) if on_cpu else 1)
     return Runtime(str(chosen), threads, precision, products)
 
 
@@ -185,12 +181,13 @@ def _computing(runtime: Runtime) -> Iterator[None]:
         yield
 
 
-def _fastest_threads(task: LanguageModeling, model: LanguageModel, precision: Precision, products: Products) -> int:
+def _fastest_threads(task: Task[Any, Any], model: nn.Module, precision: Precision, products: Products) -> int:
     """Measured on one training step, computed as those of the run will be; it leaves nothing behind."""
-    batch = task.batch(0, torch.device("cpu"))
+    device = torch.device("cpu")
+    batch = task.batch(0, device)
 
     def trial() -> None:
-        with autocast(precision, batch.inputs.device):
+        with autocast(precision, device):
             loss, _ = task.loss(model, batch, None)
         loss.mean.backward()  # type: ignore[no-untyped-call]
         model.zero_grad(set_to_none=True)
@@ -199,61 +196,53 @@ def _fastest_threads(task: LanguageModeling, model: LanguageModel, precision: Pr
         return choose_threads(trial)
 
 
-def _facts(
-    recipe: Recipe,
-    corpus: Corpus,
-    task: LanguageModeling,
-    model: LanguageModel,
-    runtime: Runtime,
-    resumed: Trainer | None,
-) -> Facts:
-    valid_tokens = len(corpus.valid) if corpus.valid else 0
-    notes = []
-    if task.batches.batch_size < recipe.train.batch_size:
-        notes.append(f"the text fills {task.batches.batch_size} rows of a batch, not {recipe.train.batch_size}")
-    if corpus.valid is None:
-        notes.append("no validation text: the last weights are kept, and no score is measured")
-    elif corpus.valid.unknown:
-        notes.append(f"{corpus.valid.unknown:,} of {valid_tokens:,} validation tokens are unknown (<unk>)")
+def _facts(job: Job[Any], model: nn.Module, runtime: Runtime, resumed: Trainer | None) -> Facts:
     return Facts(
-        train_tokens=len(corpus.train),
-        valid_tokens=valid_tokens,
-        vocabulary_size=corpus.tokenizer.vocabulary_size,
-        num_parameters=model.num_parameters,
-        model=f"{recipe.model.encoder} {recipe.model.num_layers}×{recipe.model.d_model}",
+        data=job.data,
+        num_parameters=count_parameters(model),
+        model=describe_model(job.recipe.model),
         device=runtime.device,
         threads=runtime.threads,
         precision=runtime.precision,
-        protocol=describe_protocol(model, default_parts(valid_tokens)),
-        notes=tuple(notes),
+        protocol=job.protocol(model),
+        notes=tuple(job.notes),
         resumed_from=f"step {resumed.progress.step}" if resumed else "",
     )
 
 
-def _finish(
-    run: RunDirectory, recipe: Recipe, corpus: Corpus, trainer: Trainer, reason: str, reporter: Reporter
-) -> Outcome:
-    """Draw, score the test text once if there is one, and write the card."""
+def count_parameters(model: nn.Module) -> int:
+    """Numbers in a model, shared ones counted once."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _finish(run: RunDirectory, job: Job[Any], trainer: Trainer, reason: str, reporter: Reporter) -> Outcome:
+    """Draw, score the test data once if there are any, and write the card."""
     finished = reason != "interrupted"
     validations = [record for record in trainer.log.records() if record["kind"] == "valid"]
     best = next((r for r in reversed(validations) if r["best"]), None)
     test = None
-    if finished and corpus.test is not None:
+    if finished:
         model = run.model(trainer.device)
-        test = read(model, corpus.test, start_id=corpus.tokenizer.start_id).as_json()
-        trainer.log.append("test", step=trainer.progress.best_step, scores=test)
+        job.finish(run, model)
+        test = job.test(model)
+    if test is not None:
+        trainer.log.append("test", step=trainer.progress.best_step, scores=test.as_json(), summary=test.summary())
     outcome = Outcome(
         run=run.path,
+        task=job.recipe.task,
         step=trainer.progress.step,
         seconds=trainer.progress.seconds,
         reason=reason,
         best_step=trainer.progress.best_step,
         valid=best["scores"] if best else None,
-        test=test,
+        test=test.as_json() if test else None,
+        valid_summary=best["summary"] if best else "",
+        test_summary=test.summary() if test else "",
     )
     draw_curve(trainer.log.records(), run.path / "curve.png", title=run.path.name)
     if finished:
-        write_card(run, recipe, corpus, trainer.model, outcome, sample=best["sample"] if best else "")
+        num_parameters = count_parameters(trainer.model)
+        write_card(run, job, outcome, num_parameters=num_parameters, sample=best["sample"] if best else "")
     reporter.finished(outcome)
     return outcome
 

@@ -3,7 +3,8 @@
     recipe.toml        resolved, every default written out      metrics.jsonl    one line per report
     config.json        model, task and format_version           README.md        model card
     model.safetensors  best weights                             checkpoints/     step-N/ (checkpoint.py)
-    tokenizer.json                                              curve.png        the learning curve
+    tokenizer.json, labels.json                                 curve.png        the learning curve
+    confusion.png          of classifiers: what is taken for what
 
 Nothing in it can run code when it is loaded. One process at a time writes to it.
 """
@@ -13,25 +14,31 @@ from __future__ import annotations
 import fcntl
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
 from ensue.errors import RunError
-from ensue.models.build import build_language_model
-from ensue.models.language_model import LanguageModel
-from ensue.recipe import Recipe, read_recipe
-from ensue.text.tokenizers import Tokenizer, load_tokenizer, save_tokenizer
+from ensue.models.build import build_classifier, build_language_model, build_tagger
+from ensue.recipe import ClassificationRecipe, LabelingRecipe, Recipe, read_recipe
+from ensue.text.classes import Classes
+from ensue.text.labels import Labels
+from ensue.text.lexicon import Lexicon
+from ensue.text.tokenizers import Tokenizer, load_tokenizer
 from ensue.training.weights import load_parameters, read_tensors, write_tensors, write_text
 from ensue.version import VERSION
 
+Parsed = TypeVar("Parsed")
 FORMAT_VERSION = 1
-FILES = ("recipe.toml", "config.json", "model.safetensors", "tokenizer.json", "metrics.jsonl", "README.md", "curve.png")
+FILES = (
+    "recipe.toml", "config.json", "model.safetensors", "tokenizer.json", "labels.json", "metrics.jsonl", "README.md",
+    "curve.png", "confusion.png",
+)  # fmt: skip
 
 
 class RunDirectory:
@@ -106,29 +113,72 @@ class RunDirectory:
             raise RunError(f"{path}: not the model's: it has {tokenizer.vocabulary_size} symbols, not {expected}")
         return tokenizer
 
-    def model(self, device: torch.device) -> LanguageModel:
+    def lexicon(self) -> Lexicon:
+        """What a tagger or classifier knows of words."""
+        return self._read("tokenizer.json", Lexicon.from_json)
+
+    def labels(self) -> Labels:
+        """The labels of a tagger."""
+        return self._read("labels.json", Labels.from_json)
+
+    def classes(self) -> Classes:
+        """The labels of a classifier."""
+        return self._read("labels.json", Classes.from_json)
+
+    def empty_vectors(self) -> torch.Tensor | None:
+        """Room for the pretrained vectors of a model that has some."""
+        d_vectors, vocabulary = self.config.get("d_vectors"), self.lexicon().vectors
+        return torch.zeros(len(vocabulary), d_vectors) if d_vectors and vocabulary else None
+
+    def _read(self, name: str, parse: Callable[[Any], Parsed]) -> Parsed:
+        path = self.path / name
+        try:
+            return parse(json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            raise RunError(f"{path}: missing") from None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise RunError(f"{path}: damaged: {error}") from None
+
+    def write_json(self, name: str, content: dict[str, Any]) -> None:
+        write_text(self.path / name, json.dumps(content, ensure_ascii=False) + "\n")
+
+    def model(self, device: torch.device) -> Any:
         """The model with its best weights, ready for use."""
-        size = self.config.get("vocabulary_size")
-        if not isinstance(size, int):
-            raise RunError(f"{self.path / 'config.json'}: damaged: it has no vocabulary_size")
-        model = build_language_model(self.recipe.model, vocabulary_size=size)
+        model = self._untrained()
         load_parameters(model, read_tensors(self.weights), self.weights)
         return model.to(device).eval()
 
-    def create(self, recipe: Recipe, tokenizer: Tokenizer, *, text: str, runtime: dict[str, Any]) -> None:
+    def _untrained(self) -> nn.Module:
+        """The model that the recipe and the vocabularies describe."""
+        match self.recipe:
+            case LabelingRecipe() as recipe:
+                return build_tagger(
+                    recipe.features, recipe.model, recipe.head, lexicon=self.lexicon(), labels=self.labels(),
+                    pretrained=self.empty_vectors(),
+                )  # fmt: skip
+            case ClassificationRecipe() as recipe:
+                classes = self.classes()
+                return build_classifier(
+                    recipe.features, recipe.model, recipe.head, lexicon=self.lexicon(), num_labels=len(classes),
+                    multiple=classes.multiple, pair=bool(self.config.get("pair")), segment=recipe.data.segment_tokens,
+                    pretrained=self.empty_vectors(),
+                )  # fmt: skip
+        size = self.config.get("vocabulary_size")
+        if not isinstance(size, int):
+            raise RunError(f"{self.path / 'config.json'}: damaged: it has no vocabulary_size")
+        return build_language_model(self.recipe.model, vocabulary_size=size)
+
+    def create(self, recipe: Recipe, *, config: dict[str, Any]) -> None:
         """Write what is known before the first step; config.json comes last and makes it a run."""
-        save_tokenizer(tokenizer, self.path / "tokenizer.json")
         self.save_recipe(recipe)
-        config = {
+        content = {
             "format_version": FORMAT_VERSION,
             "ensue": VERSION,
             "task": recipe.task,
             "model": recipe.model.model_dump(),
-            "vocabulary_size": tokenizer.vocabulary_size,
-            "text": text,
-            "runtime": runtime,
+            **config,
         }
-        write_text(self.path / "config.json", json.dumps(config, indent=2) + "\n")
+        write_text(self.path / "config.json", json.dumps(content, indent=2) + "\n")
         self.__dict__.pop("config", None)
 
     def save_recipe(self, recipe: Recipe) -> None:

@@ -17,7 +17,7 @@ class Budget:
     seconds: float | None = None
 
     @classmethod
-    def of(cls, recipe: TrainRecipe, *, steps_per_epoch: int, tokens_per_step: int) -> Budget:
+    def of(cls, recipe: TrainRecipe, *, steps_per_epoch: int, tokens_per_step: float) -> Budget:
         """Epochs and tokens are steps by another name, rounded up."""
         if recipe.seconds is not None:
             return cls(seconds=recipe.seconds)

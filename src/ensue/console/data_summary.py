@@ -1,0 +1,240 @@
+"""What `ensue data` shows: what data are taken for, their numbers, and the command that trains on them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+
+from rich.table import Table
+
+from ensue.console.data_tables import (
+    column_name,
+    columns_of_table,
+    counted,
+    labeled_tables,
+    length_table,
+    listed,
+    ranked,
+    rendered,
+    shown,
+)
+from ensue.data.documents.recognition import FOLDERS
+from ensue.data.figures import DocumentSummary, LabeledSummary, PlainSummary, SentenceSummary, Summary
+from ensue.data.summary import summarize
+from ensue.data.tally import MOST_REMEMBERED
+from ensue.errors import DataError
+
+_OPTIONS = {"format": "--format", "encoding": "--encoding", "labels": "--labels", "texts": "--words"}
+_SETTING = re.compile(rf"(?:--set )?data\.({'|'.join(_OPTIONS)})(=\.\.\.)?(=?)")
+_LABEL_OF = {
+    "fasttext": "labels: the words with __label__",
+    "first-word": "label: the first word of a line, text: the rest",
+    FOLDERS: "label: the name of the folder, text: a file in it",
+}
+
+
+def show_data(path: str, *, format: str | None, words: str, labels: str, encoding: str) -> None:
+    """The summary on stdout. What is wrong with the data is raised when all that was read before it is shown."""
+    try:
+        summary = summarize(path, format=format or "", words=words, labels=labels, encoding=encoding)
+    except DataError as error:
+        raise _with_options(error) from None
+    _print(report(summary, words=words, labels=labels))
+    if summary.error:
+        raise _with_options(summary.error)
+
+
+def report(summary: Summary, *, words: str = "", labels: str = "") -> str:
+    """All of it; `words` and `labels` are what the person asked for."""
+    tables = [_facts(summary)]
+    if isinstance(summary, LabeledSummary) and summary.size:
+        tables += labeled_tables(summary)
+    elif isinstance(summary, PlainSummary):
+        tables += [length_table({"characters in a line": summary.line_lengths})]
+    if isinstance(summary, DocumentSummary):
+        tables += columns_of_table(summary)
+    parts = [*map(rendered, tables), "\n".join(_notes(summary))]
+    if not summary.error and (command := _command(summary, words, labels)):
+        parts.append(f"next: {command}")
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _facts(summary: Summary) -> Table:
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    files = f", {summary.num_files:,} files" if summary.num_files > 1 else ""
+    table.add_row("data", summary.location + files)
+    match summary:
+        case SentenceSummary():
+            rows = _sentence_facts(summary)
+        case DocumentSummary():
+            rows = _document_facts(summary)
+        case _:
+            rows = _plain_facts(summary)
+    for name, value in rows:
+        table.add_row(name, value)
+    return table
+
+
+def _sentence_facts(summary: SentenceSummary) -> Iterator[tuple[str, str]]:
+    kind = "labeled sentences" if summary.is_labeled else "sentences without labels"
+    yield "taken for", f"{summary.taken.format}: {kind} ({summary.taken.sign})"
+    if not summary.size:
+        return
+    yield "read as", f"words: {column_name(summary, summary.words_column)}, labels: {_labels_column(summary)}"
+    if summary.is_labeled:
+        yield "scheme", _scheme(summary)
+    yield "sentences", f"{summary.size:,}"
+    if summary.num_documents > summary.num_files:
+        yield "documents", f"{summary.num_documents:,}"
+    yield from _amounts(summary)
+
+
+def _labels_column(summary: SentenceSummary) -> str:
+    if not summary.is_labeled:
+        return "none"
+    last = " (last)" if summary.width and summary.labels_column == str(summary.width) else ""
+    return column_name(summary, summary.labels_column) + last
+
+
+def _scheme(summary: SentenceSummary) -> str:
+    if summary.scheme is None:
+        return "mixed" if summary.is_mixed else "plain (no spans)"
+    if not summary.slips:
+        return summary.scheme
+    broken = counted(summary.slips.sentences, "sentence breaks it", "sentences break it")
+    return f"{summary.scheme}; {broken}, the first at {summary.slips.first}: {summary.slips.reason}"
+
+
+def _document_facts(summary: DocumentSummary) -> Iterator[tuple[str, str]]:
+    layout = summary.layout
+    kind = "labeled texts" if summary.is_labeled else "texts"
+    header = " with a header" if layout.header else ""
+    yield "taken for", f"{summary.taken.format}{header}: {kind} ({summary.taken.sign})"
+    if not summary.size:
+        return
+    yield "read as", _LABEL_OF.get(layout.format) or _columns_read(summary)
+    yield "pairs" if len(summary.lengths) > 1 else "texts", f"{summary.size:,}"
+    if summary.is_labeled and set(summary.labels_in_a_text.counts) != {1}:
+        several = summary.labels_in_a_text
+        yield "labels of a text", f"{several.quantile(0)} to {several.quantile(1)}, {several.mean:.2f} on average"
+    yield from _amounts(summary)
+
+
+def _columns_read(summary: DocumentSummary) -> str:
+    layout = summary.layout
+    texts = " + ".join(map(str, layout.texts)) + (" (joined)" if layout.joined else "")
+    label = "none" if not summary.is_labeled else str(layout.labels)
+    return f"label: {label}, {'texts' if len(summary.lengths) > 1 else 'text'}: {texts}"
+
+
+def _amounts(summary: LabeledSummary) -> Iterator[tuple[str, str]]:
+    yield from _sizes(summary)
+    if summary.num_empty:
+        yield "empty", f"{summary.num_empty:,}, the first at {summary.first_empty}"
+    if repeats := summary.repeats.texts:
+        other = summary.repeats.with_other_labels
+        labels = f", {other:,} of them with other labels" if other else ", with the same labels"
+        part = f" (of the first {MOST_REMEMBERED:,} distinct ones)" if summary.repeats.is_partial else ""
+        yield "repeated", f"{repeats:,}{labels if summary.is_labeled else ''}{part}"
+
+
+def _sizes(summary: Summary) -> Iterator[tuple[str, str]]:
+    yield "words", f"{summary.words.total():,}, {len(summary.words):,} distinct"
+    yield "characters", f"{summary.num_characters:,}, {len(summary.characters):,} distinct"
+
+
+def _plain_facts(summary: Summary) -> Iterator[tuple[str, str]]:
+    assert isinstance(summary, PlainSummary)
+    yield "taken for", f"plain text ({summary.taken.sign})"
+    yield "lines", f"{len(summary.line_lengths):,}"
+    yield from _sizes(summary)
+    if summary.longest_line:
+        yield "longest line", f"{summary.longest:,} characters, at {summary.longest_line}"
+
+
+def _notes(summary: Summary) -> Iterator[str]:
+    if others := summary.taken.others:
+        named = ", ".join(others)
+        yield f"note: some files are named {named}; the first file decides what all are taken for, a glob chooses"
+    if isinstance(summary, PlainSummary) and summary.num_nul:
+        yield f"note: {counted(summary.num_nul, 'NUL character')}, the first at {summary.first_nul}; is this text?"
+    if isinstance(summary, LabeledSummary) and "\0" in summary.characters:
+        yield "note: there are words with NUL characters in them; is this text?"
+    if not isinstance(summary, LabeledSummary) or not summary.is_labeled:
+        return
+    if len(summary.labels) == 1:
+        unit = "words" if isinstance(summary, SentenceSummary) else "texts"
+        label = shown(next(iter(summary.labels)))
+        yield f'note: all {unit} have the label "{label}": there is nothing to learn'
+    once = [label for label, count in ranked(summary.labels) if count == 1]
+    if once and len(summary.labels) > 1:
+        yield f"note: {counted(len(once), 'label occurs', 'labels occur')} once: {listed(once)}"
+    if len(summary.lengths) == 2:
+        yield "note: the texts are a pair; --set data.joined=true trains on both as one text"
+
+
+def _command(summary: Summary, words: str, labels: str) -> str:
+    """What to do next: train, or predict where there are no labels; empty where there is nothing to do."""
+    path = shlex.quote(summary.location)
+    if "\0" in summary.characters:
+        return ""
+    if isinstance(summary, LabeledSummary) and not summary.is_labeled:
+        return f"ensue predict RUN {path}"
+    if isinstance(summary, LabeledSummary) and len(summary.labels) < 2:
+        return ""
+    match summary:
+        case SentenceSummary():
+            recipe, out = ("tag-lstm-crf" if summary.scheme else "tag-lstm"), "tagger"
+        case DocumentSummary():
+            recipe, out = "classify-lstm", "classifier"
+        case _:
+            recipe, out = "char-lstm", "model"
+    settings = "".join(f" --set {shlex.quote(setting)}" for setting in _settings(summary, words, labels))
+    return f"ensue train {recipe} --train {path}{settings} --out {out}"
+
+
+def _settings(summary: Summary, words: str, labels: str) -> Iterator[str]:
+    """What training has to be told, because the person said it or does not see it."""
+    if summary.encoding != "utf-8":
+        yield f"data.encoding={summary.encoding}"
+    if isinstance(summary, PlainSummary):
+        return
+    if not summary.taken.by_itself:
+        yield f"data.format={summary.taken.format}"
+    if words and isinstance(summary, DocumentSummary):
+        yield f"data.texts={json.dumps(words.split(','), ensure_ascii=False)}"
+        if summary.layout.joined:
+            yield "data.joined=true"
+    elif words:
+        yield f"data.words={_value(words)}"
+    if labels:
+        yield f"data.labels={_value(labels)}"
+
+
+def _value(name: str) -> str:
+    """A name as TOML, in quotes only where it would not be read as a name."""
+    is_bare = re.fullmatch(r"[A-Za-z_][\w.]*", name) and name not in ("true", "false", "inf", "nan")
+    return name if is_bare else json.dumps(name, ensure_ascii=False)
+
+
+def _with_options(error: DataError) -> DataError:
+    """The error with this command's options where it advises a recipe's settings."""
+
+    def option(match: re.Match[str]) -> str:
+        return _OPTIONS[match[1]] + (" NAME" if match[2] else " " if match[3] else "")
+
+    return DataError(_SETTING.sub(option, str(error)))
+
+
+def _print(text: str) -> None:
+    """At once, so that what is wrong comes behind it; where the reader has gone, as `head` does, quietly nothing."""
+    try:
+        print(text, end="", flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,115 @@
+"""Labels as they are written: into the same format as the texts, as JSON lines, or in colors on a terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from ensue.console.streams import stdin_text
+from ensue.data.documents import Choice, Document, Layout, bounded, detect_lines, read, read_lines, write
+from ensue.data.formats import detect
+from ensue.data.lines import Lines
+from ensue.data.sentences import Format, Sentence
+from ensue.pipeline.colors import color_of
+
+if TYPE_CHECKING:
+    from ensue.pipeline import ClassificationPipeline, LabelingPipeline
+    from ensue.pipeline.labeling import TaggedSentence
+
+
+def label_lines(
+    pipeline: LabelingPipeline, path: str, *, format: str | None, encoding: str, as_json: bool, color: bool
+) -> Iterator[str]:
+    """The texts of a file ("-": stdin) with their labels, in order; `color`: as a person reads them."""
+    sentences, written = _sentences(pipeline, path, format, encoding)
+    column = pipeline.column(written)
+    for answer in pipeline.label(sentences, confidence=as_json):
+        if as_json:
+            tagged = pipeline.tagged(answer, written)
+            words = [word._asdict() | {"confidence": round(word.confidence or 0.0, 6)} for word in tagged]
+            content = {"text": tagged.text, "words": words, "spans": [span._asdict() for span in tagged.spans]}
+            yield json.dumps(content, ensure_ascii=False) + "\n"
+        elif color and written.name == "text":
+            yield aligned(pipeline.tagged(answer, written)) + "\n"
+        else:
+            yield written.write(answer.sentence, answer.labels, column)
+
+
+def class_lines(
+    pipeline: ClassificationPipeline, path: str, *, format: str | None, encoding: str, as_json: bool, color: bool
+) -> Iterator[str]:
+    """The texts of a file ("-": stdin) with their labels and probabilities, in order."""
+    documents, layout = _documents(pipeline, path, format, encoding)
+    for document, labels, probabilities in pipeline.classify(documents):
+        shares = dict(zip(pipeline.labels.names, probabilities.tolist(), strict=True))
+        if as_json:
+            rounded = {name: round(share, 6) for name, share in shares.items()}
+            content = {"texts": document.texts, "labels": labels, "probabilities": rounded}
+            yield json.dumps(content, ensure_ascii=False) + "\n"
+        elif color and layout.format == "plain":
+            yield _colored(labels, shares, document)
+        else:
+            yield write(document, layout, labels, [shares[label] for label in labels] or [max(shares.values())])
+
+
+def aligned(tagged: TaggedSentence, width: int | None = None) -> str:
+    """Words with their labels below them, in as many lines as the terminal needs."""
+    console = Console(highlight=False)
+    room = width or console.width
+    lines: list[str] = []
+    above, below, used = Text(), Text(), 0
+    for word in tagged:
+        size = max(cell_len(word.text), cell_len(word.label)) + 2
+        if used and used + size > room:
+            lines += [_ansi(console, above), _ansi(console, below)]
+            above, below, used = Text(), Text(), 0
+        above.append(word.text + " " * (size - cell_len(word.text)))
+        style = "dim" if word.label == "O" else f"bold {color_of(word.label)}"
+        below.append(word.label, style=style).append(" " * (size - cell_len(word.label)))
+        used += size
+    return "\n".join([*lines, _ansi(console, above), _ansi(console, below)]) + "\n"
+
+
+def _ansi(console: Console, text: Text) -> str:
+    with console.capture() as captured:
+        console.print(text, end="", soft_wrap=True)
+    return captured.get().rstrip()
+
+
+def _colored(labels: Sequence[str], shares: dict[str, float], document: Document) -> str:
+    line = Text()
+    for label in labels or ("-",):
+        share = f" {shares[label]:.2f}" if labels else ""
+        line.append(f"{label}{share}", style=f"bold {color_of(label)}").append("  ")
+    line.append(document.texts[0])
+    return _ansi(Console(highlight=False), line) + "\n"
+
+
+def _sentences(
+    pipeline: LabelingPipeline, path: str, format: str | None, encoding: str
+) -> tuple[Iterator[Sentence], Format]:
+    if path != "-":
+        source = pipeline.source(path, format=format, encoding=encoding)
+        return iter(source), source.format
+    lines = Lines(bounded(stdin_text(encoding), "stdin"), "stdin")
+    name = format or ("text" if sys.stdin.isatty() else detect(lines))
+    written = pipeline.format(name)
+    return written.read(lines), written
+
+
+def _documents(
+    pipeline: ClassificationPipeline, path: str, format: str | None, encoding: str
+) -> tuple[Iterator[Document], Layout]:
+    if path != "-":
+        layout = pipeline.file_layout(path, format=format or "", encoding=encoding, is_labeled=False)
+        return read(path, layout, encoding=encoding, is_labeled=False), layout
+    lines = Lines(bounded(stdin_text(encoding), "stdin"), "stdin")
+    name = format or ("plain" if sys.stdin.isatty() else "")
+    layout = detect_lines(lines, Choice(is_labeled=False), format=name, like=pipeline.layout)
+    return read_lines(lines, layout, is_labeled=False), layout

@@ -1,0 +1,71 @@
+"""Scores, recipes and other tables on stdout."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from ensue.recipe import Recipe
+
+if TYPE_CHECKING:  # they need torch, which takes seconds to import, and a list of recipes does not
+    from ensue.tasks.minimal_pairs import MinimalPairScores
+    from ensue.tasks.task import Scores
+
+
+def show_scores(scores: Scores) -> None:
+    """A table of two columns on stdout."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(justify="left")
+    table.add_column(justify="right")
+    content = scores.as_json()
+    for name, value in content.items():
+        if value is None or isinstance(value, int | float):
+            table.add_row(name.replace("_", " "), _number(value))
+    Console(highlight=False).print(table)
+    for label, count in content.get("unknown_labels", {}).items():
+        print(f"the model does not know the label {label}: wrong {count:,} times")
+    if content.get("per_label"):
+        Console(highlight=False).print(label_rows(content["per_label"]))
+
+
+def label_rows(per_label: dict[str, dict[str, Any]], most: int | None = None) -> Table:
+    """A row for each label, the lowest F1 first."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("label")
+    for column in ("precision", "recall", "F1", "in the data"):
+        table.add_column(column, justify="right")
+    ranked = sorted(per_label.items(), key=lambda item: (item[1]["f1"], item[0]))
+    for label, score in ranked[:most]:
+        shares = (f"{100 * score[key]:.1f}" for key in ("precision", "recall", "f1"))
+        table.add_row(label, *shares, f"{score['support']:,}")
+    return table
+
+
+def show_pairs(result: MinimalPairScores) -> None:
+    """A row for each file and one for all on stdout."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("pairs of")
+    table.add_column("pairs", justify="right")
+    table.add_column("better one more probable", justify="right")
+    for row in (*result.rows, *([result.total] if len(result.rows) > 1 else [])):
+        table.add_row(row.name, f"{row.pairs:,}", f"{row.accuracy:.1%}")
+    Console(highlight=False).print(table)
+
+
+def show_recipes(recipes: list[tuple[str, Recipe]]) -> None:
+    """Name, what it is, its budget and what was measured, on stdout."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in ("recipe", "what", "budget", "measured"):
+        table.add_column(column, overflow="fold")
+    for name, recipe in recipes:
+        budget = recipe.train.budget
+        table.add_row(name, recipe.about, f"{getattr(recipe.train, budget):g} {budget}", recipe.measured)
+    Console(highlight=False).print(table)
+
+
+def _number(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4f}" if value < 1000 else f"{value:,.1f}"

@@ -1,0 +1,63 @@
+"""Text and numbers as a page may hold them: escaped, cut to a width, with a visible form for what cannot be seen."""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+
+from ensue.text.graphemes import is_boundary
+
+_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+NARROW, WIDE = 7.2, 13.5
+"""Pixels of a character at 13 pixels."""
+
+
+def escaped(text: str) -> str:
+    """For content and attributes; what no document may hold (control characters, halves of characters) is U+FFFD."""
+    return html.escape(_FORBIDDEN.sub("\ufffd", text))
+
+
+def visible(character: str) -> str:
+    """One code point as a letter by itself: a mark sits on a circle, what has no shape shows its number."""
+    category = unicodedata.category(character)
+    if category.startswith("M") and not "\ufe00" <= character <= "\ufe0f":
+        return "\u25cc" + character
+    if category[0] in "CZ" or category.startswith("M"):
+        return f"{ord(character):04X}"
+    return character
+
+
+def clipped(text: str, most: int = 16) -> str:
+    """At most so many characters, cut where none is torn apart."""
+    if len(text) <= most:
+        return text
+    cut = most - 1
+    while cut > 1 and not is_boundary(text, cut):
+        cut -= 1
+    return text[:cut] + "…"
+
+
+def width_of(text: str) -> float:
+    """About how many pixels it takes."""
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    marks = sum(unicodedata.category(character) in ("Mn", "Me", "Cf") for character in text)
+    return wide * WIDE + (len(text) - wide - marks) * NARROW
+
+
+def signed(value: float, digits: int = 2) -> str:
+    """With its sign, which is a minus and no hyphen."""
+    return f"{round(value, digits) + 0.0:+.{digits}f}".replace("-", "−")
+
+
+def plain(value: float, digits: int = 2) -> str:
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
+
+
+def share(value: float) -> str:
+    """A probability, in which neither certainty nor impossibility is claimed by rounding."""
+    if 0 < value < 0.001:
+        return "<.001"
+    if 0.999 < value < 1:
+        return ">.999"
+    return f"{value:.3f}".removeprefix("0")

@@ -1,0 +1,131 @@
+"""A classifier: one label, or several, for a text or a pair of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from ensue.models.ngram_bag import NgramBag
+from ensue.models.word_features import WordFeatures, Words
+from ensue.nn import Pooling, SequenceLayer
+from ensue.types import Loss, State, detach
+
+
+class Pooled(NamedTuple):
+    """What is left of a text: its pooled features (B, p), and the scores of its bag of n-grams (B, K) or zeros."""
+
+    vector: Float[Tensor, "B p"]
+    scores: Float[Tensor, "B K"]
+
+
+class Classifier(nn.Module):
+    """Features of the words → layers → pooling → (a hidden layer) → logits, and a bag of n-grams beside it.
+
+    Without any pooling the bag alone decides; `features` and `layers` are then not used.
+
+    Two texts u, v are read by the same layers and compared as [u; v; |u − v|; u ⊙ v] (Conneau et al. 2017). With
+    `segment` a text is read in pieces of so many words: the state is carried from piece to piece (and detached, so that
+    gradients end there), the pooling goes on. `multiple` labels are independent of each other.
+    """
+
+    def __init__(
+        self,
+        features: WordFeatures,
+        layers: SequenceLayer,
+        pooling: Pooling | None,
+        num_labels: int,
+        *,
+        bag: NgramBag | None = None,
+        d_hidden: int = 0,
+        dropout: float = 0.0,
+        label_smoothing: float = 0.0,
+        pair: bool = False,
+        multiple: bool = False,
+        segment: int = 0,
+    ) -> None:
+        super().__init__()
+        if pooling is None and bag is None:
+            raise ValueError("nothing to decide by; head.pooling names a pooling, or head.ngrams counts n-grams")
+        if pair and bag is not None:
+            raise ValueError("pairs are compared by their pooled features; head.ngrams reads single texts")
+        if segment and not layers.is_causal:
+            raise ValueError("only layers that read in one direction can carry a state; set model.bidirectional=false")
+        self.features, self.layers, self.pooling, self.bag = features, layers, pooling, bag
+        self.label_smoothing, self.pair, self.multiple, self.segment = label_smoothing, pair, multiple, segment
+        self.num_labels, self.head = num_labels, None
+        if pooling is not None:
+            d_in = pooling.d_out * (4 if pair else 1)
+            hidden = [nn.Linear(d_in, d_hidden), nn.ReLU(), nn.Dropout(dropout)] if d_hidden else []
+            self.head = nn.Sequential(nn.Dropout(dropout), *hidden, nn.Linear(d_hidden or d_in, num_labels))
+
+    @property
+    def num_parameters(self) -> int:
+        """Trained numbers."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    def start_from_shares(self, shares: Float[Tensor, " K"]) -> None:
+        """Begin at the labels' shares of the training texts."""
+        last = self.bag if self.head is None else self.head[-1]
+        assert isinstance(last, NgramBag | nn.Linear)
+        last.bias.data.copy_(torch.logit(shares) if self.multiple else shares.log())
+
+    def pooled(self, x: Float[Tensor, "B T d"], ids: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None) -> Pooled:
+        """What is left of texts, from their words' features and ids."""
+        vector = x.new_zeros(len(x), 0) if self.pooling is None else self._pooled(self.pooling, x, mask)
+        scores = x.new_zeros(len(x), self.num_labels) if self.bag is None else self.bag(ids, mask)
+        return Pooled(vector.float(), scores)
+
+    def _pooled(self, pooling: Pooling, x: Tensor, mask: Tensor | None) -> Tensor:
+        if not self.segment:
+            vector: Tensor = pooling(self.layers(x, mask=mask)[0], mask)
+            return vector
+        state: State = None
+        pool = pooling.init_state(len(x))
+        for start in range(0, x.shape[1], self.segment):
+            piece = slice(start, start + self.segment)
+            real = None if mask is None else mask[:, piece]
+            h, state = self.layers(x[:, piece], state, mask=real)
+            pool = pooling.update(pool, h, real)
+            state = detach(state)
+        return pooling.result(pool)
+
+    def logits_of(self, texts: Sequence[Pooled]) -> Float[Tensor, "B K"]:
+        """The labels' logits, from what is left of a text or of both of a pair."""
+        scores = texts[0].scores
+        if self.head is None:
+            return scores
+        u = texts[0].vector
+        if self.pair:
+            v = texts[1].vector
+            u = torch.cat((u, v, (u - v).abs(), u * v), dim=-1)
+        logits: Tensor = self.head(u).float() + scores
+        return logits
+
+    def forward(self, texts: tuple[Words, ...]) -> Float[Tensor, "B K"]:
+        return self.logits_of([self._read(words) for words in texts])
+
+    def _read(self, words: Words) -> Pooled:
+        x = words.numbers.new_zeros(*words.numbers.shape, 0, dtype=torch.float32)
+        if self.pooling is not None:
+            x = self.features(words)
+        return self.pooled(x, words.forms.words[words.numbers], words.mask)
+
+    def probabilities(self, logits: Float[Tensor, "B K"]) -> Float[Tensor, "B K"]:
+        return logits.sigmoid() if self.multiple else logits.softmax(-1)
+
+    def loss(self, texts: tuple[Words, ...], targets: Tensor, weights: Float[Tensor, " K"] | None = None) -> Loss:
+        """The summed surprisal of the labels and the number of texts; `targets` (B,) are ids, or (B, K) 0 and 1."""
+        logits = self(texts)
+        if self.multiple:
+            smoothed = targets * (1 - self.label_smoothing) + 0.5 * self.label_smoothing
+            total = F.binary_cross_entropy_with_logits(logits, smoothed, weight=weights, reduction="sum")
+        else:
+            total = F.cross_entropy(
+                logits, targets, weight=weights, reduction="sum", label_smoothing=self.label_smoothing
+            )
+        return Loss(total, len(targets))

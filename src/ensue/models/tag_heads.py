@@ -1,0 +1,161 @@
+"""From features to tags: each by itself, or the best path through all positions of a sentence."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ensue.nn import Legal, LinearChainCRF, Tap, marginals, viterbi, viterbi_path
+
+PADDING = -1
+"""The tag of places that are not real."""
+
+
+class TagHead(nn.Module, ABC):
+    """A linear map to one score for each tag and position, the emissions, and what is made of them.
+
+    `tags` are (B, T) ids, `PADDING` where `mask` is False.
+    """
+
+    def __init__(self, d_in: int, num_tags: int) -> None:
+        super().__init__()
+        self.num_tags = num_tags
+        self.projection = nn.Linear(d_in, num_tags)
+        self.emission = Tap()
+        nn.init.xavier_uniform_(self.projection.weight)
+        nn.init.zeros_(self.projection.bias)
+
+    def emissions(self, h: Float[Tensor, "B T d"]) -> Float[Tensor, "B T K"]:
+        scores: Tensor = self.emission(self.projection(h).float())
+        return scores
+
+    def start_from_counts(self, counts: NDArray[np.int64]) -> None:
+        """Begin at the tags' frequencies, with 1 added to each."""
+        frequencies = torch.from_numpy(counts + 1.0)
+        self.projection.bias.data.copy_((frequencies / frequencies.sum()).log())
+
+    @abstractmethod
+    def total_nats(
+        self, h: Float[Tensor, "B T d"], tags: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None
+    ) -> Tensor:
+        """The summed loss of all real positions, a scalar."""
+
+    @abstractmethod
+    def best(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None) -> Int[Tensor, "B T"]:
+        """The tags of the best path."""
+
+    @abstractmethod
+    def marginals(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None) -> Float[Tensor, "B T K"]:
+        """The probability of each tag at each position."""
+
+    @abstractmethod
+    def best_of_one(self, emissions: NDArray[np.float32]) -> NDArray[np.int64]:
+        """`best` for the emissions (T, K) of a single sentence, without torch's cost of a call."""
+
+
+class SoftmaxTagHead(TagHead):
+    """`P(tag_t | words) = softmax(W h_t + b)`, each position by itself (SLP ch. 8)."""
+
+    def __init__(self, d_in: int, num_tags: int, *, label_smoothing: float = 0.0) -> None:
+        super().__init__(d_in, num_tags)
+        self.label_smoothing = label_smoothing
+
+    def total_nats(
+        self, h: Float[Tensor, "B T d"], tags: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None
+    ) -> Tensor:
+        logits = self.emissions(h).flatten(0, 1)
+        return F.cross_entropy(
+            logits, tags.flatten(), ignore_index=PADDING, reduction="sum", label_smoothing=self.label_smoothing
+        )
+
+    def best(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None) -> Int[Tensor, "B T"]:
+        return emissions.argmax(-1)
+
+    def marginals(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None) -> Float[Tensor, "B T K"]:
+        return emissions.softmax(-1)
+
+    def best_of_one(self, emissions: NDArray[np.float32]) -> NDArray[np.int64]:
+        path: NDArray[np.int64] = emissions.argmax(-1)
+        return path
+
+
+class ViterbiTagHead(SoftmaxTagHead):
+    """The path that maximizes `Σ_t log P(tag_t | words) + w Σ_t log P(tag_t | tag_{t-1})`.
+
+    The second distribution is that of the training tags, a start and an end included, with 1 added to each legal count;
+    it is counted, not trained by gradients. What is illegal has probability 0.
+    """
+
+    def __init__(
+        self, d_in: int, num_tags: int, *, legal: Legal | None = None, weight: float = 1.0, label_smoothing: float = 0.0
+    ) -> None:
+        super().__init__(d_in, num_tags, label_smoothing=label_smoothing)
+        self.weight, self.legal = weight, legal
+        for name, shape in (("start", (num_tags,)), ("transitions", (num_tags, num_tags)), ("end", (num_tags,))):
+            self.register_parameter(name, nn.Parameter(torch.zeros(shape), requires_grad=False))
+        self.count_bigrams([])
+
+    def count_bigrams(self, sentences: Iterable[Sequence[int] | NDArray[np.int64]]) -> None:
+        """Estimate the tag-bigram model."""
+        size = self.num_tags
+        counts = np.zeros((size + 1, size + 1))  # the last row is the start of a sentence, the last column its end
+        for tags in sentences:
+            path = np.array([size, *tags, size])
+            np.add.at(counts, (path[:-1], path[1:]), 1.0)
+        legal = np.ones((size + 1, size + 1), bool)
+        if self.legal is not None:
+            legal[:size, :size] = self.legal.pairs.numpy()
+            legal[size, :size], legal[:size, size] = self.legal.start.numpy(), self.legal.end.numpy()
+        legal[size, size] = False
+        smoothed = np.where(legal, counts + 1, 0.0)
+        with np.errstate(divide="ignore"):
+            log = self.weight * (np.log(smoothed) - np.log(smoothed.sum(1, keepdims=True)))
+        if self.weight == 0:
+            log = np.where(legal, 0.0, -np.inf)
+        scores = torch.from_numpy(log).float()
+        self.get_parameter("transitions").data.copy_(scores[:size, :size])
+        self.get_parameter("start").data.copy_(scores[size, :size])
+        self.get_parameter("end").data.copy_(scores[:size, size])
+
+    def _tables(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.get_parameter("start"), self.get_parameter("transitions"), self.get_parameter("end")
+
+    def best(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None) -> Int[Tensor, "B T"]:
+        return viterbi(emissions.log_softmax(-1), *self._tables(), mask)[0]
+
+    def marginals(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None) -> Float[Tensor, "B T K"]:
+        return marginals(emissions.log_softmax(-1), *self._tables(), mask)
+
+    def best_of_one(self, emissions: NDArray[np.float32]) -> NDArray[np.int64]:
+        start, transitions, end = (table.numpy() for table in self._tables())
+        shifted = emissions - emissions.max(-1, keepdims=True)
+        return viterbi_path(shifted - np.log(np.exp(shifted).sum(-1, keepdims=True)), start, transitions, end)
+
+
+class CRFTagHead(TagHead):
+    """A linear-chain CRF over the emissions (Lafferty et al. 2001; Lample et al. 2016)."""
+
+    def __init__(self, d_in: int, num_tags: int, *, legal: Legal | None = None) -> None:
+        super().__init__(d_in, num_tags)
+        self.crf = LinearChainCRF(num_tags, legal=legal)
+
+    def total_nats(
+        self, h: Float[Tensor, "B T d"], tags: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None
+    ) -> Tensor:
+        return self.crf.nats(self.emissions(h), tags.clamp(min=0), mask).sum()
+
+    def best(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None) -> Int[Tensor, "B T"]:
+        return self.crf.best(emissions, mask)[0]
+
+    def marginals(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None) -> Float[Tensor, "B T K"]:
+        return self.crf.marginals(emissions, mask)
+
+    def best_of_one(self, emissions: NDArray[np.float32]) -> NDArray[np.int64]:
+        return viterbi_path(emissions, *self.crf.tables())

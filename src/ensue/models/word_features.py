@@ -1,0 +1,143 @@
+"""Words as features: vectors of their own, of their characters, affixes and shape, pretrained ones, and given columns.
+
+What depends on a word form alone is computed once for each distinct form of a batch, however often it stands there.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from ensue.models.feature_specification import FeatureSpecification, SentenceFeatureSpecification
+from ensue.nn import CharacterCNN, CharacterLSTM, TokenEmbedding
+from ensue.text.lexicon import Lexicon, WordForms
+
+CHUNK_FORMS = 1024
+FIRST_STD = 0.1
+
+
+class Forms(NamedTuple):
+    """`WordForms` as tensors: (U,) ids of words, shapes and vectors, (U, L) of characters, (U, A) of affixes."""
+
+    words: Int[Tensor, " U"]
+    characters: Int[Tensor, "U L"]
+    lengths: Int[Tensor, " U"]
+    affixes: Int[Tensor, "U A"]
+    shapes: Int[Tensor, " U"]
+    vectors: Int[Tensor, " U"]
+
+    @classmethod
+    def of(cls, forms: WordForms, device: torch.device) -> Self:
+        return cls(*(torch.from_numpy(part).to(device) for part in forms))
+
+
+class Words(NamedTuple):
+    """A batch of texts: their distinct `forms`, the `numbers` of those that stand there, given columns, and a mask."""
+
+    forms: Forms
+    numbers: Int[Tensor, "B T"]
+    columns: Int[Tensor, "B T C"]
+    mask: Bool[Tensor, "B T"] | None
+
+    def part(self, rows: slice) -> Self:
+        mask = None if self.mask is None else self.mask[rows]
+        return self._replace(numbers=self.numbers[rows], columns=self.columns[rows], mask=mask)
+
+    @property
+    def num_words(self) -> int:
+        return self.numbers.numel() if self.mask is None else int(self.mask.sum())
+
+
+class FormTable(NamedTuple):
+    """What a model knows of word forms by their numbers: features (N, d) and word ids (N,)."""
+
+    vectors: Float[Tensor, "N d"]
+    words: Int[Tensor, " N"]
+
+
+class WordFeatures(nn.Module):
+    """All features of a word that a recipe switches on, concatenated: `Words` to (B, T, d_out)."""
+
+    def __init__(
+        self, specification: FeatureSpecification, lexicon: Lexicon, *, pretrained: Tensor | None = None
+    ) -> None:
+        super().__init__()
+        self.dropout_words, self.dropout = specification.dropout_words, nn.Dropout(specification.dropout)
+        self.words = _table(len(lexicon.words), specification.d_words) if specification.d_words else None
+        self.characters = _characters(specification, lexicon)
+        self.affixes = _table(len(lexicon.affixes), specification.d_affix) if lexicon.affixes else None
+        self.shapes = _table(len(lexicon.shapes), specification.d_shape) if lexicon.shapes else None
+        self.vectors = None
+        if pretrained is not None:
+            self.vectors = nn.Embedding(*pretrained.shape)
+            self.vectors.weight = nn.Parameter(pretrained.clone(), requires_grad=specification.train_vectors)
+        d_column = specification.d_column if isinstance(specification, SentenceFeatureSpecification) else 0
+        self.columns = nn.ModuleList(_table(len(vocabulary), d_column) for vocabulary in lexicon.columns.values())
+        self.d_forms = sum(part.d_out for part in (self.words, self.characters, self.shapes) if part is not None)
+        if self.affixes is not None:
+            self.d_forms += 2 * lexicon.longest_affix * self.affixes.d_out
+        if self.vectors is not None:
+            self.d_forms += self.vectors.embedding_dim
+        self.d_out = self.d_forms + d_column * len(self.columns)
+
+    def form_vectors(self, forms: Forms) -> Float[Tensor, "U d"]:
+        """What the distinct words of a batch amount to, each by itself."""
+        parts = []
+        if self.words is not None:
+            words = forms.words
+            if self.training and self.dropout_words:
+                words = words.masked_fill(torch.rand(words.shape, device=words.device) < self.dropout_words, 0)
+            parts.append(self.words(words))
+        if self.characters is not None:
+            real = torch.arange(forms.characters.shape[1], device=forms.lengths.device) < forms.lengths.unsqueeze(1)
+            parts.append(self.characters(forms.characters, real))
+        if self.affixes is not None:
+            parts.append(self.affixes(forms.affixes).flatten(1))
+        if self.shapes is not None:
+            parts.append(self.shapes(forms.shapes))
+        if self.vectors is not None:
+            parts.append(self.vectors(forms.vectors))
+        if not parts:
+            return torch.zeros(len(forms.words), 0, device=forms.words.device)
+        return torch.cat([part.float() for part in parts], dim=-1)
+
+    @torch.inference_mode()
+    def table(self, forms: WordForms, device: torch.device) -> FormTable:
+        """`form_vectors` of many forms, some at a time, those of similar length together."""
+        vectors = torch.empty(len(forms.words), self.d_forms, device=device)
+        for rows in np.array_split(np.argsort(forms.lengths, kind="stable"), len(vectors) // CHUNK_FORMS + 1):
+            vectors[torch.from_numpy(rows).to(device)] = self.form_vectors(Forms.of(forms.select(rows), device))
+        return FormTable(vectors, torch.from_numpy(forms.words).to(device))
+
+    def in_place(
+        self, vectors: Float[Tensor, "U d"], numbers: Int[Tensor, "B T"], columns: Int[Tensor, "B T C"]
+    ) -> Float[Tensor, "B T d_out"]:
+        """The forms' vectors where they stand, with the columns beside them."""
+        x = F.embedding(numbers, vectors)
+        if len(self.columns):
+            given = [table(ids) for table, ids in zip(self.columns, columns.unbind(-1), strict=True)]
+            x = torch.cat([x, *given], dim=-1)
+        features: Tensor = self.dropout(x)
+        return features
+
+    def forward(self, words: Words) -> Float[Tensor, "B T d_out"]:
+        return self.in_place(self.form_vectors(words.forms), words.numbers, words.columns)
+
+
+def _table(size: int, d_out: int) -> TokenEmbedding:
+    """Vectors that begin small: what is rare should say little until it has been learned (LOG.md)."""
+    table = TokenEmbedding(size, d_out)
+    nn.init.normal_(table.weight, std=FIRST_STD)
+    return table
+
+
+def _characters(specification: FeatureSpecification, lexicon: Lexicon) -> CharacterLSTM | CharacterCNN | None:
+    if specification.characters == "none" or lexicon.characters is None:
+        return None
+    kind = CharacterLSTM if specification.characters == "lstm" else CharacterCNN
+    return kind(len(lexicon.characters), d_character=specification.d_character, d_out=specification.d_characters)

@@ -1,0 +1,163 @@
+"""A classifier at work: texts in, labels and their probabilities out, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ensue.data.documents import Document, Layout, read
+from ensue.errors import EnsueError
+from ensue.metrics.classification import ClassificationScores, ClassificationTally
+from ensue.models.classifier import Classifier
+from ensue.models.prefixes import device_of
+from ensue.pipeline.reader import Reader
+from ensue.recipe import ClassificationRecipe
+from ensue.tasks.classification import classify_words
+from ensue.text.classes import Classes
+from ensue.text.lexicon import Lexicon
+from ensue.text.tokens import tokens
+from ensue.training.classification import check_document, document_layout, shortened
+from ensue.training.run_directory import RunDirectory
+
+WINDOW_TEXTS, WINDOW_WORDS = 4_096, 262_144
+"""Texts and words that are held and sorted by length, for speed; a file of any length is read in constant memory."""
+
+
+@dataclass(frozen=True, repr=False)
+class Classified:
+    """A text (or a pair) with its labels and the probability of every label."""
+
+    texts: tuple[str, ...]
+    labels: tuple[str, ...]
+    probabilities: dict[str, float] = field(repr=False)
+
+    @property
+    def label(self) -> str:
+        """The most probable of the labels; "" where there is none."""
+        return self.labels[0] if self.labels else ""
+
+    @property
+    def probability(self) -> float:
+        """That of `label`, or of the most probable one where there is no label."""
+        return self.probabilities[self.label] if self.labels else max(self.probabilities.values())
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{label} {self.probabilities[label]:.2f}" for label in self.labels) or "no label"
+        text = " | ".join(self.texts)
+        return f"{text[:57] + '...' if len(text) > 60 else text!r}: {shown}"
+
+
+class Answer(NamedTuple):
+    """A document as it was read, its labels, and the probabilities of all labels (K,)."""
+
+    document: Document
+    labels: tuple[str, ...]
+    probabilities: NDArray[np.float32]
+
+
+class ClassificationPipeline:
+    """A classifier with its vocabularies: predicts, evaluates."""
+
+    def __init__(
+        self,
+        model: Classifier,
+        lexicon: Lexicon,
+        labels: Classes,
+        *,
+        recipe: ClassificationRecipe,
+        layout: Layout | None = None,
+        run: str | Path | None = None,
+    ) -> None:
+        self.model = model.eval()
+        self.reader = Reader(model.features, lexicon, device_of(model))
+        self.labels, self.recipe, self.layout, self.run = labels, recipe, layout, run
+
+    @classmethod
+    def of(cls, directory: RunDirectory, device: torch.device) -> Self:
+        """The trained model in a run directory."""
+        recipe = directory.recipe
+        assert isinstance(recipe, ClassificationRecipe)
+        return cls(
+            directory.model(device), directory.lexicon(), directory.classes(),
+            recipe=recipe, layout=Layout.from_json(directory.config["layout"]), run=directory.path,
+        )  # fmt: skip
+
+    def predict(self, texts: Iterable[str | tuple[str, str]]) -> list[Classified]:
+        """The labels of each text; a text is a string, or two of them for a model of pairs."""
+        if isinstance(texts, str):
+            raise EnsueError("predict takes a list of texts; for one of them: predict([text])")
+        documents = [Document((text,) if isinstance(text, str) else tuple(text)) for text in texts]
+        return [
+            Classified(
+                answer.document.texts,
+                answer.labels,
+                dict(zip(self.labels.names, answer.probabilities.tolist(), strict=True)),
+            )
+            for answer in self.classify(documents)
+        ]
+
+    def classify(self, documents: Iterable[Document]) -> Iterator[Answer]:
+        """The labels of documents of a stream of any length, in their order, in constant memory.
+
+        DataError for one text where the model reads pairs, and for two where it does not.
+        """
+        for window in self._windows(documents):
+            num_texts = len(window[0][1])
+            forms, read = self.reader.read([words[part] for part in range(num_texts) for _, words in window])
+            parts = [read.slice(part * len(window), (part + 1) * len(window)) for part in range(num_texts)]
+            probabilities = classify_words(self.model, [forms] * num_texts, parts)
+            for (document, _), shares in zip(window, probabilities, strict=True):
+                yield Answer(document, self.labels.chosen(shares), shares)
+
+    def file_layout(
+        self, location: str | Path, *, format: str = "", encoding: str = "utf-8", is_labeled: bool = True
+    ) -> Layout:
+        """What a file is taken for: like the training data where it can be."""
+        data = self.recipe.data.model_copy(update={"format": format or "auto", "encoding": encoding})
+        return document_layout(data, str(location), like=self.layout, is_labeled=is_labeled)
+
+    def evaluate(self, location: str | Path, *, format: str = "", encoding: str = "utf-8") -> ClassificationScores:
+        """The scores on a file of labeled texts; DataError for several labels of a text where the model gives one."""
+        layout = self.file_layout(location, format=format, encoding=encoding)
+        tally = ClassificationTally(self.labels.names, multiple=self.labels.multiple)
+        for answer in self.classify(read(location, layout, encoding=encoding)):
+            check_document(answer.document, len(answer.document.texts), multiple=self.labels.multiple)
+            tally.add(answer.document.labels, answer.probabilities, answer.labels)
+        return tally.scores()
+
+    def protocol(self, scores: ClassificationScores) -> str:
+        """How long texts are read, in words."""
+        data = self.recipe.data
+        if data.segment_tokens:
+            return f"texts are read whole, in segments of {data.segment_tokens} words, state carried"
+        if not data.max_tokens:
+            return "texts are read whole, in one piece"
+        part = {"start": "the first", "end": "the last", "both": "the first and last"}[data.keep]
+        return f"of longer texts {part} {data.max_tokens} words are read"
+
+    def _windows(self, documents: Iterable[Document]) -> Iterator[list[tuple[Document, list[list[str]]]]]:
+        """Documents and the words that are read of them."""
+        data = self.recipe.data
+        window, size = [], 0
+        for document in documents:
+            check_document(document, 2 if self.model.pair else 1, multiple=True)
+            words = [shortened([token.text for token in tokens(text, data.splitter)], data) for text in document.texts]
+            window.append((document, words))
+            size += sum(map(len, words))
+            if size >= WINDOW_WORDS or len(window) >= WINDOW_TEXTS:
+                yield window
+                window, size = [], 0
+        if window:
+            yield window
+
+    def __repr__(self) -> str:
+        model = self.recipe.model
+        encoder = model.encoder if model.encoder == "none" else f"{model.encoder} {model.num_layers}×{model.d_model}"
+        parts = [encoder, f"{self.model.num_parameters:,} parameters", repr(self.labels)]
+        return f"ClassificationPipeline({', '.join([*parts, *([f'run={str(self.run)!r}'] if self.run else [])])})"

@@ -1,0 +1,62 @@
+"""Texts as a trained model reads them: words that come again are looked up, not worked out again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from ensue.data.vectors import read_vectors
+from ensue.data.words import Ragged
+from ensue.errors import EnsueError
+from ensue.models.form_memory import FormMemory
+from ensue.models.word_features import FormTable, WordFeatures
+from ensue.text.lexicon import Lexicon
+from ensue.text.vocabulary import Vocabulary
+
+
+class Reader:
+    """The features and the lexicon of a tagger or classifier at use."""
+
+    def __init__(self, features: WordFeatures, lexicon: Lexicon, device: torch.device) -> None:
+        self.features, self.lexicon = features, lexicon
+        self.memory = FormMemory(features, lexicon, device)
+        self._file: Path | None = None
+        self._looked_up: set[str] = set()
+
+    def read(self, texts: Sequence[Sequence[str]]) -> tuple[FormTable, Ragged]:
+        """A table of word forms, and the texts as rows of their numbers. Both hold until the next call."""
+        words = [word for text in texts for word in text]
+        if self._file is not None:
+            self._extend(words)
+        numbers = self.memory.index(words)
+        return self.memory.table, Ragged(numbers, np.cumsum([0, *map(len, texts)], dtype=np.int64))
+
+    def look_up(self, file: str | Path) -> None:
+        """From now on take the pretrained vectors of words that the model has not seen from `file`."""
+        if self.lexicon.vectors is None:
+            raise EnsueError(f"{file}: the model was trained without pretrained vectors")
+        self._file = Path(file)
+        self.memory.forget()
+
+    def _extend(self, words: Sequence[str]) -> None:
+        """Read the file once for all words that are new."""
+        table, known = self.features.vectors, self.lexicon.vectors
+        assert self._file is not None
+        assert table is not None
+        assert known is not None
+        wanted = {form for word in dict.fromkeys(words) for form in (word, word.lower())}
+        wanted -= known.ids.keys() | self._looked_up
+        if not wanted:
+            return
+        self._looked_up |= wanted
+        found, matrix = read_vectors(self._file, wanted)
+        if found and matrix.shape[1] != table.embedding_dim:
+            raise EnsueError(f"{self._file}: vectors of {matrix.shape[1]} numbers; the model has {table.embedding_dim}")
+        if found:
+            self.lexicon.vectors = Vocabulary([*known.symbols, *found])
+            rows = torch.from_numpy(matrix).to(table.weight.device)
+            table.weight = nn.Parameter(torch.cat((table.weight, rows)), requires_grad=False)

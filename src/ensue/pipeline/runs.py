@@ -1,0 +1,64 @@
+"""From a run directory to a pipeline, and from a recipe to both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ensue.errors import EnsueError, RunError
+from ensue.pipeline.classification import ClassificationPipeline
+from ensue.pipeline.labeling import LabelingPipeline
+from ensue.pipeline.language import LanguagePipeline
+from ensue.recipe import Recipe, read_recipe, with_paths
+from ensue.training.device import choose_device
+from ensue.training.reporter import Reporter
+from ensue.training.run import train_run
+from ensue.training.run_directory import RunDirectory
+
+Pipeline: TypeAlias = LanguagePipeline | LabelingPipeline | ClassificationPipeline
+
+
+def load(run: str | Path, *, device: str = "auto", vectors: str | Path | None = None) -> Any:
+    """The trained model in the run directory `run`, on "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
+
+    A `LanguagePipeline`, `LabelingPipeline` or `ClassificationPipeline`, as the run's task is. `vectors`: the file of
+    pretrained vectors that the model was trained with; words that training had not are then looked up in it.
+    RunError for a directory that is missing, damaged or too new, EnsueError for a device that is not there.
+    """
+    chosen, directory = choose_device(device), RunDirectory(run)
+    task = directory.config.get("task")
+    if task != directory.recipe.task:
+        raise RunError(f"{directory.path}: damaged: config.json is of {task}, recipe.toml of {directory.recipe.task}")
+    if task == "language-modeling":
+        if vectors is not None:
+            raise EnsueError(f"{run}: a language model has no pretrained vectors")
+        return LanguagePipeline.of(directory, chosen)
+    pipeline = (LabelingPipeline if task == "labeling" else ClassificationPipeline).of(directory, chosen)
+    if vectors is not None:
+        pipeline.reader.look_up(vectors)
+    return pipeline
+
+
+def train(
+    recipe: str | Path | Recipe,
+    *,
+    train: str | Path = "",
+    valid: str | Path = "",
+    test: str | Path = "",
+    out: str | Path,
+    settings: Mapping[str, Any] | Sequence[str] = (),
+    resume: bool = False,
+    overwrite: bool = False,
+    device: str = "auto",
+    threads: int | None = None,
+    reporter: Reporter | None = None,
+) -> Any:
+    """Train the recipe of that name (or TOML file, or object) on the data `train`; returns the trained model.
+
+    `settings` change the recipe: `{"train.steps": 500}`. `reporter` hears how it goes. Ctrl-C ends the step and saves;
+    `resume=True` goes on. Raises an `EnsueError` of one line for whatever the caller can mend.
+    """
+    chosen = with_paths(read_recipe(recipe, settings), train=str(train), valid=str(valid), test=str(test))
+    train_run(chosen, out, resume=resume, overwrite=overwrite, device=device, threads=threads, reporter=reporter)
+    return load(out, device=device)

@@ -1,0 +1,48 @@
+"""Recipes of classifiers."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from ensue.models.feature_specification import ClassHeadSpecification, ColumnName, FeatureSpecification
+from ensue.models.specification import ReaderSpecification
+from ensue.recipe.tables import DataRecipe, Recipe
+from ensue.recipe.texts import Splitter, TextsTrain
+
+Optional = Annotated[int, Field(ge=0)]
+
+
+class ClassificationData(DataRecipe):
+    format: Literal["auto", "tsv", "csv", "json", "fasttext", "first-word", "folders"] = "auto"
+    """What the files are; auto: what their names and first lines show."""
+    texts: list[ColumnName] = Field(default_factory=list)
+    """Which columns or keys hold the text, or the two texts of a pair; empty: found by name or looks."""
+    labels: ColumnName = ""
+    """Which column or key holds the label; empty: found by name or looks."""
+    joined: bool = False
+    """Whether several text columns are one text in parts, and not a pair that is compared."""
+    header: Literal["auto", "yes", "no"] = "auto"
+    """Whether the first row of a table names the columns."""
+    separator: str = ""
+    """What stands between several labels of one text; empty: a text has one label."""
+    splitter: Splitter = "simple"
+    """How text is cut into words."""
+    max_tokens: Optional = 0
+    """Longer texts are cut to this many words; 0: read whole."""
+    keep: Literal["start", "end", "both"] = "start"
+    """Which part of a text that is too long is kept."""
+    segment_tokens: Optional = 0
+    """Long texts are read in segments of this many words, state carried (one direction only); 0: in one piece."""
+
+
+class ClassificationRecipe(Recipe):
+    what: ClassVar[str] = "classifier"
+
+    task: Literal["classification"] = "classification"
+    data: ClassificationData = ClassificationData()
+    features: FeatureSpecification = FeatureSpecification()
+    model: ReaderSpecification
+    head: ClassHeadSpecification = ClassHeadSpecification()
+    train: TextsTrain

@@ -1,0 +1,122 @@
+"""The tables that the recipes of all tasks share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Share = Annotated[float, Field(ge=0, lt=1)]
+Count = Annotated[int, Field(ge=1)]
+Amount = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+BUDGETS = ("steps", "epochs", "tokens", "seconds")
+
+
+class Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DataRecipe(Table):
+    """Where the data are; each task adds how they are read."""
+
+    train: str = ""
+    """A file, a folder or a glob; .xz and .gz are read as they are."""
+    valid: str = ""
+    """The data for validation; empty: the last part of the training data."""
+    test: str = ""
+    """Data that are scored once, at the end."""
+    encoding: str = "utf-8"
+    """How the files' bytes are read as text."""
+    valid_fraction: Share = 0.1
+    """Share of the training data, from their end, that is kept for validation where `valid` is empty."""
+
+
+class TrainRecipe(Table):
+    """How long and how a model is trained."""
+
+    steps: Count | None = None
+    """Budget: optimizer steps."""
+    epochs: Amount | None = None
+    """Budget: times through the training data."""
+    tokens: Count | None = None
+    """Budget: tokens predicted (or read, for whole texts) in training."""
+    seconds: Amount | None = None
+    """Exactly one of these four is the budget. Seconds of training proper; such a run cannot be repeated exactly."""
+
+    batch_size: Count = 32
+    """Rows that are read side by side."""
+    accumulate: Count = 1
+    """The batch goes through in this many parts, with the same result and less memory."""
+
+    optimizer: Literal["adamw", "sgd"] = "adamw"
+    """AdamW, or SGD with momentum."""
+    learning_rate: Amount = 3e-3
+    """The largest one, at the end of the warm-up."""
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    """How the learning rate falls to zero over the budget, or that it does not."""
+    warmup: Share = 0.02
+    """Share of the budget over which the learning rate rises from zero."""
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """On matrices; biases and norms are left alone."""
+    beta1: Share = 0.9
+    """AdamW's first moment, or SGD's momentum."""
+    beta2: Share = 0.99
+    """AdamW's second moment; SGD has none."""
+    clip: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
+    """Largest global norm of the gradient; 0 clips nothing."""
+
+    validations: Count = 10
+    """How often the validation data are scored, evenly over the budget."""
+    patience: Annotated[int, Field(ge=0)] = 0
+    """Stop after this many validations without a better score; 0: never."""
+    checkpoint_every: Count = 1000
+    """Steps between checkpoints; there is also one at each validation."""
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] = 0
+    """Of weights, batches, dropout and samples."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Type of the matrix products; auto: bfloat16 where the processor is faster with it."""
+
+    @model_validator(mode="after")
+    def _one_budget(self) -> Self:
+        given = [name for name in BUDGETS if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"needs exactly one of {', '.join(BUDGETS)}; found {' and '.join(given) or 'none'}")
+        return self
+
+    @property
+    def budget(self) -> str:
+        """The name of the budget that is given."""
+        return next(name for name in BUDGETS if getattr(self, name) is not None)
+
+
+class Recipe(Table):
+    """The whole document. `about`, `source` and `measured` are for people."""
+
+    what: ClassVar[str]
+    """What the model is called: a "language model", a "tagger"."""
+
+    about: str = ""
+    """What it is, for people."""
+    source: str = ""
+    """Where it comes from, for people."""
+    measured: str = ""
+    """What it reached, for people."""
+    task: str = "language-modeling"
+    """What is learned."""
+    data: DataRecipe
+    train: TrainRecipe
+    model: Any
+
+    def to_toml(self) -> str:
+        document = without_none(self.model_dump())
+        order = ("about", "source", "measured", "task", "data", "tokenizer", "features", "model", "head", "train")
+        return tomli_w.dumps({key: document[key] for key in order if key in document}, multiline_strings=True)
+
+
+def without_none(value: Any) -> Any:
+    """The document without its empty places, which TOML has not."""
+    if isinstance(value, dict):
+        return {key: without_none(part) for key, part in value.items() if part is not None}
+    return value

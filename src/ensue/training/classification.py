@@ -1,0 +1,319 @@
+"""The job of training a classifier: labeled texts read and checked, the task, the model, and what the card says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ensue.data.documents import Choice, Document, Layout, detect, read
+from ensue.data.sources import TextSource
+from ensue.data.words import Texts
+from ensue.errors import DataError
+from ensue.metrics.classification import ClassificationScores
+from ensue.models.build import build_classifier
+from ensue.models.classifier import Classifier
+from ensue.recipe import ClassificationData, ClassificationRecipe
+from ensue.tasks.classification import (
+    Classification,
+    ClassifiedTexts,
+    classify_texts,
+    count_ngrams,
+    score_classifier,
+    with_best_threshold,
+)
+from ensue.tasks.encoded_texts import EncodedTexts
+from ensue.text.classes import Classes
+from ensue.text.lexicon import Lexicon
+from ensue.text.tokens import tokens
+from ensue.training.confusion_picture import draw_confusion
+from ensue.training.job import Job
+from ensue.training.label_table import label_table
+from ensue.training.pretrained import pretrained_vectors, vectors_of_run
+from ensue.training.run_directory import RunDirectory
+
+
+@dataclass
+class Documents:
+    """The texts of a file in memory, in words: one of them or the two of a pair, and their labels."""
+
+    texts: tuple[Texts, ...]
+    labels: list[tuple[str, ...]] = field(default_factory=list)
+    cut: list[bool] = field(default_factory=list)
+    """Of which texts more was there than is read."""
+    empty: list[bool] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+class ClassificationJob(Job[Classifier]):
+    recipe: ClassificationRecipe
+    task: Classification
+
+    def __init__(self, recipe: ClassificationRecipe, run: RunDirectory | None = None) -> None:
+        self.recipe = recipe
+        data = recipe.data
+        if not data.train:
+            raise DataError("no training data: --train PATH names a file, or a folder with a folder for each class")
+        self.layout = document_layout(data, data.train)
+        self.fingerprint = TextSource(data.train, encoding=data.encoding).fingerprint()
+        whole = self._read(data.train)
+        self.multiple = any(len(labels) != 1 for labels in whole.labels)
+        self.train, self.valid, self.split = self._split(whole)
+        self.test_data = self._read(data.test) if data.test else None
+        self.labels = self._labels() if run is None else run.classes()
+        if run is not None:
+            self.lexicon, self.pretrained = run.lexicon(), vectors_of_run(run, recipe.features.vectors)
+        else:
+            vectors = recipe.features.vectors
+            words, self.pretrained = pretrained_vectors(vectors, self._forms()) if vectors else (None, None)
+            self.lexicon = self._lexicon(words)
+        self.task = Classification(
+            self._encoded(self.train),
+            self._encoded(self.valid) if self.valid else None,
+            self.labels,
+            balanced=recipe.head.class_weights == "balanced",
+            batch_size=recipe.train.batch_size,
+            batch_tokens=recipe.train.batch_tokens,
+            seed=recipe.train.seed,
+        )
+
+    def _read(self, location: str) -> Documents:
+        data = self.recipe.data
+        is_train = location == data.train
+        layout = self.layout if is_train else document_layout(data, location, like=self.layout)
+        found = Documents(texts=tuple(Texts() for _ in range(self.num_texts)))
+        for document in read(location, layout, encoding=data.encoding):
+            check_document(document, self.num_texts, multiple=is_train or self.multiple)
+            words = [[token.text for token in tokens(text, data.splitter)] for text in document.texts]
+            kept = [shortened(part, data) for part in words]
+            for texts, part in zip(found.texts, kept, strict=True):
+                texts.append(part)
+            found.labels.append(document.labels)
+            found.cut.append(kept != words)
+            found.empty.append(not any(words))
+        if not len(found):
+            raise DataError("no text in it", location)
+        return found
+
+    @property
+    def num_texts(self) -> int:
+        return 1 if self.layout.joined else max(1, len(self.layout.texts))
+
+    def _split(self, whole: Documents) -> tuple[Documents, Documents | None, str]:
+        """The validation texts are drawn at random, since files are often sorted by label; the same for every seed."""
+        data = self.recipe.data
+        if data.valid:
+            return whole, self._read(data.valid), data.valid
+        order = np.random.default_rng(0).permutation(len(whole))
+        kept = max(1, round(len(whole) * (1 - data.valid_fraction)))
+        if not data.valid_fraction or kept == len(whole):
+            return whole, None, "none"
+        split = f"{data.valid_fraction:.0%} of {data.train}, drawn at random"
+        return selected(whole, np.sort(order[:kept])), selected(whole, np.sort(order[kept:])), split
+
+    def _labels(self) -> Classes:
+        counts = Counter(label for labels in self.train.labels for label in labels)
+        if len(counts) < 2:
+            found = f'all {len(self.train):,} texts have the label "{next(iter(counts))}"' if counts else "no label"
+            raise DataError(f"nothing to learn: {found} ({self.layout})", self.recipe.data.train)
+        if all(self.train.empty):
+            raise DataError(f"nothing to learn: no text has a word ({self.layout})", self.recipe.data.train)
+        return Classes(sorted(counts), multiple=self.multiple)
+
+    def _lexicon(self, vectors: Sequence[str] | None) -> Lexicon:
+        features = self.recipe.features
+        counts: Counter[str] = Counter()
+        for texts in self.train.texts:
+            counts.update(texts.words.counts())
+        return Lexicon.train(
+            counts,
+            min_count=features.min_count,
+            max_size=features.max_size,
+            lowercase=features.lowercase,
+            fold_digits=features.fold_digits,
+            characters=features.characters != "none",
+            longest_affix=features.affixes,
+            shapes=features.d_shape > 0,
+            vectors=vectors,
+        )
+
+    def _forms(self) -> set[str]:
+        """The words in use."""
+        parts = (self.train, self.valid, self.test_data)
+        return {form for part in parts if part is not None for texts in part.texts for form in texts.words.values}
+
+    def _encoded(self, documents: Documents) -> ClassifiedTexts:
+        return ClassifiedTexts(tuple(EncodedTexts(self.lexicon, texts) for texts in documents.texts), documents.labels)
+
+    @property
+    def data(self) -> str:
+        words = sum(len(texts.words) for texts in self.train.texts)
+        valid = f"{len(self.valid):,} for validation" if self.valid else "none for validation"
+        kind = "labels, several of them a text" if self.labels.multiple else "labels"
+        return f"{len(self.train):,} texts of {words:,} words, {valid}; {len(self.labels)} {kind} ({self.layout})"
+
+    @property
+    def notes(self) -> list[str]:
+        notes = []
+        counts = Counter(label for labels in self.train.labels for label in labels)
+        rare = sorted(label for label, count in counts.items() if count == 1)
+        if rare:
+            notes.append(f"only one text to learn the label from: {', '.join(rare)}")
+        if any(self.train.empty):
+            notes.append(f"{sum(self.train.empty):,} texts are empty")
+        if self.valid is None:
+            notes.append("no validation data: the last weights are kept, and no score is measured")
+        for what, part in (("validation", self.valid), ("test", self.test_data)):
+            found = {label for labels in part.labels for label in labels} if part else set()
+            missing = sorted(found - set(self.labels.names))
+            if missing:
+                notes.append(f"training has no {', '.join(missing)}: wrong wherever the {what} data have it")
+        return notes
+
+    def protocol(self, model: Classifier | None = None) -> str:
+        """How long texts are read."""
+        data = self.recipe.data
+        if data.segment_tokens:
+            return f"texts are read whole, in segments of {data.segment_tokens} words, state carried"
+        if not any(self.train.cut):
+            return "texts are read whole, in one piece"
+        part = {"start": "the first", "end": "the last", "both": "the first and last"}[data.keep]
+        longer = f"{sum(self.train.cut):,} of {len(self.train):,} texts are longer"
+        return f"{longer}: {part} {data.max_tokens} words are read"
+
+    def build_model(self) -> Classifier:
+        recipe = self.recipe
+        model = build_classifier(
+            recipe.features, recipe.model, recipe.head, lexicon=self.lexicon, num_labels=len(self.labels),
+            multiple=self.labels.multiple, pair=self.num_texts == 2, segment=recipe.data.segment_tokens,
+            pretrained=self.pretrained,
+        )  # fmt: skip
+        shares = self.labels.shares(self.train.labels)
+        if model.bag is not None:
+            matrix = self.labels.matrix(self.train.labels)
+            model.bag.weigh(count_ngrams(model.bag, self.task.train.texts[0], matrix))
+        if recipe.head.class_weights == "none":
+            model.start_from_shares(torch.from_numpy(shares).float())
+        return model
+
+    def config(self) -> dict[str, Any]:
+        return {
+            "layout": self.layout.to_json(),
+            "pair": self.num_texts == 2,
+            "splitter": self.recipe.data.splitter,
+            "d_vectors": 0 if self.pretrained is None else self.pretrained.shape[1],
+        }
+
+    def save(self, run: RunDirectory) -> None:
+        run.write_json("tokenizer.json", self.lexicon.to_json())
+        run.write_json("labels.json", self.labels.to_json())
+
+    def finish(self, run: RunDirectory, model: Classifier) -> None:
+        """The threshold where there may be several labels, and the confusion matrix, both of the validation data."""
+        valid = self.task.valid
+        if valid is None:
+            return
+        probabilities = classify_texts(model, valid.texts)
+        self.labels = with_best_threshold(self.labels, valid.labels, probabilities)
+        self.save(run)
+        scores = score_classifier(probabilities, valid.labels, self.labels)
+        if scores.confusion is not None:
+            draw_confusion(scores.labels, scores.confusion, run.path / "confusion.png", title=run.path.name)
+
+    def test(self, model: Classifier) -> ClassificationScores | None:
+        if self.test_data is None:
+            return None
+        encoded = self._encoded(self.test_data)
+        return score_classifier(classify_texts(model, encoded.texts), encoded.labels, self.labels)
+
+    def about(self) -> str:
+        names = self.labels.names
+        shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+        return f"of {len(names)} labels ({shown})"
+
+    def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
+        lines = [
+            "| data | accuracy | macro F1 | weighted F1 | calibration error | texts |",
+            "|---|---|---|---|---|---|",
+        ]
+        for name, found in scores.items():
+            numbers = (
+                f"{100 * found[key]:.2f}" for key in ("accuracy", "macro_f1", "weighted_f1", "calibration_error")
+            )
+            lines.append(f"| {name} | {' | '.join(numbers)} | {found['examples']:,} |")
+        last = next(reversed(scores.values()), None)
+        return lines if last is None else [*lines, "", *label_table(last["per_label"])]
+
+    def data_lines(self) -> list[str]:
+        data = self.recipe.data
+        lines = [f"- training: `{data.train}` ({self.layout}), {len(self.train):,} texts; {self.protocol()}"]
+        lines.append(f"- validation: {self.split}" + (f", {len(self.valid):,} texts" if self.valid else ""))
+        if self.test_data:
+            lines.append(f"- test: `{data.test}`, {len(self.test_data):,} texts")
+        return lines
+
+    def commands(self, path: str) -> list[str]:
+        return [
+            f'echo "a text of yours" | ensue predict {path}',
+            f"ensue predict {path} FILE > labeled",
+            f"ensue evaluate {path} FILE --json",
+        ]
+
+    def python(self) -> list[str]:
+        return ['print(model.predict(["a text of yours"]))']
+
+
+def document_layout(
+    data: ClassificationData, location: str, *, like: Layout | None = None, is_labeled: bool = True
+) -> Layout:
+    """What a file is taken for, where the recipe does not say it; `like` the training data where it can be."""
+    header = {"auto": None, "yes": True, "no": False}[data.header]
+    choice = Choice(tuple(data.texts), data.labels, header, data.separator, data.joined, is_labeled)
+    format = "" if data.format == "auto" else data.format
+    return detect(location, choice, format=format, like=like, encoding=data.encoding)
+
+
+def check_document(document: Document, num_texts: int, *, multiple: bool) -> None:
+    """DataError for another number of texts than a model reads, or of labels (unlabeled ones aside) than it gives."""
+    place = (document.path or None, document.line or None)
+    if len(document.texts) != num_texts:
+        expected = "pairs of texts" if num_texts == 2 else "single texts"
+        shown = " | ".join(document.texts)[:60]
+        raise DataError(f"the model reads {expected}; found {len(document.texts)}: {shown!r}", *place)
+    if not multiple and len(document.labels) > 1:
+        raise DataError(f"several labels ({', '.join(document.labels)}); a text of the training data has one", *place)
+
+
+def shortened(words: list[str], data: ClassificationData) -> list[str]:
+    """What is read of a text."""
+    most = data.max_tokens
+    if not most or len(words) <= most:
+        return words
+    match data.keep:
+        case "start":
+            return words[:most]
+        case "end":
+            return words[-most:]
+    return words[: most // 2] + words[-(most - most // 2) :]
+
+
+def selected(documents: Documents, rows: NDArray[np.int64]) -> Documents:
+    """Some of the documents."""
+    part = Documents(
+        texts=tuple(Texts() for _ in documents.texts),
+        labels=[documents.labels[row] for row in rows],
+        cut=[documents.cut[row] for row in rows],
+        empty=[documents.empty[row] for row in rows],
+    )
+    for mine, whole in zip(part.texts, documents.texts, strict=True):
+        starts, words = whole.starts, whole.words
+        for row in rows:
+            mine.append([words.values[id] for id in words.ids[starts[row] : starts[row + 1]]])
+    return part

@@ -1,0 +1,320 @@
+"""Taggers and classifiers on the command line: trained, asked by file and by pipe in every format, evaluated."""
+
+import gzip
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ensue as package
+from cli.conftest import Ensue
+from training.tiny_texts import columns, conllu, documents, json_lines, labelers, quoted_csv, sentences, tsv
+
+ENTRY = "import ensue.cli; ensue.cli.main()"
+SMALL = [
+    part
+    for setting in (
+        "features.d_words=8", "features.min_count=1", "model.d_model=8", "train.steps=8", "train.validations=1",
+        "train.precision=float32", "train.batch_tokens=80",
+    )
+    for part in ("--set", setting)
+] + ["--threads", "1", "--device", "cpu"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return labelers(tmp_path_factory.mktemp("labelers"))
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ensue.training.run.draw_curve", lambda *args, **kwargs: None)
+    monkeypatch.setattr("ensue.training.classification.draw_confusion", lambda *args, **kwargs: None)
+
+
+def tags(run: Path, texts: list[list[str]]) -> list[list[str]]:
+    return [answer.labels for answer in package.load(run, device="cpu").predict(texts)]
+
+
+def test_a_tagger_is_trained_and_asked(ensue: Ensue, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_pictures(monkeypatch)
+    said = ensue("train", "tag-lstm-crf", "--train", runs / "names.txt", "--test", runs / "names.txt", "--out", "my pos",
+                 *SMALL)  # fmt: skip
+    assert (said.status, said.out) == (0, "")
+    assert '; 5 labels in column "last" (bio)' in said.err
+    assert re.search(r"best weights \(step 8\), test: accuracy \d+\.\d\d %, F1 \d+\.\d\d\n", said.err)
+    table = said.err[said.err.index("label ") :].splitlines()
+    assert {line.split()[0] for line in table[1:3]} == {"LOC", "PER"}
+    assert said.err.endswith("try\n  ensue predict 'my pos'\n")
+    answer = ensue("predict", "my pos", stdin=b"Anna sees Lima\n").out.splitlines()
+    assert [line.split("\t")[0] for line in answer] == ["Anna", "sees", "Lima", ""]
+
+
+def test_a_classifier_is_trained_and_asked(ensue: Ensue, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_pictures(monkeypatch)
+    for recipe in ("classify-lstm", "classify-bag"):
+        said = ensue("train", recipe, "--train", runs / "topics.tsv", "--out", recipe, *(
+            [*SMALL] if recipe == "classify-lstm" else [p for p in SMALL if p != "model.d_model=8"][:0] + [
+                "--set", "train.steps=8", "--set", "head.ngram_buckets=512", "--threads", 1,
+            ]
+        ))  # fmt: skip
+        assert (said.status, said.out) == (0, ""), said.err
+        assert '3 labels (tsv with a header, label: column 1 "label", text: column 2 "text")' in said.err
+        assert said.err.endswith(f"try\n  ensue predict {recipe}\n")
+        answer = ensue("predict", recipe, stdin=b"salt and butter\na choir\n").out.splitlines()
+        assert [line.split("\t")[2] for line in answer] == ["salt and butter", "a choir"]
+
+
+def test_raw_text_from_stdin_is_words_with_labels(ensue: Ensue, runs: Path) -> None:
+    said = ensue("predict", runs / "names", stdin=b"Anna Novak sees Lima.\n\nthe house\n")
+    assert (said.status, said.err) == (0, "")
+    (first, third) = tags(runs / "names", [["Anna", "Novak", "sees", "Lima", "."], ["the", "house"]])
+    lines = [f"{w}\t{t}" for w, t in zip(["Anna", "Novak", "sees", "Lima", "."], first, strict=True)]
+    assert said.out.splitlines() == [
+        *lines,
+        "",
+        "",
+        *(f"{w}\t{t}" for w, t in zip(["the", "house"], third, strict=True)),
+        "",
+    ]
+    assert ensue("predict", runs / "names", "-", stdin=b"Anna Novak sees Lima.\n\nthe house\n").out == said.out
+    assert ensue("predict", runs / "names", stdin=b"").out == ""
+
+
+def test_columns_come_back_with_the_last_one_filled(ensue: Ensue, runs: Path) -> None:
+    tagged = sentences(30, seed=5)
+    asked = columns(tagged).replace(" B-", " X-").replace(" I-", " X-").replace("\n\n", "\n\n\n")
+    Path("asked.txt").write_text("-DOCSTART- -X- O\n\n" + asked)
+    out = ensue("predict", runs / "names", "asked.txt").out
+    found = tags(runs / "names", [s.words for s in tagged])
+    answered = iter(label for labels in found for label in labels)
+    expected = re.sub(r"(\S+ \S+) \S+\n", lambda match: f"{match[1]} {next(answered)}\n", asked)
+    assert out == "-DOCSTART- -X- O\n\n" + expected
+    with gzip.open("asked.txt.gz", "wt") as file:
+        file.write("-DOCSTART- -X- O\n\n" + asked)
+    assert ensue("predict", runs / "names", "asked.txt.gz").out == out
+    assert ensue("predict", runs / "names", stdin=Path("asked.txt").read_bytes()).out == out
+
+
+@pytest.mark.parametrize("given", ["form", "form and part of speech"])
+def test_columns_without_labels_get_one_more(given: str, ensue: Ensue, runs: Path) -> None:
+    """What stands in the last of them is no label of the model's, and it stays."""
+    words = sentences(20, seed=5)
+    rows = [zip(s.words, s.pos, strict=True) for s in words]
+    text = "\n".join("".join((w if given == "form" else f"{w} {p}") + "\n" for w, p in row) for row in rows)
+    Path("asked.conll").write_text(text)
+    out = ensue("predict", runs / "names", "asked.conll").out
+    found = [label for labels in tags(runs / "names", [s.words for s in words]) for label in labels]
+    assert [line.split()[-1] for line in out.splitlines() if line] == found
+    assert re.sub(r"[ \t]\S+$", "", out, flags=re.MULTILINE) == text
+
+
+def test_conllu_comes_back_with_its_column_filled(ensue: Ensue, runs: Path) -> None:
+    tagged = sentences(30, seed=6)
+    Path("gold.conllu").write_text(conllu(tagged))
+    Path("asked.conllu").write_text(re.sub(r"^(\d+\t\w+\t\w+)\t\w+", r"\1\t_", conllu(tagged), flags=re.MULTILINE))
+    out = ensue("predict", runs / "upos", "asked.conllu").out
+    found = tags(runs / "upos", [s.words for s in tagged])
+    guessed = conllu([s._replace(pos=labels) for s, labels in zip(tagged, found, strict=True)])
+    given = conllu(tagged)
+    for line, guess, gold in zip(out.splitlines(), guessed.splitlines(), given.splitlines(), strict=True):
+        fields, expected = line.split("\t"), gold.split("\t")
+        if len(expected) == 10 and expected[0].isdecimal():
+            expected[3] = guess.split("\t")[3]
+        assert fields == expected
+
+
+def test_json_lines_come_back_with_their_key_filled(ensue: Ensue, runs: Path) -> None:
+    Path("a.jsonl").write_text('{"id": 1, "tokens": ["Anna", "sees"]}\n{"tokens": [], "x": "é"}\n')
+    out = [json.loads(line) for line in ensue("predict", runs / "names", "a.jsonl").out.splitlines()]
+    assert out == [
+        {"id": 1, "tokens": ["Anna", "sees"], "labels": tags(runs / "names", [["Anna", "sees"]])[0]},
+        {"tokens": [], "x": "é", "labels": []},
+    ]
+    said = ensue("predict", runs / "names", stdin=b'{"text": "Anna Novak, sees"}\n').out
+    answer = package.load(runs / "names", device="cpu").predict(["Anna Novak, sees"])[0]
+    assert json.loads(said)["spans"] == [
+        {"start": span.start, "end": span.end, "label": span.label} for span in answer.spans
+    ]
+
+
+def test_json_says_where_words_are_and_how_sure_the_model_is(ensue: Ensue, runs: Path) -> None:
+    text = "  Anna Novak \U0001f468\u200d\U0001f469\u200d\U0001f467 sees \u05d0\u05e0\u05d4!"
+    said = ensue("predict", runs / "names", "--json", stdin=f"{text}\n\n".encode())
+    first, second = (json.loads(line) for line in said.out.splitlines())
+    assert first["text"] == text
+    assert second == {"text": "", "words": [], "spans": []}
+    (answer,) = package.load(runs / "names", device="cpu").predict([text], confidence=True)
+    assert [(w["text"], w["label"]) for w in first["words"]] == [(w.text, w.label) for w in answer]
+    for word, expected in zip(first["words"], answer, strict=True):
+        assert text[word["start"] : word["end"]] == word["text"]
+        assert word["confidence"] == pytest.approx(expected.confidence, abs=1e-5)
+    assert [tuple(span.values()) for span in first["spans"]] == [tuple(span) for span in answer.spans]
+
+
+@pytest.mark.parametrize("of", [tsv, quoted_csv, json_lines])
+def test_classified_files_have_labels_and_probabilities(of: object, ensue: Ensue, runs: Path) -> None:
+    name = {tsv: "a.tsv", quoted_csv: "a.csv", json_lines: "a.jsonl"}[of]  # type: ignore[index]
+    texts = documents(20, seed=3)
+    Path(name).write_text(of(texts), newline="")  # type: ignore[operator]
+    plain = ensue("predict", runs / "topics", name).out
+    asked = [json.loads(line) for line in ensue("predict", runs / "topics", name, "--json").out.splitlines()]
+    assert [list(entry) for entry in asked] == [["texts", "labels", "probabilities"]] * 20
+    for entry in asked:
+        assert sum(entry["probabilities"].values()) == pytest.approx(1, abs=1e-5)
+        assert entry["labels"] == [max(entry["probabilities"], key=entry["probabilities"].get)]
+    found = [f"{entry['probabilities'][entry['labels'][0]]:.4f}" for entry in asked]
+    if of is json_lines:
+        rows = [json.loads(line) for line in plain.splitlines()]
+        assert [row["label"] for row in rows] == [entry["labels"][0] for entry in asked]
+        assert [f"{row['probability']:.4f}" for row in rows] == found
+    else:
+        assert re.findall(r"[\t,](0\.\d{4}|1\.0000)\r?$", plain.replace("\r\n", "\n"), flags=re.MULTILINE) == found
+
+
+def test_a_table_has_as_many_columns_in_every_row_where_some_texts_have_no_label(
+    ensue: Ensue, runs: Path, tmp_path: Path
+) -> None:
+    """The model gives several labels or none; the threshold is set so that there are both kinds."""
+    run = tmp_path / "run"
+    subprocess.run(["cp", "-r", runs / "several", run], check=True)
+    probabilities = [a.probability for a in package.load(run, device="cpu").predict(["salt oven butter", "the", ""])]
+    labels = json.loads((run / "labels.json").read_text())
+    (run / "labels.json").write_text(json.dumps(labels | {"threshold": sorted(probabilities)[-1] - 1e-4}))
+    for header in ("text\tn\n", ""):
+        Path("a.tsv").write_text(f"{header}the\t1\nsalt oven butter\t2\nthe\t3\n")
+        said = ensue("predict", run, "a.tsv", *([] if header else ["--format", "tsv"]))
+        assert said.status == 0, said.err
+        rows = [line.split("\t") for line in said.out.splitlines()]
+        assert {len(row) for row in rows} == {4}
+        shown = [row for row in rows if row[1] != "n"]
+        assert [row[2] != "" for row in shown] == [False, True, False]
+        assert all(0 < float(row[3].split(",")[0]) < 1 for row in shown)
+
+
+def test_raw_texts_have_label_and_probability_before_them(ensue: Ensue, runs: Path) -> None:
+    said = ensue("predict", runs / "topics", stdin="salt and oven\n\na choir, é\n".encode())
+    answers = package.load(runs / "topics", device="cpu").predict(["salt and oven", "", "a choir, é"])
+    assert said.out.splitlines() == [f"{a.label}\t{a.probability:.4f}\t{a.texts[0]}" for a in answers]
+    Path("lines.txt").write_text("salt and oven\n\na choir, é\n")
+    assert ensue("predict", runs / "topics", "lines.txt").out == said.out
+    assert ensue("predict", runs / "topics", stdin=b"").out == ""
+
+
+def test_formats_that_are_named(ensue: Ensue, runs: Path) -> None:
+    columns_like = b"one two\nthree four\n\n"
+    as_text = ensue("predict", runs / "names", "--format", "text", stdin=columns_like).out
+    assert [line.split("\t")[0] for line in as_text.splitlines() if line] == ["one", "two", "three", "four"]
+    as_columns = ensue("predict", runs / "names", "--format", "columns", stdin=columns_like).out
+    assert [line.split()[0] for line in as_columns.splitlines() if line] == ["one", "three"]
+    as_lines = ensue("predict", runs / "topics", "--format", "plain", stdin=b"a\tb\nc\td\n").out
+    assert [line.split("\t", 2)[2] for line in as_lines.splitlines()] == ["a\tb", "c\td"]
+    first_word = ensue("predict", runs / "topics", "--format", "first-word", stdin=b"x salt oven\n").out
+    assert first_word in {f"{label} salt oven\n" for label in ("cooking", "music", "sports")}
+
+
+def test_a_terminal_shows_words_above_their_labels(
+    ensue: Ensue, runs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("COLUMNS", "24")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    Path("a.txt").write_text("Anna sees the old \u4e2d\u6587 house and [b]Lima[/b]\n")
+    for run in ("names", "topics"):
+        out = re.sub(
+            r"\x1b\[[\d;]*m",
+            "",
+            ensue("predict", runs / run, "a.txt", "--format", "text" if run == "names" else "plain").out,
+        )
+        if run == "topics":
+            assert re.fullmatch(r"\w+ \d\.\d\d  Anna sees the old 中文 house and \[b\]Lima\[/b\]\n", out)
+            continue
+        lines = [line for line in out.splitlines() if line]
+        (answer,) = package.load(runs / run, device="cpu").predict([Path("a.txt").read_text().strip()])
+        assert " ".join(" ".join(lines[::2]).split()) == " ".join(w.text for w in answer)
+        assert " ".join(lines[1::2]).split() == answer.labels
+        assert max(map(len, lines)) <= 24
+
+
+def test_evaluate_json_of_a_tagger(ensue: Ensue, runs: Path) -> None:
+    Path("test.txt").write_text(columns(sentences(40, seed=8)))
+    said = ensue("evaluate", runs / "names", "test.txt", "--json")
+    scores = json.loads(said.out)
+    assert said.out.count("\n") == 1
+    assert {"accuracy", "precision", "recall", "f1", "tokens", "per_label"} <= scores.keys()
+    assert scores == json.loads(json.dumps(package.load(runs / "names", device="cpu").evaluate("test.txt").as_json()))
+    assert set(scores["per_label"]) == {"LOC", "PER"}
+    assert {"precision", "recall", "f1", "support"} <= scores["per_label"]["PER"].keys()
+    assert said.err == "spans are read and counted as conlleval does\n"
+    table = ensue("evaluate", runs / "names", "test.txt").out
+    assert re.search(r"^f1 +0\.\d+|^f1 +1\.0", table, flags=re.MULTILINE)
+    assert re.search(rf"^PER .* {scores['per_label']['PER']['support']} *$", table, flags=re.MULTILINE)
+
+
+def test_evaluate_json_of_a_classifier(ensue: Ensue, runs: Path) -> None:
+    Path("test.tsv").write_text(tsv(documents(40, seed=8)))
+    said = ensue("evaluate", runs / "topics", "test.tsv", "--json")
+    scores = json.loads(said.out)
+    assert said.out.count("\n") == 1
+    assert {"accuracy", "macro_f1", "examples", "per_label"} <= scores.keys()
+    assert scores["examples"] == 40
+    assert set(scores["per_label"]) == {"cooking", "music", "sports"}
+    assert said.err == "texts are read whole, in one piece\n"
+    Path("other.tsv").write_text(tsv(documents(40, seed=8)).replace("music\t", "history\t"))
+    table = ensue("evaluate", runs / "topics", "other.tsv").out
+    assert re.search(r"the model does not know the label history: wrong \d+ times", table)
+
+
+def test_a_reader_that_goes_away_is_no_traceback(runs: Path) -> None:
+    Path("long.txt").write_text("Anna sees the old house .\n" * 20_000)
+    run = shlex.quote(str(runs / "names"))
+    python = f"{shlex.quote(sys.executable)} -c {shlex.quote(ENTRY)}"
+    script = f"{python} predict {run} long.txt --format text | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    first, status = done.stdout.splitlines()
+    assert (first.split("\t")[0], status) == ("Anna", "0")
+
+
+def test_other_encodings(ensue: Ensue, runs: Path) -> None:
+    Path("old.txt").write_bytes("caf\u00e9 Anna\n".encode("latin-1"))
+    said = ensue("predict", runs / "names", "old.txt", "--encoding", "latin-1")
+    assert said.out.splitlines()[0].split("\t")[0] == "caf\u00e9"
+    piped = ensue("predict", runs / "names", "--encoding", "latin-1", stdin=Path("old.txt").read_bytes())
+    assert piped.out == said.out
+    assert ensue("predict", runs / "topics", "old.txt", "--encoding", "latin-1").out.endswith("\tcaf\u00e9 Anna\n")
+
+
+def test_labels_and_columns_that_look_like_markup(ensue: Ensue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Square brackets are how the library that draws tables writes colors."""
+    without_pictures(monkeypatch)
+    names = {"cooking": "[/b]", "music": "[red]", "sports": "a|b"}
+    texts = [d._replace(labels=[names[d.labels[0]]]) for d in documents(60)]
+    Path("train.csv").write_text("[/i],text\n" + "".join(f"{d.labels[0]},{d.text}\n" for d in texts))
+    Path("valid.csv").write_text("[/i],text\n[/u],never seen\n" + "".join(f"{d.labels[0]},{d.text}\n" for d in texts))
+    said = ensue("train", "classify-lstm", "--train", "train.csv", "--valid", "valid.csv", "--out", "run",
+                 "--set", "data.labels='[/i]'", *SMALL)  # fmt: skip
+    assert said.status == 0
+    assert 'label: column 1 "[/i]"' in said.err
+    assert "training has no [/u]" in said.err
+    table = ensue("evaluate", "run", "valid.csv").out
+    for shown in (said.err, table):
+        assert {"[/b]", "[red]", "a|b", "[/u]"} <= {line.split()[0] for line in shown.splitlines() if line.strip()}
+    rows = [line for line in Path("run/README.md").read_text().splitlines() if "a" in line and "b |" in line]
+    assert r"| a\|b | " in "".join(rows)
+
+
+def test_an_interrupted_reader_of_a_folder_of_texts(ensue: Ensue, runs: Path) -> None:
+    for label in ("x", "y"):
+        os.makedirs(f"texts/{label}")
+        Path(f"texts/{label}/1.txt").write_text("salt and oven")
+    out = ensue("predict", runs / "topics", "texts").out.splitlines()
+    assert [line.split("\t")[0] for line in out] == ["texts/x/1.txt", "texts/y/1.txt"]

@@ -1,0 +1,262 @@
+"""A trained classifier at work: order, batches, probabilities, files in and out."""
+
+import csv
+import io
+import json
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ensue.data.documents import Document, read, write
+from ensue.errors import DataError, EnsueError
+from ensue.pipeline import ClassificationPipeline, Classified, load
+from ensue.pipeline import classification as module
+from training.tiny import run_tiny
+from training.tiny_texts import (
+    ENCODERS,
+    FILLERS,
+    TOPICS,
+    Topical,
+    classifying,
+    documents,
+    fasttext,
+    first_word,
+    folders,
+    json_lines,
+    pairs,
+    quoted_csv,
+    tsv,
+)
+
+POOL = [*FILLERS, *(word for words in TOPICS.values() for word in words), "unheard", "of"]
+RUNS = ["lstm", "segments", "ngrams", "several", "transformer"]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Classifiers of several kinds; `pairs` reads two texts, `several` gives several labels."""
+    folder = tmp_path_factory.mktemp("classifiers")
+    texts = documents(120)
+    (folder / "topics.tsv").write_text(tsv(texts))
+    (folder / "several.txt").write_text(fasttext(documents(120, most_labels=3)))
+    (folder / "pairs.tsv").write_text(pairs(60))
+    all_poolings = {"pooling": ["last", "mean", "max", "attention"]}
+    one_way = ENCODERS["gru"] | {"bidirectional": False}
+    bag = all_poolings | {"ngrams": 2, "ngram_buckets": 256}
+    recipes = {
+        "lstm": classifying(folder / "topics.tsv", head=all_poolings, features={"characters": "cnn"}),
+        "segments": classifying(folder / "topics.tsv", encoder=one_way, head=all_poolings, data={"segment_tokens": 4}),
+        "ngrams": classifying(folder / "topics.tsv", encoder="window", head=bag),
+        "several": classifying(folder / "several.txt", head={"pooling": ["max"]}),
+        "transformer": classifying(folder / "topics.tsv", encoder="transformer", head=all_poolings),
+        "pairs": classifying(folder / "pairs.tsv", steps=3),
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ensue.training.run.draw_curve", lambda *args, **kwargs: None)
+        patch.setattr("ensue.training.classification.draw_confusion", lambda *args, **kwargs: None)
+        for name, recipe in recipes.items():
+            run_tiny(recipe, folder / name)
+    return folder
+
+
+def loaded(run: Path) -> ClassificationPipeline:
+    pipeline = load(run, device="cpu")
+    assert isinstance(pipeline, ClassificationPipeline)
+    return pipeline
+
+
+@pytest.fixture(params=RUNS)
+def pipeline(request: pytest.FixtureRequest, runs: Path) -> ClassificationPipeline:
+    return loaded(runs / request.param)
+
+
+def mixed(count: int, *, seed: int = 0, longest: int = 60) -> list[str]:
+    """Texts of 0 to `longest` words, short ones more often."""
+    choose = random.Random(seed)
+    return [" ".join(choose.choices(POOL, k=int(choose.random() ** 2 * longest))) for _ in range(count)]
+
+
+def test_answers_come_in_order_and_do_not_depend_on_what_they_are_batched_with(
+    pipeline: ClassificationPipeline,
+) -> None:
+    texts = mixed(300)
+    together = pipeline.predict(texts)
+    assert [answer.texts for answer in together] == [(text,) for text in texts]
+    backwards = pipeline.predict(texts[::-1])[::-1]
+    alone = {place: pipeline.predict([texts[place]])[0] for place in range(0, 300, 11)}
+    for place, answer in enumerate(together):
+        for other in (backwards[place], alone.get(place, answer)):
+            assert other.probabilities == pytest.approx(answer.probabilities, abs=1e-5)
+            assert other.label == answer.label
+
+
+def test_probabilities_are_shares_of_all_or_each_by_itself(pipeline: ClassificationPipeline) -> None:
+    multiple = pipeline.labels.multiple
+    for answer in pipeline.predict(mixed(50, seed=1)):
+        assert tuple(answer.probabilities) == pipeline.labels.names
+        assert all(0 <= share <= 1 for share in answer.probabilities.values())
+        if multiple:
+            threshold = pipeline.labels.threshold
+            assert set(answer.labels) == {name for name, p in answer.probabilities.items() if p >= threshold}
+        else:
+            assert sum(answer.probabilities.values()) == pytest.approx(1, abs=1e-5)
+            assert answer.labels == (max(answer.probabilities, key=answer.probabilities.__getitem__),)
+
+
+def test_forgetting_words_changes_nothing(pipeline: ClassificationPipeline) -> None:
+    texts = mixed(60, seed=2)
+    first = pipeline.predict(texts)
+    pipeline.reader.memory.forget()
+    pipeline.reader.memory.most = 2
+    for text, answer in zip(texts, first, strict=True):
+        assert pipeline.predict([text])[0].probabilities == pytest.approx(answer.probabilities, abs=1e-5)
+
+
+def test_a_stream_is_read_not_far_ahead(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = loaded(runs / "lstm")
+    monkeypatch.setattr(module, "WINDOW_TEXTS", 50)
+    read_ahead, given = [], 0
+
+    def stream() -> Iterator[Document]:
+        nonlocal given
+        for number in range(3000):
+            given += 1
+            yield Document((f"{POOL[number % len(POOL)]} the",))
+
+    for answered, answer in enumerate(pipeline.classify(stream())):
+        assert answer.document.texts[0].startswith(POOL[answered % len(POOL)])
+        read_ahead.append(given - answered)
+    assert (len(read_ahead), max(read_ahead)) == (3000, 50)
+    monkeypatch.setattr(module, "WINDOW_WORDS", 20)
+    given, read_ahead = 0, []
+    read_ahead = [given - answered for answered, _ in enumerate(pipeline.classify(stream()))]
+    assert max(read_ahead) == 10
+
+
+def test_pairs_and_single_texts_are_not_taken_for_each_other(runs: Path, tmp_path: Path) -> None:
+    single, pair = loaded(runs / "lstm"), loaded(runs / "pairs")
+    with pytest.raises(DataError, match="the model reads single texts; found 2: 'salt | oven'".replace("|", r"\|")):
+        single.predict([("salt", "oven")])
+    with pytest.raises(DataError, match="the model reads pairs of texts; found 1: 'salt'"):
+        pair.predict(["salt"])
+    assert pair.predict([("salt", "oven")])[0].texts == ("salt", "oven")
+    (tmp_path / "lines.txt").write_text(first_word(documents(20)))
+    with pytest.raises(DataError, match=r"lines.txt:1: the model reads pairs of texts; found 1"):
+        pair.evaluate(tmp_path / "lines.txt")
+    with pytest.raises(DataError, match=r"topics.tsv:1: no \"sentence1\""):
+        pair.evaluate(runs / "topics.tsv")
+
+
+def test_several_labels_where_the_model_gives_one(runs: Path, tmp_path: Path) -> None:
+    path = tmp_path / "several.txt"
+    path.write_text("__label__music the choir\n__label__music __label__sports a race\n")
+    with pytest.raises(DataError, match=r"several.txt:2: several labels \(music, sports\)"):
+        loaded(runs / "lstm").evaluate(path)
+    assert loaded(runs / "several").evaluate(path).examples == 2
+
+
+def test_what_is_no_list_of_texts(runs: Path) -> None:
+    with pytest.raises(EnsueError, match=r"predict takes a list of texts"):
+        loaded(runs / "lstm").predict("salt")
+    assert loaded(runs / "lstm").predict([]) == []
+    assert len(loaded(runs / "lstm").predict(text for text in ("salt", "oven"))) == 2
+
+
+def test_repr_is_short_and_says_what_it_is(runs: Path) -> None:
+    answer = Classified(("salt and oven",), ("cooking",), {"cooking": 0.875, "music": 0.125})
+    assert repr(answer) == "'salt and oven': cooking 0.88"
+    assert (answer.label, answer.probability) == ("cooking", 0.875)
+    none = Classified(("x" * 90,), (), {"a": 0.25, "b": 0.125})
+    assert repr(none) == f"'{'x' * 57}...': no label"
+    assert (none.label, none.probability) == ("", 0.25)
+    pipeline = loaded(runs / "lstm")
+    parameters = f"{pipeline.model.num_parameters:,} parameters"
+    assert repr(pipeline) == (
+        f"ClassificationPipeline(lstm 1×8, {parameters}, Classes(cooking, music, sports), run={str(runs / 'lstm')!r})"
+    )
+
+
+def test_evaluate_counts_what_predict_says(runs: Path, tmp_path: Path) -> None:
+    texts = documents(60, seed=8)
+    path = tmp_path / "test.tsv"
+    path.write_text(tsv(texts))
+    pipeline = loaded(runs / "lstm")
+    answers = pipeline.predict([d.text for d in texts])
+    scores = pipeline.evaluate(path)
+    gold = [d.labels[0] for d in texts]
+    assert scores.accuracy == np.mean([a.label == g for a, g in zip(answers, gold, strict=True)])
+    assert scores.confusion is not None
+    for row, right in enumerate(scores.labels):
+        said = [a.label for a, g in zip(answers, gold, strict=True) if g == right]
+        assert scores.confusion[row] == [said.count(label) for label in scores.labels]
+
+
+def predicted_file(pipeline: ClassificationPipeline, path: Path, format: str = "") -> str:
+    """What `ensue predict` writes, without the probabilities."""
+    layout = pipeline.file_layout(path, format=format, is_labeled=False)
+    answers = pipeline.classify(read(path, layout, is_labeled=False))
+    return "".join(write(document, layout, labels) for document, labels, _ in answers)
+
+
+def json_without_label(text: str) -> list[dict[str, object]]:
+    return [{k: v for k, v in json.loads(line).items() if k != "label"} for line in text.splitlines()]
+
+
+def test_a_file_comes_out_as_it_went_in_but_for_the_labels(runs: Path, tmp_path: Path) -> None:
+    """The labels of what went in are all wrong; blank lines, line ends, quotes, and other columns stay."""
+    pipeline = loaded(runs / "lstm")
+    texts = documents(40, seed=6)
+    right = [answer.label for answer in pipeline.predict([d.text for d in texts])]
+    wrong = [
+        Topical(d.text, ["music" if label == "sports" else "sports"]) for d, label in zip(texts, right, strict=True)
+    ]
+    expected = [Topical(d.text, [label]) for d, label in zip(texts, right, strict=True)]
+    for name, of in (
+        ("a.tsv", tsv),
+        ("b.txt", fasttext),
+        ("c.txt", first_word),
+        ("d.jsonl", json_lines),
+        ("e.tsv", lambda texts: tsv(texts).replace("\n", "\r\n")),
+        ("f.tsv", lambda texts: tsv(texts).removesuffix("\n")),
+        ("g.txt", lambda texts: fasttext(texts).replace("\n", "\n\n").removesuffix("\n")),
+    ):
+        path = tmp_path / name
+        path.write_text(of(wrong), newline="")
+        # the label before a text is not known to be one by its looks
+        assert predicted_file(pipeline, path, "first-word" if of is first_word else "") == of(expected), name
+
+
+def test_quoted_line_breaks_survive(runs: Path, tmp_path: Path) -> None:
+    pipeline = loaded(runs / "lstm")
+    path, texts = tmp_path / "a.csv", documents(20, seed=7)
+    path.write_text(quoted_csv(texts), newline="")
+    out = predicted_file(pipeline, path)
+    before, after = (list(csv.reader(io.StringIO(text, newline=""))) for text in (quoted_csv(texts), out))
+    assert [row[:2] for row in after] == [row[:2] for row in before]
+    assert any("\n" in row[1] for row in after)
+    assert [row[2] for row in after[1:]] == [a.label for a in pipeline.predict([row[1] for row in before[1:]])]
+    assert re.sub(r",[a-z]+\r\n", ",\r\n", out) == re.sub(r",[a-z]+\r\n", ",\r\n", quoted_csv(texts))
+
+
+def test_several_labels_come_out_as_a_list(runs: Path, tmp_path: Path) -> None:
+    pipeline, texts = loaded(runs / "several"), documents(30, seed=5, most_labels=3)
+    path = tmp_path / "a.jsonl"
+    path.write_text(json_lines(texts))
+    out = predicted_file(pipeline, path)
+    assert json_without_label(out) == json_without_label(json_lines(texts))
+    said = [list(answer.labels) for answer in pipeline.predict([d.text for d in texts])]
+    assert [json.loads(line)["label"] for line in out.splitlines()] == said
+
+
+def test_folders_are_answered_file_by_file(runs: Path, tmp_path: Path) -> None:
+    pipeline, texts = loaded(runs / "lstm"), documents(12, seed=4)
+    root = folders(texts, tmp_path / "texts")
+    lines = predicted_file(pipeline, root).splitlines()
+    assert [line.split("\t")[0] for line in lines] == sorted(map(str, root.rglob("*.txt")))
+    for line in lines:
+        file, label = line.split("\t")
+        assert pipeline.predict([Path(file).read_text()])[0].label == label

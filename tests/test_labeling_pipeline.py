@@ -1,0 +1,318 @@
+"""A trained tagger at work: order, batches, memory, offsets, and what a person sees."""
+
+import html
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ensue.data.sentences import Sentence
+from ensue.errors import DataError, EnsueError
+from ensue.pipeline import LabeledSpan, LabeledWord, LabelingPipeline, TaggedSentence, load
+from ensue.pipeline import labeling as module
+from ensue.text.schemes import encode, spans
+from training.tiny import run_tiny
+from training.tiny_texts import PARTS_OF_SPEECH, columns, sentences, tagging
+
+KINDS = ["softmax", "viterbi", "crf"]
+POOL = [word for words in PARTS_OF_SPEECH.values() for word in words] + ["Anna", "Novak", "Lima", "unheard", "of", "!"]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Taggers of names with each head, and `pos` that also reads the column of parts of speech."""
+    folder = tmp_path_factory.mktemp("taggers")
+    (folder / "names.txt").write_text(columns(sentences(120)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ensue.training.run.draw_curve", lambda *args, **kwargs: None)
+        features = {"characters": "lstm", "d_characters": 6, "affixes": 2, "d_shape": 2}
+        for kind in KINDS:
+            run_tiny(tagging(folder / "names.txt", head={"kind": kind}, features=features, steps=20), folder / kind)
+        run_tiny(tagging(folder / "names.txt", features={"columns": ["2"]}, head={"kind": "crf"}), folder / "pos")
+        run_tiny(tagging(folder / "names.txt", encoder="none", data={"labels": "2"}, steps=30), folder / "plain")
+    return folder
+
+
+@pytest.fixture(params=KINDS)
+def pipeline(request: pytest.FixtureRequest, runs: Path) -> LabelingPipeline:
+    return loaded(runs / request.param)
+
+
+def loaded(run: Path) -> LabelingPipeline:
+    pipeline = load(run, device="cpu")
+    assert isinstance(pipeline, LabelingPipeline)
+    return pipeline
+
+
+def mixed(count: int, *, seed: int = 0, longest: int = 40) -> list[list[str]]:
+    """Sentences of 0 to `longest` words, short ones more often."""
+    choose = random.Random(seed)
+    return [choose.choices(POOL, k=int(choose.random() ** 2 * longest)) for _ in range(count)]
+
+
+def test_answers_come_in_order_and_do_not_depend_on_what_they_are_batched_with(pipeline: LabelingPipeline) -> None:
+    texts = mixed(300)
+    together = pipeline.predict(texts, confidence=True)
+    assert [[word.text for word in answer] for answer in together] == texts
+    for text, answer in list(zip(texts, together, strict=True))[::7]:
+        (alone,) = pipeline.predict([text], confidence=True)
+        assert alone.labels == answer.labels
+        assert np.allclose([w.confidence for w in alone], [w.confidence for w in answer], rtol=0, atol=1e-5)
+    backwards = pipeline.predict(texts[::-1])
+    assert [answer.labels for answer in backwards[::-1]] == [answer.labels for answer in together]
+
+
+def test_a_single_sentence_goes_a_fast_way_to_the_same_labels(pipeline: LabelingPipeline) -> None:
+    texts = [text for text in mixed(60, seed=1) if text]
+    together = pipeline.predict(texts)
+    for text, answer in zip(texts, together, strict=True):
+        (fast,) = pipeline.predict([text])
+        assert fast.labels == answer.labels
+        assert [word.confidence for word in fast] == [None] * len(text)
+    assert len({tuple(answer.labels) for answer in together}) > 30
+
+
+def test_the_fast_way_reads_other_columns_too(runs: Path) -> None:
+    pipeline = loaded(runs / "pos")
+    source = list(pipeline.source(runs / "names.txt"))
+    together = [answer.labels for answer in pipeline.label(source)]
+    assert [next(pipeline.label([sentence])).labels for sentence in source] == together
+    changed = [next(pipeline.label([s])).labels for s in pipeline.source(relabeled(runs / "names.txt"))]
+    assert changed != together
+
+
+def relabeled(path: Path) -> Path:
+    """Every word a determiner."""
+    other = path.with_name("relabeled.txt")
+    other.write_text(re.sub(r"^(\S+) \S+", r"\1 DET", path.read_text(), flags=re.MULTILINE))
+    return other
+
+
+@pytest.mark.parametrize("text", ["The old house", ["The", "old", "house"]])
+def test_a_model_that_reads_other_columns_says_so_of_plain_words(text: str | list[str], runs: Path) -> None:
+    with pytest.raises(DataError, match='the model also reads the column "2", which plain words do not have'):
+        loaded(runs / "pos").predict([text])
+    assert loaded(runs / "pos").predict(["", []]) == [TaggedSentence("", (), True)] * 2
+
+
+def test_words_that_come_again_are_remembered_and_forgetting_changes_nothing(pipeline: LabelingPipeline) -> None:
+    texts = mixed(100, seed=2)
+    first = [answer.labels for answer in pipeline.predict(texts)]
+    known = len(pipeline.reader.memory.table.vectors)
+    assert known == len({word for text in texts for word in text})
+    assert [answer.labels for answer in pipeline.predict(texts)] == first
+    assert len(pipeline.reader.memory.table.vectors) == known
+    pipeline.reader.memory.forget()
+    assert [answer.labels for answer in pipeline.predict(texts)] == first
+    pipeline.reader.memory.most = 3
+    for text, labels in zip(texts, first, strict=True):
+        assert pipeline.predict([text])[0].labels == labels
+        assert len(pipeline.reader.memory.table.vectors) <= 3 + len(text)
+
+
+def test_a_stream_of_any_length_is_read_not_far_ahead(runs: Path) -> None:
+    """50,000 sentences: how many are held at a time does not grow with the stream."""
+    pipeline = loaded(runs / "plain")
+    read, held = 0, []
+
+    def stream() -> Iterator[Sentence]:
+        nonlocal read
+        for number in range(50_000):
+            read += 1
+            yield Sentence(("the", POOL[number % len(POOL)]))
+
+    expected = {word: pipeline.predict([["the", word]])[0].labels for word in POOL}
+    for answered, answer in enumerate(pipeline.label(stream())):
+        held.append(read - answered)
+        assert answer.sentence.words[1] == POOL[answered % len(POOL)]
+        assert answer.labels == expected[answer.sentence.words[1]]
+    assert len(held) == 50_000
+    assert max(held) <= module.WINDOW_WORDS // 3 + 2
+    assert len(pipeline.reader.memory.table.vectors) <= len(POOL) + 1
+
+
+def test_sentences_without_words_do_not_pile_up(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WINDOW_WORDS", 100)
+    pipeline = loaded(runs / "plain")
+    read = 0
+
+    def stream() -> Iterator[Sentence]:
+        nonlocal read
+        for _ in range(1000):
+            read += 1
+            yield Sentence(())
+
+    assert all(read - n <= 101 and a.labels == [] for n, a in enumerate(pipeline.label(stream(), confidence=True)))
+
+
+def test_confidence_is_the_labels_share_of_all(pipeline: LabelingPipeline) -> None:
+    texts = [text for text in mixed(40, seed=3) if text]
+    for text, answer in zip(texts, pipeline.predict(texts, confidence=True), strict=True):
+        forms, words = pipeline.reader.read([text])
+        x = pipeline.model.features.in_place(
+            forms.vectors, torch.from_numpy(words.values.astype(np.int64))[None], torch.zeros(1, len(text), 0).long()
+        )
+        with torch.no_grad():
+            emissions = pipeline.model.emissions(x)
+            shares = pipeline.model.head.marginals(emissions, None)[0]
+        assert torch.allclose(shares.sum(-1), torch.ones(len(text)), atol=1e-5)
+        assert (shares >= 0).all()
+        tags = pipeline.model.head.best(emissions, None)[0].tolist()
+        assert pipeline.labels.decode(tags) == answer.labels
+        chosen = [float(share[tag]) for share, tag in zip(shares, tags, strict=True)]
+        assert chosen == pytest.approx([word.confidence for word in answer], abs=1e-5)
+
+
+def test_spans_and_labels_say_the_same(pipeline: LabelingPipeline) -> None:
+    for answer in pipeline.predict([" ".join(text) for text in mixed(50, seed=4)]):
+        found = [(span.label, span.start, span.end) for span in spans(answer.labels)]
+        assert answer.labels == encode(spans(answer.labels), len(answer), "bio")
+        assert [
+            (span.label, answer.words[start].start, answer.words[end - 1].end)
+            for span, (_, start, end) in zip(answer.spans, found, strict=True)
+        ] == [(span.label, span.start, span.end) for span in answer.spans]
+        for span in answer.spans:
+            assert answer.text[span.start : span.end] == span.text
+            assert repr(span) == f"{span.text!r} {span.label}"
+
+
+def test_labels_without_a_scheme_have_no_spans(runs: Path) -> None:
+    (answer,) = loaded(runs / "plain").predict(["The old house."])
+    assert answer.spans == []
+    assert set(answer.labels) <= {*PARTS_OF_SPEECH}
+    assert repr(answer) == " ".join(f"{word.text}/{word.label}" for word in answer)
+
+
+TEXTS = [
+    "Anna sees the old house.",
+    " blanks  at both\tends \u00a0",
+    "e\u0301te\u0301 and \u00e9t\u00e9, na\u00efve",
+    "\u05d0\u05e0\u05d4 \u05e8\u05d5\u05d0\u05d4 \u05d1\u05d9\u05ea \u05d9\u05e9\u05df.",
+    "\u0631\u0623\u062a \u0622\u0646\u0627 \u0627\u0644\u0628\u064a\u062a\u060c \u200f(2024)\u200e!",
+    "a family \U0001f468\u200d\U0001f469\u200d\U0001f467, a flag \U0001f1f5\U0001f1ea\U0001f1f3\U0001f1f4"
+    " and \U0001f44d\U0001f3fd done",
+    "\u4e2d\u6587\u6ca1\u6709\u7a7a\u683c\u3002 \u65e5\u672c\u8a9e",
+    "NUL \x00 and \x07 bell",
+    "line\nbreaks\r\nin it\u2028too",
+    "don't can't we'll",
+    "",
+    "   ",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_words_stand_where_they_are_said_to(text: str, runs: Path) -> None:
+    (answer,) = loaded(runs / "crf").predict([text])
+    assert len(answer.text) == len(text) or text.endswith("\r")
+    assert answer.text.split() == text.split()
+    place = 0
+    for word in answer:
+        assert answer.text[word.start : word.end] == word.text == text[word.start : word.end]
+        assert answer.text[place : word.start].strip() == ""
+        place = word.end
+    assert answer.text[place:].strip() == ""
+
+
+@settings(max_examples=40, deadline=None)
+@given(text=st.text(max_size=60))
+def test_any_text_has_its_words_in_place(text: str, runs: Path) -> None:
+    pipeline = loaded_once(runs / "plain")
+    (answer,) = pipeline.predict([text])
+    for word in answer:
+        assert answer.text[word.start : word.end] == word.text == text[word.start : word.end]
+    assert "".join(word.text for word in answer) == "".join(text.split())
+
+
+_LOADED: dict[Path, LabelingPipeline] = {}
+
+
+def loaded_once(run: Path) -> LabelingPipeline:
+    return _LOADED.setdefault(run, loaded(run))
+
+
+def test_joiners_and_flags_stay_whole(runs: Path) -> None:
+    (answer,) = loaded(runs / "crf").predict([TEXTS[5]])
+    words = [word.text for word in answer]
+    for whole in ("\U0001f468\u200d\U0001f469\u200d\U0001f467", "\U0001f1f5\U0001f1ea", "\U0001f44d\U0001f3fd"):
+        assert whole in words
+
+
+def test_words_that_are_given_are_not_cut_again(runs: Path) -> None:
+    words = ["don't", "New York", "", "a,b"]
+    (answer,) = loaded(runs / "crf").predict([words])
+    assert [word.text for word in answer] == words
+    assert answer.text == "don't New York  a,b"
+    assert [answer.text[word.start : word.end] for word in answer] == words
+
+
+def test_what_is_no_list_of_texts(runs: Path) -> None:
+    with pytest.raises(EnsueError, match=r"predict takes a list of texts; for one of them: predict\(\[text\]\)"):
+        loaded(runs / "crf").predict("Anna sees it")
+    assert loaded(runs / "crf").predict([]) == []
+    assert len(loaded(runs / "crf").predict(text for text in ("a", "b"))) == 2
+
+
+HOSTILE = '<script>alert("Anna & co")</script>'
+
+
+def test_a_notebook_shows_text_and_never_runs_it(runs: Path) -> None:
+    for run in ("crf", "plain"):
+        (answer,) = loaded(runs / run).predict([f"Anna Novak {HOSTILE} sees Lima"])
+        shown = answer._repr_html_()
+        assert "<script" not in shown
+        assert html.unescape(re.sub(r"<sub.*?</sub>|<[^>]*>", "", shown)).replace(" ", "") == answer.text.replace(
+            " ", ""
+        )
+    evil = TaggedSentence("a <b>", (LabeledWord("a", '"><img src=x>', 0, 1), LabeledWord("<b>", "O", 2, 5)))
+    assert "<img" not in evil._repr_html_()
+    spanned = TaggedSentence("<i>x</i>", (LabeledWord("<i>x</i>", "B-<u>", 0, 8),), has_spans=True)
+    assert "<i>" not in spanned._repr_html_()
+    assert "<u>" not in spanned._repr_html_()
+
+
+def test_repr_is_short_and_says_what_it_is(runs: Path) -> None:
+    words = (LabeledWord("Anna", "B-PER", 0, 4), LabeledWord("Novak", "I-PER", 5, 10), LabeledWord("!", "O", 10, 11))
+    assert repr(TaggedSentence("Anna Novak!", words, has_spans=True)) == "[Anna Novak PER]!"
+    assert repr(TaggedSentence("Anna Novak!", words)) == "Anna/B-PER Novak/I-PER !/O"
+    assert TaggedSentence("Anna Novak!", words, has_spans=True).spans == [LabeledSpan("Anna Novak", "PER", 0, 10)]
+    pipeline = loaded(runs / "crf")
+    parameters = f"{pipeline.model.num_parameters:,} parameters"
+    assert repr(pipeline) == (
+        f"LabelingPipeline(lstm 1×8, crf, {parameters}, Labels(5 labels, scheme='bio', 9 tags), "
+        f"run={str(runs / 'crf')!r})"
+    )
+
+
+def test_evaluate_counts_what_predict_says(runs: Path, tmp_path: Path) -> None:
+    path, tagged = tmp_path / "test.txt", sentences(50, seed=9)
+    path.write_text(columns(tagged))
+    for run in ("crf", "softmax"):
+        pipeline = loaded(runs / run)
+        answers = pipeline.predict([s.words for s in tagged])
+        scores = pipeline.evaluate(path)
+        right = sum(
+            a == b for s, t in zip(tagged, answers, strict=True) for a, b in zip(s.labels(), t.labels, strict=True)
+        )
+        found = [{(n, *span) for span in spans(t.labels)} for n, t in enumerate(answers)]
+        gold = [{(n, *span) for span in s.spans} for n, s in enumerate(tagged)]
+        both = sum(len(f & g) for f, g in zip(found, gold, strict=True))
+        assert scores.accuracy == right / sum(len(s.words) for s in tagged)
+        assert scores.precision == both / sum(map(len, found))
+        assert scores.recall == both / sum(map(len, gold))
+        assert pipeline.protocol(scores) == "spans are read and counted as conlleval does"
+
+
+def test_a_file_of_one_sentence_is_scored_as_the_training_data_are_read(runs: Path, tmp_path: Path) -> None:
+    """It looks like running text, two words to a line."""
+    path = tmp_path / "one.txt"
+    path.write_text("Anna PROPN B-PER\nsees VERB O\n")
+    assert loaded(runs / "crf").evaluate(path).tokens == 2
+    (tmp_path / "blank.txt").write_text("\n\n")
+    with pytest.raises(EnsueError, match=r"blank.txt: no labeled word in it"):
+        loaded(runs / "crf").evaluate(tmp_path / "blank.txt")

@@ -1,0 +1,204 @@
+"""Batches that do not fit into memory: they are halved, said once, with the same gradients; a single row cannot be."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ensue.errors import TrainingError
+from ensue.recipe import Recipe
+from ensue.tasks.classification import Classification
+from ensue.tasks.labeling import Labeling
+from ensue.tasks.task import Task
+from ensue.training.jobs import begin_job
+from ensue.training.loop import Trainer
+from ensue.training.run_directory import RunDirectory
+from training.tiny import run_tiny
+from training.tiny_texts import Listener, classifying, columns, documents, fasttext, pairs, sentences, tagging, tsv
+
+MESSAGES = {
+    "cpu": RuntimeError("[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory: you tried"),
+    "cuda": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+    "python": MemoryError(),
+}
+
+
+def limited(monkeypatch: pytest.MonkeyPatch, task: type[Task[Any, Any]], rows: int, error: Exception) -> list[int]:
+    """The task's loss has room for so many rows; returns the list of the rows that it was asked for."""
+    original, asked = task.loss, []
+
+    def loss(self: Any, model: Any, batch: Any, state: Any) -> Any:
+        asked.append(batch.rows)
+        if batch.rows > rows:
+            raise error
+        return original(self, model, batch, state)
+
+    monkeypatch.setattr(task, "loss", loss)
+    return asked
+
+
+def tagger(folder: Path, **changes: Any) -> Recipe:
+    (folder / "names.txt").write_text(columns(sentences(120)))
+    return tagging(folder / "names.txt", batch_tokens=1000, **changes)
+
+
+def classifier(folder: Path, **changes: Any) -> Recipe:
+    (folder / "topics.tsv").write_text(tsv(documents(120)))
+    return classifying(folder / "topics.tsv", batch_tokens=1000, **changes)
+
+
+def several_labels(folder: Path, **changes: Any) -> Recipe:
+    (folder / "topics.txt").write_text(fasttext(documents(120, most_labels=2)))
+    head = {"class_weights": "balanced", "label_smoothing": 0.1}
+    return classifying(folder / "topics.txt", head=head, batch_tokens=1000, **changes)
+
+
+def pair_classifier(folder: Path, **changes: Any) -> Recipe:
+    (folder / "pairs.tsv").write_text(pairs(120))
+    return classifying(folder / "pairs.tsv", batch_tokens=1000, **changes)
+
+
+RECIPES: dict[str, tuple[Callable[..., Recipe], type[Task[Any, Any]]]] = {
+    "tagger": (tagger, Labeling),
+    "classifier": (classifier, Classification),
+    "several labels": (several_labels, Classification),
+    "pairs": (pair_classifier, Classification),
+}
+
+
+def trainer_of(recipe: Recipe, folder: Path, reporter: Listener) -> Trainer:
+    torch.manual_seed(0)
+    job = begin_job(recipe, None)
+    model = job.build_model()
+    run = RunDirectory(folder / "loop")
+    run.path.mkdir(exist_ok=True)
+    return Trainer(model, job.task, recipe.train, run, precision="float32", reporter=reporter)
+
+
+@pytest.mark.parametrize("name", list(RECIPES))
+@pytest.mark.parametrize("head", ["softmax", "crf"])
+def test_the_gradients_are_those_of_the_undivided_batch(
+    name: str, head: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the rows are not as many as the parts, and where they differ in length."""
+    if name != "tagger" and head == "crf":
+        pytest.skip("a head of taggers")
+    make, task = RECIPES[name]
+    recipe = make(tmp_path, **({"head": {"kind": head}} if name == "tagger" else {}))
+    found = []
+    for most in (16, 5, 1):
+        with monkeypatch.context() as patch:
+            listener = Listener()
+            trainer = trainer_of(recipe, tmp_path, listener)
+            asked = limited(patch, task, most, MESSAGES["cpu"])
+            batch = trainer.task.batch(0, trainer.device)
+            assert batch.rows > 8
+            loss = trainer.gradients(batch, 0)
+            grads = {key: p.grad for key, p in trainer.model.named_parameters() if p.grad is not None}
+            found.append((float(loss.total), loss.count, grads))
+            assert max(asked) == batch.rows
+            assert bool(listener.notes) == (most < 16)
+    for total, count, grads in found[1:]:
+        assert total == pytest.approx(found[0][0], rel=1e-5)
+        assert count == found[0][1]
+        torch.testing.assert_close(grads, found[0][2], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("message", list(MESSAGES))
+@pytest.mark.parametrize("name", ["tagger", "classifier"])
+def test_training_goes_on_in_halves_and_says_so_once(
+    name: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, task = RECIPES[name]
+    recipe = make(tmp_path)
+    whole = run_tiny(recipe, tmp_path / "whole")
+    asked = limited(monkeypatch, task, 8, MESSAGES[message])
+    listener = Listener()
+    outcome = run_tiny(recipe, tmp_path / "run", reporter=listener)
+    assert (outcome.reason, outcome.step) == ("finished", 12)
+    assert len(listener.notes) == 1
+    assert listener.notes[0].startswith("out of memory at step ")
+    assert listener.notes[0].endswith(": batches go through in 2 parts from now on")
+    assert sum(rows > 8 for rows in asked) == 1
+    assert outcome.valid is not None
+    assert whole.valid is not None
+    assert outcome.valid["accuracy"] == pytest.approx(whole.valid["accuracy"], abs=0.05)
+
+
+def test_each_further_halving_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = tagger(tmp_path)
+    limited(monkeypatch, Labeling, 3, MESSAGES["cpu"])
+    listener = Listener()
+    run_tiny(recipe, tmp_path / "run", reporter=listener)
+    assert [note.rpartition(" in ")[2] for note in listener.notes] == [
+        f"{parts} parts from now on" for parts in (2, 4, 8)[: len(listener.notes)]
+    ]
+    assert 2 <= len(listener.notes) <= 3
+
+
+@pytest.mark.parametrize("name", list(RECIPES))
+def test_a_single_row_that_does_not_fit_is_one_clear_line(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, task = RECIPES[name]
+    recipe = make(tmp_path)
+    limited(monkeypatch, task, 0, MESSAGES["cpu"])
+    with pytest.raises(TrainingError, match=r"^out of memory at step 1 with a single row; try .*shorter texts$"):
+        run_tiny(recipe, tmp_path / "run")
+
+
+def test_the_last_checkpoint_is_named_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = tagger(tmp_path)
+    original = Labeling.loss
+    calls: list[int] = []
+
+    def loss(self: Any, *args: Any) -> Any:
+        calls.append(1)
+        if len(calls) > 8:
+            raise MESSAGES["cpu"]
+        return original(self, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Labeling, "loss", loss)
+        with pytest.raises(TrainingError, match=r"at step 9 with a single row; the last checkpoint is .*step-6;"):
+            run_tiny(recipe, tmp_path / "run")
+    assert run_tiny(None, tmp_path / "run", resume=True).reason == "finished"
+
+
+def test_another_error_is_not_taken_for_lack_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = tagger(tmp_path)
+    limited(monkeypatch, Labeling, 0, RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+    with pytest.raises(RuntimeError, match="mat1 and mat2"):
+        run_tiny(recipe, tmp_path / "run")
+
+
+def test_a_long_text_halves_no_more_than_it_must(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room for a number of words: the long sentence, a batch alone, cannot be halved; where it fits, nothing is."""
+    long = sentences(1)[0]
+    long = long._replace(words=long.words * 40, pos=long.pos * 40, spans=[])
+    path = tmp_path / "long.txt"
+    path.write_text(columns([*sentences(60, seed=1), long]))
+    recipe = tagging(path, data={"labels": "2", "valid_fraction": 0.0}, epochs=1)
+    original = Labeling.loss
+
+    def loss(self: Any, model: Any, batch: Any, state: Any) -> Any:
+        if batch.tags.numel() > room:
+            raise MESSAGES["cpu"]
+        return original(self, model, batch, state)
+
+    monkeypatch.setattr(Labeling, "loss", loss)
+    listener = Listener()
+    room = len(long.words)
+    run_tiny(recipe, tmp_path / "run", reporter=listener)
+    assert listener.notes == []
+    room -= 1
+    with pytest.raises(TrainingError, match="with a single row"):
+        run_tiny(recipe, tmp_path / "another", reporter=listener)
+
+
+def test_measuring_threads_on_a_batch_that_does_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limited(monkeypatch, Labeling, 8, MESSAGES["cpu"])
+    outcome = run_tiny(tagger(tmp_path, steps=2), tmp_path / "run", threads=None)
+    assert (outcome.reason, outcome.step) == ("finished", 2)

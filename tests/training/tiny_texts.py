@@ -1,0 +1,256 @@
+"""Tiny labeled texts, made of random words, whose labels are learned in a fraction of a second; and their recipes."""
+
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pytest import MonkeyPatch
+
+from ensue.recipe import ClassificationRecipe, LabelingRecipe, validate_recipe
+from ensue.text.schemes import Scheme, Span, encode
+from ensue.training.reporter import Facts
+from training.tiny import Recorder, run_tiny
+
+PARTS_OF_SPEECH = {
+    "DET": ["the", "a", "some", "this"],
+    "ADJ": ["old", "red", "quiet", "small", "warm"],
+    "NOUN": ["house", "river", "bird", "train", "letter", "garden"],
+    "VERB": ["sees", "finds", "likes", "leaves", "paints"],
+    "ADV": ["often", "never", "slowly"],
+    "PROPN": [],
+}
+NAMES = {
+    "PER": (["Anna", "Boris", "Carla"], ["Maria", "Pavel"], ["Novak", "Ortiz", "Quist"]),
+    "LOC": (["Lima", "Oslo", "Quito"], ["Bay", "Hill"], ["North", "South"]),
+}
+TOPICS = {
+    "cooking": ["salt", "oven", "butter", "onion", "recipe"],
+    "music": ["piano", "choir", "rhythm", "violin", "chord"],
+    "sports": ["goal", "team", "race", "coach", "medal"],
+}
+FILLERS = ["the", "and", "we", "had", "a", "very", "good", "today", "again", "with"]
+
+ENCODERS: dict[str, dict[str, Any]] = {
+    "window": {"encoder": "window", "size": 2, "d_model": 8},
+    "elman": {"encoder": "elman", "d_model": 8},
+    "lstm": {"encoder": "lstm", "d_model": 8},
+    "gru": {"encoder": "gru", "d_model": 8},
+    "transformer": {"encoder": "transformer", "d_model": 8, "num_heads": 2, "positions": "sinusoidal"},
+    "none": {"encoder": "none"},
+}
+TRAIN: dict[str, Any] = {
+    "steps": 12, "batch_size": 16, "batch_tokens": 80, "learning_rate": 0.05, "validations": 2, "precision": "float32",
+}  # fmt: skip
+FEATURES: dict[str, Any] = {"d_words": 8, "min_count": 1, "dropout_words": 0.0}
+
+
+class Tagged(NamedTuple):
+    """Words, their parts of speech, and the names among them as spans."""
+
+    words: list[str]
+    pos: list[str]
+    spans: list[Span]
+
+    def labels(self, scheme: Scheme = "bio") -> list[str]:
+        return encode(self.spans, len(self.words), scheme)
+
+
+def sentences(count: int, *, seed: int = 0) -> list[Tagged]:
+    """Of 1 to 18 words; a word says its part of speech, and whether it begins a name or goes on with one."""
+    choose = random.Random(seed)
+    return [_sentence(choose) for _ in range(count)]
+
+
+def _sentence(choose: random.Random) -> Tagged:
+    found = Tagged([], [], [])
+    for _ in range(choose.randint(1, 6)):
+        pos = choose.choice([*PARTS_OF_SPEECH, "PROPN", "PROPN"])
+        if pos != "PROPN":
+            found.words.append(choose.choice(PARTS_OF_SPEECH[pos]))
+            found.pos.append(pos)
+            continue
+        kind, start = choose.choice(list(NAMES)), len(found.words)
+        found.words.extend(choose.choice(part) for part in NAMES[kind][: choose.randint(1, 3)])
+        found.pos.extend(["PROPN"] * (len(found.words) - start))
+        found.spans.append(Span(kind, start, len(found.words)))
+    return found
+
+
+def columns(tagged: Sequence[Tagged], scheme: Scheme = "bio", separator: str = " ") -> str:
+    """Word, part of speech and label."""
+    rows = (zip(s.words, s.pos, s.labels(scheme), strict=True) for s in tagged)
+    return "\n".join("".join(separator.join(row) + "\n" for row in sentence) for sentence in rows)
+
+
+def conllu(tagged: Sequence[Tagged]) -> str:
+    """With a feature, a name in MISC, a comment, and, over the first two words of some, a token that is both."""
+    parts = []
+    for number, sentence in enumerate(tagged):
+        rows = [f"# sent_id = {number}"]
+        for place, (word, pos, label) in enumerate(zip(sentence.words, sentence.pos, sentence.labels(), strict=True)):
+            if place == 0 and number % 3 == 0 and len(sentence.words) > 1:
+                rows.append("\t".join(["1-2", word + sentence.words[1], *"________"]))
+            feats = f"Length={'Short' if len(word) < 5 else 'Long'}|Kind={pos.title()}"
+            misc = "_" if label == "O" else f"NER={label}"
+            rows.append("\t".join([str(place + 1), word, word.lower(), pos, pos[:2], feats, "_", "_", "_", misc]))
+        parts.append("\n".join(rows) + "\n\n")
+    return "".join(parts)
+
+
+def json_tokens(tagged: Sequence[Tagged], scheme: Scheme = "bio", key: str = "labels") -> str:
+    return "".join(json.dumps({"tokens": s.words, key: s.labels(scheme), "id": 7}) + "\n" for s in tagged)
+
+
+def json_spans(tagged: Sequence[Tagged]) -> str:
+    """The running text, and where in it the names stand."""
+    lines = []
+    for sentence in tagged:
+        starts = [sum(len(word) + 1 for word in sentence.words[:place]) for place in range(len(sentence.words))]
+        spans = [
+            {"start": starts[s.start], "end": starts[s.end - 1] + len(sentence.words[s.end - 1]), "label": s.label}
+            for s in sentence.spans
+        ]
+        lines.append(json.dumps({"text": " ".join(sentence.words), "spans": spans}) + "\n")
+    return "".join(lines)
+
+
+class Topical(NamedTuple):
+    """A text and the topics that it is about."""
+
+    text: str
+    labels: list[str]
+
+
+def documents(count: int, *, seed: int = 0, most_labels: int = 1, longest: int = 6) -> list[Topical]:
+    """The words say the topics, of which a text has 1 to `most_labels`."""
+    choose = random.Random(seed)
+    found = []
+    for _ in range(count):
+        labels = sorted(choose.sample(list(TOPICS), choose.randint(1, most_labels)))
+        words = [choose.choice(TOPICS[label]) for label in labels for _ in range(3)]
+        words += [choose.choice(FILLERS) for _ in range(choose.randint(1, longest))]
+        choose.shuffle(words)
+        found.append(Topical(" ".join(words), labels))
+    return found
+
+
+def tsv(texts: Sequence[Topical]) -> str:
+    return "label\ttext\n" + "".join(f"{d.labels[0]}\t{d.text}\n" for d in texts)
+
+
+def quoted_csv(texts: Sequence[Topical]) -> str:
+    """With quotes, commas and line breaks in some texts."""
+    rows = []
+    for number, document in enumerate(texts):
+        text = document.text.replace(" ", ',\n"" ', 1) if number % 2 else document.text
+        rows.append(f'{number},"{text}",{document.labels[0]}\r\n')
+    return "id,text,label\r\n" + "".join(rows)
+
+
+def json_lines(texts: Sequence[Topical]) -> str:
+    """A label, or a list where there are several."""
+    single = all(len(d.labels) == 1 for d in texts)
+    return "".join(
+        json.dumps({"id": n, "text": d.text, "label": d.labels[0] if single else d.labels}) + "\n"
+        for n, d in enumerate(texts)
+    )
+
+
+def fasttext(texts: Sequence[Topical]) -> str:
+    return "".join(" ".join([*(f"__label__{label}" for label in d.labels), d.text]) + "\n" for d in texts)
+
+
+def first_word(texts: Sequence[Topical]) -> str:
+    return "".join(f"{d.labels[0]} {d.text}\n" for d in texts)
+
+
+def folders(texts: Sequence[Topical], root: Path) -> Path:
+    for number, document in enumerate(texts):
+        folder = root / document.labels[0]
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number:03}.txt").write_text(document.text)
+    return root
+
+
+def pairs(count: int, *, seed: int = 0) -> str:
+    """Two texts, and whether they have the same topic."""
+    choose = random.Random(seed)
+    rows = ["sentence1\tsentence2\tlabel\n"]
+    for _ in range(count):
+        topics = [choose.choice(list(TOPICS)) for _ in range(2)]
+        texts = [" ".join(choose.sample(TOPICS[topic] + FILLERS[:3], 4)) for topic in topics]
+        rows.append("\t".join([*texts, "same" if topics[0] == topics[1] else "other"]) + "\n")
+    return "".join(rows)
+
+
+def tagging(train: Path, *, encoder: str | dict[str, Any] = "lstm", **changes: Any) -> LabelingRecipe:
+    """A tagger's recipe; `data`, `features` and `head` change those tables, other keywords change `[train]`."""
+    recipe = validate_recipe(_document("labeling", train, encoder, changes), where="tiny")
+    assert isinstance(recipe, LabelingRecipe)
+    return recipe
+
+
+def classifying(train: Path, *, encoder: str | dict[str, Any] = "lstm", **changes: Any) -> ClassificationRecipe:
+    """A classifier's recipe, changed as a tagger's."""
+    changes = {"batch_tokens": 200} | changes
+    recipe = validate_recipe(_document("classification", train, encoder, changes), where="tiny")
+    assert isinstance(recipe, ClassificationRecipe)
+    return recipe
+
+
+def _document(task: str, train: Path, encoder: str | dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    data, features, head = (changes.pop(table, {}) for table in ("data", "features", "head"))
+    table = TRAIN | changes
+    if {"epochs", "tokens", "seconds"} & changes.keys():
+        del table["steps"]
+    return {
+        "task": task,
+        "data": {"train": str(train), "valid_fraction": 0.2} | data,
+        "features": FEATURES | features,
+        "model": ENCODERS[encoder] if isinstance(encoder, str) else encoder,
+        "head": head,
+        "train": table,
+    }
+
+
+def labelers(folder: Path) -> Path:
+    """The folder with finished runs (names, upos, topics, several, pairs) and the data that they are made from."""
+    data = {
+        "names.txt": columns(sentences(120)),
+        "upos.conllu": conllu(sentences(120)),
+        "topics.tsv": tsv(documents(120)),
+        "several.txt": fasttext(documents(120, most_labels=3)),
+        "pairs.tsv": pairs(60),
+    }
+    for name, content in data.items():
+        (folder / name).write_text(content)
+    recipes = [
+        tagging(folder / "names.txt", head={"kind": "crf"}, steps=30),
+        tagging(folder / "upos.conllu", encoder="none", steps=30),
+        classifying(folder / "topics.tsv"),
+        classifying(folder / "several.txt", head={"pooling": ["max"]}),
+        classifying(folder / "pairs.tsv", steps=2),
+    ]
+    with MonkeyPatch.context() as patch:  # pictures take longer than all the rest
+        patch.setattr("ensue.training.run.draw_curve", lambda *args, **kwargs: None)
+        patch.setattr("ensue.training.classification.draw_confusion", lambda *args, **kwargs: None)
+        for file, recipe in zip(data, recipes, strict=True):
+            run_tiny(recipe, folder / Path(file).stem)
+    return folder
+
+
+class Listener(Recorder):
+    """Keeps also what is known before the first step, and the notes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.facts: Facts | None = None
+        self.notes: list[str] = []
+
+    def started(self, facts: Facts) -> None:
+        self.facts = facts
+
+    def noted(self, note: str) -> None:
+        self.notes.append(note)
