@@ -15,9 +15,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ensue.console import ConsoleReporter
-from ensue.recipe import read_recipe
-from ensue.training.corpus import with_paths
+from ensue.console.reporter import ConsoleReporter
+from ensue.recipe import read_recipe, with_paths
 from ensue.training.reporter import Facts, StepReport, Validation
 from ensue.training.run import train_run
 

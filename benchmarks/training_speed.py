@@ -24,8 +24,8 @@ from torch import nn
 from ensue.data.batches import Segments
 from ensue.data.token_file import TokenFile
 from ensue.models.build import build_language_model
-from ensue.models.specification import ElmanSpecification, EncoderSpecification, GRUSpecification, LSTMSpecification
-from ensue.recipe import TrainRecipe
+from ensue.models.specification import ElmanSpecification, Encoder, GRUSpecification, LSTMSpecification
+from ensue.recipe import LanguageModelingTrain
 from ensue.tasks.language_modeling import LanguageModeling
 from ensue.text.tokenizers import train_tokenizer
 from ensue.training.device import Precision, Products, choose_products, products_set
@@ -35,7 +35,7 @@ from ensue.training.run_directory import RunDirectory
 
 SHAPES = [(1, 256, 32, 64, 65), (2, 512, 100, 100, 65), (2, 200, 20, 35, 10_000)]
 """Layers, features, rows, positions, vocabulary."""
-CELLS: dict[str, tuple[type[EncoderSpecification], type[nn.RNNBase]]] = {
+CELLS: dict[str, tuple[type[Encoder], type[nn.RNNBase]]] = {
     "lstm": (LSTMSpecification, nn.LSTM),
     "gru": (GRUSpecification, nn.GRU),
     "elman": (ElmanSpecification, nn.RNN),
@@ -82,7 +82,7 @@ def by_ensue(
 ) -> Callable[[], None]:
     specification = CELLS[cell][0](encoder=cell, d_embedding=d, d_model=d, num_layers=layers)  # type: ignore[call-arg]
     ids = np.random.default_rng(SEED).integers(vocabulary, size=rows * length * 20 + 1)
-    recipe = TrainRecipe(steps=10**9, batch_size=rows, segment_length=length, learning_rate=1e-3)
+    recipe = LanguageModelingTrain(steps=10**9, batch_size=rows, segment_length=length, learning_rate=1e-3)
     batches = Segments(TokenFile.from_ids(ids), batch_size=rows, segment_length=length, seed=SEED)
     tokenizer = train_tokenizer("bytes", [])
     task = LanguageModeling(batches, tokenizer=tokenizer, valid=None, segment_length=length)

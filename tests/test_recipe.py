@@ -128,7 +128,7 @@ def test_the_last_of_two_budgets_counts() -> None:
         ),
         ({"tokenizer": {"kind": "letters"}}, "mine: tokenizer.kind: input should be"),
         ({"tokenzer": {}}, 'mine: unknown key "tokenzer" in the recipe; did you mean "tokenizer"?'),
-        ({"task": "labelling"}, 'mine: no task "labelling"; did you mean "labeling"?; known: language-modeling, labeling'),
+        ({"task": "labelling"}, 'mine: no task "labelling"; did you mean "labeling"?; known: language-modeling'),
     ],
 )  # fmt: skip
 def test_one_sentence_for_every_mistake(change: dict[str, Any], sentence: str) -> None:

@@ -207,6 +207,23 @@ def predict(
 
 
 @app.command()
+def inspect(
+    run: RunArgument,
+    texts: Annotated[
+        list[str], typer.Argument(help="A text, or two for a model of pairs; - reads stdin.", show_default=False)
+    ],
+    out: Annotated[Path, typer.Option(help="The page that is written.", show_default=False)] = ...,  # type: ignore[assignment]
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = None,
+) -> None:
+    """Look inside a tagger or classifier: one self-contained page of what happened."""
+    pipeline = _load(run, device, threads, task=("labeling", "classification"))
+    from ensue.console.inspection import write_inspection
+
+    _say(f"wrote {write_inspection(pipeline, texts, out)}")
+
+
+@app.command()
 def data(
     path: Annotated[str, typer.Argument(help="Data: a file, folder or glob.", show_default=False)],
     format: Annotated[str | None, typer.Option(help="What they are; default: what they look like.")] = None,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pytest import MonkeyPatch
+import pytest
 
 from ensue.recipe import ClassificationRecipe, LabelingRecipe, validate_recipe
 from ensue.text.schemes import Scheme, Span, encode
@@ -233,7 +233,7 @@ def labelers(folder: Path) -> Path:
         classifying(folder / "several.txt", head={"pooling": ["max"]}),
         classifying(folder / "pairs.tsv", steps=2),
     ]
-    with MonkeyPatch.context() as patch:  # pictures take longer than all the rest
+    with pytest.MonkeyPatch.context() as patch:  # pictures take longer than all the rest
         patch.setattr("ensue.training.run.draw_curve", lambda *args, **kwargs: None)
         patch.setattr("ensue.training.classification.draw_confusion", lambda *args, **kwargs: None)
         for file, recipe in zip(data, recipes, strict=True):

@@ -28,7 +28,6 @@ def label_lines(
 ) -> Iterator[str]:
     """The texts of a file ("-": stdin) with their labels, in order; `color`: as a person reads them."""
     sentences, written = _sentences(pipeline, path, format, encoding)
-    column = pipeline.column(written)
     for answer in pipeline.label(sentences, confidence=as_json):
         if as_json:
             tagged = pipeline.tagged(answer, written)
@@ -38,7 +37,7 @@ def label_lines(
         elif color and written.name == "text":
             yield aligned(pipeline.tagged(answer, written)) + "\n"
         else:
-            yield written.write(answer.sentence, answer.labels, column)
+            yield pipeline.written(answer, written)
 
 
 def class_lines(

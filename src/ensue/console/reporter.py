@@ -82,7 +82,8 @@ class ConsoleReporter(Reporter):
 
     def validated(self, validation: Validation) -> None:
         self.console.print(
-            f"[bold]step {validation.step:,}[/bold]  validation: {validation.summary}{'  best so far' if validation.best else ''}"
+            f"[bold]step {validation.step:,}[/bold]  validation: {validation.summary}"
+            f"{'  best so far' if validation.best else ''}"
         )
         for line in _shortened(validation.sample):
             self.console.print(Text(f"  {line}", style="dim"))

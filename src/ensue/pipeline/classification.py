@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 
 from ensue.data.documents import Document, Layout, read
 from ensue.errors import EnsueError
+from ensue.lens.inspection import Inspection
 from ensue.metrics.classification import ClassificationScores, ClassificationTally
 from ensue.models.classifier import Classifier
 from ensue.models.prefixes import device_of
+from ensue.pipeline.inspection import inspect_classifier
 from ensue.pipeline.reader import Reader
 from ensue.recipe import ClassificationRecipe
 from ensue.tasks.classification import classify_words
@@ -101,6 +103,10 @@ class ClassificationPipeline:
             )
             for answer in self.classify(documents)
         ]
+
+    def inspect(self, text: str | tuple[str, str]) -> Inspection:
+        """What happens inside with a text (or a pair): what each word does to the labels, as numbers and a page."""
+        return inspect_classifier(self, text)
 
     def classify(self, documents: Iterable[Document]) -> Iterator[Answer]:
         """The labels of documents of a stream of any length, in their order, in constant memory.

@@ -18,11 +18,13 @@ from ensue.data.plain import PlainText
 from ensue.data.sentences import Format, Sentence, Source, joined
 from ensue.data.words import Column, Ragged
 from ensue.errors import EnsueError
+from ensue.lens.inspection import Inspection
 from ensue.metrics.labeling import LabelingScores, LabelingTally
 from ensue.models.prefixes import device_of
 from ensue.models.tagger import Tagger
 from ensue.models.word_features import FormTable
 from ensue.pipeline.colors import color_of
+from ensue.pipeline.inspection import inspect_tagger
 from ensue.pipeline.reader import Reader
 from ensue.recipe import LabelingRecipe
 from ensue.tasks.labeling import tag_texts
@@ -156,6 +158,13 @@ class LabelingPipeline:
         answers = self.label(sentences, confidence=confidence)
         return [self.tagged(answer, plain) for answer in answers]
 
+    def inspect(self, text: str | Sequence[str] | Sentence) -> Inspection:
+        """What happens inside with a sentence: scores, paths, and what each part of a word does, as numbers and a page.
+
+        A model that reads other columns needs a `Sentence` that has them.
+        """
+        return inspect_tagger(self, text)
+
     def label(self, sentences: Iterable[Sentence], *, confidence: bool = False) -> Iterator[Answer]:
         """The labels of sentences of a stream of any length, in their order, in constant memory."""
         for window in _windows(sentences):
@@ -176,6 +185,16 @@ class LabelingPipeline:
     def column(self, format: Format) -> str | None:
         """Where labels stand in that format; None for the format's own place."""
         return self.config.get("labels") or None if format.name == self.config.get("format") else None
+
+    def written(self, answer: Answer, format: Format) -> str:
+        """The sentence as it stands in a file of that format, with its labels in their column.
+
+        Where a file has fewer columns than the training data had, its last one is no label: they come behind it.
+        """
+        column, width = self.column(format), self.config.get("width", 0)
+        if not column and format.name == self.config.get("format") and len(answer.sentence.columns) < width:
+            column = str(width)
+        return format.write(answer.sentence, answer.labels, column)
 
     def evaluate(
         self, data: str | Path | SentenceSource, *, format: str | None = None, encoding: str = "utf-8"

@@ -121,7 +121,7 @@ class Lexicon:
         return _DIGIT.sub("0", form) if self.fold_digits else form
 
     def affixes_of(self, form: str) -> list[str]:
-        """`u-`, `un-`, ... `-d`, `-ed`: a prefix and a suffix of each length; what a short word lacks stays out."""
+        """`u-`, `un-`, ... `-d`, `-ed`: a prefix and a suffix of each length; a shorter word is whole."""
         form = self.normalized(form)
         lengths = range(1, self.longest_affix + 1)
         return [f"{form[:n]}-" for n in lengths] + [f"-{form[-n:]}" for n in lengths]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ensue.data.columns import Columns
 from ensue.data.formats import SentenceSource
 from ensue.data.plain import PlainText
 from ensue.data.sentences import Format, Sentence
@@ -63,6 +64,7 @@ class LabelingJob(Job[Tagger]):
         self.fingerprint = source.text.fingerprint()
         detector = SchemeDetector()
         train = self._read(source, detector)
+        self.width = _width(source)
         self.train, self.valid, self.split = self._split(train)
         self.test_data = self._read(sentence_source(recipe, data.test, like=self.format)) if data.test else None
         self.labels = self._labels(detector) if run is None else run.labels()
@@ -182,6 +184,7 @@ class LabelingJob(Job[Tagger]):
             "format": self.format.name,
             "words": self.format.words,
             "labels": self.recipe.data.labels,
+            "width": self.width,
             "splitter": self.recipe.data.splitter,
             "d_vectors": 0 if self.pretrained is None else self.pretrained.shape[1],
         }
@@ -257,6 +260,11 @@ def sliced(sentences: Sentences, start: int, stop: int) -> Sentences:
             whole = sentences.columns[name]
             column.extend(whole.values[id] for id in whole.ids[place])
     return part
+
+
+def _width(source: SentenceSource) -> int:
+    """How many columns there are, where they have numbers and no names; else 0."""
+    return len(next(iter(source)).columns) if isinstance(source.format, Columns) else 0
 
 
 def _size(sentences: Sentences) -> str:

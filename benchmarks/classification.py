@@ -1,0 +1,306 @@
+"""Classifiers of ensue beside TF-IDF + logistic regression, trained in the same run on the same data with one thread.
+
+    python benchmarks/classification.py DATA [NAME ...] [--seeds 3] [--set KEY=VALUE] [--dev]
+
+DATA is a folder with the data sets that `DATA_SETS` names; without names all of them are measured. The test data are
+scored once; settings are chosen with `--dev`, which scores the development data and leaves the test data alone.
+
+| name | training | development | test |
+|---|---|---|---|
+| sst2 | the sentences of stsa.binary, no phrases | its dev | its test |
+| sms | four fifths | a tenth of them, held out | the last fifth; five folds, so that every message is tested once |
+| cola | in_domain_train | in_domain_dev | out_of_domain_dev |
+| mrpc | train | a tenth of it, held out | test |
+| ag-news | four fifths of the test file | a tenth of them, held out | the last fifth |
+| imdb | train | a tenth of it, held out | test |
+
+What is held out is drawn with seed 0, with its part of every label; but for IMDb. There training and test data are of
+different films, while a random part of the training data shares its films with the rest and is two points too easy.
+The reviews of a film have consecutive ids, so those with `id % 2500 < 250` of each label are held out. AG News is title
+and description as one text. SMS spam has some messages twice, in different folds too, which helps both sides.
+
+The baseline is scikit-learn's: words and pairs of words, sublinear TF-IDF, `LogisticRegression`; C is the one of
+`STRENGTHS` that is best on the development data, on which ensue chooses its weights. Of two texts a and b it sees a, b,
+|a - b|, a * b and their cosine. Its seconds are those of the vectors and of one fit, without the search; ensue's are
+those of training, as its run directory has them. What a seed gives is counted over all folds, and the spread is the
+standard deviation over seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import json
+import lzma
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from machine import describe_machine
+from quality import found
+
+import ensue
+from ensue.errors import EnsueError
+
+try:
+    import scipy.sparse
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
+    from threadpoolctl import threadpool_limits
+except ModuleNotFoundError as error:
+    raise SystemExit(f"no {error.name}: this script needs scikit-learn, pip install 'ensue[test]'") from None
+
+SPLIT_SEED = 0
+STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+SCORES: dict[str, Callable[[Sequence[str], Sequence[str]], float]] = {
+    "accuracy": accuracy_score,
+    "macro F1": lambda gold, predicted: f1_score(gold, predicted, average="macro"),
+    "Matthews": matthews_corrcoef,
+}
+
+
+class Example(NamedTuple):
+    """A text or a pair of them, and the label."""
+
+    texts: tuple[str, ...]
+    label: str
+
+
+class Split(NamedTuple):
+    train: list[Example]
+    dev: list[Example]
+    test: list[Example]
+
+
+@dataclass(frozen=True)
+class DataSet:
+    splits: Callable[[Path], Iterator[Split]]
+    recipe: str
+    settings: tuple[str, ...] = ()
+    judged_by: str = "accuracy"
+    """The score by which the baseline's C is chosen."""
+
+
+def sst2(data: Path) -> Iterator[Split]:
+    parts = (lines(data, f"sst/stsa.binary.{part}") for part in ("train", "dev", "test"))
+    yield Split(*([Example((text,), label) for label, _, text in (line.partition(" ") for line in p)] for p in parts))
+
+
+def sms(data: Path) -> Iterator[Split]:
+    rows = (line.partition("\t") for line in lines(data, "sms_spam/SMSSpamCollection"))
+    folds = shares([Example((text,), label) for label, _, text in rows], 5)
+    for number, test in enumerate(folds):
+        yield with_dev([example for fold in folds[:number] + folds[number + 1 :] for example in fold], test)
+
+
+def cola(data: Path) -> Iterator[Split]:
+    names = ("in_domain_train", "in_domain_dev", "out_of_domain_dev")
+    parts = ([line.split("\t") for line in lines(data, f"cola/{name}.tsv")] for name in names)
+    yield Split(*([Example((text,), label) for _, label, _, text in rows] for rows in parts))
+
+
+def mrpc(data: Path) -> Iterator[Split]:
+    names = ("train", "test")
+    parts = ([line.split("\t") for line in lines(data, f"mrpc/msr_paraphrase_{name}.txt")[1:]] for name in names)
+    yield with_dev(*([Example((first, second), label) for label, _, _, first, second in rows] for rows in parts))
+
+
+def ag_news(data: Path) -> Iterator[Split]:
+    rows = csv.reader(lines(data, "ag_news_test_only/test.csv"))
+    test, *rest = shares([Example((f"{title} {description}",), label) for label, title, description in rows], 5)
+    yield with_dev([example for share in rest for example in share], test)
+
+
+def imdb(data: Path) -> Iterator[Split]:
+    train: list[Example] = []
+    dev: list[Example] = []
+    for review in map(json.loads, lines(data, "imdb/train.jsonl")):
+        number = int(review["id"].partition("_")[0])
+        (dev if number % 2500 < 250 else train).append(Example((review["text"],), review["label"]))
+    reviews = map(json.loads, lines(data, "imdb/test.jsonl"))
+    yield Split(train, dev, [Example((review["text"],), review["label"]) for review in reviews])
+
+
+DATA_SETS = {
+    "sst2": DataSet(sst2, "classify-lstm"),
+    "sms": DataSet(sms, "classify-lstm"),
+    "cola": DataSet(cola, "classify-lstm", judged_by="Matthews"),
+    "mrpc": DataSet(mrpc, "classify-lstm"),
+    "ag-news": DataSet(ag_news, "classify-lstm"),
+    "imdb": DataSet(imdb, "classify-lstm", ("data.max_tokens=400", "data.keep=both")),
+}
+"""What is trained on each. The settings were chosen on development data."""
+
+
+def lines(data: Path, name: str) -> list[str]:
+    """Those of a file that may be packed; without line ends and without a byte order mark."""
+    path = Path(found(data, name))
+    opened = {".xz": lzma.open, ".gz": gzip.open}.get(path.suffix, open)
+    with opened(path, "rt", encoding="utf-8-sig", newline="\n") as file:
+        return [line.rstrip("\r\n") for line in file]
+
+
+def shares(examples: Iterable[Example], count: int) -> list[list[Example]]:
+    """The examples in random order, dealt out label by label, so that every share has its part of each."""
+    shuffled = list(examples)
+    random.Random(SPLIT_SEED).shuffle(shuffled)
+    shuffled.sort(key=lambda example: example.label)
+    return [shuffled[number::count] for number in range(count)]
+
+
+def with_dev(train: Iterable[Example], test: Iterable[Example]) -> Split:
+    """A tenth of the training data is held out."""
+    dev, *rest = shares(train, 10)
+    return Split([example for share in rest for example in share], dev, list(test))
+
+
+class Measured(NamedTuple):
+    """What a model says of the data that are scored, in their order; and the seconds it was trained for."""
+
+    predicted: list[str]
+    seconds: float
+
+
+def by_ensue(recipe: str, settings: Sequence[str], split: Split, scored: list[Example], run: Path) -> Measured:
+    """A run of ensue, its data beside it; one that is there already is not repeated."""
+    data = {
+        "train": written(split.train, run.with_name("train.jsonl")),
+        "valid": written(split.dev, run.with_name("dev.jsonl")),
+    }
+    classifier = ensue.train(recipe, **data, out=run, settings=settings, device="cpu", threads=1, resume=True)
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    texts = [example.texts if len(example.texts) > 1 else example.texts[0] for example in scored]
+    predicted = [answer.label for answer in classifier.predict(texts)]
+    return Measured(predicted, max(record.get("seconds", 0.0) for record in records))
+
+
+def written(examples: Iterable[Example], path: Path) -> Path:
+    """JSON lines as ensue reads them without being told anything."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8") as file:
+        for example in examples:
+            names = ("text",) if len(example.texts) == 1 else ("text1", "text2")
+            record = dict(zip(names, example.texts, strict=True)) | {"label": example.label}
+            print(json.dumps(record, ensure_ascii=False), file=file)
+    return path
+
+
+def by_regression(split: Split, scored: list[Example], judged_by: str) -> Measured:
+    """TF-IDF and logistic regression with the C that is best on the development data."""
+    with threadpool_limits(1):
+        started = time.perf_counter()
+        vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
+        vectorizer.fit(text for example in split.train for text in example.texts)
+        train = features(vectorizer, split.train)
+        vector_seconds = time.perf_counter() - started
+        dev = features(vectorizer, split.dev)
+        best, best_score, best_seconds = None, float("-inf"), 0.0
+        for strength in STRENGTHS:
+            started = time.perf_counter()
+            model = LogisticRegression(C=strength, max_iter=1000).fit(train, labels_of(split.train))
+            seconds = time.perf_counter() - started
+            score = SCORES[judged_by](labels_of(split.dev), model.predict(dev))
+            if score > best_score:
+                best, best_score, best_seconds = model, score, seconds
+        return Measured(best.predict(features(vectorizer, scored)).tolist(), vector_seconds + best_seconds)
+
+
+def features(vectorizer: Any, examples: list[Example]) -> Any:
+    """A row for each text, or for each pair."""
+    vectors = [vectorizer.transform(texts) for texts in zip(*(example.texts for example in examples), strict=True)]
+    if len(vectors) == 1:
+        return vectors[0]
+    a, b = vectors
+    product = a.multiply(b)
+    cosine = np.asarray(product.sum(axis=1)).reshape(-1, 1)
+    return scipy.sparse.hstack([a, b, abs(a - b), product, cosine], format="csr")
+
+
+def labels_of(examples: Iterable[Example]) -> list[str]:
+    return [example.label for example in examples]
+
+
+def measure(name: str, arguments: argparse.Namespace, folder: Path) -> Iterator[str]:
+    """The rows of a data set: ensue, the baseline."""
+    data_set = DATA_SETS[name]
+    recipe, settings = arguments.recipe or data_set.recipe, [*data_set.settings, *arguments.settings]
+    splits = [limited(split, arguments.limit) for split in data_set.splits(arguments.data)]
+    scored = [split.dev if arguments.dev else split.test for split in splits]
+    gold = [label for part in scored for label in labels_of(part)]
+    ours = []
+    for seed in range(arguments.seeds):
+        print(f"{name}: {recipe}, seed {seed} ...", file=sys.stderr)
+        seeded = [*settings, f"train.seed={seed}"]
+        runs = [folder / name / f"fold-{number}" / f"seed-{seed}" for number in range(len(splits))]
+        folds = zip(splits, scored, runs, strict=True)
+        ours.append([by_ensue(recipe, seeded, split, part, run) for split, part, run in folds])
+    theirs = [by_regression(split, part, data_set.judged_by) for split, part in zip(splits, scored, strict=True)]
+    sizes = " / ".join(f"{len(part):,}" for part in (splits[0].train, splits[0].dev, scored[0]))
+    sizes += f", {len(splits)} folds" if len(splits) > 1 else ""
+    yield row(f"{name} ({sizes})", f"ensue, {recipe}", gold, ours)
+    yield row("", "TF-IDF + logistic regression", gold, [theirs])
+
+
+def limited(split: Split, limit: int | None) -> Split:
+    """The first texts of each part in a random order, to try something out."""
+    return split if limit is None else Split(*(random.Random(0).sample(part, min(limit, len(part))) for part in split))
+
+
+def row(data: str, model: str, gold: list[str], seeds: list[list[Measured]]) -> str:
+    """The scores over all folds: mean and spread over the seeds."""
+    predicted = [[label for fold in folds for label in fold.predicted] for folds in seeds]
+    cells = [spread([100 * score(gold, labels) for labels in predicted]) for score in SCORES.values()]
+    seconds = statistics.mean(sum(fold.seconds for fold in folds) for folds in seeds)
+    return f"| {data} | {model} | {' | '.join(cells)} | {seconds:,.1f} |"
+
+
+def spread(values: list[float]) -> str:
+    mean = f"{statistics.mean(values):.2f}"
+    return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.2f}"
+
+
+def read_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, metavar="DATA", help="the folder with the data sets")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(DATA_SETS)}; default: all")
+    parser.add_argument("--seeds", type=int, default=3, help="how often ensue is trained on each")
+    parser.add_argument("--recipe", help="in place of those of the table")
+    parser.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--dev", action="store_true", help="score the development data, not the test data")
+    parser.add_argument("--limit", type=int, help="take at most so many texts of each part")
+    parser.add_argument("--out", type=Path, help="keep data and runs in this folder; default: they are removed")
+    arguments = parser.parse_args()
+    if unknown := [name for name in arguments.names if name not in DATA_SETS]:
+        parser.error(f"no data set {unknown[0]}; known: {', '.join(DATA_SETS)}")
+    return arguments
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    arguments = read_arguments()
+    print(describe_machine(seed=SPLIT_SEED))
+    print(
+        f"| data (train / dev / {'dev' if arguments.dev else 'test'} texts) | model | {' | '.join(SCORES)} | seconds |"
+    )
+    print("|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        for name in arguments.names or DATA_SETS:
+            for line in measure(name, arguments, arguments.out or Path(folder)):
+                print(line, flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except EnsueError as error:
+        raise SystemExit(str(error)) from None

@@ -1,0 +1,281 @@
+"""What people get wrong with labeled data: one line on stderr, exit status 2, nothing made and nothing lost."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Ensue
+from training.tiny_texts import columns, documents, labelers, sentences, tsv
+
+Refused = Callable[..., str]
+SMALL = ["--set", "train.steps=2", "--set", "train.precision=float32", "--threads", "1", "--device", "cpu"]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return labelers(tmp_path_factory.mktemp("labelers"))
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ensue.training.run.draw_curve", lambda *args, **kwargs: None)
+    monkeypatch.setattr("ensue.training.classification.draw_confusion", lambda *args, **kwargs: None)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def train(recipe: str, path: object, *more: object, out: object = "out") -> list[object]:
+    return ["train", recipe, "--train", path, "--out", out, *SMALL, *more]
+
+
+TAGGING: dict[str, tuple[str, bytes, str]] = {
+    "empty": ("bad.txt", b"", "bad.txt: the text is empty"),
+    "one line": ("bad.txt", b"house NOUN\n", "bad.txt: it looks like running text, which has no labels; data.format="),
+    "one line of a table": ("bad.conll", b"house NOUN\n", 'bad.conll: nothing to learn: all 1 words have the label "NOUN"'),
+    "running text": ("bad.txt", b"Anna sees it.\nNobody else does.\n", "bad.txt: it looks like running text"),
+    "only O": ("bad.txt", b"the O\nhouse O\n\nit O\n", 'bad.txt: nothing to learn: all 3 words have the label "O"'),
+    "ragged": ("bad.txt", b"the DET\nhouse NOUN\n\nit\n", "bad.txt:4: expected 2 columns separated by blanks as in line 1"),
+    "latin-1": ("bad.txt", "the DET\ncaf\u00e9 NOUN\n\n".encode("latin-1"), "bad.txt:2: not UTF-8 (byte 0xe9 in column 4);"),
+    "utf-16": ("bad.conll", "the DET\n".encode("utf-16"), "bad.conll:1: not UTF-8"),
+    "mixed schemes": ("bad.txt", b"a B-X\nb M-X\n\nc L-X\nd U-X\n\n", "bad.txt:4: mixed schemes"),
+    "bad json": ("bad.jsonl", b'{"tokens": ["a"], "labels": ["x"]}\n{"tokens": 3}\n', 'bad.jsonl:2: "tokens" must be a'),
+    "bad conllu": ("bad.conllu", b"1\tthe\tthe\tDET\n", "bad.conllu:1: expected ten columns"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(TAGGING))
+def test_sentences_that_cannot_be_learned_from(name: str, refused: Refused) -> None:
+    file, content, expected = TAGGING[name]
+    Path(file).write_bytes(content)
+    assert expected.casefold() in refused(*train("tag-lstm-crf", file)).casefold()
+    assert contents(Path()) == {file: content}
+
+
+CLASSIFYING: dict[str, tuple[str, bytes, str]] = {
+    "empty": ("bad.tsv", b"", "bad.tsv: "),
+    "one line": ("bad.tsv", b"x\ta text\n", "bad.tsv: "),
+    "one class": ("bad.tsv", b"label\ttext\n" + b"x\ta text\n" * 9, 'nothing to learn: all 8 texts have the label "x"'),
+    "no labels": ("bad.txt", b"One text.\nAnother one.\n", "bad.txt: no labels found; --set data.format=... says what it is"),
+    "ragged": ("bad.tsv", b"label\ttext\nx\ta text\ny\n", "bad.tsv:3: 1 column; expected 2 as in line 1"),
+    "latin-1": ("bad.csv", "label,text\nx,caf\u00e9\n".encode("latin-1") * 5, "bad.csv:2: not UTF-8 (byte 0xe9 in column 6)"),
+    "open quote": ("bad.csv", b'label,text\nx,"a\ny,b\n', "bad.csv:2: the quote that opens here is not closed"),
+    "NUL": ("bad.tsv", b"label\ttext\nx\ta\0\ny\tb\n", "bad.tsv:2: a NUL character in column 4"),
+    "bad json": ("bad.jsonl", b'{"text": "a", "label": "x"}\n{"text"\n', "bad.jsonl:2: not JSON"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(CLASSIFYING))
+def test_texts_that_cannot_be_learned_from(name: str, refused: Refused) -> None:
+    file, content, expected = CLASSIFYING[name]
+    Path(file).write_bytes(content)
+    assert expected in refused(*train("classify-lstm", file))
+    assert contents(Path()) == {file: content}
+
+
+def test_the_encoding_that_the_message_names_works(ensue: Ensue) -> None:
+    Path("old.txt").write_bytes(("caf\u00e9 NOUN\nsees VERB\n\n" * 20).encode("latin-1"))
+    assert ensue(*train("tag-lstm", "old.txt", "--set", "data.encoding=latin-1")).status == 0
+    assert "caf\u00e9" in json.loads(Path("out/tokenizer.json").read_text())["words"]
+
+
+def test_paths_that_are_not_there(refused: Refused, runs: Path) -> None:
+    assert refused(*train("tag-lstm", runs / "nmaes.txt")).endswith('no such file or folder; did you mean "names.txt"?')
+    assert "other.txt: no such file" in refused(*train("tag-lstm", runs / "names.txt", "--valid", "other.txt"))
+    assert "other.tsv: no such file" in refused(*train("classify-lstm", runs / "topics.tsv", "--test", "other.tsv"))
+    assert "no training data: --train PATH" in refused("train", "tag-lstm", "--out", "out")
+    assert "no training data: --train PATH" in refused("train", "classify-lstm", "--out", "out")
+    for command in ("predict", "evaluate"):
+        assert 'did you mean "names.txt"?' in refused(command, runs / "names", runs / "name.txt")
+        assert 'did you mean "topics.tsv"?' in refused(command, runs / "topics", runs / "topcis.tsv")
+    assert refused("predict", "nowhere", stdin=b"a") == "nowhere: no such run directory"
+    assert os.listdir() == []
+
+
+@pytest.mark.parametrize(
+    ("recipe", "setting", "expected"),
+    [
+        ("tag-lstm", "data.label=upos", 'unknown key "data.label" in data; did you mean "labels"?'),
+        ("tag-lstm", "data.labels=9", 'names.txt:1: no column "9"; the file has columns 1 to 3'),
+        ("tag-lstm", "data.words=9", 'names.txt:1: no column "9"; the file has columns 1 to 3'),
+        ("tag-lstm", "features.columns=['4']", 'names.txt:1: no column "4"; the file has columns 1 to 3'),
+        ("tag-lstm", "head.kind=crv", "head.kind: input should be 'softmax', 'viterbi' or 'crf', found 'crv'"),
+        ("tag-lstm", "head.pooling=['last']", 'unknown key "head.pooling" in head'),
+        ("tag-lstm", "features.vectors=none.txt", "none.txt: no such file"),
+        ("tag-lstm", "data.format=xml", "data.format: input should be"),
+        ("classify-lstm", "data.labels=lable", 'no "lable"; did you mean "label"?'),
+        ("classify-lstm", "data.texts=['body']", 'no "body"; there are "label", "text"'),
+        ("classify-lstm", "head.pooling=['first']", "head.pooling"),
+        ("classify-lstm", "data.segment_tokens=5", "set model.bidirectional=false"),
+        ("classify-lstm", "features.columns=['2']", 'unknown key "features.columns" in features'),
+        ("classify-lstm", "model.encoder=transformr", 'no encoder "transformr"; did you mean "transformer"?'),
+    ],
+)
+def test_settings_that_make_no_sense(recipe: str, setting: str, expected: str, refused: Refused, runs: Path) -> None:
+    data = runs / ("names.txt" if recipe == "tag-lstm" else "topics.tsv")
+    assert expected in refused(*train(recipe, data, "--set", setting))
+    assert os.listdir() == []
+
+
+def test_recipes_and_data_of_another_task(refused: Refused, runs: Path) -> None:
+    assert "upos.conllu" in refused(*train("classify-lstm", runs / "upos.conllu"))
+    assert "several.txt" in refused(*train("tag-lstm", runs / "several.txt"))
+    assert os.listdir() == []
+
+
+def test_a_second_run_in_the_same_folder(refused: Refused, ensue: Ensue, runs: Path) -> None:
+    for name, recipe, file in (("names", "tag-lstm", "names.txt"), ("topics", "classify-lstm", "topics.tsv")):
+        run = Path(shutil.copytree(runs / name, name))
+        before = contents(run)
+        again = train(recipe, runs / file, out=run)
+        assert "there is a run already; --resume goes on with it, --overwrite removes it" in refused(*again)
+        assert "cannot go on with another " in refused(*again, "--resume")
+        Path("bad.txt").write_text("running text\n")
+        assert "bad.txt" in refused(*train(recipe, "bad.txt", "--overwrite", out=run))
+        assert contents(run) == before
+        assert ensue(*again, "--overwrite").status == 0
+        assert contents(run).keys() >= before.keys() - {f for f in before if "step-" in f}
+
+
+def test_a_run_of_one_task_is_overwritten_by_one_of_another(ensue: Ensue, runs: Path) -> None:
+    run = Path(shutil.copytree(runs / "topics", "run"))
+    (run / "confusion.png").write_bytes(b"of the classifier")
+    assert ensue(*train("tag-lstm", runs / "names.txt", "--overwrite", out=run)).status == 0
+    assert not (run / "confusion.png").exists()
+    assert ensue("predict", run, stdin=b"Anna sees\n").status == 0
+
+
+def test_commands_for_models_of_another_kind(refused: Refused, runs: Path, trained: Path) -> None:
+    for command in ("generate", "score"):
+        assert refused(command, runs / "names") == f"{runs / 'names'}: the model is a tagger: predict, evaluate"
+        assert refused(command, runs / "topics") == f"{runs / 'topics'}: the model is a classifier: predict, evaluate"
+    said = "the model is a language model: generate, score, evaluate"
+    assert refused("predict", trained / "lstm", stdin=b"a") == f"{trained / 'lstm'}: {said}"
+    assert "the model is a tagger" in refused("evaluate", runs / "names", "--minimal-pairs", "x.jsonl")
+    assert "trained without pretrained vectors" in refused("predict", runs / "names", "--vectors", runs / "names.txt")
+
+
+FILES: dict[str, tuple[str, bytes, str]] = {
+    "empty": ("a.txt", b"", "a.txt: the text is empty"),
+    "latin-1": ("a.txt", "the caf\u00e9\n".encode("latin-1"), "a.txt:1: not UTF-8 (byte 0xe9 in column 8)"),
+    "cut gz": ("a.txt.gz", b"\x1f\x8b\x08\x00\x00", "a.txt.gz: damaged"),
+    "bad json": ("a.jsonl", b'{"tokens": ["a"]}\n{"text": \n', "a.jsonl:2: not JSON"),
+}
+
+
+@pytest.mark.parametrize("name", list(FILES))
+@pytest.mark.parametrize("run", ["names", "topics"])
+def test_files_that_cannot_be_labeled(run: str, name: str, refused: Refused, runs: Path) -> None:
+    file, content, expected = FILES[name]
+    if run == "topics":
+        content, expected = content.replace(b'"tokens": ["a"]', b'"text": "a"'), expected
+    Path(file).write_bytes(content)
+    assert expected in refused("predict", runs / run, file)
+    assert expected in refused("evaluate", runs / run, file, "--json")
+
+
+def test_pipes_that_cannot_be_labeled(refused: Refused, runs: Path) -> None:
+    for run in ("names", "topics"):
+        assert "stdin:2: not UTF-8" in refused("predict", runs / run, stdin=b"the\ncaf\xe9\n")
+        assert 'unknown encoding "nope"' in refused("predict", runs / run, "--encoding", "nope", stdin=b"a")
+        assert 'unknown format "colums"; did you mean "columns"?' in refused(
+            "predict", runs / "names", "--format", "colums", stdin=b"a"
+        )
+        assert "stdin:1: " in refused("predict", runs / run, "--format", "json", stdin=b"{broken\n")
+    assert "stdin:2: expected 2 columns" in refused("predict", runs / "names", "--format", "columns", stdin=b"a b\nc\n")
+    assert 'unknown format "tvs"; did you mean "tsv"?' in refused(
+        "predict", runs / "topics", "--format", "tvs", stdin=b"a"
+    )
+    assert "the model reads pairs of texts; found 1" in refused("predict", runs / "pairs", stdin=b"salt and oven\n")
+
+
+def test_files_without_labels_cannot_be_scored(refused: Refused, runs: Path) -> None:
+    Path("words.conll").write_text("the\nhouse\n\nAnna\n")
+    assert "words.conll:1: no labels: the file has one column" in refused("evaluate", runs / "names", "words.conll")
+    Path("text.tsv").write_text("text\nsalt and oven\n")
+    assert "text.tsv" in refused("evaluate", runs / "topics", "text.tsv")
+    assert "one of the two" in refused("evaluate", runs / "names")
+
+
+def test_one_line_files(ensue: Ensue, runs: Path) -> None:
+    for content in ("Anna PROPN B-PER", "Anna PROPN B-PER\n"):
+        Path("one.conll").write_text(content)
+        said = ensue("predict", runs / "names", "one.conll")
+        assert (said.status, said.out.rpartition(" ")[0]) == (0, "Anna PROPN")
+        assert json.loads(ensue("evaluate", runs / "names", "one.conll", "--json").out)["tokens"] == 1
+    Path("one.tsv").write_text("label\ttext\nmusic\ta choir")
+    assert ensue("predict", runs / "topics", "one.tsv").out.startswith("label\ttext\tprobability\n")
+    assert json.loads(ensue("evaluate", runs / "topics", "one.tsv", "--json").out)["examples"] == 1
+
+
+DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes | None], str]] = {
+    "labels gone": ("labels.json", lambda b: None, "labels.json: missing"),
+    "labels cut": ("labels.json", lambda b: b[:-9], "labels.json: damaged"),
+    "labels empty": ("labels.json", lambda b: b"", "labels.json: damaged"),
+    "labels of another kind": ("labels.json", lambda b: b"{}", "labels.json: damaged"),
+    "labels a list": ("labels.json", lambda b: b"[1, 2]", "labels.json: damaged"),
+    "labels binary": ("labels.json", lambda b: b"\xff\xfe\x00", "labels.json: damaged"),
+    "a label less": ("labels.json", lambda b: fewer(b), "not the weights of this model"),
+    "words gone": ("tokenizer.json", lambda b: None, "tokenizer.json: missing"),
+    "words cut": ("tokenizer.json", lambda b: b[: len(b) // 2], "tokenizer.json: damaged"),
+    "words of another kind": ("tokenizer.json", lambda b: b'{"kind": "bytes", "format_version": 1}', "tokenizer.json: "),
+    "words a list": ("tokenizer.json", lambda b: b"[]", "tokenizer.json: damaged"),
+    "a word more": (
+        "tokenizer.json", lambda b: b.replace(b'"words": ["<unk>"', b'"words": ["<unk>", "more"'), "not the weights of",
+    ),
+    "weights gone": ("model.safetensors", lambda b: None, "model.safetensors: no such file"),
+    "weights cut": ("model.safetensors", lambda b: b[:-100], "model.safetensors: damaged"),
+    "recipe gone": ("recipe.toml", lambda b: None, "recipe.toml"),
+    "another task": ("config.json", lambda b: b.replace(b'"task": "', b'"task": "re'), "damaged: config.json is of re"),
+    "no layout": ("config.json", lambda b: b.replace(b'"layout"', b'"lay"').replace(b'"format":', b'"form":'), ""),
+}  # fmt: skip
+
+
+def fewer(labels: bytes) -> bytes:
+    content = json.loads(labels)
+    return json.dumps(content | {"names": [n for n in content["names"] if not n.endswith(("LOC", "music"))]}).encode()
+
+
+@pytest.mark.parametrize("damage", list(DAMAGES))
+@pytest.mark.parametrize("name", ["names", "topics"])
+def test_damaged_runs(name: str, damage: str, refused: Refused, ensue: Ensue, runs: Path) -> None:
+    run = Path(shutil.copytree(runs / name, "run"))
+    file, alter, expected = DAMAGES[damage]
+    altered = alter((run / file).read_bytes())
+    if altered is None:
+        (run / file).unlink()
+    else:
+        assert altered != (run / file).read_bytes()
+        (run / file).write_bytes(altered)
+    data = runs / ("names.txt" if name == "names" else "topics.tsv")
+    for command in (["predict", run, data], ["evaluate", run, data, "--json"]):
+        if expected:
+            assert expected in refused(*command)
+        else:
+            said = ensue(*command)
+            assert said.status in (0, 2)
+            assert said.err.count("\n") <= 1
+
+
+def test_classes_of_a_classifier_are_no_tags(refused: Refused, runs: Path) -> None:
+    for name, other in (("names", "topics"), ("topics", "names")):
+        run = Path(shutil.copytree(runs / name, name))
+        shutil.copy(runs / other / "labels.json", run / "labels.json")
+        assert "labels.json: " in refused("predict", run, stdin=b"a\n")
+
+
+def test_data_that_changed_are_not_gone_on_with(refused: Refused, ensue: Ensue) -> None:
+    Path("names.txt").write_text(columns(sentences(40)))
+    Path("topics.tsv").write_text(tsv(documents(40)))
+    for recipe, file in (("tag-lstm", "names.txt"), ("classify-lstm", "topics.tsv")):
+        assert ensue(*train(recipe, file, out=recipe)).status == 0
+        Path(file).write_text(Path(file).read_text() + Path(file).read_text().splitlines()[-1] + "\n")
+        before = contents(Path(recipe))
+        assert f"{file} has changed since this run began" in refused("train", "--resume", "--out", recipe)
+        assert contents(Path(recipe)) == before
