@@ -26,6 +26,7 @@ from training.tiny_texts import (
     fasttext,
     first_word,
     folders,
+    hurry,
     json_lines,
     pairs,
     quoted_csv,
@@ -56,8 +57,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "pairs": classifying(folder / "pairs.tsv", steps=3),
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ensue.training.run.draw_curve", lambda *args, **kwargs: None)
-        patch.setattr("ensue.training.classification.draw_confusion", lambda *args, **kwargs: None)
+        hurry(patch)
         for name, recipe in recipes.items():
             run_tiny(recipe, folder / name)
     return folder

@@ -1,26 +1,35 @@
 """The pages tell the truth: their code runs; their commands, links, paths, signatures and tree are there."""
 
 import ast
+import glob
 import inspect
 import io
+import json
 import re
 import runpy
 import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import pytest
 import typer
+from pydantic import BaseModel
 
 import ensue.nn
 import ensue.pipeline
 from ensue.cli import app
-from ensue.recipe import BUDGETS, Recipe, read_recipe, recipe_names, validate_recipe
+from ensue.metrics.classification import ClassificationTally
+from ensue.metrics.labeling import LabelingTally
+from ensue.metrics.language import LanguageScores
+from ensue.recipe import Recipe, read_recipe, recipe_names, validate_recipe
+from ensue.recipe.reading import RECIPES
 from ensue.training.run import train_run
+from page_data import RUNS, TEXT, tiny, write_data
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PAGES = sorted(
@@ -28,10 +37,13 @@ PAGES = sorted(
 )
 README = REPOSITORY / "README.md"
 RECIPES_PAGE = REPOSITORY / "docs" / "recipes.md"
-TEXT = "The sea was calm. Nobody spoke, and the sea was calm again; so it began.\n"
-PAIR = '{"sentence_good": "The sea was calm.", "sentence_bad": "The sea were calm."}\n'
-RUN_HERE = {"evaluate", "generate", "score", "recipes"}
+RUN_HERE = {"data", "evaluate", "generate", "inspect", "predict", "recipes", "score"}
 """Commands that are run, on a small model; the others train, and are parsed."""
+SAID = {"inspect"}
+"""Of them, those that have nothing for stdout and say on stderr what they did."""
+
+DRAWN = ("run", "mood")
+"""Those with pictures, the first ones."""
 
 
 class Block(NamedTuple):
@@ -63,31 +75,34 @@ def pages(*languages: str) -> Any:
     return pytest.mark.parametrize("page", [p for p in PAGES if any(blocks(p, *languages))], ids=name_of)
 
 
-def tiny(recipe: Recipe) -> Recipe:
-    """The recipe in a size that trains at once."""
-    document = recipe.model_dump(exclude_none=True)
-    document["model"] |= {"d_model": 16, "d_embedding": 8, "num_layers": 1}
-    small = {"steps": 2, "validations": 1, "batch_size": 4, "precision": "float32", "sample_tokens": 8}
-    document["train"] = {key: value for key, value in document["train"].items() if key not in BUDGETS} | small
-    return validate_recipe(document, where="docs")
+def name_of_recipe(block: Block) -> str:
+    """The file name in the comment that a recipe begins with, or ""."""
+    match = re.match(r"# (\S+\.toml)\n", block.text)
+    return match[1] if match else ""
 
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the texts that the pages speak of, and with a trained run."""
+    """A folder with the data that the pages speak of, and with trained runs."""
     folder = tmp_path_factory.mktemp("docs")
-    for name, lines in {"book": 60, "chapter": 80, "diary": 10, "notes": 10, "letters/first": 60}.items():
-        path = folder / f"{name}.txt"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(TEXT * lines, encoding="utf-8")
-    (folder / "pairs.jsonl").write_text(PAIR, encoding="utf-8")
-    (mine,) = blocks(RECIPES_PAGE, "toml")
-    (folder / "mine.toml").write_text(mine.text, encoding="utf-8")
+    write_data(folder)
+    for block in (block for page in PAGES for block in blocks(page, "toml")):
+        if name := name_of_recipe(block):
+            (folder / name).write_text(block.text, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ENSUE_CACHE", str(folder / "cache"))
         patch.chdir(folder)
-        train_run(tiny(read_recipe("char-lstm", {"data.train": "book.txt"})), "run", threads=1)
+        for out, (recipe, data, settings) in RUNS.items():
+            train_run(tiny(read_recipe(recipe, {"data.train": data, **settings})), out, threads=1)
+            if out == DRAWN[-1]:
+                without_pictures(patch)
     return folder
+
+
+def without_pictures(patch: pytest.MonkeyPatch) -> None:
+    """They take longer than all the rest."""
+    for place in ("training.run.draw_curve", "training.classification.draw_confusion"):
+        patch.setattr(f"ensue.{place}", lambda *args, **kwargs: None)
 
 
 @pytest.fixture
@@ -100,6 +115,7 @@ def folder(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
         return train_run(tiny(recipe), out, **options | {"threads": 1})
 
     monkeypatch.setattr("ensue.pipeline.runs.train_run", train_tiny)
+    without_pictures(monkeypatch)
     return tmp_path
 
 
@@ -113,17 +129,17 @@ def test_code_runs(page: Path) -> None:
 
 
 def commands(page: Path) -> Iterator[list[str]]:
-    """The words of each command in a page's blocks, the parts of a pipe by themselves."""
+    """The words of each command in a page's blocks, the parts of a pipe by themselves, without where it writes to."""
     for block in blocks(page, "sh", "console"):
         for line in block.text.replace("\\\n", " ").splitlines():
             if block.language == "console" and not line.startswith("$ "):
                 continue
-            lexer = shlex.shlex(line.removeprefix("$ "), posix=True, punctuation_chars="|")
+            lexer = shlex.shlex(line.removeprefix("$ "), posix=True, punctuation_chars="|>")
             lexer.whitespace_split = True
             words: list[str] = []
             for word in [*lexer, "|"]:
                 if word == "|" and words:
-                    yield words
+                    yield words[: words.index(">")] if ">" in words else words
                 words = [] if word == "|" else [*words, word]
 
 
@@ -148,10 +164,30 @@ def test_commands_are_there(page: Path, monkeypatch: pytest.MonkeyPatch, capsys:
         name, options = parsed(arguments)
         if name == "train" and options["recipe"]:
             read_recipe(options["recipe"], options["settings"] or [])
+            for data in filter(None, (options[part] for part in ("train", "valid", "test"))):
+                assert glob.glob(data), f"the pages speak of {data}, which no test writes"
         if name in RUN_HERE:
             monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
             app(arguments, standalone_mode=False)
-            assert capsys.readouterr().out
+            said = capsys.readouterr()
+            assert said.err if name in SAID else said.out
+
+
+@pages("console")
+@pytest.mark.usefixtures("folder")
+def test_what_is_shown_is_what_comes_out(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for block in blocks(page, "console"):
+        command, _, shown = block.text.partition("\n")
+        program, *arguments = shlex.split(command.removeprefix("$ "))
+        assert program == "ensue"
+        app(arguments, standalone_mode=False)
+        assert capsys.readouterr().out == shown, f"{name_of(page)}:{block.line}"
+
+
+@pages("toml")
+def test_recipes_in_the_pages_are_recipes(page: Path) -> None:
+    for block in blocks(page, "toml"):
+        validate_recipe(tomllib.loads(block.text), where=f"{name_of(page)}:{block.line}")
 
 
 @pytest.mark.parametrize("arguments", [["trian"], ["score", "run", "--top-k", "3"], ["evaluate", "run", "--jsn"]])
@@ -169,16 +205,40 @@ def test_links_and_paths_lead_somewhere(page: Path) -> None:
     assert not missing
 
 
+def first_cells(page: Path, head: str) -> list[str]:
+    """What stands between backticks in the first column of the tables whose first column is called `head`."""
+    text = page.read_text(encoding="utf-8")
+    tables = re.findall(rf"^\| {re.escape(head)} \|.*\n\|[-|]+\n((?:\|.*\n)+)", text, re.MULTILINE)
+    return [
+        name for table in tables for row in table.splitlines() for name in re.findall(r"`([^`]+)`", row.split("|")[1])
+    ]
+
+
 def test_every_recipe_is_listed_and_nothing_else() -> None:
     for page in (README, RECIPES_PAGE):
-        listed = re.findall(r"^\| `((?:char|word|bpe)-[a-z-]+)` \|", page.read_text(encoding="utf-8"), re.MULTILINE)
-        assert sorted(listed) == recipe_names(), name_of(page)
+        assert sorted(first_cells(page, "recipe")) == recipe_names(), name_of(page)
 
 
 def test_every_key_of_a_recipe_is_explained() -> None:
     script = runpy.run_path(str(REPOSITORY / "docs" / "recipe_keys.py"))
     page = RECIPES_PAGE.read_text(encoding="utf-8")
     assert page == script["written"](page), "python docs/recipe_keys.py brings it up to date"
+
+
+def parts(schema: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    """A schema and the tables that stand in it, with the classes that they are derived from."""
+    yield from (part for part in schema.__mro__ if issubclass(part, BaseModel) and part is not BaseModel)
+    for field in schema.model_fields.values():
+        for choice in (field.annotation, *get_args(field.annotation)):
+            if isinstance(choice, type) and issubclass(choice, BaseModel):
+                yield from parts(choice)
+
+
+def test_every_table_of_a_recipe_is_explained() -> None:
+    script = runpy.run_path(str(REPOSITORY / "docs" / "recipe_keys.py"))
+    explained = {model for _, model in script["TABLES"]}
+    for part in (part for schema in RECIPES.values() for part in parts(schema) if part not in RECIPES.values()):
+        assert part in explained or not list(script["own_fields"](part)), part
 
 
 def parameters(function: Any) -> list[tuple[str, Any, Any]]:
@@ -192,18 +252,62 @@ def as_written(arguments: str) -> list[tuple[str, Any, Any]]:
     return parameters(namespace["function"])
 
 
+INTERFACE = {
+    "": ensue.pipeline,
+    "ensue": ensue.pipeline,
+    "ensue.recipe": sys.modules["ensue.recipe"],
+    "LanguagePipeline": ensue.pipeline.LanguagePipeline,
+    "LabelingPipeline": ensue.pipeline.LabelingPipeline,
+    "ClassificationPipeline": ensue.pipeline.ClassificationPipeline,
+}
+API_PAGE = REPOSITORY / "docs" / "api.md"
+
+
+def documented() -> list[tuple[str, str, str]]:
+    """Owner, name and arguments of what the headings of docs/api.md describe."""
+    headings = re.findall(r"^### `([\w.]+)\((.*)\)`$", prose(API_PAGE), re.MULTILINE)
+    return [(*name.rpartition(".")[::2], arguments) for name, arguments in headings]
+
+
 def test_the_interface_is_as_written() -> None:
     """The headings of docs/api.md are the signatures."""
-    headings = re.findall(r"^### `([\w.]+)\((.*)\)`$", prose(REPOSITORY / "docs" / "api.md"), re.MULTILINE)
-    assert len(headings) > 8
-    for name, arguments in headings:
-        owner, _, attribute = name.rpartition(".")
-        place = {
-            "ensue": ensue.pipeline,
-            "ensue.recipe": sys.modules["ensue.recipe"],
-            "LanguagePipeline": ensue.pipeline.LanguagePipeline,
-        }[owner]
-        assert as_written(arguments) == parameters(getattr(place, attribute)), name
+    assert len(documented()) > 25
+    for owner, name, arguments in documented():
+        assert as_written(arguments) == parameters(getattr(INTERFACE[owner], name)), f"{owner}.{name}"
+
+
+@pytest.mark.parametrize("owner", [owner for owner in INTERFACE if owner.endswith("Pipeline")])
+def test_every_method_of_a_pipeline_is_written_down(owner: str) -> None:
+    methods = inspect.getmembers(INTERFACE[owner], inspect.isfunction)
+    assert {name for name, _ in methods if not name.startswith("_")} == {
+        name for written, name, _ in documented() if written == owner
+    }
+
+
+SCORES: dict[str, dict[str, Any]] = {
+    "evaluation.md": LanguageScores(total_nats=1.0, tokens=1, characters=1).as_json(),
+    "labeling.md": LabelingTally(spans=True).scores().as_json(),
+    "classification.md": ClassificationTally(["a", "b"]).scores().as_json(),
+}
+
+
+@pytest.mark.parametrize("page", list(SCORES))
+def test_every_score_is_explained(page: str) -> None:
+    assert set(first_cells(REPOSITORY / "docs" / page, "key of `evaluate --json`")) == SCORES[page].keys()
+
+
+def test_a_run_directory_is_as_written(prepared: Path) -> None:
+    page = REPOSITORY / "docs" / "run-directory.md"
+    files = {path.name for run in RUNS for path in (prepared / run).iterdir() if not path.name.startswith(".")}
+    assert {name.partition("/")[0] for name in first_cells(page, "file")} == files
+    config = {key for run in RUNS for key in json.loads((prepared / run / "config.json").read_text(encoding="utf-8"))}
+    assert set(first_cells(page, "key of `config.json`")) == config
+    records = [
+        json.loads(line)
+        for run in RUNS
+        for line in (prepared / run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
+    assert set(first_cells(page, "key of `metrics.jsonl`")) == {key for record in records for key in record}
 
 
 def test_layers_are_as_written() -> None:
@@ -214,7 +318,8 @@ def test_layers_are_as_written() -> None:
             if hasattr(ensue.nn, name) and "..." not in arguments:
                 assert as_written(arguments) == parameters(getattr(ensue.nn, name)), f"{name} in {page.name}"
                 checked.add(name)
-    assert {"LSTM", "GRU", "Elman", "Window", "Transformer", "MultiHeadAttention"} <= checked
+    assert {"LSTM", "GRU", "Elman", "Window", "Transformer", "MultiHeadAttention", "LinearChainCRF"} <= checked
+    assert {"CharacterLSTM", "CharacterCNN", "MeanPooling", "AttentionPooling"} <= checked
 
 
 def tree(text: str) -> list[str]:

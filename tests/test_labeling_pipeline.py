@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from ensue.data.sentences import Sentence
 from ensue.errors import DataError, EnsueError
-from ensue.pipeline import LabeledSpan, LabeledWord, LabelingPipeline, TaggedSentence, load
+from ensue.pipeline import LabeledSpan, LabeledWord, LabelingPipeline, TaggedSentence, load, train
 from ensue.pipeline import labeling as module
 from ensue.text.schemes import encode, spans
 from training.tiny import run_tiny
-from training.tiny_texts import PARTS_OF_SPEECH, columns, sentences, tagging
+from training.tiny_texts import PARTS_OF_SPEECH, columns, hurry, sentences, tagging
 
 KINDS = ["softmax", "viterbi", "crf"]
 POOL = [word for words in PARTS_OF_SPEECH.values() for word in words] + ["Anna", "Novak", "Lima", "unheard", "of", "!"]
@@ -30,7 +30,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("taggers")
     (folder / "names.txt").write_text(columns(sentences(120)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ensue.training.run.draw_curve", lambda *args, **kwargs: None)
+        hurry(patch)
         features = {"characters": "lstm", "d_characters": 6, "affixes": 2, "d_shape": 2}
         for kind in KINDS:
             run_tiny(tagging(folder / "names.txt", head={"kind": kind}, features=features, steps=20), folder / kind)
@@ -114,6 +114,15 @@ def test_words_that_come_again_are_remembered_and_forgetting_changes_nothing(pip
     for text, labels in zip(texts, first, strict=True):
         assert pipeline.predict([text])[0].labels == labels
         assert len(pipeline.reader.memory.table.vectors) <= 3 + len(text)
+
+
+def test_a_new_word_does_not_cost_a_copy_of_all_others(runs: Path) -> None:
+    pipeline = loaded(runs / "plain")
+    places = set()
+    for number in range(300):
+        pipeline.predict([[f"word{number}"]])
+        places.add(pipeline.reader.memory.table.vectors.data_ptr())
+    assert len(places) < 15
 
 
 def test_a_stream_of_any_length_is_read_not_far_ahead(runs: Path) -> None:
@@ -274,6 +283,15 @@ def test_a_notebook_shows_text_and_never_runs_it(runs: Path) -> None:
     spanned = TaggedSentence("<i>x</i>", (LabeledWord("<i>x</i>", "B-<u>", 0, 8),), has_spans=True)
     assert "<i>" not in spanned._repr_html_()
     assert "<u>" not in spanned._repr_html_()
+
+
+def test_trained_and_asked_in_python(runs: Path, tmp_path: Path) -> None:
+    pipeline = train(
+        "tag-lstm", train=runs / "names.txt", out=tmp_path / "run", device="cpu", threads=1,
+        settings={"train.steps": 2, "train.precision": "float32"},
+    )  # fmt: skip
+    assert isinstance(pipeline, LabelingPipeline)
+    assert len(pipeline.predict(["Anna sees Lima."])[0]) == 4
 
 
 def test_repr_is_short_and_says_what_it_is(runs: Path) -> None:

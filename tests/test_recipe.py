@@ -38,7 +38,8 @@ def test_every_named_recipe_builds_and_reads_back_equal(name: str, tmp_path: Pat
 def test_the_named_recipes_are_those_that_are_promised() -> None:
     assert set(recipe_names()) >= {
         "char-lstm", "char-lstm-large", "char-gru", "char-elman", "char-transformer", "word-window", "word-elman",
-        "word-lstm", "word-lstm-awd", "bpe-transformer",
+        "word-lstm", "word-lstm-awd", "bpe-transformer", "tag-lstm", "tag-lstm-crf", "tag-transformer-crf",
+        "classify-lstm", "classify-bag",
     }  # fmt: skip
 
 

@@ -154,15 +154,19 @@ def evaluate(
     minimal_pairs: Annotated[
         Path | None, typer.Option(help="Pairs of sentences (BLiMP, colorless_green): which is more probable?")
     ] = None,
+    format: Annotated[
+        str | None, typer.Option(help="What labeled data are; default: what they look like.", show_default=False)
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
     encoding: EncodingOption = "utf-8",
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
 ) -> None:
-    """Score a model: on a text, or on labeled data as it was trained on."""
+    """Score a model: on a text, or on labeled data like those it was trained on."""
     if (path is None) == (minimal_pairs is None):
         raise EnsueError("evaluate takes a PATH or --minimal-pairs FILE, one of the two")
-    pipeline = _load(run, device, threads, task="language-modeling" if minimal_pairs else None)
+    only = "language-modeling" if minimal_pairs else ("labeling", "classification") if format else None
+    pipeline = _load(run, device, threads, task=only)
     from ensue.console.tables import show_pairs, show_scores
 
     if minimal_pairs is not None:
@@ -170,7 +174,8 @@ def evaluate(
         print(json.dumps(result.as_json())) if as_json else show_pairs(result)
         return
     assert path is not None
-    scores = pipeline.evaluate(path, encoding=encoding)
+    options = {"format": format} if format else {}
+    scores = pipeline.evaluate(path, encoding=encoding, **options)
     if protocol := pipeline.protocol(scores):
         _say(protocol)
     print(json.dumps(scores.as_json())) if as_json else show_scores(scores)
@@ -189,6 +194,10 @@ def predict(
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON line for each text, with probabilities.")] = False,
+    splitter: Annotated[
+        str | None,
+        typer.Option(help="How text is cut into words; whitespace: it is cut already; default: as in training."),
+    ] = None,
     vectors: Annotated[
         Path | None, typer.Option(help="Look new words up in this file of pretrained vectors.", show_default=False)
     ] = None,
@@ -200,6 +209,7 @@ def predict(
     pipeline = _load(run, device, threads, vectors=vectors, task=("labeling", "classification"))
     from ensue.console.predictions import class_lines, label_lines
 
+    pipeline.splitter = splitter or pipeline.splitter
     lines = label_lines if pipeline.recipe.task == "labeling" else class_lines
     texts = "-" if path is None else path
     for line in lines(pipeline, texts, format=format, encoding=encoding, as_json=as_json, color=sys.stdout.isatty()):
@@ -212,7 +222,7 @@ def inspect(
     texts: Annotated[
         list[str], typer.Argument(help="A text, or two for a model of pairs; - reads stdin.", show_default=False)
     ],
-    out: Annotated[Path, typer.Option(help="The page that is written.", show_default=False)] = ...,  # type: ignore[assignment]
+    out: Annotated[Path, typer.Option(help="The page that is written.")] = Path("inspection.html"),
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import ensue as package
 from cli.conftest import Ensue
-from training.tiny_texts import columns, conllu, documents, json_lines, labelers, quoted_csv, sentences, tsv
+from training.tiny_texts import columns, conllu, documents, hurry, json_lines, labelers, quoted_csv, sentences, tsv
 
 ENTRY = "import ensue.cli; ensue.cli.main()"
 SMALL = [
@@ -34,19 +34,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ensue.training.run.draw_curve", lambda *args, **kwargs: None)
-    monkeypatch.setattr("ensue.training.classification.draw_confusion", lambda *args, **kwargs: None)
+    hurry(monkeypatch)
 
 
 def tags(run: Path, texts: list[list[str]]) -> list[list[str]]:
     return [answer.labels for answer in package.load(run, device="cpu").predict(texts)]
 
 
-def test_a_tagger_is_trained_and_asked(ensue: Ensue, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    without_pictures(monkeypatch)
+def test_a_tagger_is_trained_and_asked(ensue: Ensue, runs: Path) -> None:
     paths = ["--train", runs / "names.txt", "--test", runs / "names.txt", "--out", "my pos"]
     said = ensue("train", "tag-lstm-crf", *paths, *SMALL)
     assert (said.status, said.out) == (0, "")
@@ -59,8 +54,7 @@ def test_a_tagger_is_trained_and_asked(ensue: Ensue, runs: Path, monkeypatch: py
     assert [line.split("\t")[0] for line in answer] == ["Anna", "sees", "Lima", ""]
 
 
-def test_a_classifier_is_trained_and_asked(ensue: Ensue, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    without_pictures(monkeypatch)
+def test_a_classifier_is_trained_and_asked(ensue: Ensue, runs: Path) -> None:
     bag = ["--set", "train.steps=8", "--set", "head.ngram_buckets=512", "--threads", "1"]
     for recipe, settings in (("classify-lstm", SMALL), ("classify-bag", bag)):
         said = ensue("train", recipe, "--train", runs / "topics.tsv", "--out", recipe, *settings)
@@ -290,9 +284,8 @@ def test_other_encodings(ensue: Ensue, runs: Path) -> None:
     assert ensue("predict", runs / "topics", "old.txt", "--encoding", "latin-1").out.endswith("\tcaf\u00e9 Anna\n")
 
 
-def test_labels_and_columns_that_look_like_markup(ensue: Ensue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_and_columns_that_look_like_markup(ensue: Ensue) -> None:
     """Square brackets are how the library that draws tables writes colors."""
-    without_pictures(monkeypatch)
     names = {"cooking": "[/b]", "music": "[red]", "sports": "a|b"}
     texts = [d._replace(labels=[names[d.labels[0]]]) for d in documents(60)]
     Path("train.csv").write_text("[/i],text\n" + "".join(f"{d.labels[0]},{d.text}\n" for d in texts))

@@ -30,6 +30,7 @@ from training.tiny_texts import (
     fasttext,
     first_word,
     folders,
+    hurry,
     json_lines,
     pairs,
     quoted_csv,
@@ -41,8 +42,8 @@ ONE_WAY = {name: table | {"bidirectional": False} for name, table in ENCODERS.it
 
 
 @pytest.fixture(autouse=True)
-def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ensue.training.classification.draw_confusion", lambda *args, **kwargs: None)
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    hurry(monkeypatch)
 
 
 @pytest.fixture
@@ -342,7 +343,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("variant", list(VARIANTS))
 def test_interrupted_killed_and_resumed_ends_in_the_same_bits(variant: str, topics: Path, tmp_path: Path) -> None:
-    recipe = classifying(topics, **VARIANTS[variant], checkpoint_every=5)
+    recipe = classifying(topics, **VARIANTS[variant], checkpoint_every=5, validations=2)
     whole = run_tiny(recipe, tmp_path / "whole")
     assert run_tiny(recipe, tmp_path / "parts", reporter=At(2, interrupt)).reason == "interrupted"
     with pytest.raises(Killed):

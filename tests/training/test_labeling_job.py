@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import ensue
-from ensue.errors import DataError, RecipeError
+from ensue.errors import DataError, RecipeError, RunError
 from ensue.pipeline import LabelingPipeline
 from ensue.recipe import LabelingRecipe
 from ensue.text.schemes import Scheme, encode, spans
@@ -29,6 +29,7 @@ from training.tiny_texts import (
     Tagged,
     columns,
     conllu,
+    hurry,
     json_spans,
     json_tokens,
     sentences,
@@ -36,6 +37,11 @@ from training.tiny_texts import (
 )
 
 TAGGED = sentences(120)
+
+
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    hurry(monkeypatch)
 
 
 @pytest.fixture
@@ -111,11 +117,38 @@ def test_the_scheme_of_learning_is_the_recipes(wanted: str, tags: int, names: Pa
     assert job.build_model().head.num_tags == tags
 
 
-@pytest.mark.parametrize("encoder", list(ENCODERS))
-@pytest.mark.parametrize("kind", ["softmax", "viterbi", "crf"])
+@pytest.mark.parametrize("scheme", ["iob1", "bio", "iobes", "bmes"])
+def test_learned_in_the_files_own_scheme_paths_are_legal_in_it(scheme: Scheme, tmp_path: Path) -> None:
+    path = tmp_path / "names.txt"
+    path.write_text(columns(TAGGED, scheme))
+    run_tiny(tagging(path, head={"kind": "crf", "scheme": "file"}, steps=6), tmp_path / "run")
+    pipeline = load(tmp_path / "run")
+    assert pipeline.labels.scheme == pipeline.labels.tag_scheme == scheme
+    for labels in predicted(tmp_path / "run"):
+        assert labels == encode(spans(labels), len(labels), scheme)
+
+
+@pytest.mark.parametrize("wanted", ["iobes", "file"])
+def test_a_slip_of_the_annotators_stops_nothing(wanted: str, tmp_path: Path) -> None:
+    """One sentence of many breaks the scheme; its path is illegal for a CRF."""
+    path = tmp_path / "names.txt"
+    path.write_text("Anna PROPN I-PER\nsees VERB O\n\n" + columns(TAGGED))
+    listener = Listener()
+    recipe = tagging(path, head={"kind": "crf", "scheme": wanted}, epochs=1, data={"valid_fraction": 0.0})
+    run_tiny(recipe, tmp_path / "run", reporter=listener)
+    assert load(tmp_path / "run").labels.scheme == "bio"
+    assert all(0 < report.loss < 5 for report in listener.steps)
+
+
+@pytest.mark.parametrize(
+    ("kind", "encoder"),
+    [
+        *(("crf", encoder) for encoder in ENCODERS),
+        *((kind, e) for kind in ("softmax", "viterbi") for e in ("lstm", "none")),
+    ],
+)
 def test_every_encoder_and_head_learns(kind: str, encoder: str, names: Path, tmp_path: Path) -> None:
-    if kind != "crf" and encoder not in ("lstm", "none"):
-        pytest.skip("heads and encoders know nothing of each other: a row and a column of the table will do")
+    """Heads and encoders know nothing of each other: a row and two columns of the table will do."""
     listener = Listener()
     recipe = tagging(names, encoder=encoder, head={"kind": kind}, steps=25)
     run_tiny(recipe, tmp_path / "run", reporter=listener)
@@ -368,7 +401,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("variant", list(VARIANTS))
 def test_interrupted_killed_and_resumed_ends_in_the_same_bits(variant: str, names: Path, tmp_path: Path) -> None:
-    recipe = tagging(names, **VARIANTS[variant], checkpoint_every=5)
+    recipe = tagging(names, **VARIANTS[variant], checkpoint_every=5, validations=2)
     whole = run_tiny(recipe, tmp_path / "whole")
     assert run_tiny(recipe, tmp_path / "parts", reporter=At(2, interrupt)).reason == "interrupted"
     with pytest.raises(Killed):
@@ -390,6 +423,23 @@ def test_killed_before_the_first_checkpoint_the_vectors_are_still_those_of_the_f
         run_tiny(recipe, tmp_path / "parts", reporter=At(2, die))
     run_tiny(None, tmp_path / "parts", resume=True)
     assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
+
+
+def test_a_file_of_vectors_is_asked_for_again_only_before_the_first_checkpoint(tmp_path: Path) -> None:
+    recipe = with_vectors(tmp_path)
+    vectors = tmp_path / "vectors.txt"
+    for number, name in enumerate(("early", "late")):
+        with pytest.raises(Killed):
+            run_tiny(
+                recipe.model_copy(update={"train": recipe.train.model_copy(update={"checkpoint_every": 2})}),
+                tmp_path / name,
+                reporter=At(1 + 3 * number, die),
+            )
+    vectors.write_text("".join(vectors.read_text().splitlines(keepends=True)[1:]))
+    with pytest.raises(RunError, match=r"early: .*vectors.txt has changed since this run began"):
+        run_tiny(None, tmp_path / "early", resume=True)
+    vectors.unlink()
+    assert run_tiny(None, tmp_path / "late", resume=True).reason == "finished"
 
 
 def test_the_same_seed_is_the_same_run_and_another_is_another(names: Path, tmp_path: Path) -> None:
@@ -441,7 +491,7 @@ def test_a_label_that_training_never_had_is_wrong_and_reported(label: str, tmp_p
         assert scores is not None
         assert scores["unknown_labels"] == {name: count}
         assert (scores["per_label"][name]["support"], scores["per_label"][name]["recall"]) == (count, 0.0)
-        assert 0.5 < scores["accuracy"] <= 1 - count / scores["tokens"]
+        assert 0.3 < scores["accuracy"] <= 1 - count / scores["tokens"]
     assert listener.facts is not None
     for what in ("validation", "test"):
         assert f"training has no {label}: wrong in {count} words of the {what} data" in listener.facts.notes
@@ -466,7 +516,7 @@ USELESS: dict[str, tuple[str, str, dict[str, str], str]] = {
     "one label": ("a.txt", "the DET\nold DET\n\nhouse DET\n", {}, 'all 3 words have the label "DET"'),
     "no label": ("a.conll", "the\nold\n\nhouse\n" * 3, {}, r"a.conll:1: no labels: the file has one column"),
     "no label in json": ("a.jsonl", '{"tokens": ["the", "house"]}\n', {}, r'a.jsonl:1: no column "labels"'),
-    "running text": ("a.txt", "The old house.\nAnna sees it.\n", {}, r"a.txt: .*no labels.*data.format"),
+    "running text": ("a.txt", "The old house.\nAnna sees it.\n", {}, r"a.txt: .*no labels; with data.format=columns"),
     "mixed schemes": ("a.txt", "A B-X\nB I-X\n\nC S-X\n\nD L-X\n\nE M-X\n", {}, r"a.txt:\d+: mixed schemes"),
     "mixed schemes, many": ("a.txt", "A I-X\nB B-X\n\nC B-X\nD B-Y\n\n" * 20, {}, r"a.txt:\d+: mixed schemes"),
     "a label without prefix": ("a.txt", "A B-X\nB I-X\n\nC B-X\nD Y\n", {}, 'a.txt:4: the label "Y" has no prefix'),

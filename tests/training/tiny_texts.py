@@ -41,7 +41,7 @@ ENCODERS: dict[str, dict[str, Any]] = {
     "none": {"encoder": "none"},
 }
 TRAIN: dict[str, Any] = {
-    "steps": 12, "batch_size": 16, "batch_tokens": 80, "learning_rate": 0.05, "validations": 2, "precision": "float32",
+    "steps": 12, "batch_size": 16, "batch_tokens": 80, "learning_rate": 0.05, "validations": 1, "precision": "float32",
 }  # fmt: skip
 FEATURES: dict[str, Any] = {"d_words": 8, "min_count": 1, "dropout_words": 0.0}
 
@@ -215,6 +215,15 @@ def _document(task: str, train: Path, encoder: str | dict[str, Any], changes: di
     }
 
 
+def hurry(patch: pytest.MonkeyPatch) -> None:
+    """Train without what takes longer than a tiny model: pictures, measuring the processor, waiting for the disk."""
+    patch.setattr("ensue.training.run.draw_curve", lambda *args, **kwargs: None)
+    patch.setattr("ensue.training.classification.draw_confusion", lambda *args, **kwargs: None)
+    patch.setattr("ensue.training.run.choose_products", lambda device: "highest")
+    patch.setattr("ensue.training.weights.flush", lambda path: None)
+    patch.setattr("ensue.training.checkpoint.flush", lambda path: None)
+
+
 def labelers(folder: Path) -> Path:
     """The folder with finished runs (names, upos, topics, several, pairs) and the data that they are made from."""
     data = {
@@ -233,9 +242,8 @@ def labelers(folder: Path) -> Path:
         classifying(folder / "several.txt", head={"pooling": ["max"]}),
         classifying(folder / "pairs.tsv", steps=2),
     ]
-    with pytest.MonkeyPatch.context() as patch:  # pictures take longer than all the rest
-        patch.setattr("ensue.training.run.draw_curve", lambda *args, **kwargs: None)
-        patch.setattr("ensue.training.classification.draw_confusion", lambda *args, **kwargs: None)
+    with pytest.MonkeyPatch.context() as patch:
+        hurry(patch)
         for file, recipe in zip(data, recipes, strict=True):
             run_tiny(recipe, folder / Path(file).stem)
     return folder

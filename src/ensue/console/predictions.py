@@ -69,7 +69,7 @@ def aligned(tagged: TaggedSentence, width: int | None = None) -> str:
             lines += [_ansi(console, above), _ansi(console, below)]
             above, below, used = Text(), Text(), 0
         above.append(word.text + " " * (size - cell_len(word.text)))
-        style = "dim" if word.label == "O" else f"bold {color_of(word.label)}"
+        style = "dim" if word.label == "O" else f"black on {color_of(word.label)}"
         below.append(word.label, style=style).append(" " * (size - cell_len(word.label)))
         used += size
     return "\n".join([*lines, _ansi(console, above), _ansi(console, below)]) + "\n"
@@ -85,7 +85,7 @@ def _colored(labels: Sequence[str], shares: dict[str, float], document: Document
     line = Text()
     for label in labels or ("-",):
         share = f" {shares[label]:.2f}" if labels else ""
-        line.append(f"{label}{share}", style=f"bold {color_of(label)}").append("  ")
+        line.append(f"{label}{share}", style=f"black on {color_of(label)}").append("  ")
     line.append(document.texts[0])
     return _ansi(Console(highlight=False), line) + "\n"
 

@@ -45,12 +45,12 @@ class ConsoleReporter(Reporter):
             self.bar.stop()
 
     def started(self, facts: Facts) -> None:
-        self.console.print(f"{facts.model}, {facts.num_parameters:,} parameters; {facts.data}")
+        self.console.print(f"{facts.model}, {facts.num_parameters:,} parameters; {facts.data}", markup=False)
         threads = f"{facts.threads} thread{'s' * (facts.threads != 1)}"
         resumed = f"; going on from {facts.resumed_from}" if facts.resumed_from else ""
         self.console.print(f"{facts.device}, {threads}, {facts.precision}{resumed}")
         if facts.protocol:
-            self.console.print(facts.protocol, style="dim")
+            self.console.print(facts.protocol, style="dim", markup=False)
         for note in facts.notes:
             self.noted(note)
         if self.live:
@@ -58,7 +58,7 @@ class ConsoleReporter(Reporter):
             self.bar.start()
 
     def noted(self, note: str) -> None:
-        self.console.print(f"note: {note}", style="yellow")
+        self.console.print(f"note: {note}", style="yellow", markup=False)
 
     def stepped(self, report: StepReport) -> None:
         self.loss = _smoothed(self.loss, report.loss)

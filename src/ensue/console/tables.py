@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from ensue.recipe import Recipe
 
@@ -39,7 +40,7 @@ def label_rows(per_label: dict[str, dict[str, Any]], most: int | None = None) ->
     ranked = sorted(per_label.items(), key=lambda item: (item[1]["f1"], item[0]))
     for label, score in ranked[:most]:
         shares = (f"{100 * score[key]:.1f}" for key in ("precision", "recall", "f1"))
-        table.add_row(label, *shares, f"{score['support']:,}")
+        table.add_row(Text(label), *shares, f"{score['support']:,}")
     return table
 
 
@@ -50,7 +51,7 @@ def show_pairs(result: MinimalPairScores) -> None:
     table.add_column("pairs", justify="right")
     table.add_column("better one more probable", justify="right")
     for row in (*result.rows, *([result.total] if len(result.rows) > 1 else [])):
-        table.add_row(row.name, f"{row.pairs:,}", f"{row.accuracy:.1%}")
+        table.add_row(Text(row.name), f"{row.pairs:,}", f"{row.accuracy:.1%}")
     Console(highlight=False).print(table)
 
 

@@ -28,6 +28,7 @@ class Column:
 
     @property
     def ids(self) -> NDArray[np.int32]:
+        """A view: as long as somebody keeps it, nothing more can come in (`BufferError`)."""
         return np.frombuffer(self._ids, np.int32) if self._ids else np.zeros(0, np.int32)
 
     def counts(self) -> dict[str, int]:
@@ -53,7 +54,8 @@ class Texts:
     @property
     def starts(self) -> NDArray[np.int64]:
         """Where each text begins among all words, and where the last one ends."""
-        return np.concatenate(([0], np.frombuffer(self._ends, np.int64) if self._ends else []), dtype=np.int64)
+        ends = np.frombuffer(self._ends, np.int64) if self._ends else np.zeros(0, np.int64)
+        return np.concatenate(([0], ends), dtype=np.int64)
 
     @property
     def lengths(self) -> NDArray[np.int64]:

@@ -13,11 +13,12 @@ from ensue.models.feature_specification import ClassHeadSpecification, FeatureSp
 from ensue.models.language_model import LanguageModel
 from ensue.models.ngram_bag import NgramBag
 from ensue.models.specification import (
-    Directions,
     ModelSpecification,
+    NoReader,
     ReaderSpecification,
     TransformerEncoder,
     TransformerSpecification,
+    WindowEncoder,
 )
 from ensue.models.tag_heads import CRFTagHead, SoftmaxTagHead, TagHead, ViterbiTagHead
 from ensue.models.tagger import Tagger
@@ -100,8 +101,7 @@ def build_classifier(
 ) -> Classifier:
     words = WordFeatures(features, lexicon, pretrained=pretrained)
     layers = build_encoder(encoder, d_in=words.d_out)
-    split = isinstance(encoder, Directions) and encoder.bidirectional and encoder.merge == "concatenate"
-    both_ways = split and not isinstance(encoder, TransformerEncoder)
+    both_ways = _in_two_halves(encoder)
     poolings = [POOLINGS[kind](layers.d_out, both_ways) for kind in head.pooling]
     bag = None
     if head.ngrams:
@@ -119,6 +119,16 @@ def build_classifier(
         multiple=multiple,
         segment=segment,
     )
+
+
+def _in_two_halves(encoder: ReaderSpecification) -> bool:
+    """Whether half of what comes out is from each direction; further layers over a window mix them."""
+    match encoder:
+        case TransformerEncoder() | NoReader():
+            return False
+        case WindowEncoder(num_layers=count) if count > 1:
+            return False
+    return encoder.bidirectional and encoder.merge == "concatenate"
 
 
 POOLINGS: dict[str, Callable[[int, bool], Pooling]] = {

@@ -65,7 +65,7 @@ class Classifier(nn.Module):
 
     @property
     def num_parameters(self) -> int:
-        """Trained numbers."""
+        """Numbers in it, frozen and counted ones too."""
         return sum(parameter.numel() for parameter in self.parameters())
 
     def start_from_shares(self, shares: Float[Tensor, " K"]) -> None:

@@ -24,23 +24,23 @@ class FeatureSpecification(BaseModel):
     d_words: Optional = 100
     """Size of the trained vector of a word; 0: none."""
     min_count: Size = 2
-    """Rarer words have the vector of the unknown word."""
+    """Rarer words are unknown: they share one vector, and no n-gram has them."""
     max_size: Size | None = None
     """At most this many words have a vector of their own, the most frequent ones."""
     lowercase: bool = True
-    """Whether upper case makes no other word of it (characters, affixes and shape still see it)."""
+    """Whether upper and lower case are one for the word's vector and its affixes (not for characters and shape)."""
     fold_digits: bool = True
     """Whether all digits are one for the word's vector and its affixes."""
     dropout_words: Share = 0.1
-    """Chance that, in a training step, a word is read as unknown."""
+    """Chance that, in a training step, a word has the vector of the unknown word in place of its own."""
     characters: Literal["none", "lstm", "cnn"] = "none"
     """How a vector is made of a word's characters: a bidirectional LSTM's last states, or a convolution's maxima."""
     d_character: Size = 32
     """Size of the vector of a character."""
     d_characters: Size = 64
-    """Size of the vector that is made of them."""
+    """Size of the vector that is made of them; even for the LSTM, whose two directions share it."""
     affixes: Optional = 0
-    """The first and the last 1 to this many characters have trained vectors of their own."""
+    """Prefixes and suffixes of 1 to this many characters have trained vectors, those of at least 5 words; 0: none."""
     d_affix: Size = 16
     """Size of the vector of a prefix or suffix of one length."""
     d_shape: Optional = 0
@@ -57,7 +57,7 @@ class SentenceFeatureSpecification(FeatureSpecification):
     """What a labeler may know beside the words."""
 
     columns: list[ColumnName] = Field(default_factory=list)
-    """Other columns of the data whose values are given, at use too: names or numbers."""
+    """Other columns of the data whose values are given, also at use: their names or numbers, such as ["2"]."""
     d_column: Size = 16
     """Size of the trained vector of a column's value."""
 
@@ -85,17 +85,17 @@ class ClassHeadSpecification(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     pooling: list[Literal["last", "mean", "max", "attention"]] = ["mean", "max"]
-    """How a sequence becomes one vector; several are concatenated. None ([]): the n-grams alone decide."""
+    """How a sequence becomes one vector; several are concatenated. []: the n-grams alone decide."""
     ngrams: Optional = 0
-    """Words and sequences of up to so many words have scores of their own, beside the layers' vector; 0: none."""
+    """Words and sequences of up to so many words have scores of their own, beside those of the layers; 0: none."""
     ngram_buckets: Size = 1 << 19
     """Places for the scores of n-grams, which share them by a hash."""
     dropout_ngrams: Share = 0.3
-    """On the n-grams."""
+    """Chance that an n-gram is left out in a training step."""
     d_hidden: Optional = 0
     """Width of a hidden layer before the labels; 0: none."""
     dropout: Share = 0.0
-    """Before and in the hidden layer."""
+    """On the pooled vector, and on the hidden layer."""
     label_smoothing: Share = 0.0
     """Share of the probability that is spread over all labels in training."""
     class_weights: Literal["none", "balanced"] = "none"

@@ -24,6 +24,8 @@ class NgramBag(nn.Module):
 
     def __init__(self, num_labels: int, *, longest: int = 2, buckets: int = 1 << 19, dropout: float = 0.0) -> None:
         super().__init__()
+        if buckets < 2:
+            raise ValueError(f"ngram_buckets is at least 2, not {buckets}: one place is for what is unknown")
         self.longest, self.buckets, self.dropout = longest, buckets, dropout
         self.weight = nn.Parameter(torch.zeros(buckets, num_labels))
         self.bias = nn.Parameter(torch.zeros(num_labels))
@@ -44,6 +46,8 @@ class NgramBag(nn.Module):
 
     def forward(self, words: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B K"]:
         ids = self.ngrams(words, mask)
+        if not ids.shape[1]:  # which embedding_bag does not take
+            return self.bias.expand(len(ids), -1)
         r = F.embedding(ids, self.ratio.unsqueeze(1)).squeeze(2).masked_fill(ids == 0, 0.0)
         if self.training and self.dropout:
             r = F.dropout(r, self.dropout)

@@ -32,7 +32,7 @@ class RecurrentEncoder(Encoder):
     """What recurrent encoders have."""
 
     dropout_kind: Literal["plain", "variational"] = "plain"
-    """Fresh at every position, or one mask for a segment."""
+    """Fresh at every position, or one mask for a whole segment or text."""
     dropout_input: Share = 0.0
     """On what enters the first layer."""
     dropout_recurrent: Share = 0.0

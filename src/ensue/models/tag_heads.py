@@ -115,11 +115,8 @@ class ViterbiTagHead(SoftmaxTagHead):
             legal[size, :size], legal[:size, size] = self.legal.start.numpy(), self.legal.end.numpy()
         legal[size, size] = False
         smoothed = np.where(legal, counts + 1, 0.0)
-        with np.errstate(divide="ignore"):
-            log = self.weight * (np.log(smoothed) - np.log(smoothed.sum(1, keepdims=True)))
-        if self.weight == 0:
-            log = np.where(legal, 0.0, -np.inf)
-        scores = torch.from_numpy(log).float()
+        shares = np.where(legal, smoothed / smoothed.sum(1, keepdims=True), 1.0)
+        scores = torch.from_numpy(np.where(legal, self.weight * np.log(shares), -np.inf)).float()
         self.get_parameter("transitions").data.copy_(scores[:size, :size])
         self.get_parameter("start").data.copy_(scores[size, :size])
         self.get_parameter("end").data.copy_(scores[:size, size])
@@ -134,7 +131,7 @@ class ViterbiTagHead(SoftmaxTagHead):
         return marginals(emissions.log_softmax(-1), *self._tables(), mask)
 
     def best_of_one(self, emissions: NDArray[np.float32]) -> NDArray[np.int64]:
-        start, transitions, end = (table.numpy() for table in self._tables())
+        start, transitions, end = (table.cpu().numpy() for table in self._tables())
         shifted = emissions - emissions.max(-1, keepdims=True)
         return viterbi_path(shifted - np.log(np.exp(shifted).sum(-1, keepdims=True)), start, transitions, end)
 

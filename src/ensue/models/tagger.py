@@ -20,7 +20,7 @@ class Tagger(nn.Module):
 
     @property
     def num_parameters(self) -> int:
-        """Trained numbers."""
+        """Numbers in it, frozen and counted ones too."""
         return sum(parameter.numel() for parameter in self.parameters())
 
     def loss(self, words: Words, tags: Int[Tensor, "B T"]) -> Loss:

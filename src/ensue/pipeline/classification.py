@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from ensue.data.documents import Document, Layout, read
-from ensue.errors import EnsueError
+from ensue.errors import EnsueError, RunError
 from ensue.lens.inspection import Inspection
 from ensue.metrics.classification import ClassificationScores, ClassificationTally
 from ensue.models.classifier import Classifier
@@ -79,15 +79,21 @@ class ClassificationPipeline:
         self.model = model.eval()
         self.reader = Reader(model.features, lexicon, device_of(model))
         self.labels, self.recipe, self.layout, self.run = labels, recipe, layout, run
+        self.splitter: str = recipe.data.splitter
+        """How text is cut into words; "whitespace" for text that is cut already."""
 
     @classmethod
     def of(cls, directory: RunDirectory, device: torch.device) -> Self:
         """The trained model in a run directory."""
         recipe = directory.recipe
         assert isinstance(recipe, ClassificationRecipe)
+        try:
+            layout = Layout.from_json(directory.config["layout"])
+        except (KeyError, TypeError) as error:
+            raise RunError(f"{directory.path / 'config.json'}: damaged: no layout of the data ({error})") from None
         return cls(
             directory.model(device), directory.lexicon(), directory.classes(),
-            recipe=recipe, layout=Layout.from_json(directory.config["layout"]), run=directory.path,
+            recipe=recipe, layout=layout, run=directory.path,
         )  # fmt: skip
 
     def predict(self, texts: Iterable[str | tuple[str, str]]) -> list[Classified]:
@@ -153,7 +159,7 @@ class ClassificationPipeline:
         window, size = [], 0
         for document in documents:
             check_document(document, 2 if self.model.pair else 1, multiple=True)
-            words = [shortened([token.text for token in tokens(text, data.splitter)], data) for text in document.texts]
+            words = [shortened([token.text for token in tokens(text, self.splitter)], data) for text in document.texts]
             window.append((document, words))
             size += sum(map(len, words))
             if size >= WINDOW_WORDS or len(window) >= WINDOW_TEXTS:

@@ -135,6 +135,8 @@ class LabelingPipeline:
         self.reader = Reader(model.features, lexicon, device_of(model))
         self.labels, self.recipe, self.run = labels, recipe, run
         self.config = config or {}
+        self.splitter: str = self.config.get("splitter", recipe.data.splitter)
+        """How running text is cut into words; "whitespace" for text that is cut already."""
 
     @classmethod
     def of(cls, directory: RunDirectory, device: torch.device) -> Self:
@@ -179,8 +181,7 @@ class LabelingPipeline:
     def format(self, name: str) -> Format:
         """How that format is read and written: with the columns of the training data, if they had the same."""
         words = self.config.get("words") if name == self.config.get("format") else None
-        splitter = self.config.get("splitter", "treebank")
-        return format_class(name)(words=words, splitter=splitter, scheme=self.labels.scheme or "bio")
+        return format_class(name)(words=words, splitter=self.splitter, scheme=self.labels.scheme or "bio")
 
     def column(self, format: Format) -> str | None:
         """Where labels stand in that format; None for the format's own place."""

@@ -18,23 +18,24 @@ class ClassificationData(DataRecipe):
     format: Literal["auto", "tsv", "csv", "json", "fasttext", "first-word", "folders"] = "auto"
     """What the files are; auto: what their names and first lines show."""
     texts: list[ColumnName] = Field(default_factory=list)
-    """Which columns or keys hold the text, or the two texts of a pair; empty: found by name or looks."""
+    """Which columns or keys hold the text, or the two texts of a pair; empty: found by names or contents."""
     labels: ColumnName = ""
-    """Which column or key holds the label; empty: found by name or looks."""
+    """Which column or key holds the label; empty: found by name or contents."""
     joined: bool = False
-    """Whether several text columns are one text in parts, and not a pair that is compared."""
+    """Whether the columns of `texts` are one text in parts, and not a pair that is compared."""
     header: Literal["auto", "yes", "no"] = "auto"
     """Whether the first row of a table names the columns."""
     separator: str = ""
-    """What stands between several labels of one text; empty: a text has one label."""
+    """What stands between several labels in a field; empty: a field is one label. fastText and JSON lists need none."""
     splitter: Splitter = "simple"
     """How text is cut into words."""
     max_tokens: Optional = 0
-    """Longer texts are cut to this many words; 0: read whole."""
+    """Longer texts are cut to this many words (each text of a pair by itself); 0: read whole."""
     keep: Literal["start", "end", "both"] = "start"
     """Which part of a text that is too long is kept."""
     segment_tokens: Optional = 0
-    """Long texts are read in segments of this many words, state carried (one direction only); 0: in one piece."""
+    """Long texts are read in segments of this many words, state carried; needs `model.bidirectional = false`. 0: in one
+    piece."""
 
 
 class ClassificationRecipe(Recipe):

@@ -14,9 +14,9 @@ class LabelingData(DataRecipe):
     format: Literal["auto", "columns", "conllu", "json"] = "auto"
     """What the files are; auto: what their names and first lines show."""
     words: ColumnName = ""
-    """Which column or key holds the words; empty: the format's own (the first column, FORM, "tokens")."""
+    """Which column or key holds the words; empty: the format's own (column 1, form, "tokens" or "text")."""
     labels: ColumnName = ""
-    """Which column or key holds the labels; empty: the format's own (the last column, UPOS, "labels")."""
+    """Which column or key holds the labels; empty: the format's own (the last column, upos, "labels" or "spans")."""
     splitter: Splitter = "treebank"
     """How raw text is cut into words, at use and where data hold text."""
 

@@ -49,7 +49,7 @@ def with_paths(recipe: Recipe, *, train: str = "", valid: str = "", test: str = 
 def validate_recipe(document: Mapping[str, Any], *, where: str) -> Recipe:
     """The checked recipe; the first thing that is wrong is a `RecipeError`."""
     task = document.get("task", "language-modeling")
-    if task not in RECIPES:
+    if not isinstance(task, str) or task not in RECIPES:
         known = ", ".join(RECIPES)
         raise RecipeError(f'{where}: no task "{task}"{nearest(str(task), RECIPES)}; known: {known}')
     schema = RECIPES[task]

@@ -24,13 +24,14 @@ class DataRecipe(Table):
     train: str = ""
     """A file, a folder or a glob; .xz and .gz are read as they are."""
     valid: str = ""
-    """The data for validation; empty: the last part of the training data."""
+    """The data for validation; empty: a part of the training data."""
     test: str = ""
     """Data that are scored once, at the end."""
     encoding: str = "utf-8"
     """How the files' bytes are read as text."""
     valid_fraction: Share = 0.1
-    """Share of the training data, from their end, that is kept for validation where `valid` is empty."""
+    """Share of the training data that is kept for validation where `valid` is empty: their end, and of a classifier's
+    texts, which are often sorted by label, a random part."""
 
 
 class TrainRecipe(Table):
@@ -41,12 +42,12 @@ class TrainRecipe(Table):
     epochs: Amount | None = None
     """Budget: times through the training data."""
     tokens: Count | None = None
-    """Budget: tokens predicted (or read, for whole texts) in training."""
+    """Budget: tokens that are read in training; of labeled sentences and texts the words."""
     seconds: Amount | None = None
     """Exactly one of these four is the budget. Seconds of training proper; such a run cannot be repeated exactly."""
 
     batch_size: Count = 32
-    """Rows that are read side by side."""
+    """Rows (stretches of a text, sentences, texts) that are read side by side."""
     accumulate: Count = 1
     """The batch goes through in this many parts, with the same result and less memory."""
 
@@ -104,7 +105,7 @@ class Recipe(Table):
     measured: str = ""
     """What it reached, for people."""
     task: str = "language-modeling"
-    """What is learned."""
+    """What is learned; it decides which tables and keys there are."""
     data: DataRecipe
     train: TrainRecipe
     model: Any

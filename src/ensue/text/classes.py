@@ -58,8 +58,7 @@ class Classes:
     def from_json(cls, content: dict[str, Any]) -> Classes:
         """The inverse of `to_json`; KeyError, TypeError or ValueError for content that cannot come from there."""
         names = content["names"]
-        if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
-            raise ValueError("names must be distinct strings")
+        check_names(names)
         return cls(names, multiple=bool(content["multiple"]), threshold=float(content["threshold"]))
 
     def __len__(self) -> int:
@@ -67,3 +66,11 @@ class Classes:
 
     def __repr__(self) -> str:
         return f"Classes({', '.join(self.names)}{', multiple=True' if self.multiple else ''})"
+
+
+def check_names(names: Any) -> None:
+    """ValueError unless `names`, read from JSON, can be those of labels."""
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError("names must be a list of strings")
+    if not names or len(set(names)) < len(names):
+        raise ValueError("names must be distinct, and there must be one")

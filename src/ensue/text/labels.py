@@ -8,16 +8,19 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from ensue.text.classes import check_names
 from ensue.text.schemes import Scheme, convert, legal_transitions, position, tag_set
 from ensue.text.vocabulary import Vocabulary
 
 FORMAT_VERSION = 1
+_BILOU = {"E-": "L-", "S-": "U-"}
 
 
 class Labels:
     """`names` are the labels of the training data, `scheme` how they write spans (None: plain labels).
 
-    Spans are learned in `tag_scheme`, with every tag that their classes can have; plain labels are their own tags.
+    Spans are learned in `tag_scheme`, with every tag that their classes can have; plain labels are their own tags. A
+    file of BILOU, which counts as iobes, is read and written in its own letters.
     """
 
     def __init__(self, names: Sequence[str], *, scheme: Scheme | None, tag_scheme: Scheme | None) -> None:
@@ -28,14 +31,18 @@ class Labels:
         else:
             classes = {label for name in names if (label := position(name).label)}
             self.tags = Vocabulary(tag_set(classes, tag_scheme))
+        self.is_bilou = self.has_spans and any(name[:2] in _BILOU.values() for name in names)
 
     @property
     def has_spans(self) -> bool:
         return self.scheme is not None
 
     def encode(self, labels: Sequence[str]) -> list[int]:
-        """The tags of a sentence; -1 for a label that training did not have."""
-        if self.tag_scheme is not None and self.tag_scheme != self.scheme:
+        """The tags of a sentence; -1 for a label that training did not have.
+
+        Spans are converted even if the schemes are one, since labels may break theirs.
+        """
+        if self.tag_scheme is not None:
             labels = convert(labels, self.tag_scheme)
         ids = self.tags.ids
         return [ids.get(label, -1) for label in labels]
@@ -44,7 +51,9 @@ class Labels:
         """The labels of a sentence, in the scheme of the training file."""
         symbols = self.tags.symbols
         labels = [symbols[tag] for tag in tags]
-        return convert(labels, self.scheme) if self.scheme and self.scheme != self.tag_scheme else labels
+        if self.scheme and self.scheme != self.tag_scheme:
+            labels = convert(labels, self.scheme)
+        return [_BILOU.get(label[:2], label[:2]) + label[2:] for label in labels] if self.is_bilou else labels
 
     def legal(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]] | None:
         """Which tags may begin, follow each other and end (`schemes.legal_transitions`); None where all may."""
@@ -63,8 +72,7 @@ class Labels:
     def from_json(cls, content: dict[str, Any]) -> Labels:
         """The inverse of `to_json`; KeyError, TypeError or ValueError for content that cannot come from there."""
         names, schemes = content["names"], (content["scheme"], content["tag_scheme"])
-        if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
-            raise ValueError("names must be distinct strings")
+        check_names(names)
         if not set(schemes) <= {None, *get_args(Scheme)} or (schemes[0] is None) != (schemes[1] is None):
             raise ValueError(f"unknown scheme {schemes}")
         return cls(names, scheme=schemes[0], tag_scheme=schemes[1])

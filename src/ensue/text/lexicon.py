@@ -167,18 +167,20 @@ class Lexicon:
         """The inverse of `to_json`; KeyError, TypeError or ValueError for content that cannot come from there."""
         if content["kind"] != "lexicon":
             raise ValueError(f"a {content['kind']}, not a lexicon")
-        words = _read(content["words"])
+        words, columns, longest_affix = _read(content["words"]), content["columns"], content["longest_affix"]
         if words is None:
             raise ValueError("no words")
+        if not isinstance(columns, dict) or type(longest_affix) is not int or longest_affix < 0:
+            raise ValueError("columns must be a table, and longest_affix a number from 0")
         return cls(
             words=words,
             lowercase=bool(content["lowercase"]),
             fold_digits=bool(content["fold_digits"]),
-            longest_affix=int(content["longest_affix"]),
+            longest_affix=longest_affix,
             characters=_read(content["characters"]),
             affixes=_read(content["affixes"]),
             shapes=_read(content["shapes"]),
-            columns={name: _read(symbols) or Vocabulary([UNKNOWN]) for name, symbols in content["columns"].items()},
+            columns={name: _read(symbols) or Vocabulary([UNKNOWN]) for name, symbols in columns.items()},
             vectors=_read(content["vectors"]),
         )
 

@@ -11,8 +11,12 @@ def label_table(per_label: dict[str, dict[str, Any]]) -> list[str]:
         "| label | precision | recall | F1 | in the data |",
         "|---|---|---|---|---|",
         *(
-            f"| {label} | {100 * score['precision']:.1f} | {100 * score['recall']:.1f} | {100 * score['f1']:.1f} "
+            f"| {_cell(label)} | {100 * score['precision']:.1f} | {100 * score['recall']:.1f} | {100 * score['f1']:.1f} "
             f"| {score['support']:,} |"
             for label, score in sorted(per_label.items(), key=lambda item: (item[1]["f1"], item[0]))
         ),
     ]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", r"\|")

@@ -243,8 +243,8 @@ def sentence_source(recipe: LabelingRecipe, location: str, *, like: Format | Non
     if source.format.name != PlainText.name:
         return source
     if like is None:
-        expected = "data.format=... says what it is (columns, conllu, json)"
-        raise DataError(f"it looks like running text, which has no labels; {expected}", location)
+        advice = "with data.format=columns (or conllu, json) it is read as that, and a wrong line is named"
+        raise DataError(f"it looks like running text, which has no labels; {advice}", location)
     return SentenceSource(location, format=like.name, **options)
 
 

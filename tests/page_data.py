@@ -1,0 +1,121 @@
+"""The data and the trained runs that the pages of the documentation speak of, in a size that takes no time."""
+
+import json
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+from ensue.recipe import BUDGETS, LanguageModelingRecipe, Recipe, validate_recipe
+from ensue.text.schemes import Span, encode
+
+TEXT = "The sea was calm. Nobody spoke, and the sea was calm again; so it began.\n"
+PAIR = '{"sentence_good": "The sea was calm.", "sentence_bad": "The sea were calm."}\n'
+LINES = {"book": 60, "chapter": 80, "diary": 10, "notes": 10, "letters/first": 60}
+
+PEOPLE, PLACES = ("Anna/NNP Novak/NNP", "Boris/NNP", "Carla/NNP Quist/NNP"), ("Lima/NNP", "Oslo/NNP Bay/NNP")
+MOODS = {"good": ("calm", "honest", "lovely"), "bad": ("dull", "noisy", "endless")}
+THINGS = ("film", "book", "play", "song")
+TOPICS = {
+    "the sea": ["sailing"], "a choir": ["music"], "a train": ["travel"], "a choir at sea": ["music", "sailing"],
+    "a train to the sea": ["sailing", "travel"],
+}  # fmt: skip
+
+RUNS: dict[str, tuple[str, str, dict[str, str]]] = {
+    "run": ("char-lstm", "book.txt", {}),
+    "mood": ("classify-lstm", "reviews.tsv", {}),
+    "pos": ("tag-lstm", "train.conllu", {}),
+    "names": ("tag-lstm-crf", "names.txt", {}),
+    "glove": ("tag-lstm-crf", "train.conllu", {"features.vectors": "glove.txt"}),
+    "topics": ("classify-bag", "topics.jsonl", {}),
+    "same": ("classify-lstm", "pairs.tsv", {}),
+}
+"""Recipe, training data and settings of each."""
+
+
+class Tagged(NamedTuple):
+    """Words with their parts of speech, and names among them."""
+
+    words: list[str]
+    pos: list[str]
+    spans: list[Span]
+
+
+def write_data(folder: Path) -> None:
+    """All the files, by the names that the pages give them."""
+    files = {f"{name}.txt": TEXT * lines for name, lines in LINES.items()}
+    files |= {"pairs.jsonl": PAIR, "glove.txt": "anna 0.1 0.2\nboat 0.3 -0.4\nlima 0.5 0\nsees -1 1\n"}
+    files |= labeled_sentences() | labeled_texts()
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def labeled_sentences() -> dict[str, str]:
+    tagged = list(sentences())
+    parts = {"train": tagged, "dev": tagged[::3], "test": tagged[1::3]}
+    return {"names.txt": "\n".join(map(columns, tagged))} | {
+        f"{name}.conllu": "".join(map(conllu, part)) for name, part in parts.items()
+    }
+
+
+def sentences() -> Iterator[Tagged]:
+    for person, place in product(PEOPLE, PLACES):
+        yield tagged((person, "PER"), ("sees/VBZ", ""), (place, "LOC"), ("./.", ""))
+    for place in PLACES:
+        yield tagged(("The/DT old/JJ boat/NN leaves/VBZ", ""), (place, "LOC"), ("./.", ""))
+    for person in PEOPLE:
+        yield tagged((person, "PER"), ("waits/VBZ ./.", ""))
+
+
+def tagged(*parts: tuple[str, str]) -> Tagged:
+    """Words with a slash before their part of speech, and the class of the name that they are, if any."""
+    found = Tagged([], [], [])
+    for text, kind in parts:
+        start = len(found.words)
+        for word, pos in (token.split("/") for token in text.split()):
+            found.words.append(word)
+            found.pos.append(pos)
+        found.spans.extend([Span(kind, start, len(found.words))] if kind else [])
+    return found
+
+
+def columns(sentence: Tagged) -> str:
+    rows = zip(sentence.words, sentence.pos, encode(sentence.spans, len(sentence.words), "bio"), strict=True)
+    return "".join(" ".join(row) + "\n" for row in rows)
+
+
+def conllu(sentence: Tagged) -> str:
+    rows = enumerate(zip(sentence.words, sentence.pos, strict=True), start=1)
+    return "".join("\t".join([str(id), word, "_", pos, *"______"]) + "\n" for id, (word, pos) in rows) + "\n"
+
+
+def labeled_texts() -> dict[str, str]:
+    moods = [(mood, f"A {word} {thing}.") for mood, words in MOODS.items() for word, thing in product(words, THINGS)]
+    topics = [json.dumps({"text": f"About {what}.", "labels": labels}) for what, labels in TOPICS.items()]
+    pairs = [(first, second, "same" if a == b else "other") for a, first in moods[::4] for b, second in moods[1::4]]
+    return {
+        "reviews.tsv": "mood\ttext\n" + "".join(f"{mood}\t{text}\n" for mood, text in moods),
+        "new.tsv": "text\n" + "".join(f"{text}\n" for _, text in moods[::5]),
+        "topics.jsonl": "".join(f"{line}\n" for line in topics * 6),
+        "pairs.tsv": "sentence1\tsentence2\tlabel\n" + "".join("\t".join(pair) + "\n" for pair in pairs),
+    }
+
+
+def tiny(recipe: Recipe) -> Recipe:
+    """The recipe in a size that trains at once."""
+    document = recipe.model_dump(exclude_none=True)
+    sizes = {
+        "model": {"d_model": 16, "d_embedding": 8, "num_layers": 1},
+        "features": {"d_words": 8, "min_count": 1},
+        "head": {"ngram_buckets": 256},
+    }
+    for name, small in sizes.items():
+        table = document.get(name, {})
+        table |= {key: size for key, size in small.items() if key in table}
+    train = {"steps": 2, "validations": 1, "batch_size": 4, "precision": "float32"}
+    if isinstance(recipe, LanguageModelingRecipe):
+        train["sample_tokens"] = 8
+    document["train"] = {key: value for key, value in document["train"].items() if key not in BUDGETS} | train
+    return validate_recipe(document, where="docs")
