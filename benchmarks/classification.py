@@ -2,22 +2,9 @@
 
     python benchmarks/classification.py DATA [NAME ...] [--seeds 3] [--set KEY=VALUE] [--dev]
 
-DATA is a folder with the data sets that `DATA_SETS` names; without names all of them are measured. The test data are
-scored once; settings are chosen with `--dev`, which scores the development data and leaves the test data alone.
-
-| name | training | development | test |
-|---|---|---|---|
-| sst2 | the sentences of stsa.binary, no phrases | its dev | its test |
-| sms | four fifths | a tenth of them, held out | the last fifth; five folds, so that every message is tested once |
-| cola | in_domain_train | in_domain_dev | out_of_domain_dev |
-| mrpc | train | a tenth of it, held out | test |
-| ag-news | four fifths of the test file | a tenth of them, held out | the last fifth |
-| imdb | train | a tenth of it, held out | test |
-
-What is held out is drawn with seed 0, with its part of every label; but for IMDb. There training and test data are of
-different films, while a random part of the training data shares its films with the rest and is two points too easy.
-The reviews of a film have consecutive ids, so those with `id % 2500 < 250` of each label are held out. AG News is title
-and description as one text. SMS spam has some messages twice, in different folds too, which helps both sides.
+DATA is a folder with the data sets that `DATA_SETS` names; without names all of them are measured. `text_sets.py` says
+how each is divided. The test data are scored once; settings are chosen with `--dev`, which scores the development data
+and leaves the test data alone.
 
 The baseline is scikit-learn's: words and pairs of words, sublinear TF-IDF, `LogisticRegression`; C is the one of
 `STRENGTHS` that is best on the development data, on which ensue chooses its weights. Of two texts a and b it sees a, b,
@@ -29,10 +16,7 @@ standard deviation over seeds.
 from __future__ import annotations
 
 import argparse
-import csv
-import gzip
 import json
-import lzma
 import random
 import statistics
 import sys
@@ -46,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from machine import describe_machine
-from quality import found
+from text_sets import SPLIT_SEED, Example, Split, ag_news, cola, imdb, mrpc, sms, sst2
 
 import ensue
 from ensue.errors import EnsueError
@@ -60,26 +44,12 @@ try:
 except ModuleNotFoundError as error:
     raise SystemExit(f"no {error.name}: this script needs scikit-learn, pip install 'ensue[test]'") from None
 
-SPLIT_SEED = 0
 STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 SCORES: dict[str, Callable[[Sequence[str], Sequence[str]], float]] = {
     "accuracy": accuracy_score,
     "macro F1": lambda gold, predicted: f1_score(gold, predicted, average="macro"),
     "Matthews": matthews_corrcoef,
 }
-
-
-class Example(NamedTuple):
-    """A text or a pair of them, and the label."""
-
-    texts: tuple[str, ...]
-    label: str
-
-
-class Split(NamedTuple):
-    train: list[Example]
-    dev: list[Example]
-    test: list[Example]
 
 
 @dataclass(frozen=True)
@@ -91,46 +61,6 @@ class DataSet:
     """The score by which the baseline's C is chosen."""
 
 
-def sst2(data: Path) -> Iterator[Split]:
-    parts = (lines(data, f"sst/stsa.binary.{part}") for part in ("train", "dev", "test"))
-    yield Split(*([Example((text,), label) for label, _, text in (line.partition(" ") for line in p)] for p in parts))
-
-
-def sms(data: Path) -> Iterator[Split]:
-    rows = (line.partition("\t") for line in lines(data, "sms_spam/SMSSpamCollection"))
-    folds = shares([Example((text,), label) for label, _, text in rows], 5)
-    for number, test in enumerate(folds):
-        yield with_dev([example for fold in folds[:number] + folds[number + 1 :] for example in fold], test)
-
-
-def cola(data: Path) -> Iterator[Split]:
-    names = ("in_domain_train", "in_domain_dev", "out_of_domain_dev")
-    parts = ([line.split("\t") for line in lines(data, f"cola/{name}.tsv")] for name in names)
-    yield Split(*([Example((text,), label) for _, label, _, text in rows] for rows in parts))
-
-
-def mrpc(data: Path) -> Iterator[Split]:
-    names = ("train", "test")
-    parts = ([line.split("\t") for line in lines(data, f"mrpc/msr_paraphrase_{name}.txt")[1:]] for name in names)
-    yield with_dev(*([Example((first, second), label) for label, _, _, first, second in rows] for rows in parts))
-
-
-def ag_news(data: Path) -> Iterator[Split]:
-    rows = csv.reader(lines(data, "ag_news_test_only/test.csv"))
-    test, *rest = shares([Example((f"{title} {description}",), label) for label, title, description in rows], 5)
-    yield with_dev([example for share in rest for example in share], test)
-
-
-def imdb(data: Path) -> Iterator[Split]:
-    train: list[Example] = []
-    dev: list[Example] = []
-    for review in map(json.loads, lines(data, "imdb/train.jsonl")):
-        number = int(review["id"].partition("_")[0])
-        (dev if number % 2500 < 250 else train).append(Example((review["text"],), review["label"]))
-    reviews = map(json.loads, lines(data, "imdb/test.jsonl"))
-    yield Split(train, dev, [Example((review["text"],), review["label"]) for review in reviews])
-
-
 DATA_SETS = {
     "sst2": DataSet(sst2, "classify-lstm"),
     "sms": DataSet(sms, "classify-lstm"),
@@ -139,29 +69,7 @@ DATA_SETS = {
     "ag-news": DataSet(ag_news, "classify-lstm"),
     "imdb": DataSet(imdb, "classify-lstm", ("data.max_tokens=400", "data.keep=both")),
 }
-"""What is trained on each. The settings were chosen on development data."""
-
-
-def lines(data: Path, name: str) -> list[str]:
-    """Those of a file that may be packed; without line ends and without a byte order mark."""
-    path = Path(found(data, name))
-    opened = {".xz": lzma.open, ".gz": gzip.open}.get(path.suffix, open)
-    with opened(path, "rt", encoding="utf-8-sig", newline="\n") as file:
-        return [line.rstrip("\r\n") for line in file]
-
-
-def shares(examples: Iterable[Example], count: int) -> list[list[Example]]:
-    """The examples in random order, dealt out label by label, so that every share has its part of each."""
-    shuffled = list(examples)
-    random.Random(SPLIT_SEED).shuffle(shuffled)
-    shuffled.sort(key=lambda example: example.label)
-    return [shuffled[number::count] for number in range(count)]
-
-
-def with_dev(train: Iterable[Example], test: Iterable[Example]) -> Split:
-    """A tenth of the training data is held out."""
-    dev, *rest = shares(train, 10)
-    return Split([example for share in rest for example in share], dev, list(test))
+"""What is trained on each."""
 
 
 class Measured(NamedTuple):

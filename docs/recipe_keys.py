@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import types
 from collections.abc import Iterator
 from itertools import pairwise
@@ -17,15 +18,34 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from ensue.models.specification import (
-    ElmanSpecification,
-    EncoderSpecification,
-    GRUSpecification,
-    RecurrentSpecification,
-    TransformerSpecification,
-    WindowSpecification,
+from ensue.models.feature_specification import (
+    ClassHeadSpecification,
+    FeatureSpecification,
+    SentenceFeatureSpecification,
+    TagHeadSpecification,
 )
-from ensue.recipe import DataRecipe, Recipe, TokenizerRecipe, TrainRecipe
+from ensue.models.specification import (
+    Directions,
+    ElmanEncoder,
+    Encoder,
+    GRUEncoder,
+    RecurrentEncoder,
+    Tokens,
+    TransformerEncoder,
+    WindowEncoder,
+)
+from ensue.recipe import (
+    ClassificationData,
+    DataRecipe,
+    LabelingData,
+    LanguageModelingData,
+    LanguageModelingTrain,
+    Recipe,
+    TextsTrain,
+    TokenizerRecipe,
+    TrainRecipe,
+)
+from ensue.recipe.reading import RECIPES
 
 PAGE = Path(__file__).with_name("recipes.md")
 BEGIN, END = "<!-- written by recipe_keys.py -->", "<!-- end -->"
@@ -33,18 +53,29 @@ BEGIN, END = "<!-- written by recipe_keys.py -->", "<!-- end -->"
 TABLES: list[tuple[str, type[BaseModel]]] = [
     ("At the top", Recipe),
     ("`[data]`", DataRecipe),
-    ("`[tokenizer]`", TokenizerRecipe),
-    ("`[model]`, every encoder", EncoderSpecification),
-    ('`[model]`, `encoder = "elman"`, `"lstm"` and `"gru"`', RecurrentSpecification),
-    ('`[model]`, `encoder = "window"`', WindowSpecification),
-    ('`[model]`, `encoder = "elman"`', ElmanSpecification),
-    ('`[model]`, `encoder = "gru"`', GRUSpecification),
-    ('`[model]`, `encoder = "transformer"`', TransformerSpecification),
+    ("`[data]` of a language model", LanguageModelingData),
+    ("`[data]` of a tagger", LabelingData),
+    ("`[data]` of a classifier", ClassificationData),
+    ("`[tokenizer]` of a language model", TokenizerRecipe),
+    ("`[features]` of a tagger or classifier", FeatureSpecification),
+    ("`[features]` of a tagger", SentenceFeatureSpecification),
+    ("`[model]`, every encoder", Encoder),
+    ("`[model]` of a language model", Tokens),
+    ("`[model]` of a tagger or classifier", Directions),
+    ('`[model]`, `encoder = "elman"`, `"lstm"` and `"gru"`', RecurrentEncoder),
+    ('`[model]`, `encoder = "window"`', WindowEncoder),
+    ('`[model]`, `encoder = "elman"`', ElmanEncoder),
+    ('`[model]`, `encoder = "gru"`', GRUEncoder),
+    ('`[model]`, `encoder = "transformer"`', TransformerEncoder),
+    ("`[head]` of a tagger", TagHeadSpecification),
+    ("`[head]` of a classifier", ClassHeadSpecification),
     ("`[train]`", TrainRecipe),
+    ("`[train]` of a language model", LanguageModelingTrain),
+    ("`[train]` of a tagger or classifier", TextsTrain),
 ]
 
-INNER = ("data", "tokenizer", "model", "train")
-NAMES = {"int": "whole number", "float": "number", "str": "text", "bool": "yes or no"}
+INNER = ("data", "model", "train")
+NAMES = {int: "whole number", float: "number", str: "text", bool: "yes or no"}
 
 
 def tables() -> str:
@@ -56,9 +87,10 @@ def tables() -> str:
 
 
 def rows(model: type[BaseModel]) -> Iterator[str]:
-    said = meanings(model)
+    explained = meanings(model)
     for name, field in own_fields(model):
-        yield f"| `{name}` | {kind(field)} | {default(field)} | {' '.join(said[name].split())} |"
+        values = " or ".join(f'`"{task}"`' for task in RECIPES) if (model, name) == (Recipe, "task") else kind(field)
+        yield f"| `{name}` | {values} | {default(field)} | {' '.join(explained[name].split())} |"
 
 
 def own_fields(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
@@ -83,18 +115,20 @@ def meanings(model: type[BaseModel]) -> dict[str, str]:
 
 def kind(field: FieldInfo) -> str:
     """A field's type and bounds, in words."""
-    annotation = field.annotation
-    bounds = list(field.metadata)
+    return described(field.annotation, list(field.metadata))
+
+
+def described(annotation: Any, bounds: list[Any]) -> str:
     if get_origin(annotation) in (Union, types.UnionType):
         annotation = next(part for part in get_args(annotation) if part is not type(None))
     if get_origin(annotation) is Annotated:
         annotation, *inner = get_args(annotation)
         bounds += [constraint for part in inner for constraint in getattr(part, "metadata", [])]
     if get_origin(annotation) is Literal:
-        return " or ".join(f"`{choice!r}`".replace("'", '"') for choice in get_args(annotation))
-    return ", ".join(
-        [{int: "whole number", float: "number", str: "text", bool: "yes or no"}[annotation], *said(bounds)]
-    )
+        return " or ".join(f"`{json.dumps(choice)}`" for choice in get_args(annotation))
+    if get_origin(annotation) is list:
+        return f"list of {described(*get_args(annotation), bounds)}"
+    return ", ".join([NAMES[annotation], *said(bounds)])
 
 
 def said(bounds: list[Any]) -> Iterator[str]:
@@ -109,14 +143,8 @@ def said(bounds: list[Any]) -> Iterator[str]:
 def default(field: FieldInfo) -> str:
     if field.is_required():
         return "needed"
-    match field.default:
-        case None | "":
-            return ""
-        case bool():
-            return f"`{str(field.default).lower()}`"
-        case str():
-            return f'`"{field.default}"`'
-    return f"`{field.default}`"
+    value = field.get_default(call_default_factory=True)
+    return "" if value is None or value == "" else f"`{json.dumps(value)}`"
 
 
 def written(page: str) -> str:

@@ -40,6 +40,7 @@ DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
 ThreadsOption = Annotated[
     int | None, typer.Option(min=1, max=1024, help="CPU threads; default: what measures fastest.")
 ]
+OneThreadOption = Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads; default: 1.")]
 EncodingOption = Annotated[str, typer.Option(help="Encoding of the text.")]
 
 
@@ -160,7 +161,7 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
     encoding: EncodingOption = "utf-8",
     device: DeviceOption = "auto",
-    threads: ThreadsOption = None,
+    threads: OneThreadOption = None,
 ) -> None:
     """Score a model: on a text, or on labeled data like those it was trained on."""
     if (path is None) == (minimal_pairs is None):
@@ -203,7 +204,7 @@ def predict(
     ] = None,
     encoding: EncodingOption = "utf-8",
     device: DeviceOption = "auto",
-    threads: ThreadsOption = None,
+    threads: OneThreadOption = None,
 ) -> None:
     """Label texts: lines in, lines out, in their order and their format."""
     pipeline = _load(run, device, threads, vectors=vectors, task=("labeling", "classification"))
@@ -224,7 +225,7 @@ def inspect(
     ],
     out: Annotated[Path, typer.Option(help="The page that is written.")] = Path("inspection.html"),
     device: DeviceOption = "auto",
-    threads: ThreadsOption = None,
+    threads: OneThreadOption = None,
 ) -> None:
     """Look inside a tagger or classifier: one self-contained page of what happened."""
     pipeline = _load(run, device, threads, task=("labeling", "classification"))
@@ -254,7 +255,7 @@ def score(
     as_json: Annotated[bool, typer.Option("--json", help="A JSON line for each token.")] = False,
     encoding: EncodingOption = "utf-8",
     device: DeviceOption = "auto",
-    threads: ThreadsOption = None,
+    threads: OneThreadOption = None,
 ) -> None:
     """Look a text up: the surprisal of every token in nats, a line each."""
     pipeline = _load(run, device, threads, task="language-modeling")
@@ -281,7 +282,7 @@ def generate(
     seed: Annotated[int | None, typer.Option(help="The same seed writes the same text.")] = None,
     samples: Annotated[int, typer.Option(min=1, help="How many texts.")] = 1,
     device: DeviceOption = "auto",
-    threads: ThreadsOption = None,
+    threads: OneThreadOption = None,
 ) -> None:
     """Write: text appears as it is sampled."""
     pipeline = _load(run, device, threads, task="language-modeling")
@@ -339,9 +340,9 @@ def _train(recipe: Recipe | None, out: Path, **options: Any) -> Outcome:
 
 
 DOES = {
-    "language-modeling": "a language model: generate, score, evaluate",
-    "labeling": "a tagger: predict, evaluate",
-    "classification": "a classifier: predict, evaluate",
+    "language-modeling": "a language model, for generate, score and evaluate",
+    "labeling": "a tagger, for predict, evaluate and inspect",
+    "classification": "a classifier, for predict, evaluate and inspect",
 }
 
 

@@ -154,10 +154,10 @@ def test_a_run_of_one_task_is_overwritten_by_one_of_another(ensue: Ensue, runs: 
 
 def test_commands_for_models_of_another_kind(refused: Refused, runs: Path, trained: Path) -> None:
     for command in ("generate", "score"):
-        assert refused(command, runs / "names") == f"{runs / 'names'}: the model is a tagger: predict, evaluate"
-        assert refused(command, runs / "topics") == f"{runs / 'topics'}: the model is a classifier: predict, evaluate"
-    said = "the model is a language model: generate, score, evaluate"
-    assert refused("predict", trained / "lstm", stdin=b"a") == f"{trained / 'lstm'}: {said}"
+        for name, what in (("names", "tagger"), ("topics", "classifier")):
+            assert refused(command, runs / name).startswith(f"{runs / name}: the model is a {what}")
+    said = refused("predict", trained / "lstm", stdin=b"a")
+    assert said.startswith(f"{trained / 'lstm'}: the model is a language model")
     assert "the model is a tagger" in refused("evaluate", runs / "names", "--minimal-pairs", "x.jsonl")
     with pytest.raises(EnsueError, match="a language model has no pretrained vectors"):
         load(trained / "lstm", vectors=runs / "names.txt")

@@ -5,7 +5,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from ensue.recipe import LanguageModelingRecipe, validate_recipe
+from ensue.recipe import LanguageModelingRecipe, Recipe, validate_recipe
 from ensue.training.checkpoint import complete_checkpoints
 from ensue.training.reporter import Outcome, Reporter, StepReport, Validation
 from ensue.training.run import train_run
@@ -49,7 +49,7 @@ def tiny_recipe(
     return recipe
 
 
-def run_tiny(recipe: LanguageModelingRecipe | None, out: Path, **options: Any) -> Outcome:
+def run_tiny(recipe: Recipe | None, out: Path, **options: Any) -> Outcome:
     return train_run(recipe, out, **{"device": "cpu", "threads": 1} | options)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -28,11 +29,14 @@ def label_lines(
 ) -> Iterator[str]:
     """The texts of a file ("-": stdin) with their labels, in order; `color`: as a person reads them."""
     sentences, written = _sentences(pipeline, path, format, encoding)
-    for answer in pipeline.label(sentences, confidence=as_json):
+    parts: Iterable[Iterable[Sentence]] = ([sentence] for sentence in sentences) if _is_typed(path) else [sentences]
+    for answer in chain.from_iterable(pipeline.label(part, confidence=as_json) for part in parts):
         if as_json:
             tagged = pipeline.tagged(answer, written)
             words = [word._asdict() | {"confidence": round(word.confidence or 0.0, 6)} for word in tagged]
-            content = {"text": tagged.text, "words": words, "spans": [span._asdict() for span in tagged.spans]}
+            content = {"text": tagged.text, "words": words}
+            if tagged.has_spans:
+                content["spans"] = [span._asdict() for span in tagged.spans]
             yield json.dumps(content, ensure_ascii=False) + "\n"
         elif color and written.name == "text":
             yield aligned(pipeline.tagged(answer, written)) + "\n"
@@ -45,7 +49,8 @@ def class_lines(
 ) -> Iterator[str]:
     """The texts of a file ("-": stdin) with their labels and probabilities, in order."""
     documents, layout = _documents(pipeline, path, format, encoding)
-    for document, labels, probabilities in pipeline.classify(documents):
+    parts: Iterable[Iterable[Document]] = ([document] for document in documents) if _is_typed(path) else [documents]
+    for document, labels, probabilities in chain.from_iterable(map(pipeline.classify, parts)):
         shares = dict(zip(pipeline.labels.names, probabilities.tolist(), strict=True))
         if as_json:
             rounded = {name: round(share, 6) for name, share in shares.items()}
@@ -90,6 +95,11 @@ def _colored(labels: Sequence[str], shares: dict[str, float], document: Document
     return _ansi(Console(highlight=False), line) + "\n"
 
 
+def _is_typed(path: str) -> bool:
+    """Whether a person types the texts, and waits for an answer after each."""
+    return path == "-" and sys.stdin.isatty()
+
+
 def _sentences(
     pipeline: LabelingPipeline, path: str, format: str | None, encoding: str
 ) -> tuple[Iterator[Sentence], Format]:
@@ -97,7 +107,7 @@ def _sentences(
         source = pipeline.source(path, format=format, encoding=encoding)
         return iter(source), source.format
     lines = Lines(bounded(stdin_text(encoding), "stdin"), "stdin")
-    name = format or ("text" if sys.stdin.isatty() else detect(lines))
+    name = format or ("text" if _is_typed(path) else detect(lines))
     written = pipeline.format(name)
     return written.read(lines), written
 
@@ -109,6 +119,6 @@ def _documents(
         layout = pipeline.file_layout(path, format=format or "", encoding=encoding, is_labeled=False)
         return read(path, layout, encoding=encoding, is_labeled=False), layout
     lines = Lines(bounded(stdin_text(encoding), "stdin"), "stdin")
-    name = format or ("plain" if sys.stdin.isatty() else "")
+    name = format or ("plain" if _is_typed(path) else "")
     layout = detect_lines(lines, Choice(is_labeled=False), format=name, like=pipeline.layout)
     return read_lines(lines, layout, is_labeled=False), layout

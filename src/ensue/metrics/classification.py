@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from ensue.metrics.confusion import LabelScore, label_scores, macro_f1, overall, share, weighted_f1
 
 BINS = 15
+MOST_UNKNOWN = 50
+"""Of more labels that the model cannot give, these are in the confusion matrix: data of another kind have thousands."""
 _EDGES = np.arange(1, BINS) / BINS
 
 
@@ -23,7 +25,8 @@ class ClassificationScores:
     `accuracy` counts texts whose labels are all right and none too many. `macro_f1` and `weighted_f1` are means over
     the labels of `per_label`, those that were right or said at least once; `micro_f1` counts all labels as one.
     `confusion[i][j]` counts texts of `labels[i]` that were said to be `labels[j]`; None where a text may have several
-    labels. `unknown_labels` counts the right answers that the model cannot give; `labels` ends with them.
+    labels. `unknown_labels` counts the right answers that the model cannot give; `labels` ends with the most frequent
+    of them.
     """
 
     accuracy: float
@@ -53,7 +56,8 @@ class ClassificationScores:
         }
 
     def summary(self) -> str:
-        return f"accuracy {100 * self.accuracy:.2f} %, macro F1 {100 * self.macro_f1:.2f}"
+        name, f1 = ("micro F1", self.micro_f1) if self.confusion is None else ("macro F1", self.macro_f1)
+        return f"accuracy {100 * self.accuracy:.2f} %, {name} {100 * f1:.2f}"
 
 
 class ClassificationTally:
@@ -102,7 +106,7 @@ class ClassificationTally:
     def scores(self) -> ClassificationScores:
         per_label = label_scores(self._correct, self._gold, self._predicted)
         unknown = {label: count for label, count in self._gold.most_common() if label not in set(self.labels)}
-        labels = [*self.labels, *unknown]
+        labels = [*self.labels, *list(unknown)[:MOST_UNKNOWN]]
         return ClassificationScores(
             accuracy=share(self._exact, self._examples),
             macro_f1=macro_f1(per_label),

@@ -66,6 +66,7 @@ def build_tagger(
 ) -> Tagger:
     """`pretrained` are the vectors of the lexicon's words that have one, (V, d)."""
     words = WordFeatures(features, lexicon, pretrained=pretrained)
+    _check_features(words)
     layers = build_encoder(encoder, d_in=words.d_out)
     return Tagger(words, layers, _tag_head(head, layers.d_out, labels))
 
@@ -100,6 +101,8 @@ def build_classifier(
     pretrained: Tensor | None = None,
 ) -> Classifier:
     words = WordFeatures(features, lexicon, pretrained=pretrained)
+    if head.pooling:
+        _check_features(words)
     layers = build_encoder(encoder, d_in=words.d_out)
     both_ways = _in_two_halves(encoder)
     poolings = [POOLINGS[kind](layers.d_out, both_ways) for kind in head.pooling]
@@ -129,6 +132,11 @@ def _in_two_halves(encoder: ReaderSpecification) -> bool:
         case WindowEncoder(num_layers=count) if count > 1:
             return False
     return encoder.bidirectional and encoder.merge == "concatenate"
+
+
+def _check_features(words: WordFeatures) -> None:
+    if not words.d_out:
+        raise ValueError("features: all are switched off; set features.d_words or another one")
 
 
 POOLINGS: dict[str, Callable[[int, bool], Pooling]] = {

@@ -57,7 +57,8 @@ class NgramBag(nn.Module):
     def weigh(self, present: Float[Tensor, "G K"]) -> None:
         """Set the ratios: `present` counts for each bucket and label the training texts that have both."""
         total = present.sum(1, keepdim=True)
-        absent = total - present
-        inside, outside = present + 1, absent + 1
+        met = total >= MIN_TEXTS
+        met[0] = False  # where padding and unknown words are
+        inside, outside = ((counts + 1).masked_fill(~met, 0.0) for counts in (present, total - present))
         ratios = (inside / inside.sum(0)).log() - (outside / outside.sum(0)).log()
-        self.ratio.data.copy_(ratios.abs().amax(1).masked_fill(total.squeeze(1) < MIN_TEXTS, 0.0))
+        self.ratio.data.copy_(ratios.abs().amax(1).masked_fill(~met.squeeze(1), 0.0))

@@ -125,7 +125,9 @@ class LSTMReader(Directions, LSTMEncoder): ...
 class GRUReader(Directions, GRUEncoder): ...
 
 
-class TransformerReader(Directions, TransformerEncoder): ...
+class TransformerReader(Directions, TransformerEncoder):
+    positions: Literal["learned", "sinusoidal", "rotary"] = "rotary"
+    """How a word knows its place; learned positions end at `context` words."""
 
 
 class NoReader(BaseModel):

@@ -100,7 +100,7 @@ class ClassificationPipeline:
         """The labels of each text; a text is a string, or two of them for a model of pairs."""
         if isinstance(texts, str):
             raise EnsueError("predict takes a list of texts; for one of them: predict([text])")
-        documents = [Document((text,) if isinstance(text, str) else tuple(text)) for text in texts]
+        documents = [Document(_texts(text)) for text in texts]
         return [
             Classified(
                 answer.document.texts,
@@ -173,3 +173,10 @@ class ClassificationPipeline:
         encoder = model.encoder if model.encoder == "none" else f"{model.encoder} {model.num_layers}×{model.d_model}"
         parts = [encoder, f"{self.model.num_parameters:,} parameters", repr(self.labels)]
         return f"ClassificationPipeline({', '.join([*parts, *([f'run={str(self.run)!r}'] if self.run else [])])})"
+
+
+def _texts(text: object) -> tuple[str, ...]:
+    found = (text,) if isinstance(text, str) else text
+    if not isinstance(found, tuple | list) or not all(isinstance(part, str) for part in found):
+        raise EnsueError(f"predict takes texts, or pairs of texts; found {text!r:.60}")
+    return tuple(found)

@@ -219,6 +219,8 @@ class LabelingPipeline:
 
     def _sentence(self, text: str | Sequence[str], plain: Format) -> Sentence:
         if not isinstance(text, str):
+            if not isinstance(text, Sequence) or not all(isinstance(word, str) for word in text):
+                raise EnsueError(f"predict takes texts, or lists of words; found {text!r:.60}")
             return Sentence(tuple(text), source=Source(text=joined(text).text))
         return next(plain.read(Lines([" ".join(text.split("\n"))], "")), Sentence((), source=Source(text=text)))
 
@@ -237,7 +239,8 @@ class LabelingPipeline:
         if len(window) == 1 and not confidence and len(window[0].words):
             yield Answer(window[0], self.labels.decode(self._one(forms, words, columns)), None)
             return
-        paths, shares = tag_texts(self.model, forms.vectors, words, columns, confidence=confidence)
+        groups = self.labels.groups() if confidence else None
+        paths, shares = tag_texts(self.model, forms.vectors, words, columns, groups=groups)
         for row, (sentence, path) in enumerate(zip(window, paths, strict=True)):
             yield Answer(sentence, self.labels.decode(path.tolist()), shares[row].tolist() if confidence else None)
 

@@ -97,15 +97,18 @@ def evaluate_tagger(model: Tagger, data: LabeledTexts, labels: Labels) -> Labeli
 
 @torch.inference_mode()
 def tag_texts(
-    model: Tagger, vectors: Tensor, words: Ragged, columns: Sequence[Ragged] = (), *, confidence: bool = False
-) -> tuple[list[NDArray[np.int64]], list[NDArray[np.float32]]]:
-    """The tags of each text in order, and if asked for their probabilities.
+    model: Tagger, vectors: Tensor, words: Ragged, columns: Sequence[Ragged] = (),
+    *, groups: NDArray[np.int64] | None = None,
+) -> tuple[list[NDArray[np.int64]], list[NDArray[np.float32]]]:  # fmt: skip
+    """The tags of each text in order, and with `groups` their probabilities.
 
-    `vectors` are those of the word forms that `words` number.
+    `vectors` are those of the word forms that `words` number. A tag's probability is that of all tags of its group
+    (`Labels.groups`).
     """
     device = device_of(model)
     paths: list[NDArray[np.int64]] = [np.zeros(0, np.int64)] * len(words)
-    shares: list[NDArray[np.float32]] = [np.zeros(0, np.float32)] * len(words) if confidence else []
+    shares: list[NDArray[np.float32]] = [] if groups is None else [np.zeros(0, np.float32)] * len(words)
+    group_of = None if groups is None else torch.from_numpy(groups).to(device)
     for rows in by_length(words.lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS):
         lengths = words.lengths[rows]
         if not lengths.max():
@@ -117,8 +120,9 @@ def tag_texts(
         tags = model.head.best(emissions, mask)
         for row, length, path in zip(rows, lengths, tags.cpu().numpy(), strict=True):
             paths[row] = path[:length]
-        if confidence:
-            chosen = model.head.marginals(emissions, mask).gather(-1, tags.unsqueeze(-1)).squeeze(-1).cpu().numpy()
-            for row, length, share in zip(rows, lengths, chosen, strict=True):
+        if group_of is not None:
+            alike = group_of[tags].unsqueeze(-1) == group_of
+            chosen = (model.head.marginals(emissions, mask) * alike).sum(-1)
+            for row, length, share in zip(rows, lengths, chosen.cpu().numpy(), strict=True):
                 shares[row] = share[:length]
     return paths, shares

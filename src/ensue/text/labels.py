@@ -51,9 +51,19 @@ class Labels:
         """The labels of a sentence, in the scheme of the training file."""
         symbols = self.tags.symbols
         labels = [symbols[tag] for tag in tags]
-        if self.scheme and self.scheme != self.tag_scheme:
+        if self.scheme:  # also where the schemes are one: a softmax may break it
             labels = convert(labels, self.scheme)
         return [_BILOU.get(label[:2], label[:2]) + label[2:] for label in labels] if self.is_bilou else labels
+
+    def groups(self) -> NDArray[np.int64]:
+        """For each tag a number that it shares with the tags that the file's scheme writes alike, (K,)."""
+        if self.scheme is None:
+            return np.arange(len(self.tags))
+        alike = {"iob1": {"B": "I", "E": "I", "S": "I"}, "bio": {"S": "B", "E": "I"}}.get(self.scheme, {})
+        places = [position(tag) for tag in self.tags.symbols]
+        written = [(alike.get(place.kind, place.kind), place.label) for place in places]
+        numbers = {label: number for number, label in enumerate(dict.fromkeys(written))}
+        return np.array([numbers[label] for label in written])
 
     def legal(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]] | None:
         """Which tags may begin, follow each other and end (`schemes.legal_transitions`); None where all may."""

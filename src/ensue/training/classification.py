@@ -260,14 +260,12 @@ class ClassificationJob(Job[Classifier]):
         return lines
 
     def commands(self, path: str) -> list[str]:
-        return [
-            f'echo "a text of yours" | ensue predict {path}',
-            f"ensue predict {path} FILE > labeled",
-            f"ensue evaluate {path} FILE --json",
-        ]
+        plain = [] if self.num_texts == 2 else [f'echo "a text of yours" | ensue predict {path}']
+        return [*plain, f"ensue predict {path} FILE > labeled", f"ensue evaluate {path} FILE --json"]
 
     def python(self) -> list[str]:
-        return ['print(model.predict(["a text of yours"]))']
+        text = '("a text", "another text")' if self.num_texts == 2 else '"a text of yours"'
+        return [f"print(model.predict([{text}]))"]
 
 
 def document_layout(

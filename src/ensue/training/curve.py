@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-SCORES = {"nats_per_token": "nats per token", "f1": "F1", "accuracy": "accuracy"}
+SCORES = {"nats_per_token": "nats per token", "f1": "F1", "micro_f1": "micro F1", "accuracy": "accuracy"}
 """What is drawn of a validation: the first of these that it has."""
 
 
@@ -16,7 +16,7 @@ def draw_curve(records: list[dict[str, Any]], path: Path, *, title: str) -> None
 
     train = [(r["step"], r["loss"]) for r in records if r["kind"] == "train"]
     valid = [r for r in records if r["kind"] == "valid"]
-    score = next((name for name in SCORES if valid and name in valid[0]["scores"]), "nats_per_token")
+    score = _drawn(valid[0]["scores"]) if valid else "nats_per_token"
     figure = Figure(figsize=(7.2, 4.2), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
@@ -37,6 +37,12 @@ def draw_curve(records: list[dict[str, Any]], path: Path, *, title: str) -> None
     if lines:
         axes.legend(lines, [str(line.get_label()) for line in lines], frameon=False, loc="best")
     figure.savefig(path)
+
+
+def _drawn(scores: dict[str, Any]) -> str:
+    """Which score a run is judged by: of several labels a text the micro F1, of one the accuracy."""
+    one_label = scores.get("confusion") is not None
+    return next(name for name in SCORES if name in scores and not (name == "micro_f1" and one_label))
 
 
 def _draw_scores(axes: Any, valid: list[tuple[int, float, bool]]) -> None:

@@ -14,7 +14,7 @@ from ensue.data.formats import SentenceSource
 from ensue.data.plain import PlainText
 from ensue.data.sentences import Format, Sentence
 from ensue.data.words import Column, Texts
-from ensue.errors import DataError
+from ensue.errors import DataError, RecipeError
 from ensue.metrics.labeling import LabelingScores
 from ensue.models.build import build_tagger
 from ensue.models.tag_heads import ViterbiTagHead
@@ -62,9 +62,11 @@ class LabelingJob(Job[Tagger]):
         self.format = source.format
         self.label_column = data.labels or self.format.default_column
         self.fingerprint = source.text.fingerprint()
+        self.width = _width(source)
+        if {self.label_column, str(self.width) if self.label_column == "last" else ""} & set(recipe.features.columns):
+            raise RecipeError(f'features.columns names the column of the labels ("{self.label_column}")')
         detector = SchemeDetector()
         train = self._read(source, detector)
-        self.width = _width(source)
         self.train, self.valid, self.split = self._split(train)
         self.test_data = self._read(sentence_source(recipe, data.test, like=self.format)) if data.test else None
         self.labels = self._labels(detector) if run is None else run.labels()
@@ -222,13 +224,12 @@ class LabelingJob(Job[Tagger]):
         return lines
 
     def commands(self, path: str) -> list[str]:
-        return [
-            f'echo "Janet will back the bill" | ensue predict {path}',
-            f"ensue predict {path} FILE > labeled",
-            f"ensue evaluate {path} FILE --json",
-        ]
+        plain = [] if self.recipe.features.columns else [f'echo "Janet will back the bill" | ensue predict {path}']
+        return [*plain, f"ensue predict {path} FILE > labeled", f"ensue evaluate {path} FILE --json"]
 
     def python(self) -> list[str]:
+        if self.recipe.features.columns:  # which running text does not have
+            return ['print(model.evaluate("FILE").summary())']
         return ['print(model.predict(["Janet will back the bill"]))']
 
 
@@ -264,7 +265,10 @@ def sliced(sentences: Sentences, start: int, stop: int) -> Sentences:
 
 def _width(source: SentenceSource) -> int:
     """How many columns there are, where they have numbers and no names; else 0."""
-    return len(next(iter(source)).columns) if isinstance(source.format, Columns) else 0
+    if not isinstance(source.format, Columns):
+        return 0
+    first = next(iter(source), None)
+    return 0 if first is None else len(first.columns)
 
 
 def _size(sentences: Sentences) -> str:

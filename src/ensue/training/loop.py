@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -212,12 +212,16 @@ class Trainer:
 
     def _check_weights(self) -> None:
         """What is kept must be good: a last step can break the weights without having broken a loss yet."""
-        if not all(torch.isfinite(parameter).all() for parameter in self.model.parameters()):
+        if not all(torch.isfinite(parameter).all() for _, parameter in self._trained()):
             raise TrainingError(self._not_finite(self.progress.step - 1, math.nan))
+
+    def _trained(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """The parameters that gradients change; others may hold what they like, such as -inf for what is forbidden."""
+        return ((name, p) for name, p in self.model.named_parameters() if p.requires_grad)
 
     def _not_finite(self, step: int, nats: float) -> str:
         """Which step and batch, the first parameter that is not finite, or whose gradient is not, and what is left."""
-        parameters = list(self.model.named_parameters())
+        parameters = list(self._trained())
         values = [name for name, p in parameters if not torch.isfinite(p).all()]
         gradients = [f"{name} (its gradient)" for name, p in parameters if not _is_finite(p.grad)]
         offender = next(iter(values + gradients), "none")

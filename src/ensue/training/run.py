@@ -33,6 +33,7 @@ from ensue.training.device import (
     choose_products,
     choose_threads,
     denormals_flushed,
+    is_out_of_memory,
     products_set,
     threads_set,
 )
@@ -193,7 +194,13 @@ def _fastest_threads(task: Task[Any, Any], model: nn.Module, precision: Precisio
         model.zero_grad(set_to_none=True)
 
     with products_set(products), denormals_flushed():
-        return choose_threads(trial)
+        try:
+            return choose_threads(trial)
+        except (RuntimeError, MemoryError) as error:  # the loop will halve the batch
+            if not is_out_of_memory(error):
+                raise
+            model.zero_grad(set_to_none=True)
+            return 1
 
 
 def _facts(job: Job[Any], model: nn.Module, runtime: Runtime, resumed: Trainer | None) -> Facts:

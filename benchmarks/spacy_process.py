@@ -1,0 +1,101 @@
+"""spaCy in an environment and a process of its own: installed, trained on a treebank, and asked to measure itself.
+
+What runs there is `spacy_tagger.py`; what it is compared to is in `tagging.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+SPACY_SIDE = str(Path(__file__).with_name("spacy_tagger.py"))
+ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+class SpacyTagger:
+    """spaCy's trained tagger in a process of its own, which measures when it is told to. A context manager."""
+
+    def __init__(self, folder: Path, treebank: Mapping[str, Path]) -> None:
+        self.python = install(folder / "environment")
+        self.folder = folder / fingerprint(treebank)
+        if not (self.folder / "training.json").exists():
+            self._train(treebank)
+        self.training = json.loads((self.folder / "training.json").read_text(encoding="utf-8"))
+        command = [self.python, SPACY_SIDE, "serve", self.folder / "model" / "model-best", treebank["test"]]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ONE_THREAD
+        )
+
+    def ask(self, measurement: str) -> dict[str, Any]:
+        """One of the methods of `Measurements` in spacy_tagger.py."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print(measurement, file=self.process.stdin, flush=True)
+        if not (answer := self.process.stdout.readline()):
+            raise SystemExit(f"spaCy's process ended at: {measurement}")
+        found: dict[str, Any] = json.loads(answer)
+        return found
+
+    def _train(self, treebank: Mapping[str, Path]) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for part in ("train", "dev"):
+            subprocess.run(
+                [self.python, SPACY_SIDE, "convert", treebank[part], self.folder / f"{part}.spacy"], check=True
+            )
+        choice = ["--lang", "en", "--pipeline", "tagger,morphologizer", "--optimize", "efficiency", "--force"]
+        paths = [word for part in ("train", "dev") for word in (f"--paths.{part}", self.folder / f"{part}.spacy")]
+        config = self.folder / "config.cfg"
+        self._spacy("init", "config", *choice, config)
+        started = time.perf_counter()
+        processor = self._spacy("train", config, *paths, "--output", self.folder / "model")
+        seconds = {"seconds": time.perf_counter() - started, "processor_seconds": processor}
+        (self.folder / "training.json").write_text(json.dumps(seconds), encoding="utf-8")
+
+    def _spacy(self, *command: str | Path) -> float:
+        """Run a command of spaCy's; the seconds that it kept a processor busy. Its table goes to stderr."""
+        process = subprocess.Popen([self.python, "-m", "spacy", *command], stdout=sys.stderr, env=ONE_THREAD)
+        _, status, usage = os.wait4(process.pid, 0)
+        if status:
+            raise SystemExit(f"spacy {command[0]} ended with {status}")
+        return usage.ru_utime + usage.ru_stime
+
+    def __enter__(self) -> SpacyTagger:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def install(environment: Path) -> Path:
+    """The Python of an environment that has spaCy, made by uv if there is one, else by venv and pip."""
+    python = environment / "bin" / "python"
+    works = [python, "-c", "import spacy"]
+    if python.exists() and subprocess.run(works, check=False, stderr=subprocess.DEVNULL).returncode == 0:
+        return python
+    print(f"installing spaCy in {environment} ...", file=sys.stderr)
+    if uv := shutil.which("uv"):
+        links = [word for link in os.environ.get("PIP_FIND_LINKS", "").split() for word in ("--find-links", link)]
+        subprocess.run([uv, "venv", "--quiet", "--allow-existing", "--python", sys.executable, environment], check=True)
+        subprocess.run([uv, "pip", "install", "--quiet", "--python", python, *links, "spacy"], check=True)
+    else:
+        subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", "spacy"], check=True)
+    return python
+
+
+def fingerprint(treebank: Mapping[str, Path]) -> str:
+    """A name for what spaCy learned from, so that a model of other data is not taken for it."""
+    content = hashlib.sha256()
+    for part in ("train", "dev"):
+        content.update(treebank[part].read_bytes())
+    return f"model-{content.hexdigest()[:8]}"

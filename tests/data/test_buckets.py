@@ -1,0 +1,121 @@
+"""Batches of texts of similar length: each text once an epoch, the bounds, and that a step alone decides it."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from ensue.data.buckets import Buckets, by_length
+
+Sizes = tuple[list[int], int, int, int]
+sizes = st.tuples(
+    st.lists(st.integers(0, 12) | st.integers(0, 200), min_size=1, max_size=60),
+    st.integers(1, 10),
+    st.integers(1, 120),
+    st.integers(-(2**63), 2**63 - 1),
+)
+
+
+def make(sizes: Sizes) -> Buckets:
+    lengths, batch_size, batch_tokens, seed = sizes
+    return Buckets(lengths, batch_size=batch_size, batch_tokens=batch_tokens, seed=seed)
+
+
+def epoch_of(buckets: Buckets, epoch: int) -> list[NDArray[np.int64]]:
+    return [buckets.rows(epoch * buckets.steps_per_epoch + step) for step in range(buckets.steps_per_epoch)]
+
+
+def within_bounds(rows: NDArray[np.int64], sizes: Sizes) -> None:
+    lengths = np.array(sizes[0])[rows]
+    assert 1 <= len(rows) <= sizes[1]
+    assert len(rows) == 1 or len(rows) * lengths.max() <= sizes[2]
+    shortest = max(1, int(lengths.min()))
+    assert lengths.max() <= math.floor(1.15 * shortest) + 1, "too much padding"
+
+
+def same(one: list[NDArray[np.int64]], other: list[NDArray[np.int64]]) -> bool:
+    return [rows.tolist() for rows in one] == [rows.tolist() for rows in other]
+
+
+@given(sizes=sizes, epoch=st.integers(0, 10**6))
+def test_an_epoch_has_each_text_once_within_the_bounds(sizes: Sizes, epoch: int) -> None:
+    buckets = make(sizes)
+    for batches in (epoch_of(buckets, epoch), epoch_of(buckets, epoch + 1)):
+        assert sorted(np.concatenate(batches).tolist()) == list(range(len(sizes[0])))
+        for rows in batches:
+            within_bounds(rows, sizes)
+
+
+@given(sizes=sizes)
+def test_reading_once_has_each_text_once_within_the_bounds_the_shortest_first(sizes: Sizes) -> None:
+    lengths = np.array(sizes[0])
+    batches = list(by_length(lengths, batch_size=sizes[1], batch_tokens=sizes[2]))
+    for rows in batches:
+        within_bounds(rows, sizes)
+    order = np.concatenate(batches)
+    assert sorted(order.tolist()) == list(range(len(lengths)))
+    assert (np.diff(lengths[order]) >= 0).all()
+
+
+@given(
+    count=st.integers(1, 300), length=st.integers(0, 50), batch_size=st.integers(1, 20), batch_tokens=st.integers(1, 99)
+)
+def test_texts_of_one_length_fill_their_batches(count: int, length: int, batch_size: int, batch_tokens: int) -> None:
+    fitting = max(1, min(batch_size, batch_tokens // max(1, length)))
+    bounds = {"batch_size": batch_size, "batch_tokens": batch_tokens}
+    assert Buckets([length] * count, **bounds, seed=0).steps_per_epoch == math.ceil(count / fitting)
+    assert len(list(by_length(np.full(count, length), **bounds))) == math.ceil(count / fitting)
+
+
+def test_a_text_that_is_longer_than_a_batch_is_one_alone_and_pads_nothing_else() -> None:
+    sizes = ([3] * 20 + [10_000] + [11_000] + [4] * 10, 8, 40, 0)
+    for batches in (epoch_of(make(sizes), 0), list(by_length(np.array(sizes[0]), batch_size=8, batch_tokens=40))):
+        alone = [rows.tolist() for rows in batches if np.array(sizes[0])[rows].max() > 40]
+        assert sorted(alone) == [[20], [21]]
+        others = [rows for rows in batches if np.array(sizes[0])[rows].max() <= 40]
+        assert len(others) <= 5
+
+
+@given(sizes=sizes, steps=st.lists(st.integers(0, 500), min_size=1, max_size=6))
+def test_a_batch_is_a_function_of_seed_and_step(sizes: Sizes, steps: list[int]) -> None:
+    """Asked for in any order, of an object that has dealt another epoch before."""
+    one = make(sizes)
+    assert same([one.rows(step) for step in steps], [make(sizes).rows(step) for step in steps])
+
+
+def test_epochs_and_seeds_deal_differently() -> None:
+    lengths = np.random.default_rng(0).integers(1, 30, 400).tolist()
+    buckets, other = make((lengths, 8, 100, 1)), make((lengths, 8, 100, 2))
+    first, second, third = epoch_of(buckets, 0), epoch_of(buckets, 1), epoch_of(other, 0)
+    assert len(first) == len(second) == len(third)
+    for one, two in ((first, second), (first, third)):
+        together = {frozenset(rows.tolist()) for rows in one} & {frozenset(rows.tolist()) for rows in two}
+        assert len(together) < len(one) / 3, "texts meet the same neighbors again"
+    by_place = np.array([np.array(lengths)[rows].mean() for rows in first])
+    assert abs(np.corrcoef(by_place, np.arange(len(first)))[0, 1]) < 0.3, "batches come by length"
+
+
+def test_every_text_meets_many_others() -> None:
+    buckets = make(([5] * 40, 5, 1000, 0))
+    met = {row for epoch in range(60) for rows in epoch_of(buckets, epoch) if 0 in rows for row in rows.tolist()}
+    assert met == set(range(40))
+
+
+@pytest.mark.parametrize("lengths", [[7], [0], [0, 0, 0], [0, 5000, 0]])
+def test_one_text_and_empty_ones(lengths: list[int]) -> None:
+    buckets = make((lengths, 2, 10, 0))
+    for epoch in range(3):
+        assert sorted(np.concatenate(epoch_of(buckets, epoch)).tolist()) == list(range(len(lengths)))
+    assert sum(map(len, by_length(np.array(lengths), batch_size=2, batch_tokens=10))) == len(lengths)
+
+
+def test_nothing_to_read() -> None:
+    assert list(by_length(np.zeros(0, np.int64), batch_size=2, batch_tokens=10)) == []
+    assert make(([], 2, 10, 0)).steps_per_epoch == 0
+
+
+def test_repr_is_short() -> None:
+    assert repr(make(([5] * 1200, 4, 1000, 0))) == "Buckets(1,200 texts, steps_per_epoch=300)"

@@ -1,0 +1,62 @@
+"""Models of words, and the small texts that their tests share."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import TypeAdapter
+
+from ensue.data.words import Column, Texts
+from ensue.models.specification import ReaderSpecification
+from ensue.models.word_features import Words
+from ensue.tasks.encoded_texts import EncodedTexts
+from ensue.text.lexicon import Lexicon
+
+CPU = torch.device("cpu")
+TEXTS = ["the old bird sees", "Anna", "", "a Bird 1984 xyz", "the the old bird sees the old bird"]
+"""Rows of different lengths: one of a single word, one without any, one with unknown words, one that repeats itself."""
+
+ENCODERS: dict[str, dict[str, Any]] = {
+    "window": {"encoder": "window", "size": 2, "d_model": 6},
+    "windows": {"encoder": "window", "size": 3, "d_model": 6, "num_layers": 3},
+    "elman": {"encoder": "elman", "d_model": 6},
+    "lstm": {"encoder": "lstm", "d_model": 6, "num_layers": 2},
+    "gru": {"encoder": "gru", "d_model": 6, "reset": "before"},
+    "learned": {"encoder": "transformer", "d_model": 6, "num_heads": 2, "positions": "learned"},
+    "sinusoidal": {"encoder": "transformer", "d_model": 6, "num_heads": 2, "positions": "sinusoidal", "norm": "post"},
+    "rotary": {"encoder": "transformer", "d_model": 4, "num_heads": 2, "positions": "rotary", "num_layers": 2},
+    "none": {"encoder": "none"},
+}
+
+
+def reader(name: str, **changes: Any) -> Any:
+    """A specification of an encoder in both directions, or as `changes` say."""
+    return TypeAdapter(ReaderSpecification).validate_python(ENCODERS[name] | changes)
+
+
+def one_way(name: str, **changes: Any) -> Any:
+    return reader(name, **({} if name == "none" else {"bidirectional": False}), **changes)
+
+
+def lexicon_of(**parts: Any) -> Lexicon:
+    counts: dict[str, int] = {}
+    for word in " ".join(TEXTS).split():
+        counts[word] = counts.get(word, 0) + (1 if word == "xyz" else 2)
+    return Lexicon.train(counts, min_count=2, **parts)
+
+
+def texts_of(lexicon: Lexicon, texts: Sequence[str], columns: dict[str, list[str]] | None = None) -> EncodedTexts:
+    """`columns` have a value for each word of each text."""
+    found = Texts()
+    for text in texts:
+        found.append(text.split())
+    given = {name: Column() for name in columns or {}}
+    for name, column in given.items():
+        column.extend((columns or {})[name])
+    return EncodedTexts(lexicon, found, given)
+
+
+def words_of(lexicon: Lexicon, texts: Sequence[str], columns: dict[str, list[str]] | None = None) -> Words:
+    """The texts as one batch."""
+    return texts_of(lexicon, texts, columns).batch(np.arange(len(texts)), CPU)

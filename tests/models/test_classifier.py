@@ -1,0 +1,309 @@
+"""Classifiers: losses by hand, pairs, segments, bags; no text depends on the others of its batch."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ensue.models.build import build_classifier
+from ensue.models.classifier import Classifier, Pooled
+from ensue.models.encoders import build_encoder
+from ensue.models.feature_specification import ClassHeadSpecification, FeatureSpecification
+from ensue.models.ngram_bag import NgramBag
+from ensue.models.word_features import WordFeatures
+from ensue.nn import MeanPooling
+from models import ENCODERS, TEXTS, lexicon_of, one_way, reader, words_of
+
+same = torch.testing.assert_close
+FEATURES = FeatureSpecification(
+    d_words=5, dropout_words=0.0, characters="cnn", d_character=3, d_characters=4, affixes=2, d_affix=2
+)
+LEXICON = lexicon_of(characters=True, longest_affix=2)
+POOLINGS = [["last"], ["mean"], ["max"], ["attention"], ["max", "last", "attention", "mean"]]
+WAYS = [*((name, True) for name in ENCODERS if name != "none"), *((name, False) for name in ENCODERS)]
+BAG = {"ngrams": 2, "ngram_buckets": 512, "dropout_ngrams": 0.0}
+K = 3
+
+
+def build(
+    encoder: str = "lstm", bidirectional: bool = False, *, head: dict[str, Any] | None = None, **options: Any
+) -> Classifier:
+    torch.manual_seed(0)
+    specification = reader(encoder) if bidirectional else one_way(encoder)
+    classifier = build_classifier(
+        FEATURES, specification, ClassHeadSpecification(**head or {}), lexicon=LEXICON, num_labels=K, **options
+    )
+    if classifier.bag is not None:
+        nn.init.normal_(classifier.bag.weight)
+        nn.init.normal_(classifier.bag.bias)
+        classifier.bag.ratio.data.uniform_(0, 2)
+    return classifier
+
+
+def logits_of(classifier: Classifier, logits: Tensor) -> Classifier:
+    """A classifier that always gives these logits."""
+    classifier.forward = lambda texts: logits  # type: ignore[method-assign]
+    return classifier
+
+
+LOGITS = torch.tensor([[0.3, -1.2, 2.0], [0.0, 0.5, -0.5], [-3.0, 1.0, 1.0], [4.0, 0.0, 0.1]])
+WEIGHTS = torch.tensor([0.5, 2.0, 1.25])
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("weights", [None, WEIGHTS])
+def test_the_loss_of_one_label(weights: Tensor | None, smoothing: float) -> None:
+    """`-w log p` of the label, of which a share is spread over all labels, each with its weight."""
+    targets, w = [2, 0, 1, 1], [1.0] * K if weights is None else weights.tolist()
+    classifier = logits_of(build(head={"label_smoothing": smoothing}), LOGITS)
+    expected = 0.0
+    for target, row in zip(targets, LOGITS.tolist(), strict=True):
+        nats = [math.log(sum(map(math.exp, row))) - logit for logit in row]
+        expected += (1 - smoothing) * w[target] * nats[target]
+        expected += smoothing / K * sum(weight * each for weight, each in zip(w, nats, strict=True))
+    loss = classifier.loss((), torch.tensor(targets), weights)
+    assert loss.total.item() == pytest.approx(expected, rel=1e-5)
+    assert loss.count == 4
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("weights", [None, WEIGHTS])
+def test_the_loss_of_several_labels(weights: Tensor | None, smoothing: float) -> None:
+    """Each label is a question of its own: `-(t log σ + (1 - t) log (1 - σ))`, t drawn towards 1/2."""
+    targets = [[1, 0, 1], [0, 0, 0], [1, 1, 1], [0, 1, 0]]
+    w = [1.0] * K if weights is None else weights.tolist()
+    classifier = logits_of(build(head={"label_smoothing": smoothing}, multiple=True), LOGITS)
+    expected = 0.0
+    for row, wanted in zip(LOGITS.tolist(), targets, strict=True):
+        for weight, logit, target in zip(w, row, wanted, strict=True):
+            t, p = (1 - smoothing) * target + smoothing / 2, 1 / (1 + math.exp(-logit))
+            expected -= weight * (t * math.log(p) + (1 - t) * math.log(1 - p))
+    loss = classifier.loss((), torch.tensor(targets, dtype=torch.float32), weights)
+    assert loss.total.item() == pytest.approx(expected, rel=1e-5)
+    assert loss.count == 4
+
+
+def test_probabilities() -> None:
+    single, several = build().probabilities(LOGITS), build(multiple=True).probabilities(LOGITS)
+    for row, one, other in zip(LOGITS.tolist(), single.tolist(), several.tolist(), strict=True):
+        total = sum(map(math.exp, row))
+        assert one == pytest.approx([math.exp(logit) / total for logit in row])
+        assert other == pytest.approx([1 / (1 + math.exp(-logit)) for logit in row])
+
+
+@pytest.mark.parametrize("multiple", [False, True])
+@pytest.mark.parametrize("head", [{}, {"d_hidden": 4}, {"pooling": [], **BAG}, BAG], ids=str)
+def test_it_starts_from_the_shares_of_the_labels(head: dict[str, Any], multiple: bool) -> None:
+    """Where nothing else is known: pooled features, scores of n-grams and the hidden layer are zero."""
+    classifier = build(head=head, multiple=multiple)
+    shares = torch.tensor([0.7, 0.1, 0.2])
+    if classifier.bag is not None:
+        classifier.bag.bias.data.zero_()
+    classifier.start_from_shares(shares)
+    texts = Pooled(torch.zeros(1, 0 if classifier.pooling is None else classifier.pooling.d_out), torch.zeros(1, K))
+    if classifier.head is None:
+        assert classifier.bag is not None
+        logits = classifier.bag(torch.zeros(1, 2, dtype=torch.int64))
+    else:
+        for layer in classifier.head[:-1]:
+            if isinstance(layer, nn.Linear):
+                nn.init.zeros_(layer.bias)
+        logits = classifier.logits_of([texts])
+    same(classifier.probabilities(logits), shares.unsqueeze(0))
+
+
+def test_the_hidden_layer_by_hand() -> None:
+    classifier = build(head={"d_hidden": 4, "pooling": ["mean"], "dropout": 0.5}).eval()
+    assert classifier.head is not None
+    first, last = (layer for layer in classifier.head if isinstance(layer, nn.Linear))
+    texts = Pooled(torch.randn(2, 6), torch.randn(2, K))
+    h = (texts.vector @ first.weight.T + first.bias).clamp(min=0)
+    same(classifier.logits_of([texts]), h @ last.weight.T + last.bias + texts.scores)
+    classifier.train()
+    assert not classifier.logits_of([texts]).equal(classifier.logits_of([texts]))
+
+
+@pytest.mark.parametrize("bag", [{}, BAG], ids=["", "bag"])
+@pytest.mark.parametrize("pooling", POOLINGS, ids=" ".join)
+@pytest.mark.parametrize(("encoder", "bidirectional"), WAYS)
+def test_a_batch_is_its_texts_alone(encoder: str, bidirectional: bool, pooling: list[str], bag: dict[str, Any]) -> None:
+    """One of them has no words."""
+    classifier = build(encoder, bidirectional, head={"pooling": pooling} | bag)
+    words = words_of(LEXICON, TEXTS)
+    together = classifier((words,))
+    assert together.shape == (len(TEXTS), K)
+    assert together.isfinite().all()
+    for row, text in enumerate(TEXTS):
+        same(classifier((words_of(LEXICON, [text]),))[0], together[row], rtol=1e-4, atol=1e-5)
+    targets = torch.tensor([0, 1, 2, 0, 1])
+    whole = classifier.loss((words,), targets)
+    halves = [classifier.loss((words.part(rows),), targets[rows]) for rows in (slice(0, 2), slice(2, None))]
+    same(halves[0].total + halves[1].total, whole.total, rtol=1e-4, atol=1e-5)
+    assert halves[0].count + halves[1].count == whole.count == 5
+
+
+@pytest.mark.parametrize(("encoder", "bidirectional"), WAYS)
+def test_every_parameter_learns(encoder: str, bidirectional: bool) -> None:
+    """Frozen ones aside; also where a state is carried."""
+    head = {"pooling": POOLINGS[-1], "d_hidden": 8} | BAG
+    for segment in (0, 3) if not bidirectional else (0,):
+        classifier = build(encoder, bidirectional, head=head, segment=segment)
+        classifier.loss((words_of(LEXICON, TEXTS),), torch.tensor([0, 1, 2, 0, 1])).total.backward()
+        trained = [(name, p) for name, p in classifier.named_parameters() if p.requires_grad]
+        assert [name for name, p in trained if p.grad is None or not p.grad.any()] == []
+
+
+@pytest.mark.parametrize("bag", [{}, BAG], ids=["", "bag"])
+@pytest.mark.parametrize("pooling", POOLINGS, ids=" ".join)
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_in_segments_is_whole(encoder: str, pooling: list[str], bag: dict[str, Any]) -> None:
+    head = {"pooling": pooling} | bag
+    whole = build(encoder, head=head)
+    words = words_of(LEXICON, TEXTS)
+    expected = whole((words,))
+    for segment in (1, 3, 4, 8, 100):
+        classifier = build(encoder, head=head, segment=segment)
+        same(classifier((words,)), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_end_at_a_segment() -> None:
+    """A recurrent weight of a text of two words in segments of one has nothing to go through."""
+    found = {}
+    for segment in (0, 1):
+        classifier = build("elman", head={"pooling": ["last"]}, segment=segment)
+        classifier.loss((words_of(LEXICON, ["the bird"]),), torch.tensor([0])).total.backward()
+        assert classifier.features.words is not None
+        grad = classifier.features.words.weight.grad
+        assert grad is not None
+        found[segment] = [bool(grad[LEXICON.words.ids[word]].any()) for word in ("the", "bird")]
+    assert found == {0: [True, True], 1: [False, True]}
+
+
+@pytest.mark.parametrize("d_hidden", [0, 4])
+@pytest.mark.parametrize("segment", [0, 2])
+def test_pairs_by_hand(d_hidden: int, segment: int) -> None:
+    """`[u; v; |u - v|; u ⊙ v]`, each text by itself, in batches of different lengths."""
+    head = {"pooling": ["mean", "max"], "d_hidden": d_hidden}
+    classifier = build("gru", head=head, pair=True, segment=segment).eval()
+    first, second = TEXTS, [*TEXTS[1:4], "", "sees"]
+    texts = (words_of(LEXICON, first), words_of(LEXICON, second))
+    found = classifier(texts)
+    assert classifier.head is not None
+    assert classifier.head[1].in_features == 4 * 12
+    for row in range(len(first)):
+        u, v = (pooled_alone(classifier, part[row]) for part in (first, second))
+        together = torch.cat((u, v, (u - v).abs(), u * v))
+        same(classifier.head(together), found[row], rtol=1e-4, atol=1e-5)
+    assert not found.allclose(classifier(texts[::-1]))
+    assert classifier.loss(texts, torch.tensor([0, 1, 2, 0, 1])).count == 5
+
+
+def pooled_alone(classifier: Classifier, text: str) -> Tensor:
+    words = words_of(LEXICON, [text])
+    h, _ = classifier.layers(classifier.features(words))
+    assert classifier.pooling is not None
+    return classifier.pooling(h)[0]
+
+
+def test_scores_of_ngrams_stand_beside_those_of_the_layers() -> None:
+    both, alone = build(head=BAG), build(head=BAG | {"pooling": []})
+    assert both.bag is not None
+    assert alone.bag is not None
+    words = words_of(LEXICON, TEXTS)
+    ids = words.forms.words[words.numbers]
+    assert both.head is not None
+    h, _ = both.layers(both.features(words), mask=words.mask)
+    assert both.pooling is not None
+    same(both((words,)), both.head(both.pooling(h, words.mask)) + both.bag(ids, words.mask))
+    same(alone((words,)), alone.bag(ids, words.mask))
+    assert alone.head is None
+    alone((words,)).sum().backward()
+    assert all(parameter.grad is None for parameter in alone.features.parameters())
+
+
+def test_ngrams_know_no_dropout_of_words() -> None:
+    """Which words are unknown to the bag is a matter of the lexicon alone."""
+    features = FEATURES.model_copy(update={"dropout_words": 0.99})
+    head = ClassHeadSpecification(pooling=[], **BAG)
+    classifier = build_classifier(features, reader("none"), head, lexicon=LEXICON, num_labels=K)
+    nn.init.normal_(classifier.bag.weight)  # type: ignore[union-attr]
+    words = words_of(LEXICON, TEXTS)
+    same(classifier.train()((words,)), classifier.eval()((words,)))
+
+
+@pytest.mark.parametrize("segment", [0, 2])
+@pytest.mark.parametrize("head", [{"pooling": POOLINGS[-1]}, BAG, {"pooling": [], **BAG}], ids=str)
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_texts_without_words(encoder: str, head: dict[str, Any], segment: int) -> None:
+    """What is known of them is the bias of the last layer."""
+    classifier = build(encoder, head=head, segment=segment)
+    for texts in (["", ""], ["", "the bird"]):
+        loss = classifier.loss((words_of(LEXICON, texts),), torch.tensor([0, 1]))
+        assert loss.total.isfinite()
+        loss.total.backward()
+        assert all(p.grad is None or p.grad.isfinite().all() for p in classifier.parameters())
+    empty = classifier((words_of(LEXICON, ["", ""]),))
+    expected = 0 if classifier.head is None else classifier.head[-1].bias
+    expected = expected + (0 if classifier.bag is None else classifier.bag.bias)
+    same(empty, expected.expand(2, K))
+    same(classifier((words_of(LEXICON, ["", "the bird"]),))[0], empty[0])
+
+
+def parts(encoder: str = "lstm", bidirectional: bool = False) -> dict[str, Any]:
+    features = WordFeatures(FEATURES, LEXICON)
+    layers = build_encoder(reader(encoder) if bidirectional else one_way(encoder), d_in=features.d_out)
+    return {"features": features, "layers": layers, "pooling": MeanPooling(layers.d_out), "num_labels": K}
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"pooling": None}, "nothing to decide by; head.pooling names a pooling, or head.ngrams counts n-grams"),
+        ({"pair": True, "bag": NgramBag(K, buckets=8)}, "pairs are compared .* head.ngrams reads single texts"),
+        ({"segment": 5} | parts("lstm", True), "only layers that read in one direction .* model.bidirectional=false"),
+        ({"segment": 5} | parts("rotary", True), "only layers that read in one direction"),
+        ({"segment": 5} | parts("window", True), "only layers that read in one direction"),
+    ],
+)
+def test_what_does_not_go_together(change: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=f"^{sentence}"):
+        Classifier(**parts() | change)
+
+
+@pytest.mark.parametrize("encoder", ["elman", "lstm", "gru", "window"])
+def test_the_last_features_of_two_directions_are_where_each_has_read_all(encoder: str) -> None:
+    """Rightward's at the last position, leftward's at the first; where directions are not halves, the last position."""
+    words = words_of(LEXICON, TEXTS)
+    for merge in ("concatenate", "sum"):
+        torch.manual_seed(0)
+        specification, head = reader(encoder, merge=merge), ClassHeadSpecification(pooling=["last"])
+        classifier = build_classifier(FEATURES, specification, head, lexicon=LEXICON, num_labels=K)
+        vector = classifier.pooled(classifier.features(words), words.numbers, words.mask).vector
+        h, _ = classifier.layers(classifier.features(words), mask=words.mask)
+        for row, text in enumerate(TEXTS):
+            if length := len(text.split()):
+                ends = [h[row, length - 1, :6], h[row, 0, 6:]] if merge == "concatenate" else [h[row, length - 1]]
+                same(vector[row], torch.cat(ends))
+
+
+@pytest.mark.parametrize("encoder", ["windows", "rotary"])
+def test_the_last_features_where_directions_are_mixed(encoder: str) -> None:
+    words, head = words_of(LEXICON, TEXTS), ClassHeadSpecification(pooling=["last"])
+    specification = reader(encoder, d_model=7) if encoder == "windows" else reader(encoder)
+    classifier = build_classifier(FEATURES, specification, head, lexicon=LEXICON, num_labels=K)
+    vector = classifier.pooled(classifier.features(words), words.numbers, words.mask).vector
+    h, _ = classifier.layers(classifier.features(words), mask=words.mask)
+    for row, text in enumerate(TEXTS):
+        if length := len(text.split()):
+            same(vector[row], h[row, length - 1])
+
+
+def test_the_number_of_parameters() -> None:
+    """Frozen ratios too."""
+    features = FeatureSpecification(d_words=2)
+    head = ClassHeadSpecification(pooling=["mean"], ngrams=1, ngram_buckets=10)
+    lexicon = lexicon_of()
+    classifier = build_classifier(features, reader("none"), head, lexicon=lexicon, num_labels=K)
+    assert classifier.num_parameters == 8 * 2 + (2 * K + K) + (10 * K + K + 10)

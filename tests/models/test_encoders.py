@@ -1,0 +1,177 @@
+"""From a recipe's `[model]` to layers: every encoder, direction and merge; sizes, dropout, what a key does."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ensue.models.encoders import ENCODERS as BUILDERS
+from ensue.models.encoders import build_encoder
+from ensue.nn import (
+    GRU,
+    Bidirectional,
+    Elman,
+    Pointwise,
+    SequenceLayer,
+    Stack,
+    Transformer,
+    VariationalDropout,
+    WeightDrop,
+    Window,
+)
+from models import ENCODERS, one_way, reader
+
+same = torch.testing.assert_close
+D_IN = 5
+MERGES = ["concatenate", "sum", "product", "mean"]
+READERS = [name for name in ENCODERS if name != "none"]
+RECURRENT = ["elman", "lstm", "gru"]
+
+
+def build(specification: Any, d_in: int = D_IN) -> SequenceLayer:
+    torch.manual_seed(0)
+    return build_encoder(specification, d_in=d_in)
+
+
+def inputs(d_in: int = D_IN, seed: int = 1) -> Tensor:
+    return torch.randn(3, 7, d_in, generator=torch.Generator().manual_seed(seed))
+
+
+def modules_of(layers: nn.Module, kind: type[nn.Module]) -> list[Any]:
+    return [module for module in layers.modules() if isinstance(module, kind)]
+
+
+def test_every_encoder_of_the_recipes_is_tried_here() -> None:
+    assert {specification["encoder"] for specification in ENCODERS.values()} == set(BUILDERS)
+
+
+@pytest.mark.parametrize("merge", MERGES)
+@pytest.mark.parametrize("num_layers", [1, 3])
+@pytest.mark.parametrize("name", READERS)
+def test_both_directions(name: str, num_layers: int, merge: str) -> None:
+    """Every output depends on every input, of a window on its neighbors; two halves where they are concatenated."""
+    specification = reader(name, num_layers=num_layers, merge=merge)
+    layers, x = build(specification), inputs().requires_grad_()
+    y, _ = layers(x)
+    in_two_halves = merge == "concatenate" and (name in RECURRENT or (name.startswith("window") and num_layers == 1))
+    assert layers.d_out == y.shape[2] == specification.d_model * (2 if in_two_halves else 1)
+    assert (layers.d_in, layers.is_causal) == (D_IN, False)
+    (dx,) = torch.autograd.grad((y[:, 3] * inputs(layers.d_out, 2)[:, 3]).sum(), x)
+    reach = specification.size - 1 if name.startswith("window") else 7
+    seen = [t for t in range(7) if dx[:, t].abs().sum() > 0]
+    assert seen == [t for t in range(7) if abs(t - 3) <= reach]
+
+
+@pytest.mark.parametrize("num_layers", [1, 3])
+@pytest.mark.parametrize("name", READERS)
+def test_one_direction(name: str, num_layers: int) -> None:
+    specification = one_way(name, num_layers=num_layers)
+    layers, x = build(specification), inputs().requires_grad_()
+    y, _ = layers(x)
+    assert layers.d_out == y.shape[2] == specification.d_model
+    assert layers.is_causal
+    (dx,) = torch.autograd.grad((y[:, 3] * inputs(layers.d_out, 2)[:, 3]).sum(), x)
+    reach = specification.size - 1 if name.startswith("window") else 7
+    assert [t for t in range(7) if dx[:, t].abs().sum() > 0] == [t for t in range(7) if 0 <= 3 - t <= reach]
+
+
+def test_no_encoder_gives_the_features_as_they_are() -> None:
+    layers, x = build(reader("none")), inputs()
+    assert (layers.d_in, layers.d_out, layers.is_causal) == (D_IN, D_IN, True)
+    same(layers(x)[0], x, rtol=0, atol=0)
+    assert not list(layers.parameters())
+
+
+@pytest.mark.parametrize(("merge", "formula"), [
+    ("concatenate", lambda a, b: torch.cat((a, b), -1)), ("sum", torch.add), ("product", torch.mul),
+    ("mean", lambda a, b: (a + b) / 2),
+])  # fmt: skip
+@pytest.mark.parametrize("name", ["window", "elman", "gru"])
+def test_the_merge_is_the_recipes(name: str, merge: str, formula: Any) -> None:
+    layers, x = build(reader(name, merge=merge)), inputs()
+    (both,) = modules_of(layers, Bidirectional)
+    rightward, leftward = both.rightward(x)[0], both.leftward(x.flip(1))[0].flip(1)
+    same(layers(x)[0], formula(rightward, leftward))
+
+
+def test_a_window_of_several_layers_is_a_feed_forward_network() -> None:
+    """The layers above the window see one position each."""
+    layers, x = build(one_way("windows")), inputs()
+    assert isinstance(layers, Stack)
+    window, *above = layers
+    assert isinstance(window, Window)
+    h = window(x)[0]
+    assert len(above) == 2
+    for layer in above:
+        assert isinstance(layer, Pointwise)
+        (linear,) = modules_of(layer, nn.Linear)
+        h = torch.tanh(h @ linear.weight.T + linear.bias)
+    same(layers(x)[0], h)
+
+
+def test_keys_of_one_encoder_reach_it() -> None:
+    assert [layer.reset for layer in modules_of(build(reader("gru", reset="after")), GRU)] == ["after"] * 2
+    assert [layer.reset for layer in modules_of(build(reader("gru", reset="before")), GRU)] == ["before"] * 2
+    assert [layer.activation for layer in modules_of(build(reader("elman", activation="relu")), Elman)] == ["relu"] * 2
+    assert [layer.size for layer in modules_of(build(reader("windows")), Window)] == [3, 3]
+    (transformer,) = modules_of(build(reader("rotary", d_feedforward=9, norm="post", activation="relu")), Transformer)
+    for part in ("num_heads=2", "num_layers=2", "d_feedforward=9", "'rotary'", "'post'", "'relu'", "is_causal=False"):
+        assert part in transformer.description
+    assert "max_positions=50" in modules_of(build(reader("learned", context=50)), Transformer)[0].description
+
+
+@pytest.mark.parametrize("d_in", [4, 6])
+def test_a_transformer_reads_features_of_any_size(d_in: int) -> None:
+    layers = build(reader("rotary"), d_in)
+    assert isinstance(layers, Transformer) == (d_in == 4)
+    assert layers(inputs(d_in))[0].shape == (3, 7, 4)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_dropout_in_training_alone(name: str) -> None:
+    layers, x = build(reader(name, dropout=0.5)), inputs()
+    torch.manual_seed(0)
+    assert not layers(x)[0].equal(layers(x)[0])
+    layers.eval()
+    same(layers(x)[0], layers(x)[0], rtol=0, atol=0)
+    plain = build(reader(name)).eval()
+    same(layers(x)[0], plain(x)[0], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("kind", ["plain", "variational"])
+@pytest.mark.parametrize("name", RECURRENT)
+def test_dropout_before_between_and_after_recurrent_layers(name: str, kind: str) -> None:
+    specification = reader(name, num_layers=2, dropout=0.3, dropout_input=0.4, dropout_recurrent=0.2, dropout_kind=kind)
+    layers = build(specification)
+    assert isinstance(layers, Stack)
+    shares = []
+    for layer in layers:
+        if isinstance(layer, Bidirectional):
+            shares.append("layer")
+            assert [part.p for part in modules_of(layer, WeightDrop)] == [0.2, 0.2]
+        elif kind == "variational":
+            assert isinstance(layer, VariationalDropout)
+            shares.append(str(layer.p))
+        else:
+            shares += [str(part.p) for part in modules_of(layer, nn.Dropout)]
+    assert shares == ["0.4", "layer", "0.3", "layer", "0.3"]
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_each_kind_of_dropout_alone_is_in_training_alone(name: str) -> None:
+    x = inputs()
+    for key in ("dropout_input", "dropout_recurrent"):
+        layers = build(reader(name, **{key: 0.5}))
+        assert not layers(x)[0].equal(layers(x)[0])
+        layers.eval()
+        same(layers(x)[0], build(reader(name)).eval()(x)[0], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("bidirectional", [True, False])
+@pytest.mark.parametrize("name", READERS)
+def test_nothing_to_read(name: str, bidirectional: bool) -> None:
+    layers = build(reader(name) if bidirectional else one_way(name))
+    for shape in ((2, 0), (0, 3)):
+        y, _ = layers(torch.zeros(*shape, D_IN), mask=torch.zeros(shape, dtype=torch.bool))
+        assert y.shape == (*shape, layers.d_out)

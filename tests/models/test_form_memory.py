@@ -1,0 +1,119 @@
+"""The memory of word forms: what it gives is what the features compute, whatever was asked for and forgotten before."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ensue.models import form_memory
+from ensue.models.feature_specification import FeatureSpecification
+from ensue.models.form_memory import FormMemory
+from ensue.models.word_features import Forms, WordFeatures
+from ensue.text.lexicon import Lexicon
+from models import CPU, lexicon_of
+
+LEXICON = lexicon_of(characters=True, longest_affix=2)
+WORDS = ["the", "The", "bird", "birds", "xyz", "", "1984", "a" * 40]
+
+
+def memory(most: int = 1 << 16) -> FormMemory:
+    torch.manual_seed(0)
+    specification = FeatureSpecification(d_words=4, characters="cnn", d_character=3, d_characters=4, affixes=2)
+    return FormMemory(WordFeatures(specification, LEXICON).eval(), LEXICON, CPU, most=most)
+
+
+REFERENCE = {word: memory().features.form_vectors(Forms.of(LEXICON.encode([word]), CPU))[0].detach() for word in WORDS}
+
+
+def agrees(found: FormMemory, words: list[str]) -> None:
+    """Ask for the words and compare."""
+    index = found.index(words)
+    assert len(index) == len(words)
+    assert found.table.words[index].tolist() == LEXICON.encode(words).words.tolist()
+    for word, vector in zip(words, found.table.vectors[index], strict=True):
+        torch.testing.assert_close(vector, REFERENCE[word])
+
+
+@settings(max_examples=40)
+@given(
+    calls=st.lists(st.lists(st.sampled_from(WORDS), max_size=8), max_size=6),
+    most=st.integers(0, 6),
+    room=st.integers(1, 5),
+)
+def test_it_gives_what_the_features_compute(calls: list[list[str]], most: int, room: int) -> None:
+    """Also when one call has more forms than are kept, when it has forgotten, and when it needs more room."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(form_memory, "FEWEST_ROWS", room)
+        found = memory(most)
+        for words in calls:
+            agrees(found, words)
+            assert len(found.table.vectors) == len(found.table.words) <= most + len(set(words))
+
+
+def test_many_forms_in_little_pieces() -> None:
+    """More than there is room for at first."""
+    found, words = memory(), [f"w{n}" for n in range(3000)]
+    for start in range(0, 3000, 100):
+        found.index(words[start : start + 100])
+    features = found.features.table(LEXICON.encode(words), CPU)
+    index = found.index(words)
+    torch.testing.assert_close(found.table.vectors[index], features.vectors)
+    assert found.table.words[index].tolist() == features.words.tolist()
+
+
+def test_it_grows_with_and_without_inference_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(form_memory, "FEWEST_ROWS", 1)
+    found = memory()
+    with torch.inference_mode():
+        agrees(found, ["the", "bird"])
+    agrees(found, ["xyz", "the"])
+    with torch.inference_mode():
+        agrees(found, ["1984", "birds", "xyz"])
+    agrees(found, ["The"])
+
+
+def test_equal_words_have_one_row() -> None:
+    found = memory()
+    index = found.index(["bird", "the", "bird", "The", "bird"]).tolist()
+    assert index[0] == index[2] == index[4]
+    assert len(set(index)) == len(found.table.vectors) == 3
+
+
+def test_only_what_is_new_is_worked_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, asked = memory(), []
+    encode = LEXICON.encode
+    monkeypatch.setattr(Lexicon, "encode", lambda self, forms: asked.append(list(forms)) or encode(forms))
+    found.index(["bird", "the", "bird"])
+    first = found.index(["the", "bird"]).tolist()
+    found.index(["xyz", "the", "1984", "xyz"])
+    assert asked == [["bird", "the"], ["xyz", "1984"]]
+    assert found.index(["the", "bird"]).tolist() == first
+
+
+def test_too_many_are_forgotten_at_the_next_call() -> None:
+    found = memory(most=3)
+    found.index(["the", "bird", "xyz"])
+    found.index(["1984"])
+    assert len(found.table.vectors) == 4
+    agrees(found, ["xyz"])
+    assert len(found.table.vectors) == 1
+
+
+def test_what_was_forgotten_is_worked_out_anew() -> None:
+    """As it has to be when the vectors have changed."""
+    found = memory()
+    agrees(found, ["bird", "the"])
+    assert found.features.words is not None
+    with torch.no_grad():
+        found.features.words.weight += 1.0
+    agrees(found, ["the"])  # still what it was
+    found.forget()
+    row = found.index(["the"])[0]
+    torch.testing.assert_close(found.table.vectors[row, :4], REFERENCE["the"][:4] + 1.0)
+    torch.testing.assert_close(found.table.vectors[row, 4:], REFERENCE["the"][4:])
+
+
+def test_no_words() -> None:
+    found = memory()
+    assert found.index([]).tolist() == []
+    assert found.table.vectors.shape == (0, found.features.d_forms)

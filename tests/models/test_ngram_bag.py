@@ -1,0 +1,235 @@
+"""The bag of n-grams, against sets of tuples; its scores and ratios by hand."""
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from ensue.models.ngram_bag import NgramBag
+
+same = torch.testing.assert_close
+Gram = tuple[int, ...]
+WORDS = range(6)
+BUCKETS = 1 << 16
+texts = st.lists(st.lists(st.sampled_from(WORDS), max_size=7), min_size=1, max_size=4)
+
+
+def grams(text: Sequence[int], longest: int) -> set[Gram]:
+    """The n-grams of a text that have no unknown word, which is 0."""
+    found = {tuple(text[t : t + n]) for n in range(1, longest + 1) for t in range(len(text) - n + 1)}
+    return {gram for gram in found if 0 not in gram}
+
+
+def every_gram(longest: int) -> list[Gram]:
+    return [gram for n in range(1, longest + 1) for gram in itertools.product(WORDS[1:], repeat=n)]
+
+
+def batch(rows: Sequence[Sequence[int]], filling: int = 5) -> tuple[Tensor, Tensor]:
+    longest = max(map(len, rows), default=0)
+    ids = torch.tensor([[*row, *[filling] * (longest - len(row))] for row in rows], dtype=torch.int64)
+    lengths = torch.tensor([len(row) for row in rows], dtype=torch.int64)
+    return ids.view(len(rows), longest), torch.arange(longest) < lengths.unsqueeze(1)
+
+
+def row_of(bag: NgramBag, gram: Gram) -> int:
+    """The row of an n-gram: in its text the one that no shorter text of its words has."""
+    rows = {int(id) for id in bag.ngrams(torch.tensor([gram]))[0]} - {0}
+    for part in grams(gram, bag.longest) - {gram}:
+        rows -= {int(id) for id in bag.ngrams(torch.tensor([part]))[0]}
+    (row,) = rows
+    return row
+
+
+BAGS = {longest: NgramBag(3, longest=longest, buckets=BUCKETS) for longest in (1, 2, 3)}
+ROWS = {longest: {gram: row_of(bag, gram) for gram in every_gram(longest)} for longest, bag in BAGS.items()}
+
+
+@pytest.fixture
+def bag() -> NgramBag:
+    """With scores and ratios of its own for every row; some ratios are zero."""
+    torch.manual_seed(0)
+    bag = NgramBag(3, longest=2, buckets=BUCKETS)
+    torch.nn.init.normal_(bag.weight)
+    torch.nn.init.normal_(bag.bias)
+    bag.ratio.data.uniform_(0, 2)
+    bag.ratio.data[ROWS[2][2,]] = bag.ratio.data[ROWS[2][3, 4]] = 0.0
+    return bag
+
+
+def test_every_ngram_has_a_row_of_its_own() -> None:
+    """So that the tests below cannot meet a collision."""
+    for longest, rows in ROWS.items():
+        assert len(set(rows.values())) == len(rows) == sum(5**n for n in range(1, longest + 1))
+        assert 0 < min(rows.values()) <= max(rows.values()) < BUCKETS
+    assert all(ROWS[3][gram] == row for gram, row in ROWS[2].items())
+
+
+@pytest.mark.parametrize("longest", [1, 2, 3])
+@given(rows=texts, filling=st.sampled_from(WORDS))
+def test_a_text_is_the_set_of_its_ngrams(longest: int, rows: list[list[int]], filling: int) -> None:
+    """The same n-gram is the same row in any text, wherever it stands; whatever the padding is."""
+    found = BAGS[longest].ngrams(*batch(rows, filling))
+    for row, ids in zip(rows, found.tolist(), strict=True):
+        known = [id for id in ids if id]
+        assert known == sorted(known)
+        assert known == sorted(ROWS[longest][gram] for gram in grams(row, longest))
+
+
+def test_order_matters() -> None:
+    assert ROWS[2][1, 2] != ROWS[2][2, 1]
+    assert len({ROWS[3][order] for order in itertools.permutations((1, 2, 3))}) == 6
+
+
+@pytest.mark.parametrize("longest", [1, 2, 3])
+@given(rows=texts)
+def test_padded_among_others_is_alone(longest: int, rows: list[list[int]]) -> None:
+    bag = BAGS[longest]
+    together = bag.ngrams(*batch(rows)).tolist()
+    for row, ids in zip(rows, together, strict=True):
+        alone = bag.ngrams(torch.tensor([row], dtype=torch.int64)).flatten().tolist()
+        assert [id for id in alone if id] == [id for id in ids if id]
+
+
+@settings(max_examples=50)
+@given(rows=texts)
+def test_scores_by_hand(rows: list[list[int]]) -> None:
+    bag = NgramBag(3, longest=2, buckets=BUCKETS)
+    random = torch.Generator().manual_seed(0)
+    bag.weight.data.normal_(generator=random)
+    bag.bias.data.normal_(generator=random)
+    bag.ratio.data.uniform_(0, 2, generator=random)
+    bag.ratio.data[ROWS[2][2,]] = bag.ratio.data[ROWS[2][3, 4]] = 0.0
+    scores = bag(*batch(rows))
+    for row, found in zip(rows, scores, strict=True):
+        numbers = [ROWS[2][gram] for gram in grams(row, 2)]
+        r = [bag.ratio[number].item() for number in numbers]
+        norm = math.sqrt(sum(ratio**2 for ratio in r)) or 1.0
+        for label in range(3):
+            total = sum(ratio * bag.weight[n, label].item() for ratio, n in zip(r, numbers, strict=True))
+            assert found[label].item() == pytest.approx(bag.bias[label].item() + total / norm, abs=1e-4)
+
+
+@pytest.mark.parametrize("rows", [[[], []], [[0, 0]], [[2]], [[]], []])
+def test_what_says_nothing_leaves_the_bias(bag: NgramBag, rows: list[list[int]]) -> None:
+    """No words, unknown ones, one with a ratio of 0; no text at all."""
+    scores = bag(*batch(rows))
+    same(scores, bag.bias.expand(len(rows), 3))
+    scores.sum().backward()
+    assert bag.bias.grad is not None
+    assert bag.weight.grad is None or not bag.weight.grad.any()
+
+
+def test_gradients_reach_what_stands_there(bag: NgramBag) -> None:
+    rows = [[1, 2, 1], [0, 3, 4]]
+    bag(*batch(rows)).square().sum().backward()
+    assert bag.weight.grad is not None
+    reached = set(bag.weight.grad.any(1).nonzero().flatten().tolist())
+    expected = {ROWS[2][gram] for row in rows for gram in grams(row, 2)} - {ROWS[2][2,], ROWS[2][3, 4]}
+    assert reached == expected
+    assert bag.ratio.grad is None
+
+
+def test_ngrams_are_left_out_in_training_alone(bag: NgramBag) -> None:
+    """Of two n-grams of the same ratio both, either or none are there; what is there has a norm of 1."""
+    words = torch.tensor([[1, 0, 4]])
+    one, four = ROWS[2][1,], ROWS[2][4,]
+    bag.ratio.data[[one, four]] = 1.5
+    both = bag.bias + (bag.weight[one] + bag.weight[four]) / math.sqrt(2)
+    bag.dropout = 0.3
+    same(bag.eval()(words)[0], both)
+    bag.train()
+    cases = [both, bag.bias + bag.weight[one], bag.bias + bag.weight[four], bag.bias]
+    counts = [0] * 4
+    for scores in bag(words.expand(2000, -1)):
+        (case,) = [n for n, expected in enumerate(cases) if torch.allclose(scores, expected, atol=1e-5)]
+        counts[case] += 1
+    shares = np.array([0.49, 0.21, 0.21, 0.09])
+    assert (abs(np.array(counts) / 2000 - shares) < 0.05).all()
+    bag.dropout = 0.0
+    same(bag(words)[0], both)
+
+
+def test_before_training_all_scores_are_the_bias() -> None:
+    bag = NgramBag(3, buckets=64)
+    assert not bag(torch.tensor([[1, 2, 3]])).any()
+    assert (bag.ratio == 1).all()
+    assert {name for name, parameter in bag.named_parameters() if parameter.requires_grad} == {"weight", "bias"}
+    assert set(bag.state_dict()) == {"weight", "bias", "ratio"}
+
+
+def test_ratios_by_hand() -> None:
+    """Wang & Manning 2012: log of share inside / share outside, with 1 added to each count.
+
+    Row 0, where padding is, has no part in it, nor has what only one text has, or none.
+    """
+    bag = NgramBag(2, buckets=6)
+    bag.weigh(torch.tensor([[90.0, 7.0], [5.0, 1.0], [2.0, 2.0], [1.0, 0.0], [0.0, 0.0], [0.0, 3.0]]))
+    inside, outside = {1: 6, 2: 3, 5: 1}, {1: 2, 2: 3, 5: 4}
+    expected = [0.0] * 6
+    for row in inside:
+        expected[row] = abs(math.log((inside[row] / 10) / (outside[row] / 9)))
+    same(bag.ratio.data, torch.tensor(expected))
+
+
+def test_ratios_of_three_labels_are_those_of_the_most_telling_one() -> None:
+    counts = {1: [4, 0, 1], 2: [3, 3, 3], 4: [0, 7, 2]}
+    present = torch.zeros(5, 3)
+    for row, count in counts.items():
+        present[row] = torch.tensor(count)
+    bag = NgramBag(3, buckets=5)
+    bag.weigh(present)
+    for row in counts:
+        found = []
+        for k in range(3):
+            p = {g: count[k] + 1 for g, count in counts.items()}
+            q = {g: sum(count) - count[k] + 1 for g, count in counts.items()}
+            found.append(abs(math.log((p[row] / sum(p.values())) / (q[row] / sum(q.values())))))
+        assert bag.ratio[row].item() == pytest.approx(max(found), rel=1e-5)
+    assert not bag.ratio[[0, 3]].any()
+
+
+def test_words_that_all_texts_have_alike_tell_nothing_however_uneven_the_labels_are() -> None:
+    """90 texts of one label and 10 of the other have one word; another word is in one label alone."""
+    bag = NgramBag(2, buckets=1000)
+    present = torch.zeros(1000, 2)
+    present[1], present[2] = torch.tensor([90.0, 10.0]), torch.tensor([0.0, 10.0])
+    present[3:600] = torch.tensor([9.0, 1.0])
+    bag.weigh(present)
+    assert bag.ratio[1] < 0.7
+    assert bag.ratio[2] > 3
+
+
+@pytest.mark.parametrize("present", [torch.zeros(4, 2), torch.tensor([[5.0, 5.0], [1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])])
+def test_where_nothing_comes_twice_no_ngram_counts(present: Tensor) -> None:
+    bag = NgramBag(2, buckets=4)
+    bag.weigh(present)
+    assert bag.ratio.tolist() == [0.0] * 4
+
+
+def test_rows_are_used_evenly() -> None:
+    """Of words that all follow each other, at least as many rows are in use as a random choice would hit, nearly."""
+    count, buckets = 150, 1 << 15
+    words = torch.arange(1, count + 1)
+    pairs = torch.stack((words.repeat_interleave(count), words.repeat(count)), 1)
+    ids = NgramBag(1, longest=2, buckets=buckets).ngrams(pairs)
+    used, expected = len(ids.unique()) - 1, buckets * (1 - math.exp(-(count**2 + count) / buckets))
+    assert used > 0.9 * expected
+    thirds = torch.histc(ids[ids > 0].unique().float(), bins=3, min=0, max=buckets)
+    assert thirds.min() > 0.9 * thirds.max()
+
+
+@pytest.mark.parametrize("buckets", [-1, 0, 1])
+def test_one_place_is_not_enough(buckets: int) -> None:
+    with pytest.raises(ValueError, match=f"at least 2, not {buckets}"):
+        NgramBag(2, buckets=buckets)
+
+
+def test_two_places_hold_everything() -> None:
+    bag = NgramBag(2, buckets=2)
+    assert bag.ngrams(torch.tensor([[3, 1, 0]])).unique().tolist() == [0, 1]

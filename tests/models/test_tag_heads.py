@@ -1,0 +1,295 @@
+"""Heads of taggers, against every path written out with its own probability."""
+
+import itertools
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from ensue.models.tag_heads import PADDING, CRFTagHead, SoftmaxTagHead, TagHead, ViterbiTagHead
+from ensue.nn import Legal
+from ensue.text.labels import Labels
+
+same = torch.testing.assert_close
+D, K = 4, 5
+LENGTHS = [4, 0, 1, 3]
+MASK = torch.arange(4) < torch.tensor(LENGTHS).unsqueeze(1)
+LABELS = Labels(["O", "B-X"], scheme="bio", tag_scheme="iobes")  # O B-X E-X I-X S-X
+SENTENCES = [[0, 1, 2, 0], [4], [], [4, 0, 0], [1, 3, 3, 2], [0]]
+LEGAL_NEXT = {"<": [0, 1, 4], 0: [0, 1, 4, ">"], 1: [2, 3], 2: [0, 1, 4, ">"], 3: [2, 3], 4: [0, 1, 4, ">"]}
+"""What may follow what in iobes, by hand; < and > are the ends."""
+
+
+def legality() -> Legal:
+    found = LABELS.legal()
+    assert found is not None
+    return Legal(*map(torch.from_numpy, found))
+
+
+def softmax(**options: float) -> SoftmaxTagHead:
+    return SoftmaxTagHead(D, K, **options)
+
+
+def bigrams(legal: bool = True, **options: float) -> ViterbiTagHead:
+    head = ViterbiTagHead(D, K, legal=legality() if legal else None, **options)
+    head.count_bigrams(SENTENCES)
+    return head
+
+
+def crf(legal: bool = True) -> CRFTagHead:
+    head = CRFTagHead(D, K, legal=legality() if legal else None)
+    for parameter in head.crf.parameters():
+        torch.nn.init.normal_(parameter)
+    return head
+
+
+HEADS: dict[str, Callable[[], TagHead]] = {
+    "softmax": softmax,
+    "viterbi": bigrams,
+    "viterbi anything goes": lambda: bigrams(legal=False, weight=0.7),
+    "viterbi without bigrams": lambda: bigrams(weight=0.0),
+    "crf": crf,
+    "crf anything goes": lambda: crf(legal=False),
+}
+EVERY_HEAD = pytest.mark.parametrize("name", HEADS)
+
+
+def built(name: str) -> TagHead:
+    torch.manual_seed(0)
+    head = HEADS[name]()
+    torch.nn.init.normal_(head.projection.bias)
+    return head
+
+
+def features(seed: int = 1, lengths: list[int] = LENGTHS) -> Tensor:
+    return torch.randn(len(lengths), max(lengths), D, generator=torch.Generator().manual_seed(seed))
+
+
+def gold() -> Tensor:
+    tags = torch.full(MASK.shape, PADDING)
+    for row, path in enumerate(([0, 1, 2, 4], [], [4], [1, 3, 2])):
+        tags[row, : len(path)] = torch.tensor(path, dtype=torch.int64)
+    return tags
+
+
+def log_bigrams(legal: bool, weight: float) -> dict[tuple[object, object], float]:
+    """`weight · log P(next | before)` with 1 added to each count, from the sentences as they stand."""
+    tags: list[object] = [0, 1, 2, 3, 4]
+    found = {}
+    for before in ["<", *tags]:
+        following = LEGAL_NEXT[before] if legal else tags + ([">"] if before != "<" else [])  # type: ignore[index]
+        counts = dict.fromkeys(following, 1)
+        for sentence in SENTENCES:
+            for left, right in itertools.pairwise(["<", *sentence, ">"]) if sentence else ():
+                if left == before:
+                    counts[right] += 1
+        for after, count in counts.items():
+            found[before, after] = weight * math.log(count / sum(counts.values()))
+    return found
+
+
+def score(name: str, head: TagHead, emissions: list[list[float]], path: tuple[int, ...]) -> float:
+    """Of a path through a sentence, by the head's own definition, -inf for one that it forbids."""
+    steps = list(itertools.pairwise(["<", *path, ">"]))
+    if name.endswith("goes") or name == "softmax" or all(b in LEGAL_NEXT[a] for a, b in steps):  # type: ignore[index]
+        total = sum(emissions[t][tag] for t, tag in enumerate(path))
+    else:
+        return -math.inf
+    if isinstance(head, ViterbiTagHead):
+        table = log_bigrams(legal=head.legal is not None, weight=head.weight)
+        norms = [math.log(sum(map(math.exp, row))) for row in emissions]
+        return total - sum(norms) + sum(table[step] for step in steps)
+    if isinstance(head, CRFTagHead):
+        total += head.crf.start[path[0]].item() + head.crf.end[path[-1]].item()
+        total += sum(head.crf.transitions[a, b].item() for a, b in itertools.pairwise(path))
+    return total
+
+
+def enumerated(name: str, head: TagHead, emissions: Tensor) -> dict[tuple[int, ...], float]:
+    rows = emissions.double().tolist()
+    return {path: score(name, head, rows, path) for path in itertools.product(range(K), repeat=len(rows))}
+
+
+@EVERY_HEAD
+def test_best_path_and_marginals_of_all_paths(name: str) -> None:
+    head = built(name)
+    emissions = head.emissions(features()).detach()
+    best, shares = head.best(emissions, MASK), head.marginals(emissions, MASK)
+    for b, length in enumerate(LENGTHS):
+        if not length:
+            continue
+        scores = enumerated(name, head, emissions[b, :length])
+        expected = max(scores, key=scores.__getitem__)
+        assert best[b, :length].tolist() == list(expected)
+        assert head.best_of_one(emissions[b, :length].numpy()).tolist() == list(expected)
+        weights = torch.tensor(list(scores.values()), dtype=torch.float64).softmax(0)
+        counted = torch.zeros(length, K, dtype=torch.float64)
+        for path, weight in zip(scores, weights, strict=True):
+            counted[torch.arange(length), list(path)] += weight
+        same(shares[b, :length].double(), counted, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+@pytest.mark.parametrize("kind", [SoftmaxTagHead, ViterbiTagHead])
+def test_the_loss_of_a_softmax(kind: type[SoftmaxTagHead], smoothing: float) -> None:
+    """`-log P(tag)`, of which a share is spread over all tags; the bigrams have no part in it."""
+    torch.manual_seed(0)
+    head, h, tags = kind(D, K, label_smoothing=smoothing), features(), gold()
+    expected = 0.0
+    for b, length in enumerate(LENGTHS):
+        for t in range(length):
+            logits = (head.projection.weight @ h[b, t] + head.projection.bias).tolist()
+            nats = [math.log(sum(map(math.exp, logits))) - logit for logit in logits]
+            expected += (1 - smoothing) * nats[int(tags[b, t])] + smoothing * sum(nats) / K
+    assert head.total_nats(h, tags, MASK).item() == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["crf", "crf anything goes"])
+def test_the_loss_of_a_crf_is_minus_the_log_probability_of_the_path(name: str) -> None:
+    head, h, tags = built(name), features(), gold()
+    emissions, expected = head.emissions(h), 0.0
+    for b, length in enumerate(LENGTHS):
+        if length:
+            scores = enumerated(name, head, emissions[b, :length])
+            total = torch.tensor(list(scores.values()), dtype=torch.float64).logsumexp(0).item()
+            expected += total - scores[tuple(tags[b, :length].tolist())]
+    assert head.total_nats(h, tags, MASK).item() == pytest.approx(expected, rel=1e-5)
+
+
+@EVERY_HEAD
+def test_padding_changes_neither_the_loss_nor_its_gradients(name: str) -> None:
+    head, found = built(name), []
+    for seed in (2, 3):
+        h = torch.where(MASK.unsqueeze(2), features(), 3 * features(seed)).requires_grad_()
+        loss = head.total_nats(h, gold(), MASK)
+        trained = [parameter for parameter in head.parameters() if parameter.requires_grad]
+        gradients = torch.autograd.grad(loss, [h, *trained])
+        assert not gradients[0][~MASK].any()
+        found.append((loss, gradients))
+    same(found[0], found[1])
+
+
+@EVERY_HEAD
+def test_rows_alone_are_the_rows_of_a_batch(name: str) -> None:
+    head, h, tags = built(name), features(), gold()
+    emissions = head.emissions(h).detach()
+    alone = [head.total_nats(h[b : b + 1, :length], tags[b : b + 1, :length], None) for b, length in enumerate(LENGTHS)]
+    same(torch.stack(alone).sum(), head.total_nats(h, tags, MASK))
+    for b, length in enumerate(LENGTHS):
+        row = emissions[b : b + 1, :length]
+        assert head.best(row, None)[0].tolist() == head.best(emissions, MASK)[b, :length].tolist()
+        same(head.marginals(row, None)[0], head.marginals(emissions, MASK)[b, :length])
+
+
+@settings(max_examples=60)
+@given(name=st.sampled_from(list(HEADS)), length=st.integers(0, 12), seed=st.integers(0, 2**32), scale=st.floats(0, 40))
+def test_a_single_sentence_goes_a_fast_way_to_the_same_path(name: str, length: int, seed: int, scale: float) -> None:
+    head, random = built(name), torch.Generator().manual_seed(seed)
+    emissions = scale * torch.randn(1, length, K, generator=random) + torch.randn((), generator=random) * 100
+    found = head.best_of_one(emissions[0].numpy())
+    assert found.shape == (length,)
+    expected = head.best(emissions, None)[0].tolist()
+    if found.tolist() != expected:  # two paths whose scores differ by rounding alone
+        rows = emissions[0].double().tolist()
+        scores = [score(name, head, rows, tuple(path)) for path in (found.tolist(), expected)]
+        assert scores[0] == pytest.approx(scores[1], rel=1e-5, abs=1e-4)
+
+
+@EVERY_HEAD
+@settings(max_examples=10)
+@given(seed=st.integers(0, 1000), scale=st.sampled_from([0.0, 1.0, 100.0]))
+def test_marginals_are_probabilities(name: str, seed: int, scale: float) -> None:
+    head, random = built(name), torch.Generator().manual_seed(seed)
+    shares = head.marginals(scale * torch.randn(len(LENGTHS), 4, K, generator=random), MASK)
+    assert (shares[MASK] >= 0).all()
+    same(shares[MASK].sum(-1), torch.ones(sum(LENGTHS)), rtol=1e-4, atol=1e-4)
+
+
+def test_bigrams_by_hand() -> None:
+    """[0 1] and [1], with 1 added: the start is followed by 0, 1 (2, 2); 0 by 0, 1, end (1, 2, 1); 1 (1, 1, 3)."""
+    head = ViterbiTagHead(D, 2)
+    head.count_bigrams([[0, 1], np.array([1])])
+    same(head.get_parameter("start").exp(), torch.tensor([0.5, 0.5]))
+    same(head.get_parameter("transitions").exp(), torch.tensor([[1 / 4, 2 / 4], [1 / 5, 1 / 5]]))
+    same(head.get_parameter("end").exp(), torch.tensor([1 / 4, 3 / 5]))
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.5, 1.0, 3.0])
+@pytest.mark.parametrize("legal", [False, True])
+def test_bigrams_are_counted(legal: bool, weight: float) -> None:
+    """Illegal ones have no probability, whatever the weight; a second count replaces the first."""
+    head, expected = bigrams(legal, weight=weight), log_bigrams(legal, weight)
+    for _ in range(2):
+        for before, row in [("<", head.get_parameter("start")), *enumerate(head.get_parameter("transitions"))]:
+            for after in range(K):
+                assert row[after].item() == pytest.approx(expected.get((before, after), -math.inf), abs=1e-6)
+        for tag, value in enumerate(head.get_parameter("end").tolist()):
+            assert value == pytest.approx(expected.get((tag, ">"), -math.inf), abs=1e-6)
+        head.count_bigrams(SENTENCES)
+
+
+def test_without_training_sentences_all_that_is_legal_is_equally_probable() -> None:
+    head = ViterbiTagHead(D, K, legal=legality())
+    for before, row in enumerate(head.get_parameter("transitions").exp()):
+        legal = [tag for tag in LEGAL_NEXT[before] if tag != ">"]
+        same(row, torch.tensor([1 / len(LEGAL_NEXT[before]) if tag in legal else 0.0 for tag in range(K)]))
+
+
+def test_bigrams_are_saved_and_not_trained() -> None:
+    head, other = bigrams(), ViterbiTagHead(D, K)
+    other.load_state_dict(head.state_dict())
+    h = features()
+    emissions = head.emissions(h)
+    assert other.best(other.emissions(h), MASK).tolist() == head.best(emissions, MASK).tolist()
+    assert {name for name, p in head.named_parameters() if p.requires_grad} == {"projection.weight", "projection.bias"}
+
+
+@EVERY_HEAD
+def test_it_starts_from_the_tags_frequencies(name: str) -> None:
+    """At features of zero each tag has its share of the training data, with 1 added to each."""
+    head = built(name)
+    head.start_from_counts(np.array([7, 0, 2, 0, 1]))
+    shares = head.emissions(torch.zeros(1, 1, D)).softmax(-1).flatten()
+    same(shares, torch.tensor([8, 1, 3, 1, 2]) / 15)
+    if isinstance(head, CRFTagHead) and head.crf.legal is None:
+        fresh = CRFTagHead(D, K)
+        fresh.start_from_counts(np.array([7, 0, 2, 0, 1]))
+        zeros = torch.zeros(1, 3, D)
+        same(fresh.marginals(fresh.emissions(zeros), None)[0, 1], shares)
+        nats = fresh.total_nats(zeros, torch.tensor([[0, 2, 0]]), None)
+        assert nats.item() == pytest.approx(-math.log(8 * 3 * 8 / 15**3), rel=1e-5)
+
+
+def test_before_training_no_tag_is_preferred() -> None:
+    for head in (softmax(), CRFTagHead(D, K)):
+        assert not head.emissions(torch.zeros(1, 1, D)).any()
+        assert head.projection.weight.abs().max() <= math.sqrt(6 / (D + K))  # Glorot & Bengio 2010
+
+
+@EVERY_HEAD
+@pytest.mark.parametrize("shape", [(2, 0), (0, 3), (0, 0)])
+def test_nothing_at_all(name: str, shape: tuple[int, int]) -> None:
+    head, h = built(name), torch.zeros(*shape, D)
+    mask = torch.zeros(shape, dtype=torch.bool)
+    for given_mask in (None, mask):
+        loss = head.total_nats(h, torch.full(shape, PADDING), given_mask)
+        assert loss.item() == 0
+        loss.backward()
+        assert head.best(head.emissions(h), given_mask).shape == shape
+        assert head.marginals(head.emissions(h), given_mask).shape == (*shape, K)
+    assert head.best_of_one(np.zeros((0, K), np.float32)).tolist() == []
+
+
+@EVERY_HEAD
+def test_rows_of_padding_alone(name: str) -> None:
+    head = built(name)
+    loss = head.total_nats(features(), torch.full(MASK.shape, PADDING), torch.zeros_like(MASK))
+    assert loss.item() == 0
+    loss.backward()
+    gradient = head.projection.weight.grad
+    assert gradient is None or not gradient.any()

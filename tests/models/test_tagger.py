@@ -1,0 +1,155 @@
+"""Taggers: losses and scores do not depend on the batch, for every encoder; what a recipe's head becomes."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from ensue.models.build import build_tagger
+from ensue.models.feature_specification import SentenceFeatureSpecification, TagHeadSpecification
+from ensue.models.tag_heads import PADDING, CRFTagHead, SoftmaxTagHead, TagHead, ViterbiTagHead
+from ensue.models.tagger import Tagger
+from ensue.text.labels import Labels
+from models import ENCODERS, TEXTS, lexicon_of, one_way, reader, words_of
+
+same = torch.testing.assert_close
+FEATURES = SentenceFeatureSpecification(
+    d_words=5, dropout_words=0.0, characters="lstm", d_character=3, d_characters=4, affixes=2, d_affix=2, d_shape=2,
+    columns=["initial"], d_column=2,
+)  # fmt: skip
+INITIALS = {"initial": [word[0] for text in TEXTS for word in text.split()]}
+LEXICON = lexicon_of(characters=True, longest_affix=2, shapes=True, columns=INITIALS)
+LABELS = Labels(["B-X", "I-X", "O"], scheme="bio", tag_scheme="iobes")
+LENGTHS = [len(text.split()) for text in TEXTS]
+WAYS = [*((name, True) for name in ENCODERS if name != "none"), *((name, False) for name in ENCODERS)]
+
+
+def build(encoder: str, bidirectional: bool, kind: str = "crf", **head: Any) -> Tagger:
+    torch.manual_seed(0)
+    specification = reader(encoder) if bidirectional else one_way(encoder)
+    tagger = build_tagger(
+        FEATURES, specification, TagHeadSpecification(kind=kind, **head), lexicon=LEXICON, labels=LABELS
+    )
+    return tagger.double()
+
+
+def tags_of(texts: list[str]) -> Tensor:
+    """Some legal path through each."""
+    tags = torch.full((len(texts), max(len(text.split()) for text in texts)), PADDING)
+    for row, text in enumerate(texts):
+        labels = (["B-X", "I-X", "I-X", "O"] * 2)[: len(text.split())]
+        tags[row, : len(labels)] = torch.tensor(LABELS.encode(labels), dtype=torch.int64)
+    return tags
+
+
+def alone(row: int) -> dict[str, list[str]]:
+    start = sum(LENGTHS[:row])
+    return {"initial": INITIALS["initial"][start : start + LENGTHS[row]]}
+
+
+@pytest.mark.parametrize("kind", ["softmax", "viterbi", "crf"])
+@pytest.mark.parametrize(("encoder", "bidirectional"), WAYS)
+def test_a_batch_is_its_rows_alone(encoder: str, bidirectional: bool, kind: str) -> None:
+    """Scores, loss and gradients; one text has no words, and some have words that the model does not know."""
+    tagger = build(encoder, bidirectional, kind)
+    together = words_of(LEXICON, TEXTS, INITIALS)
+    emissions, loss = tagger(together), tagger.loss(together, tags_of(TEXTS))
+    assert loss.count == sum(LENGTHS)
+    losses = []
+    for row, text in enumerate(TEXTS):
+        words = words_of(LEXICON, [text], alone(row))
+        same(tagger(words)[0], emissions[row, : LENGTHS[row]])
+        losses.append(tagger.loss(words, tags_of([text])))
+        assert losses[-1].count == LENGTHS[row]
+    total = torch.stack([each.total for each in losses]).sum()
+    same(total, loss.total)
+    trained = [parameter for parameter in tagger.parameters() if parameter.requires_grad]
+    found, expected = (torch.autograd.grad(each, trained, materialize_grads=True) for each in (loss.total, total))
+    same(found, expected, rtol=1e-4, atol=1e-6)  # features are float32
+
+
+@pytest.mark.parametrize(("encoder", "bidirectional"), WAYS)
+def test_halves_of_a_batch_are_the_batch(encoder: str, bidirectional: bool) -> None:
+    tagger, words, tags = build(encoder, bidirectional), words_of(LEXICON, TEXTS, INITIALS), tags_of(TEXTS)
+    first, second = (tagger.loss(words.part(rows), tags[rows]) for rows in (slice(0, 2), slice(2, None)))
+    whole = tagger.loss(words, tags)
+    same((first + second).total, whole.total)
+    assert (first + second).count == whole.count
+
+
+@pytest.mark.parametrize(("encoder", "bidirectional"), WAYS)
+def test_every_parameter_learns(encoder: str, bidirectional: bool) -> None:
+    tagger = build(encoder, bidirectional)
+    tagger.loss(words_of(LEXICON, TEXTS, INITIALS), tags_of(TEXTS)).total.backward()
+    assert [name for name, p in tagger.named_parameters() if p.grad is None or not p.grad.any()] == []
+
+
+@pytest.mark.parametrize(("encoder", "bidirectional"), WAYS)
+def test_scores_are_those_of_features_that_are_given(encoder: str, bidirectional: bool) -> None:
+    """As where the forms' vectors are remembered."""
+    tagger, words = build(encoder, bidirectional).float().eval(), words_of(LEXICON, TEXTS, INITIALS)
+    vectors = tagger.features.form_vectors(words.forms)
+    x = tagger.features.in_place(vectors, words.numbers, words.columns)
+    same(tagger.emissions(x, words.mask), tagger(words), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("kind", ["softmax", "viterbi", "crf"])
+@pytest.mark.parametrize(("encoder", "bidirectional"), WAYS)
+def test_texts_without_words(encoder: str, bidirectional: bool, kind: str) -> None:
+    tagger = build(encoder, bidirectional, kind)
+    words = words_of(LEXICON, ["", ""], {"initial": []})
+    loss = tagger.loss(words, torch.full((2, 0), PADDING))
+    assert (loss.total.item(), loss.count) == (0, 0)
+    assert loss.mean.item() == 0
+    loss.total.backward()
+    assert tagger(words).shape == (2, 0, 5)
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        ({"kind": "softmax", "label_smoothing": 0.2}, SoftmaxTagHead),
+        ({"kind": "viterbi", "bigram_weight": 0.3, "label_smoothing": 0.1}, ViterbiTagHead),
+        ({"kind": "crf"}, CRFTagHead),
+    ],
+)
+@pytest.mark.parametrize("legal", [True, False])
+def test_the_head_is_the_recipes(head: dict[str, Any], expected: type[TagHead], legal: bool) -> None:
+    found = build("lstm", True, **head, legal=legal).head
+    assert type(found) is expected
+    assert found.num_tags == 5
+    if isinstance(found, SoftmaxTagHead):
+        assert found.label_smoothing == head["label_smoothing"]
+    if isinstance(found, ViterbiTagHead):
+        assert found.weight == 0.3
+    if isinstance(found, ViterbiTagHead | CRFTagHead):
+        rules = found.legal if isinstance(found, ViterbiTagHead) else found.crf.legal
+        assert (rules is not None) == legal
+        if rules is not None:
+            inside = LABELS.tags.ids["I-X"]
+            assert not rules.start[inside]
+            assert not rules.end[inside]
+            assert not rules.pairs[LABELS.tags.ids["O"], inside]
+            assert rules.pairs[LABELS.tags.ids["B-X"], inside]
+
+
+@pytest.mark.parametrize("kind", ["softmax", "viterbi", "crf"])
+def test_plain_labels_forbid_nothing(kind: str) -> None:
+    labels = Labels(["NOUN", "VERB"], scheme=None, tag_scheme=None)
+    tagger = build_tagger(FEATURES, reader("lstm"), TagHeadSpecification(kind=kind), lexicon=LEXICON, labels=labels)  # type: ignore[arg-type]
+    head = tagger.head
+    assert getattr(head, "legal", None) is None
+    assert not isinstance(head, CRFTagHead) or head.crf.legal is None
+    assert head.num_tags == 2
+
+
+def test_the_number_of_parameters() -> None:
+    """Frozen vectors and counted bigrams too: 8 words of 3 numbers, 2 vectors, 6 features to 5 tags, 35 bigrams."""
+    lexicon = lexicon_of(vectors=["the"])
+    assert lexicon.words.symbols == ("<unk>", "bird", "the", "old", "sees", "0000", "a", "anna")
+    tagger = build_tagger(
+        SentenceFeatureSpecification(d_words=3), reader("none"), TagHeadSpecification(kind="viterbi"),
+        lexicon=lexicon, labels=LABELS, pretrained=torch.zeros(2, 3),
+    )  # fmt: skip
+    assert tagger.num_parameters == 8 * 3 + 2 * 3 + (6 * 5 + 5) + 35

@@ -1,0 +1,124 @@
+"""Labels of classifiers: from probabilities, into targets, their shares; saved and read back."""
+
+import json
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ensue.text.classes import Classes
+
+NAMES = ["cat", "dog", "owl"]
+
+
+def probabilities(*numbers: float) -> np.ndarray[Any, Any]:
+    return np.array(numbers, np.float32)
+
+
+def test_the_most_probable_label() -> None:
+    classes = Classes(NAMES)
+    assert classes.chosen(probabilities(0.2, 0.5, 0.3)) == ("dog",)
+    assert classes.chosen(probabilities(0.4, 0.2, 0.4)) == ("cat",)
+    assert classes.chosen(probabilities(0.0, 0.0, 0.1)) == ("owl",)
+
+
+@pytest.mark.parametrize(
+    ("threshold", "expected"),
+    [
+        (0.5, ("owl", "dog")),
+        (0.25, ("owl", "dog", "cat")),
+        (0.75, ("owl",)),
+        (0.7500001, ()),
+        (0.0, ("owl", "dog", "cat")),
+    ],
+)
+def test_all_labels_from_the_threshold_on_the_most_probable_first(threshold: float, expected: tuple[str, ...]) -> None:
+    classes = Classes(NAMES, multiple=True, threshold=threshold)
+    assert classes.chosen(probabilities(0.25, 0.5, 0.75)) == expected
+
+
+def test_equally_probable_labels_come_in_their_order() -> None:
+    assert Classes(NAMES, multiple=True).chosen(probabilities(0.6, 0.9, 0.6)) == ("dog", "cat", "owl")
+
+
+def test_a_threshold_that_is_one_of_the_probabilities_survives_being_saved() -> None:
+    """Probabilities are float32, JSON has decimal numbers."""
+    for probability in probabilities(0.1, 1 / 3, 0.7, np.nextafter(np.float32(0.5), np.float32(1))):
+        classes = Classes(["x"], multiple=True, threshold=float(probability))
+        again = Classes.from_json(json.loads(json.dumps(classes.to_json())))
+        assert again.chosen(probabilities(probability)) == ("x",)
+        assert again.chosen(probabilities(np.nextafter(probability, np.float32(0)))) == ()
+
+
+def test_targets() -> None:
+    single = Classes(NAMES)
+    assert single.targets([["owl"], ["cat"], ["owl"]]).tolist() == [2, 0, 2]
+    assert single.targets([["owl"]]).dtype == np.int64
+    several = Classes(NAMES, multiple=True)
+    targets = several.targets([["owl", "cat"], [], ["dog", "ant", "dog"]])
+    assert targets.tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
+    assert targets.dtype == np.float32
+    assert several.matrix([]).shape == several.targets([]).shape == (0, 3)
+
+
+labelings = st.lists(st.lists(st.sampled_from([*NAMES, "ant"]), unique=True), max_size=20)
+
+
+@given(labels=labelings)
+def test_the_matrix_says_who_has_what(labels: list[list[str]]) -> None:
+    matrix = Classes(NAMES, multiple=True).matrix(labels)
+    assert matrix.tolist() == [[name in names for name in NAMES] for names in labels]
+
+
+@given(labels=labelings)
+def test_shares_of_several_labels_are_counted_with_one_more_of_both_answers(labels: list[list[str]]) -> None:
+    shares = Classes(NAMES, multiple=True).shares(labels)
+    expected = [Fraction(sum(name in names for names in labels) + 1, len(labels) + 2) for name in NAMES]
+    assert shares.tolist() == pytest.approx([float(share) for share in expected])
+    assert ((shares > 0) & (shares < 1)).all()
+
+
+@given(labels=st.lists(st.sampled_from(NAMES), max_size=20))
+def test_shares_of_single_labels_are_counted_with_one_more_of_each(labels: list[str]) -> None:
+    shares = Classes(NAMES).shares([(label,) for label in labels])
+    expected = [Fraction(labels.count(name) + 1, len(labels) + 3) for name in NAMES]
+    assert shares.tolist() == pytest.approx([float(share) for share in expected])
+    assert shares.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("multiple", [False, True])
+def test_saved_and_read_back_it_is_the_same(multiple: bool) -> None:
+    classes = Classes(["b", "a", "ä \u2028", ""], multiple=multiple, threshold=0.1)
+    again = Classes.from_json(json.loads(json.dumps(classes.to_json())))
+    assert (again.names, again.multiple, again.threshold) == (("b", "a", "ä \u2028", ""), multiple, 0.1)
+    assert again.to_json() == classes.to_json()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"names": None}, {"names": []}, {"names": ["a", "a"]}, {"names": ["a", 1]}, {"names": [["a"]]}, {"names": 3},
+        {"names": "abc"}, {"names": {"a": 0}}, {"threshold": None}, {"threshold": "high"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_content_that_cannot_be_is_refused(damage: dict[str, Any]) -> None:
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        Classes.from_json(Classes(NAMES).to_json() | damage)
+
+
+@pytest.mark.parametrize("key", ["names", "multiple", "threshold"])
+def test_content_without_a_key_is_refused(key: str) -> None:
+    content = Classes(NAMES).to_json()
+    del content[key]
+    with pytest.raises(KeyError):
+        Classes.from_json(content)
+
+
+def test_repr_and_length() -> None:
+    assert repr(Classes(NAMES)) == "Classes(cat, dog, owl)"
+    assert repr(Classes(["a"], multiple=True)) == "Classes(a, multiple=True)"
+    assert len(Classes(NAMES)) == 3

@@ -1,0 +1,170 @@
+"""Labels of taggers: into the tags that are learned and back, for every two schemes; saved and read back."""
+
+import json
+from itertools import pairwise
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ensue.text.labels import Labels
+from ensue.text.schemes import Scheme, Span, encode, tag_set
+
+SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
+PAIRS = [(scheme, tag_scheme) for scheme in SCHEMES for tag_scheme in SCHEMES]
+CLASSES = ["PER", "LOC", "A-B"]
+PLAIN = ["ADJ", "NOUN", "O", "VERB"]
+
+
+@st.composite
+def sentences(draw: st.DrawFn) -> tuple[list[Span], int]:
+    """Spans, often without a gap, and the length of their sentence."""
+    found, end = [], 0
+    parts = st.tuples(st.integers(0, 2), st.integers(1, 4), st.sampled_from(CLASSES))
+    for gap, length, name in draw(st.lists(parts, max_size=5)):
+        found.append(Span(name, end + gap, end + gap + length))
+        end = found[-1].end
+    return found, end + draw(st.integers(0, 2))
+
+
+def labels_of(scheme: Scheme, tag_scheme: Scheme) -> Labels:
+    return Labels(tag_set(CLASSES, scheme), scheme=scheme, tag_scheme=tag_scheme)
+
+
+def bilou(labels: list[str]) -> list[str]:
+    return [{"E": "L", "S": "U"}.get(label[0], label[0]) + label[1:] for label in labels]
+
+
+@pytest.mark.parametrize(("scheme", "tag_scheme"), PAIRS)
+@settings(max_examples=25)
+@given(sentence=sentences())
+def test_spans_are_learned_in_one_scheme_and_answered_in_another(
+    scheme: Scheme, tag_scheme: Scheme, sentence: tuple[list[Span], int]
+) -> None:
+    labels, (spans, length) = labels_of(scheme, tag_scheme), sentence
+    written = encode(spans, length, scheme)
+    tags = labels.encode(written)
+    assert [labels.tags.symbols[tag] for tag in tags] == encode(spans, length, tag_scheme)
+    assert labels.decode(tags) == written
+    assert labels.has_spans
+
+
+@pytest.mark.parametrize("tag_scheme", SCHEMES)
+@settings(max_examples=25)
+@given(sentence=sentences())
+def test_bilou_is_iobes_in_other_letters(tag_scheme: Scheme, sentence: tuple[list[Span], int]) -> None:
+    labels, (spans, length) = (
+        Labels(bilou(tag_set(CLASSES, "iobes")), scheme="iobes", tag_scheme=tag_scheme),
+        sentence,
+    )
+    written = bilou(encode(spans, length, "iobes"))
+    tags = labels.encode(written)
+    assert [labels.tags.symbols[tag] for tag in tags] == encode(spans, length, tag_scheme)
+    assert labels.decode(tags) == written
+
+
+def test_by_hand() -> None:
+    labels = Labels(["B-LOC", "B-PER", "I-PER", "O"], scheme="bio", tag_scheme="iobes")
+    assert labels.tags.symbols == ("O", "B-LOC", "B-PER", "E-LOC", "E-PER", "I-LOC", "I-PER", "S-LOC", "S-PER")
+    assert labels.encode(["B-PER", "I-PER", "O", "B-LOC", "B-LOC"]) == [2, 4, 0, 7, 7]
+    assert labels.decode([2, 4, 0, 7, 7]) == ["B-PER", "I-PER", "O", "B-LOC", "B-LOC"]
+    assert labels.encode([]) == labels.decode([]) == []
+    assert len(labels) == 9
+    assert repr(labels) == "Labels(4 labels, scheme='bio', 9 tags)"
+
+
+@pytest.mark.parametrize(("scheme", "tag_scheme"), PAIRS)
+def test_labels_that_break_the_scheme_are_spans_as_the_scorer_reads_them(scheme: Scheme, tag_scheme: Scheme) -> None:
+    labels = labels_of(scheme, tag_scheme)
+    spans = [Span("PER", 0, 2), Span("LOC", 2, 3), Span("LOC", 4, 5)]
+    tags = labels.encode(["I-PER", "I-PER", "I-LOC", "O", "I-LOC"])
+    assert [labels.tags.symbols[tag] for tag in tags] == encode(spans, 5, tag_scheme)
+
+
+@pytest.mark.parametrize(("scheme", "tag_scheme"), PAIRS)
+def test_a_class_that_training_did_not_have(scheme: Scheme, tag_scheme: Scheme) -> None:
+    labels = labels_of(scheme, tag_scheme)
+    tags = labels.encode(encode([Span("NEW", 0, 3), Span("PER", 4, 6)], 7, scheme))
+    assert tags[:3] == [-1] * 3
+    assert [labels.tags.symbols[tag] for tag in tags[3:]] == encode([Span("PER", 1, 3)], 4, tag_scheme)
+
+
+GROUPS = {
+    "iob1": ["O", "B-X I-X E-X S-X", "B-Y I-Y E-Y S-Y"],
+    "bio": ["O", "B-X S-X", "I-X E-X", "B-Y S-Y", "I-Y E-Y"],
+    "iobes": ["O", "B-X", "I-X", "E-X", "S-X", "B-Y", "I-Y", "E-Y", "S-Y"],
+    "bmes": ["O", "B-X", "I-X", "E-X", "S-X", "B-Y", "I-Y", "E-Y", "S-Y"],
+}
+
+
+@pytest.mark.parametrize(("scheme", "tag_scheme"), PAIRS)
+def test_tags_that_the_file_writes_alike_are_a_group(scheme: Scheme, tag_scheme: Scheme) -> None:
+    labels = Labels(tag_set(["X", "Y"], scheme), scheme=scheme, tag_scheme=tag_scheme)
+    group_of = {tag: number for number, group in enumerate(GROUPS[scheme]) for tag in group.split()}
+    expected = [group_of[tag.replace("M-", "I-")] for tag in labels.tags.symbols]
+    found = labels.groups().tolist()
+    assert len(found) == len(labels)
+    pairs = [(a, b) for a in range(len(found)) for b in range(len(found))]
+    assert [found[a] == found[b] for a, b in pairs] == [expected[a] == expected[b] for a, b in pairs]
+
+
+def test_plain_labels_are_their_own_tags() -> None:
+    labels = Labels(PLAIN, scheme=None, tag_scheme=None)
+    assert labels.tags.symbols == tuple(PLAIN)
+    assert labels.encode(["VERB", "X", "noun", "ADJ"]) == [3, -1, -1, 0]
+    assert labels.decode([3, 0]) == ["VERB", "ADJ"]
+    assert labels.legal() is None
+    assert len(set(labels.groups().tolist())) == 4
+    assert not labels.has_spans
+    looking_so = Labels(["L-1", "U-2", "NN"], scheme=None, tag_scheme=None)
+    assert looking_so.decode([0, 1, 2]) == ["L-1", "U-2", "NN"]
+
+
+@pytest.mark.parametrize(("scheme", "tag_scheme"), PAIRS)
+@settings(max_examples=25)
+@given(sentence=sentences())
+def test_what_is_learned_is_legal(scheme: Scheme, tag_scheme: Scheme, sentence: tuple[list[Span], int]) -> None:
+    labels = labels_of(scheme, tag_scheme)
+    legal = labels.legal()
+    assert legal is not None
+    start, pairs, end = legal
+    assert start.shape == end.shape == (len(labels),)
+    assert pairs.shape == (len(labels), len(labels))
+    tags = labels.encode(encode(*sentence, scheme))
+    assert all(pairs[before, after] for before, after in pairwise(tags))
+    assert not tags or (start[tags[0]] and end[tags[-1]])
+    assert pairs.any(1).all() and pairs.any(0).all()  # noqa: PT018
+
+
+@pytest.mark.parametrize(("scheme", "tag_scheme"), [*PAIRS, (None, None)])
+def test_saved_and_read_back_it_is_the_same(scheme: Scheme | None, tag_scheme: Scheme | None) -> None:
+    names = ["O", "B-PER", "I-PER", "ä \u2028 b", ""]
+    labels = Labels(names, scheme=scheme, tag_scheme=tag_scheme)
+    again = Labels.from_json(json.loads(json.dumps(labels.to_json())))
+    assert again.to_json() == labels.to_json()
+    assert again.names == tuple(names)
+    assert again.tags.symbols == labels.tags.symbols
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"names": None}, {"names": []}, {"names": ["a", "a"]}, {"names": ["a", 1]}, {"names": [["a"]]}, {"names": 3},
+        {"names": "abc"}, {"names": {"a": 0}}, {"scheme": "bioes"}, {"scheme": None}, {"tag_scheme": None},
+        {"scheme": ["bio"]}, {"tag_scheme": 1},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_content_that_cannot_be_is_refused(damage: dict[str, Any]) -> None:
+    content = Labels(["O", "B-X"], scheme="bio", tag_scheme="iobes").to_json()
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        Labels.from_json(content | damage)
+
+
+@pytest.mark.parametrize("key", ["names", "scheme", "tag_scheme"])
+def test_content_without_a_key_is_refused(key: str) -> None:
+    content = Labels(["O", "B-X"], scheme="bio", tag_scheme="iobes").to_json()
+    del content[key]
+    with pytest.raises(KeyError):
+        Labels.from_json(content)

@@ -1,0 +1,240 @@
+"""Lexicons: every part of a word against plain Python or by hand; what is unknown; saved and read back."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ensue.text.lexicon import MOST_CHARACTERS, Lexicon, WordForms, shape
+
+COUNTS = {"Janet": 3, "janet": 1, "back": 5, "bills": 1, "the": 9, "The": 4, "1984": 2, "2001": 2, "Ö": 1}
+EVERYTHING: dict[str, Any] = {
+    "characters": True,
+    "longest_affix": 3,
+    "shapes": True,
+    "columns": {"pos": ["VERB", "NOUN", "VERB"], "lemma": []},
+    "vectors": ["The", "the", "Back"],
+}
+letters = st.sampled_from("aAbB12٣-'é😀\u200d\u0301 \x00")
+forms = st.lists(st.text(letters, max_size=2 * MOST_CHARACTERS + 3) | st.text(max_size=5), max_size=12)
+options = st.fixed_dictionaries(
+    {
+        "min_count": st.integers(1, 3),
+        "max_size": st.none() | st.integers(1, 5),
+        "lowercase": st.booleans(),
+        "fold_digits": st.booleans(),
+        "characters": st.booleans(),
+        "longest_affix": st.integers(0, 3),
+        "shapes": st.booleans(),
+        "columns": st.dictionaries(st.text(max_size=3), st.lists(st.text(max_size=3), max_size=3), max_size=2),
+        "vectors": st.none() | st.lists(st.text(max_size=3), unique=True, max_size=3),
+    }
+)
+
+
+def folded(form: str, *, lowercase: bool, fold_digits: bool) -> str:
+    form = form.lower() if lowercase else form
+    return "".join("0" if fold_digits and letter.isdecimal() else letter for letter in form)
+
+
+def same(found: WordForms, expected: WordForms) -> None:
+    for name, one, other in zip(WordForms._fields, found, expected, strict=True):
+        np.testing.assert_array_equal(one, other, err_msg=name)
+        assert one.dtype == other.dtype == np.int64
+
+
+@given(train=forms, asked=forms, lowercase=st.booleans(), fold_digits=st.booleans(), min_count=st.integers(1, 3))
+def test_a_word_has_the_number_of_what_it_is_folded_to(
+    train: list[str], asked: list[str], lowercase: bool, fold_digits: bool, min_count: int
+) -> None:
+    counts = {form: train.count(form) for form in train}
+    lexicon = Lexicon.train(counts, min_count=min_count, lowercase=lowercase, fold_digits=fold_digits)
+    texts = [folded(form, lowercase=lowercase, fold_digits=fold_digits) for form in train]
+    known = {text for text in texts if texts.count(text) >= min_count} - {"<unk>"}
+    assert set(lexicon.words.symbols) == {"<unk>", *known}
+    asked = [*asked, *train, *asked]
+    ids = lexicon.encode(asked).words
+    for form, id in zip(asked, ids.tolist(), strict=True):
+        text = folded(form, lowercase=lowercase, fold_digits=fold_digits)
+        assert lexicon.words.symbols[id] == (text if text in known else "<unk>")
+
+
+def test_the_most_frequent_words_are_kept() -> None:
+    counts = {"b": 2, "a": 2, "c": 5, "d": 1, "B": 1}
+    assert Lexicon.train(counts).words.symbols == ("<unk>", "c", "b", "a", "d")
+    assert Lexicon.train(counts, lowercase=False).words.symbols == ("<unk>", "c", "a", "b", "B", "d")
+    assert Lexicon.train(counts, min_count=2).words.symbols == ("<unk>", "c", "b", "a")
+    assert Lexicon.train(counts, max_size=2).words.symbols == ("<unk>", "c", "b")
+    assert Lexicon.train({"1984": 1, "2001": 1}, min_count=2).words.symbols == ("<unk>", "0000")
+    assert Lexicon.train({"1984": 1, "2001": 1}, min_count=2, fold_digits=False).words.symbols == ("<unk>",)
+
+
+@given(train=forms, asked=forms)
+def test_characters_are_the_letters_of_both_ends(train: list[str], asked: list[str]) -> None:
+    lexicon = Lexicon.train(dict.fromkeys(train, 1), characters=True)
+    assert lexicon.characters is not None
+    known = {letter for form in train for letter in form}
+    encoded = lexicon.encode(asked)
+    assert encoded.characters.shape == (len(asked), encoded.lengths.max(initial=0))
+    for form, row, length in zip(asked, encoded.characters, encoded.lengths, strict=True):
+        read = form if len(form) <= 32 else form[:16] + form[-16:]
+        assert length == len(read)
+        assert not row[length:].any()
+        symbols = [lexicon.characters.symbols[id] for id in row[:length]]
+        assert symbols == [letter if letter in known else "<unk>" for letter in read]
+
+
+def test_of_a_very_long_word_both_ends_are_read() -> None:
+    word = "".join(chr(0x4E00 + n) for n in range(1000))
+    lexicon = Lexicon.train({word: 1}, characters=True, longest_affix=2, shapes=True)
+    encoded = lexicon.encode([word * 1000, word[:32], ""])
+    assert encoded.lengths.tolist() == [32, 32, 0]
+    assert lexicon.characters is not None
+    symbols = lexicon.characters.symbols
+    assert "".join(symbols[id] for id in encoded.characters[0]) == word[:16] + word[-16:]
+    assert "".join(symbols[id] for id in encoded.characters[1]) == word[:32]
+
+
+@pytest.mark.parametrize(
+    ("form", "affixes"),
+    [
+        ("Janet", "j- ja- jan- -t -et -net"),
+        ("B2B4", "b- b0- b0b- -0 -b0 -0b0"),
+        ("it", "i- it- it- -t -it -it"),
+        ("é", "é- é- é- -é -é -é"),
+        ("", "- - - - - -"),
+    ],
+)
+def test_affixes(form: str, affixes: str) -> None:
+    """A word that is shorter than an affix is one whole."""
+    lexicon = Lexicon.train({}, longest_affix=3)
+    assert lexicon.affixes_of(form) == affixes.split()
+
+
+def test_affixes_of_five_words_are_known() -> None:
+    counts = dict.fromkeys(["undo", "unfit", "untie", "uncut", "unpin", "refit", "recut"], 100)
+    lexicon = Lexicon.train(counts, longest_affix=2)
+    assert lexicon.affixes is not None
+    assert lexicon.affixes.symbols == ("<unk>", "u-", "un-")  # 4 words end with t, however frequent they are
+    assert lexicon.encode(["Unlit", "redo", "u"]).affixes.tolist() == [[1, 2, 0, 0], [0, 0, 0, 0], [1, 1, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        ("Janet", "Xxxx"), ("USA", "XXX"), ("NATO", "XXX"), ("iPhone15", "xXxxxdd"), ("McDonald's", "XxXxxx'x"),
+        ("10-12", "dd-dd"), ("1,000,000", "d,ddd,ddd"), ("A380", "Xddd"), ("U.S.", "X.X."), ("e-mail", "x-xxx"),
+        ("......", "..."), ("-----", "---"), ("$$$$", "$$$$"), ("snake_case", "xxx_xxx"), ("ÉCOLE", "XXX"),
+        ("Straße", "Xxxx"), ("٣٤", "dd"), ("السلام", "xxx"), ("日本語学", "xxx"), ("😀", "😀"), ("👨‍👩‍👧", "👨‍👩‍👧"), ("", ""),
+        ("dd", "xx"), ("x" * 32 + "9", "xxx"), ("a" * 10**6, "xxx"),
+    ],
+)  # fmt: skip
+def test_shapes(form: str, expected: str) -> None:
+    assert shape(form) == expected
+
+
+def test_shapes_that_were_seen_once_are_unknown() -> None:
+    lexicon = Lexicon.train({"Janet": 1, "Maria": 1, "x9": 1, "y?": 2}, shapes=True)
+    assert lexicon.shapes is not None
+    assert lexicon.shapes.symbols == ("<unk>", "Xxxx", "x?")
+    assert lexicon.encode(["Boris", "x9", "Q?"]).shapes.tolist() == [1, 0, 0]
+
+
+def test_columns_have_numbers_of_their_own() -> None:
+    lexicon = Lexicon.train({"a": 1}, columns={"pos": ["VERB", "NOUN", "VERB"], "2": ["<unk>", "VERB"]})
+    assert lexicon.columns["pos"].symbols == ("<unk>", "NOUN", "VERB")
+    assert lexicon.encode_column("pos", ["VERB", "noun", "NOUN", "<unk>", ""]).tolist() == [2, 0, 1, 0, 0]
+    assert lexicon.encode_column("2", ["VERB", "NOUN", "<unk>"]).tolist() == [1, 0, 0]
+    assert lexicon.encode_column("pos", []).tolist() == []
+
+
+def test_a_vector_of_the_form_itself_comes_before_that_of_its_lowered_form() -> None:
+    lexicon = Lexicon.train({"a": 1}, vectors=["The", "the", "Back", "1984"])
+    asked = ["The", "the", "THE", "Back", "back", "1984", "2001", "<unk>", "<UNK>", ""]
+    assert lexicon.encode(asked).vectors.tolist() == [1, 2, 2, 3, 0, 4, 0, 0, 0, 0]
+
+
+def test_the_unknown_words_name_as_a_word_is_unknown() -> None:
+    counts = {"<unk>": 10, "<UNK>": 5, "a": 1}
+    lexicon = Lexicon.train(counts, vectors=["<unk>", "a"], columns={"c": ["<unk>"]}, characters=True)
+    assert lexicon.words.symbols == ("<unk>", "a")
+    assert lexicon.vectors is not None
+    assert lexicon.vectors.symbols == ("<unk>", "a")
+    encoded = lexicon.encode(["<unk>", "<UNK>", "a"])
+    assert encoded.words.tolist() == encoded.vectors.tolist() == [0, 0, 1]
+    assert encoded.lengths.tolist() == [5, 5, 1]
+    assert 0 not in encoded.characters[0]
+
+
+def test_what_is_not_in_use_is_zero() -> None:
+    encoded = Lexicon.train(COUNTS).encode(["Janet", "", "Janet"])
+    assert encoded.words.tolist() == [4, 0, 4]  # after the, back and 0000
+    assert encoded.characters.shape == encoded.affixes.shape == (3, 0)
+    assert not np.concatenate([encoded.lengths, encoded.shapes, encoded.vectors]).any()
+
+
+@pytest.mark.parametrize("parts", [{}, EVERYTHING], ids=["words", "everything"])
+def test_no_forms_at_all(parts: dict[str, Any]) -> None:
+    lexicon = Lexicon.train(COUNTS, **parts)
+    encoded = lexicon.encode([])
+    assert [len(part) for part in encoded] == [0] * 6
+    assert encoded.affixes.shape == (0, 2 * lexicon.longest_affix)
+    same(encoded.select(np.zeros(0, np.int64)), encoded)
+    nothing = Lexicon.train({}, **parts)
+    assert not nothing.encode(["Janet", ""]).words.any()
+
+
+@given(asked=forms.filter(len), data=st.data())
+def test_some_of_the_forms_are_those_forms(asked: list[str], data: st.DataObject) -> None:
+    lexicon = Lexicon.train(dict.fromkeys([*asked[::2], *COUNTS], 2), **EVERYTHING)
+    rows = data.draw(st.lists(st.integers(0, len(asked) - 1), max_size=8))
+    same(lexicon.encode(asked).select(np.array(rows, np.int64)), lexicon.encode([asked[row] for row in rows]))
+
+
+@given(train=forms, asked=forms, options=options)
+def test_saved_and_read_back_it_is_the_same(train: list[str], asked: list[str], options: dict[str, Any]) -> None:
+    lexicon = Lexicon.train({form: 1 + train.count(form) for form in train}, **options)
+    content = json.loads(json.dumps(lexicon.to_json()))
+    again = Lexicon.from_json(content)
+    assert again.to_json() == content
+    same(again.encode([*train, *asked]), lexicon.encode([*train, *asked]))
+    assert list(again.columns) == list(options["columns"])
+    for name, values in options["columns"].items():
+        assert again.encode_column(name, values).tolist() == lexicon.encode_column(name, values).tolist()
+
+
+@pytest.mark.parametrize("key", sorted(Lexicon.train({}).to_json().keys() - {"format_version"}))
+def test_content_without_a_key_is_refused(key: str) -> None:
+    content = Lexicon.train(COUNTS, **EVERYTHING).to_json()
+    del content[key]
+    with pytest.raises(KeyError):
+        Lexicon.from_json(content)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"kind": "tags"}, {"kind": None}, {"words": None}, {"words": []}, {"words": ["a"]}, {"words": "<unk>"},
+        {"words": ["<unk>", "a", "a"]}, {"words": ["<unk>", 3]}, {"words": {"<unk>": 0}}, {"characters": 7},
+        {"affixes": ["j-"]}, {"shapes": [["<unk>"]]}, {"vectors": {}}, {"columns": None}, {"columns": ["pos"]},
+        {"columns": {"pos": ["NOUN"]}}, {"longest_affix": None}, {"longest_affix": "3"}, {"longest_affix": -1},
+        {"longest_affix": float("inf")}, {"longest_affix": 2.5},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_content_that_cannot_be_is_refused(damage: dict[str, Any]) -> None:
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        Lexicon.from_json(Lexicon.train(COUNTS, **EVERYTHING).to_json() | damage)
+
+
+@pytest.mark.parametrize("content", [[], None, "lexicon", 3])
+def test_what_is_no_object_is_refused(content: Any) -> None:
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        Lexicon.from_json(content)
+
+
+def test_repr_is_short() -> None:
+    assert repr(Lexicon.train(dict.fromkeys(map(str, range(2000)), 1), fold_digits=False)) == "Lexicon(2,001 words)"
