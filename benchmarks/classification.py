@@ -61,13 +61,14 @@ class DataSet:
     """The score by which the baseline's C is chosen."""
 
 
+PAIRS_OF_WORDS = ("head.ngrams=2", "head.ngram_buckets=65536")
 DATA_SETS = {
-    "sst2": DataSet(sst2, "classify-lstm"),
+    "sst2": DataSet(sst2, "classify-lstm", PAIRS_OF_WORDS),
     "sms": DataSet(sms, "classify-lstm"),
-    "cola": DataSet(cola, "classify-lstm", judged_by="Matthews"),
+    "cola": DataSet(cola, "classify-lstm", PAIRS_OF_WORDS, judged_by="Matthews"),
     "mrpc": DataSet(mrpc, "classify-lstm"),
-    "ag-news": DataSet(ag_news, "classify-lstm"),
-    "imdb": DataSet(imdb, "classify-lstm", ("data.max_tokens=400", "data.keep=both")),
+    "ag-news": DataSet(ag_news, "classify-bag", ("train.learning_rate=2.0", "head.ngram_buckets=262144")),
+    "imdb": DataSet(imdb, "classify-bag"),
 }
 """What is trained on each."""
 

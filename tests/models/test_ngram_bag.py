@@ -172,8 +172,8 @@ def test_ratios_by_hand() -> None:
     bag.weigh(torch.tensor([[90.0, 7.0], [5.0, 1.0], [2.0, 2.0], [1.0, 0.0], [0.0, 0.0], [0.0, 3.0]]))
     inside, outside = {1: 6, 2: 3, 5: 1}, {1: 2, 2: 3, 5: 4}
     expected = [0.0] * 6
-    for row in inside:
-        expected[row] = abs(math.log((inside[row] / 10) / (outside[row] / 9)))
+    for row, count in inside.items():
+        expected[row] = abs(math.log((count / 10) / (outside[row] / 9)))
     same(bag.ratio.data, torch.tensor(expected))
 
 

@@ -1,4 +1,4 @@
-"""Features of words: each part looked up word by word, side by side in order; dropout, gradients, pretrained vectors."""
+"""Features of words: each part looked up word by word, side by side in order; dropout, gradients, given vectors."""
 
 from typing import Any
 

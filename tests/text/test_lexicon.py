@@ -128,8 +128,8 @@ def test_affixes_of_five_words_are_known() -> None:
         ("Janet", "Xxxx"), ("USA", "XXX"), ("NATO", "XXX"), ("iPhone15", "xXxxxdd"), ("McDonald's", "XxXxxx'x"),
         ("10-12", "dd-dd"), ("1,000,000", "d,ddd,ddd"), ("A380", "Xddd"), ("U.S.", "X.X."), ("e-mail", "x-xxx"),
         ("......", "..."), ("-----", "---"), ("$$$$", "$$$$"), ("snake_case", "xxx_xxx"), ("ÉCOLE", "XXX"),
-        ("Straße", "Xxxx"), ("٣٤", "dd"), ("السلام", "xxx"), ("日本語学", "xxx"), ("😀", "😀"), ("👨‍👩‍👧", "👨‍👩‍👧"), ("", ""),
-        ("dd", "xx"), ("x" * 32 + "9", "xxx"), ("a" * 10**6, "xxx"),
+        ("Straße", "Xxxx"), ("٣٤", "dd"), ("السلام", "xxx"), ("日本語学", "xxx"), ("😀", "😀"), ("", ""),
+        ("👨‍👩‍👧", "👨‍👩‍👧"), ("dd", "xx"), ("x" * 32 + "9", "xxx"), ("a" * 10**6, "xxx"),
     ],
 )  # fmt: skip
 def test_shapes(form: str, expected: str) -> None:

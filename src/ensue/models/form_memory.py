@@ -52,6 +52,7 @@ class FormMemory:
             numbers.update(zip(new, range(known, total), strict=True))
         return np.fromiter(map(numbers.__getitem__, words), np.int32, len(words))
 
+    @torch.inference_mode(False)  # so that it can be written to inside and outside of that mode
     def _rows(self, count: int) -> FormTable:
         vectors = torch.zeros(count, self.features.d_forms, device=self.device)
         return FormTable(vectors, torch.zeros(count, dtype=torch.int64, device=self.device))

@@ -204,13 +204,13 @@ class LabelingJob(Job[Tagger]):
         return f"of {len(names)} labels ({shown})"
 
     def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
-        lines = [
-            "| data | accuracy | precision | recall | F1 | words |",
-            "|---|---|---|---|---|---|",
-        ]
+        columns = {"accuracy": "accuracy", "macro_f1": "macro F1"}
+        if self.labels.has_spans:
+            columns = {"accuracy": "accuracy", "precision": "precision", "recall": "recall", "f1": "F1"}
+        lines = [f"| data | {' | '.join(columns.values())} | words |", f"|---{'|---' * len(columns)}|---|"]
         for name, found in scores.items():
-            numbers = (f"{100 * found[key]:.2f}" for key in ("accuracy", "precision", "recall", "f1"))
-            lines.append(f"| {name} | {' | '.join(numbers)} | {found['tokens']:,} |")
+            numbers = " | ".join(f"{100 * found[key]:.2f}" for key in columns)
+            lines.append(f"| {name} | {numbers} | {found['tokens']:,} |")
         last = next(reversed(scores.values()), None)
         return lines if last is None else [*lines, "", *label_table(last["per_label"])]
 

@@ -1,0 +1,75 @@
+"""Taggers and classifiers on real data, trained for a minute or less. Skipped where ../shared/data is absent."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from pathlib import Path
+
+import pytest
+
+import ensue
+from ensue.data.formats import SentenceSource
+from ensue.pipeline import LabelingPipeline
+
+pytestmark = pytest.mark.slow
+
+
+def test_parts_of_speech_of_an_english_treebank(shared_data: Path, tmp_path: Path) -> None:
+    """Three of the recipe's thirty epochs, development data; every column but UPOS comes back as it was."""
+    folder = shared_data / "ud_english_ewt"
+    train, dev = (folder / f"en_ewt-ud-{part}.conllu.xz" for part in ("train", "dev"))
+    settings = {"train.epochs": 3, "train.validations": 1}
+    tagger = ensue.train("tag-lstm", train=train, valid=dev, out=tmp_path / "pos", settings=settings, threads=1)
+    assert tagger.evaluate(dev).accuracy >= 0.935
+    source = tagger.source(dev)
+    assert isinstance(source, SentenceSource)
+    for answer in tagger.label(source):
+        before, after = (
+            [line.split("\t") for line in text.split("\n")]
+            for text in (answer.sentence.source.text, tagger.written(answer, source.format))
+        )
+        assert [fields[:3] + fields[4:] for fields in before] == [fields[:3] + fields[4:] for fields in after]
+    assert _milliseconds(tagger, ["the", "cat"] * 10) <= 20  # 2 on a machine that does nothing else
+
+
+def _milliseconds(tagger: LabelingPipeline, words: list[str]) -> float:
+    seconds = []
+    for _ in range(50):
+        start = time.perf_counter()
+        tagger.predict([words])
+        seconds.append(time.perf_counter() - start)
+    return 1000 * statistics.median(seconds)
+
+
+@pytest.mark.parametrize(("head", "least"), [("softmax", 0.82), ("viterbi", 0.84), ("crf", 0.84)])
+def test_names_in_news(head: str, least: float, shared_data: Path, tmp_path: Path) -> None:
+    """Two epochs, development data, with the given parts of speech and chunks."""
+    folder = shared_data / "conll2003"
+    settings = {"train.epochs": 2, "train.validations": 1, "head.kind": head, "features.columns": ["2", "3"]}
+    train, dev = folder / "eng.train.xz", folder / "eng.testa.xz"
+    tagger = ensue.train("tag-lstm-crf", train=train, valid=dev, out=tmp_path / head, settings=settings, threads=1)
+    assert tagger.labels.scheme == "iob1"
+    scores = tagger.evaluate(dev)
+    assert scores.f1 >= least
+    assert scores.tokens == 51_362
+
+
+def test_reviews_by_their_words(shared_data: Path, tmp_path: Path) -> None:
+    """An epoch of the 22,500 reviews; a tenth, drawn at random, is held out."""
+    train = shared_data / "imdb" / "train.jsonl.xz"
+    settings = {"train.epochs": 1, "train.validations": 1}
+    classifier = ensue.train("classify-bag", train=train, out=tmp_path / "films", settings=settings, threads=1)
+    (answer,) = classifier.predict(["A wonderful, moving film. I loved every minute of it."])
+    assert answer.label == "pos"
+    records = (tmp_path / "films" / "metrics.jsonl").read_text(encoding="utf-8")
+    assert '"examples": 2500' in records
+    assert (tmp_path / "films" / "confusion.png").exists()
+
+
+def test_sentences_of_reviews_beside_the_majority(shared_data: Path, tmp_path: Path) -> None:
+    folder = shared_data / "sst"
+    train, dev = folder / "stsa.binary.train.xz", folder / "stsa.binary.dev"
+    settings = {"train.epochs": 3, "train.validations": 1}
+    classifier = ensue.train("classify-lstm", train=train, valid=dev, out=tmp_path / "sst", settings=settings)
+    assert classifier.evaluate(dev).accuracy >= 0.75

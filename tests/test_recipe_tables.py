@@ -1,0 +1,285 @@
+"""The tables of all three tasks' recipes: strict in every key, defaults written out, read back equal."""
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from ensue.errors import RecipeError
+from ensue.models.specification import ModelSpecification, ReaderSpecification
+from ensue.recipe import (
+    ClassificationRecipe,
+    LabelingRecipe,
+    LanguageModelingRecipe,
+    Recipe,
+    read_recipe,
+    recipe_names,
+    validate_recipe,
+    with_paths,
+)
+
+SCHEMAS: dict[str, type[Recipe]] = {
+    "language-modeling": LanguageModelingRecipe,
+    "labeling": LabelingRecipe,
+    "classification": ClassificationRecipe,
+}
+ENCODERS = {
+    task: {
+        get_args(schema.model_fields["encoder"].annotation)[0]: schema
+        for schema in get_args(get_args(ModelSpecification if task == "language-modeling" else ReaderSpecification)[0])
+    }
+    for task in SCHEMAS
+}
+TABLES = ["data", "tokenizer", "features", "head", "train"]
+
+
+class Place(NamedTuple):
+    """A table of a task's recipe and the keys that it has."""
+
+    task: str
+    table: str
+    encoder: str
+    keys: list[str]
+
+    @property
+    def own(self) -> list[str]:
+        """Those that not every encoder has, as far as the LSTM does not stand for them all."""
+        others = ENCODERS[self.task]["lstm"].model_fields if self.table == "model" and self.encoder != "lstm" else ()
+        return [key for key in self.keys if key not in others] or self.keys[:1]
+
+    @property
+    def said(self) -> str:
+        """As messages call it."""
+        return f"model (encoder {self.encoder})" if self.table == "model" else self.table
+
+
+def places() -> Iterator[Place]:
+    for task, recipe in SCHEMAS.items():
+        for table in TABLES:
+            field = recipe.model_fields.get(table)
+            if field is not None:
+                assert isinstance(field.annotation, type)
+                assert issubclass(field.annotation, BaseModel)
+                yield Place(task, table, "lstm", list(field.annotation.model_fields))
+        for encoder, schema in ENCODERS[task].items():
+            yield Place(task, "model", encoder, list(schema.model_fields))
+
+
+PLACES = list(places())
+EVERY_PLACE = pytest.mark.parametrize("place", PLACES, ids=lambda place: " ".join(place[:3]))
+
+
+def document(task: str, encoder: str = "lstm", **tables: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {"task": task, "model": {"encoder": encoder}, "train": {"steps": 1}}
+    for table, keys in tables.items():
+        found[table] = found.get(table, {}) | keys
+    return found
+
+
+def mistake(found: dict[str, Any]) -> str:
+    with pytest.raises(RecipeError) as caught:
+        validate_recipe(found, where="mine")
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_every_task_and_encoder_is_looked_at() -> None:
+    assert {(place.task, place.table) for place in PLACES} == {
+        *((task, table) for task in SCHEMAS for table in ("data", "model", "train")),
+        *((task, table) for task in ("labeling", "classification") for table in ("features", "head")),
+        ("language-modeling", "tokenizer"),
+    }
+    assert list(ENCODERS["labeling"]) == [*ENCODERS["language-modeling"], "none"]
+
+
+@EVERY_PLACE
+def test_a_key_with_a_typing_error_names_the_key_that_was_meant(place: Place) -> None:
+    for key in place.own:
+        wrong = f"{key}x"
+        said = mistake(document(place.task, place.encoder, **{place.table: {wrong: 1}}))
+        assert said == f'mine: unknown key "{place.table}.{wrong}" in {place.said}; did you mean "{key}"?'
+    said = mistake(document(place.task, place.encoder, **{place.table: {"QQQ": 1}}))
+    assert said == f'mine: unknown key "{place.table}.QQQ" in {place.said}'
+
+
+@pytest.mark.parametrize("task", SCHEMAS)
+def test_tables_with_a_typing_error(task: str) -> None:
+    for table in SCHEMAS[task].model_fields:
+        if table not in ("task", "model", "train"):
+            said = mistake(document(task) | {f"{table}x": {}})
+            assert said == f'mine: unknown key "{table}x" in the recipe; did you mean "{table}"?'
+
+
+@pytest.mark.parametrize("task", SCHEMAS)
+def test_keys_of_another_task_are_refused(task: str) -> None:
+    mine = {(place.table, place.encoder): set(place.keys) for place in PLACES if place.task == task}
+    refused = 0
+    for place in PLACES:
+        known = mine.get((place.table, place.encoder))
+        if known is None and place.table == "model":
+            assert mistake(document(task, place.encoder)).startswith(f'mine: no encoder "{place.encoder}"; known: ')
+        elif known is None:
+            said = mistake(document(task) | {place.table: {}})
+            assert said.startswith(f'mine: unknown key "{place.table}" in the recipe')
+        for key in sorted(set(place.keys) - known)[::3] if known is not None else ():
+            said = mistake(document(task, place.encoder, **{place.table: {key: 1}}))
+            assert said.startswith(f'mine: unknown key "{place.table}.{key}" in {place.said}')
+            refused += 1
+    assert refused > 10
+
+
+@pytest.mark.parametrize(
+    ("task", "sentence"),
+    [
+        ("labelling", 'no task "labelling"; did you mean "labeling"?; known: language-modeling, labeling, classif'),
+        ("tagging", 'no task "tagging"'),
+        ("", 'no task ""'),
+        (3, 'no task "3"'),
+        (["labeling"], "no task "),
+        ({"labeling": 1}, "no task "),
+    ],
+)
+def test_a_task_that_there_is_not(task: Any, sentence: str) -> None:
+    assert mistake(document("labeling") | {"task": task}).startswith(f"mine: {sentence}")
+
+
+@pytest.mark.parametrize("encoder", [3, ["lstm"], None, "", "LSTM", "transfomer"])
+def test_an_encoder_that_there_is_not(encoder: Any) -> None:
+    said = mistake(document("labeling") | {"model": {"encoder": encoder}})
+    assert said.startswith(("mine: no encoder ", "mine: model.encoder is missing"))
+    if encoder == "transfomer":
+        assert said.startswith('mine: no encoder "transfomer"; did you mean "transformer"?; known: ')
+
+
+@pytest.mark.parametrize("task", ["labeling", "classification"])
+@pytest.mark.parametrize("value", [3, "lstm", [], None])
+def test_a_value_in_place_of_a_table(task: str, value: Any) -> None:
+    for table in ("data", "features", "model", "head", "train"):
+        assert mistake(document(task) | {table: value}).startswith(f"mine: {table}")
+
+
+def test_numbers_are_names_of_columns() -> None:
+    """In TOML, where they need no quotes, and from the command line."""
+    labeling = validate_recipe(
+        document("labeling", data={"words": 1, "labels": 3}, features={"columns": [2, "upos", "4"]}), where="mine"
+    )
+    assert isinstance(labeling, LabelingRecipe)
+    assert (labeling.data.words, labeling.data.labels) == ("1", "3")
+    assert labeling.features.columns == ["2", "upos", "4"]
+    classification = validate_recipe(document("classification", data={"texts": [1, "body"], "labels": 4}), where="mine")
+    assert isinstance(classification, ClassificationRecipe)
+    assert (classification.data.texts, classification.data.labels) == (["1", "body"], "4")
+    changed = read_recipe(classification, ["data.texts=[2, 3]", "data.labels=1"])
+    assert (changed.data.texts, changed.data.labels) == (["2", "3"], "1")  # type: ignore[attr-defined]
+    assert read_recipe(labeling, ["data.labels=misc.NER"]).data.labels == "misc.NER"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", [True, 1.5, None, ["1"]])
+def test_other_things_are_no_names_of_columns(name: Any) -> None:
+    assert mistake(document("labeling", data={"labels": name})).startswith("mine: data.labels: ")
+    assert mistake(document("labeling", features={"columns": [name]})).startswith("mine: features.columns.0: ")
+    assert mistake(document("classification", data={"texts": [name]})).startswith("mine: data.texts.0: ")
+    assert mistake(document("classification", data={"texts": "body"})).startswith("mine: data.texts: ")
+
+
+@pytest.mark.parametrize(
+    ("task", "table", "keys", "sentence"),
+    [
+        ("labeling", "data", {"format": "conll"}, "data.format: input should be 'auto', 'columns', 'conllu' or 'json'"),
+        ("labeling", "data", {"format": "csv"}, "data.format: "),
+        ("labeling", "data", {"valid_fraction": 1.0}, "data.valid_fraction: input should be less than 1, found 1.0"),
+        ("labeling", "head", {"kind": "CRF"}, "head.kind: input should be 'softmax', 'viterbi' or 'crf', found 'CRF'"),
+        ("labeling", "head", {"scheme": "bilou"}, "head.scheme: input should be 'iobes', 'bio' or 'file'"),
+        ("labeling", "head", {"legal": 1}, "head.legal: input should be a valid boolean, found 1"),
+        ("labeling", "head", {"bigram_weight": -0.1}, "head.bigram_weight: "),
+        ("labeling", "head", {"bigram_weight": float("inf")}, "head.bigram_weight: "),
+        ("labeling", "features", {"d_words": -1}, "features.d_words: "),
+        ("labeling", "features", {"dropout_words": 1.0}, "features.dropout_words: "),
+        ("labeling", "features", {"characters": True}, "features.characters: input should be 'none', 'lstm' or 'cnn'"),
+        ("labeling", "features", {"min_count": 0}, "features.min_count: "),
+        ("labeling", "train", {"batch_tokens": 0}, "train.batch_tokens: "),
+        ("classification", "data", {"joined": "yes"}, "data.joined: "),
+        ("classification", "data", {"keep": "middle"}, "data.keep: input should be 'start', 'end' or 'both'"),
+        ("classification", "data", {"max_tokens": -1}, "data.max_tokens: "),
+        ("classification", "head", {"pooling": "mean"}, "head.pooling: input should be a valid list, found 'mean'"),
+        ("classification", "head", {"pooling": ["mean", "first"]}, "head.pooling.1: input should be 'last', 'mean'"),
+        ("classification", "head", {"label_smoothing": 1}, "head.label_smoothing: "),
+        ("classification", "head", {"class_weights": "even"}, "head.class_weights: "),
+        ("classification", "head", {"ngrams": -1}, "head.ngrams: "),
+        ("classification", "model", {"merge": "max"}, "model.merge: input should be 'concatenate', 'sum', 'product'"),
+        ("classification", "model", {"bidirectional": "no"}, "model.bidirectional: "),
+        ("labeling", "model", {"dropout": 1.0}, "model.dropout: "),
+        ("labeling", "train", {"epochs": 2}, "train needs exactly one of steps, epochs, tokens, seconds; found steps"),
+    ],
+)
+def test_values_that_cannot_be(task: str, table: str, keys: dict[str, Any], sentence: str) -> None:
+    assert mistake(document(task, **{table: keys})).startswith(f"mine: {sentence}")
+
+
+@EVERY_PLACE
+def test_defaults_are_written_out_and_read_back(place: Place, tmp_path: Path) -> None:
+    """All keys of every table, but for those that are not given, for which TOML has no word."""
+    recipe = validate_recipe(document(place.task, place.encoder), where="mine")
+    assert type(recipe) is SCHEMAS[place.task]
+    written = tomllib.loads(recipe.to_toml())
+    table = getattr(recipe, place.table)
+    values = {key: getattr(table, key) for key in place.keys}
+    assert written[place.table] == {key: value for key, value in values.items() if value is not None}
+    assert written["task"] == place.task
+    (tmp_path / "r.toml").write_text(recipe.to_toml(), encoding="utf-8")
+    again = read_recipe(tmp_path / "r.toml")
+    assert again == recipe
+    assert again.to_toml() == recipe.to_toml()
+
+
+awkward = st.text(st.characters(codec="utf-8"), max_size=8).filter(lambda text: "\r\n" not in text)
+"""TOML reads a line break of two characters in a text of several lines as one."""
+
+
+@settings(max_examples=50)
+@given(about=awkward, columns=st.lists(awkward, max_size=3), labels=awkward, share=st.floats(0, 1, exclude_max=True))
+def test_any_text_and_number_survives(about: str, columns: list[str], labels: str, share: float) -> None:
+    found = document(
+        "labeling", data={"labels": labels, "train": about}, features={"columns": columns, "dropout_words": share}
+    )
+    recipe = validate_recipe(found | {"about": about, "measured": labels}, where="mine")
+    assert validate_recipe(tomllib.loads(recipe.to_toml()), where="mine") == recipe
+
+
+@pytest.mark.parametrize("task", SCHEMAS)
+def test_paths_that_are_given_replace_the_recipes_own(task: str) -> None:
+    recipe = validate_recipe(document(task, data={"train": "a", "valid": "b"}), where="mine")
+    changed = with_paths(recipe, train="new", test="t")
+    assert (changed.data.train, changed.data.valid, changed.data.test) == ("new", "b", "t")
+    assert (recipe.data.train, recipe.data.valid, recipe.data.test) == ("a", "b", "")
+    assert with_paths(recipe) == recipe
+    assert type(changed.data) is type(recipe.data)
+    assert changed.model_copy(update={"data": recipe.data}) == recipe
+    assert validate_recipe(tomllib.loads(changed.to_toml()), where="mine") == changed
+
+
+@pytest.mark.parametrize("task", SCHEMAS)
+def test_there_are_recipes_of_every_task_and_they_can_be_changed(task: str) -> None:
+    recipes = [recipe for recipe in map(read_recipe, recipe_names()) if recipe.task == task]
+    assert recipes
+    for recipe in recipes:
+        assert type(recipe) is SCHEMAS[task]
+        changed = read_recipe(recipe, ["train.tokens=10", "data.valid_fraction=0.5"])
+        assert (changed.train.tokens, changed.train.budget, changed.data.valid_fraction) == (10, "tokens", 0.5)
+
+
+def test_what_a_tagger_and_a_classifier_share() -> None:
+    """Texts of whole sentences and documents, read in both directions unless the recipe says otherwise."""
+    for task in ("labeling", "classification"):
+        for encoder in ENCODERS[task]:
+            recipe = validate_recipe(document(task, encoder), where="mine")
+            assert isinstance(recipe, LabelingRecipe | ClassificationRecipe)
+            assert recipe.train.batch_tokens >= recipe.train.batch_size
+            assert getattr(recipe.model, "bidirectional", True) is True
+            assert recipe.what in ("tagger", "classifier")
