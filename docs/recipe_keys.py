@@ -32,6 +32,7 @@ from ensue.models.specification import (
     RecurrentEncoder,
     Tokens,
     TransformerEncoder,
+    TransformerReader,
     WindowEncoder,
 )
 from ensue.recipe import (
@@ -67,6 +68,7 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ('`[model]`, `encoder = "elman"`', ElmanEncoder),
     ('`[model]`, `encoder = "gru"`', GRUEncoder),
     ('`[model]`, `encoder = "transformer"`', TransformerEncoder),
+    ('`[model]`, `encoder = "transformer"`, of a tagger or classifier', TransformerReader),
     ("`[head]` of a tagger", TagHeadSpecification),
     ("`[head]` of a classifier", ClassHeadSpecification),
     ("`[train]`", TrainRecipe),

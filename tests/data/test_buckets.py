@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -12,7 +12,7 @@ from ensue.data.buckets import Buckets, by_length
 
 Sizes = tuple[list[int], int, int, int]
 sizes = st.tuples(
-    st.lists(st.integers(0, 12) | st.integers(0, 200), min_size=1, max_size=60),
+    st.lists(st.integers(0, 6), min_size=1, max_size=60) | st.lists(st.integers(0, 200), min_size=1, max_size=60),
     st.integers(1, 10),
     st.integers(1, 120),
     st.integers(-(2**63), 2**63 - 1),
@@ -40,6 +40,7 @@ def same(one: list[NDArray[np.int64]], other: list[NDArray[np.int64]]) -> bool:
     return [rows.tolist() for rows in one] == [rows.tolist() for rows in other]
 
 
+@example(sizes=([1, 2], 2, 2, 0), epoch=0)
 @given(sizes=sizes, epoch=st.integers(0, 10**6))
 def test_an_epoch_has_each_text_once_within_the_bounds(sizes: Sizes, epoch: int) -> None:
     buckets = make(sizes)
@@ -49,6 +50,8 @@ def test_an_epoch_has_each_text_once_within_the_bounds(sizes: Sizes, epoch: int)
             within_bounds(rows, sizes)
 
 
+@settings(max_examples=200)
+@example(sizes=([1, 2], 2, 2, 0))
 @given(sizes=sizes)
 def test_reading_once_has_each_text_once_within_the_bounds_the_shortest_first(sizes: Sizes) -> None:
     lengths = np.array(sizes[0])

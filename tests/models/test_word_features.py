@@ -163,8 +163,9 @@ def test_words_are_dropped_in_training_alone_and_only_their_own_vectors() -> Non
     same(features(words), whole, rtol=0, atol=0)
     features.train()
     assert features.words is not None
-    unknown, dropped, seen = features.words.weight[0], 0, 0
+    unknown, dropped, seen, steps = features.words.weight[0], 0, 0, set()
     for _ in range(40):
+        before = dropped
         found = features(words)
         same(found[..., 5:], whole[..., 5:], rtol=0, atol=0)
         own = features.words(words.forms.words)[words.numbers]
@@ -175,6 +176,8 @@ def test_words_are_dropped_in_training_alone_and_only_their_own_vectors() -> Non
             is_own, is_unknown = vectors[0].equal(own[places][0, :5]), vectors[0].equal(unknown)
             assert is_own or is_unknown
             dropped, seen = dropped + (is_unknown and not is_own), seen + 1
+        steps.add(dropped - before)
+    assert len(steps) > 3  # each by itself
     assert seen == 40 * 9
     assert 0.35 < dropped / (seen * 8 / 9) < 0.65  # one of the 9 is unknown anyway
 

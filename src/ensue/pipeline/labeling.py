@@ -239,10 +239,10 @@ class LabelingPipeline:
         if len(window) == 1 and not confidence and len(window[0].words):
             yield Answer(window[0], self.labels.decode(self._one(forms, words, columns)), None)
             return
-        groups = self.labels.groups() if confidence else None
-        paths, shares = tag_texts(self.model, forms.vectors, words, columns, groups=groups)
+        paths, marginals = tag_texts(self.model, forms.vectors, words, columns, with_marginals=confidence)
         for row, (sentence, path) in enumerate(zip(window, paths, strict=True)):
-            yield Answer(sentence, self.labels.decode(path.tolist()), shares[row].tolist() if confidence else None)
+            labels = self.labels.decode(path.tolist())
+            yield Answer(sentence, labels, self.labels.confidence(labels, marginals[row]) if confidence else None)
 
     @torch.inference_mode()
     def _one(self, forms: FormTable, words: Ragged, columns: Sequence[Ragged]) -> list[int]:

@@ -97,18 +97,16 @@ def evaluate_tagger(model: Tagger, data: LabeledTexts, labels: Labels) -> Labeli
 
 @torch.inference_mode()
 def tag_texts(
-    model: Tagger, vectors: Tensor, words: Ragged, columns: Sequence[Ragged] = (),
-    *, groups: NDArray[np.int64] | None = None,
-) -> tuple[list[NDArray[np.int64]], list[NDArray[np.float32]]]:  # fmt: skip
-    """The tags of each text in order, and with `groups` their probabilities.
+    model: Tagger, vectors: Tensor, words: Ragged, columns: Sequence[Ragged] = (), *, with_marginals: bool = False
+) -> tuple[list[NDArray[np.int64]], list[NDArray[np.float32]]]:
+    """The tags (T,) of each text in order, and if asked for the marginal probabilities of all tags (T, K).
 
-    `vectors` are those of the word forms that `words` number. A tag's probability is that of all tags of its group
-    (`Labels.groups`).
+    `vectors` are those of the word forms that `words` number.
     """
     device = device_of(model)
     paths: list[NDArray[np.int64]] = [np.zeros(0, np.int64)] * len(words)
-    shares: list[NDArray[np.float32]] = [] if groups is None else [np.zeros(0, np.float32)] * len(words)
-    group_of = None if groups is None else torch.from_numpy(groups).to(device)
+    none = np.zeros((0, model.head.num_tags), np.float32)
+    marginals: list[NDArray[np.float32]] = [none] * len(words) if with_marginals else []
     for rows in by_length(words.lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS):
         lengths = words.lengths[rows]
         if not lengths.max():
@@ -117,12 +115,11 @@ def tag_texts(
         mask = None if real is None else on_device(real, device)
         given = on_device(stacked(list(columns), rows, index.shape), device)
         emissions = model.emissions(model.features.in_place(vectors, on_device(index, device), given), mask)
-        tags = model.head.best(emissions, mask)
-        for row, length, path in zip(rows, lengths, tags.cpu().numpy(), strict=True):
+        for row, length, path in zip(rows, lengths, model.head.best(emissions, mask).cpu().numpy(), strict=True):
             paths[row] = path[:length]
-        if group_of is not None:
-            alike = group_of[tags].unsqueeze(-1) == group_of
-            chosen = (model.head.marginals(emissions, mask) * alike).sum(-1)
-            for row, length, share in zip(rows, lengths, chosen.cpu().numpy(), strict=True):
-                shares[row] = share[:length]
-    return paths, shares
+        if with_marginals:
+            for row, length, shares in zip(
+                rows, lengths, model.head.marginals(emissions, mask).cpu().numpy(), strict=True
+            ):
+                marginals[row] = shares[:length]
+    return paths, marginals

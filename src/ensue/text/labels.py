@@ -55,15 +55,22 @@ class Labels:
             labels = convert(labels, self.scheme)
         return [_BILOU.get(label[:2], label[:2]) + label[2:] for label in labels] if self.is_bilou else labels
 
-    def groups(self) -> NDArray[np.int64]:
-        """For each tag a number that it shares with the tags that the file's scheme writes alike, (K,)."""
+    def confidence(self, labels: Sequence[str], marginals: NDArray[np.floating[Any]]) -> list[float]:
+        """The probability of each label of a sentence: that of all tags which are written as it.
+
+        `marginals` (T, K) are those of the tags.
+        """
+        groups = np.array([self._written(tag) == self._written(label) for label in labels for tag in self.tags.symbols])
+        shares: list[float] = (marginals * groups.reshape(marginals.shape)).sum(1).tolist()
+        return shares
+
+    def _written(self, label: str) -> tuple[str, str]:
+        """How the file's scheme writes a tag or label: its place in a span (iob1 tells no beginnings), and of what."""
         if self.scheme is None:
-            return np.arange(len(self.tags))
+            return "", label
+        kind, name = position(label)
         alike = {"iob1": {"B": "I", "E": "I", "S": "I"}, "bio": {"S": "B", "E": "I"}}.get(self.scheme, {})
-        places = [position(tag) for tag in self.tags.symbols]
-        written = [(alike.get(place.kind, place.kind), place.label) for place in places]
-        numbers = {label: number for number, label in enumerate(dict.fromkeys(written))}
-        return np.array([numbers[label] for label in written])
+        return alike.get(kind, kind), name
 
     def legal(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]] | None:
         """Which tags may begin, follow each other and end (`schemes.legal_transitions`); None where all may."""
