@@ -20,7 +20,7 @@ D, K = 4, 5
 LENGTHS = [4, 0, 1, 3]
 MASK = torch.arange(4) < torch.tensor(LENGTHS).unsqueeze(1)
 LABELS = Labels(["O", "B-X"], scheme="bio", tag_scheme="iobes")  # O B-X E-X I-X S-X
-SENTENCES = [[0, 1, 2, 0], [4], [], [4, 0, 0], [1, 3, 3, 2], [0]]
+SENTENCES = [[0, 1, 2, 0], [4], [], [4, 0, 0, 0, 0], [1, 3, 3, 3, 2], [0]]
 LEGAL_NEXT = {"<": [0, 1, 4], 0: [0, 1, 4, ">"], 1: [2, 3], 2: [0, 1, 4, ">"], 3: [2, 3], 4: [0, 1, 4, ">"]}
 """What may follow what in iobes, by hand; < and > are the ends."""
 

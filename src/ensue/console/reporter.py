@@ -27,7 +27,7 @@ class ConsoleReporter(Reporter):
         self.bar = Progress(
             TextColumn("step {task.fields[step]:,}"),
             BarColumn(bar_width=24),
-            TextColumn("{task.percentage:>3.0f} %  loss {task.fields[loss]:.3f}  {task.fields[speed]} tokens/s"),
+            TextColumn("{task.percentage:>3.0f} %  loss {task.fields[loss]:.3f}  {task.fields[speed]}"),
             _TimeLeft(),
             console=self.console,
             transient=True,
@@ -36,6 +36,7 @@ class ConsoleReporter(Reporter):
         self.shown_at = 0.0
         self.loss = 0.0
         self.speed = 0.0
+        self.unit = "tokens"
 
     def __enter__(self) -> Self:
         return self
@@ -45,6 +46,7 @@ class ConsoleReporter(Reporter):
             self.bar.stop()
 
     def started(self, facts: Facts) -> None:
+        self.unit = facts.unit
         self.console.print(f"{facts.model}, {facts.num_parameters:,} parameters; {facts.data}", markup=False)
         threads = f"{facts.threads} thread{'s' * (facts.threads != 1)}"
         resumed = f"; going on from {facts.resumed_from}" if facts.resumed_from else ""
@@ -62,7 +64,7 @@ class ConsoleReporter(Reporter):
 
     def stepped(self, report: StepReport) -> None:
         self.loss = _smoothed(self.loss, report.loss)
-        self.speed = _smoothed(self.speed, report.tokens_per_second)
+        self.speed = _smoothed(self.speed, report.speed)
         now = time.monotonic()
         wait = SECONDS_BETWEEN_REFRESHES if self.live else SECONDS_BETWEEN_LINES
         if now - self.shown_at < wait and report.share < 1:
@@ -71,13 +73,13 @@ class ConsoleReporter(Reporter):
         if self.live:
             self.bar.update(
                 self.bar.task_ids[0], completed=report.share, step=report.step, loss=self.loss,
-                speed=_thousands(self.speed), left=report.seconds_left,
+                speed=f"{_thousands(self.speed)} {self.unit}/s", left=report.seconds_left,
             )  # fmt: skip
             self.bar.refresh()
         elif not first:
             self.console.print(
-                f"step {report.step:,}  {report.share:.0%}  loss {self.loss:.3f}  {_thousands(self.speed)} tokens/s  "
-                f"{_clock(report.seconds_left)} left"
+                f"step {report.step:,}  {report.share:.0%}  loss {self.loss:.3f}  "
+                f"{_thousands(self.speed)} {self.unit}/s  {_clock(report.seconds_left)} left"
             )
 
     def validated(self, validation: Validation) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -53,6 +53,7 @@ class Documents:
 
 
 class ClassificationJob(Job[Classifier]):
+    unit: ClassVar[str] = "texts"
     recipe: ClassificationRecipe
     task: Classification
 

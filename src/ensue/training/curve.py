@@ -35,14 +35,22 @@ def draw_curve(records: list[dict[str, Any]], path: Path, *, title: str) -> None
         drawn.spines["right"].set_visible(right is not axes)
     lines = [*axes.lines, *(right.lines if right is not axes else [])]
     if lines:
-        axes.legend(lines, [str(line.get_label()) for line in lines], frameon=False, loc="best")
+        axes.legend(
+            lines,
+            [str(line.get_label()) for line in lines],
+            frameon=False,
+            loc="best" if right is axes else "center right",
+        )
     figure.savefig(path)
 
 
 def _drawn(scores: dict[str, Any]) -> str:
-    """Which score a run is judged by: of several labels a text the micro F1, of one the accuracy."""
-    one_label = scores.get("confusion") is not None
-    return next(name for name in SCORES if name in scores and not (name == "micro_f1" and one_label))
+    """Which score a run is judged by: F1 of spans, of several labels a text the micro F1, else the accuracy."""
+    plain = scores.get("f1") == scores.get("accuracy")  # of plain labels they are one number
+    absent = {"f1"} if plain else set()
+    if scores.get("confusion") is not None:
+        absent.add("micro_f1")
+    return next(name for name in SCORES if name in scores and name not in absent)
 
 
 def _draw_scores(axes: Any, valid: list[tuple[int, float, bool]]) -> None:

@@ -6,7 +6,7 @@ The order in which a run goes is the same for all of them (`run.py`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from torch import nn
 
@@ -22,6 +22,8 @@ ModelT = TypeVar("ModelT", bound=nn.Module)
 class Job(ABC, Generic[ModelT]):
     """Made from a recipe, and from the run directory if a run is taken up again; DataError for data of no use."""
 
+    unit: ClassVar[str]
+    """What is predicted: tokens, words or texts."""
     recipe: Recipe
     task: Task[ModelT, Any]
     fingerprint: str

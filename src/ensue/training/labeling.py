@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -50,6 +50,7 @@ class Sentences:
 
 
 class LabelingJob(Job[Tagger]):
+    unit: ClassVar[str] = "words"
     recipe: LabelingRecipe
     task: Labeling
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ COUNT_PIECE = 1 << 16
 
 
 class LanguageModelingJob(Job[LanguageModel]):
+    unit: ClassVar[str] = "tokens"
     recipe: LanguageModelingRecipe
     task: LanguageModeling
 

@@ -185,7 +185,7 @@ class Trainer:
                 share=share,
                 seconds_left=progress.seconds / share * (1 - share) if share else math.inf,
                 loss=nats,
-                tokens_per_second=loss.count / seconds,
+                speed=loss.count / seconds,
             )
         )
 

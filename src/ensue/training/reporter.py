@@ -13,6 +13,8 @@ class Facts:
 
     data: str
     """How much there is to learn from."""
+    unit: str
+    """What is predicted: tokens, words or texts."""
     num_parameters: int
     model: str
     device: str
@@ -34,7 +36,8 @@ class StepReport:
     seconds_left: float
     loss: float
     """Nats per prediction, of this step's batch."""
-    tokens_per_second: float
+    speed: float
+    """Predictions per second: tokens, words or texts, as `Facts.unit` says."""
 
 
 @dataclass(frozen=True)

@@ -206,6 +206,7 @@ def _fastest_threads(task: Task[Any, Any], model: nn.Module, precision: Precisio
 def _facts(job: Job[Any], model: nn.Module, runtime: Runtime, resumed: Trainer | None) -> Facts:
     return Facts(
         data=job.data,
+        unit=job.unit,
         num_parameters=count_parameters(model),
         model=describe_model(job.recipe.model),
         device=runtime.device,
