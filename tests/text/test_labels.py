@@ -4,6 +4,7 @@ import json
 from itertools import pairwise
 from typing import Any, get_args
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -95,14 +96,31 @@ GROUPS = {
 
 
 @pytest.mark.parametrize(("scheme", "tag_scheme"), PAIRS)
-def test_tags_that_the_file_writes_alike_are_a_group(scheme: Scheme, tag_scheme: Scheme) -> None:
+def test_the_confidence_of_a_label_is_that_of_all_tags_that_the_file_writes_like_it(
+    scheme: Scheme, tag_scheme: Scheme
+) -> None:
     labels = Labels(tag_set(["X", "Y"], scheme), scheme=scheme, tag_scheme=tag_scheme)
     group_of = {tag: number for number, group in enumerate(GROUPS[scheme]) for tag in group.split()}
-    expected = [group_of[tag.replace("M-", "I-")] for tag in labels.tags.symbols]
-    found = labels.groups().tolist()
-    assert len(found) == len(labels)
-    pairs = [(a, b) for a in range(len(found)) for b in range(len(found))]
-    assert [found[a] == found[b] for a, b in pairs] == [expected[a] == expected[b] for a, b in pairs]
+    marginals = np.random.default_rng(0).dirichlet(np.ones(len(labels)), len(labels.names))
+    expected = [
+        sum(share for tag, share in zip(labels.tags.symbols, row, strict=True) if group_of[iobes(tag)] == group)
+        for row, group in zip(marginals, [group_of[iobes(name)] for name in labels.names], strict=True)
+    ]
+    assert labels.confidence(labels.names, marginals) == pytest.approx(expected)
+    assert labels.confidence([], marginals[:0]) == []
+
+
+def iobes(tag: str) -> str:
+    return tag.replace("M-", "I-")
+
+
+def test_the_confidence_of_bilou() -> None:
+    labels = Labels(bilou(tag_set(["X"], "iobes")), scheme="iobes", tag_scheme="bio")  # learned as O, B-X, I-X
+    shares = np.array([[0.2, 0.3, 0.5]])
+    assert labels.confidence(["B-X"], shares) == [0.3]
+    labels = Labels(bilou(tag_set(["X"], "iobes")), scheme="iobes", tag_scheme="iobes")  # O, B-X, E-X, I-X, S-X
+    shares = np.array([[0.1, 0.15, 0.2, 0.25, 0.3]]).repeat(5, 0)
+    assert labels.confidence(["O", "B-X", "L-X", "I-X", "U-X"], shares) == [0.1, 0.15, 0.2, 0.25, 0.3]
 
 
 def test_plain_labels_are_their_own_tags() -> None:
@@ -111,7 +129,8 @@ def test_plain_labels_are_their_own_tags() -> None:
     assert labels.encode(["VERB", "X", "noun", "ADJ"]) == [3, -1, -1, 0]
     assert labels.decode([3, 0]) == ["VERB", "ADJ"]
     assert labels.legal() is None
-    assert len(set(labels.groups().tolist())) == 4
+    shares = np.array([[0.1, 0.2, 0.3, 0.4]]).repeat(3, 0)
+    assert labels.confidence(["O", "ADJ", "X"], shares) == [0.3, 0.1, 0.0]
     assert not labels.has_spans
     looking_so = Labels(["L-1", "U-2", "NN"], scheme=None, tag_scheme=None)
     assert looking_so.decode([0, 1, 2]) == ["L-1", "U-2", "NN"]
