@@ -87,40 +87,43 @@ def test_a_class_that_training_did_not_have(scheme: Scheme, tag_scheme: Scheme) 
     assert [labels.tags.symbols[tag] for tag in tags[3:]] == encode([Span("PER", 1, 3)], 4, tag_scheme)
 
 
-GROUPS = {
-    "iob1": ["O", "B-X I-X E-X S-X", "B-Y I-Y E-Y S-Y"],
-    "bio": ["O", "B-X S-X", "I-X E-X", "B-Y S-Y", "I-Y E-Y"],
-    "iobes": ["O", "B-X", "I-X", "E-X", "S-X", "B-Y", "I-Y", "E-Y", "S-Y"],
-    "bmes": ["O", "B-X", "I-X", "E-X", "S-X", "B-Y", "I-Y", "E-Y", "S-Y"],
-}
+TOLD: dict[Scheme, list[str]] = {"iob1": ["BIES"], "bio": ["BS", "IE"], "iobes": list("BIES"), "bmes": list("BIES")}
+"""Which places in a span a scheme tells apart."""
+
+
+def place(label: str, *schemes: Scheme) -> tuple[str, str]:
+    """The place in a span, as far as all these schemes tell it, and of what."""
+    kind, _, name = label.replace("M-", "I-").replace("L-", "E-").replace("U-", "S-").partition("-")
+    for scheme in schemes:
+        kind = "".join(sorted({other for group in TOLD[scheme] for other in group if set(kind) & set(group)})) or "O"
+    return kind, name
 
 
 @pytest.mark.parametrize(("scheme", "tag_scheme"), PAIRS)
-def test_the_confidence_of_a_label_is_that_of_all_tags_that_the_file_writes_like_it(
+def test_the_confidence_of_a_label_is_that_of_all_tags_that_may_be_written_as_it(
     scheme: Scheme, tag_scheme: Scheme
 ) -> None:
-    labels = Labels(tag_set(["X", "Y"], scheme), scheme=scheme, tag_scheme=tag_scheme)
-    group_of = {tag: number for number, group in enumerate(GROUPS[scheme]) for tag in group.split()}
+    labels = labels_of(scheme, tag_scheme)
     marginals = np.random.default_rng(0).dirichlet(np.ones(len(labels)), len(labels.names))
-    expected = [
-        sum(share for tag, share in zip(labels.tags.symbols, row, strict=True) if group_of[iobes(tag)] == group)
-        for row, group in zip(marginals, [group_of[iobes(name)] for name in labels.names], strict=True)
-    ]
+    expected = []
+    for label, row in zip(labels.names, marginals, strict=True):
+        alike = [place(tag, scheme, tag_scheme) == place(label, scheme, tag_scheme) for tag in labels.tags.symbols]
+        expected.append(row[alike].sum())
     assert labels.confidence(labels.names, marginals) == pytest.approx(expected)
     assert labels.confidence([], marginals[:0]) == []
 
 
-def iobes(tag: str) -> str:
-    return tag.replace("M-", "I-")
-
-
-def test_the_confidence_of_bilou() -> None:
-    labels = Labels(bilou(tag_set(["X"], "iobes")), scheme="iobes", tag_scheme="bio")  # learned as O, B-X, I-X
-    shares = np.array([[0.2, 0.3, 0.5]])
-    assert labels.confidence(["B-X"], shares) == [0.3]
-    labels = Labels(bilou(tag_set(["X"], "iobes")), scheme="iobes", tag_scheme="iobes")  # O, B-X, E-X, I-X, S-X
-    shares = np.array([[0.1, 0.15, 0.2, 0.25, 0.3]]).repeat(5, 0)
-    assert labels.confidence(["O", "B-X", "L-X", "I-X", "U-X"], shares) == [0.1, 0.15, 0.2, 0.25, 0.3]
+@settings(max_examples=200)
+@given(pair=st.sampled_from(PAIRS), in_bilou=st.booleans(), sentence=sentences())
+def test_a_label_is_at_least_as_probable_as_the_tag_that_it_was_made_of(
+    pair: tuple[Scheme, Scheme], in_bilou: bool, sentence: tuple[list[Span], int]
+) -> None:
+    scheme, tag_scheme = pair
+    names = tag_set(CLASSES, scheme)
+    labels = Labels(bilou(names) if in_bilou and scheme == "iobes" else names, scheme=scheme, tag_scheme=tag_scheme)
+    tags = labels.encode(encode(*sentence, scheme))
+    certain = np.eye(len(labels))[tags]
+    assert labels.confidence(labels.decode(tags), certain) == [1.0] * len(tags)
 
 
 def test_plain_labels_are_their_own_tags() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import torch
 from torch import Tensor
@@ -53,6 +53,28 @@ def build_language_model(specification: ModelSpecification, *, vocabulary_size: 
         head = SoftmaxHead(layers.d_out, vocabulary_size)
     context = specification.context if isinstance(specification, TransformerSpecification) else None
     return LanguageModel(embedding, layers, head, context=context)
+
+
+def build_lexicon(
+    features: FeatureSpecification,
+    counts: Mapping[str, int],
+    *,
+    columns: Mapping[str, Iterable[str]] | None = None,
+    vectors: Collection[str] | None = None,
+) -> Lexicon:
+    """What the features need to know of words, from how often each form occurs in the training data."""
+    return Lexicon.train(
+        counts,
+        columns=columns,
+        min_count=features.min_count,
+        max_size=features.max_size,
+        lowercase=features.lowercase,
+        fold_digits=features.fold_digits,
+        characters=features.characters != "none",
+        longest_affix=features.affixes,
+        shapes=features.d_shape > 0,
+        vectors=vectors,
+    )
 
 
 def build_tagger(

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 MULTIPLIER = 0x9E3779B97F4A7C15 >> 1
-"""Of the hash: an odd number near 2⁶³ divided by the golden ratio (Knuth, TAOCP 6.4)."""
+"""Of the hash: 2⁶³ divided by the golden ratio, whose multiples scatter (Knuth, TAOCP 6.4)."""
 
 MIN_TEXTS = 2
 """N-grams of fewer training texts count for nothing."""

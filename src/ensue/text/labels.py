@@ -14,6 +14,8 @@ from ensue.text.vocabulary import Vocabulary
 
 FORMAT_VERSION = 1
 _BILOU = {"E-": "L-", "S-": "U-"}
+_ALIKE = {"iob1": {"B": "I", "E": "I", "S": "I"}, "bio": {"S": "B", "E": "I"}}
+"""The places in a span that a scheme does not tell apart."""
 
 
 class Labels:
@@ -65,12 +67,13 @@ class Labels:
         return shares
 
     def _written(self, label: str) -> tuple[str, str]:
-        """How the file's scheme writes a tag or label: its place in a span (iob1 tells no beginnings), and of what."""
+        """What a tag and a label have in common: the place in a span as far as both schemes tell it, and of what."""
         if self.scheme is None:
             return "", label
         kind, name = position(label)
-        alike = {"iob1": {"B": "I", "E": "I", "S": "I"}, "bio": {"S": "B", "E": "I"}}.get(self.scheme, {})
-        return alike.get(kind, kind), name
+        for scheme in (self.scheme, self.tag_scheme):
+            kind = _ALIKE.get(scheme or "", {}).get(kind, kind)
+        return kind, name
 
     def legal(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]] | None:
         """Which tags may begin, follow each other and end (`schemes.legal_transitions`); None where all may."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -16,7 +15,7 @@ from ensue.data.sources import TextSource
 from ensue.data.words import Texts
 from ensue.errors import DataError
 from ensue.metrics.classification import ClassificationScores
-from ensue.models.build import build_classifier
+from ensue.models.build import build_classifier, build_lexicon
 from ensue.models.classifier import Classifier
 from ensue.recipe import ClassificationData, ClassificationRecipe
 from ensue.tasks.classification import (
@@ -29,7 +28,6 @@ from ensue.tasks.classification import (
 )
 from ensue.tasks.encoded_texts import EncodedTexts
 from ensue.text.classes import Classes
-from ensue.text.lexicon import Lexicon
 from ensue.text.tokens import tokens
 from ensue.training.confusion_picture import draw_confusion
 from ensue.training.job import Job
@@ -74,7 +72,8 @@ class ClassificationJob(Job[Classifier]):
         else:
             vectors = recipe.features.vectors
             words, self.pretrained = pretrained_vectors(vectors, self._forms()) if vectors else (None, None)
-            self.lexicon = self._lexicon(words)
+            counts = sum((Counter(texts.words.counts()) for texts in self.train.texts), Counter[str]())
+            self.lexicon = build_lexicon(recipe.features, counts, vectors=words)
         self.task = Classification(
             self._encoded(self.train),
             self._encoded(self.valid) if self.valid else None,
@@ -127,23 +126,6 @@ class ClassificationJob(Job[Classifier]):
         if all(self.train.empty):
             raise DataError(f"nothing to learn: no text has a word ({self.layout})", self.recipe.data.train)
         return Classes(sorted(counts), multiple=self.multiple)
-
-    def _lexicon(self, vectors: Sequence[str] | None) -> Lexicon:
-        features = self.recipe.features
-        counts: Counter[str] = Counter()
-        for texts in self.train.texts:
-            counts.update(texts.words.counts())
-        return Lexicon.train(
-            counts,
-            min_count=features.min_count,
-            max_size=features.max_size,
-            lowercase=features.lowercase,
-            fold_digits=features.fold_digits,
-            characters=features.characters != "none",
-            longest_affix=features.affixes,
-            shapes=features.d_shape > 0,
-            vectors=vectors,
-        )
 
     def _forms(self) -> set[str]:
         """The words in use."""

@@ -16,14 +16,13 @@ from ensue.data.sentences import Format, Sentence
 from ensue.data.words import Column, Texts
 from ensue.errors import DataError, RecipeError
 from ensue.metrics.labeling import LabelingScores
-from ensue.models.build import build_tagger
+from ensue.models.build import build_lexicon, build_tagger
 from ensue.models.tag_heads import ViterbiTagHead
 from ensue.models.tagger import Tagger
 from ensue.recipe import LabelingRecipe
 from ensue.tasks.encoded_texts import EncodedTexts
 from ensue.tasks.labeling import LabeledTexts, Labeling, evaluate_tagger
 from ensue.text.labels import Labels
-from ensue.text.lexicon import Lexicon
 from ensue.text.schemes import SchemeDetector
 from ensue.training.job import Job
 from ensue.training.label_table import label_table
@@ -76,7 +75,9 @@ class LabelingJob(Job[Tagger]):
         else:
             vectors = recipe.features.vectors
             words, self.pretrained = pretrained_vectors(vectors, self._forms()) if vectors else (None, None)
-            self.lexicon = self._lexicon(words)
+            columns = {name: column.values for name, column in self.train.columns.items()}
+            counts = self.train.texts.words.counts()
+            self.lexicon = build_lexicon(recipe.features, counts, columns=columns, vectors=words)
         encoded = self._encoded(self.train)
         self.task = Labeling(
             encoded,
@@ -124,21 +125,6 @@ class LabelingJob(Job[Tagger]):
         wanted = self.recipe.head.scheme
         tag_scheme = None if scheme is None else scheme if wanted == "file" else wanted
         return Labels(sorted(counts), scheme=scheme, tag_scheme=tag_scheme)
-
-    def _lexicon(self, vectors: Sequence[str] | None) -> Lexicon:
-        features = self.recipe.features
-        return Lexicon.train(
-            self.train.texts.words.counts(),
-            columns={name: column.values for name, column in self.train.columns.items()},
-            min_count=features.min_count,
-            max_size=features.max_size,
-            lowercase=features.lowercase,
-            fold_digits=features.fold_digits,
-            characters=features.characters != "none",
-            longest_affix=features.affixes,
-            shapes=features.d_shape > 0,
-            vectors=vectors,
-        )
 
     def _forms(self) -> set[str]:
         """The words in use."""
