@@ -41,6 +41,9 @@ ThreadsOption = Annotated[
     int | None, typer.Option(min=1, max=1024, help="CPU threads; default: what measures fastest.")
 ]
 OneThreadOption = Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads; default: 1.")]
+VectorsOption = Annotated[
+    Path | None, typer.Option(help="Look new words up in this file of pretrained vectors.", show_default=False)
+]
 EncodingOption = Annotated[str, typer.Option(help="Encoding of the text.")]
 
 
@@ -159,6 +162,7 @@ def evaluate(
         str | None, typer.Option(help="What labeled data are; default: what they look like.", show_default=False)
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    vectors: VectorsOption = None,
     encoding: EncodingOption = "utf-8",
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
@@ -166,8 +170,8 @@ def evaluate(
     """Score a model: on a text, or on labeled data like those it was trained on."""
     if (path is None) == (minimal_pairs is None):
         raise EnsueError("evaluate takes a PATH or --minimal-pairs FILE, one of the two")
-    only = "language-modeling" if minimal_pairs else ("labeling", "classification") if format else None
-    pipeline = _load(run, device, threads, task=only)
+    only = "language-modeling" if minimal_pairs else ("labeling", "classification") if format or vectors else None
+    pipeline = _load(run, device, threads, vectors=vectors, task=only)
     from ensue.console.tables import show_pairs, show_scores
 
     if minimal_pairs is not None:
@@ -199,9 +203,7 @@ def predict(
         str | None,
         typer.Option(help="How text is cut into words; whitespace: it is cut already; default: as in training."),
     ] = None,
-    vectors: Annotated[
-        Path | None, typer.Option(help="Look new words up in this file of pretrained vectors.", show_default=False)
-    ] = None,
+    vectors: VectorsOption = None,
     encoding: EncodingOption = "utf-8",
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
@@ -224,11 +226,12 @@ def inspect(
         list[str], typer.Argument(help="A text, or two for a model of pairs; - reads stdin.", show_default=False)
     ],
     out: Annotated[Path, typer.Option(help="The page that is written.")] = Path("inspection.html"),
+    vectors: VectorsOption = None,
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
 ) -> None:
     """Look inside a tagger or classifier: one self-contained page of what happened."""
-    pipeline = _load(run, device, threads, task=("labeling", "classification"))
+    pipeline = _load(run, device, threads, vectors=vectors, task=("labeling", "classification"))
     from ensue.console.inspection import write_inspection
 
     _say(f"wrote {write_inspection(pipeline, texts, out)}")
