@@ -123,7 +123,8 @@ def test_a_wrong_byte_is_found_in_its_line(block: int, mark: bytes, tmp_path: Pa
     monkeypatch.setattr(decoding, "BLOCK_BYTES", block)
     path = tmp_path / "a.txt"
     path.write_bytes(mark + "one\nété\u2028\x85\nthey".encode() + b"\xe9 are\n")
-    message = f"{path}:3: not UTF-8 (byte 0xe9 in column 5); --set data.encoding=latin-1 reads it"
+    advice = "--encoding latin-1 (in training --set data.encoding=latin-1) reads it"
+    message = f"{path}:3: not UTF-8 (byte 0xe9 in column 5); {advice}"
     assert complaint(path) == message
     assert text_of(path, "latin-1").endswith("theyé are\n")
     path.write_bytes("one\nab猫".encode()[:-1])
@@ -138,7 +139,7 @@ def test_other_encodings_are_named_in_errors(tmp_path: Path) -> None:
     assert complaint(path, "shift-jis").startswith(f"{path}:2: not SHIFT_JIS (byte 0x81 in column 1); ")
     assert "byte order mark" in complaint(path, "utf-16") or "BOM" in complaint(path, "utf-16")
     path.write_bytes("猫".encode("utf-16"))
-    assert complaint(path).endswith("--set data.encoding=utf-16 reads it")
+    assert complaint(path).endswith("(in training --set data.encoding=utf-16) reads it")
 
 
 @given(

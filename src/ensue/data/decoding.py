@@ -98,9 +98,9 @@ def _undecodable(path: Path, encoding: str, error: UnicodeDecodeError, line: int
     byte = error.object[error.start]
     what = f"not {encoding.upper()} (byte 0x{byte:02x} in column {column})"
     if (line, column) == (1, 1) and error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-        advice = "--set data.encoding=utf-16 reads it"
+        advice = "--encoding utf-16 (in training --set data.encoding=utf-16) reads it"
     elif encoding.startswith("utf-8"):
-        advice = "--set data.encoding=latin-1 reads it"
+        advice = "--encoding latin-1 (in training --set data.encoding=latin-1) reads it"
     else:
-        advice = "name the file's own with --set data.encoding=..."
+        advice = "name the file's own with --encoding (in training --set data.encoding=...)"
     return DataError(f"{what}; {advice}", path, line)
