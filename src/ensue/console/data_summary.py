@@ -30,6 +30,7 @@ from ensue.errors import DataError
 
 _OPTIONS = {"format": "--format", "encoding": "--encoding", "labels": "--labels", "texts": "--words"}
 _SETTING = re.compile(rf"(?:--set )?data\.({'|'.join(_OPTIONS)})(=\.\.\.)?(=?)")
+_TRAINING = re.compile(r" \(in training [^)]*\)")
 _LABEL_OF = {
     "fasttext": "labels: the words with __label__",
     "first-word": "label: the first word of a line, text: the rest",
@@ -229,7 +230,7 @@ def _with_options(error: DataError) -> DataError:
     def option(match: re.Match[str]) -> str:
         return _OPTIONS[match[1]] + (" NAME" if match[2] else " " if match[3] else "")
 
-    return DataError(_SETTING.sub(option, str(error)))
+    return DataError(_SETTING.sub(option, _TRAINING.sub("", str(error))))
 
 
 def _print(text: str) -> None:
