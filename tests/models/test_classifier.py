@@ -72,7 +72,7 @@ def test_the_loss_of_one_label(weights: Tensor | None, smoothing: float) -> None
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 @pytest.mark.parametrize("weights", [None, WEIGHTS])
 def test_the_loss_of_several_labels(weights: Tensor | None, smoothing: float) -> None:
-    """Each label is a question of its own: `-(t log σ + (1 - t) log (1 - σ))`, t drawn towards 1/2."""
+    """Each label is a question of its own: `-(w t log σ + (1 - t) log (1 - σ))`, t drawn towards 1/2."""
     targets = [[1, 0, 1], [0, 0, 0], [1, 1, 1], [0, 1, 0]]
     w = [1.0] * K if weights is None else weights.tolist()
     classifier = logits_of(build(head={"label_smoothing": smoothing}, multiple=True), LOGITS)
@@ -80,7 +80,7 @@ def test_the_loss_of_several_labels(weights: Tensor | None, smoothing: float) ->
     for row, wanted in zip(LOGITS.tolist(), targets, strict=True):
         for weight, logit, target in zip(w, row, wanted, strict=True):
             t, p = (1 - smoothing) * target + smoothing / 2, 1 / (1 + math.exp(-logit))
-            expected -= weight * (t * math.log(p) + (1 - t) * math.log(1 - p))
+            expected -= weight * t * math.log(p) + (1 - t) * math.log(1 - p)
     loss = classifier.loss((), torch.tensor(targets, dtype=torch.float32), weights)
     assert loss.total.item() == pytest.approx(expected, rel=1e-5)
     assert loss.count == 4

@@ -259,6 +259,23 @@ def test_balanced_weights_make_a_rare_label_count_as_much(weights: str, expected
     assert answer.probabilities["rare"] == pytest.approx(expected, abs=0.05)
 
 
+@pytest.mark.parametrize(("weights", "expected"), [("none", [0.9, 0.1]), ("balanced", [0.5, 0.5])])
+def test_balanced_weights_of_several_labels_make_yes_count_as_much_as_no(
+    weights: str, expected: list[float], tmp_path: Path
+) -> None:
+    """A common and a rare label of texts that are all the same; one text has both, so that there are several."""
+    labels = [["rare"], ["common", "rare"], *[["common"]] * 18]
+    lines = [json.dumps({"text": "the same", "label": names}) for names in labels]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines * 5) + "\n")
+    recipe = classifying(
+        tmp_path / "a.jsonl", encoder="none", head={"class_weights": weights}, data={"valid_fraction": 0.0},
+        batch_size=100, batch_tokens=1000, steps=60,
+    )  # fmt: skip
+    run_tiny(recipe, tmp_path / "run")
+    (answer,) = load(tmp_path / "run").predict(["the same"])
+    assert [answer.probabilities[name] for name in ("common", "rare")] == pytest.approx(expected, abs=0.07)
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
 def test_label_smoothing_bounds_the_confidence(smoothing: float, topics: Path, tmp_path: Path) -> None:
     """The best probabilities on data that can be told apart are 1 - smoothing + smoothing / K."""

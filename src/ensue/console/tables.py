@@ -22,7 +22,7 @@ def show_scores(scores: Scores) -> None:
     table.add_column(justify="right")
     content = scores.as_json()
     for name, value in content.items():
-        if value is None or isinstance(value, int | float):
+        if name != "confusion" and (value is None or isinstance(value, int | float)):
             table.add_row(name.replace("_", " "), _number(value))
     Console(highlight=False).print(table)
     for label, count in content.get("unknown_labels", {}).items():

@@ -8,10 +8,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ensue.lens.features import ReadWords, letters
+from ensue.lens.features import ReadWords
 from ensue.models.prefixes import device_of
 from ensue.models.word_features import WordFeatures
 from ensue.nn import CharacterCNN, CharacterLSTM, watch
+from ensue.text.lexicon import letters
 
 
 class CharacterView(NamedTuple):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.models.word_features import Forms, WordFeatures
-from ensue.text.lexicon import MOST_CHARACTERS, Lexicon, WordForms, shape
+from ensue.text.lexicon import Lexicon, WordForms, letters, shape
 
 
 class Place(NamedTuple):
@@ -155,12 +155,6 @@ class ReadWords:
             yield "shape", [*map(shape, words)], forms.shapes > 0, features.shapes(on_device.shapes), Place("shapes")
         if features.vectors is not None:
             yield "vector", words, forms.vectors > 0, features.vectors(on_device.vectors), Place("vectors")
-
-
-def letters(word: str) -> str:
-    """What the character layer reads of a word: of a long one its beginning and its end."""
-    half = MOST_CHARACTERS // 2
-    return word if len(word) <= MOST_CHARACTERS else word[:half] + word[-half:]
 
 
 def _joined(forms: WordForms, others: WordForms) -> WordForms:

@@ -119,11 +119,14 @@ class Classifier(nn.Module):
         return logits.sigmoid() if self.multiple else logits.softmax(-1)
 
     def loss(self, texts: tuple[Words, ...], targets: Tensor, weights: Float[Tensor, " K"] | None = None) -> Loss:
-        """The summed surprisal of the labels and the number of texts; `targets` (B,) are ids, or (B, K) 0 and 1."""
+        """The summed surprisal of the labels and the number of texts; `targets` (B,) are ids, or (B, K) 0 and 1.
+
+        `weights` count for the texts that have a label, of several labels too.
+        """
         logits = self(texts)
         if self.multiple:
             smoothed = targets * (1 - self.label_smoothing) + 0.5 * self.label_smoothing
-            total = F.binary_cross_entropy_with_logits(logits, smoothed, weight=weights, reduction="sum")
+            total = F.binary_cross_entropy_with_logits(logits, smoothed, pos_weight=weights, reduction="sum")
         else:
             total = F.cross_entropy(
                 logits, targets, weight=weights, reduction="sum", label_smoothing=self.label_smoothing

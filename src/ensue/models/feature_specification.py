@@ -99,4 +99,5 @@ class ClassHeadSpecification(BaseModel):
     label_smoothing: Share = 0.0
     """Share of the probability that is spread over all labels in training."""
     class_weights: Literal["none", "balanced"] = "none"
-    """balanced: every label counts the same in the loss, however rare it is."""
+    """balanced: every label counts the same in the loss, however rare it is; of several labels a text, having
+    one counts as much as not having it."""

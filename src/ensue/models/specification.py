@@ -25,7 +25,7 @@ class Encoder(BaseModel):
     num_layers: Size = 1
     """Layers, one after another."""
     dropout: Share = 0.0
-    """On the output of every layer."""
+    """On the output of every layer; of a window network on that of the last."""
 
 
 class RecurrentEncoder(Encoder):

@@ -24,7 +24,8 @@ from ensue.tasks.classification import classify_words
 from ensue.text.classes import Classes
 from ensue.text.lexicon import Lexicon
 from ensue.text.tokens import tokens
-from ensue.training.classification import check_document, document_layout, shortened
+from ensue.training.card import describe_model
+from ensue.training.classification import check_document, describe_reading, document_layout, shortened
 from ensue.training.run_directory import RunDirectory
 
 WINDOW_TEXTS, WINDOW_WORDS = 4_096, 262_144
@@ -145,13 +146,7 @@ class ClassificationPipeline:
 
     def protocol(self, scores: ClassificationScores) -> str:
         """How long texts are read, in words."""
-        data = self.recipe.data
-        if data.segment_tokens:
-            return f"texts are read whole, in segments of {data.segment_tokens} words, state carried"
-        if not data.max_tokens:
-            return "texts are read whole, in one piece"
-        part = {"start": "the first", "end": "the last", "both": "the first and last"}[data.keep]
-        return f"of longer texts {part} {data.max_tokens} words are read"
+        return describe_reading(self.recipe.data, "of longer texts")
 
     def _windows(self, documents: Iterable[Document]) -> Iterator[list[tuple[Document, list[list[str]]]]]:
         """Documents and the words that are read of them."""
@@ -169,9 +164,7 @@ class ClassificationPipeline:
             yield window
 
     def __repr__(self) -> str:
-        model = self.recipe.model
-        encoder = model.encoder if model.encoder == "none" else f"{model.encoder} {model.num_layers}×{model.d_model}"
-        parts = [encoder, f"{self.model.num_parameters:,} parameters", repr(self.labels)]
+        parts = [describe_model(self.recipe.model), f"{self.model.num_parameters:,} parameters", repr(self.labels)]
         return f"ClassificationPipeline({', '.join([*parts, *([f'run={str(self.run)!r}'] if self.run else [])])})"
 
 

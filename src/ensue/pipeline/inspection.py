@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from ensue.data.sentences import Sentence, Surface, joined
 from ensue.errors import EnsueError
@@ -20,7 +20,7 @@ from ensue.lens.texts import Mark, ShownText
 from ensue.models.prefixes import device_of
 from ensue.pipeline.colors import color_of
 from ensue.text.schemes import spans
-from ensue.text.tokens import Token, tokens
+from ensue.text.tokens import tokens
 from ensue.training.classification import shortened
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def inspect_tagger(pipeline: LabelingPipeline, text: str | Sequence[str] | Sente
     EnsueError for a text without words, with too many, or without a column that the model reads.
     """
     plain = pipeline.format("text")
-    sentence = text if isinstance(text, Sentence) else pipeline._sentence(text, plain)
+    sentence = text if isinstance(text, Sentence) else pipeline.sentence(text, plain)
     read = _read(pipeline, [sentence.words], _given(pipeline, sentence))[0]
     view = view_tagger(pipeline.model, read, pipeline.labels.tags.symbols, num_words=MOST_WORDS)
     shown = _labeled(pipeline, view, plain.surface(sentence) if isinstance(text, str) else joined(sentence.words))
@@ -60,8 +60,7 @@ def inspect_classifier(pipeline: ClassificationPipeline, text: str | tuple[str, 
         raise EnsueError(f"the model reads {'two texts' if pipeline.model.pair else 'one text'}; found {len(texts)}")
     recipe, labels = pipeline.recipe, pipeline.labels
     whole = [tokens(part, recipe.data.splitter) for part in texts]
-    # `shortened` only cuts a list; what is in it is the same to it
-    kept = [cast("list[Token]", shortened(cast("list[str]", words), recipe.data)) for words in whole]
+    kept = [shortened(words, recipe.data) for words in whole]
     views = view_classifier(pipeline.model, _read(pipeline, [[word.text for word in words] for words in kept]))
     shown = [ShownText(part, [word[1:] for word in words]) for part, words in zip(texts, kept, strict=True)]
     colors = {name: color_of(name) for name in labels.names}

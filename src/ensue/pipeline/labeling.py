@@ -31,6 +31,7 @@ from ensue.tasks.labeling import tag_texts
 from ensue.text.labels import Labels
 from ensue.text.lexicon import Lexicon
 from ensue.text.schemes import spans
+from ensue.training.card import describe_model
 from ensue.training.run_directory import RunDirectory
 
 WINDOW_WORDS = 32_768
@@ -156,7 +157,7 @@ class LabelingPipeline:
         if isinstance(texts, str):
             raise EnsueError("predict takes a list of texts; for one of them: predict([text])")
         plain = self.format("text")
-        sentences = [self._sentence(text, plain) for text in texts]
+        sentences = [self.sentence(text, plain) for text in texts]
         answers = self.label(sentences, confidence=confidence)
         return [self.tagged(answer, plain) for answer in answers]
 
@@ -217,7 +218,8 @@ class LabelingPipeline:
         """What a person should know of how `evaluate` came to these scores."""
         return "spans are read and counted as conlleval does" if scores.is_spans else ""
 
-    def _sentence(self, text: str | Sequence[str], plain: Format) -> Sentence:
+    def sentence(self, text: str | Sequence[str], plain: Format) -> Sentence:
+        """A text as it is read: a string, which is cut into words, or a list of words."""
         if not isinstance(text, str):
             if not isinstance(text, Sequence) or not all(isinstance(word, str) for word in text):
                 raise EnsueError(f"predict takes texts, or lists of words; found {text!r:.60}")
@@ -271,9 +273,8 @@ class LabelingPipeline:
         return found
 
     def __repr__(self) -> str:
-        model = self.recipe.model
-        encoder = model.encoder if model.encoder == "none" else f"{model.encoder} {model.num_layers}×{model.d_model}"
-        parts = [encoder, self.recipe.head.kind, f"{self.model.num_parameters:,} parameters", f"{self.labels!r}"]
+        model = describe_model(self.recipe.model)
+        parts = [model, self.recipe.head.kind, f"{self.model.num_parameters:,} parameters", repr(self.labels)]
         return f"LabelingPipeline({', '.join([*parts, *([f'run={str(self.run)!r}'] if self.run else [])])})"
 
 

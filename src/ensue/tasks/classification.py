@@ -76,7 +76,9 @@ class Classification(Task[Classifier, TextBatch]):
         self.train, self.valid, self.labels = train, valid, labels
         self.targets = labels.targets(train.labels)
         shares = labels.shares(train.labels)
-        self.weights = torch.from_numpy(1 / (shares * len(labels))).float() if balanced else None
+        # of several labels a text, having one counts as much in all as not having it
+        weights = (1 - shares) / shares if labels.multiple else 1 / (shares * len(labels))
+        self.weights = torch.from_numpy(weights).float() if balanced else None
         self.buckets = Buckets(train.lengths, batch_size=batch_size, batch_tokens=batch_tokens, seed=seed)
         self.steps_per_epoch = self.buckets.steps_per_epoch
         self.tokens_per_step = float(train.lengths.sum() / self.steps_per_epoch)

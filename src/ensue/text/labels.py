@@ -33,6 +33,9 @@ class Labels:
         else:
             classes = {label for name in names if (label := position(name).label)}
             self.tags = Vocabulary(tag_set(classes, tag_scheme))
+        written = [self._written(tag) for tag in self.tags.symbols]
+        self._place_of = {place: number for number, place in enumerate(dict.fromkeys(written))}
+        self._places = np.array([self._place_of[place] for place in written])
         self.is_bilou = self.has_spans and any(name[:2] in _BILOU.values() for name in names)
 
     @property
@@ -62,8 +65,8 @@ class Labels:
 
         `marginals` (T, K) are those of the tags.
         """
-        groups = np.array([self._written(tag) == self._written(label) for label in labels for tag in self.tags.symbols])
-        shares: list[float] = (marginals * groups.reshape(marginals.shape)).sum(1).tolist()
+        places = np.array([self._place_of.get(self._written(label), -1) for label in labels], np.int64)
+        shares: list[float] = (marginals * (self._places == places[:, None])).sum(1).tolist()
         return shares
 
     def _written(self, label: str) -> tuple[str, str]:

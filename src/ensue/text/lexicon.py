@@ -187,10 +187,8 @@ class Lexicon:
     def _letters(self, form: str) -> list[int]:
         if self.characters is None:
             return []
-        if len(form) > MOST_CHARACTERS:
-            form = form[: MOST_CHARACTERS // 2] + form[-MOST_CHARACTERS // 2 :]
         ids = self.characters.ids
-        return [ids.get(letter, 0) for letter in form]
+        return [ids.get(letter, 0) for letter in letters(form)]
 
     def _affix_ids(self, forms: Sequence[str]) -> NDArray[np.int64]:
         if self.affixes is None:
@@ -208,6 +206,12 @@ class Lexicon:
 
     def __repr__(self) -> str:
         return f"Lexicon({len(self.words):,} words)"
+
+
+def letters(form: str) -> str:
+    """What the character layer reads of a word: of a long one its beginning and its end."""
+    half = MOST_CHARACTERS // 2
+    return form if len(form) <= MOST_CHARACTERS else form[:half] + form[-half:]
 
 
 def shape(form: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -34,6 +34,8 @@ from ensue.training.job import Job
 from ensue.training.label_table import label_table
 from ensue.training.pretrained import pretrained_vectors, vectors_of_run
 from ensue.training.run_directory import RunDirectory
+
+Word = TypeVar("Word")
 
 
 @dataclass
@@ -162,14 +164,8 @@ class ClassificationJob(Job[Classifier]):
 
     def protocol(self, model: Classifier | None = None) -> str:
         """How long texts are read."""
-        data = self.recipe.data
-        if data.segment_tokens:
-            return f"texts are read whole, in segments of {data.segment_tokens} words, state carried"
-        if not any(self.train.cut):
-            return "texts are read whole, in one piece"
-        part = {"start": "the first", "end": "the last", "both": "the first and last"}[data.keep]
-        longer = f"{sum(self.train.cut):,} of {len(self.train):,} texts are longer"
-        return f"{longer}: {part} {data.max_tokens} words are read"
+        cut = sum(self.train.cut)
+        return describe_reading(self.recipe.data, f"{cut:,} of {len(self.train):,} texts are longer:" if cut else "")
 
     def build_model(self) -> Classifier:
         recipe = self.recipe
@@ -272,7 +268,17 @@ def check_document(document: Document, num_texts: int, *, multiple: bool) -> Non
         raise DataError(f"several labels ({', '.join(document.labels)}); a text of the training data has one", *place)
 
 
-def shortened(words: list[str], data: ClassificationData) -> list[str]:
+def describe_reading(data: ClassificationData, longer: str) -> str:
+    """How long texts are read, in words; `longer` begins the sentence about those that are cut, if there are any."""
+    if data.segment_tokens:
+        return f"texts are read whole, in segments of {data.segment_tokens} words, state carried"
+    if not data.max_tokens or not longer:
+        return "texts are read whole, in one piece"
+    part = {"start": "the first", "end": "the last", "both": "the first and last"}[data.keep]
+    return f"{longer} {part} {data.max_tokens} words are read"
+
+
+def shortened(words: list[Word], data: ClassificationData) -> list[Word]:
     """What is read of a text."""
     most = data.max_tokens
     if not most or len(words) <= most:
