@@ -17,7 +17,7 @@ from ensue.pipeline import ClassificationPipeline
 from ensue.recipe import ClassificationRecipe
 from ensue.training.classification import ClassificationJob
 from ensue.training.confusion_picture import draw_confusion
-from training.test_resume import At, Killed, die, interrupt
+from training.resuming import At, Killed, assert_follows_its_seed, assert_resumes, die
 from training.tiny import kept, run_tiny
 from training.tiny_texts import (
     ENCODERS,
@@ -30,20 +30,16 @@ from training.tiny_texts import (
     fasttext,
     first_word,
     folders,
-    hurry,
     json_lines,
     pairs,
     quoted_csv,
     tsv,
 )
 
+pytestmark = pytest.mark.usefixtures("quickly")
+
 TEXTS = documents(120)
 ONE_WAY = {name: table | {"bidirectional": False} for name, table in ENCODERS.items() if name != "none"}
-
-
-@pytest.fixture(autouse=True)
-def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    hurry(monkeypatch)
 
 
 @pytest.fixture
@@ -361,15 +357,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("variant", list(VARIANTS))
 def test_interrupted_killed_and_resumed_ends_in_the_same_bits(variant: str, topics: Path, tmp_path: Path) -> None:
     recipe = classifying(topics, **VARIANTS[variant], checkpoint_every=5, validations=2)
-    whole = run_tiny(recipe, tmp_path / "whole")
-    assert run_tiny(recipe, tmp_path / "parts", reporter=At(2, interrupt)).reason == "interrupted"
-    with pytest.raises(Killed):
-        run_tiny(None, tmp_path / "parts", reporter=At(8, die), resume=True)
-    parts = run_tiny(None, tmp_path / "parts", resume=True)
-    assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
-    assert parts.valid == whole.valid
-    for name in ("tokenizer.json", "labels.json"):
-        assert (tmp_path / "parts" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert_resumes(recipe, tmp_path)
 
 
 def test_a_finished_run_of_several_labels_resumed_stays_as_it_is(tmp_path: Path) -> None:
@@ -382,13 +370,7 @@ def test_a_finished_run_of_several_labels_resumed_stays_as_it_is(tmp_path: Path)
 
 
 def test_the_same_seed_is_the_same_run_and_another_is_another(topics: Path, tmp_path: Path) -> None:
-    runs = []
-    for number, seed in enumerate((5, 5, 6)):
-        torch.manual_seed(number)
-        run_tiny(classifying(topics, seed=seed, **VARIANTS["lstm"]), tmp_path / f"run{number}")
-        runs.append(kept(tmp_path / f"run{number}"))
-    assert runs[0] == runs[1]
-    assert runs[0]["model.safetensors"] != runs[2]["model.safetensors"]
+    assert_follows_its_seed(lambda seed: classifying(topics, seed=seed, **VARIANTS["lstm"]), tmp_path)
 
 
 def test_pretrained_vectors_are_kept_and_looked_up(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from ensue.training import weights
 from ensue.training.checkpoint import complete_checkpoints
 from ensue.training.loop import Trainer
 from ensue.training.weights import read_tensors
-from training.test_resume import At
+from training.resuming import At
 from training.tiny import kept, run_tiny, tiny_recipe
 
 

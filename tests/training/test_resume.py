@@ -1,6 +1,5 @@
 """A run that was stopped anywhere and taken up again ends in the same bits as one that was not."""
 
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 from ensue.errors import RecipeError, RunError
 from ensue.recipe import read_recipe
 from ensue.tasks.language_modeling import LanguageModeling
-from ensue.training.reporter import Reporter, StepReport
+from training.resuming import At, Killed, die, interrupt
 from training.tiny import MODELS, Recorder, kept, run_tiny, tiny_recipe
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -28,29 +27,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "bfloat16": {"precision": "bfloat16", "reset_state": 0.2},
     "several epochs": {"batch_size": 32, "segment_length": 16},
 }  # fmt: skip
-
-
-class Killed(Exception):
-    """Stands in for the process's end: nothing after it is done."""
-
-
-class At(Reporter):
-    """Does something after a certain step."""
-
-    def __init__(self, step: int, action: Any) -> None:
-        self.at, self.action = step, action
-
-    def stepped(self, report: StepReport) -> None:
-        if report.step == self.at:
-            self.action()
-
-
-def die() -> None:
-    raise Killed
-
-
-def interrupt() -> None:
-    signal.raise_signal(signal.SIGINT)
 
 
 @pytest.fixture

@@ -1,0 +1,147 @@
+"""Pretrained vectors in training: which are stored, what becomes of them, and a run that is taken up again."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ensue
+from ensue.errors import DataError, RunError
+from ensue.pipeline import LabelingPipeline
+from ensue.recipe import LabelingRecipe
+from ensue.training.weights import read_tensors
+from training.resuming import At, Killed, die
+from training.tiny import kept, run_tiny
+from training.tiny_texts import columns, sentences, tagging
+
+pytestmark = pytest.mark.usefixtures("quickly")
+
+
+def load(run: Path, **options: Any) -> LabelingPipeline:
+    pipeline = ensue.load(run, device="cpu", **options)
+    assert isinstance(pipeline, LabelingPipeline)
+    return pipeline
+
+
+MEANINGS = {"noun": (1.0, 0.0, 0.5), "verb": (0.0, 1.0, -0.5)}
+
+
+def vector_file(folder: Path) -> tuple[Path, Path]:
+    """A file of labeled sentences and one of vectors, which say the label; words 0 to 9 are in the sentences."""
+    choose = random.Random(0)
+    words = {f"{kind}{number}": kind for kind in MEANINGS for number in range(20)}
+    lines = []
+    for _ in range(50):
+        chosen = choose.choices([word for word in words if int(word[4:]) < 10], k=choose.randint(1, 5))
+        lines.append("".join(f"{word.title()} {words[word]}\n" for word in chosen))
+    (folder / "kinds.txt").write_text("\n".join(lines))
+    rows = (" ".join([word, *map(str, MEANINGS[kind])]) + "\n" for word, kind in words.items())
+    (folder / "vectors.txt").write_text("".join(rows))
+    return folder / "kinds.txt", folder / "vectors.txt"
+
+
+def with_vectors(folder: Path, **features: Any) -> LabelingRecipe:
+    data, vectors = vector_file(folder)
+    return tagging(
+        data, encoder="none", features={"vectors": str(vectors), "d_words": 0} | features, steps=20, learning_rate=0.5
+    )
+
+
+def vectors_of(run: Path) -> dict[str, list[float]]:
+    pipeline = load(run)
+    known, table = pipeline.reader.lexicon.vectors, pipeline.model.features.vectors
+    assert known is not None
+    assert table is not None
+    return dict(zip(known.symbols, table.weight.tolist(), strict=True))
+
+
+def test_frozen_vectors_are_those_of_the_file_and_of_words_in_use_alone(tmp_path: Path) -> None:
+    run_tiny(with_vectors(tmp_path), tmp_path / "run")
+    expected = {f"{kind}{number}": list(numbers) for kind, numbers in MEANINGS.items() for number in range(10)}
+    assert vectors_of(tmp_path / "run") == {"<unk>": [0.0, 0.0, 0.0]} | expected
+    assert len(read_tensors(tmp_path / "run" / "model.safetensors")["features.vectors.weight"]) == 21
+    assert load(tmp_path / "run").evaluate(tmp_path / "kinds.txt").accuracy == 1.0
+
+
+def test_words_in_use_are_those_of_validation_and_test_too(tmp_path: Path) -> None:
+    recipe = with_vectors(tmp_path)
+    (tmp_path / "valid.txt").write_text("Verb15 verb\nnoun1 noun\n")
+    (tmp_path / "test.txt").write_text("noun17 noun\nverb1 verb\n")
+    data = recipe.data.model_copy(update={"valid": str(tmp_path / "valid.txt"), "test": str(tmp_path / "test.txt")})
+    outcome = run_tiny(recipe.model_copy(update={"data": data}), tmp_path / "run")
+    assert vectors_of(tmp_path / "run").keys() == {
+        "<unk>", "verb15", "noun17", *(f"{kind}{number}" for kind in MEANINGS for number in range(10)),
+    }  # fmt: skip
+    assert outcome.valid is not None
+    assert outcome.test is not None
+    assert (outcome.valid["accuracy"], outcome.test["accuracy"]) == (1.0, 1.0)
+
+
+def test_trained_vectors_change(tmp_path: Path) -> None:
+    run_tiny(with_vectors(tmp_path, train_vectors=True), tmp_path / "run")
+    found = vectors_of(tmp_path / "run")
+    assert found.keys() == {"<unk>", *(f"{kind}{number}" for kind in MEANINGS for number in range(10))}
+    assert all(found[word] != list(MEANINGS[word[:4]]) for word in found if word != "<unk>")
+
+
+def test_new_words_are_looked_up_in_the_file(tmp_path: Path) -> None:
+    run_tiny(with_vectors(tmp_path), tmp_path / "run")
+    words = ["Noun15", "verb16", "noun17", "Verb18", "verb1"]
+    plain = load(tmp_path / "run").predict([words])[0]
+    looked_up = load(tmp_path / "run", vectors=tmp_path / "vectors.txt")
+    assert [w.label for w in looked_up.predict([words])[0]] == ["noun", "verb", "noun", "verb", "verb"]
+    assert plain.labels != ["noun", "verb", "noun", "verb", "verb"]
+    # and one by one, and again, when most are known already
+    assert [looked_up.predict([[word]])[0].labels[0] for word in words] == ["noun", "verb", "noun", "verb", "verb"]
+
+
+def test_vectors_of_another_size_or_of_no_word_are_refused(tmp_path: Path) -> None:
+    recipe = with_vectors(tmp_path)
+    run_tiny(recipe, tmp_path / "run")
+    (tmp_path / "wide.txt").write_text("noun15 1 2 3 4\n")
+    with pytest.raises(ensue.errors.EnsueError, match=r"wide.txt: vectors of 4 numbers; the model has 3"):
+        load(tmp_path / "run", vectors=tmp_path / "wide.txt").predict([["noun15"]])
+    (tmp_path / "vectors.txt").write_text("nothing 1 2 3\n")
+    with pytest.raises(DataError, match=r"vectors.txt: has none of the 20 words of the data"):
+        run_tiny(recipe, tmp_path / "another")
+    assert not (tmp_path / "another").exists()
+    with pytest.raises(DataError, match="no such file"):
+        run_tiny(with_vectors(tmp_path, vectors=str(tmp_path / "none.txt")), tmp_path / "another")
+
+
+def test_vectors_for_a_model_without_any(tmp_path: Path) -> None:
+    names = tmp_path / "names.txt"
+    names.write_text(columns(sentences(120)))
+    run_tiny(tagging(names, steps=1), tmp_path / "run")
+    with pytest.raises(ensue.errors.EnsueError, match="trained without pretrained vectors"):
+        load(tmp_path / "run", vectors=names)
+
+
+@pytest.mark.parametrize("train_vectors", [False, True])
+def test_killed_before_the_first_checkpoint_the_vectors_are_still_those_of_the_file(
+    train_vectors: bool, tmp_path: Path
+) -> None:
+    recipe = with_vectors(tmp_path, train_vectors=train_vectors)
+    run_tiny(recipe, tmp_path / "whole")
+    with pytest.raises(Killed):
+        run_tiny(recipe, tmp_path / "parts", reporter=At(2, die))
+    run_tiny(None, tmp_path / "parts", resume=True)
+    assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
+
+
+def test_a_file_of_vectors_is_asked_for_again_only_before_the_first_checkpoint(tmp_path: Path) -> None:
+    recipe = with_vectors(tmp_path)
+    vectors = tmp_path / "vectors.txt"
+    for number, name in enumerate(("early", "late")):
+        with pytest.raises(Killed):
+            run_tiny(
+                recipe.model_copy(update={"train": recipe.train.model_copy(update={"checkpoint_every": 2})}),
+                tmp_path / name,
+                reporter=At(1 + 3 * number, die),
+            )
+    vectors.write_text("".join(vectors.read_text().splitlines(keepends=True)[1:]))
+    with pytest.raises(RunError, match=r"early: .*vectors.txt has changed since this run began"):
+        run_tiny(None, tmp_path / "early", resume=True)
+    vectors.unlink()
+    assert run_tiny(None, tmp_path / "late", resume=True).reason == "finished"
