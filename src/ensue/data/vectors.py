@@ -81,7 +81,7 @@ def _header(reader: ByteReader) -> tuple[int, int] | None:
 
 def _is_binary(head: bytes) -> bool:
     """Whether what follows the header has no numbers to be read, but bytes that no text has."""
-    if any(map(_is_number, head.split()[1:4])):
+    if any(map(_is_number, head.replace(b"\n", b" ").split(b" ")[1:4])):  # a word may hold any other white space
         return False
     try:
         head[: head.rfind(b" ")].decode()
