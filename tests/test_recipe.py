@@ -15,6 +15,12 @@ from ensue.recipe import (
     validate_recipe,
 )
 
+CELLS = [
+    "peephole", "coupled", "layer-norm", "projected", "zoneout", "depth-gated", "grid", "clockwork", "mingru",
+    "minlstm", "qrnn",
+]  # fmt: skip
+"""Those whose recipe is char-lstm with another cell."""
+
 MINIMAL: dict[str, Any] = {"model": {"encoder": "lstm"}, "train": {"steps": 5}}
 
 
@@ -29,7 +35,7 @@ def test_every_named_recipe_builds_and_reads_back_equal(name: str, tmp_path: Pat
     assert sum(getattr(recipe.train, budget) is not None for budget in BUDGETS) == 1
     if not isinstance(recipe, LanguageModelingRecipe):
         return
-    small = {"d_model": 8, "d_embedding": 8, "num_heads": 2}
+    small = {"d_model": 12, "d_embedding": 12, "num_heads": 2}
     shrunk = recipe.model.model_copy(update={k: v for k, v in small.items() if hasattr(recipe.model, k)})
     model = build_language_model(shrunk, vocabulary_size=11)
     assert model.vocabulary_size == 11
@@ -40,7 +46,21 @@ def test_the_named_recipes_are_those_that_are_promised() -> None:
         "char-lstm", "char-lstm-large", "char-gru", "char-elman", "char-transformer", "word-window", "word-elman",
         "word-lstm", "word-lstm-awd", "bpe-transformer", "tag-lstm", "tag-lstm-crf", "tag-transformer-crf",
         "classify-lstm", "classify-bag",
+        *(f"char-{cell}" for cell in CELLS),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [f"char-{cell}" for cell in CELLS])
+def test_recipes_of_cells_differ_from_the_lstms_in_the_model_alone(name: str) -> None:
+    """So that what they reach can be compared: as many parameters, the same training."""
+    recipe, lstm = read_recipe(name), read_recipe("char-lstm")
+    assert isinstance(recipe, LanguageModelingRecipe)
+    assert isinstance(lstm, LanguageModelingRecipe)
+    assert (recipe.data, recipe.tokenizer, recipe.model.d_embedding) == (lstm.data, lstm.tokenizer, 64)
+    sizes = [build_language_model(found.model, vocabulary_size=66).num_parameters for found in (recipe, lstm)]
+    assert sizes[0] == pytest.approx(sizes[1], rel=0.03)
+    differences = {"learning_rate", "beta1"}
+    assert recipe.train.model_dump(exclude=differences) == lstm.train.model_dump(exclude=differences)
 
 
 def test_every_default_is_written_out() -> None:
@@ -124,9 +144,17 @@ def test_the_last_of_two_budgets_counts() -> None:
             'mine: unknown key "model.num_heads" in model (encoder lstm); did you mean "num_layers"?',
         ),
         (
-            {"model": {"encoder": "rnn"}},
-            'mine: no encoder "rnn"; known: window, elman, lstm, gru, transformer',
+            {"model": {"encoder": "attention"}},
+            'mine: no encoder "attention"; known: window, elman, lstm, peephole, coupled, layer-norm, projected, gru, '
+            "clockwork, depth-gated, grid, mingru, minlstm, qrnn, transformer",
         ),
+        ({"model": {"encoder": "min-gru"}}, 'mine: no encoder "min-gru"; did you mean "mingru"?; known: window, '),
+        (
+            {"model": {"encoder": "projected", "d_cells": 3}},
+            'mine: unknown key "model.d_cells" in model (encoder projected); did you mean "d_cell"?',
+        ),
+        ({"model": {"encoder": "mingru", "dropout_recurrent": 0.1}}, 'mine: unknown key "model.dropout_recurrent" in'),
+        ({"model": {"encoder": "gru", "zoneout_cell": 0.1}}, 'mine: unknown key "model.zoneout_cell" in model (encod'),
         ({"tokenizer": {"kind": "letters"}}, "mine: tokenizer.kind: input should be"),
         ({"tokenzer": {}}, 'mine: unknown key "tokenzer" in the recipe; did you mean "tokenizer"?'),
         ({"task": "labelling"}, 'mine: no task "labelling"; did you mean "labeling"?; known: language-modeling'),

@@ -30,8 +30,9 @@ SCHEMAS: dict[str, type[Recipe]] = {
 }
 ENCODERS = {
     task: {
-        get_args(schema.model_fields["encoder"].annotation)[0]: schema
+        encoder: schema
         for schema in get_args(get_args(ModelSpecification if task == "language-modeling" else ReaderSpecification)[0])
+        for encoder in get_args(schema.model_fields["encoder"].annotation)
     }
     for task in SCHEMAS
 }
@@ -123,7 +124,9 @@ def test_keys_of_another_task_are_refused(task: str) -> None:
     for place in PLACES:
         known = mine.get((place.table, place.encoder))
         if known is None and place.table == "model":
-            assert mistake(document(task, place.encoder)).startswith(f'mine: no encoder "{place.encoder}"; known: ')
+            said = mistake(document(task, place.encoder))
+            assert said.startswith(f'mine: no encoder "{place.encoder}"')
+            assert place.encoder not in said.partition("; known: ")[2].split(", ")
         elif known is None:
             said = mistake(document(task) | {place.table: {}})
             assert said.startswith(f'mine: unknown key "{place.table}" in the recipe')
@@ -215,11 +218,54 @@ def test_other_things_are_no_names_of_columns(name: Any) -> None:
         ("classification", "model", {"merge": "max"}, "model.merge: input should be 'concatenate', 'sum', 'product'"),
         ("classification", "model", {"bidirectional": "no"}, "model.bidirectional: "),
         ("labeling", "model", {"dropout": 1.0}, "model.dropout: "),
+        ("language-modeling", "model", {"zoneout_hidden": 1.0}, "model.zoneout_hidden: input should be less than 1, f"),
+        ("labeling", "model", {"zoneout_cell": -0.1}, "model.zoneout_cell: input should be greater than or equal to 0"),
         ("labeling", "train", {"epochs": 2}, "train needs exactly one of steps, epochs, tokens, seconds; found steps"),
     ],
 )
 def test_values_that_cannot_be(task: str, table: str, keys: dict[str, Any], sentence: str) -> None:
     assert mistake(document(task, **{table: keys})).startswith(f"mine: {sentence}")
+
+
+@pytest.mark.parametrize("task", SCHEMAS)
+@pytest.mark.parametrize(
+    ("encoder", "keys", "sentence"),
+    [
+        ("clockwork", {"periods": []}, "model.periods: list should have at least 1 item"),
+        ("clockwork", {"periods": [0, 1]}, "model.periods.0: input should be greater than or equal to 1, found 0"),
+        ("clockwork", {"periods": 8}, "model.periods: input should be a valid list, found 8"),
+        ("clockwork", {"d_model": 100}, "model has d_model 100, which 8 periods cannot share evenly"),
+        ("clockwork", {"periods": [1, 2, 4]}, "model has d_model 256, which 3 periods cannot share evenly"),
+        ("clockwork", {"periods": [1, 1]}, "model has periods of which not each is a divisor of the next: [1, 1]"),
+        ("clockwork", {"periods": [4, 2]}, "model has periods of which not each is a divisor of the next: [4, 2]"),
+        ("clockwork", {"periods": [2, 3]}, "model has periods of which not each is a divisor of the next: [2, 3]"),
+        ("projected", {"d_cell": 0}, "model.d_cell: input should be greater than or equal to 1, found 0"),
+        ("qrnn", {"size": 0}, "model.size: input should be greater than or equal to 1, found 0"),
+    ],
+)
+def test_what_an_encoder_cannot_be(task: str, encoder: str, keys: dict[str, Any], sentence: str) -> None:
+    assert mistake(document(task, encoder, model=keys)).startswith(f"mine: {sentence}")
+
+
+REGULARIZED = {
+    "dropout_recurrent": {
+        "elman", "lstm", "peephole", "coupled", "layer-norm", "projected", "gru", "clockwork",
+    },
+    "zoneout_hidden": {"elman", "lstm", "peephole", "coupled", "layer-norm", "projected", "gru"},
+    "zoneout_cell": {"lstm", "peephole", "coupled", "layer-norm", "projected"},
+}  # fmt: skip
+"""Who has recurrent weights that can be dropped, a hidden state and a cell that can be held."""
+
+
+@pytest.mark.parametrize("task", SCHEMAS)
+@pytest.mark.parametrize("key", REGULARIZED)
+def test_a_key_is_taken_only_where_it_does_something(task: str, key: str) -> None:
+    for encoder in ENCODERS[task]:
+        found = document(task, encoder, model={key: 0.25})
+        if encoder in REGULARIZED[key]:
+            assert getattr(validate_recipe(found, where="mine").model, key) == 0.25
+        else:
+            assert mistake(found).startswith(f'mine: unknown key "model.{key}" in model (encoder {encoder})')
 
 
 @EVERY_PLACE

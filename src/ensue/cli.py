@@ -238,6 +238,30 @@ def inspect(
 
 
 @app.command()
+def gradients(
+    encoders: Annotated[
+        list[str] | None,
+        typer.Argument(help="default: elman, lstm, gru, clockwork, mingru.", show_default=False),
+    ] = None,
+    positions: Annotated[int, typer.Option(min=1, help="Positions from the first symbol to the recall.")] = 200,
+    out: Annotated[Path, typer.Option(help="The picture that is written: .png or .svg.")] = Path("gradients.png"),
+    steps: Annotated[int, typer.Option(min=0, help="Training steps; 0: only as initialized.")] = 1000,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The same seed draws the same picture.")] = 0,
+    d_model: Annotated[int, typer.Option(min=1, help="Features of the state.")] = 64,
+    threads: OneThreadOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, with every norm.")] = False,
+) -> None:
+    """See how far gradients reach back through recurrent encoders, on a copy task, before and after training."""
+    from ensue.console.gradients import show_gradients
+
+    show_gradients(
+        encoders or [], out, positions=positions, steps=steps, seed=seed, d_model=d_model, threads=threads or 1,
+        as_json=as_json,
+    )  # fmt: skip
+    _say(f"wrote {out}")
+
+
+@app.command()
 def data(
     path: Annotated[str, typer.Argument(help="Data: a file, folder or glob.", show_default=False)],
     format: Annotated[str | None, typer.Option(help="What they are; default: what they look like.")] = None,

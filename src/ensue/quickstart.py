@@ -6,7 +6,8 @@ import ast
 import importlib
 from pathlib import Path
 
-from ensue.data.cache import cache_directory, written_beside
+from ensue.data.cache import written_beside
+from ensue.places import cache_directory
 
 ENOUGH_CHARACTERS = 200_000
 

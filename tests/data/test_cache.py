@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from ensue.data import cache
-from ensue.data.cache import cache_directory, tokenize, trained_tokenizer
+from ensue.data.cache import tokenize, trained_tokenizer
 from ensue.data.sources import TextSource
 from ensue.data.token_file import _HEADER, _MAGIC, TokenFile, check_tokens, write_tokens
 from ensue.errors import DataError
+from ensue.places import cache_directory
 from ensue.text.tokenizers import Tokenizer, train_tokenizer
 
 TEXT = "the cat sat\non the mat\n" * 50

@@ -190,6 +190,14 @@ def test_every_filter_of_a_character_cnn_has_its_maximum_somewhere() -> None:
         ("lstm", {"input", "forget", "candidate", "output", "hidden"}),
         ("gru", {"reset", "update", "candidate", "hidden"}),
         ("elman", {"hidden"}),
+        ("peephole", {"input", "forget", "candidate", "output", "hidden"}),
+        ("coupled", {"forget", "candidate", "output", "hidden"}),
+        ("layer-norm", {"input", "forget", "candidate", "output", "hidden"}),
+        ("projected", {"input", "forget", "candidate", "output", "hidden"}),
+        ("depth-gated", {"input", "forget", "candidate", "output", "hidden"}),
+        ("mingru", {"update", "candidate", "hidden"}),
+        ("minlstm", {"forget", "input", "candidate", "hidden"}),
+        ("qrnn", {"candidate", "forget", "output", "hidden"}),
         ("window", {"hidden"}),
     ],
 )
@@ -213,6 +221,27 @@ def test_traces_of_layers_are_numbered() -> None:
     assert [(trace.layer, trace.direction) for trace in view.traces] == [
         (1, "left to right"), (1, "right to left"), (2, "left to right"), (2, "right to left"),
     ]  # fmt: skip
+
+
+def test_layers_of_stacks_are_numbered_and_a_grid_has_two_dimensions() -> None:
+    gated = view_of(tagger(model={"encoder": "depth-gated", "d_model": 5, "num_layers": 2})).traces
+    ways = ["left to right", "right to left"]
+    assert [(trace.layer, trace.direction) for trace in gated] == [(layer, way) for way in ways for layer in (1, 2)]
+    assert ["depth" in trace.means for trace in gated] == [False, True] * 2
+    grid = view_of(tagger(model={"encoder": "grid", "d_model": 5, "num_layers": 2})).traces
+    assert [(trace.layer, trace.direction) for trace in grid] == [
+        (layer, f"{way}, {dimension}") for way in ways for layer in (1, 2) for dimension in ("time", "depth")
+    ]
+    assert {frozenset(trace.means) for trace in grid} == {
+        frozenset(("input", "forget", "candidate", "output", "hidden"))
+    }
+
+
+def test_what_zoneout_holds_stands_beside_what_the_cell_would_do() -> None:
+    model = LSTM | {"zoneout_hidden": 0.1, "zoneout_cell": 0.5}
+    (rightward, leftward) = view_of(tagger(model=model)).traces
+    assert (rightward.layer, leftward.layer) == (1, 1)
+    assert {"input", "forget", "candidate", "output", "hidden"} < set(rightward.means)
 
 
 def test_attention_of_every_layer_is_a_distribution() -> None:

@@ -4,21 +4,36 @@ from typing import Any
 
 import pytest
 import torch
+from pydantic import TypeAdapter
 from torch import Tensor, nn
 
+from ensue.models.build import build_language_model
 from ensue.models.encoders import ENCODERS as BUILDERS
 from ensue.models.encoders import build_encoder
+from ensue.models.specification import ModelSpecification
 from ensue.nn import (
     GRU,
+    LSTM,
+    QRNN,
     Bidirectional,
+    Clockwork,
+    CoupledLSTM,
+    DepthGatedLSTM,
     Elman,
+    GridLSTM,
+    LayerNormLSTM,
+    MinGRU,
+    MinLSTM,
+    PeepholeLSTM,
     Pointwise,
+    ProjectedLSTM,
     SequenceLayer,
     Stack,
     Transformer,
     VariationalDropout,
     WeightDrop,
     Window,
+    Zoneout,
 )
 from models import ENCODERS, one_way, reader
 
@@ -26,7 +41,27 @@ same = torch.testing.assert_close
 D_IN = 5
 MERGES = ["concatenate", "sum", "product", "mean"]
 READERS = [name for name in ENCODERS if name != "none"]
-RECURRENT = ["elman", "lstm", "gru"]
+CELLS = {
+    "elman": Elman,
+    "lstm": LSTM,
+    "peephole": PeepholeLSTM,
+    "coupled": CoupledLSTM,
+    "layer-norm": LayerNormLSTM,
+    "projected": ProjectedLSTM,
+    "gru": GRU,
+    "clockwork": Clockwork,
+    "depth-gated": DepthGatedLSTM,
+    "grid": GridLSTM,
+    "mingru": MinGRU,
+    "minlstm": MinLSTM,
+    "qrnn": QRNN,
+}
+RECURRENT, STACKS = list(CELLS), ["depth-gated", "grid"]
+WITH_A_CELL = ["lstm", "peephole", "coupled", "layer-norm", "projected"]
+HELD = ["elman", "gru", *WITH_A_CELL]
+"""Those that take zoneout."""
+DROPPED = [*HELD, "clockwork"]
+"""Those that take dropout on their recurrent weights."""
 
 
 def build(specification: Any, d_in: int = D_IN) -> SequenceLayer:
@@ -118,7 +153,48 @@ def test_keys_of_one_encoder_reach_it() -> None:
     (transformer,) = modules_of(build(reader("rotary", d_feedforward=9, norm="post", activation="relu")), Transformer)
     for part in ("num_heads=2", "num_layers=2", "d_feedforward=9", "'rotary'", "'post'", "'relu'", "is_causal=False"):
         assert part in transformer.description
+    (projected,) = modules_of(build(one_way("projected")), ProjectedLSTM)
+    assert (projected.d_cell, projected.d_out) == (8, 6)
+    assert [layer.d_cell for layer in modules_of(build(reader("projected", d_cell=None)), ProjectedLSTM)] == [12, 12]
+    (clockwork,) = modules_of(build(one_way("clockwork", periods=[1, 3])), Clockwork)
+    assert list(clockwork.periods) == [1, 3]
+    assert [layer.size for layer in modules_of(build(reader("qrnn")), QRNN)] == [3, 3]
+    assert [layer.num_layers for layer in modules_of(build(reader("grid", num_layers=3)), GridLSTM)] == [3, 3]
     assert "max_positions=50" in modules_of(build(reader("learned", context=50)), Transformer)[0].description
+
+
+@pytest.mark.parametrize("bidirectional", [True, False])
+@pytest.mark.parametrize("name", RECURRENT)
+def test_a_name_is_its_cell(name: str, bidirectional: bool) -> None:
+    """As many layers as are asked for in each direction; a stack is one layer that has them."""
+    layers = build(reader(name, num_layers=3, bidirectional=bidirectional))
+    cells = [layer for layer in modules_of(layers, SequenceLayer) if type(layer) is CELLS[name]]
+    assert len(cells) == (1 if name in STACKS else 3) * (2 if bidirectional else 1)
+    assert {cell.d_out for cell in cells} == {6}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_language_model_learns_and_is_read_back(name: str) -> None:
+    """Two steps lower the loss; the specification as JSON and the weights give the same model."""
+    specification = TypeAdapter(ModelSpecification).validate_python({"d_embedding": 5, **ENCODERS[name]})
+    torch.manual_seed(0)
+    model = build_language_model(specification, vocabulary_size=7)
+    ids = torch.randint(7, (3, 9), generator=torch.Generator().manual_seed(2))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    losses = []
+    for _ in range(3):
+        loss, _ = model.loss(ids[:, :-1], ids[:, 1:])
+        losses.append(loss.total.item())
+        optimizer.zero_grad()
+        loss.total.backward()
+        assert all(parameter.grad is not None for parameter in model.parameters())
+        optimizer.step()
+    assert losses[2] < losses[1] < losses[0]
+    again = TypeAdapter[Any](ModelSpecification).validate_json(specification.model_dump_json())
+    assert again == specification
+    read = build_language_model(again, vocabulary_size=7)
+    read.load_state_dict(model.state_dict())
+    same(read.eval()(ids)[0], model.eval()(ids)[0], rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("d_in", [4, 6])
@@ -142,30 +218,58 @@ def test_dropout_in_training_alone(name: str) -> None:
 @pytest.mark.parametrize("kind", ["plain", "variational"])
 @pytest.mark.parametrize("name", RECURRENT)
 def test_dropout_before_between_and_after_recurrent_layers(name: str, kind: str) -> None:
-    specification = reader(name, num_layers=2, dropout=0.3, dropout_input=0.4, dropout_recurrent=0.2, dropout_kind=kind)
-    layers = build(specification)
+    recurrent = {"dropout_recurrent": 0.2} if name in DROPPED else {}
+    layers = build(reader(name, num_layers=2, dropout=0.3, dropout_input=0.4, dropout_kind=kind, **recurrent))
     assert isinstance(layers, Stack)
     shares = []
     for layer in layers:
         if isinstance(layer, Bidirectional):
             shares.append("layer")
-            assert [part.p for part in modules_of(layer, WeightDrop)] == [0.2, 0.2]
+            assert [part.p for part in modules_of(layer, WeightDrop)] == [0.2, 0.2] * len(recurrent)
         elif kind == "variational":
             assert isinstance(layer, VariationalDropout)
             shares.append(str(layer.p))
         else:
             shares += [str(part.p) for part in modules_of(layer, nn.Dropout)]
-    assert shares == ["0.4", "layer", "0.3", "layer", "0.3"]
+    assert shares == ["0.4", "layer", "0.3"] + ([] if name in STACKS else ["layer", "0.3"])
 
 
-@pytest.mark.parametrize("name", RECURRENT)
-def test_each_kind_of_dropout_alone_is_in_training_alone(name: str) -> None:
-    x = inputs()
-    for key in ("dropout_input", "dropout_recurrent"):
-        layers = build(reader(name, **{key: 0.5}))
-        assert not layers(x)[0].equal(layers(x)[0])
-        layers.eval()
-        same(layers(x)[0], build(reader(name)).eval()(x)[0], rtol=0, atol=0)
+@pytest.mark.parametrize(("name", "key"), [
+    *((name, "dropout_input") for name in RECURRENT), *((name, "dropout_recurrent") for name in DROPPED),
+    *((name, "zoneout_hidden") for name in HELD), *((name, "zoneout_cell") for name in WITH_A_CELL),
+])  # fmt: skip
+def test_each_kind_of_dropout_alone_is_in_training_alone(name: str, key: str) -> None:
+    """At use, dropout is the identity; zoneout is its mean, and so not what the layer without it computes."""
+    x, layers = inputs(), build(reader(name, **{key: 0.5}))
+    assert not layers(x)[0].equal(layers(x)[0])
+    layers.eval()
+    y, plain = layers(x)[0], build(reader(name)).eval()(x)[0]
+    same(layers(x)[0], y, rtol=0, atol=0)
+    if key.startswith("dropout"):
+        same(y, plain, rtol=0, atol=0)
+    else:
+        assert (y - plain).abs().max() > 1e-4
+
+
+@pytest.mark.parametrize(("name", "cell"), [
+    *((name, 0.0) for name in HELD), *((name, 0.2) for name in WITH_A_CELL),
+])  # fmt: skip
+def test_zoneout_is_around_every_layer(name: str, cell: float) -> None:
+    keys = {"zoneout_cell": cell} if cell else {}
+    around = modules_of(build(reader(name, num_layers=2, zoneout_hidden=0.1, **keys)), Zoneout)
+    assert len(around) == 4
+    for layer in around:
+        assert type(layer.layer) is CELLS[name]
+        assert f"hidden=0.1, cell={cell}" in repr(layer)
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_zoneout_and_dropped_weights_go_together(name: str) -> None:
+    layers, x = build(one_way(name, num_layers=1, zoneout_hidden=0.1, dropout_recurrent=0.5)), inputs()
+    (dropped,) = modules_of(layers, WeightDrop)
+    assert isinstance(dropped.layer, Zoneout)
+    assert not layers(x)[0].equal(layers(x)[0])
+    same(layers.eval()(x)[0], build(one_way(name, num_layers=1, zoneout_hidden=0.1)).eval()(x)[0], rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("bidirectional", [True, False])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import secrets
 import time
 from collections.abc import Iterator
@@ -15,18 +14,12 @@ from typing import Any
 from ensue.data.sources import TextSource
 from ensue.data.token_file import TokenFile, check_tokens, write_tokens
 from ensue.errors import DataError, RunError
+from ensue.places import cache_directory
 from ensue.text.tokenizers import Tokenizer, load_tokenizer, save_tokenizer, train_tokenizer
 
 FORMAT = 1
 """To be raised when a tokenizer or the files change in a way that `to_json` does not show."""
 ABANDONED_SECONDS = 24 * 3600
-
-
-def cache_directory() -> Path:
-    """`$ENSUE_CACHE`, else `$XDG_CACHE_HOME/ensue`, else `~/.cache/ensue`."""
-    if own := os.environ.get("ENSUE_CACHE"):
-        return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ensue"
 
 
 def tokenize(source: TextSource, tokenizer: Tokenizer, *, start: int = 0, stop: int | None = None) -> TokenFile:

@@ -5,7 +5,6 @@ Seen through taps, in whatever layers there are; a new cell is seen as soon as i
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 import numpy as np
@@ -17,15 +16,18 @@ from ensue.nn import SequenceLayer, tap_names, watch
 
 MOST_ATTENTION = 2_048
 """Words of a text whose attention weights are held."""
-SIGNED = {"candidate", "hidden"}
+SIGNED = {"candidate", "hidden", "h"}
 """Of what may be negative, the mean size is shown."""
-HIDDEN_FROM_VIEW = {"cell", "weights"}
+HIDDEN_FROM_VIEW = {"cell", "c", "weights"}
+DIMENSIONS = {"time", "depth"}
+"""Of a grid, which has gates along both."""
 
 
 class Trace(NamedTuple):
     """A layer's taps over the text: by name the mean over its units (T,), of signed ones that of their absolute values.
 
-    `layer` counts from 1; `direction` is "left to right" or "right to left".
+    `layer` counts from 1; `direction` is "left to right" or "right to left". A grid's layer has two traces in each, say
+    "left to right, time" and "left to right, depth".
     """
 
     layer: int
@@ -48,13 +50,12 @@ def traces_of(layers: SequenceLayer, x: Tensor) -> list[Trace]:
         return []
     with watch(layers, *names) as seen:
         layers(x)
-    means: dict[str, dict[str, NDArray[np.float64]]] = {}
+    found: dict[tuple[str, str], dict[str, NDArray[np.float64]]] = {}
     for name, tensors in seen.items():
-        owner, _, tap = name.rpartition(".")
-        means.setdefault(owner.removesuffix(".gates"), {})[tap] = _means(tap, tensors, backward="leftward" in name)
-    places = _numbered(list(means))
-    directions = {owner: "right to left" if "leftward" in owner else "left to right" for owner in means}
-    return [Trace(places[owner], directions[owner], found) for owner, found in means.items()]
+        tap = name.rpartition(".")[2]
+        found.setdefault(_place(name), {})[tap] = _means(tap, tensors, backward="leftward" in name)
+    numbers = {layer: number for number, layer in enumerate(dict.fromkeys(layer for layer, _ in found), start=1)}
+    return [Trace(numbers[layer], direction, means) for (layer, direction), means in found.items()]
 
 
 @torch.inference_mode()
@@ -77,8 +78,14 @@ def _means(tap: str, tensors: list[Tensor], *, backward: bool) -> NDArray[np.flo
     return means[::-1] if backward else means
 
 
-def _numbered(owners: list[str]) -> dict[str, int]:
-    """The layer's number for each of its parts: both directions of a layer have the same."""
-    bases = [re.sub(r"(^|\.)(rightward|leftward)", "", owner) for owner in owners]
-    numbers = {base: number for number, base in enumerate(dict.fromkeys(bases), start=1)}
-    return {owner: numbers[base] for owner, base in zip(owners, bases, strict=True)}
+def _place(name: str) -> tuple[str, str]:
+    """The layer of the tap with this name, the same for both directions, and the direction.
+
+    What has a number is a layer in a stack; what is below it are the layer's parts.
+    """
+    *owners, _ = name.split(".")
+    direction = "right to left" if "leftward" in owners else "left to right"
+    dimension = "".join(f", {owner}" for owner in owners if owner in DIMENSIONS)
+    last = max((place for place, owner in enumerate(owners, start=1) if owner.isdecimal()), default=0)
+    layer = [owner for owner in owners[:last] if owner not in ("rightward", "leftward")]
+    return ".".join(layer), direction + dimension

@@ -12,7 +12,7 @@ from ensue.lens.page import Section, cut, paragraph
 
 MOST_DRAWN = 30
 """Words whose attention is drawn."""
-ORDER = ("input", "reset", "forget", "update", "candidate", "output", "hidden")
+ORDER = ("input", "reset", "forget", "update", "depth", "candidate", "output", "hidden")
 
 
 class Seen(NamedTuple):

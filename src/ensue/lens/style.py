@@ -48,7 +48,7 @@ svg .word { font-size: 13px; font-weight: 600; } svg .mid { text-anchor: middle;
 .cross { stroke: var(--faint); opacity: .45; } .grid { stroke: var(--line); }
 .path { fill: none; stroke: var(--ink); stroke-width: 2; }
 .s0 { --tone: var(--a); } .s1 { --tone: var(--b); } .s2 { --tone: var(--c); } .s3 { --tone: var(--d); }
-.s4 { --tone: var(--e); }
+.s4 { --tone: var(--e); } .s5 { --tone: var(--good); }
 .line { fill: none; stroke: var(--tone); stroke-width: 1.6; }
 .dots { fill: none; stroke: var(--tone); stroke-width: 5; stroke-linecap: round; }
 .bar, svg text.tone { fill: var(--tone); }

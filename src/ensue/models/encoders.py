@@ -9,28 +9,43 @@ from typing import Any
 from torch import nn
 
 from ensue.models.specification import (
+    CellEncoder,
     Directions,
     Encoder,
+    HiddenEncoder,
     ModelSpecification,
     NoReader,
     ReaderSpecification,
     RecurrentEncoder,
     TransformerEncoder,
     WindowEncoder,
+    ZoneoutEncoder,
 )
 from ensue.nn import (
     GRU,
     LSTM,
+    QRNN,
     Bidirectional,
+    Clockwork,
+    CoupledLSTM,
+    DepthGatedLSTM,
     Dropout,
     Elman,
+    GridLSTM,
+    LayerNormLSTM,
+    MinGRU,
+    MinLSTM,
+    PeepholeLSTM,
     Pointwise,
+    ProjectedLSTM,
+    Recurrent,
     SequenceLayer,
     Stack,
     Transformer,
     VariationalDropout,
     WeightDrop,
     Window,
+    Zoneout,
 )
 
 
@@ -39,19 +54,20 @@ def build_encoder(specification: ModelSpecification | ReaderSpecification, *, d_
     return ENCODERS[specification.encoder](specification, d_in)
 
 
-def _recurrent(cell: Callable[[Any, int, int], SequenceLayer]) -> Callable[[Any, int], SequenceLayer]:
-    """Layers of one cell, with dropout before, between and after them."""
+def _recurrent(
+    cell: Callable[[Any, int, int], SequenceLayer], *, is_stack: bool = False
+) -> Callable[[Any, int], SequenceLayer]:
+    """Layers of one cell, with dropout before, between and after them; a cell that is a stack is all of them."""
 
     def one_way(specification: RecurrentEncoder, d_in: int) -> SequenceLayer:
-        layer = cell(specification, d_in, specification.d_model)
-        return WeightDrop(layer, specification.dropout_recurrent) if specification.dropout_recurrent else layer
+        return _regularized(specification, cell(specification, d_in, specification.d_model))
 
     def build(specification: RecurrentEncoder, d_in: int) -> SequenceLayer:
         dropout = VariationalDropout if specification.dropout_kind == "variational" else Dropout
         layers: list[SequenceLayer] = []
         if specification.dropout_input:
             layers.append(dropout(specification.dropout_input, d_in=d_in))
-        for _ in range(specification.num_layers):
+        for _ in range(1 if is_stack else specification.num_layers):
             layers.append(_in_directions(specification, partial(one_way, specification, d_in)))
             d_in = layers[-1].d_out
             if specification.dropout:
@@ -59,6 +75,19 @@ def _recurrent(cell: Callable[[Any, int, int], SequenceLayer]) -> Callable[[Any,
         return Stack(layers)
 
     return build
+
+
+def _regularized(specification: RecurrentEncoder, layer: SequenceLayer) -> SequenceLayer:
+    """The layer with zoneout and with dropout on its recurrent weights, where the specification asks for them."""
+    if isinstance(specification, ZoneoutEncoder):
+        hidden = specification.zoneout_hidden
+        cell = specification.zoneout_cell if isinstance(specification, CellEncoder) else 0.0
+        if hidden or cell:
+            assert isinstance(layer, Recurrent)
+            layer = Zoneout(layer, hidden=hidden, cell=cell)
+    if isinstance(specification, HiddenEncoder) and specification.dropout_recurrent:
+        layer = WeightDrop(layer, specification.dropout_recurrent)
+    return layer
 
 
 def _window(specification: WindowEncoder, d_in: int) -> SequenceLayer:
@@ -109,7 +138,19 @@ ENCODERS: dict[str, Callable[[Any, int], SequenceLayer]] = {
     "window": _window,
     "elman": _recurrent(lambda s, d_in, d_out: Elman(d_in, d_out, activation=s.activation)),
     "lstm": _recurrent(lambda s, d_in, d_out: LSTM(d_in, d_out)),
+    "peephole": _recurrent(lambda s, d_in, d_out: PeepholeLSTM(d_in, d_out)),
+    "coupled": _recurrent(lambda s, d_in, d_out: CoupledLSTM(d_in, d_out)),
+    "layer-norm": _recurrent(lambda s, d_in, d_out: LayerNormLSTM(d_in, d_out)),
+    "projected": _recurrent(lambda s, d_in, d_out: ProjectedLSTM(d_in, d_out, d_cell=s.d_cell or 2 * d_out)),
     "gru": _recurrent(lambda s, d_in, d_out: GRU(d_in, d_out, reset=s.reset)),
+    "clockwork": _recurrent(lambda s, d_in, d_out: Clockwork(d_in, d_out, periods=s.periods)),
+    "depth-gated": _recurrent(
+        lambda s, d_in, d_out: DepthGatedLSTM(d_in, d_out, num_layers=s.num_layers), is_stack=True
+    ),
+    "grid": _recurrent(lambda s, d_in, d_out: GridLSTM(d_in, d_out, num_layers=s.num_layers), is_stack=True),
+    "mingru": _recurrent(lambda s, d_in, d_out: MinGRU(d_in, d_out)),
+    "minlstm": _recurrent(lambda s, d_in, d_out: MinLSTM(d_in, d_out)),
+    "qrnn": _recurrent(lambda s, d_in, d_out: QRNN(d_in, d_out, size=s.size)),
     "transformer": _transformer,
     "none": _none,
 }

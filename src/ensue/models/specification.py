@@ -1,15 +1,16 @@
 """The `[model]` table of a recipe: which encoder, how large, how regularized. Only data; `build.py` makes the modules.
 
-An encoder's own keys stand in its class. A language model adds what it needs to know of its tokens; what reads whole
-texts (a tagger, a classifier) adds in which directions. Unknown keys are errors, also those that only another encoder
-has.
+An encoder's own keys stand in its class; encoders with the same keys share one. A language model adds what it needs to
+know of its tokens; what reads whole texts (a tagger, a classifier) adds in which directions. Unknown keys are errors,
+also those that only another encoder has.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from itertools import pairwise
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Size = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, lt=1)]
@@ -25,7 +26,7 @@ class Encoder(BaseModel):
     num_layers: Size = 1
     """Layers, one after another."""
     dropout: Share = 0.0
-    """On the output of every layer; of a window network on that of the last."""
+    """On the output of every layer; of a window network and of a depth-gated or grid stack on that of the last."""
 
 
 class RecurrentEncoder(Encoder):
@@ -35,8 +36,53 @@ class RecurrentEncoder(Encoder):
     """Fresh at every position, or one mask for a whole segment or text."""
     dropout_input: Share = 0.0
     """On what enters the first layer."""
+
+
+class PlainEncoder(RecurrentEncoder):
+    """Recurrent encoders without keys of their own; depth-gated and grid are stacks of `num_layers`."""
+
+    encoder: Literal["depth-gated", "grid", "mingru", "minlstm"]
+
+
+class QRNNEncoder(RecurrentEncoder):
+    encoder: Literal["qrnn"]
+    size: Size = 2
+    """How many positions the convolution sees: the last N."""
+
+
+class HiddenEncoder(RecurrentEncoder):
+    """What encoders have whose recurrent weights are one matrix, `weight_hidden`."""
+
     dropout_recurrent: Share = 0.0
     """On the recurrent weights (weight-drop)."""
+
+
+class ClockworkEncoder(HiddenEncoder):
+    encoder: Literal["clockwork"]
+    periods: list[Size] = Field(default=[1, 2, 4, 8, 16, 32, 64, 128], min_length=1)
+    """Positions from one update of a module to its next, each a divisor of the next; modules share `d_model` evenly."""
+
+    @model_validator(mode="after")
+    def _modules(self) -> Self:
+        if self.d_model % len(self.periods):
+            raise ValueError(f"has d_model {self.d_model}, which {len(self.periods)} periods cannot share evenly")
+        if any(slow <= fast or slow % fast for fast, slow in pairwise(self.periods)):
+            raise ValueError(f"has periods of which not each is a divisor of the next: {self.periods}")
+        return self
+
+
+class ZoneoutEncoder(HiddenEncoder):
+    """What encoders have whose units may all be held."""
+
+    zoneout_hidden: Share = 0.0
+    """Chance that a unit of the hidden state keeps its old value at a position; at use, the old value's weight."""
+
+
+class CellEncoder(ZoneoutEncoder):
+    """What encoders have that carry a cell beside the hidden state."""
+
+    zoneout_cell: Share = 0.0
+    """Chance that a cell keeps its old value at a position; at use, the old value's weight."""
 
 
 class WindowEncoder(Encoder):
@@ -45,17 +91,23 @@ class WindowEncoder(Encoder):
     """How many positions the window holds, N (in each direction, where there are two)."""
 
 
-class ElmanEncoder(RecurrentEncoder):
+class ElmanEncoder(ZoneoutEncoder):
     encoder: Literal["elman"]
     activation: Literal["tanh", "relu"] = "tanh"
     """The nonlinearity."""
 
 
-class LSTMEncoder(RecurrentEncoder):
-    encoder: Literal["lstm"]
+class LSTMEncoder(CellEncoder):
+    encoder: Literal["lstm", "peephole", "coupled", "layer-norm"]
 
 
-class GRUEncoder(RecurrentEncoder):
+class ProjectedEncoder(CellEncoder):
+    encoder: Literal["projected"]
+    d_cell: Size | None = None
+    """Cells of a layer, which are projected to `d_model` features; without it 2 · d_model."""
+
+
+class GRUEncoder(ZoneoutEncoder):
     encoder: Literal["gru"]
     reset: Literal["before", "after"] = "after"
     """The reset gate stands before the recurrent product (the paper) or after it (the vendors' kernels)."""
@@ -98,7 +150,19 @@ class ElmanSpecification(Tokens, ElmanEncoder): ...
 class LSTMSpecification(Tokens, LSTMEncoder): ...
 
 
+class ProjectedSpecification(Tokens, ProjectedEncoder): ...
+
+
 class GRUSpecification(Tokens, GRUEncoder): ...
+
+
+class ClockworkSpecification(Tokens, ClockworkEncoder): ...
+
+
+class PlainSpecification(Tokens, PlainEncoder): ...
+
+
+class QRNNSpecification(Tokens, QRNNEncoder): ...
 
 
 class TransformerSpecification(Tokens, TransformerEncoder): ...
@@ -122,7 +186,19 @@ class ElmanReader(Directions, ElmanEncoder): ...
 class LSTMReader(Directions, LSTMEncoder): ...
 
 
+class ProjectedReader(Directions, ProjectedEncoder): ...
+
+
 class GRUReader(Directions, GRUEncoder): ...
+
+
+class ClockworkReader(Directions, ClockworkEncoder): ...
+
+
+class PlainReader(Directions, PlainEncoder): ...
+
+
+class QRNNReader(Directions, QRNNEncoder): ...
 
 
 class TransformerReader(Directions, TransformerEncoder):
@@ -139,11 +215,28 @@ class NoReader(BaseModel):
 
 
 ModelSpecification = Annotated[
-    WindowSpecification | ElmanSpecification | LSTMSpecification | GRUSpecification | TransformerSpecification,
+    WindowSpecification
+    | ElmanSpecification
+    | LSTMSpecification
+    | ProjectedSpecification
+    | GRUSpecification
+    | ClockworkSpecification
+    | PlainSpecification
+    | QRNNSpecification
+    | TransformerSpecification,
     Field(discriminator="encoder"),
 ]
 
 ReaderSpecification = Annotated[
-    WindowReader | ElmanReader | LSTMReader | GRUReader | TransformerReader | NoReader,
+    WindowReader
+    | ElmanReader
+    | LSTMReader
+    | ProjectedReader
+    | GRUReader
+    | ClockworkReader
+    | PlainReader
+    | QRNNReader
+    | TransformerReader
+    | NoReader,
     Field(discriminator="encoder"),
 ]

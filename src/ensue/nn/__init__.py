@@ -10,51 +10,77 @@ A floor of its own: it needs nothing of ensue but `ensue.types` and `ensue.error
 from ensue.nn.attention import KVState, MultiHeadAttention
 from ensue.nn.chain import log_partition, marginals
 from ensue.nn.characters import CharacterCNN, CharacterLSTM
+from ensue.nn.clockwork import Clockwork, ClockworkState
 from ensue.nn.combinators import Bidirectional, Residual, Stack
+from ensue.nn.coupled import CoupledLSTM
 from ensue.nn.crf import Legal, LinearChainCRF, Tables
+from ensue.nn.depth_gated import DepthGatedLSTM
 from ensue.nn.dropout import Dropout, VariationalDropout, WeightDrop
 from ensue.nn.elman import Elman, ElmanState
 from ensue.nn.embeddings import TokenEmbedding, VectorInput
+from ensue.nn.grid import GridLSTM
 from ensue.nn.gru import GRU, GRUState
 from ensue.nn.layer import Parallel, Pointwise, Recurrent, SequenceLayer
+from ensue.nn.layer_norm_lstm import LayerNormLSTM
 from ensue.nn.linear_cross_entropy import linear_cross_entropy
 from ensue.nn.lstm import LSTM, LSTMState
+from ensue.nn.minimal import MinGRU, Minimal, MinimalState, MinLSTM
 from ensue.nn.paths import k_best, viterbi, viterbi_path
+from ensue.nn.peephole import PeepholeLSTM
 from ensue.nn.pooling import AttentionPooling, LastPooling, MaxPooling, MeanPooling, Pooling, Poolings
 from ensue.nn.positions import LearnedPositions, PositionState, Rotary, SinusoidalPositions
+from ensue.nn.projected import ProjectedLSTM, ProjectedLSTMState
+from ensue.nn.qrnn import QRNN, QRNNState
+from ensue.nn.scan import scan
 from ensue.nn.softmax import SoftmaxHead, TiedSoftmaxHead
 from ensue.nn.taps import Tap, Taps, tap_names, watch
 from ensue.nn.transformer import FeedForward, PostNormBlock, PreNormBlock, Transformer
 from ensue.nn.window import Window, WindowState
+from ensue.nn.zoneout import Zoneout
 
 __all__ = [
     "GRU",
     "LSTM",
+    "QRNN",
     "AttentionPooling",
     "Bidirectional",
     "CharacterCNN",
     "CharacterLSTM",
+    "Clockwork",
+    "ClockworkState",
+    "CoupledLSTM",
+    "DepthGatedLSTM",
     "Dropout",
     "Elman",
     "ElmanState",
     "FeedForward",
     "GRUState",
+    "GridLSTM",
     "KVState",
     "LSTMState",
     "LastPooling",
+    "LayerNormLSTM",
     "LearnedPositions",
     "Legal",
     "LinearChainCRF",
     "MaxPooling",
     "MeanPooling",
+    "MinGRU",
+    "MinLSTM",
+    "Minimal",
+    "MinimalState",
     "MultiHeadAttention",
     "Parallel",
+    "PeepholeLSTM",
     "Pointwise",
     "Pooling",
     "Poolings",
     "PositionState",
     "PostNormBlock",
     "PreNormBlock",
+    "ProjectedLSTM",
+    "ProjectedLSTMState",
+    "QRNNState",
     "Recurrent",
     "Residual",
     "Rotary",
@@ -73,10 +99,12 @@ __all__ = [
     "WeightDrop",
     "Window",
     "WindowState",
+    "Zoneout",
     "k_best",
     "linear_cross_entropy",
     "log_partition",
     "marginals",
+    "scan",
     "tap_names",
     "viterbi",
     "viterbi_path",

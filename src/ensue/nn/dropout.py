@@ -48,12 +48,14 @@ class WeightDrop(SequenceLayer):
     """Dropout on the recurrent weights of a layer, one mask per call of `forward` (Merity et al. 2018, DropConnect).
 
     Since the layer is called with the dropped weights in place of its own, it may be any recurrent layer with a
-    parameter `weight_hidden`, and keeps its fast path. `step` is for use, not for training, and drops nothing.
+    parameter `weight_hidden`, its own or one of a part's, and keeps its fast path. `step` is for use, not for training,
+    and drops nothing.
     """
 
     def __init__(self, layer: SequenceLayer, p: float) -> None:
         super().__init__()
-        if "weight_hidden" not in dict(layer.named_parameters()):
+        self.dropped = [name for name, _ in layer.named_parameters() if name.split(".")[-1] == "weight_hidden"]
+        if not self.dropped:
             raise ValueError(f"WeightDrop needs a layer with a parameter weight_hidden, which {layer!r} has not")
         self.layer, self.p = layer, checked_share(p)
         self.d_in, self.d_out, self.is_causal = layer.d_in, layer.d_out, layer.is_causal
@@ -67,7 +69,7 @@ class WeightDrop(SequenceLayer):
         if not self.training or self.p == 0:
             y, state = self.layer(x, state, mask=mask)
         else:
-            dropped = {"weight_hidden": F.dropout(self.layer.get_parameter("weight_hidden"), self.p)}
+            dropped = {name: F.dropout(self.layer.get_parameter(name), self.p) for name in self.dropped}
             y, state = torch.func.functional_call(self.layer, dropped, (x, state), {"mask": mask})
         return y, state
 

@@ -7,11 +7,12 @@ from typing import Literal, NamedTuple
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Tensor
 
+from ensue.nn.initialization import gate_bias, hidden_weight, input_weight
 from ensue.nn.layer import Recurrent
 from ensue.nn.taps import Tap, is_watched
-from ensue.nn.vendor import orthogonal_blocks, run_kernel
+from ensue.nn.vendor import run_kernel
 from ensue.types import Memory, State
 
 
@@ -27,14 +28,12 @@ class Elman(Recurrent):
         if activation not in ("tanh", "relu"):
             raise ValueError(f"activation is tanh or relu, not {activation!r}")
         self.d_in, self.d_out, self.activation = d_in, d_out, activation
-        self.weight_input = nn.Parameter(torch.empty(d_out, d_in))
-        self.weight_hidden = nn.Parameter(torch.empty(d_out, d_out))
-        self.bias = nn.Parameter(torch.zeros(d_out))
+        self.weight_input = input_weight(1, d_out, d_in)
+        self.weight_hidden = hidden_weight(1, d_out)
+        self.bias = gate_bias(1, d_out)
         self.zero_bias: Tensor
         self.register_buffer("zero_bias", torch.zeros(d_out), persistent=False)
         self.hidden = Tap()
-        nn.init.xavier_uniform_(self.weight_input)
-        orthogonal_blocks(self.weight_hidden, 1)
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> ElmanState:
         return ElmanState(self.weight_hidden.new_zeros(batch_size, self.d_out))

@@ -9,9 +9,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from ensue.nn.initialization import gate_bias, hidden_weight, input_weight
 from ensue.nn.layer import Recurrent
 from ensue.nn.taps import Tap, Taps, is_watched
-from ensue.nn.vendor import orthogonal_blocks, run_kernel
+from ensue.nn.vendor import run_kernel
 from ensue.types import Memory, State
 
 
@@ -35,16 +36,13 @@ class GRU(Recurrent):
         if reset not in ("before", "after"):
             raise ValueError(f"reset is before or after, not {reset!r}")
         self.d_in, self.d_out, self.reset = d_in, d_out, reset
-        self.weight_input = nn.Parameter(torch.empty(3 * d_out, d_in))
-        self.weight_hidden = nn.Parameter(torch.empty(3 * d_out, d_out))
-        self.bias = nn.Parameter(torch.zeros(3 * d_out))
+        self.weight_input = input_weight(3, d_out, d_in)
+        self.weight_hidden = hidden_weight(3, d_out)
+        self.bias = gate_bias(3, d_out)
         if reset == "after":
             self.bias_candidate = nn.Parameter(torch.zeros(d_out))
         self.gates = Taps("reset", "update", "candidate")
         self.hidden = Tap()
-        for block in self.weight_input.chunk(3):
-            nn.init.xavier_uniform_(block)
-        orthogonal_blocks(self.weight_hidden, 3)
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> GRUState:
         return GRUState(self.weight_hidden.new_zeros(batch_size, self.d_out))

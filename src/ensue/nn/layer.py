@@ -17,6 +17,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from ensue.nn.engine import unroll
+from ensue.nn.taps import is_watched
 from ensue.types import Memory, State, hold
 
 
@@ -51,15 +53,18 @@ class SequenceLayer(nn.Module, ABC):
 
 
 class Recurrent(SequenceLayer):
-    """A layer whose equations are those of one position: write `step`; `forward` is its fold.
+    """A layer whose equations are those of one position: write `step`; `forward` is its fold, made fast.
 
-    A subclass may override `forward` with something faster; `fold` remains what it has to agree with.
+    The engine (`ensue.nn.engine`) derives from `step` how to run and differentiate whole sequences. What it cannot run,
+    and whatever is watched, goes step by step. A subclass may override `forward` with something faster still; `fold`
+    remains what it has to agree with.
     """
 
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], State]:
-        return self.fold(x, state, mask=mask)
+        found = None if is_watched(self) else unroll(self, x, state, mask)
+        return self.fold(x, state, mask=mask) if found is None else found
 
     def fold(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None

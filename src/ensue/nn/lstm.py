@@ -7,11 +7,12 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Tensor
 
+from ensue.nn.initialization import gate_bias, hidden_weight, input_weight
 from ensue.nn.layer import Recurrent
 from ensue.nn.taps import Tap, Taps, is_watched
-from ensue.nn.vendor import orthogonal_blocks, run_kernel
+from ensue.nn.vendor import run_kernel
 from ensue.types import Memory, State
 
 
@@ -33,17 +34,13 @@ class LSTM(Recurrent):
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__()
         self.d_in, self.d_out = d_in, d_out
-        self.weight_input = nn.Parameter(torch.empty(4 * d_out, d_in))
-        self.weight_hidden = nn.Parameter(torch.empty(4 * d_out, d_out))
-        self.bias = nn.Parameter(torch.zeros(4 * d_out))
+        self.weight_input = input_weight(4, d_out, d_in)
+        self.weight_hidden = hidden_weight(4, d_out)
+        self.bias = gate_bias(4, d_out, forget=1)
         self.zero_bias: Tensor
         self.register_buffer("zero_bias", torch.zeros(4 * d_out), persistent=False)
         self.gates = Taps("input", "forget", "candidate", "output")
         self.cell, self.hidden = Tap(), Tap()
-        for block in self.weight_input.chunk(4):
-            nn.init.xavier_uniform_(block)
-        orthogonal_blocks(self.weight_hidden, 4)
-        nn.init.ones_(self.bias.data[d_out : 2 * d_out])
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> LSTMState:
         zeros = self.weight_hidden.new_zeros(batch_size, self.d_out)

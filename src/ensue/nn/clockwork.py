@@ -1,0 +1,187 @@
+"""The clockwork recurrent network: modules that work at different rates, each a simple recurrent network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count, pairwise
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from ensue.nn.elman import ElmanState
+from ensue.nn.layer import Recurrent, blank
+from ensue.nn.taps import Tap, is_watched
+from ensue.types import Memory, State
+
+CALL = 1 << 22
+"""Products (positions × recurrent weights) that have to be there for each module to be worth a call of its own."""
+
+
+class ClockworkState(NamedTuple):
+    h: Float[Tensor, "B d"]
+    clock: Int[Tensor, " B"]
+    """How many positions the row has read."""
+
+
+class Clockwork(Recurrent):
+    """Koutník et al. 2014. The units are modules of equal size, fast ones first; module k has the period P_k:
+
+        ĥ = tanh(W x + U h + b)
+        h'_k = ĥ_k where t mod P_k = 0, h_k elsewhere          t = 0, 1, ... is the row's own clock
+
+    A module reads itself and the slower ones: block (k, j) of U is used only if P_j ≥ P_k. The blocks below the
+    diagonal are in `weight_hidden` (d, d), start at 0 and stay there: nothing reads them, no gradient reaches them.
+
+    Raises `ValueError` where `periods` are not positive, ascending and each a divisor of the next, or do not divide the
+    units evenly.
+    """
+
+    def __init__(self, d_in: int, d_out: int, *, periods: Sequence[int] = (1, 2, 4, 8, 16, 32, 64, 128)) -> None:
+        super().__init__()
+        self.d_in, self.d_out, self.periods = d_in, d_out, checked_periods(periods)
+        if d_out % len(periods):
+            raise ValueError(f"{d_out} units cannot be divided among {len(periods)} periods")
+        self.size = d_out // len(periods)
+        self.weight_input = nn.Parameter(torch.empty(d_out, d_in))
+        self.weight_hidden = nn.Parameter(torch.empty(d_out, d_out))
+        self.bias = nn.Parameter(torch.zeros(d_out))
+        self.period: Tensor
+        self.is_heard: Tensor
+        self.register_buffer("period", torch.tensor(self.periods).repeat_interleave(self.size), persistent=False)
+        self.register_buffer("is_heard", self.period >= self.period.unsqueeze(1), persistent=False)
+        # In a tuple, so that they are no parts of this layer: they lend their equations and are lent its weights.
+        self.lent = ClockworkModule(self.size), ClockworkUnits(d_out)
+        self.hidden = Tap()
+        nn.init.xavier_uniform_(self.weight_input)
+        nn.init.xavier_uniform_(self.weight_hidden)
+        with torch.no_grad():
+            self.weight_hidden.mul_(self.is_heard)
+            for begin in range(0, d_out, self.size):
+                nn.init.orthogonal_(self.weight_hidden[begin : begin + self.size, begin : begin + self.size])
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> ClockworkState:
+        h = self.weight_hidden.new_zeros(batch_size, self.d_out)
+        return ClockworkState(h, clock=self.period.new_zeros(batch_size))
+
+    def step(
+        self, x_t: Float[Tensor, "B d_in"], state: State = None
+    ) -> tuple[Float[Tensor, "B d_out"], ClockworkState]:
+        h, clock = self.init_state(len(x_t)) if state is None else state
+        U = self.weight_hidden * self.is_heard
+        works = clock.unsqueeze(-1) % self.period == 0
+        candidate = torch.tanh(F.linear(x_t, self.weight_input, self.bias) + F.linear(h, U))
+        h = self.hidden(torch.where(works, candidate, h))
+        return h, ClockworkState(h, clock + 1)
+
+    def forward(
+        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
+    ) -> tuple[Float[Tensor, "B T d_out"], ClockworkState]:
+        """Module by module where the clocks of all rows show the same, up to whole turns of the slowest, and where it
+        is worth the calls; otherwise all units at every position, those that rest included."""
+        if is_watched(self):
+            return self.fold(x, state, mask=mask)
+        h, clock = self.init_state(len(x)) if state is None else state
+        x, lengths = blank(x, mask), x.shape[1] if mask is None else mask.sum(1)
+        phases = (clock % self.periods[-1]).unique()
+        if len(phases) != 1 or x.shape[0] * x.shape[1] * self.weight_hidden.numel() <= CALL * len(self.periods):
+            y, (h,) = self._all_at_once(x, h, clock, mask)
+            return y, ClockworkState(h, clock + lengths)
+        y = self._by_module(x, h, int(phases))
+        if mask is None:
+            return y, ClockworkState(y[:, -1], clock + lengths)
+        last = (mask.sum(1) - 1).clamp(min=0).view(-1, 1, 1).expand(-1, 1, self.d_out)
+        return y, ClockworkState(torch.where(mask[:, :1], y.gather(1, last).squeeze(1), h), clock + lengths)
+
+    def _all_at_once(self, x: Tensor, h: Tensor, clock: Tensor, mask: Tensor | None) -> tuple[Tensor, ElmanState]:
+        """`fold`, with what x and the clocks say made ready for all positions."""
+        clocks = clock.unsqueeze(1) + torch.arange(x.shape[1], device=x.device)
+        works = clocks.unsqueeze(-1) % self.period == 0
+        u = torch.cat((F.linear(x, self.weight_input, self.bias), works.to(x.dtype)), dim=-1)
+        weights = {"weight_hidden": self.weight_hidden * self.is_heard}
+        y, after = torch.func.functional_call(self.lent[1], weights, (u, ElmanState(h)), {"mask": mask})
+        return y, after
+
+    def _by_module(self, x: Tensor, h: Tensor, start: int) -> Tensor:
+        """All states (B, T, d) after `h`, every clock showing `start` at the first of the positions of `x`.
+
+        From the slowest module to the fastest, each over its turns: turn q of a module with the period P begins where
+        the clock shows q P, and there it works. A tensor `turns` (turns, B, d) goes along, from the turn before `start`
+        on: of slower modules it has the states, of the others what they hear from these.
+        """
+        end, size, slower = start + x.shape[1], self.size, self.periods[-1]
+        first = (start - 1) // slower
+        turns = h.new_zeros((end - 1) // slower - first + 1, *h.shape)
+        columns, before = torch.split(self.weight_hidden, size, dim=1), torch.split(h, size, dim=1)
+        modules = list(zip(count(), self.periods, self._inputs(x, start), columns, before, strict=False))
+        for k, period, u, column, h_k in reversed(modules):
+            blocks = [k * size, size, self.d_out - (k + 1) * size]  # faster modules, this one, slower ones
+            now = torch.arange((start - 1) // period, (end - 1) // period + 1, device=x.device)
+            heard, own, slow = torch.split(turns.index_select(0, now * period // slower - first), blocks, dim=2)
+            U_faster, U_own, _ = torch.split(column, blocks)
+            states = self._run_module(u + own[:-1], h_k, U_own)
+            turns = torch.cat((heard + F.linear(states, U_faster), states, slow), dim=2)
+            first, slower = (start - 1) // period, period
+        return turns.index_select(0, torch.arange(start, end, device=x.device) // slower - first).transpose(0, 1)
+
+    def _inputs(self, x: Tensor, start: int) -> list[Tensor]:
+        """W x + b of each module (turns, B, size), at the positions where it works."""
+        inputs, x = [], x.transpose(0, 1)
+        at, faster = start, 1  # what the clocks show at the first position that is left in x, and between two of them
+        weights, biases = torch.split(self.weight_input, self.size), torch.split(self.bias, self.size)
+        for period, W, b in zip(self.periods, weights, biases, strict=True):
+            begin = -(-start // period) * period
+            x = x[(begin - at) // faster :: period // faster]
+            at, faster = begin, period
+            inputs.append(F.linear(x, W, b))
+        return inputs
+
+    def _run_module(self, u: Tensor, h: Tensor, U: Tensor) -> Tensor:
+        """The states (turns + 1, B, size) of a module, `h` before its first turn included."""
+        weights, given = {"weight_hidden": U}, (u.transpose(0, 1), ElmanState(h))
+        after, _ = torch.func.functional_call(self.lent[0], weights, given)
+        return torch.cat((h.unsqueeze(0), after.transpose(0, 1)))
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, periods={self.periods}"
+
+
+class ClockworkModule(Recurrent):
+    """One module over the positions where it works: `h' = tanh(u + U h)`, u being all that it hears."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.d_in = self.d_out = size
+        self.weight_hidden = nn.Parameter(nn.init.orthogonal_(torch.empty(size, size)))
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> ElmanState:
+        return ElmanState(self.weight_hidden.new_zeros(batch_size, self.d_out))
+
+    def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], ElmanState]:
+        (h,) = self.init_state(len(x_t)) if state is None else state
+        h = torch.tanh(x_t + F.linear(h, self.weight_hidden))
+        return h, ElmanState(h)
+
+
+class ClockworkUnits(ClockworkModule):
+    """All modules, from [u; works]: `h' = works ⊙ tanh(u + U h) + (1 - works) ⊙ h`, works being 1 or 0, so exact."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.d_in = 2 * size
+
+    def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], ElmanState]:
+        (h,) = self.init_state(len(x_t)) if state is None else state
+        u, works = x_t.chunk(2, dim=-1)
+        h = works * torch.tanh(u + F.linear(h, self.weight_hidden)) + (1 - works) * h
+        return h, ElmanState(h)
+
+
+def checked_periods(periods: Sequence[int]) -> tuple[int, ...]:
+    """`periods`, if they can be those of a `Clockwork`; raises `ValueError` otherwise."""
+    ascending = all(0 < fast < slow and slow % fast == 0 for fast, slow in pairwise(periods))
+    if not periods or periods[0] < 1 or not ascending:
+        raise ValueError(f"periods are positive, ascending, and each divides the next; not {tuple(periods)}")
+    return tuple(periods)

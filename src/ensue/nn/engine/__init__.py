@@ -1,0 +1,13 @@
+"""The recurrence engine: any layer that writes `step` runs over whole sequences as fast as the hardware allows.
+
+`step` is traced (`trace.py`) into a graph of one step (`graph.py`, `operations.py`), the graph is differentiated
+(`derivative.py`) and made ready as three passes (`program.py`). A pass is printed as C (`schedule.py`, `c_source.py`),
+compiled once for a machine (`c_library.py`) and called (`compiled.py`), or runs in torch's own operations (`plain.py`).
+`execution.py` does what lies outside of the loop over positions. Ragged rows are packed without padding (`rows.py`).
+
+A cell need not know of it. `explain(layer)` says how a layer will run, and why.
+"""
+
+from ensue.nn.engine.running import Execution, executing, explain, unroll
+
+__all__ = ["Execution", "executing", "explain", "unroll"]

@@ -1,0 +1,213 @@
+"""A program over whole sequences: forward keeps what backward needs, backward goes from right to left.
+
+Every product that does not wait for the step before is one product over all positions: W x before the loop, and after
+the backward loop the error at x and at every matrix, `dU = Σ_t δ_t h_{t-1}ᵀ` (reference: Werbos 1990).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from ensue.nn.engine import plain
+from ensue.nn.engine.compiled import Compiled
+from ensue.nn.engine.memory import shared
+from ensue.nn.engine.program import Array, Pass, Product, Program
+from ensue.nn.engine.rows import Rows
+from ensue.nn.engine.storage import Arrays, Storage
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Values(Generic[Item]):
+    """Something for each tensor that a program is run on; the tensors are of one type and device."""
+
+    inputs: Sequence[Item]
+    """(N, width), as `Rows` packs them."""
+    states: Sequence[Item]
+    """(B, width), in the order of `Rows`."""
+    vectors: Sequence[Item]
+    """(1, width)"""
+    matrices: Sequence[Item]
+    """(k, n), of any strides."""
+
+    @classmethod
+    def of(cls, items: Sequence[Item], program: Program) -> Values[Item]:
+        trace = program.trace
+        parts, begin = [], 0
+        for group in (trace.inputs, trace.states, trace.vectors, trace.matrices):
+            parts.append(items[begin : begin + len(group)])
+            begin += len(group)
+        return cls(*parts)
+
+
+class Runner:
+    """A program with the way it is run: compiled, or in torch."""
+
+    def __init__(self, program: Program, functions: Compiled | None) -> None:
+        self.program, self.functions, self.shared = program, functions, shared(program)
+
+    def __call__(self, tensors: Sequence[Tensor], rows: Rows) -> tuple[Tensor, ...]:
+        """The outputs (N, d_out) and the final states (B, width)."""
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+            return _Recurrence.apply(self, rows, *tensors)  # type: ignore[no-any-return, no-untyped-call]
+        output, finals, _ = self.forward(Values.of(tensors, self.program), rows, keep=False)
+        return (output, *finals)
+
+    def run(
+        self, name: str, arrays: Arrays, rows: Rows, matrices: Sequence[Tensor], finals: dict[Array, Tensor]
+    ) -> None:
+        if self.functions is not None:
+            self.functions.run(name, arrays, rows, matrices, finals=finals)
+        else:
+            work: Pass = getattr(self.program, name)
+            plain.run(work, arrays, rows, matrices, backward=name == "backward", finals=finals)
+
+    def multiply(self, a: Tensor, b: Tensor, out: Tensor, *, accumulate: bool = False) -> None:
+        """`out` is `a @ b`, or that is added to it."""
+        if self.functions is not None:
+            self.functions.multiply(a, b, out, accumulate=accumulate)
+        elif accumulate:
+            out.addmm_(a, b)
+        else:
+            torch.mm(a, b, out=out)
+
+    def forward(self, values: Values[Tensor], rows: Rows, *, keep: bool) -> tuple[Tensor, list[Tensor], Arrays]:
+        """The outputs, the final states, and the arrays that `backward` will want."""
+        program, like = self.program, values.states[0]
+        arrays = {program.output: Storage(like.new_empty(rows.size, program.output.width))}
+        for array in program.states:
+            room = rows.size if keep else 2 * rows.batch
+            arrays.setdefault(array, Storage(like.new_empty(room, array.width), is_ring=not keep))
+        for product in program.products:
+            if product.hoisted is not None:
+                arrays[product.hoisted] = Storage(like.new_empty(rows.size, product.hoisted.width))
+                factor = values.inputs[product.factor.index]
+                self.multiply(factor, values.matrices[product.matrix], arrays[product.hoisted].tensor)
+        if keep:
+            self._make_room(program.kept, arrays, rows.size, like)
+        finals = [start.clone() for start in values.states]
+        ends = dict(zip(program.states, finals, strict=True))
+        self.run(
+            "forward" if keep else "inference", {**arrays, **self._read(values, arrays)}, rows, values.matrices, ends
+        )
+        for array, final in zip(program.states, finals, strict=True):
+            if ends[array] is not final:  # two leaves of the state are one value
+                final.copy_(ends[array])
+        output = arrays.pop(program.output).tensor
+        return output, finals, arrays if keep else {}
+
+    def _make_room(self, wanted: Sequence[Array], arrays: Arrays, size: int, like: Tensor) -> None:
+        """Storage for arrays of all positions: inside of others where that may be."""
+        for array in wanted:
+            if array in self.shared and self.shared[array].array in arrays:
+                view = self.shared[array]
+                host = arrays[view.array].tensor
+                arrays[array] = Storage(host[:, view.start : view.start + view.width])
+            elif array not in arrays:
+                arrays[array] = Storage(like.new_empty(size, array.width))
+
+    def _read(self, values: Values[Tensor], arrays: Arrays) -> Arrays:
+        """What a pass is given, and the states as the position after reads them."""
+        found = {Array("input", k, v.shape[1], "position"): Storage(v) for k, v in enumerate(values.inputs)}
+        found |= {Array("vector", k, v.shape[1], "vector"): Storage(v) for k, v in enumerate(values.vectors)}
+        for place, (array, start) in enumerate(zip(self.program.states, values.states, strict=True)):
+            state = arrays[array]
+            found[Array("previous", place, array.width, "previous")] = Storage(state.tensor, start, state.is_ring)
+        return found
+
+    def backward(
+        self, values: Values[Tensor], rows: Rows, arrays: Arrays, errors: Sequence[Tensor], needed: Values[bool]
+    ) -> list[Tensor | None]:
+        """From the errors at the outputs and final states to those at all values that are `needed`.
+
+        What `arrays` hold is written over.
+        """
+        program, like = self.program, values.states[0]
+        output, *states = errors
+        arrays = {**arrays, **self._read(values, arrays)}
+        arrays[Array("error output", 0, output.shape[1], "position")] = Storage(output)
+        for place, error in enumerate(states):
+            arrays[Array("error state", place, error.shape[1], "row")] = Storage(error.clone())
+        written = [array for _, array in program.backward.writes]
+        for array in written:
+            if array.extent == "sum":
+                arrays[array] = Storage(like.new_zeros(torch.get_num_threads(), array.width))
+        self._make_room([array for array in written if array.extent == "position"], arrays, rows.size, like)
+        self.run("backward", arrays, rows, values.matrices, {})
+        found = {array: storage.tensor for array, storage in arrays.items()}
+        inputs = self._errors_at_inputs(values, found, needed)
+        matrices = self._errors_at_matrices(values, rows, arrays, needed)
+        before = [found[Array("error state", k, v.shape[1], "row")] for k, v in enumerate(values.states)]
+        sums = [found.get(Array("error vector", k, v.shape[1], "sum")) for k, v in enumerate(values.vectors)]
+        return [*inputs, *before, *(None if part is None else part.sum(0, keepdim=True) for part in sums), *matrices]
+
+    def _errors_at_inputs(
+        self, values: Values[Tensor], found: dict[Array, Tensor], needed: Values[bool]
+    ) -> list[Tensor | None]:
+        errors: list[Tensor | None] = []
+        for place, (value, is_needed) in enumerate(zip(values.inputs, needed.inputs, strict=True)):
+            error = found.get(Array("error input", place, value.shape[1], "position"))
+            read = Array("input", place, value.shape[1], "position")
+            for product in self.program.products if is_needed else ():
+                if product.factor == read:
+                    out = torch.empty_like(value) if error is None else error
+                    self.multiply(
+                        found[product.error], values.matrices[product.matrix].t(), out, accumulate=error is not None
+                    )
+                    error = out
+            errors.append(error)
+        return errors
+
+    def _errors_at_matrices(
+        self, values: Values[Tensor], rows: Rows, arrays: Arrays, needed: Values[bool]
+    ) -> list[Tensor | None]:
+        errors: list[Tensor | None] = [None] * len(values.matrices)
+        for product in self.program.products:
+            if needed.matrices[product.matrix]:
+                before, matrix = errors[product.matrix], values.matrices[product.matrix]
+                out = matrix.new_empty(matrix.shape[1], matrix.shape[0]) if before is None else before.t()
+                self._add_error_at_matrix(product, rows, arrays, out, accumulate=before is not None)
+                errors[product.matrix] = out.t()
+        return errors
+
+    def _add_error_at_matrix(
+        self, product: Product, rows: Rows, arrays: Arrays, out: Tensor, *, accumulate: bool
+    ) -> None:
+        """Σ over positions of error ⊗ factor, (n, k)."""
+        error, factor = arrays[product.error].tensor, arrays[product.factor]
+        if factor.start is None:
+            self.multiply(error.t(), factor.tensor, out, accumulate=accumulate)
+            return
+        first = int(rows.counts[0])
+        self.multiply(error[:first].t(), factor.start[:first], out, accumulate=accumulate)
+        if rows.size > first:
+            self.multiply(error[first:].t(), factor.tensor[rows.before], out, accumulate=True)
+
+
+class _Recurrence(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, runner: Runner, rows: Rows, *tensors: Tensor) -> tuple[Tensor, ...]:
+        output, finals, ctx.arrays = runner.forward(Values.of(tensors, runner.program), rows, keep=True)
+        ctx.runner, ctx.rows = runner, rows
+        ctx.save_for_backward(*tensors, output)
+        return (output, *finals)
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, *errors: Tensor) -> tuple[Tensor | None, ...]:
+        runner: Runner = ctx.runner
+        *tensors, output = ctx.saved_tensors
+        values = Values.of(tensors, runner.program)
+        if ctx.arrays is None:  # backward once more through the same graph: what was written over is made again
+            ctx.arrays = runner.forward(values, ctx.rows, keep=True)[2]
+        arrays, ctx.arrays = {**ctx.arrays, runner.program.output: Storage(output)}, None
+        needed = Values.of(ctx.needs_input_grad[2:], runner.program)
+        errors = tuple(error.contiguous() for error in errors)
+        return None, None, *runner.backward(values, ctx.rows, arrays, errors, needed)

@@ -1,0 +1,159 @@
+"""One step of a cell as a graph of values, each a vector of features for every row of the batch.
+
+Leaves are what a step is given: `input` (of this position), `state` (from the position before), `vector` (the same for
+all rows: a parameter) and `constant`; in a backward pass also `error`, what arrives from outside. In between stand the
+pointwise operations of `operations.py`, whose arguments have the width of their result or width 1, and four that are
+not pointwise: `slice` and `cat` of features, `sum` over features, and `product` with a matrix (`product_t`: with its
+transpose).
+
+A graph never holds the same value twice: nodes that are written alike are one node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+LEAVES = frozenset({"input", "state", "vector", "constant", "error"})
+PRODUCTS = frozenset({"product", "product_t"})
+NOT_POINTWISE = LEAVES | PRODUCTS | {"slice", "cat", "sum"}
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """A value: (rows, width) numbers."""
+
+    graph: Graph = field(repr=False)
+    op: str
+    args: tuple[Node, ...]
+    width: int
+    number: float
+    """Which input, state, vector, error or matrix; the value of a constant; where a slice begins."""
+    order: int
+    """Place in the graph: arguments come before what is made of them."""
+
+    @property
+    def index(self) -> int:
+        return int(self.number)
+
+    def __add__(self, other: Node | float) -> Node:
+        return self.graph.pointwise("add", self, other)
+
+    def __sub__(self, other: Node | float) -> Node:
+        return self.graph.pointwise("sub", self, other)
+
+    def __mul__(self, other: Node | float) -> Node:
+        return self.graph.pointwise("mul", self, other)
+
+    def __truediv__(self, other: Node | float) -> Node:
+        return self.graph.pointwise("div", self, other)
+
+    def __neg__(self) -> Node:
+        return self.graph.pointwise("neg", self)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __rsub__(self, other: float) -> Node:
+        return self.graph.constant(other) - self
+
+
+class Graph:
+    """Makes nodes; a node that was made before is given again."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, tuple[int, ...], int, float], Node] = {}
+
+    def node(self, op: str, args: Iterable[Node] = (), *, width: int, number: float = 0) -> Node:
+        args = tuple(args)
+        key = (op, tuple(arg.order for arg in args), width, number)
+        if key not in self._known:
+            self._known[key] = Node(self, op, args, width, number, len(self._known))
+        return self._known[key]
+
+    def constant(self, value: float, width: int = 1) -> Node:
+        return self.node("constant", width=width, number=float(value))
+
+    def pointwise(self, op: str, *args: Node | float) -> Node:
+        nodes = [arg if isinstance(arg, Node) else self.constant(arg) for arg in args]
+        width = max(node.width for node in nodes)
+        assert all(node.width in (1, width) for node in nodes), (op, nodes)
+        return _simpler(op, nodes, width) or self.node(op, nodes, width=width)
+
+    def slice(self, node: Node, start: int, width: int) -> Node:
+        """Some features of a node; of a pointwise result, the result of these features of its arguments."""
+        if width == node.width:
+            return node
+        if node.op == "slice":
+            return self.slice(node.args[0], start + node.index, width)
+        if node.op == "constant":
+            return self.constant(node.number, width)
+        if node.op == "cat":
+            return self._slice_of_cat(node, start, width)
+        if node.op not in NOT_POINTWISE:
+            parts = [arg if arg.width == 1 else self.slice(arg, start, width) for arg in node.args]
+            return self.broadcast(self.pointwise(node.op, *parts), width)
+        return self.node("slice", [node], width=width, number=start)
+
+    def _slice_of_cat(self, node: Node, start: int, width: int) -> Node:
+        parts, begin = [], 0
+        for part in node.args:
+            lower, upper = max(start, begin), min(start + width, begin + part.width)
+            if lower < upper:
+                parts.append(self.slice(part, lower - begin, upper - lower))
+            begin += part.width
+        return self.cat(parts)
+
+    def cat(self, parts: Iterable[Node]) -> Node:
+        flat = [piece for part in parts for piece in (part.args if part.op == "cat" else [part])]
+        parts = [part for part in flat if part.width]
+        return parts[0] if len(parts) == 1 else self.node("cat", parts, width=sum(part.width for part in parts))
+
+    def sum(self, node: Node) -> Node:
+        """Over the features of a row; width 1."""
+        return node if node.width == 1 else self.node("sum", [node], width=1)
+
+    def product(self, node: Node, matrix: int, width: int, *, transposed: bool = False) -> Node:
+        if node.op == "constant" and node.number == 0:
+            return self.constant(0, width)
+        return self.node("product_t" if transposed else "product", [node], width=width, number=matrix)
+
+    def broadcast(self, node: Node, width: int) -> Node:
+        """`node` at `width`, which it has already unless it is one number for each row."""
+        return node if node.width == width else self.pointwise("add", self.constant(0, width), node)
+
+
+def _simpler(op: str, args: list[Node], width: int) -> Node | None:
+    """What a pointwise operation comes to where an argument is 0 or 1; None where there is nothing to save."""
+    if len(args) != 2:
+        return None
+    a, b = args
+
+    def is_number(node: Node, value: float) -> bool:
+        return node.op == "constant" and node.number == value
+
+    found = None
+    if op == "add":
+        found = a if is_number(b, 0) else b if is_number(a, 0) else None
+    elif op == "sub" and is_number(b, 0):
+        found = a
+    elif op == "mul":
+        found = a if is_number(b, 1) or is_number(a, 0) else b if is_number(a, 1) or is_number(b, 0) else None
+    elif op == "div" and is_number(b, 1):
+        found = a
+    if found is not None and found.width != width:
+        return found.graph.constant(found.number, width) if found.op == "constant" else None
+    return found
+
+
+def reachable(nodes: Iterable[Node], *, leaves: Iterable[Node] = ()) -> Iterator[Node]:
+    """The nodes that `nodes` are made of, and they themselves, arguments first; not what `leaves` are made of."""
+    stop = {node.order for node in leaves}
+    found: dict[int, Node] = {}
+    waiting = list(nodes)
+    while waiting:
+        node = waiting.pop()
+        if node.order not in found:
+            found[node.order] = node
+            if node.order not in stop:
+                waiting.extend(node.args)
+    return iter(found[order] for order in sorted(found))

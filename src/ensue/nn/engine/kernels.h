@@ -1,0 +1,453 @@
+/* Matrix products and gate functions for printed recurrent steps.
+ *
+ * A printed file includes this once and is compiled for one type: -DREAL_IS_DOUBLE=0 makes `real` float, =1 makes it
+ * double, and an engine that needs both compiles the same file into two libraries. C11 with the vector extensions of
+ * gcc and clang; the width of a vector follows the target (-march=native). Compile with -ffp-contract=fast, but not
+ * with -ffast-math: the rounding in `reduce` must stay as written, and NaN must stay NaN.
+ *
+ * A product C = A B packs B (k x n) once and uses it for many steps. Packed, B is cut into panels of PANEL columns:
+ * entry (p, j) lies at (j / PANEL) * k * PANEL + p * PANEL + j % PANEL, and columns past n are zero. A panel is read
+ * from front to back whatever the strides of B were, so a transpose needs no copy of its own. Packed memory should
+ * start at a multiple of 64 bytes: any other start is correct but slower. All strides count reals, not bytes.
+ *
+ * With -DREAL_IS_DOUBLE=0 -DPRODUCTS_IN_BF16=1, on a processor with AVX512_BF16, the factors of a product are rounded
+ * to bf16 (to nearest even; subnormal numbers to 0) and summed in float: B when it is packed, A on the way. Then a real
+ * of packed memory is a pair of entries, of rows 2p and 2p + 1, and a row past k is zero. Elsewhere nothing changes. */
+#ifndef ENSUE_KERNELS_H
+#define ENSUE_KERNELS_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if REAL_IS_DOUBLE
+typedef double real;
+typedef uint64_t bits;
+#define PICK(for_float, for_double) for_double
+#else
+typedef float real;
+typedef uint32_t bits;
+#define PICK(for_float, for_double) for_float
+#endif
+
+#if PRODUCTS_IN_BF16 && !REAL_IS_DOUBLE && defined(__AVX512BF16__)
+#include <immintrin.h>
+#define IN_BF16 1
+#else
+#define IN_BF16 0
+#endif
+
+#if defined(__AVX512F__)
+#define VECTOR_BYTES 64
+#elif defined(__AVX__)
+#define VECTOR_BYTES 32
+#else
+#define VECTOR_BYTES 16
+#endif
+
+/* A tile of C is TILE_ROWS x PANEL, held in registers: 24 of 32 vector registers, or 12 of 16. */
+#if defined(__AVX512F__) || defined(__aarch64__)
+#define TILE_ROWS 12
+#else
+#define TILE_ROWS 6
+#endif
+
+enum {
+    LANES = VECTOR_BYTES / sizeof(real),
+    PANEL = 2 * LANES,
+    PAIR = IN_BF16 ? 2 : 1, /* entries in one real of packed memory */
+    BLOCK = 2048 / sizeof(real) * PAIR, /* a tile of A with this many columns fits in the L1 cache, */
+    BLOCK_WORDS = BLOCK / PAIR,
+    BLOCK_PANELS = 512 * 1024 / (BLOCK_WORDS * PANEL * sizeof(real)), /* and these panels in half an L2 cache */
+    RUN = IN_BF16 ? BLOCK_WORDS : 128, /* a longer sum is added up from parts, for less rounding error: not in bf16, */
+                                       /* where the rounding of the factors is far larger */
+};
+
+typedef real vector __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(real)), may_alias));
+
+#define UNUSED __attribute__((unused))
+#define INLINE static inline __attribute__((always_inline, unused))
+
+/* Keeps a loaded vector in its register: gcc would load it again for every row of a small tile. */
+#if defined(__x86_64__)
+#define KEEP(v) __asm__("" : "+v"(v))
+#else
+#define KEEP(v) (void)(v)
+#endif
+
+INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* The size of the next of equal parts, none longer than `limit`: 13 rows in tiles of 12 are 7 and 6, not 12 and 1. */
+INLINE int64_t even_part(int64_t left, int64_t limit) {
+    int64_t parts = 1 + (left - 1) / limit;
+    return (left + parts - 1) / parts;
+}
+
+/* Reals that k entries take, and number of reals in a packed k x n matrix. */
+INLINE int64_t words(int64_t k) { return (k + PAIR - 1) / PAIR; }
+UNUSED static int64_t packed_size(int64_t k, int64_t n) { return (n + PANEL - 1) / PANEL * PANEL * words(k); }
+
+#if IN_BF16
+typedef int32_t word __attribute__((may_alias));
+
+/* from[0], from[stride], ...: at most 16, and zeros after `count`. */
+INLINE __m512 load_lanes(int64_t count, const real *from, int64_t stride) {
+    count = count < 0 ? 0 : least(count, LANES);
+    if (stride == 1)
+        return _mm512_maskz_loadu_ps((1u << count) - 1, from);
+    real lanes[LANES] = {0};
+    for (int64_t q = 0; q < count; q++)
+        lanes[q] = from[q * stride];
+    return _mm512_loadu_ps(lanes);
+}
+
+/* Each row of A (rows x k) as pairs of neighbors, the rows `ld` reals apart; writes whole vectors. */
+INLINE void pair_rows(int64_t rows, int64_t k, const real *A, int64_t row_stride, int64_t column_stride, real *to,
+                      int64_t ld) {
+    for (int64_t i = 0; i < rows; i++, A += row_stride, to += ld)
+        for (int64_t p = 0; p < k; p += 2 * LANES) {
+            __m512 low = load_lanes(k - p, A + p * column_stride, column_stride);
+            __m512 high = load_lanes(k - p - LANES, A + (p + LANES) * column_stride, column_stride);
+            _mm512_storeu_si512(to + p / 2, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+        }
+}
+
+/* The pairs of at most 16 columns of two rows of B, or of one and zeros; a row is contiguous. */
+INLINE __m512i pair_columns(int64_t columns, int64_t rows, const real *B, int64_t row_stride) {
+    __m512 low = load_lanes(columns, B, 1);
+    __m512 high = rows > 1 ? load_lanes(columns, B + row_stride, 1) : _mm512_setzero_ps();
+    __m512i both = (__m512i)_mm512_cvtne2ps_pbh(high, low);
+    return _mm512_or_si512(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(both)),
+                           _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(both, 1)), 16));
+}
+
+/* Packs B[p * row_stride + j * column_stride], p < k, j < n. */
+UNUSED static void pack(int64_t k, int64_t n, const real *B, int64_t row_stride, int64_t column_stride, real *packed) {
+    for (int64_t j = 0; j < n; j += PANEL, packed += words(k) * PANEL) {
+        const real *from = B + j * column_stride;
+        int64_t columns = least(PANEL, n - j);
+        for (int64_t p = 0; column_stride == 1 && p < k; p += 2)
+            for (int64_t q = 0; q < PANEL; q += LANES)
+                _mm512_storeu_si512(packed + p / 2 * PANEL + q,
+                                    pair_columns(columns - q, k - p, from + p * row_stride + q, row_stride));
+        for (int64_t p = 0; column_stride != 1 && p < k; p += 2 * LANES) {
+            real square[PANEL][LANES] = {{0}};
+            pair_rows(columns, least(k - p, 2 * LANES), from + p * row_stride, column_stride, row_stride, *square, LANES);
+            for (int64_t r = 0; r < least(LANES, words(k - p)); r++)
+                for (int64_t q = 0; q < PANEL; q++)
+                    ((word *)packed)[(p / 2 + r) * PANEL + q] = ((word *)square[q])[r];
+        }
+    }
+}
+
+/* sum (rows x PANEL) += one column of pairs of A times one row of pairs of a panel. */
+INLINE void add_outer(const int rows, vector sum[][2], const real *A, int64_t row_stride, const real *panel_row) {
+    __m512i left = _mm512_loadu_si512(panel_row), right = _mm512_loadu_si512(panel_row + LANES);
+    KEEP(left);
+    KEEP(right);
+#pragma GCC unroll 12
+    for (int i = 0; i < rows; i++) {
+        __m512bh pair = (__m512bh)_mm512_set1_epi32(*(const word *)(A + i * row_stride));
+        sum[i][0] = (vector)_mm512_dpbf16_ps((__m512)sum[i][0], pair, (__m512bh)left);
+        sum[i][1] = (vector)_mm512_dpbf16_ps((__m512)sum[i][1], pair, (__m512bh)right);
+    }
+}
+#else
+/* Packs B[p * row_stride + j * column_stride], p < k, j < n. */
+UNUSED static void pack(int64_t k, int64_t n, const real *B, int64_t row_stride, int64_t column_stride, real *packed) {
+    for (int64_t j = 0; j < n; j += PANEL, packed += k * PANEL) {
+        int64_t columns = least(PANEL, n - j);
+        const real *from = B + j * column_stride;
+        for (int64_t p = 0; p < k; p++)
+            for (int64_t q = 0; q < PANEL; q++)
+                packed[p * PANEL + q] = q < columns ? from[p * row_stride + q * column_stride] : 0;
+    }
+}
+
+/* sum (rows x PANEL) += one column of A times one row of a panel. */
+INLINE void add_outer(const int rows, vector sum[][2], const real *A, int64_t row_stride, const real *panel_row) {
+    vector left = *(const vector *)panel_row, right = *(const vector *)(panel_row + LANES);
+    KEEP(left);
+    KEEP(right);
+#pragma GCC unroll 12
+    for (int i = 0; i < rows; i++) {
+        sum[i][0] += A[i * row_stride] * left;
+        sum[i][1] += A[i * row_stride] * right;
+    }
+}
+#endif
+
+/* C (rows x PANEL) = or += A (rows x k) times one panel. `rows` and `chains` are constants at each call: a sum over p
+ * is split into `chains` running sums where the rows alone leave too few additions in flight. */
+INLINE void tile(const int rows, const int chains, int64_t k, const real *A, int64_t row_stride, int64_t column_stride,
+                 const real *panel, real *C, int64_t ldc, int accumulate) {
+    vector sum[TILE_ROWS][2] = {{{0}}};
+    int64_t p = 0;
+    for (; p + chains <= k; p += chains)
+#pragma GCC unroll 4
+        for (int s = 0; s < chains; s++)
+            add_outer(rows, sum + s * rows, A + (p + s) * column_stride, row_stride, panel + (p + s) * PANEL);
+    for (; p < k; p++)
+        add_outer(rows, sum, A + p * column_stride, row_stride, panel + p * PANEL);
+#pragma GCC unroll 12
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 2
+        for (int v = 0; v < 2; v++) {
+            vector *c = (vector *)(C + i * ldc + v * LANES);
+#pragma GCC unroll 4
+            for (int s = 1; s < chains; s++)
+                sum[i][v] += sum[s * rows + i][v];
+            *c = sum[i][v] + (accumulate ? *c : (vector){0});
+        }
+}
+
+#define CHAINS(rows) (IN_BF16 && rows == 1 ? 4 : rows <= TILE_ROWS / 3 ? 2 : 1)
+#define CASE(rows) \
+    case rows: \
+        tile(rows, CHAINS(rows), k, A, row_stride, column_stride, panel, C, ldc, accumulate); \
+        break;
+#if TILE_ROWS == 12
+#define CASES CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12)
+#else
+#define CASES CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6)
+#endif
+
+/* A tile whose rows of A are contiguous. */
+static void tile_by_rows(int64_t rows, int64_t k, const real *A, int64_t row_stride, const real *panel, real *C,
+                         int64_t ldc, int accumulate) {
+    enum { column_stride = 1 };
+    switch (rows) { CASES }
+}
+
+/* A tile whose columns of A are contiguous, TILE_ROWS apart: as `copy_columns` leaves them. */
+static void tile_by_columns(int64_t rows, int64_t k, const real *A, const real *panel, real *C, int64_t ldc,
+                            int accumulate) {
+    enum { row_stride = 1, column_stride = TILE_ROWS };
+    switch (rows) { CASES }
+}
+#undef CASES
+#undef CASE
+#undef CHAINS
+
+/* At most TILE_ROWS rows of C (rows x n) = or += as many rows of A times the panels, `panel_stride` apart. A is as
+ * `tile_by_rows` or as `tile_by_columns` takes it. The columns of a last, partly filled panel go through `edge`. */
+static void row_of_tiles(int64_t rows, int64_t n, int64_t k, const real *A, int64_t row_stride, int by_rows,
+                         const real *packed, int64_t panel_stride, real *C, int64_t ldc, int accumulate) {
+    real edge[TILE_ROWS * PANEL];
+    for (; n > 0; n -= PANEL, packed += panel_stride, C += PANEL) {
+        int whole = n >= PANEL, adds = whole && accumulate;
+        real *to = whole ? C : edge;
+        int64_t p = 0, run, stride = whole ? ldc : PANEL;
+        do {
+            run = even_part(k - p, RUN);
+            if (by_rows)
+                tile_by_rows(rows, run, A + p, row_stride, packed + p * PANEL, to, stride, adds || p);
+            else
+                tile_by_columns(rows, run, A + p * TILE_ROWS, packed + p * PANEL, to, stride, adds || p);
+        } while ((p += run) < k);
+        for (int64_t i = 0; !whole && i < rows; i++)
+            for (int64_t j = 0; j < n; j++)
+                C[i * ldc + j] = edge[i * PANEL + j] + (accumulate ? C[i * ldc + j] : 0);
+    }
+}
+
+#if IN_BF16
+enum {
+    STRIP = 10 * TILE_ROWS,
+    COPY_LD = BLOCK_WORDS + LANES, /* not a power of two, whose multiples share few places in the cache */
+    TILE = TILE_ROWS * COPY_LD,
+};
+
+/* A (m x k, m <= STRIP) as pairs, `rows` to a tile: its rows COPY_LD apart, or not `by_rows`, for a unit row stride,
+ * its columns TILE_ROWS apart. */
+INLINE void copy_strip(int64_t m, int64_t rows, int64_t k, const real *A, int64_t row_stride, int64_t column_stride,
+                       int by_rows, real *copy) {
+    for (int64_t i = 0; by_rows && i < m; i += rows, copy += TILE)
+        pair_rows(least(rows, m - i), k, A + i * row_stride, row_stride, column_stride, copy, COPY_LD);
+    for (int64_t p = 0; !by_rows && p < k; p += 2, A += 2 * column_stride, copy += TILE_ROWS)
+        for (int64_t i = 0, t = 0; i < m; i += rows, t += TILE) {
+            /* Rows of A far apart are on pages of their own, where the processor does not look ahead. */
+            __builtin_prefetch(A + i + 16 * column_stride);
+            __builtin_prefetch(A + i + 17 * column_stride);
+            _mm512_storeu_si512(copy + t, pair_columns(least(rows, m - i), k - p, A + i, column_stride));
+        }
+}
+
+/* Rows i to i + m of `gemm`, m <= STRIP, for entries p to p + depth of the sum: A is rounded once for all panels. */
+static void strip_of_product(int64_t m, int64_t n, int64_t depth, const real *A, int64_t row_stride,
+                             int64_t column_stride, const real *packed, int64_t panel_stride, real *C, int64_t ldc,
+                             int accumulate) {
+    real copy[STRIP / TILE_ROWS * TILE];
+    int by_rows = column_stride == 1 || row_stride != 1;
+    int64_t rows = even_part(m, TILE_ROWS);
+    copy_strip(m, rows, depth, A, row_stride, column_stride, by_rows, copy);
+    for (int64_t j = 0; j < n; j += BLOCK_PANELS * PANEL)
+        for (int64_t i = 0; i < m; i += rows)
+            row_of_tiles(least(rows, m - i), least(BLOCK_PANELS * PANEL, n - j), words(depth), copy + i / rows * TILE,
+                         COPY_LD, by_rows, packed + j / PANEL * panel_stride, panel_stride, C + i * ldc + j, ldc,
+                         accumulate);
+}
+#else
+enum { STRIP = INT32_MAX };
+
+INLINE void copy_columns(int64_t rows, int64_t k, const real *A, int64_t row_stride, int64_t column_stride,
+                         real *copy) {
+    for (int64_t p = 0; p < k; p++, A += column_stride, copy += TILE_ROWS)
+        if (rows == TILE_ROWS && row_stride == 1)
+            memcpy(copy, A, TILE_ROWS * sizeof(real)); /* of constant size: two moves, not a call */
+        else
+            for (int64_t i = 0; i < rows; i++)
+                copy[i] = A[i * row_stride];
+}
+
+/* Rows i to i + m of `gemm`, for entries p to p + depth of the sum. */
+static void strip_of_product(int64_t m, int64_t n, int64_t depth, const real *A, int64_t row_stride,
+                             int64_t column_stride, const real *packed, int64_t panel_stride, real *C, int64_t ldc,
+                             int accumulate) {
+    real copy[TILE_ROWS * BLOCK];
+    int by_rows = column_stride == 1;
+    for (int64_t j = 0; j < n; j += BLOCK_PANELS * PANEL)
+        for (int64_t i = 0, rows; i < m; i += rows) {
+            rows = even_part(m - i, TILE_ROWS);
+            if (!by_rows)
+                copy_columns(rows, depth, A + i * row_stride, row_stride, column_stride, copy);
+            row_of_tiles(rows, least(BLOCK_PANELS * PANEL, n - j), depth, by_rows ? A + i * row_stride : copy,
+                         row_stride, by_rows, packed + j / PANEL * panel_stride, panel_stride, C + i * ldc + j, ldc,
+                         accumulate);
+        }
+}
+#endif
+
+/* C[i * ldc + j] = or += sum over p of A[i * row_stride + p * column_stride] * B[p, j], with B (k x n) packed. */
+UNUSED static void gemm(int64_t m, int64_t n, int64_t k, const real *A, int64_t row_stride, int64_t column_stride,
+                        const real *packed, real *C, int64_t ldc, int accumulate) {
+    int64_t p = 0, depth, rows;
+    do {
+        depth = least(k - p, words(even_part(k - p, BLOCK)) * PAIR); /* whole pairs, but at the end */
+        for (int64_t i = 0; i < m; i += rows) {
+            rows = even_part(m - i, STRIP);
+            strip_of_product(rows, n, depth, A + i * row_stride + p * column_stride, row_stride, column_stride,
+                             packed + words(p) * PANEL, words(k) * PANEL, C + i * ldc, ldc, accumulate || p);
+        }
+    } while ((p += depth) < k);
+}
+
+/* The same with B as it lies, for a product that is done once (dW = dZ^T X): a block of its rows is packed at a time,
+ * into `workspace` of packed_size(BLOCK, n) reals. */
+UNUSED static void gemm_once(int64_t m, int64_t n, int64_t k, const real *A, int64_t row_stride, int64_t column_stride,
+                             const real *B, int64_t row_stride_b, int64_t column_stride_b, real *C, int64_t ldc,
+                             int accumulate, real *workspace) {
+    int64_t p = 0, depth;
+    do {
+        depth = even_part(k - p, BLOCK);
+        pack(depth, n, B + p * row_stride_b, row_stride_b, column_stride_b, workspace);
+        gemm(m, n, depth, A + p * column_stride, row_stride, column_stride, workspace, C, ldc, accumulate || p);
+    } while ((p += depth) < k);
+}
+
+/* The functions below have no branches and no calls, so that a loop over them becomes vector code. Each is within 3
+ * units in the last place where the result is a normal number, and keeps NaN. */
+
+INLINE bits bits_of(real x) {
+    bits b;
+    memcpy(&b, &x, sizeof b);
+    return b;
+}
+
+INLINE real real_of(bits b) {
+    real x;
+    memcpy(&x, &b, sizeof x);
+    return x;
+}
+
+/* ROUNDER + n, for an integer n, has n in its lowest bits: adding ROUNDER rounds, and shifting the sum to the exponent
+ * multiplies by 2^n. */
+#define ROUNDER PICK(0x1.8p23f, 0x1.8p52)
+#define EXPONENT PICK(23, 52)
+
+/* log 2 in two parts: n times the first is exact. */
+#define LOG_2_HIGH PICK(0x1.63p-1f, 0x1.62e42feep-1)
+#define LOG_2_LOW PICK(-0x1.bd0106p-13f, 0x1.a39ef35793c76p-33)
+
+/* 2^n of ROUNDER + n, for n from the smallest exponent up to one past the largest, which gives infinity. */
+INLINE real power_of_two(real rounder_plus_n) { return real_of((bits_of(rounder_plus_n) << EXPONENT) + bits_of(1)); }
+
+/* x = n log 2 + r with |r| <= log(2) / 2; gives ROUNDER + n and returns exp(r) - 1 by its Taylor series, which ends
+ * where a term is below the rounding error. */
+INLINE real reduce(real x, real *rounder_plus_n) {
+    *rounder_plus_n = x * (real)1.4426950408889634 + ROUNDER;
+    real n = *rounder_plus_n - ROUNDER;
+    real r = (x - n * LOG_2_HIGH) - n * LOG_2_LOW;
+    real tail = PICK(1 / 5040.f, 1 / 6227020800.);
+#if REAL_IS_DOUBLE
+    tail = tail * r + 1 / 479001600.;
+    tail = tail * r + 1 / 39916800.;
+    tail = tail * r + 1 / 3628800.;
+    tail = tail * r + 1 / 362880.;
+    tail = tail * r + 1 / 40320.;
+    tail = tail * r + 1 / 5040.;
+#endif
+    /* In pairs, not one chain: a shorter wait for the last term. */
+    real rr = r * r;
+    real second = (real)(1 / 2.) + (real)(1 / 6.) * r;
+    real fourth = (real)(1 / 24.) + (real)(1 / 120.) * r;
+    real sixth = (real)(1 / 720.) + tail * r;
+    return r + rr * (second + rr * (fourth + rr * sixth));
+}
+
+/* Comparisons written so that NaN passes. */
+INLINE real clamp(real x, real low, real high) {
+    x = x < low ? low : x;
+    return x > high ? high : x;
+}
+
+/* exp(x), in two factors: 2^n may be infinite or too small where exp(x) is not. */
+INLINE real exp_(real x) {
+    real whole, m = reduce(clamp(x, PICK(-104, -746), PICK(89, 710)), &whole);
+    real half = (whole - ROUNDER) * (real)0.5 + ROUNDER;
+    real other = real_of(((bits_of(whole) - bits_of(half)) << EXPONENT) + bits_of(1));
+    return (m + 1) * power_of_two(half) * other;
+}
+
+/* 1 / (1 + exp(-x)); a result too small for a normal number is 0. */
+INLINE real sigmoid_(real x) {
+    real whole, m = reduce(clamp(-x, PICK(-87, -708), PICK(89, 710)), &whole);
+    return 1 / (1 + (m + 1) * power_of_two(whole));
+}
+
+/* With m = exp(2|x|) - 1, tanh |x| = m / (m + 2), which is exact near 0 too; past the bound it rounds to 1. */
+INLINE real tanh_(real x) {
+    real whole, size = PICK(fabsf, fabs)(x);
+    real m = reduce(2 * (size > PICK(10, 20) ? PICK(10, 20) : size), &whole);
+    real power = power_of_two(whole);
+    m = m * power + (power - 1);
+    return PICK(copysignf, copysign)(m / (m + 2), x);
+}
+
+/* log(x) with x = 2^n (1 + f), sqrt(1/2) <= 1 + f < sqrt(2), and s = f / (2 + f):
+ * log(1 + f) = 2 s + 2/3 s^3 + 2/5 s^5 + ..., where 2 s = f - s f = f - f^2 / 2 + s f^2 / 2 leaves f itself exact. */
+INLINE real log_(real x) {
+    int subnormal = x < PICK(0x1p-126f, 0x1p-1022);
+    bits b = bits_of(subnormal ? x * PICK(0x1p24f, 0x1p54) : x), root = bits_of((real)0.70710678118654752);
+    bits n = ((b - root + bits_of(1)) >> EXPONENT) - (bits_of(1) >> EXPONENT);
+    real power = real_of(bits_of(ROUNDER) + n) - ROUNDER - (subnormal ? PICK(24, 54) : 0);
+    real f = real_of(b - (n << EXPONENT)) - 1, s = f / (2 + f), z = s * s, half = (real)0.5 * f * f;
+    real sum = PICK(2 / 11.f, 2 / 21.);
+#if REAL_IS_DOUBLE
+    sum = sum * z + 2 / 19.;
+    sum = sum * z + 2 / 17.;
+    sum = sum * z + 2 / 15.;
+    sum = sum * z + 2 / 13.;
+    sum = sum * z + 2 / 11.;
+#endif
+    sum = sum * z + (real)(2 / 9.);
+    sum = sum * z + (real)(2 / 7.);
+    sum = sum * z + (real)(2 / 5.);
+    sum = sum * z + (real)(2 / 3.);
+    real y = power * LOG_2_HIGH + (f - (half - (s * (half + sum * z) + power * LOG_2_LOW)));
+    y = x > PICK(0x1.fffffep127f, 0x1.fffffffffffffp1023) ? x : y;
+    return x > 0 ? y : x == 0 ? -(real)INFINITY : (real)NAN;
+}
+
+#endif

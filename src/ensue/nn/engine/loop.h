@@ -1,0 +1,73 @@
+/* The loop over positions, the same for every cell: it moves the arrays of a printed step from position to position.
+ *
+ * An array has four numbers: its address; the address that stands in for the position before the first one; the distance
+ * of its rows in reals; and its extent, which says where the rows of a position begin. */
+#define sqrt_ PICK(sqrtf, sqrt)
+#define sin_ PICK(sinf, sin)
+#define cos_ PICK(cosf, cos)
+#define erf_ PICK(erff, erf)
+#define fabs_ PICK(fabsf, fabs)
+
+enum { POSITION, PREVIOUS, ROW, VECTOR, SUM, RING, PREVIOUS_RING };
+enum { MOST_ARRAYS = 256 };
+
+typedef struct {
+    real *base, *start;
+    int64_t ld, extent;
+} array;
+
+typedef struct {
+    int64_t array, width;
+    real *to;
+} final_state;
+
+/* Rows `first` to `last` of the batch; `counts[t]` rows have a position t, and begin at row `begins[t]` of an array. */
+typedef struct {
+    int64_t positions, batch, first, last, worker, backward, arrays, finals;
+    const int64_t *counts, *begins;
+} range;
+
+typedef void step(int64_t rows, const int64_t *n, real *const *p, const int64_t *ld, const real *const *packed);
+
+static real *rows_of(const array *a, const range *of, int64_t t) {
+    switch (a->extent) {
+        case POSITION: return a->base + (of->begins[t] + of->first) * a->ld;
+        case RING: return a->base + (t % 2 * of->batch + of->first) * a->ld;
+        case ROW: return a->base + of->first * a->ld;
+        case VECTOR: return a->base;
+        case SUM: return a->base + of->worker * a->ld;
+    }
+    if (t == 0) return a->start + of->first * a->ld;
+    if (a->extent == PREVIOUS) return a->base + (of->begins[t - 1] + of->first) * a->ld;
+    return a->base + ((t - 1) % 2 * of->batch + of->first) * a->ld;
+}
+
+/* The states of the rows from `from` on, which end at position t, are kept. */
+static void finish(const array *a, const range *of, const final_state *finals, int64_t t, int64_t from, int64_t to) {
+    for (int64_t k = 0; k < of->finals; k++)
+        for (int64_t r = from; r < to; r++)
+            memcpy(finals[k].to + (of->first + r) * finals[k].width,
+                   rows_of(a + finals[k].array, of, t) + r * a[finals[k].array].ld, finals[k].width * sizeof(real));
+}
+
+static int64_t rows_at(const range *of, int64_t t) {
+    int64_t count = t < of->positions ? of->counts[t] : 0;
+    count = (count < of->last ? count : of->last) - of->first;
+    return count > 0 ? count : 0;
+}
+
+static void run(step *one, const range *of, const array *a, const final_state *finals, const int64_t *n,
+                const real *const *packed) {
+    real *p[MOST_ARRAYS];
+    int64_t ld[MOST_ARRAYS];
+    for (int64_t i = 0; i < of->positions; i++) {
+        int64_t t = of->backward ? of->positions - 1 - i : i, rows = rows_at(of, t);
+        if (rows == 0) continue;
+        for (int64_t k = 0; k < of->arrays; k++) {
+            p[k] = rows_of(a + k, of, t);
+            ld[k] = a[k].ld;
+        }
+        one(rows, n, p, ld, packed);
+        finish(a, of, finals, t, rows_at(of, t + 1), rows);
+    }
+}

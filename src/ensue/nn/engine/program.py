@@ -1,0 +1,199 @@
+"""A traced step made ready to run: three passes, each from arrays to arrays.
+
+A pass says of one position which arrays its leaves are read from and where its results go. `forward` and `inference` go
+from left to right, `backward` from right to left; `forward` also keeps what `backward` reads. Products with x stand
+outside of the passes, as one product over all positions each; so do the errors at matrices and their inputs.
+
+What is kept is chosen by size: a value that can be worked out again from others that are there anyway is not kept. Of
+an LSTM these are the four gates; its states are there, and tanh(c) is worked out again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ensue.nn.engine.derivative import errors
+from ensue.nn.engine.graph import Node, reachable
+from ensue.nn.engine.operations import OPERATIONS
+from ensue.nn.engine.trace import Trace
+
+Extent = Literal["position", "previous", "row", "vector", "sum"]
+"""What an array has a row of features for: every position of every row; the same, read one position earlier; every row;
+all of them together; all of them, added up."""
+
+
+@dataclass(frozen=True)
+class Array:
+    name: str
+    index: int
+    width: int
+    extent: Extent
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What one position reads, and what it writes where."""
+
+    reads: dict[Node, Array]
+    writes: list[tuple[Node, Array]]
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product of the step and where its parts stand over all positions."""
+
+    matrix: int
+    factor: Array
+    """What is multiplied."""
+    error: Array
+    """The error at the result."""
+    hoisted: Array | None
+    """Where the result stands, of a product with x."""
+
+
+@dataclass
+class Program:
+    """See the module. `states` are the arrays in which the leaves of the state stand over all positions."""
+
+    trace: Trace
+    forward: Pass
+    inference: Pass
+    backward: Pass
+    products: list[Product]
+    output: Array
+    states: list[Array]
+    kept: list[Array] = field(default_factory=list)
+
+
+def build(trace: Trace) -> Program:
+    graph, results = trace.graph, [trace.output, *trace.states]
+    known = {node: Array(node.op, node.index, node.width, "vector" if node.op == "vector" else "position")
+             for node in reachable(results) if node.op in ("input", "vector")}  # fmt: skip
+    previous = {
+        graph.node("state", width=width, number=place): Array("previous", place, width, "previous")
+        for place, width in enumerate(trace.state_widths)
+    }
+    products = [node for node in reachable(results) if node.op == "product"]
+    hoisted = {
+        node: Array("hoisted", place, node.width, "position")
+        for place, node in enumerate(products)
+        if node.args[0].op == "input"
+    }
+    output = Array("output", 0, trace.output.width, "position")
+    states = [
+        output if node is trace.output else Array("state", place, node.width, "position")
+        for place, node in enumerate(trace.states)
+    ]
+    ends = [(trace.output, output)]
+    ends += [(node, array) for node, array in zip(trace.states, states, strict=True) if array is not output]
+    reads = {**known, **previous, **hoisted}
+
+    back = _errors(trace)
+    writes = _written_back(back, previous)
+    error_of = {node: Array("error product", place, node.width, "position") for place, node in enumerate(products)}
+    error_of, written = _shared({node: (back[node], array) for node, array in error_of.items() if node in back})
+    factors = [node.args[0] for node in products if node.args[0].op not in ("input", "state")]
+    there = {**known, **previous, **{node: array for node, array in ends if node.op not in ("input", "state")}}
+    kept = _kept([*(node for node, _ in writes), *(node for node, _ in written), *factors], results, there)
+    saved = {
+        node: hoisted.get(node) or Array("saved", place, node.width, "position") for place, node in enumerate(kept)
+    }
+    there.update(saved)
+    factor_of = {}
+    for node in products:
+        (arg,) = node.args
+        if arg in there:
+            factor_of[node] = there[arg]
+        elif arg not in factor_of:
+            factor_of[node] = Array("factor", len(factor_of), arg.width, "position")
+            written.append((arg, factor_of[node]))
+    there.update(_arriving(trace))
+    new = [(node, array) for node, array in saved.items() if node not in hoisted]
+    return Program(
+        trace,
+        forward=Pass(reads, ends + new),
+        inference=Pass(reads, ends),
+        backward=Pass(there, writes + written),
+        products=[
+            Product(node.index, factor_of[node], error_of[node], hoisted.get(node))
+            for node in products
+            if node in error_of
+        ],
+        output=output,
+        states=states,
+        kept=list(saved.values()),
+    )
+
+
+def _arriving(trace: Trace) -> dict[Node, Array]:
+    """The errors that arrive from outside: at the output (0), and at the states from the position after (1, ...)."""
+    graph, width = trace.graph, trace.output.width
+    found = {graph.node("error", width=width): Array("error output", 0, width, "position")}
+    for place, width in enumerate(trace.state_widths):
+        leaf = graph.node("error", width=width, number=place + 1)
+        found[leaf] = Array("error state", place, width, "row")
+    return found
+
+
+def _errors(trace: Trace) -> dict[Node, Node]:
+    arriving = list(_arriving(trace))
+    return errors(zip([trace.output, *trace.states], arriving, strict=True), products_end_at=frozenset({"input"}))
+
+
+def _written_back(back: dict[Node, Node], previous: dict[Node, Array]) -> list[tuple[Node, Array]]:
+    """The errors at the leaves of a step. A state that the step does not read gets zeros."""
+    found = []
+    for node, error in back.items():
+        if node.op == "input":
+            found.append((error, Array("error input", node.index, node.width, "position")))
+        elif node.op == "vector":
+            found.append((error, Array("error vector", node.index, node.width, "sum")))
+    for node, array in previous.items():
+        error = back.get(node, node.graph.constant(0, node.width))
+        found.append((error, Array("error state", array.index, array.width, "row")))
+    return found
+
+
+def _shared(
+    wanted: dict[Node, tuple[Node, Array]],
+) -> tuple[dict[Node, Array], list[tuple[Node, Array]]]:
+    """One array for each distinct error: where W x and U h are added, the error at both is the same."""
+    arrays: dict[Node, Array] = {}
+    for error, array in wanted.values():
+        arrays.setdefault(error, array)
+    return {node: arrays[error] for node, (error, _) in wanted.items()}, list(arrays.items())
+
+
+def _kept(wanted: Iterable[Node], results: Iterable[Node], there: dict[Node, Array]) -> list[Node]:
+    """Which values of the forward pass the backward pass cannot do without."""
+    forward = set(reachable(results))
+    needed, waiting, seen = [], list(wanted), set()
+    while waiting:
+        node = waiting.pop()
+        if node in forward:
+            needed.append(node)
+        elif node not in seen:
+            seen.add(node)
+            waiting.extend(node.args)
+    kept: set[Node] = set()
+    for node in sorted(needed, key=lambda node: node.order):
+        kept |= _missing(node, kept | there.keys(), {})
+    return sorted(kept, key=lambda node: node.order)
+
+
+def _missing(node: Node, there: set[Node], known: dict[Node, frozenset[Node]]) -> frozenset[Node]:
+    """What would have to be kept, beside what is there, to have `node`: itself, or less."""
+    if node in there or node.op == "constant":
+        return frozenset()
+    if node not in known:
+        itself = frozenset({node})
+        if node.op == "product":
+            known[node] = itself
+        else:
+            parts = frozenset().union(*(_missing(arg, there, known) for arg in node.args))
+            is_condition = node.op in OPERATIONS and OPERATIONS[node.op].is_condition
+            cheaper = sum(part.width for part in parts) < node.width
+            known[node] = parts if cheaper or is_condition or node.op == "cat" else itself
+    return known[node]

@@ -1,0 +1,85 @@
+"""Ragged rows side by side without their padding: what the engine runs over.
+
+The rows, the longest first, stand position by position below each other: first the first position of every row, then
+the second of every row that has one, and so on. So the rows that go on are always the first ones, nothing is computed
+at padding, and a row's state rests after its last position by itself.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+
+class Rows:
+    """How a batch of `batch` rows and `positions` positions is laid out."""
+
+    def __init__(self, batch: int, positions: int, mask: Tensor | None) -> None:
+        self.batch, self.padded = batch, positions
+        self.order: Tensor | None = None
+        if mask is None:
+            self.counts = np.full(positions, batch, dtype=np.int64)
+        else:
+            lengths = mask.sum(1)
+            self.order = lengths.argsort(descending=True, stable=True)
+            self.lengths = lengths[self.order]
+            self.mask = mask
+            self.counts = mask.sum(0).cpu().numpy()[: int(lengths.max()) if batch else 0].astype(np.int64)
+        self.begins: NDArray[np.int64] = np.concatenate(([0], np.cumsum(self.counts)))[:-1].astype(np.int64)
+        self.size = int(self.counts.sum())
+
+    @classmethod
+    def of(cls, x: Tensor, mask: Tensor | None) -> Rows:
+        """For x (B, T, d); a mask that is True everywhere is none."""
+        return cls(x.shape[0], x.shape[1], None if mask is None or bool(mask.all()) else mask)
+
+    def packed(self, x: Tensor) -> Tensor:
+        """(B, T, d) to (N, d)."""
+        if self.order is None:
+            return x.transpose(0, 1).reshape(-1, x.shape[2])
+        return x[self._row_of, self._position_of]
+
+    def padded_again(self, packed: Tensor) -> Tensor:
+        """(N, d) to (B, T, d), with zeros at padding."""
+        if self.order is None:
+            return packed.view(self.padded, self.batch, -1).transpose(0, 1)
+        padded = packed.new_zeros(self.batch, self.padded, packed.shape[1])
+        return padded.index_put((self._row_of, self._position_of), packed)
+
+    def sorted(self, leaf: Tensor) -> Tensor:
+        """(B, d) in the order in which the rows stand."""
+        return leaf if self.order is None else leaf[self.order]
+
+    def unsorted(self, leaf: Tensor) -> Tensor:
+        return leaf if self.order is None else leaf[self.order.argsort()]
+
+    @cached_property
+    def _row_of(self) -> Tensor:
+        assert self.order is not None
+        return self.order[self._places[1]]
+
+    @cached_property
+    def _position_of(self) -> Tensor:
+        return self._places[0]
+
+    @cached_property
+    def _places(self) -> tuple[Tensor, Tensor]:
+        """For each of the N packed rows its position and its place in the order."""
+        assert self.order is not None
+        there = torch.arange(len(self.counts), device=self.order.device).unsqueeze(1) < self.lengths
+        position, place = there.nonzero(as_tuple=True)
+        return position, place
+
+    @cached_property
+    def before(self) -> Tensor | slice:
+        """Of the packed rows that are not at a first position, where each row's position before stands."""
+        if self.order is None:
+            return slice(0, self.size - self.batch if self.size else 0)
+        first = int(self.counts[0]) if len(self.counts) else 0
+        begins = torch.from_numpy(self.begins).to(self.order.device)
+        position, place = (part[first:] for part in self._places)
+        return begins[position - 1] + place

@@ -1,0 +1,111 @@
+"""From a layer and its input to the outputs: which way a layer runs, and its program at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from operator import attrgetter
+from typing import Any, Literal, get_args
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from ensue.nn.engine.c_library import compiler
+from ensue.nn.engine.compiled import compiled
+from ensue.nn.engine.execution import Runner
+from ensue.nn.engine.program import build
+from ensue.nn.engine.rows import Rows
+from ensue.nn.engine.trace import Trace, Untraceable, trace
+from ensue.types import State, leaves, map_state
+
+Execution = Literal["compiled", "plain", "fold"]
+
+_most: ContextVar[Execution] = ContextVar("most", default="compiled")
+_runners: WeakKeyDictionary[nn.Module, dict[Any, Runner | str]] = WeakKeyDictionary()
+
+
+@contextmanager
+def executing(execution: Execution) -> Iterator[None]:
+    """Inside, layers run at most so: "compiled" (the default), "plain" in torch, "fold" step by step under autograd."""
+    if execution not in get_args(Execution):
+        raise ValueError(f"execution is compiled, plain or fold, not {execution!r}")
+    token = _most.set(execution)
+    try:
+        yield
+    finally:
+        _most.reset(token)
+
+
+def explain(layer: nn.Module) -> str:
+    """How `layer` runs over whole sequences, in one line."""
+    runner = _runner(layer)
+    if isinstance(runner, str):
+        return f"step by step under autograd: its step holds {runner}"
+    if runner.functions is not None:
+        return "compiled"
+    if compiler() is None:
+        return "in torch operations, position by position: no C compiler (cc, gcc, clang or the package ziglang) found"
+    return "in torch operations, position by position"
+
+
+def unroll(layer: Any, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, State] | None:
+    """`layer.fold`, faster: the outputs (B, T, d_out), with zeros at padding, and the final state.
+
+    None where the layer cannot be run so.
+    """
+    if _most.get() == "fold" or x.shape[0] == 0 or x.shape[1] == 0 or torch.compiler.is_compiling():
+        return None
+    runner = _runner(layer)
+    if isinstance(runner, str):
+        return None
+    rows = Rows.of(x, mask)
+    if rows.size == 0:
+        return None
+    state = layer.init_state(len(x)) if state is None else state
+    with torch.autocast(x.device.type, enabled=False):
+        tensors = _before(layer, runner.program.trace, x, state, rows)
+        packed, *finals = runner(tensors, rows)
+        after = iter(map(rows.unsorted, finals))
+        return rows.padded_again(packed), map_state(lambda leaf: next(after), state)
+
+
+def _runner(layer: nn.Module) -> Runner | str:
+    """The program of a layer in its present mode, or what kept it from having one."""
+    some = next(layer.parameters(), None)
+    dtype, device = (torch.get_default_dtype(), torch.device("cpu")) if some is None else (some.dtype, some.device)
+    execution = _most.get()
+    known = _runners.setdefault(layer, {})
+    key = (layer.training, dtype, device, execution)
+    if key not in known:
+        try:
+            program = build(trace(layer))
+        except Untraceable as reason:
+            known[key] = str(reason)
+        else:
+            usable = execution == "compiled" and device.type == "cpu"
+            known[key] = Runner(program, compiled(program, dtype) if usable else None)
+    return known[key]
+
+
+def _before(layer: nn.Module, trace: Trace, x: Tensor, state: State, rows: Rows) -> list[Tensor]:
+    """What the passes read, worked out by torch from parameters, x and the state."""
+    values: dict[int, Any] = dict(trace.constants)
+    for name, key in trace.parameters.items():
+        values[key] = attrgetter(name)(layer)
+    for call in trace.once:
+        call.run(values)
+    before = [rows.sorted(leaf) for leaf in leaves(state)]
+    values[trace.x] = rows.packed(x).to(before[0].dtype)
+    for call in trace.of_inputs:
+        call.run(values)
+    matrices = [values[matrix.key][matrix.start : matrix.stop] for matrix in trace.matrices]
+    vectors = [values[key].reshape(1, -1) for key in trace.vectors]
+    inputs = [_side_by_side(values[key]) for key in trace.inputs]
+    return [*inputs, *(leaf.contiguous() for leaf in before), *vectors, *matrices]
+
+
+def _side_by_side(value: Tensor) -> Tensor:
+    """`value` (rows, features), a copy only where the features of a row do not lie side by side."""
+    return value if value.stride(1) == 1 else value.contiguous()

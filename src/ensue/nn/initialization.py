@@ -1,0 +1,30 @@
+"""How the weights of recurrent layers begin: those of all gates stand in one parameter, each gate's block by itself."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+
+def input_weight(blocks: int, d_out: int, d_in: int) -> nn.Parameter:
+    """W, (blocks · d_out, d_in): each block uniform as Glorot & Bengio 2010 have it."""
+    weight = nn.Parameter(torch.empty(blocks * d_out, d_in))
+    for block in weight.chunk(blocks):
+        nn.init.xavier_uniform_(block)
+    return weight
+
+
+def hidden_weight(blocks: int, d_out: int, d_in: int | None = None) -> nn.Parameter:
+    """U, (blocks · d_out, d_in): each block a random orthogonal matrix (Saxe et al. 2014); `d_in` None is `d_out`."""
+    weight = nn.Parameter(torch.empty(blocks * d_out, d_out if d_in is None else d_in))
+    for block in weight.chunk(blocks):
+        nn.init.orthogonal_(block)
+    return weight
+
+
+def gate_bias(blocks: int, d_out: int, *, forget: int | None = None) -> nn.Parameter:
+    """b, (blocks · d_out): zeros, but ones in the block `forget`, so that a fresh cell remembers (Jozefowicz 2015)."""
+    bias = torch.zeros(blocks, d_out)
+    if forget is not None:
+        bias[forget] = 1.0
+    return nn.Parameter(bias.flatten())

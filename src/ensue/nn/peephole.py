@@ -1,0 +1,53 @@
+"""Long short-term memory whose gates see the cell."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ensue.nn.initialization import gate_bias, hidden_weight, input_weight
+from ensue.nn.layer import Recurrent
+from ensue.nn.lstm import LSTMState
+from ensue.nn.taps import Tap, Taps
+from ensue.types import Memory, State
+
+
+class PeepholeLSTM(Recurrent):
+    """Gers & Schmidhuber 2000: every gate reads its own unit of the cell, the output gate the new one.
+
+        i = σ(W_i x + U_i h + p_i ⊙ c + b_i)    f = σ(W_f x + U_f h + p_f ⊙ c + b_f)
+        g = tanh(W_g x + U_g h + b_g)           c' = f ⊙ c + i ⊙ g
+        o = σ(W_o x + U_o h + p_o ⊙ c' + b_o)   h' = o ⊙ tanh(c')
+
+    The weights stack i, f, g, o. The peepholes p (d,) start at 0, where this is the LSTM; the forget bias starts at 1.
+    """
+
+    def __init__(self, d_in: int, d_out: int) -> None:
+        super().__init__()
+        self.d_in, self.d_out = d_in, d_out
+        self.weight_input = input_weight(4, d_out, d_in)
+        self.weight_hidden = hidden_weight(4, d_out)
+        self.bias = gate_bias(4, d_out, forget=1)
+        self.peephole_input = nn.Parameter(torch.zeros(d_out))
+        self.peephole_forget = nn.Parameter(torch.zeros(d_out))
+        self.peephole_output = nn.Parameter(torch.zeros(d_out))
+        self.gates = Taps("input", "forget", "candidate", "output")
+        self.cell, self.hidden = Tap(), Tap()
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> LSTMState:
+        zeros = self.weight_hidden.new_zeros(batch_size, self.d_out)
+        return LSTMState(h=zeros, c=zeros)
+
+    def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], LSTMState]:
+        h, c = self.init_state(len(x_t)) if state is None else state
+        z = F.linear(x_t, self.weight_input, self.bias) + F.linear(h, self.weight_hidden)
+        z_i, z_f, z_g, z_o = z.chunk(4, dim=-1)
+        i = self.gates.input(torch.sigmoid(z_i + self.peephole_input * c))
+        f = self.gates.forget(torch.sigmoid(z_f + self.peephole_forget * c))
+        g = self.gates.candidate(torch.tanh(z_g))
+        c = self.cell(f * c + i * g)
+        o = self.gates.output(torch.sigmoid(z_o + self.peephole_output * c))
+        h = self.hidden(o * torch.tanh(c))
+        return h, LSTMState(h, c)

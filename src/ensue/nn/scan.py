@@ -1,0 +1,137 @@
+"""The scan: a recurrence that is linear in its state and element-wise, over a whole sequence at once.
+
+    h_t = a_t ⊙ h_{t-1} + b_t
+
+Two positions compose to one, (a_1, b_1) then (a_2, b_2) being (a_2 a_1, a_2 b_1 + b_2), and so do chunks of positions.
+So a sequence is cut in chunks; the composition of each chunk is worked out for all of them side by side; the chunks, a
+shorter sequence, are scanned in the same way; and from what each chunk begins with its positions follow, again side by
+side (Blelloch 1990; Martin & Cundy 2018). In chunks of a fixed length that takes O(log T) operations one after another
+and O(T) work. A GPU takes short chunks; a CPU longer ones, or a single one where a position is wide enough by itself.
+
+There are only products and sums, no quotient and no logarithm: where |a| ≤ 1, nothing overflows and no error grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+GPU_CHUNK = 4
+"""Positions of a chunk where operations are started one after another and each is wide."""
+
+CPU_CHUNK, CPU_WIDTH = 16, 4096
+"""The same on a CPU, for rows × features below a width; what is wider keeps it busy position by position (LOG.md)."""
+
+
+def scan(
+    a: Float[Tensor, "B T d"],
+    b: Float[Tensor, "B T d"],
+    start: Float[Tensor, "B d"],
+    *,
+    mask: Bool[Tensor, "B T"] | None = None,
+) -> Float[Tensor, "B T d"]:
+    """All `h_t = a_t ⊙ h_{t-1} + b_t` (B, T, d), with `start` (B, d) before the first.
+
+    Where `mask` is False a row stands still, as it does by a = 1 and b = 0.
+
+    The gradient is a scan from right to left, of the error terms δ_t = ∂loss/∂h_t:
+
+        δ_t = dh_t + a_{t+1} ⊙ δ_{t+1}        da_t = δ_t ⊙ h_{t-1}        db_t = δ_t        dstart = a_1 ⊙ δ_1
+    """
+    if mask is not None:
+        a, b = torch.where(mask.unsqueeze(-1), a, 1.0), torch.where(mask.unsqueeze(-1), b, 0.0)
+    h: Tensor = _Scan.apply(a, b, start)  # type: ignore[no-untyped-call]
+    return h
+
+
+class _Scan(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor, start: Tensor) -> Tensor:
+        h = _forward(a, b, start)
+        ctx.save_for_backward(a, start, h)
+        return h
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, dh: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        a, start, h = ctx.saved_tensors
+        return _backward(a, start, h, dh)
+
+
+def _forward(a: Tensor, b: Tensor, start: Tensor) -> Tensor:
+    h = torch.empty_like(b)
+    _execute(a, b, start, h, reverse=False)
+    return h
+
+
+def _backward(a: Tensor, start: Tensor, h: Tensor, dh: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of a, b and start."""
+    delta, da = torch.empty_like(h), torch.empty_like(h)
+    if h.shape[1] == 0:
+        return da, delta, torch.zeros_like(start)
+    delta[:, -1] = dh[:, -1]
+    _execute(a[:, 1:], dh[:, :-1], delta[:, -1], delta[:, :-1], reverse=True)
+    torch.mul(delta[:, 0], start, out=da[:, 0])
+    torch.mul(delta[:, 1:], h[:, :-1], out=da[:, 1:])
+    return da, delta, a[:, 0] * delta[:, 0]
+
+
+def _execute(a: Tensor, b: Tensor, start: Tensor, out: Tensor, *, reverse: bool) -> None:
+    """The scan into `out`, from right to left if `reverse`, by what suits the device and the size."""
+    if a.device.type == "cpu":
+        _on_cpu(a, b, start, out, reverse=reverse)
+    else:
+        _by_chunks(a, b, start, out, length=GPU_CHUNK, reverse=reverse)
+
+
+def _on_cpu(a: Tensor, b: Tensor, start: Tensor, out: Tensor, *, reverse: bool) -> None:
+    length = CPU_CHUNK if start.numel() < CPU_WIDTH else a.shape[1] + 1
+    _by_chunks(a, b, start, out, length=length, reverse=reverse)
+
+
+def _by_chunks(a: Tensor, b: Tensor, start: Tensor, out: Tensor, *, length: int, reverse: bool) -> None:
+    """By chunks of `length` positions, all of them side by side; position by position where there are no two chunks.
+
+    The positions that fill no chunk are read last.
+    """
+    T = a.shape[1]
+    chunks = T // length
+    if chunks < 2:
+        _one_by_one(_places(a, reverse), _places(b, reverse), start, _places(out, reverse))
+        return
+    rest = T - chunks * length
+    whole, tail = (slice(rest, T), slice(0, rest)) if reverse else (slice(0, T - rest), slice(T - rest, T))
+    places_a, places_b, places_out = (
+        _places(x[:, whole].view(len(x), chunks, length, x.shape[2]), reverse, dim=2) for x in (a, b, out)
+    )
+    A, B = _compose(places_a, places_b)
+    ends = places_out[-1]
+    _by_chunks(A, B, start, ends, length=length, reverse=reverse)
+    begins = torch.cat((ends[:, 1:], start[:, None]) if reverse else (start[:, None], ends[:, :-1]), dim=1)
+    _one_by_one(places_a[:-1], places_b[:-1], begins, places_out[:-1])
+    end = ends[:, 0 if reverse else -1]
+    _one_by_one(_places(a[:, tail], reverse), _places(b[:, tail], reverse), end, _places(out[:, tail], reverse))
+
+
+def _places(x: Tensor, reverse: bool, dim: int = 1) -> Sequence[Tensor]:
+    """The slices of `x` along `dim`, in the order of reading."""
+    places = x.unbind(dim)
+    return places[::-1] if reverse else places
+
+
+def _compose(a: Sequence[Tensor], b: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """The (A, B) of all given places together: after them h is A ⊙ h + B."""
+    A, B = a[0], b[0]
+    for a_t, b_t in zip(a[1:], b[1:], strict=True):
+        A, B = a_t * A, torch.addcmul(b_t, a_t, B)
+    return A, B
+
+
+def _one_by_one(a: Sequence[Tensor], b: Sequence[Tensor], h: Tensor, out: Sequence[Tensor]) -> None:
+    for a_t, b_t, h_t in zip(a, b, out, strict=True):
+        h = torch.addcmul(b_t, a_t, h, out=h_t)
