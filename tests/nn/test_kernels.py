@@ -223,7 +223,8 @@ def test_nan_is_not_rounded_to_infinity(bf16: Kernels) -> None:
     A[0, 2] = np.array(0x7F800001, np.uint32).view(np.float32)
     B[1, 32] = np.array(0x7F800001, np.uint32).view(np.float32)
     bf16.product("packed_gemm", A, B, C, accumulate=False, workspace=bf16.workspace(3, 33))
-    assert np.all(np.isnan(C[0])) and np.isnan(C[1, 32])
+    assert np.all(np.isnan(C[0]))
+    assert np.isnan(C[1, 32])
     np.testing.assert_array_equal(C[1, :32], 3)
 
 

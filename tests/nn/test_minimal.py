@@ -6,7 +6,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.nn.minimal import MinGRU, Minimal, MinimalState, MinLSTM, positive
+from ensue.nn.linear_recurrence import LinearRecurrence, LinearState
+from ensue.nn.minimal import MinGRU, MinLSTM, positive
 from ensue.nn.taps import watch
 
 D_IN, D = 3, 5
@@ -19,10 +20,10 @@ same = torch.testing.assert_close
 def execution(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test goes both ways, where there is a compiler."""
     if request.param == "by a scan":
-        monkeypatch.setattr("ensue.nn.minimal.compiler", lambda: None)
+        monkeypatch.setattr("ensue.nn.linear_recurrence.compiler", lambda: None)
 
 
-def build(kind: str, scale: float = 1.0, *, d: int = D) -> Minimal:
+def build(kind: str, scale: float = 1.0, *, d: int = D) -> LinearRecurrence:
     torch.manual_seed(0)
     layer = LAYERS[kind](D_IN, d).double()
     for parameter in layer.parameters():
@@ -38,12 +39,12 @@ def softplus(v: Numbers) -> Numbers:
     return np.logaddexp(0, v)
 
 
-def preactivations(layer: Minimal, x: Tensor) -> list[Numbers]:
+def preactivations(layer: LinearRecurrence, x: Tensor) -> list[Numbers]:
     W, bias = (parameter.detach().numpy() for parameter in (layer.weight_input, layer.bias))
     return np.split(x.numpy() @ W.T + bias, len(bias) // layer.d_out, axis=-1)
 
 
-def one_by_one(layer: Minimal, x: Tensor, h: Numbers) -> Numbers:
+def one_by_one(layer: LinearRecurrence, x: Tensor, h: Numbers) -> Numbers:
     """The paper's sequential mode."""
     *gates, v_n = preactivations(layer, x)
     n = np.where(v_n >= 0, v_n + 0.5, sigmoid(v_n))
@@ -59,7 +60,7 @@ def one_by_one(layer: Minimal, x: Tensor, h: Numbers) -> Numbers:
     return np.stack(outputs, axis=1)
 
 
-def by_logarithms(layer: Minimal, x: Tensor, h: Numbers) -> Numbers:
+def by_logarithms(layer: LinearRecurrence, x: Tensor, h: Numbers) -> Numbers:
     """The paper's parallel mode: a cumulative sum of log a and a cumulative log-sum-exp of log b minus that sum."""
     *gates, v_n = preactivations(layer, x)
     if isinstance(layer, MinGRU):
@@ -82,11 +83,11 @@ def test_against_the_paper(kind: str, B: int, T: int) -> None:
     layer = build(kind)
     x = torch.randn(B, T, D_IN, dtype=torch.float64)
     for h in (torch.zeros(B, D, dtype=torch.float64), torch.rand(B, D, dtype=torch.float64)):
-        y, final = layer(x, MinimalState(h))
+        y, final = layer(x, LinearState(h))
         same(y, torch.from_numpy(one_by_one(layer, x, h.numpy())))
         same(y, torch.from_numpy(by_logarithms(layer, x, h.numpy())))
         same(final.h, y[:, -1])
-    same(layer(x)[0], layer(x, MinimalState(torch.zeros(B, D, dtype=torch.float64)))[0])
+    same(layer(x)[0], layer(x, LinearState(torch.zeros(B, D, dtype=torch.float64)))[0])
 
 
 @pytest.mark.parametrize("d", [1, 7])
@@ -98,7 +99,7 @@ def test_ragged_rows_are_the_fold(kind: str, dtype: torch.dtype, d: int) -> None
     mask = torch.arange(40) < torch.tensor([40, 0, 1, 23]).unsqueeze(1)
     real = mask.unsqueeze(-1)
     x = torch.randn(4, 40, D_IN, dtype=dtype).masked_fill(~real, torch.nan).requires_grad_()
-    state = MinimalState(torch.randn(4, d, dtype=dtype, requires_grad=True))
+    state = LinearState(torch.randn(4, d, dtype=dtype, requires_grad=True))
     dy, dfinal = torch.randn(4, 40, d, dtype=dtype), torch.randn(4, d, dtype=dtype)
     found = []
     for execution in (layer, layer.fold):
@@ -115,7 +116,7 @@ def test_gradcheck(kind: str) -> None:
     names, values = zip(*layer.named_parameters(), strict=True)
 
     def run(x: Tensor, h: Tensor, *parameters: Tensor) -> Tensor:
-        y, _ = torch.func.functional_call(layer, dict(zip(names, parameters, strict=True)), (x, MinimalState(h)))
+        y, _ = torch.func.functional_call(layer, dict(zip(names, parameters, strict=True)), (x, LinearState(h)))
         return y
 
     x = torch.randn(2, 4, D_IN, dtype=torch.float64, requires_grad=True)
@@ -125,7 +126,7 @@ def test_gradcheck(kind: str) -> None:
 @pytest.mark.parametrize("kind", LAYERS)
 def test_nothing_to_read_leaves_the_state(kind: str) -> None:
     layer, h = build(kind), torch.randn(2, D, dtype=torch.float64)
-    y, final = layer(torch.zeros(2, 0, D_IN, dtype=torch.float64), MinimalState(h))
+    y, final = layer(torch.zeros(2, 0, D_IN, dtype=torch.float64), LinearState(h))
     assert y.shape == (2, 0, D)
     same(final.h, h, rtol=0, atol=0)
 
@@ -178,7 +179,7 @@ def test_a_gate_that_remembers_survives_autocast() -> None:
     with torch.no_grad():
         layer.weight_input.zero_()
         layer.bias.copy_(torch.tensor([float(np.log(0.001 / 0.999)), 0.0]))
-    state = MinimalState(torch.ones(1, 1))
+    state = LinearState(torch.ones(1, 1))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         y, _ = layer(torch.zeros(1, 1000, 1), state)
     assert y.dtype == torch.float32

@@ -23,8 +23,8 @@ def build(size: int, *, d: int = D) -> QRNN:
 
 def by_convolution(layer: QRNN, x: Tensor) -> tuple[Tensor, Tensor]:
     """h and c of all positions; zeros stand before the first."""
-    kernel = layer.weight_input.view(3 * layer.d_out, layer.size, D_IN).transpose(1, 2)
-    v = F.conv1d(F.pad(x.transpose(1, 2), (layer.size - 1, 0)), kernel, layer.bias).transpose(1, 2)
+    kernel = layer.pooling.weight_input.view(3 * layer.d_out, layer.size, D_IN).transpose(1, 2)
+    v = F.conv1d(F.pad(x.transpose(1, 2), (layer.size - 1, 0)), kernel, layer.pooling.bias).transpose(1, 2)
     v_z, v_f, v_o = np.split(v.detach().numpy(), 3, axis=-1)
     z, f, o = np.tanh(v_z), 1 / (1 + np.exp(-v_f)), 1 / (1 + np.exp(-v_o))
     c, cells = np.zeros_like(z[:, 0]), []
@@ -103,7 +103,8 @@ def test_watched_it_goes_step_by_step() -> None:
     with watch(layer) as seen:
         y_watched, _ = layer(x)
     same(y_watched, y)
-    assert list(seen) == ["gates.candidate", "gates.forget", "gates.output", "cell", "hidden"]
+    names = ["gates.candidate", "gates.forget", "gates.output", "hidden", "cell"]
+    assert list(seen) == [f"pooling.{name}" for name in names]
     assert all(len(values) == 6 and values[0].shape == (2, D) for values in seen.values())
 
 

@@ -1,12 +1,8 @@
 """Every execution of the scan against the loop that the equation is, in values, gradients and rounding."""
 
-import ctypes
-import shutil
-import subprocess
 import sys
 from collections import Counter
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +13,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import ensue.nn.engine
 from ensue.nn.scan import GPU_CHUNK, _by_chunks, scan
 
 SCAN = sys.modules["ensue.nn.scan"]  # ensue.nn.scan is the function
@@ -205,40 +200,3 @@ def test_float32_is_stable_over_100_000_positions(kind: str, length: int, monkey
     (db,) = torch.autograd.grad(h, b, long.dh)
     for found, exact in ((h.detach(), long.h), (db, long.db)):
         assert float((found - exact).abs().max() / exact.abs().max()) < LONG[kind]
-
-
-HEADER = Path(ensue.nn.engine.__path__[0]) / "scan.h"
-C_NUMBERS = {"float": torch.float32, "double": torch.float64}
-
-
-@pytest.fixture(scope="module", params=C_NUMBERS)
-def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[ctypes.CDLL, Any]:
-    """The functions of engine/scan.h for one type of number."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler")
-    folder = tmp_path_factory.mktemp("scan")
-    source, library = folder / "scan.c", folder / "scan.so"
-    source.write_text(f'#define real {request.param}\n#include "{HEADER}"\n', encoding="utf-8")
-    options = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fPIC", "-shared"]
-    subprocess.run([compiler, *options, "-o", library, source], check=True)
-    return ctypes.CDLL(str(library)), C_NUMBERS[request.param]
-
-
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_the_c_functions_are_the_loop(shape: tuple[int, int, int], compiled: tuple[ctypes.CDLL, Any]) -> None:
-    library, dtype = compiled
-    a, b, start = (x.requires_grad_() for x in coefficients(*shape, dtype))
-    dh = torch.randn(shape, dtype=dtype)
-    expected = by_hand(a, b, start)
-    h, da, db, dstart = (torch.full_like(x, torch.nan) for x in (b, a, b, start))
-
-    def call(name: str, *tensors: Tensor) -> None:
-        pointers = [ctypes.c_void_p(x.data_ptr()) for x in tensors]
-        getattr(library, name)(*map(ctypes.c_ssize_t, shape), *pointers)
-
-    call("scan_forward", a, b, start, h)
-    call("scan_backward", a, start, h, dh, da, db, dstart)
-    same(h, expected.detach())
-    found = torch.autograd.grad(expected, (a, b, start), dh, allow_unused=True, materialize_grads=True)
-    same((da, db, dstart), found)

@@ -1,6 +1,6 @@
 """Ragged rows in the fused kernels: by stairs on a CPU, packed elsewhere, against the fold of `step`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from ensue.nn import GRU, LSTM, Elman, Recurrent, vendor
+from ensue.nn.engine import executing
 from ensue.types import leaves
 
 D_IN, D = 3, 4
@@ -48,6 +49,12 @@ def as_forward_and_as_fold(make: Callable[[], Recurrent], mask: Tensor) -> list[
 
 
 @pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
+@pytest.fixture(autouse=True)
+def _by_the_vendor() -> Iterator[None]:
+    with executing("plain"):  # where nothing may be compiled, these layers take the vendor's kernel
+        yield
+
+
 @pytest.mark.parametrize("stair", [0, vendor.STAIR], ids=["a stair for each length", "one for all"])
 @pytest.mark.parametrize("lengths", [[3, 5, 1, 5, 2], [0, 4, 0, 1], [2, 2], [0, 0]], ids=str)
 def test_stairs(make: Callable[[], Recurrent], stair: int, lengths: list[int], monkeypatch: pytest.MonkeyPatch) -> None:

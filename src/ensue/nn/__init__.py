@@ -23,8 +23,9 @@ from ensue.nn.gru import GRU, GRUState
 from ensue.nn.layer import Parallel, Pointwise, Recurrent, SequenceLayer
 from ensue.nn.layer_norm_lstm import LayerNormLSTM
 from ensue.nn.linear_cross_entropy import linear_cross_entropy
+from ensue.nn.linear_recurrence import LinearRecurrence, LinearState
 from ensue.nn.lstm import LSTM, LSTMState
-from ensue.nn.minimal import MinGRU, Minimal, MinimalState, MinLSTM
+from ensue.nn.minimal import MinGRU, MinLSTM
 from ensue.nn.paths import k_best, viterbi, viterbi_path
 from ensue.nn.peephole import PeepholeLSTM
 from ensue.nn.pooling import AttentionPooling, LastPooling, MaxPooling, MeanPooling, Pooling, Poolings
@@ -63,12 +64,12 @@ __all__ = [
     "LearnedPositions",
     "Legal",
     "LinearChainCRF",
+    "LinearRecurrence",
+    "LinearState",
     "MaxPooling",
     "MeanPooling",
     "MinGRU",
     "MinLSTM",
-    "Minimal",
-    "MinimalState",
     "MultiHeadAttention",
     "Parallel",
     "PeepholeLSTM",

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from ensue.nn.engine import runs_compiled
 from ensue.nn.initialization import gate_bias, hidden_weight, input_weight
 from ensue.nn.layer import Recurrent
 from ensue.nn.taps import Tap, is_watched
@@ -47,8 +48,8 @@ class Elman(Recurrent):
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], ElmanState]:
-        if is_watched(self):
-            return self.fold(x, state, mask=mask)
+        if is_watched(self) or runs_compiled(self, x):
+            return super().forward(x, state, mask=mask)
         state = self.init_state(len(x)) if state is None else state
         kernel = torch.rnn_tanh if self.activation == "tanh" else torch.rnn_relu
         weights = [self.weight_input, self.weight_hidden, self.bias, self.zero_bias]

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from ensue.nn.engine import runs_compiled
 from ensue.nn.initialization import gate_bias, hidden_weight, input_weight
 from ensue.nn.layer import Recurrent
 from ensue.nn.taps import Tap, Taps, is_watched
@@ -59,8 +60,8 @@ class LSTM(Recurrent):
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], LSTMState]:
-        if is_watched(self):
-            return self.fold(x, state, mask=mask)
+        if is_watched(self) or runs_compiled(self, x):
+            return super().forward(x, state, mask=mask)
         state = self.init_state(len(x)) if state is None else state
         weights = [self.weight_input, self.weight_hidden, self.bias, self.zero_bias]
         y, (h, c) = run_kernel(torch.lstm, x, state, weights, mask)

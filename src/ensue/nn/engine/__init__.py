@@ -8,6 +8,6 @@ compiled once for a machine (`c_library.py`) and called (`compiled.py`), or runs
 A cell need not know of it. `explain(layer)` says how a layer will run, and why.
 """
 
-from ensue.nn.engine.running import Execution, executing, explain, unroll
+from ensue.nn.engine.running import Execution, executing, explain, runs_compiled, unroll
 
-__all__ = ["Execution", "executing", "explain", "unroll"]
+__all__ = ["Execution", "executing", "explain", "runs_compiled", "unroll"]

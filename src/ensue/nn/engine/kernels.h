@@ -107,6 +107,9 @@ INLINE void pair_rows(int64_t rows, int64_t k, const real *A, int64_t row_stride
                       int64_t ld) {
     for (int64_t i = 0; i < rows; i++, A += row_stride, to += ld)
         for (int64_t p = 0; p < k; p += 2 * LANES) {
+            /* The next row: the processor does not look ahead from one to another. */
+            __builtin_prefetch(A + row_stride + p * column_stride);
+            __builtin_prefetch(A + row_stride + (p + LANES) * column_stride);
             __m512 low = load_lanes(k - p, A + p * column_stride, column_stride);
             __m512 high = load_lanes(k - p - LANES, A + (p + LANES) * column_stride, column_stride);
             _mm512_storeu_si512(to + p / 2, (__m512i)_mm512_cvtne2ps_pbh(high, low));
@@ -133,7 +136,8 @@ UNUSED static void pack(int64_t k, int64_t n, const real *B, int64_t row_stride,
                                     pair_columns(columns - q, k - p, from + p * row_stride + q, row_stride));
         for (int64_t p = 0; column_stride != 1 && p < k; p += 2 * LANES) {
             real square[PANEL][LANES] = {{0}};
-            pair_rows(columns, least(k - p, 2 * LANES), from + p * row_stride, column_stride, row_stride, *square, LANES);
+            pair_rows(columns, least(k - p, 2 * LANES), from + p * row_stride, column_stride, row_stride, *square,
+                      LANES);
             for (int64_t r = 0; r < least(LANES, words(k - p)); r++)
                 for (int64_t q = 0; q < PANEL; q++)
                     ((word *)packed)[(p / 2 + r) * PANEL + q] = ((word *)square[q])[r];

@@ -50,6 +50,14 @@ def explain(layer: nn.Module) -> str:
     return "in torch operations, position by position"
 
 
+def runs_compiled(layer: nn.Module, x: Tensor) -> bool:
+    """Whether `unroll` would run `layer` on `x` as compiled code."""
+    if _most.get() != "compiled" or x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
+        return False
+    runner = _runner(layer)
+    return isinstance(runner, Runner) and runner.functions is not None
+
+
 def unroll(layer: Any, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, State] | None:
     """`layer.fold`, faster: the outputs (B, T, d_out), with zeros at padding, and the final state.
 
