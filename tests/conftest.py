@@ -10,11 +10,12 @@ from hypothesis import settings
 # The tensors of tests are small; threads would only wait for each other. It has to be said before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# The shapes in the signatures of ensue.nn are checked at each call, in tests only.
-# Where a float is wanted, an int does, as PEP 484 has it.
-jaxtyping.install_import_hook("ensue.nn", "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
-
 REPOSITORY = Path(__file__).resolve().parents[1]
+
+# The shapes in the signatures of the layers are checked at each call, in tests only; the engine has none, and is many
+# small functions. Where a float is wanted, an int does, as PEP 484 has it.
+LAYERS = [f"ensue.nn.{path.stem}" for path in sorted((REPOSITORY / "src" / "ensue" / "nn").glob("[a-z]*.py"))]
+jaxtyping.install_import_hook(LAYERS, "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
 
 
 @pytest.fixture(scope="session")

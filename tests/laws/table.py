@@ -44,7 +44,7 @@ from ensue.nn import (
 from ensue.nn.clockwork import ClockworkModule, ClockworkUnits
 from ensue.nn.depth_gated import DepthGatedLayer, OpenLSTM
 from ensue.nn.grid import GridLayer
-from ensue.nn.qrnn import Pooling
+from ensue.nn.qrnn import FoPooling
 
 D = 4
 D_OUT = 7
@@ -99,7 +99,7 @@ SUBJECTS = [
     Subject("mingru", lambda: MinGRU(D, D_OUT)),
     Subject("minlstm", lambda: MinLSTM(D, D_OUT)),
     Subject("qrnn", lambda: QRNN(D, D_OUT)),
-    Subject("pooling of a qrnn", lambda: Pooling(D, D_OUT)),
+    Subject("pooling of a qrnn", lambda: FoPooling(D, D_OUT)),
     Subject("qrnn of 1", lambda: QRNN(D, D_OUT, size=1)),
     Subject("qrnn longer than the text", lambda: QRNN(D, D_OUT, size=9)),
     Subject("stack of scans", lambda: Stack([MinGRU(D, 3), QRNN(3, D_OUT, size=3)])),

@@ -29,6 +29,7 @@ from ensue.nn import (
     Window,
 )
 from laws.table import SUBJECTS, Subject
+from laws.test_completeness import concrete_layers
 
 
 @pytest.fixture
@@ -42,7 +43,8 @@ def unchecked_types() -> Iterator[None]:
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name.replace(" ", "_"))
 def test_a_repr_is_one_line_that_makes_the_layer(subject: Subject) -> None:
     layer = subject.make()
-    again = eval(repr(layer), {**vars(torch.nn), **vars(ensue.nn), "Dropout": torch.nn.Dropout})
+    names = {**vars(torch.nn), **vars(ensue.nn), **{kind.__name__: kind for kind in concrete_layers()}}
+    again = eval(repr(layer), {**names, "Dropout": torch.nn.Dropout})
     assert type(again) is type(layer)
     assert repr(again) == repr(layer)
     assert {k: v.shape for k, v in again.state_dict().items()} == {k: v.shape for k, v in layer.state_dict().items()}

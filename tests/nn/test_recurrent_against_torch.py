@@ -1,4 +1,4 @@
-"""LSTM, GRU ("after") and Elman against torch.nn with the same weights: by the engine, the vendor's kernel, the fold."""
+"""LSTM, GRU ("after") and Elman against torch.nn with the same weights: the engine, the vendor, the fold."""
 
 from collections.abc import Callable
 

@@ -48,13 +48,13 @@ def as_forward_and_as_fold(make: Callable[[], Recurrent], mask: Tensor) -> list[
     return found
 
 
-@pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
 @pytest.fixture(autouse=True)
 def _by_the_vendor() -> Iterator[None]:
     with executing("plain"):  # where nothing may be compiled, these layers take the vendor's kernel
         yield
 
 
+@pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
 @pytest.mark.parametrize("stair", [0, vendor.STAIR], ids=["a stair for each length", "one for all"])
 @pytest.mark.parametrize("lengths", [[3, 5, 1, 5, 2], [0, 4, 0, 1], [2, 2], [0, 0]], ids=str)
 def test_stairs(make: Callable[[], Recurrent], stair: int, lengths: list[int], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -164,6 +164,9 @@ class ClockworkModule(Recurrent):
         h = torch.tanh(x_t + F.linear(h, self.weight_hidden))
         return h, ElmanState(h)
 
+    def extra_repr(self) -> str:
+        return f"size={self.d_out}"
+
 
 class ClockworkUnits(ClockworkModule):
     """All modules, from [u; works]: `h' = works ⊙ tanh(u + U h) + (1 - works) ⊙ h`, works being 1 or 0, so exact."""

@@ -8,10 +8,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ensue.nn.combinators import Stack
+from ensue.nn.initialization import gate_bias, hidden_weight, input_weight
 from ensue.nn.layer import Recurrent, SequenceLayer
 from ensue.nn.lstm import LSTM, LSTMState
 from ensue.nn.taps import Tap, Taps
-from ensue.nn.vendor import orthogonal_blocks
 from ensue.types import Memory, State
 
 
@@ -30,6 +30,9 @@ class OpenLSTM(Recurrent):
         h, state = self.lstm.step(x_t, state)
         return torch.cat((h, state.c), dim=-1), state
 
+    def extra_repr(self) -> str:
+        return f"d_in={self.d_in}, d_cell={self.d_out // 2}"
+
 
 class DepthGatedLayer(Recurrent):
     """An upper layer of a `DepthGatedLSTM`, which has the equations: from [h; c] of the layer below to its own [h; c].
@@ -40,17 +43,13 @@ class DepthGatedLayer(Recurrent):
     def __init__(self, d_cell: int) -> None:
         super().__init__()
         self.d_in = self.d_out = 2 * d_cell
-        self.weight_input = nn.Parameter(torch.empty(5 * d_cell, d_cell))
-        self.weight_hidden = nn.Parameter(torch.empty(4 * d_cell, d_cell))
+        self.weight_input = input_weight(5, d_cell, d_cell)
+        self.weight_hidden = hidden_weight(4, d_cell)
         self.weight_cell = nn.Parameter(torch.zeros(d_cell))
         self.weight_below = nn.Parameter(torch.zeros(d_cell))
-        self.bias = nn.Parameter(torch.zeros(5 * d_cell))
+        self.bias = gate_bias(5, d_cell, forget=1)
         self.gates = Taps("input", "forget", "candidate", "output", "depth")
         self.cell, self.hidden = Tap(), Tap()
-        for block in self.weight_input.chunk(5):
-            nn.init.xavier_uniform_(block)
-        orthogonal_blocks(self.weight_hidden, 4)
-        nn.init.ones_(self.bias.data[d_cell : 2 * d_cell])
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> LSTMState:
         zeros = self.weight_cell.new_zeros(batch_size, len(self.weight_cell))
@@ -68,6 +67,9 @@ class DepthGatedLayer(Recurrent):
         c = self.cell(d * c_below + f * c + i * g)
         h = self.hidden(o * torch.tanh(c))
         return torch.cat((h, c), dim=-1), LSTMState(h, c)
+
+    def extra_repr(self) -> str:
+        return f"d_cell={self.d_out // 2}"
 
 
 class DepthGatedLSTM(SequenceLayer):

@@ -8,10 +8,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ensue.nn.combinators import Stack
+from ensue.nn.initialization import hidden_weight, input_weight
 from ensue.nn.layer import Recurrent, SequenceLayer, blank
 from ensue.nn.lstm import LSTMState
 from ensue.nn.taps import Taps
-from ensue.nn.vendor import orthogonal_blocks
 from ensue.types import Memory, State
 
 SEEN = ("input", "forget", "candidate", "output", "cell", "hidden")
@@ -27,13 +27,10 @@ class GridLayer(Recurrent):
     def __init__(self, d_cell: int) -> None:
         super().__init__()
         self.d_in = self.d_out = 2 * d_cell
-        self.weight_input = nn.Parameter(torch.empty(8 * d_cell, d_cell))
-        self.weight_hidden = nn.Parameter(torch.empty(8 * d_cell, d_cell))
+        self.weight_input = input_weight(8, d_cell, d_cell)
+        self.weight_hidden = hidden_weight(8, d_cell)
         self.bias = nn.Parameter(torch.zeros(8 * d_cell))
         self.time, self.depth = Taps(*SEEN), Taps(*SEEN)
-        for block in self.weight_input.chunk(8):
-            nn.init.xavier_uniform_(block)
-        orthogonal_blocks(self.weight_hidden, 8)
         for bias in self.bias.data.chunk(2):
             nn.init.ones_(bias[d_cell : 2 * d_cell])
 
@@ -49,6 +46,9 @@ class GridLayer(Recurrent):
         h_time, c_time = gated(z_time, c_time, self.time)
         h_depth, c_depth = gated(z_depth, c_depth, self.depth)
         return torch.cat((h_depth, c_depth), dim=-1), LSTMState(h_time, c_time)
+
+    def extra_repr(self) -> str:
+        return f"d_cell={self.d_out // 2}"
 
 
 def gated(z: Float[Tensor, "B z"], c: Float[Tensor, "B d"], taps: Taps) -> tuple[Tensor, Tensor]:

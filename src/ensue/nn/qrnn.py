@@ -34,7 +34,7 @@ class QRNN(Recurrent):
         if size < 1:
             raise ValueError(f"a window has at least one position, not {size}")
         self.d_in, self.d_out, self.size = d_in, d_out, size
-        self.pooling = Pooling(size * d_in, d_out)
+        self.pooling = FoPooling(size * d_in, d_out)
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> QRNNState:
         (c,) = self.pooling.init_state(batch_size)
@@ -70,7 +70,7 @@ class QRNN(Recurrent):
         return f"{super().extra_repr()}, size={self.size}"
 
 
-class Pooling(LinearRecurrence):
+class FoPooling(LinearRecurrence):
     """The gates of a `QRNN` and its memory, from windows (B, T, inputs). The weights stack z, f, o.
 
     The forget bias starts at 1, as that of our LSTM does.

@@ -160,10 +160,3 @@ def _run_packed(
     y, _ = pad_packed_sequence(outputs, batch_first=True, total_length=x.shape[1])
     final = tuple(leaf.squeeze(0)[packed.unsorted_indices] for leaf in after)
     return y, list(hold(lengths > 0, final, tuple(state)))
-
-
-def orthogonal_blocks(weight: Tensor, blocks: int) -> None:
-    """Fill a stack of `blocks` square recurrent matrices, each with a random orthogonal one (Saxe et al. 2014)."""
-    with torch.no_grad():
-        for block in weight.chunk(blocks):
-            torch.nn.init.orthogonal_(block)

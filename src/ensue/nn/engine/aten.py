@@ -40,6 +40,8 @@ Handler = Callable[[Nodes, Any, dict[str, Any]], Any]
 
 def _pointwise(op: str) -> Handler:
     def handle(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> Node:
+        if any(value is not None for name, value in kwargs.items() if name != "alpha"):
+            raise Untraceable(f"{op} with {', '.join(kwargs)}")
         given = [nodes.node(arg) for arg in args]
         if kwargs.get("alpha", 1) != 1:
             given[1] = given[1] * kwargs["alpha"]
@@ -77,8 +79,15 @@ def _pow(a: Node, exponent: float) -> Node:
 
 
 def _clamp(a: Node, lower: Node | float | None = None, upper: Node | float | None = None) -> Node:
-    a = a if lower is None else _apply("maximum", a, lower)
-    return a if upper is None else _apply("minimum", a, upper)
+    """At a limit the error goes through, as torch has it."""
+    a = a if lower is None else _apply("where", _apply("ge", a, lower), a, lower)
+    return a if upper is None else _apply("where", _apply("le", a, upper), a, upper)
+
+
+def _hardtanh(a: Node, lower: float = -1.0, upper: float = 1.0) -> Node:
+    """At a limit no error goes through, as torch has it."""
+    a = _apply("where", _apply("gt", a, lower), a, lower)
+    return _apply("where", _apply("lt", a, upper), a, upper)
 
 
 def _softplus(a: Node, beta: float = 1, threshold: float = 20) -> Node:
@@ -166,6 +175,14 @@ def _same(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> Node:
     return nodes.node(args[0])
 
 
+def _expand(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> Node:
+    value, sizes = args
+    node = nodes.node(value)
+    if len(sizes) != 2 or sizes[0] not in (nodes.rows, -1):
+        raise Untraceable("a broadcast to another shape than (rows, features)")
+    return nodes.graph.broadcast(node, node.width if sizes[1] == -1 else sizes[1])
+
+
 def _filled(value: float | None) -> Handler:
     def handle(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> Node:
         like, *rest = args
@@ -182,6 +199,7 @@ HANDLERS: dict[str, Handler] = {
     "split_with_sizes": _split,
     "slice": _slice,
     "cat": _cat,
+    "expand": _expand,
     "sum": lambda nodes, args, kwargs: _over_features(nodes, args, kwargs, mean=False),
     "mean": lambda nodes, args, kwargs: _over_features(nodes, args, kwargs, mean=True),
     "native_layer_norm": _layer_norm,
@@ -196,7 +214,7 @@ HANDLERS: dict[str, Handler] = {
     "clamp": _composed(_clamp),
     "clamp_min": _composed(_clamp),
     "clamp_max": _composed(lambda a, upper: _clamp(a, None, upper)),
-    "hardtanh": _composed(lambda a, lower=-1.0, upper=1.0: _clamp(a, lower, upper)),
+    "hardtanh": _composed(_hardtanh),
     "softplus": _composed(_softplus),
     "gelu": _composed(_gelu),
     "silu": _composed(lambda a: a * _apply("sigmoid", a)),

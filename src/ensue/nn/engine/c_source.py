@@ -1,10 +1,11 @@
 """A schedule as C: one function that works out one position of `rows` rows.
 
-    void NAME(int64_t rows, const int64_t *n, real *const *p, const int64_t *ld, const real *const *packed)
+    void NAME(int64_t rows, const int64_t *n, real *const *p, const int64_t *ld, const real *const *packed,
+              multiplication *multiply)
 
 `p` are the arrays of the schedule in its order, each at the first row of the position, `ld` their rows' distances,
-`packed` the matrices. Sizes are not written into the text but stand in `n`, so that a cell is compiled once for all
-its sizes.
+`packed` the matrices, for `multiply`. Sizes are not written into the text but stand in `n`, so that a cell is compiled
+once for all its sizes.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ class Source:
         self.matrices: list[tuple[int, bool]] = []
         self._arrays = {array: place for place, array in enumerate(schedule.arrays)}
         self._row_names: dict[Node, str] = {}
+        self._rows_of: dict[str, str] = {}
         self._names = 0
         body = "\n".join(line for segment in schedule.segments for line in self._segment(segment))
         self.text = (
             f"static void {name}(int64_t rows, const int64_t *n, real *const *p, const int64_t *ld,\n"
-            f"{' ' * (len(name) + 13)}const real *const *packed) {{\n{body}\n}}\n"
+            f"{' ' * (len(name) + 13)}const real *const *packed,\n"
+            f"{' ' * (len(name) + 13)}multiplication *multiply) {{\n{body}\n}}\n"
         )
 
     def _size(self, number: int) -> str:
@@ -47,29 +50,32 @@ class Source:
                 self.matrices.append(key)
             a, c = self._arrays[product.factor.array], self._arrays[product.result.array]
             yield (
-                f"    gemm(rows, {self._size(product.result.width)}, {self._size(product.factor.width)}, "
-                f"p[{a}]{self._offset(product.factor)}, ld[{a}], 1, packed[{self.matrices.index(key)}], "
-                f"p[{c}]{self._offset(product.result)}, ld[{c}], 0);"
+                f"    multiply(rows, {self._size(product.result.width)}, {self._size(product.factor.width)}, "
+                f"p[{a}]{self._offset(product.factor)}, ld[{a}], packed[{self.matrices.index(key)}], "
+                f"p[{c}]{self._offset(product.result)}, ld[{c}]);"
             )
         if segment.levels:
+            self._row_names, self._rows_of = {}, {}
+            loops = [loop for found in segment.levels for loop in found.values()]
+            lines = [line for loop in loops for line in (self._numbers if loop.width == 1 else self._loop)(loop)]
             yield "    for (int64_t r = 0; r < rows; r++) {"
-            self._row_names = {}
-            for loops in segment.levels:
-                for loop in loops.values():
-                    yield from self._numbers(loop) if loop.width == 1 else self._loop(loop)
+            yield from (f"        real *const {name} = {row};" for row, name in self._rows_of.items())
+            yield from lines
             yield "    }"
 
     def _at(self, view: View, feature: str) -> str:
+        """A number of a view. Where its row begins is said before all loops, or compilers look it up for each."""
         place = self._arrays[view.array]
         row = "" if view.array.extent in ("vector", "sum") else f" + r * ld[{place}]"
-        return f"(p[{place}]{row}{self._offset(view)})[{feature}]"
+        name = self._rows_of.setdefault(f"p[{place}]{row}{self._offset(view)}", f"a{len(self._rows_of)}")
+        return f"{name}[{feature}]"
 
     def _value(self, node: Node, names: dict[Node, str], feature: str) -> Iterator[str]:
         """The declaration of a value that is read from an array, if it has no name yet."""
         if node in names or node in self._row_names:
             return
         if node.op == "constant":
-            names[node] = f"(real){node.number!r}".replace("inf", "INFINITY")
+            names[node] = f"(real){node.number!r}".replace("inf", "INFINITY").replace("nan", "NAN")
             return
         names[node] = self._new_name()
         view = self.schedule.view(node)
@@ -97,8 +103,10 @@ class Source:
         for node in loop.sums:
             yield f"{self._row_names[node]} += {names.get(node.args[0]) or self._row_names[node.args[0]]};"
         for node, view in loop.writes:
-            assign = "+=" if view.array.extent == "sum" else "="
-            yield f"{self._at(view, feature)} {assign} {names.get(node) or self._row_names[node]};"
+            yield self._write(view, feature, names.get(node) or self._row_names[node])
+
+    def _write(self, view: View, feature: str, name: str) -> str:
+        return f"{self._at(view, feature)} {'+=' if view.array.extent == 'sum' else '='} {name};"
 
     def _numbers(self, loop: Loop) -> Iterator[str]:
         """Of width 1: numbers of the row, known to all loops after."""
@@ -116,3 +124,5 @@ class Source:
         for line in self._statements(loop, {}, "j"):
             yield f"            {line}"
         yield "        }"
+        for node, view in loop.sums_written:
+            yield f"        {self._write(view, '0', self._row_names[node])}"

@@ -49,7 +49,7 @@ def _sent_back(node: Node, error: Node, products_end_at: frozenset[str]) -> tupl
             return (graph.broadcast(error, node.args[0].width),)
         case "product":
             (arg,) = node.args
-            if arg.op in products_end_at:
+            if (arg.args[0] if arg.op == "slice" else arg).op in products_end_at:
                 return (None,)
             return (graph.product(error, node.index, arg.width, transposed=True),)
     parts = OPERATIONS[node.op].derivative(node, graph.broadcast(error, node.width))

@@ -17,9 +17,10 @@ from torch.autograd.function import once_differentiable
 from ensue.nn.engine import plain
 from ensue.nn.engine.compiled import Compiled
 from ensue.nn.engine.memory import shared
-from ensue.nn.engine.program import Array, Pass, Product, Program
+from ensue.nn.engine.program import Array, Pass, Product, Program, View
 from ensue.nn.engine.rows import Rows
-from ensue.nn.engine.storage import Arrays, Storage
+from ensue.nn.engine.storage import Arrays, Finals, Storage
+from ensue.nn.engine.triton_pass import Launched
 
 Item = TypeVar("Item")
 
@@ -28,8 +29,8 @@ Item = TypeVar("Item")
 class Values(Generic[Item]):
     """Something for each tensor that a program is run on; the tensors are of one type and device."""
 
-    inputs: Sequence[Item]
-    """(N, width), as `Rows` packs them."""
+    x: Item
+    """(N, d_in), as `Rows` packs it."""
     states: Sequence[Item]
     """(B, width), in the order of `Rows`."""
     vectors: Sequence[Item]
@@ -40,17 +41,17 @@ class Values(Generic[Item]):
     @classmethod
     def of(cls, items: Sequence[Item], program: Program) -> Values[Item]:
         trace = program.trace
-        parts, begin = [], 0
-        for group in (trace.inputs, trace.states, trace.vectors, trace.matrices):
+        parts, begin = [], 1
+        for group in (trace.states, trace.vectors, trace.matrices):
             parts.append(items[begin : begin + len(group)])
             begin += len(group)
-        return cls(*parts)
+        return cls(items[0], *parts)
 
 
 class Runner:
-    """A program with the way it is run: compiled, or in torch."""
+    """A program with the way it is run: compiled (on a GPU in Triton), or in torch."""
 
-    def __init__(self, program: Program, functions: Compiled | None) -> None:
+    def __init__(self, program: Program, functions: Compiled | Launched | None) -> None:
         self.program, self.functions, self.shared = program, functions, shared(program)
 
     def __call__(self, tensors: Sequence[Tensor], rows: Rows) -> tuple[Tensor, ...]:
@@ -60,9 +61,7 @@ class Runner:
         output, finals, _ = self.forward(Values.of(tensors, self.program), rows, keep=False)
         return (output, *finals)
 
-    def run(
-        self, name: str, arrays: Arrays, rows: Rows, matrices: Sequence[Tensor], finals: dict[Array, Tensor]
-    ) -> None:
+    def run(self, name: str, arrays: Arrays, rows: Rows, matrices: Sequence[Tensor], finals: Finals) -> None:
         if self.functions is not None:
             self.functions.run(name, arrays, rows, matrices, finals=finals)
         else:
@@ -73,10 +72,8 @@ class Runner:
         """`out` is `a @ b`, or that is added to it."""
         if self.functions is not None:
             self.functions.multiply(a, b, out, accumulate=accumulate)
-        elif accumulate:
-            out.addmm_(a, b)
         else:
-            torch.mm(a, b, out=out)
+            plain.multiply(a, b, out, accumulate=accumulate)
 
     def forward(self, values: Values[Tensor], rows: Rows, *, keep: bool) -> tuple[Tensor, list[Tensor], Arrays]:
         """The outputs, the final states, and the arrays that `backward` will want."""
@@ -88,18 +85,15 @@ class Runner:
         for product in program.products:
             if product.hoisted is not None:
                 arrays[product.hoisted] = Storage(like.new_empty(rows.size, product.hoisted.width))
-                factor = values.inputs[product.factor.index]
-                self.multiply(factor, values.matrices[product.matrix], arrays[product.hoisted].tensor)
+                factor, matrix = _features(values.x, product.factor), values.matrices[product.matrix]
+                self.multiply(factor, matrix, arrays[product.hoisted].tensor)
         if keep:
             self._make_room(program.kept, arrays, rows.size, like)
         finals = [start.clone() for start in values.states]
-        ends = dict(zip(program.states, finals, strict=True))
+        ends = list(zip(program.states, finals, strict=True))
         self.run(
             "forward" if keep else "inference", {**arrays, **self._read(values, arrays)}, rows, values.matrices, ends
         )
-        for array, final in zip(program.states, finals, strict=True):
-            if ends[array] is not final:  # two leaves of the state are one value
-                final.copy_(ends[array])
         output = arrays.pop(program.output).tensor
         return output, finals, arrays if keep else {}
 
@@ -115,7 +109,7 @@ class Runner:
 
     def _read(self, values: Values[Tensor], arrays: Arrays) -> Arrays:
         """What a pass is given, and the states as the position after reads them."""
-        found = {Array("input", k, v.shape[1], "position"): Storage(v) for k, v in enumerate(values.inputs)}
+        found = {Array("input", 0, values.x.shape[1], "position"): Storage(values.x)}
         found |= {Array("vector", k, v.shape[1], "vector"): Storage(v) for k, v in enumerate(values.vectors)}
         for place, (array, start) in enumerate(zip(self.program.states, values.states, strict=True)):
             state = arrays[array]
@@ -140,30 +134,26 @@ class Runner:
             if array.extent == "sum":
                 arrays[array] = Storage(like.new_zeros(torch.get_num_threads(), array.width))
         self._make_room([array for array in written if array.extent == "position"], arrays, rows.size, like)
-        self.run("backward", arrays, rows, values.matrices, {})
+        self.run("backward", arrays, rows, values.matrices, [])
         found = {array: storage.tensor for array, storage in arrays.items()}
-        inputs = self._errors_at_inputs(values, found, needed)
+        x = self._error_at_x(values, found) if needed.x else None
         matrices = self._errors_at_matrices(values, rows, arrays, needed)
         before = [found[Array("error state", k, v.shape[1], "row")] for k, v in enumerate(values.states)]
         sums = [found.get(Array("error vector", k, v.shape[1], "sum")) for k, v in enumerate(values.vectors)]
-        return [*inputs, *before, *(None if part is None else part.sum(0, keepdim=True) for part in sums), *matrices]
+        return [x, *before, *(None if part is None else part.sum(0, keepdim=True) for part in sums), *matrices]
 
-    def _errors_at_inputs(
-        self, values: Values[Tensor], found: dict[Array, Tensor], needed: Values[bool]
-    ) -> list[Tensor | None]:
-        errors: list[Tensor | None] = []
-        for place, (value, is_needed) in enumerate(zip(values.inputs, needed.inputs, strict=True)):
-            error = found.get(Array("error input", place, value.shape[1], "position"))
-            read = Array("input", place, value.shape[1], "position")
-            for product in self.program.products if is_needed else ():
-                if product.factor == read:
-                    out = torch.empty_like(value) if error is None else error
-                    self.multiply(
-                        found[product.error], values.matrices[product.matrix].t(), out, accumulate=error is not None
-                    )
-                    error = out
-            errors.append(error)
-        return errors
+    def _error_at_x(self, values: Values[Tensor], found: dict[Array, Tensor]) -> Tensor:
+        """What the step itself reads of x, and what its products with x do."""
+        d_in = values.x.shape[1]
+        hoisted = [product for product in self.program.products if product.hoisted is not None]
+        error = found.get(Array("error input", 0, d_in, "position"))
+        is_new = error is None and len(hoisted) == 1 and hoisted[0].factor.width == d_in
+        if error is None:
+            error = torch.empty_like(values.x) if is_new else torch.zeros_like(values.x)
+        for product in hoisted:
+            matrix = values.matrices[product.matrix]
+            self.multiply(found[product.error], matrix.t(), _features(error, product.factor), accumulate=not is_new)
+        return error
 
     def _errors_at_matrices(
         self, values: Values[Tensor], rows: Rows, arrays: Arrays, needed: Values[bool]
@@ -181,14 +171,20 @@ class Runner:
         self, product: Product, rows: Rows, arrays: Arrays, out: Tensor, *, accumulate: bool
     ) -> None:
         """Σ over positions of error ⊗ factor, (n, k)."""
-        error, factor = arrays[product.error].tensor, arrays[product.factor]
-        if factor.start is None:
-            self.multiply(error.t(), factor.tensor, out, accumulate=accumulate)
+        error, storage = arrays[product.error].tensor, arrays[product.factor.array]
+        factor = _features(storage.tensor, product.factor)
+        if storage.start is None:
+            self.multiply(error.t(), factor, out, accumulate=accumulate)
             return
         first = int(rows.counts[0])
-        self.multiply(error[:first].t(), factor.start[:first], out, accumulate=accumulate)
+        start = _features(storage.start, product.factor)
+        self.multiply(error[:first].t(), start[:first], out, accumulate=accumulate)
         if rows.size > first:
-            self.multiply(error[first:].t(), factor.tensor[rows.before], out, accumulate=True)
+            self.multiply(error[first:].t(), factor[rows.before], out, accumulate=True)
+
+
+def _features(tensor: Tensor, view: View) -> Tensor:
+    return tensor[:, view.start : view.start + view.width]
 
 
 class _Recurrence(torch.autograd.Function):

@@ -25,7 +25,7 @@ class Node:
 
     graph: Graph = field(repr=False)
     op: str
-    args: tuple[Node, ...]
+    args: tuple[Node, ...] = field(repr=False)
     width: int
     number: float
     """Which input, state, vector, error or matrix; the value of a constant; where a slice begins."""
@@ -106,16 +106,30 @@ class Graph:
     def cat(self, parts: Iterable[Node]) -> Node:
         flat = [piece for part in parts for piece in (part.args if part.op == "cat" else [part])]
         parts = [part for part in flat if part.width]
-        return parts[0] if len(parts) == 1 else self.node("cat", parts, width=sum(part.width for part in parts))
+        if len(parts) == 1:
+            return parts[0]
+        return self.node(
+            "cat",
+            [p if p.op == "constant" else self._of_rows(p) for p in parts],
+            width=sum(part.width for part in parts),
+        )
 
     def sum(self, node: Node) -> Node:
         """Over the features of a row; width 1."""
+        if node.op == "constant":
+            return self.constant(node.number * node.width)
         return node if node.width == 1 else self.node("sum", [node], width=1)
 
     def product(self, node: Node, matrix: int, width: int, *, transposed: bool = False) -> Node:
-        if node.op == "constant" and node.number == 0:
+        if _is_number(node, 0):
             return self.constant(0, width)
-        return self.node("product_t" if transposed else "product", [node], width=width, number=matrix)
+        op = "product_t" if transposed else "product"
+        return self.node(op, [self._of_rows(node)], width=width, number=matrix)
+
+    def _of_rows(self, node: Node) -> Node:
+        """`node`, or where it is the same for all rows a copy for each."""
+        leaves = {part.op for part in reachable([node]) if not part.args}
+        return node if leaves - {"vector", "constant"} else self.node("copy", [node], width=node.width)
 
     def broadcast(self, node: Node, width: int) -> Node:
         """`node` at `width`, which it has already unless it is one number for each row."""
@@ -127,22 +141,22 @@ def _simpler(op: str, args: list[Node], width: int) -> Node | None:
     if len(args) != 2:
         return None
     a, b = args
-
-    def is_number(node: Node, value: float) -> bool:
-        return node.op == "constant" and node.number == value
-
     found = None
     if op == "add":
-        found = a if is_number(b, 0) else b if is_number(a, 0) else None
-    elif op == "sub" and is_number(b, 0):
+        found = a if _is_number(b, 0) else b if _is_number(a, 0) else None
+    elif op == "sub" and _is_number(b, 0):
         found = a
     elif op == "mul":
-        found = a if is_number(b, 1) or is_number(a, 0) else b if is_number(a, 1) or is_number(b, 0) else None
-    elif op == "div" and is_number(b, 1):
+        found = a if _is_number(b, 1) or _is_number(a, 0) else b if _is_number(a, 1) or _is_number(b, 0) else None
+    elif op == "div" and _is_number(b, 1):
         found = a
     if found is not None and found.width != width:
         return found.graph.constant(found.number, width) if found.op == "constant" else None
     return found
+
+
+def _is_number(node: Node, value: float) -> bool:
+    return node.op == "constant" and node.number == value
 
 
 def reachable(nodes: Iterable[Node], *, leaves: Iterable[Node] = ()) -> Iterator[Node]:

@@ -60,8 +60,8 @@ enum {
     BLOCK = 2048 / sizeof(real) * PAIR, /* a tile of A with this many columns fits in the L1 cache, */
     BLOCK_WORDS = BLOCK / PAIR,
     BLOCK_PANELS = 512 * 1024 / (BLOCK_WORDS * PANEL * sizeof(real)), /* and these panels in half an L2 cache */
-    RUN = IN_BF16 ? BLOCK_WORDS : 128, /* a longer sum is added up from parts, for less rounding error: not in bf16, */
-                                       /* where the rounding of the factors is far larger */
+    /* A longer sum is added up from parts, for less rounding error; the factors in bf16 have far more than that. */
+    RUN = IN_BF16 ? BLOCK_WORDS : 128,
 };
 
 typedef real vector __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(real)), may_alias));

@@ -27,7 +27,10 @@ typedef struct {
     const int64_t *counts, *begins;
 } range;
 
-typedef void step(int64_t rows, const int64_t *n, real *const *p, const int64_t *ld, const real *const *packed);
+typedef void multiplication(int64_t m, int64_t n, int64_t k, const real *a, int64_t row_stride, const real *packed,
+                            real *c, int64_t ldc);
+typedef void step(int64_t rows, const int64_t *n, real *const *p, const int64_t *ld, const real *const *packed,
+                  multiplication *multiply);
 
 static real *rows_of(const array *a, const range *of, int64_t t) {
     switch (a->extent) {
@@ -57,7 +60,7 @@ static int64_t rows_at(const range *of, int64_t t) {
 }
 
 static void run(step *one, const range *of, const array *a, const final_state *finals, const int64_t *n,
-                const real *const *packed) {
+                const real *const *packed, multiplication *multiply) {
     real *p[MOST_ARRAYS];
     int64_t ld[MOST_ARRAYS];
     for (int64_t i = 0; i < of->positions; i++) {
@@ -67,7 +70,7 @@ static void run(step *one, const range *of, const array *a, const final_state *f
             p[k] = rows_of(a + k, of, t);
             ld[k] = a[k].ld;
         }
-        one(rows, n, p, ld, packed);
+        one(rows, n, p, ld, packed, multiply);
         finish(a, of, finals, t, rows_at(of, t + 1), rows);
     }
 }

@@ -11,31 +11,37 @@ from ensue.nn.engine.graph import Node
 from ensue.nn.engine.operations import OPERATIONS
 from ensue.nn.engine.program import Array, Pass
 from ensue.nn.engine.rows import Rows
-from ensue.nn.engine.storage import Arrays, Storage
+from ensue.nn.engine.storage import Arrays, Finals, Storage
 
 
-def run(
-    work: Pass, arrays: Arrays, rows: Rows, matrices: Sequence[Tensor], *, backward: bool, finals: dict[Array, Tensor]
-) -> None:
+def run(work: Pass, arrays: Arrays, rows: Rows, matrices: Sequence[Tensor], *, backward: bool, finals: Finals) -> None:
     """Fill the arrays that `work` writes; at the end of each row its states are copied to `finals` (B, width)."""
     counts = [*rows.counts.tolist(), 0]
     positions = range(len(rows.counts))
     for t in reversed(positions) if backward else positions:
         here = {array: _rows_of(array, storage, rows, t) for array, storage in arrays.items()}
-        values: dict[Node, Tensor | float] = {node: here[array] for node, array in work.reads.items()}
-        found = [(_value(node, values, matrices), array) for node, array in work.writes]
+        position = _Position(counts[t], {node: here[array] for node, array in work.reads.items()}, matrices)
+        found = [(position.result(node), array) for node, array in work.writes]
         for value, array in found:
             if array.extent == "sum":
-                here[array] += value.sum(0) if isinstance(value, Tensor) else counts[t] * value
+                here[array] += value.sum(0)
             else:
-                here[array].copy_(torch.as_tensor(value))
-        for array, final in finals.items():
+                here[array].copy_(value)
+        for array, final in finals:
             final[counts[t + 1] : counts[t]] = here[array][counts[t + 1] :]
+
+
+def multiply(a: Tensor, b: Tensor, out: Tensor, *, accumulate: bool = False) -> None:
+    """`out` is `a @ b`, or that is added to it."""
+    if accumulate:
+        out.addmm_(a, b)
+    else:
+        torch.mm(a, b, out=out)
 
 
 def _rows_of(array: Array, storage: Storage, rows: Rows, t: int) -> Tensor:
     if array.extent in ("vector", "sum"):
-        return storage.tensor[0]
+        return storage.tensor[:1]
     count = int(rows.counts[t])
     if array.extent == "row":
         return storage.tensor[:count]
@@ -48,33 +54,39 @@ def _rows_of(array: Array, storage: Storage, rows: Rows, t: int) -> Tensor:
     return storage.tensor[begin : begin + count]
 
 
-def _value(node: Node, values: dict[Node, Tensor | float], matrices: Sequence[Tensor]) -> Tensor | float:
-    if node not in values:
-        given = [_value(arg, values, matrices) for arg in node.args]
-        values[node] = _worked_out(node, given, matrices)
-    return values[node]
+class _Position:
+    """What is known of one position."""
 
+    def __init__(self, rows: int, reads: dict[Node, Tensor], matrices: Sequence[Tensor]) -> None:
+        self.rows, self.reads, self.matrices = rows, reads, matrices
+        self.like = next(iter(reads.values()))
+        self.values = dict(reads)
 
-def _worked_out(node: Node, given: list[Tensor | float], matrices: Sequence[Tensor]) -> Tensor | float:
-    if node.op == "constant":
-        return node.number
-    if node.op in OPERATIONS:
-        return OPERATIONS[node.op].plain(*_tensors(given))  # type: ignore[no-any-return]
-    if node.op == "cat":
-        rows = max(len(part) for part in given if isinstance(part, Tensor))
-        tensors = zip(_tensors(given), node.args, strict=True)
-        return torch.cat([tensor.expand(rows, part.width) for tensor, part in tensors], dim=1)
-    (value,) = _tensors(given)
-    if node.op == "slice":
-        return value[..., node.index : node.index + node.width]
-    if node.op == "sum":
-        return value.sum(-1, keepdim=True)
-    matrix = matrices[node.index]
-    return value @ (matrix.t() if node.op == "product_t" else matrix)
+    def result(self, node: Node) -> Tensor:
+        """(rows, width), in memory of its own: what it may be a view of, may be written over."""
+        value = self._wide(node)
+        return value.clone() if node in self.reads or node.op == "slice" else value
 
+    def _wide(self, node: Node) -> Tensor:
+        return self._value(node).expand(self.rows, node.width)
 
-def _tensors(values: list[Tensor | float]) -> list[Tensor]:
-    """All as tensors of one type; a number is one for all rows and features."""
-    known = [value for value in values if isinstance(value, Tensor)]
-    like = next((value for value in known if value.is_floating_point()), torch.zeros((), dtype=torch.float64))
-    return [value if isinstance(value, Tensor) else like.new_tensor(value) for value in values]
+    def _value(self, node: Node) -> Tensor:
+        if node not in self.values:
+            self.values[node] = self._worked_out(node)
+        return self.values[node]
+
+    def _worked_out(self, node: Node) -> Tensor:
+        if node.op == "constant":
+            return self.like.new_full((1, 1), node.number)
+        if node.op in OPERATIONS:
+            found: Tensor = OPERATIONS[node.op].plain(*map(self._value, node.args))
+            return found
+        if node.op == "cat":
+            return torch.cat([self._wide(part) for part in node.args], dim=1)
+        value = self._wide(node.args[0])
+        if node.op == "slice":
+            return value[:, node.index : node.index + node.width]
+        if node.op == "sum":
+            return value.sum(1, keepdim=True)
+        matrix = self.matrices[node.index]
+        return value @ (matrix.t() if node.op == "product_t" else matrix)

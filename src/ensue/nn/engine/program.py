@@ -16,7 +16,7 @@ from typing import Literal
 
 from ensue.nn.engine.derivative import errors
 from ensue.nn.engine.graph import Node, reachable
-from ensue.nn.engine.operations import OPERATIONS
+from ensue.nn.engine.operations import COSTLY, OPERATIONS
 from ensue.nn.engine.trace import Trace
 
 Extent = Literal["position", "previous", "row", "vector", "sum"]
@@ -33,6 +33,15 @@ class Array:
 
 
 @dataclass(frozen=True)
+class View:
+    """Some features of an array."""
+
+    array: Array
+    start: int
+    width: int
+
+
+@dataclass(frozen=True)
 class Pass:
     """What one position reads, and what it writes where."""
 
@@ -45,7 +54,7 @@ class Product:
     """A product of the step and where its parts stand over all positions."""
 
     matrix: int
-    factor: Array
+    factor: View
     """What is multiplied."""
     error: Array
     """The error at the result."""
@@ -79,7 +88,7 @@ def build(trace: Trace) -> Program:
     hoisted = {
         node: Array("hoisted", place, node.width, "position")
         for place, node in enumerate(products)
-        if node.args[0].op == "input"
+        if _leaf(node.args[0]).op == "input"
     }
     output = Array("output", 0, trace.output.width, "position")
     states = [
@@ -94,21 +103,23 @@ def build(trace: Trace) -> Program:
     writes = _written_back(back, previous)
     error_of = {node: Array("error product", place, node.width, "position") for place, node in enumerate(products)}
     error_of, written = _shared({node: (back[node], array) for node, array in error_of.items() if node in back})
-    factors = [node.args[0] for node in products if node.args[0].op not in ("input", "state")]
+    factors = [node.args[0] for node in products if _leaf(node.args[0]).op not in ("input", "state")]
     there = {**known, **previous, **{node: array for node, array in ends if node.op not in ("input", "state")}}
     kept = _kept([*(node for node, _ in writes), *(node for node, _ in written), *factors], results, there)
     saved = {
         node: hoisted.get(node) or Array("saved", place, node.width, "position") for place, node in enumerate(kept)
     }
     there.update(saved)
-    factor_of = {}
-    for node in products:
-        (arg,) = node.args
+    factor_of: dict[Node, View] = {}
+    for (arg,) in (node.args for node in products):
+        leaf = _leaf(arg)
         if arg in there:
-            factor_of[node] = there[arg]
+            factor_of[arg] = View(there[arg], 0, arg.width)
+        elif leaf in there:
+            factor_of[arg] = View(there[leaf], arg.index, arg.width)
         elif arg not in factor_of:
-            factor_of[node] = Array("factor", len(factor_of), arg.width, "position")
-            written.append((arg, factor_of[node]))
+            factor_of[arg] = View(Array("factor", len(factor_of), arg.width, "position"), 0, arg.width)
+            written.append((arg, factor_of[arg].array))
     there.update(_arriving(trace))
     new = [(node, array) for node, array in saved.items() if node not in hoisted]
     return Program(
@@ -117,7 +128,7 @@ def build(trace: Trace) -> Program:
         inference=Pass(reads, ends),
         backward=Pass(there, writes + written),
         products=[
-            Product(node.index, factor_of[node], error_of[node], hoisted.get(node))
+            Product(node.index, factor_of[node.args[0]], error_of[node], hoisted.get(node))
             for node in products
             if node in error_of
         ],
@@ -125,6 +136,11 @@ def build(trace: Trace) -> Program:
         states=states,
         kept=list(saved.values()),
     )
+
+
+def _leaf(node: Node) -> Node:
+    """What a slice is a slice of."""
+    return node.args[0] if node.op == "slice" else node
 
 
 def _arriving(trace: Trace) -> dict[Node, Array]:
@@ -184,16 +200,15 @@ def _kept(wanted: Iterable[Node], results: Iterable[Node], there: dict[Node, Arr
 
 
 def _missing(node: Node, there: set[Node], known: dict[Node, frozenset[Node]]) -> frozenset[Node]:
-    """What would have to be kept, beside what is there, to have `node`: itself, or less."""
+    """What would have to be kept, beside what is there, to have `node`: itself, or no more numbers in its place."""
     if node in there or node.op == "constant":
         return frozenset()
     if node not in known:
-        itself = frozenset({node})
-        if node.op == "product":
-            known[node] = itself
-        else:
-            parts = frozenset().union(*(_missing(arg, there, known) for arg in node.args))
+        known[node] = itself = frozenset({node})
+        if node.op not in ("product", "sum"):
+            parts = itself.union(*(_missing(arg, there, known) for arg in node.args)) - itself
+            numbers = sum(part.width for part in parts if part.op != "sum")
             is_condition = node.op in OPERATIONS and OPERATIONS[node.op].is_condition
-            cheaper = sum(part.width for part in parts) < node.width
-            known[node] = parts if cheaper or is_condition or node.op == "cat" else itself
+            if numbers < node.width + (node.op not in COSTLY) or is_condition or node.op == "cat":
+                known[node] = parts
     return known[node]

@@ -13,11 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from ensue.nn.engine.c_library import compiler
-from ensue.nn.engine.compiled import compiled
+from ensue.nn.engine.compiled import Compiled, compiled
 from ensue.nn.engine.execution import Runner
-from ensue.nn.engine.program import build
+from ensue.nn.engine.program import Program, build
 from ensue.nn.engine.rows import Rows
 from ensue.nn.engine.trace import Trace, Untraceable, trace
+from ensue.nn.engine.triton_pass import Launched, launched
 from ensue.types import State, leaves, map_state
 
 Execution = Literal["compiled", "plain", "fold"]
@@ -44,18 +45,20 @@ def explain(layer: nn.Module) -> str:
     if isinstance(runner, str):
         return f"step by step under autograd: its step holds {runner}"
     if runner.functions is not None:
-        return "compiled"
+        return "compiled (Triton)" if isinstance(runner.functions, Launched) else "compiled"
     if compiler() is None:
         return "in torch operations, position by position: no C compiler (cc, gcc, clang or the package ziglang) found"
     return "in torch operations, position by position"
 
 
 def runs_compiled(layer: nn.Module, x: Tensor) -> bool:
-    """Whether `unroll` would run `layer` on `x` as compiled code."""
-    if _most.get() != "compiled" or x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
+    """Whether `unroll` would run `layer` on `x` as compiled code; under autocast, in its type."""
+    if _most.get() != "compiled" or x.device.type != "cpu":
         return False
     runner = _runner(layer)
-    return isinstance(runner, Runner) and runner.functions is not None
+    if not isinstance(runner, Runner) or not isinstance(runner.functions, Compiled):
+        return False
+    return not torch.is_autocast_enabled("cpu") or runner.functions.in_bf16
 
 
 def unroll(layer: Any, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, State] | None:
@@ -85,16 +88,25 @@ def _runner(layer: nn.Module) -> Runner | str:
     dtype, device = (torch.get_default_dtype(), torch.device("cpu")) if some is None else (some.dtype, some.device)
     execution = _most.get()
     known = _runners.setdefault(layer, {})
-    key = (layer.training, dtype, device, execution)
+    in_bf16 = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
+    key = (layer.training, dtype, device, execution, in_bf16)
     if key not in known:
         try:
             program = build(trace(layer))
         except Untraceable as reason:
             known[key] = str(reason)
+        except RecursionError:
+            known[key] = "more operations after one another than can be followed"
         else:
-            usable = execution == "compiled" and device.type == "cpu"
-            known[key] = Runner(program, compiled(program, dtype) if usable else None)
+            is_compiled = execution == "compiled"
+            known[key] = Runner(program, _functions(program, dtype, device, in_bf16) if is_compiled else None)
     return known[key]
+
+
+def _functions(program: Program, dtype: torch.dtype, device: torch.device, in_bf16: bool) -> Compiled | Launched | None:
+    if device.type == "cpu":
+        return compiled(program, dtype, in_bf16=in_bf16 and dtype == torch.float32)
+    return launched(program, dtype) if device.type == "cuda" else None
 
 
 def _before(layer: nn.Module, trace: Trace, x: Tensor, state: State, rows: Rows) -> list[Tensor]:
@@ -104,16 +116,8 @@ def _before(layer: nn.Module, trace: Trace, x: Tensor, state: State, rows: Rows)
         values[key] = attrgetter(name)(layer)
     for call in trace.once:
         call.run(values)
-    before = [rows.sorted(leaf) for leaf in leaves(state)]
-    values[trace.x] = rows.packed(x).to(before[0].dtype)
-    for call in trace.of_inputs:
-        call.run(values)
+    before = [rows.sorted(leaf).contiguous() for leaf in leaves(state)]
+    packed = rows.packed(x).to(before[0].dtype)
     matrices = [values[matrix.key][matrix.start : matrix.stop] for matrix in trace.matrices]
-    vectors = [values[key].reshape(1, -1) for key in trace.vectors]
-    inputs = [_side_by_side(values[key]) for key in trace.inputs]
-    return [*inputs, *(leaf.contiguous() for leaf in before), *vectors, *matrices]
-
-
-def _side_by_side(value: Tensor) -> Tensor:
-    """`value` (rows, features), a copy only where the features of a row do not lie side by side."""
-    return value if value.stride(1) == 1 else value.contiguous()
+    vectors = [values[key].reshape(1, -1).contiguous() for key in trace.vectors]
+    return [packed if packed.stride(1) == 1 else packed.contiguous(), *before, *vectors, *matrices]

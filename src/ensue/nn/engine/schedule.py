@@ -3,6 +3,9 @@
 A loop works out all values of one level; a value that needs all features of another (a product, a sum, a slice, things
 side by side) is on a later level, which begins with its products. Products are over all rows, so they part the levels
 into segments; within a segment each row goes through its levels by itself, while it is in the cache.
+
+What costs less to work out than to write and read again (a sum of two things that stand in arrays) is worked out anew
+in every loop of its segment that wants it.
 """
 
 from __future__ import annotations
@@ -11,16 +14,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from ensue.nn.engine.graph import PRODUCTS, Node, reachable
-from ensue.nn.engine.program import Array, Pass
-
-
-@dataclass(frozen=True)
-class View:
-    """Some features of an array."""
-
-    array: Array
-    start: int
-    width: int
+from ensue.nn.engine.operations import COSTLY, OPERATIONS
+from ensue.nn.engine.program import Array, Pass, View
 
 
 @dataclass(frozen=True)
@@ -41,6 +36,17 @@ class Loop:
     nodes: list[Node] = field(default_factory=list)
     sums: list[Node] = field(default_factory=list)
     writes: list[tuple[Node, View]] = field(default_factory=list)
+    sums_written: list[tuple[Node, View]] = field(default_factory=list)
+    """When the loop is through."""
+
+    def arguments(self) -> set[Node]:
+        """What is read or worked out in the loop, but for its sums."""
+        found = {arg for node in [*self.nodes, *self.sums] for arg in node.args}
+        return found | {node for node, _ in self.writes}
+
+    def wants(self, node: Node) -> bool:
+        """Whether a node, or a slice of it, is read here."""
+        return any(arg == node or (arg.op == "slice" and arg.args[0] == node) for arg in self.arguments())
 
 
 @dataclass
@@ -85,7 +91,25 @@ class _Scheduler:
         begins = {self.levels[node] for node in self.nodes if node.op in PRODUCTS} - {0}
         depth = max([0, *self.levels.values()]) + 1
         self.segment_of = [sum(begin <= level for begin in begins) for level in range(depth)]
+        self.free: set[Node] = set()
+        for node in self.nodes:
+            if self._is_free(node):
+                self.free.add(node)
         self._place()
+
+    def _is_free(self, node: Node) -> bool:
+        """Whether a vector is cheap, and so is all that it is made of."""
+        if node.op not in OPERATIONS or node.op in COSTLY or node.width == 1:
+            return False
+        return all(arg.width == 1 or arg in self.free or self._stands(arg, node) for arg in node.args)
+
+    def _stands(self, node: Node, reader: Node) -> bool:
+        """Whether a node stands in an array by itself, and keeps doing so."""
+        if node.op == "slice":
+            (whole,) = node.args
+            is_overwritten = whole in self.places and self.places[whole].array.name == "error state"
+            return not is_overwritten and self._stands(whole, reader)
+        return node in self.places or node.op in PRODUCTS or node.op == "constant"
 
     def _level(self, node: Node) -> int:
         return self.levels.get(node, 0)
@@ -116,7 +140,12 @@ class _Scheduler:
     def _place_cat(self, node: Node) -> None:
         """Things side by side are written part by part."""
         self.places[node] = self._place_of(node)
-        for view in self.writes.pop(node):
+        views = self.writes.pop(node)
+        # What a loop writes where it reads other features has to be written elsewhere first.
+        self.writes[node] = [view for view in views if view.array.name == "error state"]
+        for view in views:
+            if view.array.name == "error state":
+                continue
             start = view.start
             for part in node.args:
                 self.writes[part].append(View(view.array, start, part.width))
@@ -136,8 +165,16 @@ class _Scheduler:
             return True
         if reader.op in ("cat", "sum"):
             return False
-        here, there = self.levels[node], self.levels[reader]
-        return here < there and (node.width > 1 or self.segment_of[here] != self.segment_of[there])
+        is_later = self.levels[node] < self.levels[reader] or node.op == "sum"
+        return is_later and not self._is_at_hand(node, self.levels[reader])
+
+    def _is_at_hand(self, node: Node, level: int) -> bool:
+        """Whether a loop has a node without reading it: numbers of the row are kept, what is free is worked out."""
+        return (node.width == 1 or node in self.free) and self._segment(node) == self.segment_of[level]
+
+    def _segment(self, node: Node) -> int:
+        """Where a node is worked out."""
+        return self.segment_of[self._level(node) - (node.op == "sum")]
 
     def _view(self, node: Node) -> View:
         if node in self.places:
@@ -148,36 +185,68 @@ class _Scheduler:
 
     def schedule(self) -> Schedule:
         segments = [Segment() for _ in range(self.segment_of[-1] + 1)]
-        loops: list[dict[int, Loop]] = [{} for _ in self.segment_of]
         for node in self.nodes:
-            level = self._level(node)
             if node.op in PRODUCTS:
                 product = Multiply(self._view(node.args[0]), node.index, node.op == "product_t", self.places[node])
-                segments[self.segment_of[level]].products.append(product)
-            elif node.op == "sum":
-                _loop(loops[level - 1], node.args[0].width).sums.append(node)
-            elif self._is_looped(node):
-                _loop(loops[level], node.width).nodes.append(node)
+                segments[self.segment_of[self._level(node)]].products.append(product)
             elif node.op == "slice":
                 self.places[node] = self._view(node)
-        for node, views in self.writes.items():
-            for view in views:
-                if node.op not in PRODUCTS or view != self.places[node]:
-                    _loop(loops[self._write_level(node, view)], node.width).writes.append((node, view))
-        for level, found in enumerate(loops):
+        for level, found in enumerate(self._loops()):
             if found:
                 segments[self.segment_of[level]].levels.append(dict(sorted(found.items())))
         arrays = [*self.work.reads.values(), *(view.array for view in self.places.values())]
-        return Schedule(
-            segments, list(dict.fromkeys([*arrays, *(array for _, array in self.work.writes)])), self.places
-        )
+        arrays += [array for _, array in self.work.writes]
+        return Schedule(segments, list(dict.fromkeys(arrays)), self.places)
 
-    def _write_level(self, node: Node, view: View) -> int:
-        """Where the node is known; but an error that replaces the one that was read waits for all readers of that."""
-        if view.array.name != "error state":
-            return self._level(node)
-        old = [read for read, array in self.work.reads.items() if array == view.array]
-        return max([self._level(node), *(self._level(reader) for reader in self.nodes if set(old) & set(reader.args))])
+    def _loops(self) -> list[dict[int, Loop]]:
+        """The loops of each level.
+
+        An error that replaces one that is read must not be written before all have read that. When it is written is
+        put off until this is so.
+        """
+        writes = [(node, view) for node, views in self.writes.items() for view in views]
+        when = {(node, view): self._level(node) for node, view in writes}
+        old = {array: read for read, array in self.work.reads.items() if array.name == "error state"}
+        while True:
+            loops = self._loops_with(when)
+            late = {}
+            for (node, view), level in when.items():
+                if view.array in old:
+                    read = old[view.array]
+                    readers = [k for k, found in enumerate(loops) if any(loop.wants(read) for loop in found.values())]
+                    late[node, view] = max([level, *readers])
+            if all(when[key] == level for key, level in late.items()):
+                return loops
+            when.update(late)
+            for (node, _), level in late.items():
+                is_at_hand = self._is_at_hand(node, level) or (level == self._level(node) and node.op != "sum")
+                if self._is_looped(node) and not is_at_hand and node not in self.places:
+                    self.places[node] = self._place_of(node)
+                    when[node, self.places[node]] = self._level(node)
+
+    def _loops_with(self, when: dict[tuple[Node, View], int]) -> list[dict[int, Loop]]:
+        loops: list[dict[int, Loop]] = [{} for _ in self.segment_of]
+        for node in self.nodes:
+            if node.op == "sum":
+                _loop(loops[self._level(node) - 1], node.args[0].width).sums.append(node)
+            elif self._is_looped(node) and node not in self.free:
+                _loop(loops[self._level(node)], node.width).nodes.append(node)
+        for (node, view), level in when.items():
+            if node.op == "sum" and self._segment(node) != self.segment_of[level]:
+                _loop(loops[level - 1], node.args[0].width).sums_written.append((node, view))
+            elif node.op not in PRODUCTS or view != self.places[node]:
+                _loop(loops[level], node.width).writes.append((node, view))
+        self._add_free(loops)
+        return loops
+
+    def _add_free(self, loops: list[dict[int, Loop]]) -> None:
+        """To every loop what it wants and has to work out by itself."""
+        for level, found in enumerate(loops):
+            free = {node for node in self.free if self._segment(node) == self.segment_of[level]}
+            for loop in found.values():
+                while missing := (loop.arguments() & free) - set(loop.nodes):
+                    loop.nodes.extend(missing)
+                loop.nodes.sort(key=lambda node: node.order)
 
 
 def _loop(loops: dict[int, Loop], width: int) -> Loop:

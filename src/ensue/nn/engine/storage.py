@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -21,3 +22,5 @@ class Storage:
 
 
 Arrays = dict[Array, Storage]
+Finals = Sequence[tuple[Array, Tensor]]
+"""Arrays of states, and where those of rows that end are put, (B, width)."""

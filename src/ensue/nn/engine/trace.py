@@ -1,9 +1,9 @@
 """From the `step` of a layer to the graph of one step.
 
-`step` is run once, on a few rows of zeros, and every operation that torch carries out is recorded and read: what
-depends on parameters alone (a transpose, a slice of a weight, a mask of it) and what depends on x alone without a
-product is left to torch, once for a whole sequence; the rest becomes nodes (`aten.py`). What has no row there (random
-numbers, integer states, operations across rows) cannot be traced: `Untraceable` says what it was.
+`step` is run once, on some rows of zeros, and every operation that torch carries out is recorded and read: what depends
+on parameters alone (a transpose, a slice of a weight, a mask of it) is left to torch, once for a whole sequence; the
+rest becomes nodes (`aten.py`). What has no row there (random numbers, integer states, operations across rows) cannot be
+traced: `Untraceable` says what it was.
 """
 
 from __future__ import annotations
@@ -55,18 +55,14 @@ class Matrix:
 
 @dataclass
 class Trace:
-    """One step: what is computed before it from parameters and from x, and the graph of the rest."""
+    """One step: what is computed before it from parameters, and the graph of the rest."""
 
     graph: Graph
     parameters: dict[str, int]
     """Parameters and buffers by name."""
-    x: int
     constants: dict[int, Tensor]
     once: list[Call]
     """What is computed from parameters alone."""
-    of_inputs: list[Call]
-    """What is computed from x, of all positions together."""
-    inputs: list[int]
     vectors: list[int]
     matrices: list[Matrix]
     output: Node
@@ -100,7 +96,7 @@ def _number_of_rows(layer: nn.Module, named: dict[str, Tensor]) -> int:
     """One that no size of the layer equals, so that a size written into an operation is known for what it is."""
     sizes = {size for tensor in named.values() for size in tensor.shape} | {layer.d_in, layer.d_out}
     sizes |= {leaf.shape[-1] for leaf in leaves(layer.init_state(1))}  # type: ignore[operator]
-    return next(rows for rows in range(3, 10_000) if rows not in sizes)
+    return next(rows for rows in range(211, 10_000) if rows not in sizes)
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -117,74 +113,68 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class _Lowering(Nodes):
-    """Reads recorded calls in order; knows of every tensor whether it is of parameters, of x, or a node."""
+    """Reads recorded calls in order; knows of every tensor whether it is of parameters alone, or a node."""
 
     def __init__(self, rows: int, named: dict[str, Tensor], x_t: Tensor, before: list[Tensor]) -> None:
         self.rows, self.graph = rows, Graph()
         self.kept: list[Any] = [named, x_t, before]  # alive, so that no other tensor gets the id of one of them
+        self.dtype = x_t.dtype
         self.parameters = {name: id(tensor) for name, tensor in named.items()}
         self.fixed = set(self.parameters.values())
-        self.x, self.of_x = id(x_t), {id(x_t)}
-        self.nodes: dict[int, Node] = {}
+        self.nodes: dict[int, Node] = {id(x_t): self.graph.node("input", width=x_t.shape[1])}
         for place, leaf in enumerate(before):
             self.nodes[id(leaf)] = self.graph.node("state", width=leaf.shape[1], number=place)
         self.widths = [leaf.shape[1] for leaf in before]
         self.constants: dict[int, Tensor] = {}
         self.once: list[Call] = []
-        self.of_inputs: list[Call] = []
-        self.inputs: list[int] = []
         self.vectors: list[int] = []
         self.matrices: list[Matrix] = []
 
     def read(self, function: Any, args: Any, kwargs: dict[str, Any], results: list[Any]) -> None:
         self.kept.append((args, kwargs, results))
-        tensors = list(_tensors((args, kwargs)))
+        name = function.overloadpacket.__name__
+        tensors = _tensors((args, kwargs))
         for tensor in tensors:
-            if not self._knows(tensor):
+            if id(tensor) not in self.fixed and id(tensor) not in self.nodes:
                 self.constants[id(tensor)] = tensor
                 self.fixed.add(id(tensor))
-        name = function.overloadpacket.__name__
-        if name.endswith("_") or any(id(result) == id(tensor) for result in results for tensor in tensors):
+        if name == "lift_fresh":  # a constant of the step
+            return
+        if name.endswith("_") or any(result is tensor for result in results for tensor in tensors):
             raise Untraceable(f"{name}, which changes a tensor in place")
-        keys = {id(tensor) for tensor in tensors}
-        if not keys & self.nodes.keys() and not (name in ("mm", "addmm") and keys & self.of_x):
-            self._left_to_torch(function, args, kwargs, results, of_x=bool(keys & self.of_x))
-        elif name not in HANDLERS:
-            raise Untraceable(f"{name}, which the engine does not know")
+        if name != "expand" and self.rows in _numbers((args, kwargs)):
+            raise Untraceable(f"{name} with the number of rows written into it")
+        if any(id(tensor) in self.nodes for tensor in tensors):
+            self._add_nodes(name, args, kwargs, results)
+        elif torch.Tag.nondeterministic_seeded in function.tags:
+            raise Untraceable(f"{name}, which draws random numbers")
         else:
+            call = Call(function, _with_places(args), _with_places(kwargs), [id(result) for result in results])
+            self.once.append(call)
+            self.fixed.update(call.results)
+
+    def _add_nodes(self, name: str, args: Any, kwargs: dict[str, Any], results: list[Any]) -> None:
+        if name not in HANDLERS:
+            raise Untraceable(f"{name}, which the engine does not know")
+        if any(result.is_floating_point() and result.dtype != self.dtype for result in results):
+            raise Untraceable(f"{name} with numbers of another type than {self.dtype}")
+        try:
             found = HANDLERS[name](self, args, kwargs)
-            for result, node in zip(results, found if isinstance(found, list) else [found], strict=False):
-                self.nodes[id(result)] = node
-
-    def _left_to_torch(
-        self, function: Any, args: Any, kwargs: dict[str, Any], results: list[Any], *, of_x: bool
-    ) -> None:
-        if torch.Tag.nondeterministic_seeded in function.tags:
-            raise Untraceable(f"{function.overloadpacket.__name__}, which draws random numbers")
-        if self.rows in _numbers((args, kwargs)):
-            raise Untraceable(f"{function.overloadpacket.__name__} with the number of rows written into it")
-        call = Call(function, _with_places(args), _with_places(kwargs), [id(result) for result in results])
-        (self.of_inputs if of_x else self.once).append(call)
-        (self.of_x if of_x else self.fixed).update(call.results)
-
-    def _knows(self, tensor: Tensor) -> bool:
-        return id(tensor) in self.fixed or id(tensor) in self.of_x or id(tensor) in self.nodes
+        except (TypeError, ValueError) as reason:
+            raise Untraceable(f"{name} in a form that the engine does not know") from reason
+        for result, node in zip(results, found if isinstance(found, list) else [found], strict=False):
+            self.nodes[id(result)] = node
 
     def node(self, value: Any) -> Node:
         """An argument of an operation, as a node."""
         if isinstance(value, (bool, int, float)):
             return self.graph.constant(float(value))
         key = id(value)
-        if key not in self.nodes:
-            if key in self.of_x:
-                if value.dim() != 2 or not value.is_floating_point():
-                    raise Untraceable("something of x that is not of (rows, features) real numbers")
-                self.nodes[key] = self.graph.node("input", width=value.shape[1], number=_placed(self.inputs, key))
-            else:
-                if value.numel() != max(value.shape, default=1) or not value.is_floating_point():
-                    raise Untraceable(f"a parameter of shape {tuple(value.shape)} outside a product")
-                self.nodes[key] = self.graph.node("vector", width=value.numel(), number=_placed(self.vectors, key))
-        return self.nodes[key]
+        if key in self.nodes:
+            return self.nodes[key]
+        if value.numel() != max(value.shape, default=1) or value.dtype != self.dtype:
+            raise Untraceable(f"a parameter of shape {tuple(value.shape)} and type {value.dtype} outside a product")
+        return self.graph.node("vector", width=value.numel(), number=_placed(self.vectors, key))
 
     def product(self, value: Any, matrix: Any) -> Node:
         """(rows, k) times (k, n); of features side by side, the sum of their products."""
@@ -210,8 +200,8 @@ class _Lowering(Nodes):
                 raise Untraceable("a state of another size than the one before")
         output, *states = (self.node(result) for result in results)
         return Trace(
-            self.graph, self.parameters, self.x, self.constants, self.once, self.of_inputs, self.inputs, self.vectors,
-            self.matrices, output, states, self.widths,
+            self.graph, self.parameters, self.constants, self.once, self.vectors, self.matrices, output, states,
+            self.widths,
         )  # fmt: skip
 
 
@@ -229,12 +219,12 @@ def _tensors(value: Any) -> list[Tensor]:
     return [tensor for part in value for tensor in _tensors(part)] if isinstance(value, (tuple, list)) else []
 
 
-def _numbers(value: Any) -> list[int]:
+def _numbers(value: Any) -> list[float]:
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (tuple, list)):
         return [number for part in value for number in _numbers(part)]
-    return [value] if isinstance(value, int) and not isinstance(value, bool) else []
+    return [value] if isinstance(value, (int, float)) and not isinstance(value, bool) else []
 
 
 def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
