@@ -77,65 +77,78 @@ class Program:
 
 
 def build(trace: Trace) -> Program:
-    graph, results = trace.graph, [trace.output, *trace.states]
-    known = {node: Array(node.op, node.index, node.width, "vector" if node.op == "vector" else "position")
-             for node in reachable(results) if node.op in ("input", "vector")}  # fmt: skip
-    previous = {
-        graph.node("state", width=width, number=place): Array("previous", place, width, "previous")
-        for place, width in enumerate(trace.state_widths)
-    }
+    results = [trace.output, *trace.states]
     products = [node for node in reachable(results) if node.op == "product"]
+    given = _given(trace)
     hoisted = {
         node: Array("hoisted", place, node.width, "position")
         for place, node in enumerate(products)
         if _leaf(node.args[0]).op == "input"
     }
-    output = Array("output", 0, trace.output.width, "position")
-    states = [
-        output if node is trace.output else Array("state", place, node.width, "position")
-        for place, node in enumerate(trace.states)
-    ]
-    ends = [(trace.output, output)]
-    ends += [(node, array) for node, array in zip(trace.states, states, strict=True) if array is not output]
-    reads = {**known, **previous, **hoisted}
+    output, states = _ends(trace)
+    ends = {trace.output: output, **dict(zip(trace.states, states, strict=True))}
 
     back = _errors(trace)
-    writes = _written_back(back, previous)
-    error_of = {node: Array("error product", place, node.width, "position") for place, node in enumerate(products)}
-    error_of, written = _shared({node: (back[node], array) for node, array in error_of.items() if node in back})
-    factors = [node.args[0] for node in products if _leaf(node.args[0]).op not in ("input", "state")]
-    there = {**known, **previous, **{node: array for node, array in ends if node.op not in ("input", "state")}}
-    kept = _kept([*(node for node, _ in writes), *(node for node, _ in written), *factors], results, there)
-    saved = {
-        node: hoisted.get(node) or Array("saved", place, node.width, "position") for place, node in enumerate(kept)
+    error_of, writes = _shared({node: back[node] for node in products if node in back})
+    writes = _written_back(trace, back) + writes
+    there = {**given, **{node: array for node, array in ends.items() if node.op not in ("input", "state")}}
+    wanted = [node for node, _ in writes] + [node.args[0] for node in products if _leaf(node.args[0]) not in given]
+    kept = {
+        node: hoisted.get(node) or Array("saved", place, node.width, "position")
+        for place, node in enumerate(_kept(wanted, results, there))
     }
-    there.update(saved)
-    factor_of: dict[Node, View] = {}
-    for (arg,) in (node.args for node in products):
-        leaf = _leaf(arg)
-        if arg in there:
-            factor_of[arg] = View(there[arg], 0, arg.width)
-        elif leaf in there:
-            factor_of[arg] = View(there[leaf], arg.index, arg.width)
-        elif arg not in factor_of:
-            factor_of[arg] = View(Array("factor", len(factor_of), arg.width, "position"), 0, arg.width)
-            written.append((arg, factor_of[arg].array))
-    there.update(_arriving(trace))
-    new = [(node, array) for node, array in saved.items() if node not in hoisted]
+    there.update(kept)
+    factor_of, remade = _factors(products, there)
     return Program(
         trace,
-        forward=Pass(reads, ends + new),
-        inference=Pass(reads, ends),
-        backward=Pass(there, writes + written),
+        forward=Pass(given | hoisted, [*ends.items(), *((n, a) for n, a in kept.items() if n not in hoisted)]),
+        inference=Pass(given | hoisted, list(ends.items())),
+        backward=Pass(there | _arriving(trace), writes + remade),
         products=[
-            Product(node.index, factor_of[node.args[0]], error_of[node], hoisted.get(node))
-            for node in products
-            if node in error_of
+            Product(node.index, factor_of[node.args[0]], error, hoisted.get(node)) for node, error in error_of.items()
         ],
         output=output,
         states=states,
-        kept=list(saved.values()),
+        kept=list(kept.values()),
     )
+
+
+def _given(trace: Trace) -> dict[Node, Array]:
+    """Where the leaves of a step stand."""
+    graph = trace.graph
+    found = {
+        graph.node("state", width=width, number=place): Array("previous", place, width, "previous")
+        for place, width in enumerate(trace.state_widths)
+    }
+    for node in reachable([trace.output, *trace.states]):
+        if node.op in ("input", "vector"):
+            extent: Extent = "position" if node.op == "input" else "vector"
+            found[node] = Array(node.op, node.index, node.width, extent)
+    return found
+
+
+def _ends(trace: Trace) -> tuple[Array, list[Array]]:
+    """Where outputs and states are written. What is both stands in one place, and so do two states that are one."""
+    output = Array("output", 0, trace.output.width, "position")
+    known = {trace.output: output}
+    for place, node in enumerate(trace.states):
+        known.setdefault(node, Array("state", place, node.width, "position"))
+    return output, [known[node] for node in trace.states]
+
+
+def _factors(products: Iterable[Node], there: dict[Node, Array]) -> tuple[dict[Node, View], list[tuple[Node, Array]]]:
+    """Where the factor of each product stands when the backward pass is through; and what that has to make again."""
+    found: dict[Node, View] = {}
+    remade = []
+    for (arg,) in (node.args for node in products):
+        if arg in there:
+            found[arg] = View(there[arg], 0, arg.width)
+        elif _leaf(arg) in there:
+            found[arg] = View(there[_leaf(arg)], arg.index, arg.width)
+        elif arg not in found:
+            found[arg] = View(Array("factor", len(found), arg.width, "position"), 0, arg.width)
+            remade.append((arg, found[arg].array))
+    return found, remade
 
 
 def _leaf(node: Node) -> Node:
@@ -158,7 +171,7 @@ def _errors(trace: Trace) -> dict[Node, Node]:
     return errors(zip([trace.output, *trace.states], arriving, strict=True), products_end_at=frozenset({"input"}))
 
 
-def _written_back(back: dict[Node, Node], previous: dict[Node, Array]) -> list[tuple[Node, Array]]:
+def _written_back(trace: Trace, back: dict[Node, Node]) -> list[tuple[Node, Array]]:
     """The errors at the leaves of a step. A state that the step does not read gets zeros."""
     found = []
     for node, error in back.items():
@@ -166,20 +179,18 @@ def _written_back(back: dict[Node, Node], previous: dict[Node, Array]) -> list[t
             found.append((error, Array("error input", node.index, node.width, "position")))
         elif node.op == "vector":
             found.append((error, Array("error vector", node.index, node.width, "sum")))
-    for node, array in previous.items():
-        error = back.get(node, node.graph.constant(0, node.width))
-        found.append((error, Array("error state", array.index, array.width, "row")))
+    for place, width in enumerate(trace.state_widths):
+        error = back.get(trace.graph.node("state", width=width, number=place), trace.graph.constant(0, width))
+        found.append((error, Array("error state", place, width, "row")))
     return found
 
 
-def _shared(
-    wanted: dict[Node, tuple[Node, Array]],
-) -> tuple[dict[Node, Array], list[tuple[Node, Array]]]:
-    """One array for each distinct error: where W x and U h are added, the error at both is the same."""
+def _shared(error_of: dict[Node, Node]) -> tuple[dict[Node, Array], list[tuple[Node, Array]]]:
+    """One array for each distinct error at a product: where W x and U h are added, the error at both is the same."""
     arrays: dict[Node, Array] = {}
-    for error, array in wanted.values():
-        arrays.setdefault(error, array)
-    return {node: arrays[error] for node, (error, _) in wanted.items()}, list(arrays.items())
+    for error in error_of.values():
+        arrays.setdefault(error, Array("error product", len(arrays), error.width, "position"))
+    return {node: arrays[error] for node, error in error_of.items()}, list(arrays.items())
 
 
 def _kept(wanted: Iterable[Node], results: Iterable[Node], there: dict[Node, Array]) -> list[Node]:

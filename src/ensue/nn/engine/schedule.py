@@ -101,14 +101,14 @@ class _Scheduler:
         """Whether a vector is cheap, and so is all that it is made of."""
         if node.op not in OPERATIONS or node.op in COSTLY or node.width == 1:
             return False
-        return all(arg.width == 1 or arg in self.free or self._stands(arg, node) for arg in node.args)
+        return all(arg.width == 1 or arg in self.free or self._stands(arg) for arg in node.args)
 
-    def _stands(self, node: Node, reader: Node) -> bool:
+    def _stands(self, node: Node) -> bool:
         """Whether a node stands in an array by itself, and keeps doing so."""
         if node.op == "slice":
             (whole,) = node.args
             is_overwritten = whole in self.places and self.places[whole].array.name == "error state"
-            return not is_overwritten and self._stands(whole, reader)
+            return not is_overwritten and self._stands(whole)
         return node in self.places or node.op in PRODUCTS or node.op == "constant"
 
     def _level(self, node: Node) -> int:
