@@ -19,7 +19,6 @@ from ensue.nn import (
     MinLSTM,
     PeepholeLSTM,
     ProjectedLSTM,
-    Recurrent,
     SequenceLayer,
     Zoneout,
 )
@@ -28,20 +27,6 @@ Count = Callable[[Sequence[int], int, int], int]
 """Multiply-adds from the rows' lengths, d_in and d."""
 
 PERIODS = (1, 2, 4, 8, 16, 32, 64, 128)
-
-
-class EngineLSTM(LSTM):
-    """The LSTM's `step` in the engine, where `LSTM` may choose a vendor's kernel."""
-
-    forward = Recurrent.forward
-
-
-class EngineGRU(GRU):
-    forward = Recurrent.forward
-
-
-class EngineElman(Elman):
-    forward = Recurrent.forward
 
 
 @dataclass(frozen=True)
@@ -89,12 +74,9 @@ full_elman = gates(1)
 
 GATED = {
     "lstm": Cell(LSTM, gates(4)),
-    "lstm-engine": Cell(EngineLSTM, gates(4)),
     "gru": Cell(GRU, gates(3)),
-    "gru-engine": Cell(EngineGRU, gates(3)),
     "gru-before": Cell(lambda d_in, d: GRU(d_in, d, reset="before"), gates(3)),
     "elman": Cell(Elman, gates(1)),
-    "elman-engine": Cell(EngineElman, gates(1)),
     "peephole": Cell(PeepholeLSTM, gates(4)),
     "coupled": Cell(CoupledLSTM, gates(3)),
     "layer-norm": Cell(LayerNormLSTM, gates(4)),

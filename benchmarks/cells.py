@@ -7,8 +7,8 @@ On a CPU the milliseconds are the process's own, and the last line says which sh
 Ratios are medians over turns: a layer's time to torch.nn.LSTM's in the same turn, but for scans per multiply-add of
 the forward pass's matrix products, since backward counts alike for all. "loop ÷ forward" is how much longer `fold`
 takes, the written-out loop under autograd. Before anything is printed each layer's `forward` is compared with its
-`fold`: where they differ, nothing is printed but that. Names of cells are in `cell_layers.py`; lstm-engine, gru-engine
-and elman-engine are these cells without the vendor's kernel. torch.nn reads batches first, too.
+`fold`: where they differ, nothing is printed but that. Names of cells are in `cell_layers.py`. torch.nn
+reads batches first, too.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ CPU_SHAPES = list(TARGETS)[:5]
 CUDA_SHAPES = list(TARGETS)[5:]
 SCAN_SHAPES = [(T, B, 256, 256) for T in (1024, 8192) for B in (1, 4)]
 MEMORY_SHAPES = CPU_SHAPES[:2]
-PLAIN_CELLS = ("lstm-engine", "peephole")
+PLAIN_CELLS = ("gru-before", "peephole", "layer-norm")
 GATE_SHAPES = [(5, 3, 8, 16), (25, 32, 256, 256)]
 TOLERANCES = {"float32": 2e-5, "tf32": 2e-2, "bf16": 5e-2}
 """Of the largest number, by which `forward` may differ from the float32 `fold`."""
