@@ -142,6 +142,8 @@ class _Lowering(Nodes):
             return
         if name.endswith("_") or any(result is tensor for result in results for tensor in tensors):
             raise Untraceable(f"{name}, which changes a tensor in place")
+        if name == "_local_scalar_dense":
+            raise Untraceable("a number read out of a tensor, on which its course may depend")
         if name != "expand" and self.rows in _numbers((args, kwargs)):
             raise Untraceable(f"{name} with the number of rows written into it")
         if any(id(tensor) in self.nodes for tensor in tensors):
