@@ -1,5 +1,7 @@
 """The clockwork network against the paper's equations module by module, and its fast path against the fold."""
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -8,18 +10,20 @@ from torch import Tensor, nn
 
 from ensue.nn import WeightDrop, watch
 from ensue.nn.clockwork import Clockwork, ClockworkState
-from ensue.nn.elman import ElmanState
+from ensue.nn.clockwork_turns import Turns
+from ensue.nn.engine import Execution, executing
+from ensue.nn.engine.c_library import compiler
 
 D_IN, SIZE, B = 3, 2, 4
 PERIODS = [(1,), (3,), (1, 2, 4), (1, 3, 6), (2, 4), (1, 7)]
 
 
-def layer_of(periods: tuple[int, ...]) -> Clockwork:
+def layer_of(periods: tuple[int, ...], size: int = SIZE) -> Clockwork:
     torch.manual_seed(0)
-    layer = Clockwork(D_IN, SIZE * len(periods), periods=periods).double()
+    layer = Clockwork(D_IN, size * len(periods), periods=periods).double()
     with torch.no_grad():
         for parameter in layer.parameters():  # the blocks that nothing reads are filled, too
-            parameter.normal_(std=0.5)
+            parameter.normal_(std=size**-0.5)
     return layer
 
 
@@ -67,19 +71,19 @@ def compare(layer: Clockwork, x: Tensor, h: Tensor, results: list[Tensor], expec
 
 @pytest.mark.parametrize("clock", [[0] * B, [3, 27, 3, 15], [5, 0, 2, 7]], ids=["new", "agreeing", "apart"])
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
-@pytest.mark.parametrize("execution", ["by module", "all at once", "fold"])
+@pytest.mark.parametrize("execution", ["compiled", "plain", "fold"])
 @pytest.mark.parametrize("periods", PERIODS, ids=str)
 def test_values_states_and_gradients(
-    periods: tuple[int, ...], execution: str, ragged: bool, clock: list[int], monkeypatch: pytest.MonkeyPatch
+    periods: tuple[int, ...], execution: Execution, ragged: bool, clock: list[int]
 ) -> None:
     T = 9
-    monkeypatch.setattr("ensue.nn.clockwork.CALL", 0 if execution == "by module" else 10**6)
     layer = layer_of(periods)
     x = torch.randn(B, T, D_IN, dtype=torch.float64, requires_grad=True)
     state = state_of(layer, clock)
     lengths = [7, 0, T, 2] if ragged else [T] * B
     mask = masked(lengths, T)
-    y, final = (layer.fold if execution == "fold" else layer)(x, state, mask=mask if ragged else None)
+    with executing(execution):
+        y, final = (layer.fold if execution == "fold" else layer)(x, state, mask=mask if ragged else None)
     assert final.clock.tolist() == [start + length for start, length in zip(clock, lengths, strict=True)]
     compare(layer, x, state.h, [y * mask.unsqueeze(-1), final.h], list(written_out(layer, x, state, lengths)))
 
@@ -87,50 +91,86 @@ def test_values_states_and_gradients(
 @settings(max_examples=25)
 @given(
     periods=st.lists(st.integers(1, 4), min_size=1, max_size=4),
+    size=st.sampled_from([1, 7, 20, 40]),
     lengths=st.lists(st.integers(0, 12), min_size=B, max_size=B),
     padding=st.integers(0, 2),
     start=st.integers(0, 30),
     turns=st.lists(st.integers(0, 2), min_size=B, max_size=B),
 )
-def test_module_by_module_is_the_fold(
-    periods: list[int], lengths: list[int], padding: int, start: int, turns: list[int]
+def test_turns_in_c_are_the_fold(
+    periods: list[int], size: int, lengths: list[int], padding: int, start: int, turns: list[int]
 ) -> None:
-    """Whatever the periods, the lengths of the rows and what the clocks show, if they agree up to whole turns."""
+    """Whatever the periods, the sizes, the lengths of the rows and the clocks, if they agree up to whole turns."""
     products = [periods[0]]
     for factor in periods[1:]:
         products.append(products[-1] * (factor + 1))
-    layer, T = layer_of(tuple(products)), max(1, max(lengths) + padding)
+    layer, T = layer_of(tuple(products), size), max(1, max(lengths) + padding)
     x = torch.randn(B, T, D_IN, dtype=torch.float64, requires_grad=True)
     state = state_of(layer, [start + turn * products[-1] for turn in turns])
     mask = masked(lengths, T)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ensue.nn.clockwork.CALL", 0)
-        y, final = layer(x, state, mask=mask)
+    y, final = layer(x, state, mask=mask)
     y_fold, final_fold = layer.fold(x, state, mask=mask)
     assert torch.equal(final.clock, final_fold.clock)
     keep = mask.unsqueeze(-1)
     compare(layer, x, state.h, [y * keep, final.h], [y_fold * keep, final_fold.h])
 
 
-def test_agreeing_rows_are_run_module_by_module(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each over the positions where it works and no others; rows that disagree, few or watched, otherwise."""
-    monkeypatch.setattr("ensue.nn.clockwork.CALL", 100)
-    layer, x = layer_of((1, 2, 4)), torch.randn(B, 9, D_IN, dtype=torch.float64)
-    module, turns = layer.lent[0], []
+@pytest.mark.skipif(compiler() is None, reason="no C compiler")
+def test_rows_that_agree_are_run_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that disagree, and what is watched, otherwise."""
+    layer, x, names = layer_of((1, 2, 4)), torch.randn(B, 9, D_IN, dtype=torch.float64), []
+    run = Turns.run
 
-    def counted(u: Tensor, state: ElmanState) -> tuple[Tensor, ElmanState]:
-        turns.append(u.shape[1])
-        return module.fold(u, state)
+    def counted(turns: Turns, name: str, *given: Any, **named: Any) -> None:
+        names.append(name)
+        run(turns, name, *given, **named)
 
-    monkeypatch.setattr(module, "forward", counted)
-    layer(x, state_of(layer, [3, 7, 3, 15]))
-    assert turns == [2, 4, 9]
+    monkeypatch.setattr(Turns, "run", counted)
+    layer(x, state_of(layer, [3, 7, 3, 15]))[0].sum().backward()
+    assert names == ["forward", "backward", "at_matrices"]
     layer(x, state_of(layer, [3, 7, 3, 14]))
-    layer(x[:, :2])
     with watch(layer, "hidden") as seen:
         layer(x)
-    assert turns == [2, 4, 9]
+    with torch.autocast("cpu", torch.bfloat16):
+        layer(x)
+    assert len(names) == 3
     assert len(seen["hidden"]) == 9
+
+
+@pytest.mark.skipif(compiler() is None, reason="no C compiler")
+def test_the_result_does_not_depend_on_the_threads() -> None:
+    layer = layer_of((1, 2, 4), 40)
+    x = torch.randn(B, 9, D_IN, dtype=torch.float64, requires_grad=True)
+    state = state_of(layer, [3, 7, 3, 15])
+    results, before = [], torch.get_num_threads()
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            y, final = layer(x, state)
+            sources = [x, state.h, *layer.parameters()]
+            results.append([y, final.h, *torch.autograd.grad(y.square().sum() + final.h.sum(), sources)])
+    finally:
+        torch.set_num_threads(before)
+    torch.testing.assert_close(*results)
+
+
+def test_only_the_state_after_is_wanted() -> None:
+    layer, x = layer_of((1, 2, 4)), torch.randn(B, 5, D_IN, dtype=torch.float64)
+    state = state_of(layer, [1] * B)
+    found, wanted = (torch.autograd.grad(f(x, state)[1].h.sum(), state.h)[0] for f in (layer, layer.fold))
+    torch.testing.assert_close(found, wanted)
+
+
+def test_what_c_must_not_be_given_is_not() -> None:
+    """Another type of numbers is run by torch, and sizes that do not fit are refused."""
+    layer, x = Clockwork(D_IN, 6, periods=(1, 2, 4)), torch.randn(B, 9, D_IN)
+    y, _ = layer.bfloat16()(x.bfloat16())
+    y_fold, _ = layer.fold(x.bfloat16())
+    torch.testing.assert_close(y, y_fold, rtol=0.05, atol=0.05)
+    layer = layer.float()
+    for wrong in ((x[..., 1:], None), (x, layer.init_state(B - 1))):
+        with pytest.raises((RuntimeError, TypeError)):
+            layer(*wrong)
 
 
 def test_with_one_period_of_one_it_is_a_simple_recurrent_network() -> None:
@@ -172,13 +212,13 @@ def test_what_nothing_reads_starts_at_zero_and_stays_there() -> None:
         torch.testing.assert_close(block @ block.T, torch.eye(2))
 
 
-@pytest.mark.parametrize("call", [0, 10**6], ids=["by module", "all at once"])
-def test_dropped_weights_are_those_of_the_modules(call: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("execution", ["compiled", "plain"])
+def test_dropped_weights_are_those_of_the_modules(execution: Execution) -> None:
     """Under WeightDrop, `forward` uses the weights that it is lent."""
-    monkeypatch.setattr("ensue.nn.clockwork.CALL", call)
     layer = layer_of((1, 2, 4))
     x = torch.randn(B, 9, D_IN, dtype=torch.float64)
-    y, _ = WeightDrop(layer, 1.0).train()(x)
+    with executing(execution):
+        y, _ = WeightDrop(layer, 1.0).train()(x)
     with torch.no_grad():
         layer.weight_hidden.zero_()
     torch.testing.assert_close(y, layer(x)[0])
