@@ -1,6 +1,8 @@
 """What all tests share."""
 
 import os
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import jaxtyping
@@ -27,10 +29,19 @@ def shared_data() -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """New folders. (To number them, `mktemp` looks at all that are there, each time.)"""
+    folder = tmp_path_factory.mktemp("caches")
+    return (folder / str(number) for number in count())
+
+
 @pytest.fixture(autouse=True)
-def cache_in_a_folder_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def cache_in_a_folder_of_its_own(caches: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """No test reads or leaves anything in the user's cache."""
-    monkeypatch.setenv("ENSUE_CACHE", str(tmp_path_factory.mktemp("cache")))
+    cache = next(caches)
+    cache.mkdir()
+    monkeypatch.setenv("ENSUE_CACHE", str(cache))
 
 
 settings.register_profile("shared machine", deadline=None)  # neighbors make single examples slow

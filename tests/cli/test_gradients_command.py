@@ -1,7 +1,6 @@
 """`ensue gradients`: a picture and a table of how far gradients reach back."""
 
 import json
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -76,7 +75,10 @@ def test_bad_input(refused: Callable[..., str], arguments: list[object], message
 
 
 def test_ctrl_c(ensue: Ensue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TrainingBar, "stepped", lambda self, step, loss: signal.raise_signal(signal.SIGINT))
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(TrainingBar, "stepped", interrupted)
     said = ensue("gradients", "elman", *SMALL)
     assert (said.status, said.out, said.err) == (130, "", "")
     assert not list(Path().iterdir())
