@@ -67,12 +67,16 @@ TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
 
 
 def built(name: str, d_in: int, d: int, dtype: torch.dtype = torch.float64) -> Recurrent:
-    """In `eval`, every parameter far from where training begins. A new layer, which has not run."""
+    """In `eval`, every parameter far from where training begins. A new layer, which has not run.
+
+    In float32 they are half as large: what amplifies its state amplifies the rounding of both sides.
+    """
     layer = CELLS[name](d_in, d).to(dtype).eval()
+    scale = 0.5 if dtype == torch.float64 else 0.25
     generator = torch.Generator().manual_seed(d)
     with torch.no_grad():
         for parameter in layer.parameters():
-            parameter.copy_(0.5 * torch.randn(parameter.shape, generator=generator, dtype=dtype))
+            parameter.copy_(scale * torch.randn(parameter.shape, generator=generator, dtype=dtype))
     return layer
 
 
