@@ -40,8 +40,12 @@ COMMON = (
     "train.batch_size=32", "train.segment_length=32", "train.learning_rate=0.006", "train.warmup=0.03",
     "train.weight_decay=0.05", "train.beta1=0.8", "train.clip=0.5", "train.reset_state=0.02",
 )  # fmt: skip
-OWN = {"elman": ("model.dropout=0.2", "train.learning_rate=0.002", "train.beta1=0.9")}
-"""Where a cell needs others than COMMON; they are those of its recipe."""
+OWN = {
+    "elman": ("model.dropout=0.2", "train.learning_rate=0.002", "train.beta1=0.9"),
+    "clockwork": ("model.dropout=0.2", "train.learning_rate=0.004"),
+    **dict.fromkeys(("mingru", "minlstm", "qrnn"), ("model.dropout=0.2", "train.learning_rate=0.01")),
+}
+"""Where a cell needs others than COMMON: Elman's are its recipe's, the others were chosen in runs of 45 s (LOG.md)."""
 TOLERANCE = 0.01
 EVEN = 32
 """The power of two from which on sizes are all alike."""

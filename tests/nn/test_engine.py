@@ -36,6 +36,7 @@ from ensue.nn.engine import Execution, executing, explain, unroll
 from ensue.nn.engine.c_library import compiler
 from ensue.nn.grid import GridLayer
 from ensue.nn.lstm import LSTMState
+from ensue.nn.zoneout import GivenMasks
 from ensue.types import State, leaves, map_state
 
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="no C compiler")
@@ -229,15 +230,17 @@ def test_gradients_are_those_of_finite_differences(name: str, is_ragged: bool) -
     args = given(layer, 3, 4, is_ragged=is_ragged)
     names = [f"layer.{name}" for name, _ in layer.named_parameters()]
     states = len(list(leaves(args.state)))
+    features = layer.zoneout.d_in if isinstance(layer, GivenMasks) else layer.d_in
+    x, masks = args.x.detach().split((features, layer.d_in - features), dim=-1)
 
     def outputs(x: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
         state = type(args.state)(*others[:states])
         weights = dict(zip(names, others[states:], strict=True))
-        y, final = functional_call(Unrolled(layer), weights, (x, state, args.mask))
+        y, final = functional_call(Unrolled(layer), weights, (torch.cat((x, masks), dim=-1), state, args.mask))
         return y, *leaves(final)
 
     weights = [parameter.detach().clone().requires_grad_() for parameter in layer.parameters()]
-    assert torch.autograd.gradcheck(outputs, (args.x, *leaves(args.state), *weights), fast_mode=True)
+    assert torch.autograd.gradcheck(outputs, (x.requires_grad_(), *leaves(args.state), *weights), fast_mode=True)
 
 
 EXECUTIONS = ["plain", pytest.param("compiled", marks=needs_compiler)]

@@ -86,7 +86,7 @@ class Zoneout(Recurrent):
 class GivenMasks(Recurrent):
     """A `Zoneout` whose `x` carries the masks behind its features, (B, T, d_in + d_h + d_c), and which draws nothing.
 
-    So it is deterministic, and runs as fast as any layer.
+    So it is deterministic, and runs as fast as any layer. No gradient reaches the masks.
     """
 
     def __init__(self, zoneout: Zoneout) -> None:
@@ -99,7 +99,7 @@ class GivenMasks(Recurrent):
 
     def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], State]:
         x_t, *masks = torch.split(x_t, self.zoneout.sizes, dim=-1)
-        return self.zoneout.mixed(x_t, state, masks)
+        return self.zoneout.mixed(x_t, state, [mask.detach() for mask in masks])
 
     def __repr__(self) -> str:
         return f"{self.zoneout!r}.given_masks"

@@ -157,14 +157,18 @@ def _over_features(nodes: Nodes, args: Any, kwargs: dict[str, Any], *, mean: boo
 
 
 def _layer_norm(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> list[Node]:
-    """Ba, Kiros & Hinton 2016, eq. 4, in two passes over the features."""
+    """Ba, Kiros & Hinton 2016, eq. 4, in two passes over the features.
+
+    The variance does not change with the mean, Σ(x - mean) being 0, so no error is followed from one to the other.
+    """
     value, shape, gain, bias, epsilon = args
     node = nodes.node(value)
     if list(shape) != [node.width]:
         raise Untraceable("a layer norm over some of the features")
-    centered = node - nodes.graph.sum(node) * (1 / node.width)
-    variance = nodes.graph.sum(centered * centered) * (1 / node.width)
-    normal = centered * _apply("rsqrt", variance + epsilon)
+    mean = nodes.graph.sum(node) * (1 / node.width)
+    deviation = node - _apply("stop", mean)
+    variance = nodes.graph.sum(deviation * deviation) * (1 / node.width)
+    normal = (node - mean) * _apply("rsqrt", variance + epsilon)
     normal = normal if gain is None else normal * nodes.node(gain)
     return [normal if bias is None else normal + nodes.node(bias)]
 

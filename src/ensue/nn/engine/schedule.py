@@ -139,13 +139,12 @@ class _Scheduler:
 
     def _place_cat(self, node: Node) -> None:
         """Things side by side are written part by part."""
-        self.places[node] = self._place_of(node)
-        views = self.writes.pop(node)
         # What a loop writes where it reads other features has to be written elsewhere first.
-        self.writes[node] = [view for view in views if view.array.name == "error state"]
-        for view in views:
-            if view.array.name == "error state":
-                continue
+        late = [view for view in self.writes[node] if view.array.name == "error state"]
+        if late or any(node in other.args for other in self.nodes):
+            self.places[node] = self._place_of(node)
+        views, self.writes[node] = self.writes[node], late
+        for view in (view for view in views if view not in late):
             start = view.start
             for part in node.args:
                 self.writes[part].append(View(view.array, start, part.width))
