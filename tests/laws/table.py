@@ -41,7 +41,7 @@ from ensue.nn import (
     Window,
     Zoneout,
 )
-from ensue.nn.clockwork import ClockworkModule, ClockworkUnits
+from ensue.nn.clockwork import ClockworkUnits
 from ensue.nn.depth_gated import DepthGatedLayer, OpenLSTM
 from ensue.nn.grid import GridLayer
 from ensue.nn.qrnn import FoPooling
@@ -106,7 +106,6 @@ SUBJECTS = [
     Subject("bidirectional minlstm", lambda: Bidirectional(MinLSTM(D, D_OUT), QRNN(D, D_OUT))),
     Subject("clockwork", lambda: Clockwork(D, 15, periods=(1, 2, 4))),
     Subject("clockwork of one module", lambda: Clockwork(D, D_OUT, periods=(1,))),
-    Subject("clockwork module", lambda: ClockworkModule(D)),
     Subject("clockwork units", lambda: ClockworkUnits(5)),
     Subject("weight drop clockwork", lambda: WeightDrop(Clockwork(D, 15, periods=(1, 2, 4)), 0.5)),
     Subject("depth-gated of one layer", lambda: DepthGatedLSTM(D, D_OUT, num_layers=1)),

@@ -30,7 +30,7 @@ from ensue.nn import (
     Recurrent,
     Zoneout,
 )
-from ensue.nn.clockwork import ClockworkModule, ClockworkUnits
+from ensue.nn.clockwork import ClockworkUnits
 from ensue.nn.depth_gated import DepthGatedLayer, OpenLSTM
 from ensue.nn.engine import Execution, executing, explain, unroll
 from ensue.nn.engine.c_library import compiler
@@ -58,7 +58,6 @@ CELLS: dict[str, Callable[[int, int], Recurrent]] = {
     "minlstm": MinLSTM,
     "zoneout": lambda d_in, d: Zoneout(LSTM(d_in, d), hidden=0.3, cell=0.6),
     "zoneout, masks given": lambda d_in, d: Zoneout(LSTM(d_in, d), hidden=0.3, cell=0.6).given_masks,
-    "clockwork module": lambda d_in, d: ClockworkModule(d),
     "clockwork units": lambda d_in, d: ClockworkUnits(d),
 }
 REPRESENTATIVE = {"lstm", "gru after", "layer norm"}

@@ -17,6 +17,7 @@ from ensue.nn.engine.c_library import compiler, library
 from ensue.nn.engine.execution import Runner, Values
 from ensue.nn.engine.graph import Graph, Node
 from ensue.nn.engine.operations import OPERATIONS
+from ensue.nn.engine.plain import Plain
 from ensue.nn.engine.program import Array, build
 from ensue.nn.engine.rows import Rows
 from ensue.nn.engine.storage import Storage
@@ -574,13 +575,13 @@ class TestMemory:
     def arrays(self, monkeypatch: pytest.MonkeyPatch, *, trains: bool) -> dict[str, dict[Array, Storage]]:
         """Those that each pass is run on."""
         seen: dict[str, dict[Array, Storage]] = {}
-        run = Runner.run
+        run = Plain.run
 
-        def spy(runner: Runner, name: str, arrays: dict[Array, Storage], *args: Any, **kwargs: Any) -> None:
+        def spy(plain: Plain, name: str, arrays: dict[Array, Storage], *args: Any, **kwargs: Any) -> None:
             seen[name] = dict(arrays)
-            run(runner, name, arrays, *args, **kwargs)
+            run(plain, name, arrays, *args, **kwargs)
 
-        monkeypatch.setattr(Runner, "run", spy)
+        monkeypatch.setattr(Plain, "run", spy)
         layer = LSTM(3, self.d)
         with torch.set_grad_enabled(trains), executing("plain"):
             found = unroll(layer, torch.randn(B, T, 3), layer.init_state(B), None)
@@ -608,7 +609,8 @@ class TestMemory:
         assert self.numbers(seen["inference"]) == 4 * self.d + self.d + 3
 
     def test_of_what_is_kept(self) -> None:
-        runner = Runner(build(trace(LSTM(3, self.d))), None)
+        program = build(trace(LSTM(3, self.d)))
+        runner = Runner(program, Plain(program))
         layer = LSTM(3, self.d)
         tensors = [torch.zeros(self.N, 3)]
         tensors += [torch.zeros(B, self.d)] * 2 + [layer.bias.view(1, -1)] * len(runner.program.trace.vectors)

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from ensue.nn import GRU, LSTM, Elman, Recurrent, vendor
 from ensue.nn.engine import executing
-from ensue.types import leaves
+from ensue.nn.lstm import LSTMState
+from ensue.types import State, leaves
 
 D_IN, D = 3, 4
 LAYERS: dict[str, Callable[[], Recurrent]] = {
@@ -137,3 +138,16 @@ def test_one_long_row_does_not_pad_the_others(monkeypatch: pytest.MonkeyPatch) -
     weights = [layer.weight_input, layer.weight_hidden, layer.bias, layer.zero_bias]
     vendor.run_kernel(counting, torch.zeros(*mask.shape, 64), layer.init_state(32), weights, mask)
     assert sum(computed) == sum(lengths)
+
+
+class LouderLSTM(LSTM):
+    """Another cell, although it is an LSTM."""
+
+    def step(self, x_t: Tensor, state: State = None) -> tuple[Tensor, LSTMState]:
+        h, (_, c) = super().step(x_t, state)
+        return 2 * h, LSTMState(2 * h, c)
+
+
+def test_a_subclass_with_another_step_is_not_run_by_the_kernel() -> None:
+    layer, x = LouderLSTM(D_IN, D), torch.randn(2, 5, D_IN)
+    torch.testing.assert_close(layer(x)[0], layer.fold(x)[0])

@@ -34,20 +34,21 @@ static int64_t most_packed(const shape *s, const part *m, int64_t width) {
 
 /* The rows of A (d x width) of each part, or their transpose, from the first column that is heard on. */
 static real *pack_parts(const shape *s, const part *m, const real *A, int64_t width, int of_h, int transposed) {
-    enum { APART = 16 }; /* rows a power of two apart would share few places in the cache */
-    int64_t ld = width + APART, each = most_packed(s, m, width);
-    real *packed = room(s->parts * each + m->size * ld), *copy = packed + s->parts * each;
+    int64_t each = most_packed(s, m, width);
+    real *packed = room(s->parts * each + m->size * width), *copy = packed + s->parts * each;
     for (int64_t k = 0; k < s->parts; k++, m++) {
         int64_t from = heard(s, m->unit, of_h);
-        for (int64_t j = 0; j < m->size; j++) {
-            int64_t begin = heard(s, m->unit + j, of_h);
-            memset(copy + j * ld + from, 0, (begin - from) * sizeof(real));
-            memcpy(copy + j * ld + begin, A + (m->unit + j) * width + begin, (width - begin) * sizeof(real));
+        const real *rows = A + m->unit * width + from;
+        if (of_h && m->size > s->size) { /* of several modules, each hears from itself on */
+            for (int64_t j = 0; j < m->size; j++)
+                for (int64_t i = from, begin = heard(s, m->unit + j, of_h); i < width; i++)
+                    copy[j * width + i - from] = i < begin ? 0 : A[(m->unit + j) * width + i];
+            rows = copy;
         }
         if (transposed)
-            pack(width - from, m->size, copy + from, 1, ld, packed + k * each);
+            pack(width - from, m->size, rows, 1, width, packed + k * each);
         else
-            pack(m->size, width - from, copy + from, ld, 1, packed + k * each);
+            pack(m->size, width - from, rows, width, 1, packed + k * each);
     }
     return packed;
 }

@@ -122,12 +122,12 @@ class Clockwork(Recurrent):
         return f"{super().extra_repr()}, periods={self.periods}"
 
 
-class ClockworkModule(Recurrent):
-    """One module over the positions where it works: `h' = tanh(u + U h)`, u being all that it hears."""
+class ClockworkUnits(Recurrent):
+    """All modules, from [u; works]: `h' = works ⊙ tanh(u + U h) + (1 - works) ⊙ h`, works being 1 or 0, so exact."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        self.d_in = self.d_out = size
+        self.d_in, self.d_out = 2 * size, size
         self.weight_hidden = nn.Parameter(nn.init.orthogonal_(torch.empty(size, size)))
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> ElmanState:
@@ -135,25 +135,12 @@ class ClockworkModule(Recurrent):
 
     def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], ElmanState]:
         (h,) = self.init_state(len(x_t)) if state is None else state
-        h = torch.tanh(x_t + F.linear(h, self.weight_hidden))
+        u, works = x_t.chunk(2, dim=-1)
+        h = works * torch.tanh(u + F.linear(h, self.weight_hidden)) + (1 - works) * h
         return h, ElmanState(h)
 
     def extra_repr(self) -> str:
         return f"size={self.d_out}"
-
-
-class ClockworkUnits(ClockworkModule):
-    """All modules, from [u; works]: `h' = works ⊙ tanh(u + U h) + (1 - works) ⊙ h`, works being 1 or 0, so exact."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__(size)
-        self.d_in = 2 * size
-
-    def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], ElmanState]:
-        (h,) = self.init_state(len(x_t)) if state is None else state
-        u, works = x_t.chunk(2, dim=-1)
-        h = works * torch.tanh(u + F.linear(h, self.weight_hidden)) + (1 - works) * h
-        return h, ElmanState(h)
 
 
 def checked_periods(periods: Sequence[int]) -> tuple[int, ...]:

@@ -7,14 +7,11 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from ensue.nn.initialization import gate_bias, hidden_weight, input_weight
-from ensue.nn.layer import Recurrent
-from ensue.nn.lstm import LSTMState
-from ensue.nn.taps import Tap, Taps
-from ensue.types import Memory, State
+from ensue.nn.lstm import LSTMState, LSTMVariant
+from ensue.types import State
 
 
-class CoupledLSTM(Recurrent):
+class CoupledLSTM(LSTMVariant):
     """The coupled gates of Greff et al. 2017 (CIFG): what is forgotten is what is taken in, i = 1 - f.
 
         f = σ(W_f x + U_f h + b_f)      g = tanh(W_g x + U_g h + b_g)    o = σ(W_o x + U_o h + b_o)
@@ -24,17 +21,7 @@ class CoupledLSTM(Recurrent):
     """
 
     def __init__(self, d_in: int, d_out: int) -> None:
-        super().__init__()
-        self.d_in, self.d_out = d_in, d_out
-        self.weight_input = input_weight(3, d_out, d_in)
-        self.weight_hidden = hidden_weight(3, d_out)
-        self.bias = gate_bias(3, d_out, forget=0)
-        self.gates = Taps("forget", "candidate", "output")
-        self.cell, self.hidden = Tap(), Tap()
-
-    def init_state(self, batch_size: int, memory: Memory | None = None) -> LSTMState:
-        zeros = self.weight_hidden.new_zeros(batch_size, self.d_out)
-        return LSTMState(h=zeros, c=zeros)
+        super().__init__(d_in, d_out, gates=("forget", "candidate", "output"))
 
     def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], LSTMState]:
         h, c = self.init_state(len(x_t)) if state is None else state

@@ -9,11 +9,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ensue.nn.engine import runs_compiled
 from ensue.nn.initialization import gate_bias, hidden_weight, input_weight
 from ensue.nn.layer import Recurrent
-from ensue.nn.taps import Tap, is_watched
-from ensue.nn.vendor import run_kernel
+from ensue.nn.taps import Tap
+from ensue.nn.vendor import run_kernel, takes_kernel
 from ensue.types import Memory, State
 
 
@@ -48,7 +47,7 @@ class Elman(Recurrent):
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], ElmanState]:
-        if is_watched(self) or runs_compiled(self, x):
+        if not takes_kernel(self, Elman, x):
             return super().forward(x, state, mask=mask)
         state = self.init_state(len(x)) if state is None else state
         kernel = torch.rnn_tanh if self.activation == "tanh" else torch.rnn_relu

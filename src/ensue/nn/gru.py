@@ -9,11 +9,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ensue.nn.engine import runs_compiled
 from ensue.nn.initialization import gate_bias, hidden_weight, input_weight
 from ensue.nn.layer import Recurrent
-from ensue.nn.taps import Tap, Taps, is_watched
-from ensue.nn.vendor import run_kernel
+from ensue.nn.taps import Tap, Taps
+from ensue.nn.vendor import run_kernel, takes_kernel
 from ensue.types import Memory, State
 
 
@@ -66,7 +65,7 @@ class GRU(Recurrent):
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], GRUState]:
-        if self.reset == "before" or is_watched(self) or runs_compiled(self, x):
+        if self.reset == "before" or not takes_kernel(self, GRU, x):
             return super().forward(x, state, mask=mask)
         state = self.init_state(len(x)) if state is None else state
         bias_hidden = torch.cat((self.bias.new_zeros(2 * self.d_out), self.bias_candidate))

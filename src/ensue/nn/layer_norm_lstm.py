@@ -7,14 +7,11 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ensue.nn.initialization import gate_bias, hidden_weight, input_weight
-from ensue.nn.layer import Recurrent
-from ensue.nn.lstm import LSTMState
-from ensue.nn.taps import Tap, Taps
-from ensue.types import Memory, State
+from ensue.nn.lstm import LSTMState, LSTMVariant
+from ensue.types import State
 
 
-class LayerNormLSTM(Recurrent):
+class LayerNormLSTM(LSTMVariant):
     """Ba, Kiros & Hinton 2016, eqs. 20-22, with LN(a; γ) = γ ⊙ (a - mean a) / √(var a + 1e-5):
 
         [i; f; g; o] = [σ; σ; tanh; σ](LN(W x; γ_x) + LN(U h; γ_h) + b)
@@ -26,21 +23,11 @@ class LayerNormLSTM(Recurrent):
     """
 
     def __init__(self, d_in: int, d_out: int) -> None:
-        super().__init__()
-        self.d_in, self.d_out = d_in, d_out
-        self.weight_input = input_weight(4, d_out, d_in)
-        self.weight_hidden = hidden_weight(4, d_out)
-        self.bias = gate_bias(4, d_out, forget=1)
+        super().__init__(d_in, d_out)
         self.gain_input = nn.Parameter(torch.ones(4 * d_out))
         self.gain_hidden = nn.Parameter(torch.ones(4 * d_out))
         self.gain_cell = nn.Parameter(torch.ones(d_out))
         self.bias_cell = nn.Parameter(torch.zeros(d_out))
-        self.gates = Taps("input", "forget", "candidate", "output")
-        self.cell, self.hidden = Tap(), Tap()
-
-    def init_state(self, batch_size: int, memory: Memory | None = None) -> LSTMState:
-        zeros = self.weight_hidden.new_zeros(batch_size, self.d_out)
-        return LSTMState(h=zeros, c=zeros)
 
     def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], LSTMState]:
         h, c = self.init_state(len(x_t)) if state is None else state

@@ -7,14 +7,11 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ensue.nn.initialization import gate_bias, hidden_weight, input_weight
-from ensue.nn.layer import Recurrent
-from ensue.nn.lstm import LSTMState
-from ensue.nn.taps import Tap, Taps
-from ensue.types import Memory, State
+from ensue.nn.lstm import LSTMState, LSTMVariant
+from ensue.types import State
 
 
-class PeepholeLSTM(Recurrent):
+class PeepholeLSTM(LSTMVariant):
     """Gers & Schmidhuber 2000: every gate reads its own unit of the cell, the output gate the new one.
 
         i = σ(W_i x + U_i h + p_i ⊙ c + b_i)    f = σ(W_f x + U_f h + p_f ⊙ c + b_f)
@@ -25,20 +22,10 @@ class PeepholeLSTM(Recurrent):
     """
 
     def __init__(self, d_in: int, d_out: int) -> None:
-        super().__init__()
-        self.d_in, self.d_out = d_in, d_out
-        self.weight_input = input_weight(4, d_out, d_in)
-        self.weight_hidden = hidden_weight(4, d_out)
-        self.bias = gate_bias(4, d_out, forget=1)
+        super().__init__(d_in, d_out)
         self.peephole_input = nn.Parameter(torch.zeros(d_out))
         self.peephole_forget = nn.Parameter(torch.zeros(d_out))
         self.peephole_output = nn.Parameter(torch.zeros(d_out))
-        self.gates = Taps("input", "forget", "candidate", "output")
-        self.cell, self.hidden = Tap(), Tap()
-
-    def init_state(self, batch_size: int, memory: Memory | None = None) -> LSTMState:
-        zeros = self.weight_hidden.new_zeros(batch_size, self.d_out)
-        return LSTMState(h=zeros, c=zeros)
 
     def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], LSTMState]:
         h, c = self.init_state(len(x_t)) if state is None else state

@@ -14,7 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from ensue.nn.layer import blank
+from ensue.nn.engine import runs_compiled
+from ensue.nn.layer import Recurrent, blank
+from ensue.nn.taps import is_watched
 from ensue.types import hold
 
 # Our weights are separate tensors, since a layer may be handed others for one call (WeightDrop); cuDNN then copies them
@@ -29,6 +31,12 @@ HOLD = 1e4
 """A pre-activation at which a gate is exactly open or shut in every precision."""
 
 Options: TypeAlias = tuple[bool, int, float, bool, bool]
+
+
+def takes_kernel(layer: Recurrent, kind: type[Recurrent], x: Tensor) -> bool:
+    """Whether `layer` runs on `x` by the kernel for `kind`: where `step` is that of `kind`, nobody watches, and the
+    engine has no compiled code."""
+    return type(layer).step is kind.step and not is_watched(layer) and not runs_compiled(layer, x)
 
 
 def run_kernel(

@@ -18,13 +18,14 @@ from ensue.nn.engine.schedule import Loop, Schedule, Segment, View
 
 
 class Source:
-    """The text of a function, and the sizes and packed matrices that it wants at each call."""
+    """The text of a function, and the arrays, sizes and packed matrices that it wants at each call, in their order."""
 
     def __init__(self, name: str, schedule: Schedule) -> None:
         self.schedule = schedule
         self.sizes: list[int] = []
         self.matrices: list[tuple[int, bool]] = []
-        self._arrays = {array: place for place, array in enumerate(schedule.arrays)}
+        self.places = {array: place for place, array in enumerate(schedule.arrays)}
+        self.work = [array for array in schedule.arrays if array.name == "work"]
         self._row_names: dict[Node, str] = {}
         self._rows_of: dict[str, str] = {}
         self._names = 0
@@ -48,7 +49,7 @@ class Source:
             key = (product.matrix, product.transposed)
             if key not in self.matrices:
                 self.matrices.append(key)
-            a, c = self._arrays[product.factor.array], self._arrays[product.result.array]
+            a, c = self.places[product.factor.array], self.places[product.result.array]
             yield (
                 f"    multiply(rows, {self._size(product.result.width)}, {self._size(product.factor.width)}, "
                 f"p[{a}]{self._offset(product.factor)}, ld[{a}], packed[{self.matrices.index(key)}], "
@@ -65,7 +66,7 @@ class Source:
 
     def _at(self, view: View, feature: str) -> str:
         """A number of a view. Where its row begins is said before all loops, or compilers look it up for each."""
-        place = self._arrays[view.array]
+        place = self.places[view.array]
         row = "" if view.array.extent in ("vector", "sum") else f" + r * ld[{place}]"
         name = self._rows_of.setdefault(f"p[{place}]{row}{self._offset(view)}", f"a{len(self._rows_of)}")
         return f"{name}[{feature}]"

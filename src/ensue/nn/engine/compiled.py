@@ -12,7 +12,7 @@ from torch import Tensor
 from ensue.nn.engine.c_library import library
 from ensue.nn.engine.c_source import Source
 from ensue.nn.engine.products import Products, in_parts, products
-from ensue.nn.engine.program import Array, Pass, Program
+from ensue.nn.engine.program import Array, Program
 from ensue.nn.engine.rows import Rows
 from ensue.nn.engine.schedule import schedule
 from ensue.nn.engine.storage import Arrays, Finals, Storage
@@ -35,11 +35,11 @@ class Compiled:
         self.multiply, self.in_bf16 = products.multiply, products.in_bf16
 
     def run(self, name: str, arrays: Arrays, rows: Rows, matrices: Sequence[Tensor], *, finals: Finals) -> None:
-        """As `plain.run`; `name` says which pass."""
+        """As `Plain.run`."""
         source = self._sources[name]
         like = next(iter(arrays.values())).tensor
-        places = {array: place for place, array in enumerate(source.schedule.arrays)}
-        work = {a: Storage(like.new_empty(rows.batch, a.width)) for a in places if a.name == "work"}
+        places = source.places
+        work = {array: Storage(like.new_empty(rows.batch, array.width)) for array in source.work}
         table = _table([_described(array, arrays.get(array) or work[array]) for array in places])
         ends = _table([(places[array], final.shape[1], final.data_ptr()) for array, final in finals])
         chosen = [(matrices[index], transposed) for index, transposed in source.matrices]
@@ -64,10 +64,7 @@ def compiled(program: Program, dtype: torch.dtype, *, in_bf16: bool = False) -> 
     """
     if dtype not in (torch.float32, torch.float64):
         return None
-    passes: dict[str, Pass] = {
-        "forward": program.forward, "inference": program.inference, "backward": program.backward
-    }  # fmt: skip
-    sources = {name: Source(f"{name}_step", schedule(work)) for name, work in passes.items()}
+    sources = {name: Source(f"{name}_step", schedule(work)) for name, work in program.passes.items()}
     text = "".join(source.text + ENTRY.format(name=name) for name, source in sources.items())
     multiplication, functions = products(dtype, in_bf16=in_bf16), library(text, dtype)
     if multiplication is None or functions is None:

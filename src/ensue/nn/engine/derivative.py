@@ -14,11 +14,10 @@ from ensue.nn.engine.graph import LEAVES, Node, reachable
 from ensue.nn.engine.operations import OPERATIONS
 
 
-def errors(results: Iterable[tuple[Node, Node]], *, products_end_at: frozenset[str]) -> dict[Node, Node]:
+def errors(results: Iterable[tuple[Node, Node]]) -> dict[Node, Node]:
     """From pairs (result, error at it) to the error at every node that the results are made of.
 
-    No error is followed from a product to an argument whose op is in `products_end_at`: its sum over time is one
-    product, made outside.
+    None is followed from a product to the input: that is one product over all positions, made outside.
     """
     contributions: dict[Node, list[Node]] = {}
     for result, error in results:
@@ -30,13 +29,13 @@ def errors(results: Iterable[tuple[Node, Node]], *, products_end_at: frozenset[s
         error = found[node] = _total(node, contributions[node])
         if node.op in LEAVES:
             continue
-        for arg, part in zip(node.args, _sent_back(node, error, products_end_at), strict=True):
+        for arg, part in zip(node.args, _sent_back(node, error), strict=True):
             if part is not None and arg.op != "constant":
                 contributions.setdefault(arg, []).append(part)
     return found
 
 
-def _sent_back(node: Node, error: Node, products_end_at: frozenset[str]) -> tuple[Node | None, ...]:
+def _sent_back(node: Node, error: Node) -> tuple[Node | None, ...]:
     """The error at each argument of a node."""
     graph = node.graph
     match node.op:
@@ -49,7 +48,7 @@ def _sent_back(node: Node, error: Node, products_end_at: frozenset[str]) -> tupl
             return (graph.broadcast(error, node.args[0].width),)
         case "product":
             (arg,) = node.args
-            if (arg.args[0] if arg.op == "slice" else arg).op in products_end_at:
+            if (arg.args[0] if arg.op == "slice" else arg).op == "input":
                 return (None,)
             return (graph.product(error, node.index, arg.width, transposed=True),)
     parts = OPERATIONS[node.op].derivative(node, graph.broadcast(error, node.width))
@@ -85,7 +84,7 @@ def _total(node: Node, parts: list[Node]) -> Node:
 
 
 def _sum(parts: list[Node], width: int) -> Node:
-    total, *others = sorted(parts, key=lambda part: part.op == "product_t")  # products last: they are added in place
+    total, *others = sorted(parts, key=lambda part: part.op == "product_t")  # first what waits for no product
     for part in others:
         total = total + part
     return total.graph.broadcast(total, width)

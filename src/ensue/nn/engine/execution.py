@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ensue.nn.engine import plain
 from ensue.nn.engine.compiled import Compiled
 from ensue.nn.engine.memory import shared
-from ensue.nn.engine.program import Array, Pass, Product, Program, View
+from ensue.nn.engine.plain import Plain
+from ensue.nn.engine.program import Array, Product, Program, View
 from ensue.nn.engine.rows import Rows
-from ensue.nn.engine.storage import Arrays, Finals, Storage
+from ensue.nn.engine.storage import Arrays, Storage
 from ensue.nn.engine.triton_pass import Launched
 
 Item = TypeVar("Item")
@@ -51,7 +51,7 @@ class Values(Generic[Item]):
 class Runner:
     """A program with the way it is run: compiled (on a GPU in Triton), or in torch."""
 
-    def __init__(self, program: Program, functions: Compiled | Launched | None) -> None:
+    def __init__(self, program: Program, functions: Compiled | Launched | Plain) -> None:
         self.program, self.functions, self.shared = program, functions, shared(program)
 
     def __call__(self, tensors: Sequence[Tensor], rows: Rows) -> tuple[Tensor, ...]:
@@ -60,20 +60,6 @@ class Runner:
             return _Recurrence.apply(self, rows, *tensors)  # type: ignore[no-any-return, no-untyped-call]
         output, finals, _ = self.forward(Values.of(tensors, self.program), rows, keep=False)
         return (output, *finals)
-
-    def run(self, name: str, arrays: Arrays, rows: Rows, matrices: Sequence[Tensor], finals: Finals) -> None:
-        if self.functions is not None:
-            self.functions.run(name, arrays, rows, matrices, finals=finals)
-        else:
-            work: Pass = getattr(self.program, name)
-            plain.run(work, arrays, rows, matrices, backward=name == "backward", finals=finals)
-
-    def multiply(self, a: Tensor, b: Tensor, out: Tensor, *, accumulate: bool = False) -> None:
-        """`out` is `a @ b`, or that is added to it."""
-        if self.functions is not None:
-            self.functions.multiply(a, b, out, accumulate=accumulate)
-        else:
-            plain.multiply(a, b, out, accumulate=accumulate)
 
     def forward(self, values: Values[Tensor], rows: Rows, *, keep: bool) -> tuple[Tensor, list[Tensor], Arrays]:
         """The outputs, the final states, and the arrays that `backward` will want."""
@@ -86,14 +72,13 @@ class Runner:
             if product.hoisted is not None:
                 arrays[product.hoisted] = Storage(like.new_empty(rows.size, product.hoisted.width))
                 factor, matrix = _features(values.x, product.factor), values.matrices[product.matrix]
-                self.multiply(factor, matrix, arrays[product.hoisted].tensor)
+                self.functions.multiply(factor, matrix, arrays[product.hoisted].tensor)
         if keep:
             self._make_room(program.kept, arrays, rows.size, like)
         finals = [start.clone() for start in values.states]
         ends = list(zip(program.states, finals, strict=True))
-        self.run(
-            "forward" if keep else "inference", {**arrays, **self._read(values, arrays)}, rows, values.matrices, ends
-        )
+        name, given = "forward" if keep else "inference", {**arrays, **self._read(values, arrays)}
+        self.functions.run(name, given, rows, values.matrices, finals=ends)
         output = arrays.pop(program.output).tensor
         return output, finals, arrays if keep else {}
 
@@ -134,7 +119,7 @@ class Runner:
             if array.extent == "sum":
                 arrays[array] = Storage(like.new_zeros(torch.get_num_threads(), array.width))
         self._make_room([array for array in written if array.extent == "position"], arrays, rows.size, like)
-        self.run("backward", arrays, rows, values.matrices, [])
+        self.functions.run("backward", arrays, rows, values.matrices, finals=[])
         found = {array: storage.tensor for array, storage in arrays.items()}
         x = self._error_at_x(values, found) if needed.x else None
         matrices = self._errors_at_matrices(values, rows, arrays, needed)
@@ -152,7 +137,9 @@ class Runner:
             error = torch.empty_like(values.x) if is_new else torch.zeros_like(values.x)
         for product in hoisted:
             matrix = values.matrices[product.matrix]
-            self.multiply(found[product.error], matrix.t(), _features(error, product.factor), accumulate=not is_new)
+            self.functions.multiply(
+                found[product.error], matrix.t(), _features(error, product.factor), accumulate=not is_new
+            )
         return error
 
     def _errors_at_matrices(
@@ -174,13 +161,13 @@ class Runner:
         error, storage = arrays[product.error].tensor, arrays[product.factor.array]
         factor = _features(storage.tensor, product.factor)
         if storage.start is None:
-            self.multiply(error.t(), factor, out, accumulate=accumulate)
+            self.functions.multiply(error.t(), factor, out, accumulate=accumulate)
             return
         first = int(rows.counts[0])
         start = _features(storage.start, product.factor)
-        self.multiply(error[:first].t(), start[:first], out, accumulate=accumulate)
+        self.functions.multiply(error[:first].t(), start[:first], out, accumulate=accumulate)
         if rows.size > first:
-            self.multiply(error[first:].t(), factor[rows.before], out, accumulate=True)
+            self.functions.multiply(error[first:].t(), factor[rows.before], out, accumulate=True)
 
 
 def _features(tensor: Tensor, view: View) -> Tensor:

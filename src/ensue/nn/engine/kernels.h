@@ -158,12 +158,63 @@ INLINE void add_outer(const int rows, vector sum[][2], const real *A, int64_t ro
     }
 }
 #else
-/* Packs B[p * row_stride + j * column_stride], p < k, j < n. */
+/* Two vectors, number by number in turns: a0 b0 a1 b1 ..., its first or its second half. */
+#if defined(__clang__) || __GNUC__ >= 12
+#define SHUFFLED(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+typedef bits places __attribute__((vector_size(VECTOR_BYTES)));
+#define SHUFFLED(a, b, ...) __builtin_shuffle(a, b, (places){__VA_ARGS__})
+#endif
+#if VECTOR_BYTES == 64 && !REAL_IS_DOUBLE
+#define FIRST_HALVES 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define SECOND_HALVES 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#elif VECTOR_BYTES == 64 || (VECTOR_BYTES == 32 && !REAL_IS_DOUBLE)
+#define FIRST_HALVES 0, 8, 1, 9, 2, 10, 3, 11
+#define SECOND_HALVES 4, 12, 5, 13, 6, 14, 7, 15
+#elif VECTOR_BYTES == 32 || !REAL_IS_DOUBLE
+#define FIRST_HALVES 0, 4, 1, 5
+#define SECOND_HALVES 2, 6, 3, 7
+#else
+#define FIRST_HALVES 0, 2
+#define SECOND_HALVES 1, 3
+#endif
+
+/* to[p * PANEL + j] = from[j * ld + p] for p, j < LANES: rows taken in turns log LANES times are columns. */
+INLINE void transpose_square(const real *from, int64_t ld, real *to) {
+    vector v[LANES], w[LANES];
+#pragma GCC unroll 16
+    for (int j = 0; j < LANES; j++)
+        v[j] = *(const vector *)(from + j * ld);
+#pragma GCC unroll 4
+    for (int step = 1; step < LANES; step *= 2) {
+#pragma GCC unroll 8
+        for (int j = 0; j < LANES / 2; j++) {
+            w[2 * j] = SHUFFLED(v[j], v[j + LANES / 2], FIRST_HALVES);
+            w[2 * j + 1] = SHUFFLED(v[j], v[j + LANES / 2], SECOND_HALVES);
+        }
+#pragma GCC unroll 16
+        for (int j = 0; j < LANES; j++)
+            v[j] = w[j];
+    }
+#pragma GCC unroll 16
+    for (int p = 0; p < LANES; p++)
+        *(vector *)(to + p * PANEL) = v[p];
+}
+
+/* Packs B[p * row_stride + j * column_stride], p < k, j < n: rows or columns without gaps by whole vectors. */
 UNUSED static void pack(int64_t k, int64_t n, const real *B, int64_t row_stride, int64_t column_stride, real *packed) {
     for (int64_t j = 0; j < n; j += PANEL, packed += k * PANEL) {
-        int64_t columns = least(PANEL, n - j);
+        int64_t columns = least(PANEL, n - j), p = 0;
         const real *from = B + j * column_stride;
-        for (int64_t p = 0; p < k; p++)
+        if (columns == PANEL && column_stride == 1)
+            for (; p < k; p++)
+                memcpy(packed + p * PANEL, from + p * row_stride, PANEL * sizeof(real));
+        else if (columns == PANEL && row_stride == 1)
+            for (; p + LANES <= k; p += LANES) {
+                transpose_square(from + p, column_stride, packed + p * PANEL);
+                transpose_square(from + LANES * column_stride + p, column_stride, packed + p * PANEL + LANES);
+            }
+        for (; p < k; p++)
             for (int64_t q = 0; q < PANEL; q++)
                 packed[p * PANEL + q] = q < columns ? from[p * row_stride + q * column_stride] : 0;
     }

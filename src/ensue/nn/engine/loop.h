@@ -9,7 +9,6 @@
 #define fabs_ PICK(fabsf, fabs)
 
 enum { POSITION, PREVIOUS, ROW, VECTOR, SUM, RING, PREVIOUS_RING };
-enum { MOST_ARRAYS = 256 };
 
 typedef struct {
     real *base, *start;
@@ -61,8 +60,8 @@ static int64_t rows_at(const range *of, int64_t t) {
 
 static void run(step *one, const range *of, const array *a, const final_state *finals, const int64_t *n,
                 const real *const *packed, multiplication *multiply) {
-    real *p[MOST_ARRAYS];
-    int64_t ld[MOST_ARRAYS];
+    real *p[of->arrays];
+    int64_t ld[of->arrays];
     for (int64_t i = 0; i < of->positions; i++) {
         int64_t t = of->backward ? of->positions - 1 - i : i, rows = rows_at(of, t);
         if (rows == 0) continue;

@@ -9,34 +9,41 @@ from torch import Tensor
 
 from ensue.nn.engine.graph import Node
 from ensue.nn.engine.operations import OPERATIONS
-from ensue.nn.engine.program import Array, Pass
+from ensue.nn.engine.program import Array, Program
 from ensue.nn.engine.rows import Rows
 from ensue.nn.engine.storage import Arrays, Finals, Storage
 
 
-def run(work: Pass, arrays: Arrays, rows: Rows, matrices: Sequence[Tensor], *, backward: bool, finals: Finals) -> None:
-    """Fill the arrays that `work` writes; at the end of each row its states are copied to `finals` (B, width)."""
-    counts = [*rows.counts.tolist(), 0]
-    positions = range(len(rows.counts))
-    for t in reversed(positions) if backward else positions:
-        here = {array: _rows_of(array, storage, rows, t) for array, storage in arrays.items()}
-        position = _Position(counts[t], {node: here[array] for node, array in work.reads.items()}, matrices)
-        found = [(position.result(node), array) for node, array in work.writes]
-        for value, array in found:
-            if array.extent == "sum":
-                here[array] += value.sum(0)
-            else:
-                here[array].copy_(value)
-        for array, final in finals:
-            final[counts[t + 1] : counts[t]] = here[array][counts[t + 1] :]
+class Plain:
+    """The passes of a program."""
 
+    def __init__(self, program: Program) -> None:
+        self._passes = program.passes
 
-def multiply(a: Tensor, b: Tensor, out: Tensor, *, accumulate: bool = False) -> None:
-    """`out` is `a @ b`, or that is added to it."""
-    if accumulate:
-        out.addmm_(a, b)
-    else:
-        torch.mm(a, b, out=out)
+    def run(self, name: str, arrays: Arrays, rows: Rows, matrices: Sequence[Tensor], *, finals: Finals) -> None:
+        """Fill the arrays that the pass writes; at the end of each row its states are copied to `finals` (B, width)."""
+        work = self._passes[name]
+        counts = [*rows.counts.tolist(), 0]
+        positions = range(len(rows.counts))
+        for t in reversed(positions) if name == "backward" else positions:
+            here = {array: _rows_of(array, storage, rows, t) for array, storage in arrays.items()}
+            position = _Position(counts[t], {node: here[array] for node, array in work.reads.items()}, matrices)
+            found = [(position.result(node), array) for node, array in work.writes]
+            for value, array in found:
+                if array.extent == "sum":
+                    here[array] += value.sum(0)
+                else:
+                    here[array].copy_(value)
+            for array, final in finals:
+                final[counts[t + 1] : counts[t]] = here[array][counts[t + 1] :]
+
+    @staticmethod
+    def multiply(a: Tensor, b: Tensor, out: Tensor, *, accumulate: bool = False) -> None:
+        """`out` is `a @ b`, or that is added to it."""
+        if accumulate:
+            out.addmm_(a, b)
+        else:
+            torch.mm(a, b, out=out)
 
 
 def _rows_of(array: Array, storage: Storage, rows: Rows, t: int) -> Tensor:

@@ -11,8 +11,8 @@ an LSTM these are the four gates; its states are there, and tanh(c) is worked ou
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from ensue.nn.engine.derivative import errors
 from ensue.nn.engine.graph import Node, reachable
@@ -24,16 +24,16 @@ Extent = Literal["position", "previous", "row", "vector", "sum"]
 all of them together; all of them, added up."""
 
 
-@dataclass(frozen=True)
-class Array:
+class Array(NamedTuple):
+    """Features of positions or rows, under a name and a number."""
+
     name: str
-    index: int
+    number: int
     width: int
     extent: Extent
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """Some features of an array."""
 
     array: Array
@@ -73,7 +73,11 @@ class Program:
     products: list[Product]
     output: Array
     states: list[Array]
-    kept: list[Array] = field(default_factory=list)
+    kept: list[Array]
+
+    @property
+    def passes(self) -> dict[str, Pass]:
+        return {"forward": self.forward, "inference": self.inference, "backward": self.backward}
 
 
 def build(trace: Trace) -> Program:
@@ -168,7 +172,7 @@ def _arriving(trace: Trace) -> dict[Node, Array]:
 
 def _errors(trace: Trace) -> dict[Node, Node]:
     arriving = list(_arriving(trace))
-    return errors(zip([trace.output, *trace.states], arriving, strict=True), products_end_at=frozenset({"input"}))
+    return errors(zip([trace.output, *trace.states], arriving, strict=True))
 
 
 def _written_back(trace: Trace, back: dict[Node, Node]) -> list[tuple[Node, Array]]:

@@ -7,7 +7,7 @@ at padding, and a row's state rests after its last position by itself.
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import torch
@@ -27,7 +27,6 @@ class Rows:
             lengths = mask.sum(1)
             self.order = lengths.argsort(descending=True, stable=True)
             self.lengths = lengths[self.order]
-            self.mask = mask
             self.counts = mask.sum(0).cpu().numpy()[: int(lengths.max()) if batch else 0].astype(np.int64)
         self.begins: NDArray[np.int64] = np.concatenate(([0], np.cumsum(self.counts)))[:-1].astype(np.int64)
         self.size = int(self.counts.sum())
@@ -35,7 +34,8 @@ class Rows:
     @classmethod
     def of(cls, x: Tensor, mask: Tensor | None) -> Rows:
         """For x (B, T, d); a mask that is True everywhere is none."""
-        return cls(x.shape[0], x.shape[1], None if mask is None or bool(mask.all()) else mask)
+        batch, positions, _ = x.shape
+        return _whole(batch, positions) if mask is None or bool(mask.all()) else cls(batch, positions, mask)
 
     def packed(self, x: Tensor) -> Tensor:
         """(B, T, d) to (N, d)."""
@@ -83,3 +83,9 @@ class Rows:
         begins = torch.from_numpy(self.begins).to(self.order.device)
         position, place = (part[first:] for part in self._places)
         return begins[position - 1] + place
+
+
+@lru_cache
+def _whole(batch: int, positions: int) -> Rows:
+    """Where every row has every position."""
+    return Rows(batch, positions, None)

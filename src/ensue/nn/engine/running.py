@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from operator import attrgetter
 from typing import Any, Literal, get_args
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from ensue.nn.engine.c_library import compiler
 from ensue.nn.engine.compiled import Compiled, compiled
 from ensue.nn.engine.execution import Runner
+from ensue.nn.engine.plain import Plain
 from ensue.nn.engine.program import Program, build
 from ensue.nn.engine.rows import Rows
 from ensue.nn.engine.trace import Trace, Untraceable, trace
@@ -44,7 +45,7 @@ def explain(layer: nn.Module) -> str:
     runner = _runner(layer)
     if isinstance(runner, str):
         return f"step by step under autograd: its step holds {runner}"
-    if runner.functions is not None:
+    if not isinstance(runner.functions, Plain):
         return "compiled (Triton)" if isinstance(runner.functions, Launched) else "compiled"
     if compiler() is None:
         return "in torch operations, position by position: no C compiler (cc, gcc, clang or the package ziglang) found"
@@ -75,7 +76,8 @@ def unroll(layer: Any, x: Tensor, state: State, mask: Tensor | None) -> tuple[Te
     if rows.size == 0:
         return None
     state = layer.init_state(len(x)) if state is None else state
-    with torch.autocast(x.device.type, enabled=False):
+    device = x.device.type
+    with torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext():
         tensors = _before(layer, runner.program.trace, x, state, rows)
         packed, *finals = runner(tensors, rows)
         after = iter(map(rows.unsorted, finals))
@@ -98,12 +100,13 @@ def _runner(layer: nn.Module) -> Runner | str:
         except RecursionError:
             known[key] = "more operations after one another than can be followed"
         else:
-            is_compiled = execution == "compiled"
-            known[key] = Runner(program, _functions(program, dtype, device, in_bf16) if is_compiled else None)
+            functions = _functions(program, dtype, device, in_bf16) if execution == "compiled" else None
+            known[key] = Runner(program, functions or Plain(program))
     return known[key]
 
 
 def _functions(program: Program, dtype: torch.dtype, device: torch.device, in_bf16: bool) -> Compiled | Launched | None:
+    """None where nothing can be compiled."""
     if device.type == "cpu":
         return compiled(program, dtype, in_bf16=in_bf16 and dtype == torch.float32)
     return launched(program, dtype) if device.type == "cuda" else None

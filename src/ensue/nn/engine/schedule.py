@@ -175,27 +175,21 @@ class _Scheduler:
         """Where a node is worked out."""
         return self.segment_of[self._level(node) - (node.op == "sum")]
 
-    def _view(self, node: Node) -> View:
-        if node in self.places:
-            return self.places[node]
-        assert node.op == "slice", node
-        whole = self._view(node.args[0])
-        return View(whole.array, whole.start + node.index, node.width)
-
     def schedule(self) -> Schedule:
-        segments = [Segment() for _ in range(self.segment_of[-1] + 1)]
+        plan = Schedule([Segment() for _ in range(self.segment_of[-1] + 1)], [], self.places)
         for node in self.nodes:
             if node.op in PRODUCTS:
-                product = Multiply(self._view(node.args[0]), node.index, node.op == "product_t", self.places[node])
-                segments[self.segment_of[self._level(node)]].products.append(product)
-            elif node.op == "slice":
-                self.places[node] = self._view(node)
+                factor = plan.view(node.args[0])
+                assert factor is not None, node
+                product = Multiply(factor, node.index, node.op == "product_t", self.places[node])
+                plan.segments[self.segment_of[self._level(node)]].products.append(product)
         for level, found in enumerate(self._loops()):
             if found:
-                segments[self.segment_of[level]].levels.append(dict(sorted(found.items())))
+                plan.segments[self.segment_of[level]].levels.append(dict(sorted(found.items())))
         arrays = [*self.work.reads.values(), *(view.array for view in self.places.values())]
         arrays += [array for _, array in self.work.writes]
-        return Schedule(segments, list(dict.fromkeys(arrays)), self.places)
+        plan.arrays = list(dict.fromkeys(arrays))
+        return plan
 
     def _loops(self) -> list[dict[int, Loop]]:
         """The loops of each level.

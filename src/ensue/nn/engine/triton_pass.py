@@ -19,8 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ensue.nn.engine import plain
-from ensue.nn.engine.program import Array, Pass, Program
+from ensue.nn.engine.plain import Plain
+from ensue.nn.engine.program import Array, Program
 from ensue.nn.engine.rows import Rows
 from ensue.nn.engine.schedule import Schedule, View, schedule
 from ensue.nn.engine.storage import Arrays, Finals, Storage
@@ -44,10 +44,10 @@ class Launched:
     def __init__(self, passes: dict[str, _Printed], functions: dict[str, Any]) -> None:
         self._passes, self._functions = passes, functions
 
-    multiply = staticmethod(plain.multiply)
+    multiply = staticmethod(Plain.multiply)
 
     def run(self, name: str, arrays: Arrays, rows: Rows, matrices: Sequence[Tensor], *, finals: Finals) -> None:
-        """As `plain.run`; `name` says which pass."""
+        """As `Plain.run`."""
         work = self._passes[name]
         some = next(iter(arrays.values())).tensor
         own = {array: Storage(some.new_zeros(rows.batch, array.width)) for array in work.plan.arrays if _is_own(array)}
@@ -112,11 +112,8 @@ def launched(program: Program, dtype: torch.dtype) -> Launched | None:
     """None where there is no Triton, or the type is neither float32 nor float64."""
     if dtype not in (torch.float32, torch.float64) or importlib.util.find_spec("triton") is None:
         return None
-    passes: dict[str, Pass] = {
-        "forward": program.forward, "inference": program.inference, "backward": program.backward
-    }  # fmt: skip
     printed = {}
-    for name, work in passes.items():
+    for name, work in program.passes.items():
         plan = schedule(work)
         printed[name] = _Printed(plan, kernels(name, plan, dtype))
     texts = [kernel.text for work in printed.values() for kernel in work.kernels if kernel is not None]
