@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import Literal
 
 import torch
@@ -19,8 +20,8 @@ Products = Literal["highest", "medium"]
 REPEATS = 5
 THREADS_GAIN = 1.2
 """By how much several threads have to be faster than one; on shared cores a narrow win does not last."""
-PRODUCTS_GAIN, PRODUCTS_ERROR = 1.2, 1e-5
-"""oneDNN's float32 products are taken where they are this much faster and not further from float64's than this."""
+PRODUCTS_ERROR = 1e-5
+"""oneDNN's float32 products are taken only where they are not further from float64's than this."""
 BFLOAT16_GAIN = 1.5
 """By how much bfloat16 products have to be faster than float32 ones to be worth their rounding."""
 
@@ -55,17 +56,25 @@ def choose_precision(name: Literal["auto", "float32", "bfloat16"], device: torch
 
 
 def choose_products(device: torch.device) -> Products:
-    """oneDNN's products where they win on this processor and are as exact; on some "medium" would mean bfloat16."""
-    if device.type != "cpu":
+    """oneDNN's products where the BLAS is MKL, which leaves other processors than Intel's half idle (LOG.md).
+
+    But not where "medium" would mean bfloat16. Nothing is timed: the same run has to end in the same bits.
+    """
+    has_mkl = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
+    if device.type != "cpu" or not has_mkl or _is_made_by_intel():
         return "highest"
     a = torch.linspace(-1, 1, 512 * 512).view(512, 512)
     exact = a.double() @ a.double().t()
     with products_set("medium"):
         error = float(((a @ a.t()).double() - exact).abs().max() / exact.abs().max())
-        seconds = _product_seconds(torch.float32)
-    with products_set("highest"):
-        gain = _product_seconds(torch.float32) / seconds
-    return "medium" if gain > PRODUCTS_GAIN and error < PRODUCTS_ERROR else "highest"
+    return "medium" if error < PRODUCTS_ERROR else "highest"
+
+
+def _is_made_by_intel() -> bool:
+    try:
+        return "GenuineIntel" in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return True
 
 
 def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
@@ -87,7 +96,7 @@ def choose_threads(trial: Callable[[], None]) -> int:
     seconds = {}
     for threads in candidates:
         with threads_set(threads):
-            seconds[threads] = _typical_seconds(trial)
+            seconds[threads] = statistics.median(_seconds(trial))
     return min(candidates, key=lambda threads: seconds[threads] * (1.0 if threads == 1 else THREADS_GAIN))
 
 
@@ -122,15 +131,16 @@ def products_set(products: Products) -> Iterator[None]:
 
 
 def _product_seconds(dtype: torch.dtype) -> float:
+    """At best, which a neighbor on the machine changes least."""
     a = torch.ones(256, 512, dtype=dtype)
-    return _typical_seconds(lambda: torch.mm(a, a.t()))
+    return min(_seconds(lambda: torch.mm(a, a.t())))
 
 
-def _typical_seconds(function: Callable[[], object]) -> float:
-    seconds = []
+def _seconds(function: Callable[[], object]) -> list[float]:
+    found = []
     function()  # the first call sets up
     for _ in range(REPEATS):
         start = time.perf_counter()
         function()
-        seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds)
+        found.append(time.perf_counter() - start)
+    return found
