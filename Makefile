@@ -15,8 +15,8 @@ help:  ## show this list
 quickstart: $(VENV)/.installed  ## train a small language model on this machine, about a minute
 	@$(BIN)/ensue quickstart
 
-test: $(VENV)/.installed-test  ## the default tests, under two minutes
-	@$(BIN)/python -m pytest
+test: $(VENV)/.installed-test  ## the default tests on two cores, under two minutes
+	@$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 slow: $(VENV)/.installed-test  ## the slow tests, on ../shared/data where it is there
 	@$(BIN)/python -m pytest -m slow
