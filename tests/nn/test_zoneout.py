@@ -168,10 +168,9 @@ def test_masks_are_new_for_each_unit_position_row_and_call() -> None:
 
 def test_a_call_in_training_draws_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the first position: what runs over them can be the fast path."""
-    shapes: list[torch.Size] = []
-    draw = Tensor.bernoulli_
-    monkeypatch.setattr(Tensor, "bernoulli_", lambda masks, share: shapes.append(masks.shape) or draw(masks, share))
-    Zoneout(LSTM(D_IN, D), hidden=0.3, cell=0.6)(torch.randn(B, T, D_IN))
+    layer, shapes, draw = Zoneout(LSTM(D_IN, D), hidden=0.3, cell=0.6), [], Tensor.uniform_
+    monkeypatch.setattr(Tensor, "uniform_", lambda masks: shapes.append(masks.shape) or draw(masks))
+    layer(torch.randn(B, T, D_IN))
     assert shapes == [(B, T, D), (B, T, D)]
 
 
