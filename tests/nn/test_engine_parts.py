@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from ensue.nn import LSTM, Recurrent
+from ensue.nn import LSTM, LayerNormLSTM, Recurrent
 from ensue.nn.engine import Execution, executing, explain, unroll
 from ensue.nn.engine.c_library import compiler, library
 from ensue.nn.engine.execution import Runner, Values
@@ -20,6 +20,7 @@ from ensue.nn.engine.operations import OPERATIONS
 from ensue.nn.engine.plain import Plain
 from ensue.nn.engine.program import Array, build
 from ensue.nn.engine.rows import Rows
+from ensue.nn.engine.schedule import schedule
 from ensue.nn.engine.storage import Storage
 from ensue.nn.engine.trace import trace
 from ensue.types import Memory, State, leaves
@@ -607,6 +608,14 @@ class TestMemory:
         seen = self.arrays(monkeypatch, trains=False)
         assert seen.keys() == {"inference"}
         assert self.numbers(seen["inference"]) == 4 * self.d + self.d + 3
+
+    def test_of_layer_norm(self) -> None:
+        """What is sliced is kept whole, and errors that are only added up have no room of their own."""
+        d = self.d
+        program = build(trace(LayerNormLSTM(3, d)))
+        assert sorted(array.width for array in program.kept) == [1] * 6 + [4 * d] * 2
+        arrays = schedule(program.backward).arrays
+        assert {array.width for array in arrays if array.name == "work"} == {d}
 
     def test_of_what_is_kept(self) -> None:
         program = build(trace(LSTM(3, self.d)))
