@@ -1,8 +1,7 @@
-"""The parts of the engine: steps of every kind against `fold`, each operation, what cannot be traced, and memory."""
+"""Steps of every kind through the engine, against `fold`, and steps that cannot be traced."""
 
-import ctypes
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -11,18 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from ensue.nn import LSTM, LayerNormLSTM, Recurrent
+from ensue.nn import Recurrent
 from ensue.nn.engine import Execution, executing, explain, unroll
-from ensue.nn.engine.c_library import compiler, library
-from ensue.nn.engine.execution import Runner, Values
-from ensue.nn.engine.graph import Graph, Node
-from ensue.nn.engine.operations import OPERATIONS
-from ensue.nn.engine.plain import Plain
-from ensue.nn.engine.program import Array, build
-from ensue.nn.engine.rows import Rows
-from ensue.nn.engine.schedule import schedule
-from ensue.nn.engine.storage import Storage
-from ensue.nn.engine.trace import trace
+from ensue.nn.engine.c_library import compiler
 from ensue.types import Memory, State, leaves
 
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="no C compiler")
@@ -310,167 +300,6 @@ def test_slopes_at_kinks_are_those_of_torch(name: str) -> None:
     check(KINKS[name], "plain", of_zeros=True)
 
 
-RANGES = dict.fromkeys(("log", "sqrt", "rsqrt"), (0.1, 3.0))
-COMPARED = {name for name, row in OPERATIONS.items() if row.is_condition}
-LOGICAL = {"and", "or", "not"}
-ARGUMENTS = {name: len({place for place in (0, 1, 2) if f"{{{place}}}" in row.c}) for name, row in OPERATIONS.items()}
-
-
-def points(name: str) -> list[Tensor]:
-    """Arguments of an operation, (1, 400) each, away from its kinks; where things are compared, some are equal."""
-    low, high = RANGES.get(name, (-3.0, 3.0))
-    generator = torch.Generator().manual_seed(0)
-    found = [low + (high - low) * torch.rand(1, 400, generator=generator, dtype=torch.float64) for _ in range(3)]
-    if name in COMPARED:
-        found[0][:, ::3] = found[1][:, ::3]
-    if name in LOGICAL:
-        found = [(part > 0).to(part.dtype) for part in found]
-    if name == "where":
-        found[0] = (found[0] > 0).to(torch.float64)
-    return found[: ARGUMENTS[name]]
-
-
-@needs_compiler
-def test_operations_in_c_are_those_of_torch() -> None:
-    """All of them in one file."""
-    text = "".join(
-        f"void try_{name}(const real *a, const real *b, const real *c, real *y) {{\n"
-        f"    for (int64_t j = 0; j < 400; j++) y[j] = {row.c.format('a[j]', 'b[j]', 'c[j]')};\n}}\n"
-        for name, row in OPERATIONS.items()
-    )
-    functions = library(text, torch.float64)
-    assert functions is not None
-    for name, row in OPERATIONS.items():
-        given_points = points(name)
-        found = torch.full((1, 400), torch.nan, dtype=torch.float64)
-        addresses = [ctypes.c_void_p(part.data_ptr()) for part in given_points]
-        getattr(functions, f"try_{name}")(*(addresses * 3)[:3], ctypes.c_void_p(found.data_ptr()))
-        if name == "where":
-            given_points[0] = given_points[0] > 0
-        torch.testing.assert_close(found, row.plain(*given_points).to(found.dtype), rtol=1e-13, atol=1e-13, msg=name)
-
-
-@pytest.mark.parametrize("name", sorted(OPERATIONS.keys() - COMPARED - {"stop", "where"}))
-def test_derivatives_are_finite_differences(name: str) -> None:
-    given_points = points(name)
-    graph = Graph()
-    nodes = [graph.node("state", width=400, number=place) for place in range(len(given_points))]
-    y = graph.pointwise(name, *nodes)
-    g = graph.node("error", width=400)
-    derivatives = OPERATIONS[name].derivative(y, g)
-    error = torch.linspace(-1, 2, 400, dtype=torch.float64).unsqueeze(0)
-    step = 1e-6
-    for place, derivative in enumerate(derivatives):
-        moved = [[*given_points] for _ in range(2)]
-        for way, side in zip((-1, 1), moved, strict=True):
-            side[place] = side[place] + way * step
-        lower, upper = (OPERATIONS[name].plain(*side) for side in moved)
-        assert derivative is not None
-        values = {**dict(zip(nodes, given_points, strict=True)), g: error}
-        torch.testing.assert_close(
-            value(derivative, values), error * (upper - lower) / (2 * step), rtol=1e-6, atol=1e-8
-        )
-
-
-def value(node: Node, values: dict[Node, Tensor]) -> Tensor:
-    """A graph of pointwise operations, worked out."""
-    if node in values:
-        return values[node]
-    if node.op == "constant":
-        return torch.full((1, 1), node.number, dtype=torch.float64)
-    values[node] = OPERATIONS[node.op].plain(*(value(arg, values) for arg in node.args))
-    return values[node]
-
-
-def test_no_error_goes_through_a_stop_or_to_a_condition() -> None:
-    graph = Graph()
-    a, b, g = (graph.node("state", width=3, number=place) for place in range(3))
-    assert OPERATIONS["stop"].derivative(graph.pointwise("stop", a), g) == (None,)
-    assert OPERATIONS["where"].derivative(graph.pointwise("where", a, b, g), g)[0] is None
-    for name, row in OPERATIONS.items():
-        if row.is_condition:
-            arguments = [a] * ARGUMENTS[name]
-            assert row.derivative(graph.pointwise(name, *arguments), g) == (None,) * len(arguments)
-
-
-def test_the_error_at_a_choice_goes_where_the_value_came_from() -> None:
-    condition, a, b = points("where")
-    graph = Graph()
-    nodes = [graph.node("state", width=400, number=place) for place in range(3)]
-    g = graph.node("error", width=400)
-    _, to_a, to_b = OPERATIONS["where"].derivative(graph.pointwise("where", *nodes), g)
-    values = {nodes[0]: condition > 0, nodes[1]: a, nodes[2]: b, g: torch.ones_like(a)}
-    assert to_a is not None
-    assert to_b is not None
-    assert torch.equal(value(to_a, values).double(), condition)
-    assert torch.equal(value(to_b, values).double(), 1 - condition)
-
-
-class TestGraph:
-    """Nodes that are written alike are one node; what need not be worked out is not there."""
-
-    def setup_method(self) -> None:
-        self.graph = Graph()
-        self.a, self.b = (self.graph.node("state", width=4, number=place) for place in (0, 1))
-
-    def test_alike_is_one(self) -> None:
-        assert self.a + self.b is self.a + self.b
-        assert self.a + self.b is not self.a - self.b
-        assert self.graph.product(self.a, 0, 3) is self.graph.product(self.a, 0, 3)
-        assert self.graph.product(self.a, 0, 3) is not self.graph.product(self.a, 0, 3, transposed=True)
-
-    def test_nothing_is_done_with_0_and_1(self) -> None:
-        zeros = self.graph.constant(0, 4)
-        assert self.a + 0 is self.a
-        assert self.a - 0 is self.a
-        assert self.a * 1 is self.a
-        assert self.a / 1 is self.a
-        assert self.a * 0 is zeros
-        assert self.graph.product(zeros, 0, 3) is self.graph.constant(0, 3)
-        assert self.graph.node("state", width=1, number=2) + zeros is not self.graph.node("state", width=1, number=2)
-
-    def test_a_slice_is_taken_of_what_a_value_is_made_of(self) -> None:
-        both = self.graph.cat([self.a, self.b])
-        assert self.graph.slice(both, 4, 4) is self.b
-        assert self.graph.slice(both, 3, 2) is self.graph.cat(
-            [self.graph.slice(self.a, 3, 1), self.graph.slice(self.b, 0, 1)]
-        )
-        assert self.graph.slice(self.graph.slice(self.a, 1, 3), 1, 2) is self.graph.slice(self.a, 2, 2)
-        assert self.graph.slice(self.a + self.b, 1, 2) is self.graph.slice(self.a, 1, 2) + self.graph.slice(
-            self.b, 1, 2
-        )
-        assert self.graph.cat([self.a]) is self.a
-
-
-def test_rows_without_their_padding() -> None:
-    """Packed, sorted, and back, against loops."""
-    lengths = [2, 0, 4, 4, 1, 3]
-    mask = torch.arange(5) < torch.tensor(lengths).unsqueeze(1)
-    x = torch.randn(6, 5, 3)
-    rows = Rows.of(x, mask)
-    order = sorted(range(6), key=lambda row: -lengths[row])  # stable
-    places = [(row, t) for t in range(5) for row in order if t < lengths[row]]
-    packed = torch.stack([x[place] for place in places])
-    assert rows.size == sum(lengths)
-    assert rows.counts.tolist() == [5, 4, 3, 2]
-    assert torch.equal(rows.packed(x), packed)
-    assert torch.equal(rows.padded_again(packed), x.masked_fill(~mask.unsqueeze(-1), 0.0))
-    assert torch.equal(rows.sorted(x[:, 0]), x[order, 0])
-    assert torch.equal(rows.unsorted(rows.sorted(x[:, 0])), x[:, 0])
-    expected = torch.stack([x[row, t - 1] for row, t in places if t])
-    assert torch.equal(packed[rows.before], expected)
-
-
-def test_a_batch_without_padding_is_not_reordered() -> None:
-    x = torch.randn(4, 3, 2)
-    for rows in (Rows.of(x, None), Rows.of(x, torch.ones(4, 3, dtype=torch.bool))):
-        packed = rows.packed(x)
-        assert torch.equal(packed, torch.cat([x[:, t] for t in range(3)]))
-        assert torch.equal(rows.padded_again(packed), x)
-        assert torch.equal(packed[rows.before], packed[:8])
-        assert rows.sorted(x) is x
-
-
 class Counting(Written):
     """A step that counts: its state is of integers."""
 
@@ -545,88 +374,34 @@ def check_falls_back(layer: Written, reason: str) -> None:
         assert reason in explain(layer)
 
 
-@needs_compiler
-def test_a_step_of_very_many_parts_runs_all_the_same() -> None:
-    """The compiled loop has room for so many arrays and no more; what has more has to run another way."""
+class Many(Written):
+    """A step with 300 vectors, which meet one after another or side by side."""
 
-    class Many(Written):
-        def __init__(self) -> None:
-            super().__init__(lambda p, x, a, b: (x, a, b))
-            self.more = nn.ParameterList(nn.Parameter(torch.randn(D).double()) for _ in range(300))
+    def __init__(self, *, is_deep: bool) -> None:
+        super().__init__(lambda p, x, a, b: (x, a, b))
+        self.is_deep = is_deep
+        self.more = nn.ParameterList(nn.Parameter(torch.randn(D).double()) for _ in range(300))
 
-        def step(self, x_t: Tensor, state: State = None) -> tuple[Tensor, Pair]:
-            a, b = self.init_state(len(x_t)) if state is None else state
-            h = a + x_t
+    def step(self, x_t: Tensor, state: State = None) -> tuple[Tensor, Pair]:
+        a, b = self.init_state(len(x_t)) if state is None else state
+        h = a + x_t
+        if self.is_deep:
             for vector in self.more:
                 h = torch.tanh(h * vector)
             return h, Pair(h, b)
+        parts = [h * vector for vector in self.more]
+        while len(parts) > 1:
+            parts = [sum(parts[k : k + 2]) for k in range(0, len(parts), 2)]
+        h = torch.tanh(parts[0])
+        return h, Pair(h, b)
 
-    layer = Many()
+
+@needs_compiler
+@pytest.mark.parametrize("is_deep", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_a_step_of_very_many_parts(is_deep: bool) -> None:
+    """Where one operation follows another too often for the engine, it runs step by step."""
+    layer = Many(is_deep=is_deep)
     with torch.no_grad():
-        assert explain(layer) != "compiled"
+        assert (explain(layer) == "compiled") is not is_deep
         x = torch.randn(B, T, D, dtype=torch.float64)
         torch.testing.assert_close(layer(x)[0], layer.fold(x)[0])
-
-
-class TestMemory:
-    """What an LSTM with d units needs, in numbers a position: 4 d for the gates, d for h and d for c."""
-
-    N, d = B * T, 8
-
-    def arrays(self, monkeypatch: pytest.MonkeyPatch, *, trains: bool) -> dict[str, dict[Array, Storage]]:
-        """Those that each pass is run on."""
-        seen: dict[str, dict[Array, Storage]] = {}
-        run = Plain.run
-
-        def spy(plain: Plain, name: str, arrays: dict[Array, Storage], *args: Any, **kwargs: Any) -> None:
-            seen[name] = dict(arrays)
-            run(plain, name, arrays, *args, **kwargs)
-
-        monkeypatch.setattr(Plain, "run", spy)
-        layer = LSTM(3, self.d)
-        with torch.set_grad_enabled(trains), executing("plain"):
-            found = unroll(layer, torch.randn(B, T, 3), layer.init_state(B), None)
-            assert found is not None
-            if trains:
-                (found[0].sum() + found[1].c.sum()).backward()
-        return seen
-
-    def numbers(self, arrays: dict[Array, Storage]) -> int:
-        """For each position, in arrays of all positions; an array inside of another needs no room."""
-        whole = [storage.tensor for array, storage in arrays.items() if len(storage.tensor) == self.N]
-        sizes = {part.untyped_storage().data_ptr(): part.untyped_storage().nbytes() // 4 for part in whole}
-        return sum(sizes.values()) // self.N
-
-    def test_of_training(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        seen = self.arrays(monkeypatch, trains=True)
-        x, error = 3, self.d
-        assert self.numbers(seen["forward"]) == 4 * self.d + 2 * self.d + x
-        assert self.numbers(seen["backward"]) == 4 * self.d + 2 * self.d + x + error
-
-    def test_of_inference(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Only the outputs and W x."""
-        seen = self.arrays(monkeypatch, trains=False)
-        assert seen.keys() == {"inference"}
-        assert self.numbers(seen["inference"]) == 4 * self.d + self.d + 3
-
-    def test_of_layer_norm(self) -> None:
-        """What is sliced is kept whole, and errors that are only added up have no room of their own."""
-        d = self.d
-        program = build(trace(LayerNormLSTM(3, d)))
-        assert sorted(array.width for array in program.kept) == [1] * 6 + [4 * d] * 2
-        arrays = schedule(program.backward).arrays
-        assert {array.width for array in arrays if array.name == "work"} == {d}
-
-    def test_of_what_is_kept(self) -> None:
-        program = build(trace(LSTM(3, self.d)))
-        runner = Runner(program, Plain(program))
-        layer = LSTM(3, self.d)
-        tensors = [torch.zeros(self.N, 3)]
-        tensors += [torch.zeros(B, self.d)] * 2 + [layer.bias.view(1, -1)] * len(runner.program.trace.vectors)
-        shapes = ((3, 4 * self.d), (self.d, 4 * self.d))
-        matrices = [torch.zeros(*shapes[place]) for place in range(len(runner.program.trace.matrices))]
-        values = Values.of([tensor.detach() for tensor in (*tensors, *matrices)], runner.program)
-        rows = Rows.of(torch.zeros(B, T, 3), None)
-        output, _, kept = runner.forward(values, rows, keep=True)
-        assert self.numbers(kept) + output.numel() // self.N == 6 * self.d
-        assert runner.forward(values, rows, keep=False)[2] == {}

@@ -1,0 +1,111 @@
+"""What the engine lays out and keeps: rows without their padding, and no more numbers than a cell needs."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from ensue.nn import LSTM, LayerNormLSTM
+from ensue.nn.engine import executing, unroll
+from ensue.nn.engine.execution import Runner, Values
+from ensue.nn.engine.plain import Plain
+from ensue.nn.engine.program import Array, build
+from ensue.nn.engine.rows import Rows
+from ensue.nn.engine.schedule import schedule
+from ensue.nn.engine.storage import Storage
+from ensue.nn.engine.trace import trace
+
+B, T = 4, 3
+
+
+def test_rows_without_their_padding() -> None:
+    """Packed, sorted, and back, against loops."""
+    lengths = [2, 0, 4, 4, 1, 3]
+    mask = torch.arange(5) < torch.tensor(lengths).unsqueeze(1)
+    x = torch.randn(6, 5, 3)
+    rows = Rows.of(x, mask)
+    order = sorted(range(6), key=lambda row: -lengths[row])  # stable
+    places = [(row, t) for t in range(5) for row in order if t < lengths[row]]
+    packed = torch.stack([x[place] for place in places])
+    assert rows.size == sum(lengths)
+    assert rows.counts.tolist() == [5, 4, 3, 2]
+    assert torch.equal(rows.packed(x), packed)
+    assert torch.equal(rows.padded_again(packed), x.masked_fill(~mask.unsqueeze(-1), 0.0))
+    assert torch.equal(rows.sorted(x[:, 0]), x[order, 0])
+    assert torch.equal(rows.unsorted(rows.sorted(x[:, 0])), x[:, 0])
+    expected = torch.stack([x[row, t - 1] for row, t in places if t])
+    assert torch.equal(packed[rows.before], expected)
+
+
+def test_a_batch_without_padding_is_not_reordered() -> None:
+    x = torch.randn(4, 3, 2)
+    for rows in (Rows.of(x, None), Rows.of(x, torch.ones(4, 3, dtype=torch.bool))):
+        packed = rows.packed(x)
+        assert torch.equal(packed, torch.cat([x[:, t] for t in range(3)]))
+        assert torch.equal(rows.padded_again(packed), x)
+        assert torch.equal(packed[rows.before], packed[:8])
+        assert rows.sorted(x) is x
+
+
+class TestMemory:
+    """What an LSTM with d units needs, in numbers a position: 4 d for the gates, d for h and d for c."""
+
+    N, d = B * T, 8
+
+    def arrays(self, monkeypatch: pytest.MonkeyPatch, *, trains: bool) -> dict[str, dict[Array, Storage]]:
+        """Those that each pass is run on."""
+        seen: dict[str, dict[Array, Storage]] = {}
+        run = Plain.run
+
+        def spy(plain: Plain, name: str, arrays: dict[Array, Storage], *args: Any, **kwargs: Any) -> None:
+            seen[name] = dict(arrays)
+            run(plain, name, arrays, *args, **kwargs)
+
+        monkeypatch.setattr(Plain, "run", spy)
+        layer = LSTM(3, self.d)
+        with torch.set_grad_enabled(trains), executing("plain"):
+            found = unroll(layer, torch.randn(B, T, 3), layer.init_state(B), None)
+            assert found is not None
+            if trains:
+                (found[0].sum() + found[1].c.sum()).backward()
+        return seen
+
+    def numbers(self, arrays: dict[Array, Storage]) -> int:
+        """For each position, in arrays of all positions; an array inside of another needs no room."""
+        whole = [storage.tensor for array, storage in arrays.items() if len(storage.tensor) == self.N]
+        sizes = {part.untyped_storage().data_ptr(): part.untyped_storage().nbytes() // 4 for part in whole}
+        return sum(sizes.values()) // self.N
+
+    def test_of_training(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        seen = self.arrays(monkeypatch, trains=True)
+        x, error = 3, self.d
+        assert self.numbers(seen["forward"]) == 4 * self.d + 2 * self.d + x
+        assert self.numbers(seen["backward"]) == 4 * self.d + 2 * self.d + x + error
+
+    def test_of_inference(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Only the outputs and W x."""
+        seen = self.arrays(monkeypatch, trains=False)
+        assert seen.keys() == {"inference"}
+        assert self.numbers(seen["inference"]) == 4 * self.d + self.d + 3
+
+    def test_of_layer_norm(self) -> None:
+        """What is sliced is kept whole, and errors that are only added up have no room of their own."""
+        d = self.d
+        program = build(trace(LayerNormLSTM(3, d)))
+        assert sorted(array.width for array in program.kept) == [1] * 6 + [4 * d] * 2
+        arrays = schedule(program.backward).arrays
+        assert {array.width for array in arrays if array.name == "work"} == {d}
+
+    def test_of_what_is_kept(self) -> None:
+        program = build(trace(LSTM(3, self.d)))
+        runner = Runner(program, Plain(program))
+        layer = LSTM(3, self.d)
+        tensors = [torch.zeros(self.N, 3)]
+        tensors += [torch.zeros(B, self.d)] * 2 + [layer.bias.view(1, -1)] * len(runner.program.trace.vectors)
+        shapes = ((3, 4 * self.d), (self.d, 4 * self.d))
+        matrices = [torch.zeros(*shapes[place]) for place in range(len(runner.program.trace.matrices))]
+        values = Values.of([tensor.detach() for tensor in (*tensors, *matrices)], runner.program)
+        rows = Rows.of(torch.zeros(B, T, 3), None)
+        output, _, kept = runner.forward(values, rows, keep=True)
+        assert self.numbers(kept) + output.numel() // self.N == 6 * self.d
+        assert runner.forward(values, rows, keep=False)[2] == {}
