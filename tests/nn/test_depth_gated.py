@@ -6,25 +6,12 @@ from torch import Tensor, nn
 
 from ensue.nn import watch
 from ensue.nn.depth_gated import DepthGatedLSTM
-from ensue.nn.lstm import LSTMState
 from ensue.types import State, leaves
-
-D_IN, D, B, T = 3, 5, 4, 6
-LENGTHS = [4, 6, 0, 3]
+from nn.lstm_stacks import D_IN, B, D, T, check, randomized
 
 
 def layer_of(num_layers: int) -> DepthGatedLSTM:
-    torch.manual_seed(num_layers)
-    layer = DepthGatedLSTM(D_IN, D, num_layers=num_layers).double()
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.normal_(std=0.5)
-    return layer
-
-
-def random_state(num_layers: int) -> State:
-    torch.manual_seed(9)
-    return tuple(LSTMState(*torch.randn(2, B, D, dtype=torch.float64).requires_grad_()) for _ in range(num_layers))
+    return randomized(DepthGatedLSTM(D_IN, D, num_layers=num_layers))
 
 
 def written_out(layer: DepthGatedLSTM, x: Tensor, state: State, lengths: list[int]) -> tuple[Tensor, list[Tensor]]:
@@ -52,25 +39,7 @@ def written_out(layer: DepthGatedLSTM, x: Tensor, state: State, lengths: list[in
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
 @pytest.mark.parametrize("num_layers", [1, 2, 3])
 def test_values_states_and_gradients(num_layers: int, ragged: bool) -> None:
-    layer, state = layer_of(num_layers), random_state(num_layers)
-    x = torch.randn(B, T, D_IN, dtype=torch.float64, requires_grad=True)
-    lengths = LENGTHS if ragged else [T] * B
-    mask = torch.arange(T) < torch.tensor(lengths).unsqueeze(1)
-
-    y, final = layer(x, state, mask=mask if ragged else None)
-    results = [y * mask.unsqueeze(-1), *leaves(final)]
-    y_expected, final_expected = written_out(layer, x, state, lengths)
-    expected = [y_expected, *final_expected]
-    torch.testing.assert_close(results, expected, rtol=1e-9, atol=1e-9)
-
-    weights = [torch.randn_like(result) for result in results]
-    sources = [x, *leaves(state), *layer.parameters()]
-    torch.testing.assert_close(
-        torch.autograd.grad(results, sources, weights),
-        torch.autograd.grad(expected, sources, weights),
-        rtol=1e-9,
-        atol=1e-9,
-    )
+    check(layer_of(num_layers), written_out, num_layers=num_layers, ragged=ragged)
 
 
 def test_with_shut_depth_gates_it_is_a_stack_of_lstms() -> None:
