@@ -131,10 +131,16 @@ def test_rows_that_agree_are_run_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
     layer(x, state_of(layer, [3, 7, 3, 14]))
     with watch(layer, "hidden") as seen:
         layer(x)
-    with torch.autocast("cpu", torch.bfloat16):
-        layer(x)
     assert len(names) == 3
     assert len(seen["hidden"]) == 9
+
+
+@pytest.mark.skipif(compiler() is None, reason="no C compiler")
+def test_autocast_leaves_it_in_single_precision() -> None:
+    layer, x = Clockwork(D_IN, 6, periods=(1, 2, 4)), torch.randn(B, 9, D_IN)
+    with torch.autocast("cpu", torch.bfloat16):
+        y, _ = layer(x)
+    assert torch.equal(y, layer(x)[0])
 
 
 @pytest.mark.skipif(compiler() is None, reason="no C compiler")
