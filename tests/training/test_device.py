@@ -12,11 +12,13 @@ CPU = torch.device("cpu")
 def another_maker(monkeypatch: pytest.MonkeyPatch) -> None:
     """A processor that MKL is not made for."""
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
-    monkeypatch.setattr(device, "_is_made_by_intel", lambda: False)
+    monkeypatch.setattr(device, "_processor", lambda: {"AuthenticAMD", "avx2"})
 
 
-def test_the_blas_multiplies_on_its_own_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "_is_made_by_intel", lambda: True)
+@pytest.mark.parametrize("words", [{"GenuineIntel", "avx512_bf16"}, set()])
+def test_the_blas_multiplies_on_its_own_processors(words: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """And where nothing is known of the processor."""
+    monkeypatch.setattr(device, "_processor", lambda: words)
     assert device.choose_products(CPU) == "highest"
 
 
@@ -35,15 +37,12 @@ def test_products_that_round_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> N
     assert device.choose_products(CPU) == "highest"
 
 
-@pytest.mark.parametrize(("float32", "bfloat16", "chosen"), [(2.0, 1.0, "bfloat16"), (1.4, 1.0, "float32")])
-def test_bfloat16_has_to_be_worth_its_rounding(
-    float32: float, bfloat16: float, chosen: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seconds = {torch.float32: float32, torch.bfloat16: bfloat16}
-    monkeypatch.setattr(device, "_product_seconds", seconds.__getitem__)
+@pytest.mark.parametrize(
+    ("words", "chosen"),
+    [({"avx512_bf16"}, "bfloat16"), ({"amx_bf16"}, "bfloat16"), ({"avx512f"}, "float32"), (set(), "float32")],
+)
+def test_bfloat16_is_for_processors_that_have_it(words: set[str], chosen: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "_processor", lambda: words)
     assert device.choose_precision("auto", CPU) == chosen
-
-
-def test_what_is_asked_for_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "_product_seconds", lambda dtype: pytest.fail("measured"))
     assert device.choose_precision("bfloat16", CPU) == "bfloat16"
+    assert device.choose_precision("float32", CPU) == "float32"

@@ -22,8 +22,8 @@ THREADS_GAIN = 1.2
 """By how much several threads have to be faster than one; on shared cores a narrow win does not last."""
 PRODUCTS_ERROR = 1e-5
 """oneDNN's float32 products are taken only where they are not further from float64's than this."""
-BFLOAT16_GAIN = 1.5
-"""By how much bfloat16 products have to be faster than float32 ones to be worth their rounding."""
+BFLOAT16 = frozenset({"avx512_bf16", "amx_bf16"})
+"""What a processor has that multiplies faster in bfloat16, as Linux calls it."""
 
 
 def choose_device(name: str) -> torch.device:
@@ -44,24 +44,24 @@ def choose_device(name: str) -> torch.device:
 
 
 def choose_precision(name: Literal["auto", "float32", "bfloat16"], device: torch.device) -> Precision:
-    """What "auto" is: bfloat16 where the hardware multiplies faster in it (measured on a CPU), float32 elsewhere."""
+    """What "auto" is: bfloat16 where the hardware has instructions for it, float32 elsewhere.
+
+    As with the products below, nothing is timed: the same run has to end in the same bits.
+    """
     if name != "auto":
         return name
     if device.type == "cuda":
         return "bfloat16" if torch.cuda.is_bf16_supported() else "float32"
-    if device.type != "cpu":
-        return "float32"
-    gain = _product_seconds(torch.float32) / _product_seconds(torch.bfloat16)
-    return "bfloat16" if gain > BFLOAT16_GAIN else "float32"
+    return "bfloat16" if device.type == "cpu" and _processor() & BFLOAT16 else "float32"
 
 
 def choose_products(device: torch.device) -> Products:
     """oneDNN's products where the BLAS is MKL, which leaves other processors than Intel's half idle (LOG.md).
 
-    But not where "medium" would mean bfloat16. Nothing is timed: the same run has to end in the same bits.
+    But not where "medium" would mean bfloat16.
     """
     has_mkl = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
-    if device.type != "cpu" or not has_mkl or _is_made_by_intel():
+    if device.type != "cpu" or not has_mkl or not _processor() or "GenuineIntel" in _processor():
         return "highest"
     a = torch.linspace(-1, 1, 512 * 512).view(512, 512)
     exact = a.double() @ a.double().t()
@@ -70,11 +70,12 @@ def choose_products(device: torch.device) -> Products:
     return "medium" if error < PRODUCTS_ERROR else "highest"
 
 
-def _is_made_by_intel() -> bool:
+def _processor() -> set[str]:
+    """All words that Linux says of the processor; elsewhere none."""
     try:
-        return "GenuineIntel" in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+        return set(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split())
     except OSError:
-        return True
+        return set()
 
 
 def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
@@ -128,12 +129,6 @@ def products_set(products: Products) -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
-
-
-def _product_seconds(dtype: torch.dtype) -> float:
-    """At best, which a neighbor on the machine changes least."""
-    a = torch.ones(256, 512, dtype=dtype)
-    return min(_seconds(lambda: torch.mm(a, a.t())))
 
 
 def _seconds(function: Callable[[], object]) -> list[float]:
