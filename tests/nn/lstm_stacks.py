@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ensue.nn import SequenceLayer
-from ensue.nn.lstm import LSTMState
-from ensue.types import State, leaves
+from ensue.types import State, leaves, map_state
 
 D_IN, D, B, T = 3, 5, 4, 6
 LENGTHS = [4, 6, 0, 3]
@@ -25,20 +24,19 @@ def randomized(layer: Module) -> Module:
     return layer
 
 
-def random_state(num_layers: int) -> State:
+def random_state(layer: SequenceLayer) -> State:
     torch.manual_seed(9)
-    return tuple(LSTMState(*torch.randn(2, B, D, dtype=torch.float64).requires_grad_()) for _ in range(num_layers))
+    return map_state(lambda leaf: torch.randn_like(leaf).requires_grad_(), layer.init_state(B))
 
 
 def check(
     layer: Layer,
     written_out: Callable[[Layer, Tensor, State, list[int]], tuple[Tensor, list[Tensor]]],
     *,
-    num_layers: int,
     ragged: bool,
 ) -> None:
     """Values, final states and all gradients are those of the oracle, a function of layer, x, state and lengths."""
-    state = random_state(num_layers)
+    state = random_state(layer)
     x = torch.randn(B, T, D_IN, dtype=torch.float64, requires_grad=True)
     lengths = LENGTHS if ragged else [T] * B
     mask = torch.arange(T) < torch.tensor(lengths).unsqueeze(1)

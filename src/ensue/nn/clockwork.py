@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 
 from ensue.nn.clockwork_turns import ClockworkTurns, functions, turns_of
 from ensue.nn.elman import ElmanState
-from ensue.nn.engine import runs_compiled
+from ensue.nn.engine import may_compile
 from ensue.nn.layer import Recurrent, blank
 from ensue.nn.taps import Tap, is_watched
 from ensue.types import Memory, State
@@ -103,16 +102,14 @@ class Clockwork(Recurrent):
         return phases.pop() if len(phases) == 1 else None
 
     def _runs_turns(self, x: Tensor, h: Tensor) -> bool:
-        """Whether the functions below run these: where the engine's do. C checks no types.
+        """Whether the functions below run these: where layers may be compiled. C checks no types.
 
         Under autocast too, in float32: that what rests is left out saves more than bfloat16 does.
         """
         fits = x.shape[2] == self.d_in and h.shape == (len(x), self.d_out) and x.numel() > 0
         alike = {(tensor.dtype, tensor.device) for tensor in (x, h, self.bias)} == {(x.dtype, torch.device("cpu"))}
-        if not fits or not alike or torch.compiler.is_compiling():
-            return False
-        with torch.autocast("cpu", enabled=False) if torch.is_autocast_enabled("cpu") else nullcontext():
-            return runs_compiled(self.lent[0], x) and functions(x.dtype) is not None
+        is_free = may_compile() and not torch.compiler.is_compiling()
+        return fits and alike and is_free and functions(x.dtype) is not None
 
     def _all_at_once(self, x: Tensor, h: Tensor, clock: Tensor, mask: Tensor | None) -> tuple[Tensor, ElmanState]:
         """`fold`, with what x and the clocks say made ready for all positions."""

@@ -7,12 +7,12 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
 from typing import Literal
 
 import torch
 
 from ensue.errors import EnsueError, nearest
+from ensue.processor import features, maker
 
 Precision = Literal["float32", "bfloat16"]
 Products = Literal["highest", "medium"]
@@ -52,7 +52,7 @@ def choose_precision(name: Literal["auto", "float32", "bfloat16"], device: torch
         return name
     if device.type == "cuda":
         return "bfloat16" if torch.cuda.is_bf16_supported() else "float32"
-    return "bfloat16" if device.type == "cpu" and _processor() & BFLOAT16 else "float32"
+    return "bfloat16" if device.type == "cpu" and features() & BFLOAT16 else "float32"
 
 
 def choose_products(device: torch.device) -> Products:
@@ -61,21 +61,13 @@ def choose_products(device: torch.device) -> Products:
     But not where "medium" would mean bfloat16.
     """
     has_mkl = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
-    if device.type != "cpu" or not has_mkl or not _processor() or "GenuineIntel" in _processor():
+    if device.type != "cpu" or not has_mkl or maker() in ("", "GenuineIntel"):
         return "highest"
     a = torch.linspace(-1, 1, 512 * 512).view(512, 512)
     exact = a.double() @ a.double().t()
     with products_set("medium"):
         error = float(((a @ a.t()).double() - exact).abs().max() / exact.abs().max())
     return "medium" if error < PRODUCTS_ERROR else "highest"
-
-
-def _processor() -> set[str]:
-    """All words that Linux says of the processor; elsewhere none."""
-    try:
-        return set(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split())
-    except OSError:
-        return set()
 
 
 def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
@@ -97,7 +89,7 @@ def choose_threads(trial: Callable[[], None]) -> int:
     seconds = {}
     for threads in candidates:
         with threads_set(threads):
-            seconds[threads] = statistics.median(_seconds(trial))
+            seconds[threads] = _typical_seconds(trial)
     return min(candidates, key=lambda threads: seconds[threads] * (1.0 if threads == 1 else THREADS_GAIN))
 
 
@@ -131,11 +123,11 @@ def products_set(products: Products) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def _seconds(function: Callable[[], object]) -> list[float]:
-    found = []
+def _typical_seconds(function: Callable[[], object]) -> float:
+    seconds = []
     function()  # the first call sets up
     for _ in range(REPEATS):
         start = time.perf_counter()
         function()
-        found.append(time.perf_counter() - start)
-    return found
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds)

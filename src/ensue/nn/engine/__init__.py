@@ -9,6 +9,6 @@ On a GPU it is printed in Triton (`triton_source.py`) and launched position by p
 A cell need not know of it. `explain(layer)` says how a layer will run, and why.
 """
 
-from ensue.nn.engine.running import Execution, executing, explain, runs_compiled, unroll
+from ensue.nn.engine.running import Execution, executing, explain, may_compile, runs_compiled, unroll
 
-__all__ = ["Execution", "executing", "explain", "runs_compiled", "unroll"]
+__all__ = ["Execution", "executing", "explain", "may_compile", "runs_compiled", "unroll"]

@@ -22,6 +22,7 @@ from pathlib import Path
 import torch
 
 from ensue.places import cache_directory
+from ensue.processor import features
 
 HEADERS = ("kernels.h", "loop.h")
 FLAGS = (
@@ -51,7 +52,7 @@ def library(text: str, dtype: torch.dtype, *, in_bf16: bool = False) -> ctypes.C
     options = [*command, *FLAGS, *_for_processor(), *numbers]
     here = Path(__file__).parent
     whole = "\n".join([*((here / name).read_text(encoding="utf-8") for name in HEADERS), text])
-    key = hashlib.sha256("\0".join([whole, *options, _processor()]).encode()).hexdigest()[:32]
+    key = hashlib.sha256("\0".join([whole, *options, _machine()]).encode()).hexdigest()[:32]
     path = cache_directory() / "cells" / f"{key}.so"
     for _ in range(2):  # a file that cannot be loaded is damaged, or of another machine after all: once more
         if path.exists() or _compiled(whole, options, path):
@@ -82,12 +83,9 @@ def _compiled(text: str, options: list[str], path: Path) -> bool:
 
 def _for_processor() -> list[str]:
     """gcc prefers vectors of 256 bits even where there are longer ones."""
-    return ["-mprefer-vector-width=512"] if "avx512f" in _processor() else []
+    return ["-mprefer-vector-width=512"] if "avx512f" in features() else []
 
 
-@cache
-def _processor() -> str:
+def _machine() -> str:
     """What the machine's code may be made of; a home directory may be shared by several machines."""
-    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as lines:
-        return next((line for line in lines if line.startswith(("flags", "Features"))), platform.machine())
-    return platform.platform()
+    return " ".join(sorted(features())) or platform.platform()

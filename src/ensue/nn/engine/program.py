@@ -211,7 +211,7 @@ def _kept(wanted: Iterable[Node], results: Iterable[Node], there: dict[Node, Arr
     kept: set[Node] = set()
     for node in sorted(needed, key=lambda node: node.order):
         kept |= _missing(node, kept | there.keys(), {})
-    for whole in {_leaf(node) for node in kept}:
+    for whole in {_leaf(node) for node in kept}:  # all slices of something are it
         slices = {node for node in kept if _leaf(node) == whole}
         if sum(node.width for node in slices) == whole.width:
             kept = kept - slices | {whole}

@@ -52,9 +52,14 @@ def explain(layer: nn.Module) -> str:
     return "in torch operations, position by position"
 
 
+def may_compile() -> bool:
+    """Whether layers run compiled where they can: see `executing`."""
+    return _most.get() == "compiled"
+
+
 def runs_compiled(layer: nn.Module, x: Tensor) -> bool:
     """Whether `unroll` would run `layer` on `x` as compiled code; under autocast, in its type."""
-    if _most.get() != "compiled" or x.device.type != "cpu":
+    if not may_compile() or x.device.type != "cpu":
         return False
     runner = _runner(layer)
     if not isinstance(runner, Runner) or not isinstance(runner.functions, Compiled):
