@@ -12,7 +12,7 @@ import pytest
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 
 FLOORS = [
-    ["types", "errors", "version", "places"],
+    ["types", "errors", "version", "places", "processor"],
     ["text"],
     ["data"],
     ["nn"],
