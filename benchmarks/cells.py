@@ -3,7 +3,8 @@
     python benchmarks/cells.py [--tables cells stacks scans] [--cells NAME ...] [--shapes T,B,D_IN,D ...] [--seconds S]
 
 Timed are the outputs of a batch and the gradients by it and by all parameters; inference is the outputs under no_grad.
-On a CPU the milliseconds are the process's own, and the last line says which share of the time it had the core.
+What takes less than 10 ms is called again and again for that long in each of its turns, as training does. On a CPU the
+milliseconds are the process's own, and the last line says which share of the time it had the core.
 Ratios are medians over turns: a layer's time to torch.nn.LSTM's in the same turn, but for scans per multiply-add of
 the forward pass's matrix products, since backward counts alike for all. "loop ÷ forward" is how much longer `fold`
 takes, the written-out loop under autograd. Before anything is printed each layer's `forward` is compared with its
@@ -14,6 +15,7 @@ reads batches first, too.
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -48,6 +50,8 @@ TARGETS: dict[Shape, float] = {
 STACK_TARGET, INFERENCE_TARGET = 1.5, 1.3
 SCAN_TARGETS = {("mingru", 8192): 3.0, ("minlstm", 8192): 3.0}
 """By cell and T."""
+TURN = 10.0
+"""Milliseconds for which a call is repeated in each turn."""
 CPU_SHAPES = list(TARGETS)[:5]
 CUDA_SHAPES = list(TARGETS)[5:]
 SCAN_SHAPES = [(T, B, 256, 256) for T in (1024, 8192) for B in (1, 4)]
@@ -159,30 +163,33 @@ def inference(run: Callable[[Tensor], Tensor], setting: Setting, problem: Proble
 def in_turns(
     calls: Sequence[Callable[[], object]], setting: Setting, *, seconds: float, turns: int
 ) -> list[list[float]]:
-    """Milliseconds of each, called one after another so that whatever else the machine does meets all alike."""
+    """Milliseconds of each, one after another in each turn so that whatever else the machine does meets all alike."""
     clock = milliseconds_on_gpu if setting.device == "cuda" else milliseconds
+    times = [math.ceil(TURN / clock(call, 1)) for call in calls]
     found: list[list[float]] = [[] for _ in calls]
     begun = time.perf_counter()
     while len(found[0]) < turns or time.perf_counter() - begun < seconds:
-        for call, times in zip(calls, found, strict=True):
-            times.append(clock(call))
+        for call, number, each in zip(calls, times, found, strict=True):
+            each.append(clock(call, number))
     return found
 
 
-def milliseconds(call: Callable[[], object]) -> float:
-    """Of the processor, for this process: a neighbor's turns on the core are no part of it."""
+def milliseconds(call: Callable[[], object], number: int) -> float:
+    """Of one call of so many: of the processor, for this process; a neighbor's turns on the core are no part of it."""
     started = time.process_time()
-    call()
-    return (time.process_time() - started) * 1e3
+    for _ in range(number):
+        call()
+    return (time.process_time() - started) * 1e3 / number
 
 
-def milliseconds_on_gpu(call: Callable[[], object]) -> float:
+def milliseconds_on_gpu(call: Callable[[], object], number: int) -> float:
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     begin.record()
-    call()
+    for _ in range(number):
+        call()
     end.record()
     end.synchronize()
-    return begin.elapsed_time(end)
+    return begin.elapsed_time(end) / number
 
 
 def ratio(ours: Iterable[float], theirs: Iterable[float]) -> float:
