@@ -1,5 +1,6 @@
 """What the engine lays out and keeps: rows without their padding, and no more numbers than a cell needs."""
 
+import mmap
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from ensue.nn.engine.plain import Plain
 from ensue.nn.engine.program import Array, build
 from ensue.nn.engine.rows import Rows
 from ensue.nn.engine.schedule import schedule
-from ensue.nn.engine.storage import Storage
+from ensue.nn.engine.storage import LARGE, Storage, room
 from ensue.nn.engine.trace import trace
 
 B, T = 4, 3
@@ -109,3 +110,36 @@ class TestMemory:
         output, _, kept = runner.forward(values, rows, keep=True)
         assert self.numbers(kept) + output.numel() // self.N == 6 * self.d
         assert runner.forward(values, rows, keep=False)[2] == {}
+
+
+class TestRoom:
+    """Memory for arrays, large ones in huge pages."""
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+    @pytest.mark.parametrize("rows", [0, 3, LARGE // 16])
+    def test_it_can_be_written(self, rows: int, dtype: torch.dtype) -> None:
+        found = room(torch.ones(1, dtype=dtype), rows, 16)
+        assert (found.shape, found.dtype, found.stride()) == ((rows, 16), dtype, (16, 1))
+        found.fill_(1.5)
+        assert float(found.double().sum()) == 1.5 * 16 * rows
+
+    def test_it_outlives_what_it_was_asked_with(self) -> None:
+        parts = [room(torch.zeros(1), LARGE, 1)[5:7].fill_(number) for number in range(20)]
+        assert [part.tolist() for part in parts] == [[[float(number)]] * 2 for number in range(20)]
+
+    def test_a_kernel_without_huge_pages(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(mmap, "MADV_HUGEPAGE", 12345)
+        assert room(torch.zeros(1), LARGE, 1).fill_(2.0).sum() == 2 * LARGE
+
+    def test_too_much(self) -> None:
+        """Is torch's error, which training answers with smaller batches."""
+        with pytest.raises(RuntimeError, match="allocate memory"):
+            room(torch.zeros(1), 1 << 50, 1)
+
+    @pytest.mark.skipif(not hasattr(mmap, "MADV_HUGEPAGE"), reason="no huge pages on this system")
+    def test_large_ones_alone_are_of_another_kind(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked, original = [], mmap.mmap
+        monkeypatch.setattr(mmap, "mmap", lambda file, size, **how: asked.append(size) or original(file, size, **how))
+        room(torch.zeros(1), LARGE // 4, 1)
+        room(torch.zeros(1), LARGE // 4 - 1, 1)
+        assert asked == [LARGE]

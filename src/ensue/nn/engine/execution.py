@@ -19,7 +19,7 @@ from ensue.nn.engine.memory import shared
 from ensue.nn.engine.plain import Plain
 from ensue.nn.engine.program import Array, Product, Program, View
 from ensue.nn.engine.rows import Rows
-from ensue.nn.engine.storage import Arrays, Storage
+from ensue.nn.engine.storage import Arrays, Storage, room
 from ensue.nn.engine.triton_pass import Launched
 
 Item = TypeVar("Item")
@@ -66,11 +66,11 @@ class Runner:
         program, like = self.program, values.states[0]
         arrays = {program.output: Storage(like.new_empty(rows.size, program.output.width))}
         for array in program.states:
-            room = rows.size if keep else 2 * rows.batch
-            arrays.setdefault(array, Storage(like.new_empty(room, array.width), is_ring=not keep))
+            size = rows.size if keep else 2 * rows.batch
+            arrays.setdefault(array, Storage(room(like, size, array.width), is_ring=not keep))
         for product in program.products:
             if product.hoisted is not None:
-                arrays[product.hoisted] = Storage(like.new_empty(rows.size, product.hoisted.width))
+                arrays[product.hoisted] = Storage(room(like, rows.size, product.hoisted.width))
                 factor, matrix = _features(values.x, product.factor), values.matrices[product.matrix]
                 self.functions.multiply(factor, matrix, arrays[product.hoisted].tensor)
         if keep:
@@ -90,7 +90,7 @@ class Runner:
                 host = arrays[view.array].tensor
                 arrays[array] = Storage(host[:, view.start : view.start + view.width])
             elif array not in arrays:
-                arrays[array] = Storage(like.new_empty(size, array.width))
+                arrays[array] = Storage(room(like, size, array.width))
 
     def _read(self, values: Values[Tensor], arrays: Arrays) -> Arrays:
         """What a pass is given, and the states as the position after reads them."""
