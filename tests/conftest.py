@@ -1,7 +1,7 @@
 """What all tests share."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
@@ -14,9 +14,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
-# The shapes in the signatures of the layers are checked at each call, in tests only; the engine has none, and is many
-# small functions. Where a float is wanted, an int does, as PEP 484 has it.
-LAYERS = [f"ensue.nn.{path.stem}" for path in sorted((REPOSITORY / "src" / "ensue" / "nn").glob("[a-z]*.py"))]
+# The shapes in the signatures of the layers are checked at each call, in tests only; the engine and the taps have none,
+# and are many small functions. Where a float is wanted, an int does, as PEP 484 has it.
+NAMES = {path.stem for path in (REPOSITORY / "src" / "ensue" / "nn").glob("[a-z]*.py")} - {"taps"}
+LAYERS = [f"ensue.nn.{name}" for name in sorted(NAMES)]
 jaxtyping.install_import_hook(LAYERS, "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
 
 
@@ -30,19 +31,36 @@ def shared_data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """New folders. (To number them, `mktemp` looks at all that are there, each time.)"""
+def new_cache(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Callable[[], Path]:
+    """Makes a cache with nothing in it but compiled cells: of all tests, of earlier runs too, as those take seconds."""
     folder = tmp_path_factory.mktemp("caches")
-    return (folder / str(number) for number in count())
+    cells = pytestconfig.cache.mkdir("cells")
+    numbers = count()  # to number folders, `mktemp` looks at all that are there, each time
+
+    def new() -> Path:
+        path = folder / str(next(numbers))
+        path.mkdir()
+        (path / "cells").symlink_to(cells)
+        return path
+
+    return new
 
 
 @pytest.fixture(autouse=True)
-def cache_in_a_folder_of_its_own(caches: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def cache_of_its_own(new_cache: Callable[[], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """No test reads or leaves anything in the user's cache."""
-    cache = next(caches)
-    cache.mkdir()
-    monkeypatch.setenv("ENSUE_CACHE", str(cache))
+    monkeypatch.setenv("ENSUE_CACHE", str(new_cache()))
 
 
-settings.register_profile("shared machine", deadline=None)  # neighbors make single examples slow
-settings.load_profile("shared machine")
+@pytest.fixture(scope="session", autouse=True)
+def nothing_waits_for_the_disk() -> Iterator[None]:
+    """No test takes away the power."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
+# Neighbors make single examples slow. `--hypothesis-profile thorough` searches longer.
+settings.register_profile("default tests", max_examples=40, deadline=None)
+settings.register_profile("thorough", max_examples=1000, deadline=None)
+settings.load_profile("default tests")

@@ -26,11 +26,11 @@ from training.tiny_texts import (
     fasttext,
     first_word,
     folders,
-    hurry,
     json_lines,
     pairs,
     quoted_csv,
     tsv,
+    without_pictures,
 )
 
 POOL = [*FILLERS, *(word for words in TOPICS.values() for word in words), "unheard", "of"]
@@ -57,7 +57,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "pairs": classifying(folder / "pairs.tsv", steps=3),
     }
     with pytest.MonkeyPatch.context() as patch:
-        hurry(patch)
+        without_pictures(patch)
         for name, recipe in recipes.items():
             run_tiny(recipe, folder / name)
     return folder

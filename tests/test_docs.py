@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -30,6 +30,7 @@ from ensue.recipe import Recipe, read_recipe, recipe_names, validate_recipe
 from ensue.recipe.reading import RECIPES
 from ensue.training.run import train_run
 from page_data import RUNS, TEXT, tiny, write_data
+from training.tiny_texts import without_pictures
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PAGES = sorted(
@@ -82,7 +83,7 @@ def name_of_recipe(block: Block) -> str:
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def prepared(tmp_path_factory: pytest.TempPathFactory, new_cache: Callable[[], Path]) -> Path:
     """A folder with the data that the pages speak of, and with trained runs."""
     folder = tmp_path_factory.mktemp("docs")
     write_data(folder)
@@ -90,19 +91,13 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if name := name_of_recipe(block):
             (folder / name).write_text(block.text, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ENSUE_CACHE", str(folder / "cache"))
+        patch.setenv("ENSUE_CACHE", str(new_cache()))
         patch.chdir(folder)
         for out, (recipe, data, settings) in RUNS.items():
             train_run(tiny(read_recipe(recipe, {"data.train": data, **settings})), out, threads=1)
             if out == DRAWN[-1]:
                 without_pictures(patch)
     return folder
-
-
-def without_pictures(patch: pytest.MonkeyPatch) -> None:
-    """They take longer than all the rest."""
-    for place in ("training.run.draw_curve", "training.classification.draw_confusion"):
-        patch.setattr(f"ensue.{place}", lambda *args, **kwargs: None)
 
 
 @pytest.fixture

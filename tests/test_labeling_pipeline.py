@@ -18,7 +18,7 @@ from ensue.pipeline import LabeledSpan, LabeledWord, LabelingPipeline, TaggedSen
 from ensue.pipeline import labeling as module
 from ensue.text.schemes import encode, spans
 from training.tiny import run_tiny
-from training.tiny_texts import PARTS_OF_SPEECH, columns, hurry, sentences, tagging
+from training.tiny_texts import PARTS_OF_SPEECH, columns, sentences, tagging, without_pictures
 
 KINDS = ["softmax", "viterbi", "crf"]
 POOL = [word for words in PARTS_OF_SPEECH.values() for word in words] + ["Anna", "Novak", "Lima", "unheard", "of", "!"]
@@ -30,7 +30,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("taggers")
     (folder / "names.txt").write_text(columns(sentences(120)))
     with pytest.MonkeyPatch.context() as patch:
-        hurry(patch)
+        without_pictures(patch)
         features = {"characters": "lstm", "d_characters": 6, "affixes": 2, "d_shape": 2}
         for kind in KINDS:
             run_tiny(tagging(folder / "names.txt", head={"kind": kind}, features=features, steps=20), folder / kind)

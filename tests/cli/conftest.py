@@ -4,11 +4,13 @@ import io
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 import torch
+import typer
 
 from ensue.cli import main
 from training.tiny import run_tiny, tiny_recipe, words
@@ -22,11 +24,15 @@ class Said(NamedTuple):
 
 Ensue = Callable[..., Said]
 
+command = cache(typer.main.get_command)
+"""Made of the functions' signatures once, not at each call."""
+
 
 @pytest.fixture
 def ensue(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Ensue]:
     """Run a command in this process, with bytes for its standard input."""
     threads = torch.get_num_threads()
+    monkeypatch.setattr("typer.main.get_command", command)
 
     def run(*arguments: object, stdin: bytes | None = None) -> Said:
         monkeypatch.setattr(sys, "argv", ["ensue", *map(str, arguments)])
@@ -57,11 +63,11 @@ def refused(ensue: Ensue) -> Callable[..., str]:
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(tmp_path_factory: pytest.TempPathFactory, new_cache: Callable[[], Path]) -> Path:
     """A folder with text.txt and the finished runs `lstm` and `transformer`."""
     folder = tmp_path_factory.mktemp("trained")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ENSUE_CACHE", str(folder / "cache"))
+        patch.setenv("ENSUE_CACHE", str(new_cache()))
         (folder / "text.txt").write_text(words(800))
         for model in ("lstm", "transformer"):
             run_tiny(tiny_recipe(folder / "text.txt", model=model), folder / model)

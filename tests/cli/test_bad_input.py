@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import SMALL, Ensue
+from training.tiny_texts import without_pictures
 
 Refused = Callable[..., str]
 
@@ -17,6 +18,7 @@ Refused = Callable[..., str]
 @pytest.fixture(autouse=True)
 def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    without_pictures(monkeypatch)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -11,7 +11,7 @@ import pytest
 from cli.conftest import Ensue
 from ensue.errors import EnsueError
 from ensue.pipeline import load
-from training.tiny_texts import columns, documents, hurry, labelers, sentences, tsv
+from training.tiny_texts import columns, documents, labelers, sentences, tsv, without_pictures
 
 Refused = Callable[..., str]
 SMALL = ["--set", "train.steps=2", "--set", "train.precision=float32", "--threads", "1", "--device", "cpu"]
@@ -25,7 +25,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    hurry(monkeypatch)
+    without_pictures(monkeypatch)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

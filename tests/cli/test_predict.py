@@ -13,7 +13,17 @@ import pytest
 
 import ensue as package
 from cli.conftest import Ensue
-from training.tiny_texts import columns, conllu, documents, hurry, json_lines, labelers, quoted_csv, sentences, tsv
+from training.tiny_texts import (
+    columns,
+    conllu,
+    documents,
+    json_lines,
+    labelers,
+    quoted_csv,
+    sentences,
+    tsv,
+    without_pictures,
+)
 
 ENTRY = "import ensue.cli; ensue.cli.main()"
 SMALL = [
@@ -34,7 +44,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    hurry(monkeypatch)
+    without_pictures(monkeypatch)
 
 
 def tags(run: Path, texts: list[list[str]]) -> list[list[str]]:

@@ -22,6 +22,13 @@ from ensue.text.tokenizers import Tokenizer, train_tokenizer
 TEXT = "the cat sat\non the mat\n" * 50
 
 
+@pytest.fixture(autouse=True)
+def empty(cache_of_its_own: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache without compiled cells."""
+    (tmp_path / "cache").mkdir()
+    monkeypatch.setenv("ENSUE_CACHE", str(tmp_path / "cache"))
+
+
 @pytest.fixture
 def source(tmp_path: Path) -> TextSource:
     path = tmp_path / "text" / "a.txt"

@@ -1,11 +1,11 @@
-"""A text of some 4,000 characters, and runs without what takes longer than they: pictures, waiting for the disk."""
+"""A text of some 4,000 characters; runs draw no pictures."""
 
 from pathlib import Path
 
 import pytest
 
 from training.tiny import words
-from training.tiny_texts import hurry
+from training.tiny_texts import without_pictures
 
 
 @pytest.fixture
@@ -16,13 +16,5 @@ def text(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ensue.training.run.draw_curve", lambda *args, **kwargs: None)
-    monkeypatch.setattr("ensue.training.weights.flush", lambda path: None)
-    monkeypatch.setattr("ensue.training.checkpoint.flush", lambda path: None)
-
-
-@pytest.fixture
-def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs without what takes longer than a tiny one: pictures, flushing to the disk, measuring the processor."""
-    hurry(monkeypatch)
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_pictures(monkeypatch)

@@ -36,8 +36,6 @@ from training.tiny_texts import (
     tsv,
 )
 
-pytestmark = pytest.mark.usefixtures("quickly")
-
 TEXTS = documents(120)
 ONE_WAY = {name: table | {"bidirectional": False} for name, table in ENCODERS.items() if name != "none"}
 

@@ -33,8 +33,6 @@ from training.tiny_texts import (
     tagging,
 )
 
-pytestmark = pytest.mark.usefixtures("quickly")
-
 TAGGED = sentences(120)
 
 

@@ -22,18 +22,11 @@ from training.tiny_texts import (
     columns,
     documents,
     fasttext,
-    hurry,
     pairs,
     sentences,
     tagging,
     tsv,
 )
-
-
-@pytest.fixture(autouse=True)
-def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    hurry(monkeypatch)
-
 
 MESSAGES = {
     "cpu": RuntimeError("[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory: you tried"),

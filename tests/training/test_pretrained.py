@@ -15,8 +15,6 @@ from training.resuming import At, Killed, die
 from training.tiny import kept, run_tiny
 from training.tiny_texts import columns, sentences, tagging
 
-pytestmark = pytest.mark.usefixtures("quickly")
-
 
 def load(run: Path, **options: Any) -> LabelingPipeline:
     pipeline = ensue.load(run, device="cpu", **options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -131,9 +132,14 @@ def _explain(error: ValidationError, recipe: type[Recipe]) -> str:
     return f"{key}: {first['msg'][0].lower()}{first['msg'][1:]}, found {found!r}"
 
 
+@cache
+def _schema(recipe: type[Recipe]) -> dict[str, Any]:
+    return recipe.model_json_schema()
+
+
 def _known_keys(recipe: type[Recipe], place: tuple[int | str, ...]) -> list[str]:
     """The keys that the table at `place` has, for "did you mean"."""
-    schema: Any = recipe.model_json_schema()
+    schema: Any = _schema(recipe)
     definitions = schema["$defs"]
     for part in place[:-1]:
         properties = schema.get("properties", {})
