@@ -57,7 +57,7 @@ CUDA_SHAPES = list(TARGETS)[5:]
 SCAN_SHAPES = [(T, B, 256, 256) for T in (1024, 8192) for B in (1, 4)]
 MEMORY_SHAPES = CPU_SHAPES[:2]
 PLAIN_CELLS = ("gru-before", "peephole", "layer-norm")
-GATE_SHAPES = [(5, 3, 8, 16), (25, 32, 256, 256)]
+GATE_SHAPES = [(5, 3, 8, 16), (25, 32, 256, 256), (8, 512, 32, 512)]
 TOLERANCES = {"float32": 2e-5, "tf32": 2e-2, "bf16": 5e-2}
 """Of the largest number, by which `forward` may differ from the float32 `fold`."""
 SEED = 0

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ensue.nn import LSTM, LayerNormLSTM
-from ensue.nn.engine import executing, unroll
+from ensue.nn.engine import Execution, executing, storage, unroll
 from ensue.nn.engine.execution import Runner, Values
 from ensue.nn.engine.plain import Plain
 from ensue.nn.engine.program import Array, build
@@ -15,6 +15,7 @@ from ensue.nn.engine.rows import Rows
 from ensue.nn.engine.schedule import schedule
 from ensue.nn.engine.storage import LARGE, Storage, room
 from ensue.nn.engine.trace import trace
+from ensue.nn.lstm import LSTMState
 
 B, T = 4, 3
 
@@ -119,27 +120,47 @@ class TestRoom:
     @pytest.mark.parametrize("rows", [0, 3, LARGE // 16])
     def test_it_can_be_written(self, rows: int, dtype: torch.dtype) -> None:
         found = room(torch.ones(1, dtype=dtype), rows, 16)
-        assert (found.shape, found.dtype, found.stride()) == ((rows, 16), dtype, (16, 1))
+        assert (found.shape, found.dtype, found.stride(1)) == ((rows, 16), dtype, 1)
         found.fill_(1.5)
         assert float(found.double().sum()) == 1.5 * 16 * rows
 
     def test_it_outlives_what_it_was_asked_with(self) -> None:
-        parts = [room(torch.zeros(1), LARGE, 1)[5:7].fill_(number) for number in range(20)]
+        parts = [room(torch.zeros(1), LARGE // 4, 1)[5:7].fill_(number) for number in range(20)]
         assert [part.tolist() for part in parts] == [[[float(number)]] * 2 for number in range(20)]
 
     def test_a_kernel_without_huge_pages(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(mmap, "MADV_HUGEPAGE", 12345)
-        assert room(torch.zeros(1), LARGE, 1).fill_(2.0).sum() == 2 * LARGE
+        assert room(torch.zeros(1), 3, LARGE).fill_(2.0).sum() == 6 * LARGE
 
     def test_too_much(self) -> None:
         """Is torch's error, which training answers with smaller batches."""
         with pytest.raises(RuntimeError, match="allocate memory"):
-            room(torch.zeros(1), 1 << 50, 1)
+            room(torch.zeros(1), 1 << 40, 1024)
 
     @pytest.mark.skipif(not hasattr(mmap, "MADV_HUGEPAGE"), reason="no huge pages on this system")
     def test_large_ones_alone_are_of_another_kind(self, monkeypatch: pytest.MonkeyPatch) -> None:
         asked, original = [], mmap.mmap
         monkeypatch.setattr(mmap, "mmap", lambda file, size, **how: asked.append(size) or original(file, size, **how))
-        room(torch.zeros(1), LARGE // 4, 1)
-        room(torch.zeros(1), LARGE // 4 - 1, 1)
+        assert room(torch.zeros(1), LARGE // 256, 48).stride() == (64, 1)
+        assert room(torch.zeros(1), LARGE // 256 - 1, 48).stride() == (48, 1)
         assert asked == [LARGE]
+
+    @pytest.mark.parametrize("execution", ["compiled", "plain"])
+    @pytest.mark.parametrize("kind", [LSTM, LayerNormLSTM])
+    def test_a_layer_whose_arrays_are_all_large(
+        self, kind: type[LSTM], execution: Execution, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(storage, "LARGE", 1)
+        layer, x = kind(3, 5).double(), torch.randn(B, T, 3, dtype=torch.float64, requires_grad=True)
+        state = LSTMState(*torch.randn(2, B, 5, dtype=torch.float64))
+        mask = torch.arange(T) < torch.tensor([3, 1, 0, 2]).unsqueeze(1)
+        sources = [x, *layer.parameters()]
+        with executing(execution):
+            found = unroll(layer, x, state, mask)
+            assert found is not None
+            gradients = torch.autograd.grad(found[0].square().sum(), sources)
+            with torch.no_grad():
+                torch.testing.assert_close(unroll(layer, x, state, mask), found)
+        expected = layer.fold(x, state, mask=mask)[0] * mask.unsqueeze(-1)
+        torch.testing.assert_close(found[0], expected)
+        torch.testing.assert_close(gradients, torch.autograd.grad(expected.square().sum(), sources))
