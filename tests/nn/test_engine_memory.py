@@ -117,12 +117,12 @@ class TestRoom:
     """Memory for arrays, large ones in huge pages."""
 
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-    @pytest.mark.parametrize("rows", [0, 3, LARGE // 16])
-    def test_it_can_be_written(self, rows: int, dtype: torch.dtype) -> None:
-        found = room(torch.ones(1, dtype=dtype), rows, 16)
-        assert (found.shape, found.dtype, found.stride(1)) == ((rows, 16), dtype, 1)
+    @pytest.mark.parametrize("shape", [(0, 16), (3, 16), (LARGE // 16, 16), (LARGE // 512, 512)])
+    def test_it_can_be_written(self, shape: tuple[int, int], dtype: torch.dtype) -> None:
+        found = room(torch.ones(1, dtype=dtype), *shape)
+        assert (found.shape, found.dtype, found.stride(1)) == (shape, dtype, 1)
         found.fill_(1.5)
-        assert float(found.double().sum()) == 1.5 * 16 * rows
+        assert float(found.double().sum()) == 1.5 * shape[0] * shape[1]
 
     def test_it_outlives_what_it_was_asked_with(self) -> None:
         parts = [room(torch.zeros(1), LARGE // 4, 1)[5:7].fill_(number) for number in range(20)]
@@ -141,9 +141,14 @@ class TestRoom:
     def test_large_ones_alone_are_of_another_kind(self, monkeypatch: pytest.MonkeyPatch) -> None:
         asked, original = [], mmap.mmap
         monkeypatch.setattr(mmap, "mmap", lambda file, size, **how: asked.append(size) or original(file, size, **how))
-        assert room(torch.zeros(1), LARGE // 256, 48).stride() == (64, 1)
-        assert room(torch.zeros(1), LARGE // 256 - 1, 48).stride() == (48, 1)
+        room(torch.zeros(1), LARGE // 4, 1)
+        room(torch.zeros(1), LARGE // 4 - 1, 1)
         assert asked == [LARGE]
+
+    @pytest.mark.skipif(not hasattr(mmap, "MADV_HUGEPAGE"), reason="no huge pages on this system")
+    @pytest.mark.parametrize(("width", "ld"), [(1, 1), (255, 255), (256, 272), (300, 300), (2048, 2064)])
+    def test_rows_that_would_meet_in_a_cache_are_moved_apart(self, width: int, ld: int) -> None:
+        assert room(torch.zeros(1), LARGE // (4 * width) + 1, width).stride() == (ld, 1)
 
     @pytest.mark.parametrize("execution", ["compiled", "plain"])
     @pytest.mark.parametrize("kind", [LSTM, LayerNormLSTM])
@@ -151,6 +156,7 @@ class TestRoom:
         self, kind: type[LSTM], execution: Execution, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(storage, "LARGE", 1)
+        monkeypatch.setattr(storage, "KB", 1)  # a gap between any rows
         layer, x = kind(3, 5).double(), torch.randn(B, T, 3, dtype=torch.float64, requires_grad=True)
         state = LSTMState(*torch.randn(2, B, 5, dtype=torch.float64))
         mask = torch.arange(T) < torch.tensor([3, 1, 0, 2]).unsqueeze(1)

@@ -78,6 +78,6 @@ def _table(rows: Sequence[int] | Sequence[tuple[int, ...]]) -> np.ndarray[tuple[
 
 
 def _described(array: Array, storage: Storage) -> tuple[int, ...]:
-    start = 0 if storage.start is None else storage.start.data_ptr()
+    start = (0, 0) if storage.start is None else (storage.start.data_ptr(), storage.start.stride(0))
     extent = (RINGS if storage.is_ring else EXTENTS)[array.extent]
-    return storage.tensor.data_ptr(), start, storage.tensor.stride(0), extent
+    return storage.tensor.data_ptr(), storage.tensor.stride(0), *start, extent

@@ -98,8 +98,6 @@ class Runner:
         found |= {Array("vector", k, v.shape[1], "vector"): Storage(v) for k, v in enumerate(values.vectors)}
         for place, (array, start) in enumerate(zip(self.program.states, values.states, strict=True)):
             state = arrays[array]
-            if (ld := state.tensor.stride(0)) != start.stride(0):  # C has one distance of rows for both
-                start = start.new_empty(len(start), ld)[:, : array.width].copy_(start)  # noqa: PLW2901
             found[Array("previous", place, array.width, "previous")] = Storage(state.tensor, start, state.is_ring)
         return found
 

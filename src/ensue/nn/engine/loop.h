@@ -1,7 +1,7 @@
 /* The loop over positions, the same for every cell: it moves the arrays of a printed step from position to position.
  *
- * An array has four numbers: its address; the address that stands in for the position before the first one; the distance
- * of its rows in reals; and its extent, which says where the rows of a position begin. */
+ * An array has five numbers: its address and the distance of its rows in reals; the same two of what stands in for the
+ * position before the first one; and its extent, which says where the rows of a position begin. */
 #define sqrt_ PICK(sqrtf, sqrt)
 #define sin_ PICK(sinf, sin)
 #define cos_ PICK(cosf, cos)
@@ -11,8 +11,10 @@
 enum { POSITION, PREVIOUS, ROW, VECTOR, SUM, RING, PREVIOUS_RING };
 
 typedef struct {
-    real *base, *start;
-    int64_t ld, extent;
+    real *base;
+    int64_t ld;
+    real *start;
+    int64_t start_ld, extent;
 } array;
 
 typedef struct {
@@ -39,9 +41,13 @@ static real *rows_of(const array *a, const range *of, int64_t t) {
         case VECTOR: return a->base;
         case SUM: return a->base + of->worker * a->ld;
     }
-    if (t == 0) return a->start + of->first * a->ld;
+    if (t == 0) return a->start + of->first * a->start_ld;
     if (a->extent == PREVIOUS) return a->base + (of->begins[t - 1] + of->first) * a->ld;
     return a->base + ((t - 1) % 2 * of->batch + of->first) * a->ld;
+}
+
+static int64_t ld_at(const array *a, int64_t t) {
+    return t == 0 && (a->extent == PREVIOUS || a->extent == PREVIOUS_RING) ? a->start_ld : a->ld;
 }
 
 /* The states of the rows from `from` on, which end at position t, are kept. */
@@ -67,7 +73,7 @@ static void run(step *one, const range *of, const array *a, const final_state *f
         if (rows == 0) continue;
         for (int64_t k = 0; k < of->arrays; k++) {
             p[k] = rows_of(a + k, of, t);
-            ld[k] = a[k].ld;
+            ld[k] = ld_at(a + k, t);
         }
         one(rows, n, p, ld, packed, multiply);
         finish(a, of, finals, t, rows_at(of, t + 1), rows);

@@ -14,8 +14,8 @@ from ensue.nn.engine.program import Array
 
 LARGE = 8 << 20
 """Bytes from which on memory comes in huge pages."""
-GAP = 64
-"""Bytes between its rows: rows a power of two apart share few places in a cache, over which small pages spread."""
+KB, GAP = 1024, 64
+"""Between its rows, where those are so many KB long, so many bytes: they would share few places in a cache."""
 
 
 def room(like: Tensor, rows: int, width: int) -> Tensor:
@@ -24,9 +24,10 @@ def room(like: Tensor, rows: int, width: int) -> Tensor:
     A large one on a CPU lies in huge pages where the system lends them (Linux): memory that is new comes page by page
     as it is touched, and in pages of 4 KB that takes a twentieth of a training step (LOG.md).
     """
-    ld = width + GAP // like.element_size()
+    length = width * like.element_size()
+    ld = width + (0 if length % KB else GAP // like.element_size())
     size = rows * ld * like.element_size()
-    if size >= LARGE and like.device.type == "cpu" and hasattr(mmap, "MADV_HUGEPAGE"):
+    if rows * length >= LARGE and like.device.type == "cpu" and hasattr(mmap, "MADV_HUGEPAGE"):
         with suppress(OSError):  # there is no such memory: torch says so
             memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             with suppress(OSError):  # a kernel without huge pages
