@@ -1,14 +1,14 @@
 """What the engine lays out and keeps: rows without their padding, and no more numbers than a cell needs."""
 
-import mmap
 from typing import Any
 
 import pytest
 import torch
 
 from ensue.nn import LSTM, LayerNormLSTM
-from ensue.nn.engine import Execution, executing, storage, unroll
+from ensue.nn.engine import Execution, executing, huge_pages, storage, unroll
 from ensue.nn.engine.execution import Runner, Values
+from ensue.nn.engine.huge_pages import HugePages
 from ensue.nn.engine.plain import Plain
 from ensue.nn.engine.program import Array, build
 from ensue.nn.engine.rows import Rows
@@ -128,24 +128,22 @@ class TestRoom:
         parts = [room(torch.zeros(1), LARGE // 4, 1)[5:7].fill_(number) for number in range(20)]
         assert [part.tolist() for part in parts] == [[[float(number)]] * 2 for number in range(20)]
 
-    def test_a_kernel_without_huge_pages(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(mmap, "MADV_HUGEPAGE", 12345)
-        assert room(torch.zeros(1), 3, LARGE).fill_(2.0).sum() == 6 * LARGE
-
     def test_too_much(self) -> None:
         """Is torch's error, which training answers with smaller batches."""
         with pytest.raises(RuntimeError, match="allocate memory"):
             room(torch.zeros(1), 1 << 40, 1024)
 
-    @pytest.mark.skipif(not hasattr(mmap, "MADV_HUGEPAGE"), reason="no huge pages on this system")
-    def test_large_ones_alone_are_of_another_kind(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        asked, original = [], mmap.mmap
-        monkeypatch.setattr(mmap, "mmap", lambda file, size, **how: asked.append(size) or original(file, size, **how))
-        room(torch.zeros(1), LARGE // 4, 1)
-        room(torch.zeros(1), LARGE // 4 - 1, 1)
-        assert asked == [LARGE]
+    @pytest.mark.skipif(not huge_pages.IS_SUPPORTED, reason="no huge pages on this system")
+    def test_large_ones_alone_are_in_huge_pages(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        pages = HugePages()
+        monkeypatch.setattr(huge_pages, "SHARED", pages)
+        small = room(torch.zeros(1), LARGE // 4 - 1, 1)
+        assert pages.held() == (0, 0)
+        large = room(torch.zeros(1), LARGE // 4, 1)
+        assert pages.held() == (LARGE, 0)
+        assert small.numel() < large.numel()
 
-    @pytest.mark.skipif(not hasattr(mmap, "MADV_HUGEPAGE"), reason="no huge pages on this system")
+    @pytest.mark.skipif(not huge_pages.IS_SUPPORTED, reason="no huge pages on this system")
     @pytest.mark.parametrize(("width", "ld"), [(1, 1), (255, 255), (256, 272), (300, 300), (2048, 2064)])
     def test_rows_that_would_meet_in_a_cache_are_moved_apart(self, width: int, ld: int) -> None:
         assert room(torch.zeros(1), LARGE // (4 * width) + 1, width).stride() == (ld, 1)
