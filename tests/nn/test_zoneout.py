@@ -171,7 +171,7 @@ def test_a_call_in_training_draws_once(monkeypatch: pytest.MonkeyPatch) -> None:
     layer, shapes, draw = Zoneout(LSTM(D_IN, D), hidden=0.3, cell=0.6), [], Tensor.uniform_
     monkeypatch.setattr(Tensor, "uniform_", lambda masks: shapes.append(masks.shape) or draw(masks))
     layer(torch.randn(B, T, D_IN))
-    assert shapes == [(B, T, D), (B, T, D)]
+    assert shapes == [(T, B, D), (T, B, D)]
 
 
 def test_a_step_in_training_draws_for_its_position() -> None:

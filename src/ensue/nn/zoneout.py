@@ -58,7 +58,9 @@ class Zoneout(Recurrent):
     ) -> tuple[Float[Tensor, "B T d_out"], State]:
         if not self.training:
             return super().forward(x, state, mask=mask)
-        y, state = self.given_masks(torch.cat((x, *self._draw(x)), dim=-1), state, mask=mask)
+        by_position = x.transpose(0, 1)  # which is how the engine wants rows: it need not copy them
+        given = torch.cat((by_position, *self._draw(by_position)), dim=-1).transpose(0, 1)
+        y, state = self.given_masks(given, state, mask=mask)
         return y, state
 
     def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], State]:
