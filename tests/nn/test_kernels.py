@@ -1,4 +1,4 @@
-"""The C header of the engine, compiled here and held against numpy in float64."""
+"""The C headers of the engine, compiled here and held against numpy in float64."""
 
 import ctypes
 import shutil
@@ -13,12 +13,13 @@ import pytest
 
 import ensue
 
-HEADER = Path(ensue.__file__).parent / "nn" / "engine" / "kernels.h"
+HEADERS = Path(ensue.__file__).parent / "nn" / "engine"
 COMPILER = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler (cc, gcc, clang)")
 
 SOURCE = f"""
-#include "{HEADER}"
+#include "{HEADERS}/kernels.h"
+#include "{HEADERS}/functions.h"
 int64_t block(void) {{ return BLOCK; }}
 int in_bf16(void) {{ return IN_BF16; }}
 int64_t size_of_packed(int64_t k, int64_t n) {{ return packed_size(k, n); }}

@@ -24,7 +24,7 @@ import torch
 from ensue.places import cache_directory
 from ensue.processor import features
 
-HEADERS = ("kernels.h", "loop.h")
+HEADERS = ("kernels.h", "functions.h", "loop.h")
 FLAGS = (
     "-O3", "-std=gnu11", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math",
     "-fopenmp-simd", "-shared", "-fPIC",

@@ -2,12 +2,6 @@
  *
  * An array has five numbers: its address and the distance of its rows in reals; the same two of what stands in for the
  * position before the first one; and its extent, which says where the rows of a position begin. */
-#define sqrt_ PICK(sqrtf, sqrt)
-#define sin_ PICK(sinf, sin)
-#define cos_ PICK(cosf, cos)
-#define erf_ PICK(erff, erf)
-#define fabs_ PICK(fabsf, fabs)
-
 enum { POSITION, PREVIOUS, ROW, VECTOR, SUM, RING, PREVIOUS_RING };
 
 typedef struct {

@@ -1,0 +1,110 @@
+/* Functions of one number for printed recurrent steps; comes after kernels.h.
+ *
+ * exp_, sigmoid_, tanh_ and log_ have no branches and no calls, so that a loop over them becomes vector code. Each is
+ * within 3 units in the last place where the result is a normal number, and keeps NaN. */
+#define sqrt_ PICK(sqrtf, sqrt)
+#define sin_ PICK(sinf, sin)
+#define cos_ PICK(cosf, cos)
+#define erf_ PICK(erff, erf)
+#define fabs_ PICK(fabsf, fabs)
+
+INLINE bits bits_of(real x) {
+    bits b;
+    memcpy(&b, &x, sizeof b);
+    return b;
+}
+
+INLINE real real_of(bits b) {
+    real x;
+    memcpy(&x, &b, sizeof x);
+    return x;
+}
+
+/* ROUNDER + n, for an integer n, has n in its lowest bits: adding ROUNDER rounds, and shifting the sum to the exponent
+ * multiplies by 2^n. */
+#define ROUNDER PICK(0x1.8p23f, 0x1.8p52)
+#define EXPONENT PICK(23, 52)
+
+/* log 2 in two parts: n times the first is exact. */
+#define LOG_2_HIGH PICK(0x1.63p-1f, 0x1.62e42feep-1)
+#define LOG_2_LOW PICK(-0x1.bd0106p-13f, 0x1.a39ef35793c76p-33)
+
+/* 2^n of ROUNDER + n, for n from the smallest exponent up to one past the largest, which gives infinity. */
+INLINE real power_of_two(real rounder_plus_n) { return real_of((bits_of(rounder_plus_n) << EXPONENT) + bits_of(1)); }
+
+/* x = n log 2 + r with |r| <= log(2) / 2; gives ROUNDER + n and returns exp(r) - 1 by its Taylor series, which ends
+ * where a term is below the rounding error. */
+INLINE real reduce(real x, real *rounder_plus_n) {
+    *rounder_plus_n = x * (real)1.4426950408889634 + ROUNDER;
+    real n = *rounder_plus_n - ROUNDER;
+    real r = (x - n * LOG_2_HIGH) - n * LOG_2_LOW;
+    real tail = PICK(1 / 5040.f, 1 / 6227020800.);
+#if REAL_IS_DOUBLE
+    tail = tail * r + 1 / 479001600.;
+    tail = tail * r + 1 / 39916800.;
+    tail = tail * r + 1 / 3628800.;
+    tail = tail * r + 1 / 362880.;
+    tail = tail * r + 1 / 40320.;
+    tail = tail * r + 1 / 5040.;
+#endif
+    /* In pairs, not one chain: a shorter wait for the last term. */
+    real rr = r * r;
+    real second = (real)(1 / 2.) + (real)(1 / 6.) * r;
+    real fourth = (real)(1 / 24.) + (real)(1 / 120.) * r;
+    real sixth = (real)(1 / 720.) + tail * r;
+    return r + rr * (second + rr * (fourth + rr * sixth));
+}
+
+/* Comparisons written so that NaN passes. */
+INLINE real clamp(real x, real low, real high) {
+    x = x < low ? low : x;
+    return x > high ? high : x;
+}
+
+/* exp(x), in two factors: 2^n may be infinite or too small where exp(x) is not. */
+INLINE real exp_(real x) {
+    real whole, m = reduce(clamp(x, PICK(-104, -746), PICK(89, 710)), &whole);
+    real half = (whole - ROUNDER) * (real)0.5 + ROUNDER;
+    real other = real_of(((bits_of(whole) - bits_of(half)) << EXPONENT) + bits_of(1));
+    return (m + 1) * power_of_two(half) * other;
+}
+
+/* 1 / (1 + exp(-x)); a result too small for a normal number is 0. */
+INLINE real sigmoid_(real x) {
+    real whole, m = reduce(clamp(-x, PICK(-87, -708), PICK(89, 710)), &whole);
+    return 1 / (1 + (m + 1) * power_of_two(whole));
+}
+
+/* With m = exp(2|x|) - 1, tanh |x| = m / (m + 2), which is exact near 0 too; past the bound it rounds to 1. */
+INLINE real tanh_(real x) {
+    real whole, size = PICK(fabsf, fabs)(x);
+    real m = reduce(2 * (size > PICK(10, 20) ? PICK(10, 20) : size), &whole);
+    real power = power_of_two(whole);
+    m = m * power + (power - 1);
+    return PICK(copysignf, copysign)(m / (m + 2), x);
+}
+
+/* log(x) with x = 2^n (1 + f), sqrt(1/2) <= 1 + f < sqrt(2), and s = f / (2 + f):
+ * log(1 + f) = 2 s + 2/3 s^3 + 2/5 s^5 + ..., where 2 s = f - s f = f - f^2 / 2 + s f^2 / 2 leaves f itself exact. */
+INLINE real log_(real x) {
+    int subnormal = x < PICK(0x1p-126f, 0x1p-1022);
+    bits b = bits_of(subnormal ? x * PICK(0x1p24f, 0x1p54) : x), root = bits_of((real)0.70710678118654752);
+    bits n = ((b - root + bits_of(1)) >> EXPONENT) - (bits_of(1) >> EXPONENT);
+    real power = real_of(bits_of(ROUNDER) + n) - ROUNDER - (subnormal ? PICK(24, 54) : 0);
+    real f = real_of(b - (n << EXPONENT)) - 1, s = f / (2 + f), z = s * s, half = (real)0.5 * f * f;
+    real sum = PICK(2 / 11.f, 2 / 21.);
+#if REAL_IS_DOUBLE
+    sum = sum * z + 2 / 19.;
+    sum = sum * z + 2 / 17.;
+    sum = sum * z + 2 / 15.;
+    sum = sum * z + 2 / 13.;
+    sum = sum * z + 2 / 11.;
+#endif
+    sum = sum * z + (real)(2 / 9.);
+    sum = sum * z + (real)(2 / 7.);
+    sum = sum * z + (real)(2 / 5.);
+    sum = sum * z + (real)(2 / 3.);
+    real y = power * LOG_2_HIGH + (f - (half - (s * (half + sum * z) + power * LOG_2_LOW)));
+    y = x > PICK(0x1.fffffep127f, 0x1.fffffffffffffp1023) ? x : y;
+    return x > 0 ? y : x == 0 ? -(real)INFINITY : (real)NAN;
+}
