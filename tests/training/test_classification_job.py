@@ -1,7 +1,6 @@
-"""Training classifiers: every format, encoder and pooling; several labels; long texts; what is left; data of no use."""
+"""Training classifiers: every format, encoder and pooling; pairs; long texts; what is left; resuming."""
 
 import json
-import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,19 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-import ensue
 from ensue.errors import DataError, RecipeError
-from ensue.pipeline import ClassificationPipeline
 from ensue.recipe import ClassificationRecipe
-from ensue.training.classification import ClassificationJob
 from ensue.training.confusion_picture import draw_confusion
+from training.classifiers import TEXTS, assert_same_scores, load
 from training.resuming import At, Killed, assert_follows_its_seed, assert_resumes, die
 from training.tiny import kept, run_tiny
 from training.tiny_texts import (
     ENCODERS,
-    FILLERS,
     TOPICS,
     Listener,
     Topical,
@@ -36,29 +31,7 @@ from training.tiny_texts import (
     tsv,
 )
 
-TEXTS = documents(120)
 ONE_WAY = {name: table | {"bidirectional": False} for name, table in ENCODERS.items() if name != "none"}
-
-
-@pytest.fixture
-def topics(tmp_path: Path) -> Path:
-    """Texts with one of three labels."""
-    path = tmp_path / "topics.tsv"
-    path.write_text(tsv(TEXTS))
-    return path
-
-
-def load(run: Path, **options: Any) -> ClassificationPipeline:
-    pipeline = ensue.load(run, device="cpu", **options)
-    assert isinstance(pipeline, ClassificationPipeline)
-    return pipeline
-
-
-def assert_same_scores(found: dict[str, Any], expected: dict[str, Any] | None) -> None:
-    """All counts; the calibration error sums probabilities, which are rounded as their batch is."""
-    assert expected is not None
-    assert found.pop("calibration_error") == pytest.approx(expected["calibration_error"], abs=1e-6)
-    assert found == {name: value for name, value in expected.items() if name != "calibration_error"}
 
 
 def written(write: Callable[[list[Topical]], str], name: str) -> Callable[[Path], Path]:
@@ -194,82 +167,6 @@ def test_pairs_are_read_as_pairs(tmp_path: Path) -> None:
     assert pipeline.evaluate(path).examples == 80
 
 
-@pytest.mark.parametrize("write", [fasttext, json_lines])
-def test_several_labels_and_the_threshold_of_the_validation_data(
-    write: Callable[[list[Topical]], str], tmp_path: Path
-) -> None:
-    suffix = "txt" if write is fasttext else "jsonl"
-    path, valid = tmp_path / f"train.{suffix}", tmp_path / f"valid.{suffix}"
-    path.write_text(write(documents(120, most_labels=3)))
-    texts = documents(50, seed=1, most_labels=3)
-    valid.write_text(write(texts))
-    outcome = run_tiny(classifying(path, data={"valid": str(valid)}, steps=8), tmp_path / "run")
-    pipeline = load(tmp_path / "run")
-    assert pipeline.labels.multiple
-    threshold = json.loads((tmp_path / "run" / "labels.json").read_text())["threshold"]
-    answers = pipeline.predict([document.text for document in texts])
-
-    def micro_f1(threshold: float) -> float:
-        said = [{label for label, p in a.probabilities.items() if p >= threshold} for a in answers]
-        right = sum(len(s & set(d.labels)) for s, d in zip(said, texts, strict=True))
-        return 2 * right / (sum(map(len, said)) + sum(len(d.labels) for d in texts))
-
-    for answer in answers:
-        assert set(answer.labels) == {label for label, p in answer.probabilities.items() if p >= threshold}
-        assert list(answer.labels) == sorted(answer.labels, key=lambda label: -answer.probabilities[label])
-    best = max(micro_f1(p) for a in answers for p in a.probabilities.values())
-    assert micro_f1(threshold) == pytest.approx(best)
-    assert best > micro_f1(0.5) or abs(threshold - 0.5) < 0.2
-    assert outcome.valid is not None
-    assert outcome.valid["micro_f1"] == pytest.approx(best)
-    assert_same_scores(pipeline.evaluate(valid).as_json(), outcome.valid)
-    assert outcome.valid["confusion"] is None
-
-
-def test_several_labels_of_a_column(tmp_path: Path) -> None:
-    path = tmp_path / "a.tsv"
-    rows = (f"{'; '.join(d.labels)}\t{d.text}\n" for d in documents(60, most_labels=2))
-    path.write_text("label\ttext\n" + "".join(rows))
-    run_tiny(classifying(path, data={"separator": ";"}, steps=2), tmp_path / "run")
-    assert load(tmp_path / "run").labels.names == ("cooking", "music", "sports")
-    run_tiny(classifying(path, data={"valid_fraction": 0.0}, steps=2), tmp_path / "joined")
-    assert "cooking; music" in load(tmp_path / "joined").labels.names
-
-
-def skewed(path: Path) -> Path:
-    """The texts say nothing of the label; nine in ten have one of them."""
-    path.write_text("label\ttext\n" + "".join(f"{'rare' if n % 10 == 0 else 'usual'}\tthe same\n" for n in range(100)))
-    return path
-
-
-@pytest.mark.parametrize(("weights", "expected"), [("none", 0.1), ("balanced", 0.5)])
-def test_balanced_weights_make_a_rare_label_count_as_much(weights: str, expected: float, tmp_path: Path) -> None:
-    recipe = classifying(
-        skewed(tmp_path / "a.tsv"), encoder="none", head={"class_weights": weights}, data={"valid_fraction": 0.0},
-        batch_size=100, batch_tokens=1000, steps=60,
-    )  # fmt: skip
-    run_tiny(recipe, tmp_path / "run")
-    (answer,) = load(tmp_path / "run").predict(["the same"])
-    assert answer.probabilities["rare"] == pytest.approx(expected, abs=0.05)
-
-
-@pytest.mark.parametrize(("weights", "expected"), [("none", [0.9, 0.1]), ("balanced", [0.5, 0.5])])
-def test_balanced_weights_of_several_labels_make_yes_count_as_much_as_no(
-    weights: str, expected: list[float], tmp_path: Path
-) -> None:
-    """A common and a rare label of texts that are all the same; one text has both, so that there are several."""
-    labels = [["rare"], ["common", "rare"], *[["common"]] * 18]
-    lines = [json.dumps({"text": "the same", "label": names}) for names in labels]
-    (tmp_path / "a.jsonl").write_text("\n".join(lines * 5) + "\n")
-    recipe = classifying(
-        tmp_path / "a.jsonl", encoder="none", head={"class_weights": weights}, data={"valid_fraction": 0.0},
-        batch_size=100, batch_tokens=1000, steps=60,
-    )  # fmt: skip
-    run_tiny(recipe, tmp_path / "run")
-    (answer,) = load(tmp_path / "run").predict(["the same"])
-    assert [answer.probabilities[name] for name in ("common", "rare")] == pytest.approx(expected, abs=0.07)
-
-
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
 def test_label_smoothing_bounds_the_confidence(smoothing: float, topics: Path, tmp_path: Path) -> None:
     """The best probabilities on data that can be told apart are 1 - smoothing + smoothing / K."""
@@ -394,156 +291,6 @@ def test_pretrained_vectors_are_kept_and_looked_up(tmp_path: Path) -> None:
         run_tiny(recipe, tmp_path / "parts", reporter=At(2, die))
     run_tiny(None, tmp_path / "parts", resume=True)
     assert kept(tmp_path / "parts") == kept(tmp_path / "run")
-
-
-def test_validation_texts_are_drawn_at_random_and_the_same_for_every_seed(tmp_path: Path) -> None:
-    """Files are often sorted by label, so that their last part has one label alone."""
-    path = tmp_path / "sorted.tsv"
-    path.write_text("label\ttext\n" + "".join(f"{'AB'[n // 20]}\tword{n} end\n" for n in range(40)))
-    found = []
-    for seed in (0, 1):
-        job = ClassificationJob(classifying(path, seed=seed, data={"valid_fraction": 0.25}))
-        assert job.valid is not None
-        assert {labels[0] for labels in job.valid.labels} == {"A", "B"}
-        parts = [{word for word in part.texts[0].words.values if word != "end"} for part in (job.train, job.valid)]
-        assert parts[0] | parts[1] == {f"word{n}" for n in range(40)}
-        assert (len(parts[0]), len(parts[1])) == (30, 10)
-        for part in (job.train, job.valid):
-            words = [part.texts[0].words.values[id] for id in part.texts[0].words.ids[::2]]
-            assert [("AB"[int(word[4:]) // 20],) for word in words] == part.labels
-        found.append(parts)
-    assert found[0] == found[1]
-
-
-def test_a_label_that_training_never_had_is_wrong_and_reported(topics: Path, tmp_path: Path) -> None:
-    texts = documents(30, seed=3)
-    other = tmp_path / "other.tsv"
-    other.write_text(tsv([d._replace(labels=["history"]) if n % 3 == 0 else d for n, d in enumerate(texts)]))
-    listener = Listener()
-    recipe = classifying(topics, data={"valid": str(other), "test": str(other)}, steps=20)
-    outcome = run_tiny(recipe, tmp_path / "run", reporter=listener)
-    for scores in (outcome.valid, outcome.test, load(tmp_path / "run").evaluate(other).as_json()):
-        assert scores is not None
-        assert scores["unknown_labels"] == {"history": 10}
-        assert scores["per_label"]["history"]["recall"] == 0
-        assert 0.5 < scores["accuracy"] <= 20 / 30
-    assert listener.facts is not None
-    for what in ("validation", "test"):
-        assert f"training has no history: wrong wherever the {what} data have it" in listener.facts.notes
-
-
-def test_a_label_with_one_text_is_noted(tmp_path: Path) -> None:
-    path = tmp_path / "a.tsv"
-    path.write_text(tsv(TEXTS) + "lonely\tonce and never again\n")
-    listener = Listener()
-    run_tiny(classifying(path, data={"valid_fraction": 0.0}, steps=1), tmp_path / "run", reporter=listener)
-    assert listener.facts is not None
-    assert "only one text to learn the label from: lonely" in listener.facts.notes
-    assert "lonely" in load(tmp_path / "run").labels.names
-
-
-@pytest.mark.parametrize("encoder", list(ENCODERS))
-def test_texts_without_words_are_learned_and_answered(encoder: str, tmp_path: Path) -> None:
-    """They come in batches of their own and among others."""
-    path = tmp_path / "a.csv"
-    path.write_text(
-        "label,text\n" + "".join(f"{d.labels[0]},{d.text if n % 4 else ' '}\n" for n, d in enumerate(TEXTS))
-    )
-    listener = Listener()
-    head = {"pooling": ["last", "mean", "max", "attention"], "ngrams": 1, "ngram_buckets": 64}
-    run_tiny(classifying(path, encoder=encoder, head=head, epochs=1), tmp_path / "run", reporter=listener)
-    assert listener.facts is not None
-    assert any(note.endswith(" texts are empty") for note in listener.facts.notes)
-    pipeline = load(tmp_path / "run")
-    empty, full, blank = pipeline.predict(["", "salt", " \n"])
-    assert empty.probabilities == blank.probabilities != full.probabilities
-    assert pipeline.predict([""])[0].probabilities == pytest.approx(empty.probabilities, abs=1e-6)
-    assert pipeline.evaluate(path).examples == 120
-
-
-def table(*rows: str) -> str:
-    return "label\ttext\n" + "".join(f"{row}\n" for row in rows)
-
-
-USELESS: dict[str, tuple[str, bytes, dict[str, Any], str]] = {
-    "one class": ("a.tsv", table(*["x\tthe text"] * 9).encode(), {}, 'nothing to learn: all 7 texts have the label'),
-    "no label": ("a.txt", b"The first text.\nAnother text, and no label.\n", {}, "no labels found; --set data.format="),
-    "an empty label": ("a.tsv", table("x\tone text", "\tanother", "y\tthird").encode(), {}, r"a.tsv:3: no label in"),
-    "no label in fasttext": ("a.ft", b"__label__x one\nno label\n", {}, r"a.ft:2: no label"),
-    "ragged": ("a.tsv", table("x\tone", "y", "x\tthree").encode(), {}, r"a.tsv:3: 1 column; expected 2 as in line 1"),
-    "a quote left open": ("a.csv", b'label,text\nx,"one\ny,two\n', {}, r"a.csv:2: the quote that opens here is not"),
-    "latin-1": ("a.tsv", table("x\tone", "y\tcaf\xe9").encode("latin-1"), {}, r"a.tsv:3: not UTF-8 \(byte 0xe9 in col"),
-    "NUL": ("a.tsv", table("x\tone", "y\ttw\0o").encode(), {}, r"a.tsv:3: a NUL character in column 5"),
-    "empty": ("a.tsv", b"", {}, "a.tsv: "),
-    "header alone": ("a.tsv", b"label\ttext\n", {"header": "yes"}, "a.tsv: no text in it"),
-    "no such column": ("a.tsv", tsv(TEXTS).encode(), {"labels": "lable"}, 'no "lable"; did you mean "label"'),
-    "no such encoding": ("a.tsv", tsv(TEXTS).encode(), {"encoding": "utf-9"}, 'unknown encoding "utf-9"'),
-    "json cut": ("a.jsonl", json_lines(TEXTS[:3]).encode() + b'{"te', {}, r"a.jsonl:4: not JSON"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", list(USELESS))
-def test_data_of_no_use_are_one_line_with_their_place(name: str, tmp_path: Path) -> None:
-    file, content, data, expected = USELESS[name]
-    (tmp_path / file).write_bytes(content)
-    with pytest.raises(DataError, match=expected) as caught:
-        run_tiny(classifying(tmp_path / file, data=data), tmp_path / "run")
-    assert "\n" not in str(caught.value)
-    assert not (tmp_path / "run").exists()
-
-
-def test_texts_that_are_all_empty(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text("label,text\n" + "x,\ny,\n" * 20)
-    with pytest.raises(DataError, match=r"a.csv: nothing to learn: no text has a word"):
-        run_tiny(classifying(path, data={"labels": "label", "texts": ["text"]}), tmp_path / "run")
-
-
-@pytest.mark.parametrize("part", ["valid", "test"])
-def test_validation_and_test_data_must_be_of_the_same_kind(part: str, topics: Path, tmp_path: Path) -> None:
-    several = tmp_path / "several.txt"
-    several.write_text("__label__music a chord\n__label__music __label__sports a race\n")
-    both, lines = tmp_path / "both.tsv", tmp_path / "lines.txt"
-    both.write_text(pairs(40))
-    lines.write_text(first_word(TEXTS))
-    for train, other, expected in (
-        (topics, several, r"several.txt:2: several labels \(music, sports\); a text of the training data has one"),
-        (lines, both, r"both.tsv:2: the model reads single texts; found 2"),
-        (both, lines, r"lines.txt:1: the model reads pairs of texts; found 1"),
-        (topics, both, r'both.tsv:1: no "text"; there are "sentence1", "sentence2", "label"'),
-    ):
-        with pytest.raises(DataError, match=expected):
-            run_tiny(classifying(train, data={part: str(other)}), tmp_path / "run")
-        assert not (tmp_path / "run").exists()
-
-
-def test_several_labels_in_the_part_for_validation_alone(tmp_path: Path) -> None:
-    """Wherever they are drawn to, the file's texts may have several labels."""
-    for place in range(10):
-        labels = [["x"], ["y"]] * 5
-        labels[place] = ["x", "y"]
-        path = tmp_path / f"{place}.txt"
-        path.write_text(fasttext([Topical(f"text {n}", found) for n, found in enumerate(labels)]))
-        assert ClassificationJob(classifying(path, data={"valid_fraction": 0.5})).labels.multiple
-
-
-def test_a_text_of_ten_thousand_words_among_short_ones(tmp_path: Path) -> None:
-    choose = random.Random(0)
-    words = choose.choices([*FILLERS, *TOPICS["music"]], k=10_000)
-    path = tmp_path / "long.tsv"
-    path.write_text(tsv([*TEXTS[:20], Topical(" ".join(words), ["music"]), *TEXTS[20:]]))
-    recipe = classifying(path, encoder="window", head={"pooling": ["attention", "last"]}, data={"valid_fraction": 0.0})
-    task = ClassificationJob(recipe).task
-    shapes = [task.batch(step, torch.device("cpu")).texts[0].numbers.shape for step in range(task.steps_per_epoch)]
-    assert shapes.count((1, 10_000)) == 1
-    assert all(rows * length <= 200 for rows, length in shapes if length < 10_000)
-    run_tiny(recipe, tmp_path / "run")
-    pipeline = load(tmp_path / "run")
-    long = " ".join(words)
-    together = pipeline.predict(["salt", long, "a race"])
-    assert pipeline.predict([long])[0].probabilities == pytest.approx(together[1].probabilities, abs=1e-6)
-    one_piece = " ".join(["salt" * 250_000, "oven"])
-    assert len(pipeline.predict([one_piece])) == 1
 
 
 def test_recipes_know_nothing_of_other_tables(topics: Path) -> None:

@@ -1,4 +1,4 @@
-"""Training taggers: every format, scheme, head, encoder and feature; what a run leaves behind; data of no use."""
+"""Training taggers: every format, scheme, head, encoder and feature; what a run leaves behind; resuming."""
 
 import json
 import random
@@ -11,48 +11,15 @@ import numpy as np
 import pytest
 import torch
 
-import ensue
-from ensue.errors import DataError, RecipeError
-from ensue.pipeline import LabelingPipeline
 from ensue.text.schemes import Scheme, encode, spans
 from ensue.training import curve
 from ensue.training import run as run_module
 from ensue.training.labeling import LabelingJob
 from ensue.training.loop import Trainer
 from training.resuming import assert_follows_its_seed, assert_resumes
+from training.taggers import TAGGED, load, predicted
 from training.tiny import run_tiny
-from training.tiny_texts import (
-    ENCODERS,
-    Listener,
-    Tagged,
-    columns,
-    conllu,
-    json_spans,
-    json_tokens,
-    sentences,
-    tagging,
-)
-
-TAGGED = sentences(120)
-
-
-@pytest.fixture
-def names(tmp_path: Path) -> Path:
-    """Sentences in three columns; the last one has names in bio."""
-    path = tmp_path / "names.txt"
-    path.write_text(columns(TAGGED))
-    return path
-
-
-def load(run: Path, **options: Any) -> LabelingPipeline:
-    pipeline = ensue.load(run, device="cpu", **options)
-    assert isinstance(pipeline, LabelingPipeline)
-    return pipeline
-
-
-def predicted(run: Path, tagged: list[Tagged] = TAGGED) -> list[list[str]]:
-    return [sentence.labels for sentence in load(run).predict([s.words for s in tagged])]
-
+from training.tiny_texts import ENCODERS, Listener, Tagged, columns, conllu, json_spans, json_tokens, sentences, tagging
 
 FORMATS: dict[str, tuple[str, Callable[[list[Tagged]], str], dict[str, Any], Scheme | None]] = {
     "iob1": ("a.txt", lambda s: columns(s, "iob1"), {}, "iob1"),
@@ -307,151 +274,3 @@ def test_interrupted_killed_and_resumed_ends_in_the_same_bits(variant: str, name
 
 def test_the_same_seed_is_the_same_run_and_another_is_another(names: Path, tmp_path: Path) -> None:
     assert_follows_its_seed(lambda seed: tagging(names, seed=seed, **REGULARIZED), tmp_path)
-
-
-@pytest.mark.parametrize(("fraction", "trained"), [(0.0, 20), (0.01, 20), (0.25, 15), (0.99, 1)])
-def test_the_last_part_is_for_validation(fraction: float, trained: int, tmp_path: Path) -> None:
-    path = tmp_path / "names.txt"
-    rows = [f"word{number} {'A' if number % 2 else 'B'}\nend C\n" for number in range(20)]
-    path.write_text("\n".join(rows))
-    job = LabelingJob(tagging(path, data={"valid_fraction": fraction}))
-    assert job.train.texts.words.values == [*dict.fromkeys(w for n in range(trained) for w in (f"word{n}", "end"))]
-    if trained == 20:
-        assert job.valid is None
-        assert job.notes == ["no validation data: the last weights are kept, and no score is measured"]
-    else:
-        assert job.valid is not None
-        assert job.valid.texts.words.values == [
-            *dict.fromkeys(w for n in range(trained, 20) for w in (f"word{n}", "end"))
-        ]
-        assert job.valid.labels == [["A" if n % 2 else "B", "C"] for n in range(trained, 20)]
-
-
-@pytest.mark.parametrize("label", ["B-ORG", "I-ORG", "NEW"])
-def test_a_label_that_training_never_had_is_wrong_and_reported(label: str, tmp_path: Path) -> None:
-    plain = label == "NEW"
-    path, valid, test = (tmp_path / name for name in ("train.txt", "valid.txt", "test.txt"))
-    others = [Tagged(s.words, s.pos, []) for s in sentences(30, seed=4)]
-    path.write_text(columns(TAGGED))
-    lines = columns(others).splitlines()
-    places = [n for n, line in enumerate(lines) if line][::10]
-    for place in places:
-        word, pos, _ = lines[place].split()
-        lines[place] = f"{word} {label} O" if plain else f"{word} {pos} {label}"
-    for file in (valid, test):
-        file.write_text("\n".join(lines) + "\n")
-    listener = Listener()
-    recipe = tagging(path, data={"valid": str(valid), "test": str(test), "labels": "2" if plain else "3"}, steps=30)
-    outcome = run_tiny(recipe, tmp_path / "run", reporter=listener)
-    name, count = "NEW" if plain else "ORG", len(places)
-    for scores in (outcome.valid, outcome.test, load(tmp_path / "run").evaluate(test).as_json()):
-        assert scores is not None
-        assert scores["unknown_labels"] == {name: count}
-        assert (scores["per_label"][name]["support"], scores["per_label"][name]["recall"]) == (count, 0.0)
-        assert 0.3 < scores["accuracy"] <= 1 - count / scores["tokens"]
-    assert listener.facts is not None
-    for what in ("validation", "test"):
-        assert f"training has no {label}: wrong in {count} words of the {what} data" in listener.facts.notes
-
-
-def test_empty_sentences_have_nothing_to_learn_or_score(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    lines = json_tokens(TAGGED[:20]).splitlines(keepends=True)
-    path.write_text("".join(line + '{"tokens": [], "labels": []}\n' for line in lines))
-    job = LabelingJob(tagging(path, data={"valid_fraction": 0.0}))
-    assert len(job.train) == 20
-    run_tiny(tagging(path, steps=2), tmp_path / "run")
-    scores = load(tmp_path / "run").evaluate(path)
-    assert scores.tokens == sum(len(s.words) for s in TAGGED[:20])
-
-
-ROWS = "the DET O\nold ADJ O\n\nAnna PROPN B-PER\nNovak PROPN I-PER\n\n"
-USELESS: dict[str, tuple[str, str, dict[str, str], str]] = {
-    "only O": ("a.txt", "the O\nold O\n\nhouse O\n" * 9, {},
-               r'a.txt: nothing to learn: all \d+ words have the label "O" \(column "last"\); data.labels names'),
-    "one class": ("a.conllu", conllu(TAGGED).replace("PROPN", "X"), {"labels": "lemma.x"}, "no column"),
-    "one label": ("a.txt", "the DET\nold DET\n\nhouse DET\n", {}, 'all 3 words have the label "DET"'),
-    "no label": ("a.conll", "the\nold\n\nhouse\n" * 3, {}, r"a.conll:1: no labels: the file has one column"),
-    "no label in json": ("a.jsonl", '{"tokens": ["the", "house"]}\n', {}, r'a.jsonl:1: no column "labels"'),
-    "running text": ("a.txt", "The old house.\nAnna sees it.\n", {}, r"a.txt: .*no labels; with data.format=columns"),
-    "mixed schemes": ("a.txt", "A B-X\nB I-X\n\nC S-X\n\nD L-X\n\nE M-X\n", {}, r"a.txt:\d+: mixed schemes"),
-    "mixed schemes, many": ("a.txt", "A I-X\nB B-X\n\nC B-X\nD B-Y\n\n" * 20, {}, r"a.txt:\d+: mixed schemes"),
-    "a label without prefix": ("a.txt", "A B-X\nB I-X\n\nC B-X\nD Y\n", {}, 'a.txt:4: the label "Y" has no prefix'),
-    "ragged columns": ("a.txt", ROWS + "the DET\n", {"format": "columns"}, r"a.txt:7: expected 3 columns.*found 2"),
-    "ragged, too many": ("a.txt", ROWS * 40 + "a b c d\n", {}, r"a.txt:241: expected 3 columns.*found 4"),
-    "no such column": ("a.txt", ROWS, {"labels": "4"}, r'a.txt:1: no column "4"; the file has columns 1 to 3'),
-    "no such name": ("a.conllu", conllu(TAGGED), {"labels": "upso"}, 'no column "upso"; did you mean "upos"'),
-    "json labels too short": ("a.jsonl", '{"tokens": ["a", "b"], "labels": ["X"]}', {}, 'a.jsonl:1: "labels" has 1'),
-    "json cut": ("a.jsonl", json_tokens(TAGGED[:3]) + '{"tokens', {}, r"a.jsonl:4: not JSON"),
-    "empty": ("a.txt", "", {}, "a.txt: the text is empty"),
-    "blank": ("a.txt", "\n\n \n", {"format": "columns"}, "a.txt: no sentence in it"),
-    "only empty sentences": ("a.jsonl", '{"tokens": [], "labels": []}\n' * 3, {}, "a.jsonl: no sentence in it"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", list(USELESS))
-def test_data_of_no_use_are_one_line_with_their_place(name: str, tmp_path: Path) -> None:
-    file, content, data, expected = USELESS[name]
-    (tmp_path / file).write_text(content)
-    with pytest.raises(DataError, match=expected) as caught:
-        run_tiny(tagging(tmp_path / file, data=data), tmp_path / "run")
-    assert "\n" not in str(caught.value)
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("part", ["valid", "test"])
-def test_validation_and_test_data_of_no_use_too(part: str, names: Path, tmp_path: Path) -> None:
-    (tmp_path / "bad.txt").write_text(ROWS + "the DET\n")
-    with pytest.raises(DataError, match=r"bad.txt:7: expected 3 columns.*found 2"):
-        run_tiny(tagging(names, data={part: str(tmp_path / "bad.txt"), "format": "columns"}), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
-def test_other_columns_must_be_there(names: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r'names.txt:1: no column "9"; the file has columns 1 to 3'):
-        run_tiny(tagging(names, features={"columns": ["9"]}), tmp_path / "run")
-    with pytest.raises(RecipeError, match="features: all are switched off"):
-        run_tiny(tagging(names, features={"d_words": 0}), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("encoder", ["lstm", "window"])
-def test_a_sentence_of_ten_thousand_words_among_short_ones(encoder: str, tmp_path: Path) -> None:
-    """It is a batch alone, so that it pads nothing; predicted among others it gets the labels that it gets alone."""
-    choose = random.Random(0)
-    pairs = choose.choices([pair for s in TAGGED for pair in zip(s.words, s.pos, strict=True)], k=10_000)
-    words = [word for word, _ in pairs]
-    path = tmp_path / "long.txt"
-    path.write_text(columns([*TAGGED[:40], Tagged(words, [pos for _, pos in pairs], []), *TAGGED[40:]]))
-    options = {"data": {"labels": "2"}, "head": {"kind": "crf" if encoder == "window" else "softmax"}, "validations": 1}
-    task = LabelingJob(tagging(path, **options)).task
-    shapes = [tuple(task.batch(step, torch.device("cpu")).tags.shape) for step in range(task.steps_per_epoch)]
-    assert shapes.count((1, 10_000)) == 1
-    assert all(rows * length <= 80 for rows, length in shapes if length < 10_000)
-    steps = shapes.index((1, 10_000)) + 1
-    run_tiny(tagging(path, encoder=encoder, steps=steps, **options), tmp_path / "run")
-    pipeline = load(tmp_path / "run")
-    together = pipeline.predict([["the"], words, ["old", "house"]])
-    assert [len(answer) for answer in together] == [1, 10_000, 2]
-    assert pipeline.predict([words])[0].labels == together[1].labels
-
-
-def test_a_word_of_a_million_characters(tmp_path: Path) -> None:
-    giant = "word" * 250_000
-    path = tmp_path / "a.txt"
-    path.write_text(columns(TAGGED[:30]) + f"\n{giant} NOUN O\nthe DET O\n")
-    features = {"characters": "lstm", "d_characters": 4, "affixes": 3, "d_shape": 2}
-    run_tiny(tagging(path, features=features, steps=8), tmp_path / "run")
-    pipeline = load(tmp_path / "run")
-    (answer,) = pipeline.predict([f"the {giant} {giant[1:]}"])
-    assert [(w.start, w.end) for w in answer] == [(0, 3), (4, 1_000_004), (1_000_005, 2_000_004)]
-    assert pipeline.evaluate(path).tokens == sum(len(s.words) for s in TAGGED[:30]) + 2
-
-
-def test_words_with_nul_characters(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text(columns(TAGGED[:30]).replace("the", "t\0he"))
-    run_tiny(tagging(path, data={"labels": "2"}, features={"characters": "cnn"}), tmp_path / "run")
-    pipeline = load(tmp_path / "run")
-    assert any(word == "t\0he" for s in pipeline.source(path) for word in s.words)
-    assert pipeline.predict([["t\0he", "\0"]])[0].words[0].text == "t\0he"

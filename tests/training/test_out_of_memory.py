@@ -15,18 +15,9 @@ from ensue.tasks.task import Task
 from ensue.training.jobs import begin_job
 from ensue.training.loop import Trainer
 from ensue.training.run_directory import RunDirectory
+from training.classifiers import TEXTS
 from training.tiny import run_tiny
-from training.tiny_texts import (
-    Listener,
-    classifying,
-    columns,
-    documents,
-    fasttext,
-    pairs,
-    sentences,
-    tagging,
-    tsv,
-)
+from training.tiny_texts import Listener, classifying, columns, documents, fasttext, pairs, sentences, tagging, tsv
 
 MESSAGES = {
     "cpu": RuntimeError("[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory: you tried"),
@@ -55,7 +46,7 @@ def tagger(folder: Path, **changes: Any) -> Recipe:
 
 
 def classifier(folder: Path, **changes: Any) -> Recipe:
-    (folder / "topics.tsv").write_text(tsv(documents(120)))
+    (folder / "topics.tsv").write_text(tsv(TEXTS))
     return classifying(folder / "topics.tsv", batch_tokens=1000, **changes)
 
 

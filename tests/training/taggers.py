@@ -1,0 +1,20 @@
+"""What tests of taggers share: tagged sentences, the trained model, and what it answers."""
+
+from pathlib import Path
+from typing import Any
+
+import ensue
+from ensue.pipeline import LabelingPipeline
+from training.tiny_texts import Tagged, sentences
+
+TAGGED = sentences(120)
+
+
+def load(run: Path, **options: Any) -> LabelingPipeline:
+    pipeline = ensue.load(run, device="cpu", **options)
+    assert isinstance(pipeline, LabelingPipeline)
+    return pipeline
+
+
+def predicted(run: Path, tagged: list[Tagged] = TAGGED) -> list[list[str]]:
+    return [sentence.labels for sentence in load(run).predict([s.words for s in tagged])]
