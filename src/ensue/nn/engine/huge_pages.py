@@ -2,7 +2,7 @@
 
 Memory that is new to a process comes from the system as it is touched: in pages of 4 KB that takes a twentieth of a
 training step. Pages of 2 MB come faster, but beside arrays in small ones the system has to move those together first,
-for up to a third of a step (LOG.md). So blocks are lent again instead of given back.
+for up to a quarter of a step (LOG.md). So blocks are lent again instead of given back.
 """
 
 from __future__ import annotations
