@@ -17,8 +17,7 @@ from torch import Tensor
 
 from ensue.nn import LSTM
 from ensue.nn.engine import c_library, compiled, executing, explain, products, running, unroll
-
-needs_compiler = pytest.mark.skipif(c_library.compiler() is None, reason="no C compiler")
+from nn.twins import needs_compiler
 
 TEXT = "real twice(real x) { return 2 * x; }\n"
 Library = Callable[..., ctypes.CDLL | None]

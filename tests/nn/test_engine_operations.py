@@ -6,11 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.nn.engine.c_library import compiler, library
+from ensue.nn.engine.c_library import library
 from ensue.nn.engine.graph import Graph, Node
 from ensue.nn.engine.operations import OPERATIONS
-
-needs_compiler = pytest.mark.skipif(compiler() is None, reason="no C compiler")
+from nn.twins import needs_compiler
 
 RANGES = dict.fromkeys(("log", "sqrt", "rsqrt"), (0.1, 3.0))
 COMPARED = {name for name, row in OPERATIONS.items() if row.is_condition}

@@ -12,10 +12,8 @@ from torch import Tensor, nn
 
 from ensue.nn import Recurrent
 from ensue.nn.engine import Execution, executing, explain, unroll
-from ensue.nn.engine.c_library import compiler
 from ensue.types import Memory, State, leaves
-
-needs_compiler = pytest.mark.skipif(compiler() is None, reason="no C compiler")
+from nn.twins import needs_compiler
 
 D = 5
 B, T = 4, 3

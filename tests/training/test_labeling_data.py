@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from ensue.errors import DataError, RecipeError
+from ensue.errors import RecipeError
 from ensue.training.labeling import LabelingJob
 from training.taggers import TAGGED, load
-from training.tiny import run_tiny
+from training.tiny import assert_refused, run_tiny
 from training.tiny_texts import Listener, Tagged, columns, conllu, json_tokens, sentences, tagging
 
 
@@ -97,23 +97,19 @@ USELESS: dict[str, tuple[str, str, dict[str, str], str]] = {
 def test_data_of_no_use_are_one_line_with_their_place(name: str, tmp_path: Path) -> None:
     file, content, data, expected = USELESS[name]
     (tmp_path / file).write_text(content)
-    with pytest.raises(DataError, match=expected) as caught:
-        run_tiny(tagging(tmp_path / file, data=data), tmp_path / "run")
-    assert "\n" not in str(caught.value)
-    assert not (tmp_path / "run").exists()
+    assert_refused(tagging(tmp_path / file, data=data), tmp_path / "run", expected)
 
 
 @pytest.mark.parametrize("part", ["valid", "test"])
 def test_validation_and_test_data_of_no_use_too(part: str, names: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.txt").write_text(ROWS + "the DET\n")
-    with pytest.raises(DataError, match=r"bad.txt:7: expected 3 columns.*found 2"):
-        run_tiny(tagging(names, data={part: str(tmp_path / "bad.txt"), "format": "columns"}), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
+    recipe = tagging(names, data={part: str(tmp_path / "bad.txt"), "format": "columns"})
+    assert_refused(recipe, tmp_path / "run", r"bad.txt:7: expected 3 columns.*found 2")
 
 
 def test_other_columns_must_be_there(names: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r'names.txt:1: no column "9"; the file has columns 1 to 3'):
-        run_tiny(tagging(names, features={"columns": ["9"]}), tmp_path / "run")
+    recipe = tagging(names, features={"columns": ["9"]})
+    assert_refused(recipe, tmp_path / "run", r'names.txt:1: no column "9"; the file has columns 1 to 3')
     with pytest.raises(RecipeError, match="features: all are switched off"):
         run_tiny(tagging(names, features={"d_words": 0}), tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -16,6 +16,7 @@ from ensue.training.jobs import begin_job
 from ensue.training.loop import Trainer
 from ensue.training.run_directory import RunDirectory
 from training.classifiers import TEXTS
+from training.taggers import TAGGED
 from training.tiny import run_tiny
 from training.tiny_texts import Listener, classifying, columns, documents, fasttext, pairs, sentences, tagging, tsv
 
@@ -41,7 +42,7 @@ def limited(monkeypatch: pytest.MonkeyPatch, task: type[Task[Any, Any]], rows: i
 
 
 def tagger(folder: Path, **changes: Any) -> Recipe:
-    (folder / "names.txt").write_text(columns(sentences(120)))
+    (folder / "names.txt").write_text(columns(TAGGED))
     return tagging(folder / "names.txt", batch_tokens=1000, **changes)
 
 

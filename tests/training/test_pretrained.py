@@ -13,7 +13,7 @@ from ensue.recipe import LabelingRecipe
 from ensue.training.weights import read_tensors
 from training.resuming import At, Killed, die
 from training.tiny import kept, run_tiny
-from training.tiny_texts import columns, sentences, tagging
+from training.tiny_texts import tagging
 
 
 def load(run: Path, **options: Any) -> LabelingPipeline:
@@ -108,9 +108,7 @@ def test_vectors_of_another_size_or_of_no_word_are_refused(tmp_path: Path) -> No
         run_tiny(with_vectors(tmp_path, vectors=str(tmp_path / "none.txt")), tmp_path / "another")
 
 
-def test_vectors_for_a_model_without_any(tmp_path: Path) -> None:
-    names = tmp_path / "names.txt"
-    names.write_text(columns(sentences(120)))
+def test_vectors_for_a_model_without_any(names: Path, tmp_path: Path) -> None:
     run_tiny(tagging(names, steps=1), tmp_path / "run")
     with pytest.raises(ensue.errors.EnsueError, match="trained without pretrained vectors"):
         load(tmp_path / "run", vectors=names)

@@ -5,6 +5,9 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from ensue.errors import DataError
 from ensue.recipe import LanguageModelingRecipe, Recipe, validate_recipe
 from ensue.training.checkpoint import complete_checkpoints
 from ensue.training.reporter import Outcome, Reporter, StepReport, Validation
@@ -51,6 +54,14 @@ def tiny_recipe(
 
 def run_tiny(recipe: Recipe | None, out: Path, **options: Any) -> Outcome:
     return train_run(recipe, out, **{"device": "cpu", "threads": 1} | options)
+
+
+def assert_refused(recipe: Recipe, out: Path, expected: str) -> None:
+    """The recipe's data are of no use: one line says where and why, and no run is begun."""
+    with pytest.raises(DataError, match=expected) as caught:
+        run_tiny(recipe, out)
+    assert "\n" not in str(caught.value)
+    assert not out.exists()
 
 
 def kept(run: Path) -> dict[str, Any]:
