@@ -1,0 +1,101 @@
+"""JSON and TOML from text, with bounds: whatever somebody else wrote ends in a value or in one `ParseError`.
+
+Python's own parsers end in RecursionError where a document is nested deep, in a ValueError of their own where a number
+has more than 4,300 digits, and let through what is nested a few hundred deep, on which the next reader fails. Which
+file it was, and what it should have been, its reader knows and says.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+MAX_DEPTH = 64
+"""Tables in tables, lists in lists: what people and programs write has fewer than ten."""
+MAX_TOML = 1 << 20
+"""Characters of a TOML document; its parser takes minutes over more."""
+_PART = r"""[ \t]*(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*\."""
+_LONG_KEY = re.compile(rf"(?:^[ \t[]*|[{{,])(?:{_PART}){{{MAX_DEPTH}}}", re.MULTILINE)
+"""A TOML key of more than that many parts; its parser takes the square of their number."""
+
+
+class ParseError(ValueError):
+    """Text that is no JSON or TOML, or beyond the bounds; the message is one line and begins with `not`."""
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The value of a JSON text; bytes are UTF-8. ParseError for anything else, and for more than `MAX_DEPTH` levels."""
+    text = _text(text)
+    value = _parsed(json.loads, text, "JSON")
+    if text.count("[") + text.count("{") > MAX_DEPTH:  # else it cannot be as deep, which is quick to see
+        _check_depth(value, "JSON")
+    return value
+
+
+def parse_toml(text: str | bytes) -> dict[str, Any]:
+    """The table of a TOML text; bytes are UTF-8. ParseError as of `parse_json`, and beyond `MAX_TOML` characters."""
+    text = _text(text)
+    if len(text) > MAX_TOML:
+        raise ParseError(f"not TOML that can be read: more than {MAX_TOML:,} characters")
+    if _LONG_KEY.search(text):
+        raise _too_deep("TOML")
+    value: dict[str, Any] = _parsed(tomllib.loads, text, "TOML")
+    _check_depth(value, "TOML")
+    return value
+
+
+def read_bounded(path: Path, limit: int) -> bytes:
+    """The bytes of a file; OSError where it cannot be read, ParseError where it has more than `limit`."""
+    with path.open("rb") as file:
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise ParseError(f"not a file of this kind: more than {limit:,} bytes")
+    return content
+
+
+def shown(value: Any, most: int = 60) -> str:
+    """A value as a message shows it: short, and in one line."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # more digits than Python prints
+        text = f"a very large {type(value).__name__}"
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _text(text: str | bytes) -> str:
+    try:
+        return text.decode() if isinstance(text, bytes) else text
+    except UnicodeDecodeError as error:
+        raise ParseError(f"not UTF-8 (byte {error.start + 1:,} is 0x{error.object[error.start]:02x})") from None
+
+
+def _parsed(parse: Callable[[str], Any], text: str, kind: str) -> Any:
+    try:
+        return parse(text)
+    except json.JSONDecodeError as error:
+        line = f"line {error.lineno}, " if error.lineno > 1 else ""
+        raise ParseError(f"not {kind} ({error.msg} in {line}column {error.colno})") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ParseError(f"not {kind}: {error}") from None
+    except RecursionError:
+        raise _too_deep(kind) from None
+    except ValueError:  # says how Python's limit is raised
+        raise ParseError(f"not {kind} that can be read: a number of more than 4,300 digits") from None
+
+
+def _check_depth(value: Any, kind: str) -> None:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        parts = (part.values() if isinstance(part, dict) else part for part in level)
+        level = [inner for part in parts for inner in part if isinstance(inner, dict | list)]
+        if not level:
+            return
+    raise _too_deep(kind)
+
+
+def _too_deep(kind: str) -> ParseError:
+    return ParseError(f"not {kind} that can be read: nested more than {MAX_DEPTH} deep")

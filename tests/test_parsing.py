@@ -1,0 +1,90 @@
+"""JSON and TOML with bounds: a value, or one `ParseError` of one line."""
+
+import json
+import time
+
+import pytest
+
+from ensue.parsing import MAX_DEPTH, MAX_TOML, ParseError, parse_json, parse_toml, read_bounded, shown
+
+
+@pytest.mark.parametrize("text", ["{}", '{"a": [1, 2.5, null, "[[["]}', "3", '"x"', b'{"a": "\xc3\xa9"}'])
+def test_json_is_what_python_reads(text):
+    assert parse_json(text) == json.loads(text)
+
+
+def test_brackets_inside_strings_are_not_depth():
+    assert parse_json(json.dumps(["[" * 500])) == ["[" * 500]
+
+
+@pytest.mark.parametrize("parse", [parse_json, lambda text: parse_toml(f"x = {text}")], ids=["json", "toml"])
+def test_depth_has_a_bound(parse):
+    inside = MAX_DEPTH - 1  # the TOML document is a level itself
+    parse("[" * inside + "]" * inside)
+    for depth in (MAX_DEPTH + 1, 400, 100_000):
+        with pytest.raises(ParseError, match=f"nested more than {MAX_DEPTH} deep"):
+            parse("[" * depth + "]" * depth)
+
+
+@pytest.mark.parametrize("parse", [parse_json, lambda text: parse_toml(f"x = {text}")], ids=["json", "toml"])
+def test_digits_have_a_bound(parse):
+    with pytest.raises(ParseError, match=r"more than 4,300 digits$"):
+        parse("9" * 5000)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[1,", "not JSON (Expecting value in column 4)"),
+        ("[1,\n2,,", "not JSON (Expecting value in line 2, column 3)"),
+        ("", "not JSON (Expecting value in column 1)"),
+        (b'"\xff"', "not UTF-8 (byte 2 is 0xff)"),
+    ],
+)
+def test_what_is_no_json(text, message):
+    with pytest.raises(ParseError) as caught:
+        parse_json(text)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("text", ["a = ", "= 1", "a = 1\na = 2", "a = 2020-13-45", b"a = '\xff'", "[a]\n[a]"])
+def test_what_is_no_toml(text):
+    with pytest.raises(ParseError, match=r"^not (TOML|UTF-8)") as caught:
+        parse_toml(text)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", [".".join("a" * 100_000), '"a b".' * 50_000 + "c"])
+@pytest.mark.parametrize("document", ["{} = 1", "[{}]", "x = {{{} = 1}}", "x = {{y = 1, {} = 1}}"])
+def test_keys_of_many_parts_are_refused_at_once(key, document):
+    started = time.perf_counter()
+    with pytest.raises(ParseError, match="deep"):
+        parse_toml(document.format(key))
+    assert time.perf_counter() - started < 1
+
+
+def test_sentences_are_no_keys():
+    text = "It ends. " * 500
+    assert parse_toml(f'about = "{text}"\na.b.c = 1')["about"] == text
+    assert parse_toml(f'about = """\n{"." * 500}\n{text}"""') == {"about": "." * 500 + "\n" + text}
+
+
+def test_toml_has_a_bound_on_size():
+    with pytest.raises(ParseError, match=f"more than {MAX_TOML:,} characters"):
+        parse_toml("#" * (MAX_TOML + 1))
+
+
+def test_files_are_read_up_to_a_limit(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"12345")
+    assert read_bounded(path, 5) == b"12345"
+    with pytest.raises(ParseError, match="more than 4 bytes"):
+        read_bounded(path, 4)
+    with pytest.raises(FileNotFoundError):
+        read_bounded(tmp_path / "none", 4)
+
+
+def test_values_are_shown_short():
+    assert shown("a\nb") == r"'a\nb'"
+    assert len(shown(10**400)) == 60
+    assert shown(10**5000) == "a very large int"
