@@ -18,8 +18,14 @@ COMPILER = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler (cc, gcc, clang)")
 
 SOURCE = f"""
+#if PRODUCTS_IN_AMX
+#include "{Path(__file__).parent}/emulated_amx.h"
+#endif
 #include "{HEADERS}/kernels.h"
 #include "{HEADERS}/functions.h"
+#if IN_AMX
+#include "{HEADERS}/amx.h"
+#endif
 int64_t block(void) {{ return BLOCK; }}
 int in_bf16(void) {{ return IN_BF16; }}
 int64_t size_of_packed(int64_t k, int64_t n) {{ return packed_size(k, n); }}
@@ -46,8 +52,8 @@ FLAGS = [
     "-fPIC",
 ]
 FLOATS = {"float": np.float32, "double": np.float64}
-PRODUCTS = {**FLOATS, "bf16": np.float32}
-"""How products are worked out; functions know nothing of bf16."""
+PRODUCTS = {**FLOATS, "bf16": np.float32, "amx": np.float32}
+"""How products are worked out, with AMX emulated; functions know nothing of bf16."""
 
 
 def pointer(array: np.ndarray) -> ctypes.c_void_p:
@@ -101,7 +107,8 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     def kernels(kind: str) -> Kernels:
         assert COMPILER is not None
         library, warnings = folder / f"{kind}.so", ["-Wall", "-Wextra", "-Werror"]
-        kinds = [f"-DREAL_IS_DOUBLE={int(kind == 'double')}", f"-DPRODUCTS_IN_BF16={int(kind == 'bf16')}"]
+        kinds = [f"-DREAL_IS_DOUBLE={int(kind == 'double')}", f"-DPRODUCTS_IN_BF16={int(kind in ('bf16', 'amx'))}"]
+        kinds.append(f"-DPRODUCTS_IN_AMX={int(kind == 'amx')}")
         command = [COMPILER, *FLAGS, *warnings, *kinds, str(source), "-o", str(library), "-lm"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
@@ -116,9 +123,13 @@ def kernels(request: pytest.FixtureRequest, build: Build) -> Kernels:
     return build(request.param)
 
 
-@pytest.fixture(scope="module")
-def bf16(build: Build) -> Kernels:
-    built = build("bf16")
+@pytest.fixture(scope="module", params=["bf16", "amx"])
+def bf16(request: pytest.FixtureRequest, build: Build) -> Kernels:
+    return in_bf16(build, request.param)
+
+
+def in_bf16(build: Build, kind: str) -> Kernels:
+    built = build(kind)
     if not built.in_bf16:
         pytest.skip("the compiler and this processor have no AVX512_BF16: products are compiled as for float")
     return built
@@ -126,7 +137,7 @@ def bf16(build: Build) -> Kernels:
 
 @pytest.fixture(scope="module", params=PRODUCTS)
 def multiplier(request: pytest.FixtureRequest, build: Build) -> Kernels:
-    return request.getfixturevalue("bf16") if request.param == "bf16" else build(request.param)
+    return build(request.param) if request.param in FLOATS else in_bf16(build, request.param)
 
 
 def rounded_to_bf16(x: np.ndarray) -> np.ndarray:

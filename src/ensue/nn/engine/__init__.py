@@ -9,6 +9,17 @@ On a GPU it is printed in Triton (`triton_source.py`) and launched position by p
 A cell need not know of it. `explain(layer)` says how a layer will run, and why.
 """
 
+from ensue.nn.engine.products import bf16_kernel, bf16_kernels, use_bf16_kernel
 from ensue.nn.engine.running import Execution, executing, explain, may_compile, runs_compiled, unroll
 
-__all__ = ["Execution", "executing", "explain", "may_compile", "runs_compiled", "unroll"]
+__all__ = [
+    "Execution",
+    "bf16_kernel",
+    "bf16_kernels",
+    "executing",
+    "explain",
+    "may_compile",
+    "runs_compiled",
+    "unroll",
+    "use_bf16_kernel",
+]

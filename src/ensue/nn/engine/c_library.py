@@ -43,12 +43,12 @@ def compiler() -> tuple[str, ...] | None:
 
 
 @cache
-def library(text: str, dtype: torch.dtype, *, in_bf16: bool = False) -> ctypes.CDLL | None:
-    """The compiled `text`, for float32 (with products in bfloat16, if wished) or float64; None if that fails."""
+def library(text: str, dtype: torch.dtype, defines: tuple[str, ...] = ()) -> ctypes.CDLL | None:
+    """The compiled `text`, for float32 or float64, with further options; None if that fails."""
     command = compiler()
     if command is None:
         return None
-    numbers = [f"-DREAL_IS_DOUBLE={int(dtype == torch.float64)}", f"-DPRODUCTS_IN_BF16={int(in_bf16)}"]
+    numbers = [f"-DREAL_IS_DOUBLE={int(dtype == torch.float64)}", *defines]
     options = [*command, *FLAGS, *_for_processor(), *numbers]
     here = Path(__file__).parent
     whole = "\n".join([*((here / name).read_text(encoding="utf-8") for name in HEADERS), text])

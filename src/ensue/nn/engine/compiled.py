@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ensue.nn.engine.c_library import library
 from ensue.nn.engine.c_source import Source
-from ensue.nn.engine.products import Products, in_parts, products
+from ensue.nn.engine.products import Bf16Kernel, Products, in_parts, products
 from ensue.nn.engine.program import Array, Program
 from ensue.nn.engine.rows import Rows
 from ensue.nn.engine.schedule import schedule
@@ -32,7 +32,7 @@ class Compiled:
 
     def __init__(self, sources: dict[str, Source], functions: ctypes.CDLL, products: Products) -> None:
         self._sources, self._functions, self._products = sources, functions, products
-        self.multiply, self.in_bf16 = products.multiply, products.in_bf16
+        self.multiply, self.bf16_kernel = products.multiply, products.kernel
 
     def run(self, name: str, arrays: Arrays, rows: Rows, matrices: Sequence[Tensor], *, finals: Finals) -> None:
         """As `Plain.run`."""
@@ -57,16 +57,16 @@ class Compiled:
         in_parts(rows.batch, run_rows)
 
 
-def compiled(program: Program, dtype: torch.dtype, *, in_bf16: bool = False) -> Compiled | None:
+def compiled(program: Program, dtype: torch.dtype, bf16_kernel: Bf16Kernel | None = None) -> Compiled | None:
     """None where there is no compiler, or the type is neither float32 nor float64.
 
-    `in_bf16` is for float32: products in bfloat16, summed in float32, if the processor has them.
+    `bf16_kernel` is for float32: products in bfloat16, summed in float32.
     """
     if dtype not in (torch.float32, torch.float64):
         return None
     sources = {name: Source(f"{name}_step", schedule(work)) for name, work in program.passes.items()}
     text = "".join(source.text + ENTRY.format(name=name) for name, source in sources.items())
-    multiplication, functions = products(dtype, in_bf16=in_bf16), library(text, dtype)
+    multiplication, functions = products(dtype, bf16_kernel), library(text, dtype)
     if multiplication is None or functions is None:
         return None
     return Compiled(sources, functions, multiplication)

@@ -12,7 +12,9 @@
  *
  * With -DREAL_IS_DOUBLE=0 -DPRODUCTS_IN_BF16=1, on a processor with AVX512_BF16, the factors of a product are rounded
  * to bf16 (to nearest even; subnormal numbers to 0) and summed in float: B when it is packed, A on the way. Then a real
- * of packed memory is a pair of entries, of rows 2p and 2p + 1, and a row past k is zero. Elsewhere nothing changes. */
+ * of packed memory is a pair of entries, of rows 2p and 2p + 1, and a row past k is zero. Elsewhere nothing changes.
+ * With -DPRODUCTS_IN_AMX=1 too, on a processor with AMX, amx.h has to follow, which multiplies such pairs in tile
+ * registers; there the rows of pairs are a multiple of AMX_ROWS. */
 #ifndef ENSUE_KERNELS_H
 #define ENSUE_KERNELS_H
 
@@ -38,6 +40,12 @@ typedef uint32_t bits;
 #define IN_BF16 0
 #endif
 
+#if PRODUCTS_IN_AMX && IN_BF16 && (defined(__AMX_BF16__) || defined(AMX_IS_EMULATED))
+#define IN_AMX 1
+#else
+#define IN_AMX 0
+#endif
+
 #if defined(__AVX512F__)
 #define VECTOR_BYTES 64
 #elif defined(__AVX__)
@@ -57,7 +65,8 @@ enum {
     LANES = VECTOR_BYTES / sizeof(real),
     PANEL = 2 * LANES,
     PAIR = IN_BF16 ? 2 : 1, /* entries in one real of packed memory */
-    BLOCK = 2048 / sizeof(real) * PAIR, /* a tile of A with this many columns fits in the L1 cache, */
+    AMX_ROWS = 16, /* of a tile register */
+    BLOCK = (IN_AMX ? 1024 : 2048) / sizeof(real) * PAIR, /* a tile of A with this many columns fits in the L1 cache, */
     BLOCK_WORDS = BLOCK / PAIR,
     BLOCK_PANELS = 512 * 1024 / (BLOCK_WORDS * PANEL * sizeof(real)), /* and these panels in half an L2 cache */
     /* A longer sum is added up from parts, for less rounding error; the factors in bf16 have far more than that. */
@@ -85,8 +94,54 @@ INLINE int64_t even_part(int64_t left, int64_t limit) {
 }
 
 /* Reals that k entries take, and number of reals in a packed k x n matrix. */
-INLINE int64_t words(int64_t k) { return (k + PAIR - 1) / PAIR; }
+INLINE int64_t words(int64_t k) {
+    int64_t pairs = (k + PAIR - 1) / PAIR;
+    return IN_AMX ? (pairs + AMX_ROWS - 1) / AMX_ROWS * AMX_ROWS : pairs;
+}
 UNUSED static int64_t packed_size(int64_t k, int64_t n) { return (n + PANEL - 1) / PANEL * PANEL * words(k); }
+
+/* Two vectors, number by number in turns: a0 b0 a1 b1 ..., its first or its second half. */
+#if defined(__clang__) || __GNUC__ >= 12
+#define SHUFFLED(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+typedef bits places __attribute__((vector_size(VECTOR_BYTES)));
+#define SHUFFLED(a, b, ...) __builtin_shuffle(a, b, (places){__VA_ARGS__})
+#endif
+#if VECTOR_BYTES == 64 && !REAL_IS_DOUBLE
+#define FIRST_HALVES 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define SECOND_HALVES 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#elif VECTOR_BYTES == 64 || (VECTOR_BYTES == 32 && !REAL_IS_DOUBLE)
+#define FIRST_HALVES 0, 8, 1, 9, 2, 10, 3, 11
+#define SECOND_HALVES 4, 12, 5, 13, 6, 14, 7, 15
+#elif VECTOR_BYTES == 32 || !REAL_IS_DOUBLE
+#define FIRST_HALVES 0, 4, 1, 5
+#define SECOND_HALVES 2, 6, 3, 7
+#else
+#define FIRST_HALVES 0, 2
+#define SECOND_HALVES 1, 3
+#endif
+
+/* to[p * ld_to + j] = from[j * ld + p] for p, j < LANES: rows taken in turns log LANES times are columns. */
+INLINE void transpose_square(const real *from, int64_t ld, real *to, int64_t ld_to) {
+    vector v[LANES], w[LANES];
+#pragma GCC unroll 16
+    for (int j = 0; j < LANES; j++)
+        v[j] = *(const vector *)(from + j * ld);
+#pragma GCC unroll 4
+    for (int step = 1; step < LANES; step *= 2) {
+#pragma GCC unroll 8
+        for (int j = 0; j < LANES / 2; j++) {
+            w[2 * j] = SHUFFLED(v[j], v[j + LANES / 2], FIRST_HALVES);
+            w[2 * j + 1] = SHUFFLED(v[j], v[j + LANES / 2], SECOND_HALVES);
+        }
+#pragma GCC unroll 16
+        for (int j = 0; j < LANES; j++)
+            v[j] = w[j];
+    }
+#pragma GCC unroll 16
+    for (int p = 0; p < LANES; p++)
+        *(vector *)(to + p * ld_to) = v[p];
+}
 
 #if IN_BF16
 typedef int32_t word __attribute__((may_alias));
@@ -116,9 +171,9 @@ INLINE void pair_rows(int64_t rows, int64_t k, const real *A, int64_t row_stride
         }
 }
 
-/* The pairs of at most 16 columns of two rows of B, or of one and zeros; a row is contiguous. */
+/* The pairs of at most 16 columns of two rows of B, or of one and zeros, or of none; a row is contiguous. */
 INLINE __m512i pair_columns(int64_t columns, int64_t rows, const real *B, int64_t row_stride) {
-    __m512 low = load_lanes(columns, B, 1);
+    __m512 low = rows > 0 ? load_lanes(columns, B, 1) : _mm512_setzero_ps();
     __m512 high = rows > 1 ? load_lanes(columns, B + row_stride, 1) : _mm512_setzero_ps();
     __m512i both = (__m512i)_mm512_cvtne2ps_pbh(high, low);
     return _mm512_or_si512(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(both)),
@@ -130,7 +185,7 @@ UNUSED static void pack(int64_t k, int64_t n, const real *B, int64_t row_stride,
     for (int64_t j = 0; j < n; j += PANEL, packed += words(k) * PANEL) {
         const real *from = B + j * column_stride;
         int64_t columns = least(PANEL, n - j);
-        for (int64_t p = 0; column_stride == 1 && p < k; p += 2)
+        for (int64_t p = 0; column_stride == 1 && p < PAIR * words(k); p += 2)
             for (int64_t q = 0; q < PANEL; q += LANES)
                 _mm512_storeu_si512(packed + p / 2 * PANEL + q,
                                     pair_columns(columns - q, k - p, from + p * row_stride + q, row_stride));
@@ -138,9 +193,13 @@ UNUSED static void pack(int64_t k, int64_t n, const real *B, int64_t row_stride,
             real square[PANEL][LANES] = {{0}};
             pair_rows(columns, least(k - p, 2 * LANES), from + p * row_stride, column_stride, row_stride, *square,
                       LANES);
-            for (int64_t r = 0; r < least(LANES, words(k - p)); r++)
+            real *to = packed + p / 2 * PANEL;
+            int64_t rows = least(LANES, words(k - p));
+            for (int64_t q = 0; rows == LANES && q < PANEL; q += LANES)
+                transpose_square(square[q], LANES, to + q, PANEL);
+            for (int64_t r = 0; rows < LANES && r < rows; r++)
                 for (int64_t q = 0; q < PANEL; q++)
-                    ((word *)packed)[(p / 2 + r) * PANEL + q] = ((word *)square[q])[r];
+                    ((word *)to)[r * PANEL + q] = ((word *)square[q])[r];
         }
     }
 }
@@ -158,49 +217,6 @@ INLINE void add_outer(const int rows, vector sum[][2], const real *A, int64_t ro
     }
 }
 #else
-/* Two vectors, number by number in turns: a0 b0 a1 b1 ..., its first or its second half. */
-#if defined(__clang__) || __GNUC__ >= 12
-#define SHUFFLED(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#else
-typedef bits places __attribute__((vector_size(VECTOR_BYTES)));
-#define SHUFFLED(a, b, ...) __builtin_shuffle(a, b, (places){__VA_ARGS__})
-#endif
-#if VECTOR_BYTES == 64 && !REAL_IS_DOUBLE
-#define FIRST_HALVES 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
-#define SECOND_HALVES 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
-#elif VECTOR_BYTES == 64 || (VECTOR_BYTES == 32 && !REAL_IS_DOUBLE)
-#define FIRST_HALVES 0, 8, 1, 9, 2, 10, 3, 11
-#define SECOND_HALVES 4, 12, 5, 13, 6, 14, 7, 15
-#elif VECTOR_BYTES == 32 || !REAL_IS_DOUBLE
-#define FIRST_HALVES 0, 4, 1, 5
-#define SECOND_HALVES 2, 6, 3, 7
-#else
-#define FIRST_HALVES 0, 2
-#define SECOND_HALVES 1, 3
-#endif
-
-/* to[p * PANEL + j] = from[j * ld + p] for p, j < LANES: rows taken in turns log LANES times are columns. */
-INLINE void transpose_square(const real *from, int64_t ld, real *to) {
-    vector v[LANES], w[LANES];
-#pragma GCC unroll 16
-    for (int j = 0; j < LANES; j++)
-        v[j] = *(const vector *)(from + j * ld);
-#pragma GCC unroll 4
-    for (int step = 1; step < LANES; step *= 2) {
-#pragma GCC unroll 8
-        for (int j = 0; j < LANES / 2; j++) {
-            w[2 * j] = SHUFFLED(v[j], v[j + LANES / 2], FIRST_HALVES);
-            w[2 * j + 1] = SHUFFLED(v[j], v[j + LANES / 2], SECOND_HALVES);
-        }
-#pragma GCC unroll 16
-        for (int j = 0; j < LANES; j++)
-            v[j] = w[j];
-    }
-#pragma GCC unroll 16
-    for (int p = 0; p < LANES; p++)
-        *(vector *)(to + p * PANEL) = v[p];
-}
-
 /* Packs B[p * row_stride + j * column_stride], p < k, j < n: rows or columns without gaps by whole vectors. */
 UNUSED static void pack(int64_t k, int64_t n, const real *B, int64_t row_stride, int64_t column_stride, real *packed) {
     for (int64_t j = 0; j < n; j += PANEL, packed += k * PANEL) {
@@ -211,8 +227,8 @@ UNUSED static void pack(int64_t k, int64_t n, const real *B, int64_t row_stride,
                 memcpy(packed + p * PANEL, from + p * row_stride, PANEL * sizeof(real));
         else if (columns == PANEL && row_stride == 1)
             for (; p + LANES <= k; p += LANES) {
-                transpose_square(from + p, column_stride, packed + p * PANEL);
-                transpose_square(from + LANES * column_stride + p, column_stride, packed + p * PANEL + LANES);
+                transpose_square(from + p, column_stride, packed + p * PANEL, PANEL);
+                transpose_square(from + LANES * column_stride + p, column_stride, packed + p * PANEL + LANES, PANEL);
             }
         for (; p < k; p++)
             for (int64_t q = 0; q < PANEL; q++)
@@ -287,7 +303,7 @@ static void tile_by_columns(int64_t rows, int64_t k, const real *A, const real *
 
 /* At most TILE_ROWS rows of C (rows x n) = or += as many rows of A times the panels, `panel_stride` apart. A is as
  * `tile_by_rows` or as `tile_by_columns` takes it. The columns of a last, partly filled panel go through `edge`. */
-static void row_of_tiles(int64_t rows, int64_t n, int64_t k, const real *A, int64_t row_stride, int by_rows,
+UNUSED static void row_of_tiles(int64_t rows, int64_t n, int64_t k, const real *A, int64_t row_stride, int by_rows,
                          const real *packed, int64_t panel_stride, real *C, int64_t ldc, int accumulate) {
     real edge[TILE_ROWS * PANEL];
     for (; n > 0; n -= PANEL, packed += panel_stride, C += PANEL) {
@@ -307,7 +323,12 @@ static void row_of_tiles(int64_t rows, int64_t n, int64_t k, const real *A, int6
     }
 }
 
-#if IN_BF16
+#if IN_AMX
+enum { STRIP = 8 * AMX_ROWS };
+static void strip_of_product(int64_t m, int64_t n, int64_t depth, const real *A, int64_t row_stride,
+                             int64_t column_stride, const real *packed, int64_t panel_stride, real *C, int64_t ldc,
+                             int accumulate);
+#elif IN_BF16
 enum {
     STRIP = 10 * TILE_ROWS,
     COPY_LD = BLOCK_WORDS + LANES, /* not a power of two, whose multiples share few places in the cache */

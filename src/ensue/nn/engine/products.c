@@ -22,4 +22,11 @@ void multiply_once(int64_t m, int64_t n, int64_t k, const real *a, int64_t row_s
 
 int64_t size_of_block(int64_t n) { return packed_size(BLOCK, n); }
 
-int64_t in_bf16(void) { return IN_BF16; }
+/* Which kernel multiplies in bf16: 0, none; 1, avx512; 2, amx. To be asked before any product. */
+int64_t bf16_kernel(void) {
+#if IN_AMX
+    return may_use_amx() ? 2 : 0;
+#else
+    return IN_BF16;
+#endif
+}

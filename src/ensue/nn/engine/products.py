@@ -1,4 +1,8 @@
-"""Matrix products by the kernels of `kernels.h`, which pack a matrix once for all positions."""
+"""Matrix products by the kernels of `kernels.h`, which pack a matrix once for all positions.
+
+Products in bfloat16 have two kernels: "avx512", in vector registers, and "amx", in the tile registers that Intel's
+processors have since 2023. The second is offered where the processor and the system have it and its products are right.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,25 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from ensue.nn.engine.c_library import library
+from ensue.processor import features
+
+Bf16Kernel = Literal["avx512", "amx"]
+DEFINES: dict[Bf16Kernel | None, tuple[str, ...]] = {
+    None: (),
+    "avx512": ("-DPRODUCTS_IN_BF16=1",),
+    "amx": ("-DPRODUCTS_IN_BF16=1", "-DPRODUCTS_IN_AMX=1"),
+}
+HALF_UNIT = 2.0**-9
+"""The relative error of a number that is rounded to bfloat16."""
+
+_chosen: list[Bf16Kernel] = []
+"""At most one: see `use_bf16_kernel`."""
 
 
 class Products:
@@ -19,9 +37,10 @@ class Products:
 
     def __init__(self, functions: ctypes.CDLL) -> None:
         self._functions = functions
-        for name in ("size_of_packed", "size_of_block", "in_bf16"):
+        for name in ("size_of_packed", "size_of_block", "bf16_kernel"):
             getattr(functions, name).restype = ctypes.c_int64
-        self.in_bf16 = bool(functions.in_bf16())
+        self.kernel: Bf16Kernel | None = (None, *get_args(Bf16Kernel))[functions.bf16_kernel()]
+        """What multiplies in bfloat16; None: products are in the type of the numbers."""
         self.multiply_packed = ctypes.cast(functions.multiply, ctypes.c_void_p).value
         """The address of the function that a compiled step calls."""
 
@@ -49,11 +68,56 @@ class Products:
 
 
 @cache
-def products(dtype: torch.dtype, *, in_bf16: bool = False) -> Products | None:
-    """None where they cannot be compiled. `in_bf16` is a wish, which not every processor can fulfill."""
-    text = (Path(__file__).parent / "products.c").read_text(encoding="utf-8")
-    functions = library(text, dtype, in_bf16=in_bf16)
-    return None if functions is None else Products(functions)
+def products(dtype: torch.dtype, bf16_kernel: Bf16Kernel | None = None) -> Products | None:
+    """None where they cannot be compiled, or the processor has no such kernel.
+
+    `bf16_kernel` is for float32: factors in bfloat16, sums in float32.
+    """
+    here = Path(__file__).parent
+    names = ["amx.h", "products.c"] if bf16_kernel == "amx" else ["products.c"]
+    text = "\n".join((here / name).read_text(encoding="utf-8") for name in names)
+    functions = library(text, dtype, DEFINES[bf16_kernel])
+    found = None if functions is None else Products(functions)
+    return found if found is None or found.kernel == bf16_kernel else None
+
+
+@cache
+def bf16_kernels() -> tuple[Bf16Kernel, ...]:
+    """Those that work here, the one that is taken by itself last."""
+    return tuple(kernel for kernel in get_args(Bf16Kernel) if _works(kernel))
+
+
+def bf16_kernel() -> Bf16Kernel | None:
+    """The one that multiplies in bfloat16 from now on; None where there is none."""
+    return _chosen[0] if _chosen else next(reversed(bf16_kernels()), None)
+
+
+def use_bf16_kernel(kernel: Bf16Kernel) -> None:
+    """Multiply with this one from now on, in all threads.
+
+    Raises:
+        ValueError: it does not work here.
+    """
+    if kernel not in bf16_kernels():
+        raise ValueError(f"products in bfloat16 by {kernel}: here there is {', '.join(bf16_kernels()) or 'no kernel'}")
+    _chosen[:] = [kernel]
+
+
+def _works(kernel: Bf16Kernel) -> bool:
+    """Whether there are such products, and they are those of torch: of odd sizes, and with a transposed factor."""
+    if f"{kernel}_bf16" not in features():
+        return False
+    found = products(torch.float32, kernel)
+    if found is None:
+        return False
+    a, b = (torch.linspace(-1, 1, size).sin().view(-1, 70) for size in (37 * 70, 45 * 70))
+    for left, right in ((a, b.t()), (a.t(), a[:, :9])):
+        product = left.new_empty(left.shape[0], right.shape[1])
+        found.multiply(left, right, product)
+        most = left.double().abs() @ right.double().abs()
+        if not ((product - left.double() @ right.double()).abs() <= 3 * HALF_UNIT * most).all():
+            return False
+    return True
 
 
 def in_parts(rows: int, work: Callable[[int, int, int], None]) -> None:

@@ -16,6 +16,7 @@ from ensue.nn.engine.c_library import compiler
 from ensue.nn.engine.compiled import Compiled, compiled
 from ensue.nn.engine.execution import Runner
 from ensue.nn.engine.plain import Plain
+from ensue.nn.engine.products import Bf16Kernel, bf16_kernel
 from ensue.nn.engine.program import Program, build
 from ensue.nn.engine.rows import Rows
 from ensue.nn.engine.trace import Trace, Untraceable, trace
@@ -64,7 +65,7 @@ def runs_compiled(layer: nn.Module, x: Tensor) -> bool:
     runner = _runner(layer)
     if not isinstance(runner, Runner) or not isinstance(runner.functions, Compiled):
         return False
-    return not torch.is_autocast_enabled("cpu") or runner.functions.in_bf16
+    return not torch.is_autocast_enabled("cpu") or runner.functions.bf16_kernel is not None
 
 
 def unroll(layer: Any, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, State] | None:
@@ -96,7 +97,8 @@ def _runner(layer: nn.Module) -> Runner | str:
     execution = _most.get()
     known = _runners.setdefault(layer, {})
     in_bf16 = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
-    key = (layer.training, dtype, device, execution, in_bf16)
+    kernel = bf16_kernel() if in_bf16 and dtype == torch.float32 else None
+    key = (layer.training, dtype, device, execution, kernel)
     if key not in known:
         try:
             program = build(trace(layer))
@@ -105,15 +107,17 @@ def _runner(layer: nn.Module) -> Runner | str:
         except RecursionError:
             known[key] = "more operations after one another than can be followed"
         else:
-            functions = _functions(program, dtype, device, in_bf16) if execution == "compiled" else None
+            functions = _functions(program, dtype, device, kernel) if execution == "compiled" else None
             known[key] = Runner(program, functions or Plain(program))
     return known[key]
 
 
-def _functions(program: Program, dtype: torch.dtype, device: torch.device, in_bf16: bool) -> Compiled | Launched | None:
+def _functions(
+    program: Program, dtype: torch.dtype, device: torch.device, kernel: Bf16Kernel | None
+) -> Compiled | Launched | None:
     """None where nothing can be compiled."""
     if device.type == "cpu":
-        return compiled(program, dtype, in_bf16=in_bf16 and dtype == torch.float32)
+        return compiled(program, dtype, kernel)
     return launched(program, dtype) if device.type == "cuda" else None
 
 
