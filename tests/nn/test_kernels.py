@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 import ensue
+from ensue.nn.engine import bf16_kernels
 
 HEADERS = Path(ensue.__file__).parent / "nn" / "engine"
 COMPILER = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler (cc, gcc, clang)")
 
 SOURCE = f"""
-#if PRODUCTS_IN_AMX
+#if EMULATES_AMX
 #include "{Path(__file__).parent}/emulated_amx.h"
 #endif
 #include "{HEADERS}/kernels.h"
@@ -52,8 +53,13 @@ FLAGS = [
     "-fPIC",
 ]
 FLOATS = {"float": np.float32, "double": np.float64}
-PRODUCTS = {**FLOATS, "bf16": np.float32, "amx": np.float32}
-"""How products are worked out, with AMX emulated; functions know nothing of bf16."""
+BF16 = {
+    "bf16": ["-DPRODUCTS_IN_BF16=1"],
+    "emulated amx": ["-DPRODUCTS_IN_BF16=1", "-DPRODUCTS_IN_AMX=1", "-DEMULATES_AMX=1"],
+    "amx": ["-DPRODUCTS_IN_BF16=1", "-DPRODUCTS_IN_AMX=1"],
+}
+PRODUCTS = [*FLOATS, *BF16]
+"""How products are worked out; functions know nothing of bf16."""
 
 
 def pointer(array: np.ndarray) -> ctypes.c_void_p:
@@ -107,13 +113,12 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     def kernels(kind: str) -> Kernels:
         assert COMPILER is not None
         library, warnings = folder / f"{kind}.so", ["-Wall", "-Wextra", "-Werror"]
-        kinds = [f"-DREAL_IS_DOUBLE={int(kind == 'double')}", f"-DPRODUCTS_IN_BF16={int(kind in ('bf16', 'amx'))}"]
-        kinds.append(f"-DPRODUCTS_IN_AMX={int(kind == 'amx')}")
+        kinds = [f"-DREAL_IS_DOUBLE={int(kind == 'double')}", *BF16.get(kind, [])]
         command = [COMPILER, *FLAGS, *warnings, *kinds, str(source), "-o", str(library), "-lm"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         loaded = ctypes.CDLL(str(library))
-        return Kernels(loaded, PRODUCTS[kind], bool(loaded.in_bf16()))
+        return Kernels(loaded, FLOATS.get(kind, np.float32), bool(loaded.in_bf16()))
 
     return kernels
 
@@ -123,12 +128,14 @@ def kernels(request: pytest.FixtureRequest, build: Build) -> Kernels:
     return build(request.param)
 
 
-@pytest.fixture(scope="module", params=["bf16", "amx"])
+@pytest.fixture(scope="module", params=BF16)
 def bf16(request: pytest.FixtureRequest, build: Build) -> Kernels:
     return in_bf16(build, request.param)
 
 
 def in_bf16(build: Build, kind: str) -> Kernels:
+    if kind == "amx" and "amx" not in bf16_kernels():
+        pytest.skip("this processor, or the system, has no AMX for products in bfloat16")
     built = build(kind)
     if not built.in_bf16:
         pytest.skip("the compiler and this processor have no AVX512_BF16: products are compiled as for float")
