@@ -9,6 +9,8 @@ import jaxtyping
 import pytest
 from hypothesis import settings
 
+from ensue.notices import forget_what_was_said
+
 # The tensors of tests are small; threads would only wait for each other. It has to be said before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -30,17 +32,25 @@ def shared_data() -> Path:
     return path
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cells_of_all_tests(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Compiled cells are those of all tests, of earlier runs too, as they take seconds."""
+    folder = pytestconfig.cache.mkdir("cells")
+    folder.chmod(0o700)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ENSUE_CELLS", str(folder))
+        yield
+
+
 @pytest.fixture(scope="session")
-def new_cache(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Callable[[], Path]:
-    """Makes a cache with nothing in it but compiled cells: of all tests, of earlier runs too, as those take seconds."""
+def new_cache(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
+    """Makes an empty cache."""
     folder = tmp_path_factory.mktemp("caches")
-    cells = pytestconfig.cache.mkdir("cells")
     numbers = count()  # to number folders, `mktemp` looks at all that are there, each time
 
     def new() -> Path:
         path = folder / str(next(numbers))
         path.mkdir()
-        (path / "cells").symlink_to(cells)
         return path
 
     return new
@@ -50,6 +60,7 @@ def new_cache(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Con
 def cache_of_its_own(new_cache: Callable[[], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """No test reads or leaves anything in the user's cache."""
     monkeypatch.setenv("ENSUE_CACHE", str(new_cache()))
+    forget_what_was_said()
 
 
 @pytest.fixture(scope="session", autouse=True)

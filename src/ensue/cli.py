@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ensue.console.notices import notices_shown
 from ensue.errors import EnsueError
 from ensue.version import VERSION
 
@@ -52,7 +53,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # terminals that know no Unicode
     try:
-        status = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        with notices_shown():
+            status = app(sys.argv[1:] or ["--help"], standalone_mode=False)
         _write("", end="")
         sys.exit(status)
     except EnsueError as error:

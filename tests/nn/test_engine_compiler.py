@@ -1,13 +1,17 @@
 """Where compiled cells come from: the cache of libraries, the compiler, and what happens without either.
 
-Whatever fails, a layer still runs, in torch operations and to the same numbers; nothing is printed and nothing raised.
+Whatever fails, a layer still runs, in torch operations and to the same numbers, and that is said once.
 """
 
 import ctypes
+import errno
 import os
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +21,8 @@ from torch import Tensor
 
 from ensue.nn import LSTM
 from ensue.nn.engine import c_library, compiled, executing, explain, products, running, unroll
+from ensue.notices import Notice, forget_what_was_said
+from ensue.private_folder import HAS_OWNERS, PrivateFolder, private_folder
 from nn.twins import needs_compiler
 
 TEXT = "real twice(real x) { return 2 * x; }\n"
@@ -30,6 +36,7 @@ def forgetful(monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
     for module in (c_library, compiled, products):
         monkeypatch.setattr(module, "library", fresh)
     monkeypatch.setattr(compiled, "products", cache(products.products.__wrapped__))
+    monkeypatch.delenv("ENSUE_CELLS", raising=False)
     return fresh
 
 
@@ -53,6 +60,16 @@ def twice(library: ctypes.CDLL | None) -> float:
     assert library is not None
     library.twice.argtypes, library.twice.restype = [ctypes.c_double], ctypes.c_double
     return float(library.twice(2.25))
+
+
+@contextmanager
+def notice() -> Iterator[list[str]]:
+    """The one thing that is said inside, known after."""
+    lines: list[str] = []
+    with pytest.warns(Notice) as caught:
+        yield lines
+    lines += [str(warning.message) for warning in caught]
+    assert len(lines) == 1, lines
 
 
 def runs_in_torch_operations() -> None:
@@ -124,26 +141,41 @@ def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("forgetful")
-@pytest.mark.parametrize("text", ["exit 1", "echo broken >&2; exit 1", "exit 0", "kill -9 $$"])
-def test_a_compiler_that_fails(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("exit 1", "fails (status 1)"),
+        ("echo >&2; echo 'broken:  it' >&2; echo more >&2; exit 1", "fails (broken: it)"),
+        ("exit 0", "makes nothing (No such file or directory)"),
+        ("kill -9 $$", "fails (status -9)"),
+    ],
+)
+def test_a_compiler_that_fails(text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever it says, and also if it says that all went well and has made nothing."""
     monkeypatch.setenv("ENSUE_CACHE", str(tmp_path / "cache"))
     with_compiler(monkeypatch, (script(tmp_path / "cc", text),))
-    runs_in_torch_operations()
+    with notice() as line:
+        runs_in_torch_operations()
+    path = tmp_path / "cc"
+    assert line[0] == f"no compiled cells: {path} {said}; layers run in torch operations, which is slower"
     assert libraries(tmp_path / "cache") == []
 
 
 @pytest.mark.usefixtures("forgetful")
 def test_a_compiler_that_cannot_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_compiler(monkeypatch, (str(tmp_path / "gone"),))
-    runs_in_torch_operations()
+    with notice() as line:
+        runs_in_torch_operations()
+    assert "gone makes nothing (No such file or directory)" in line[0]
 
 
 @pytest.mark.usefixtures("forgetful")
 def test_a_compiler_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(c_library, "SECONDS", 0.1)
     with_compiler(monkeypatch, (script(tmp_path / "cc", "exec sleep 60"),))
-    runs_in_torch_operations()
+    with notice() as line:
+        runs_in_torch_operations()
+    assert "takes more than 0.1 seconds" in line[0]
 
 
 @pytest.mark.usefixtures("forgetful")
@@ -152,8 +184,83 @@ def test_a_compiler_that_makes_something_else(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("ENSUE_CACHE", str(tmp_path / "cache"))
     writes = 'while [ "$1" != -o ]; do shift; done; echo no library > "$2"'
     with_compiler(monkeypatch, (script(tmp_path / "cc", writes),))
-    runs_in_torch_operations()
+    with notice() as line:
+        runs_in_torch_operations()
+    assert "no compiled cells: " in line[0]
     assert libraries(tmp_path / "cache") == []
+
+
+def no_home() -> Path:
+    raise RuntimeError("Could not determine home directory.")
+
+
+def a_file(place: Path) -> str:
+    place.write_text("not a directory")
+    return "Not a directory"
+
+
+def read_only(place: Path) -> str:
+    if os.geteuid() == 0:
+        pytest.skip("nothing is read-only to root")
+    place.mkdir()
+    place.chmod(0o555)
+    return "Permission denied"
+
+
+def a_link(place: Path) -> str:
+    place.mkdir()
+    (place / "elsewhere").mkdir(0o700)
+    (place / "cells").symlink_to(place / "elsewhere")
+    return "it is a symbolic link"
+
+
+def of_the_group(place: Path) -> str:
+    place.mkdir()
+    (place / "cells").mkdir()
+    (place / "cells").chmod(0o770)
+    return "others may write to it, its mode is 0770"
+
+
+def open_to_all(place: Path) -> str:
+    place.mkdir()
+    (place / "cells").mkdir()
+    (place / "cells").chmod(0o1777)
+    return "others may write to it, its mode is 1777"
+
+
+def of_somebody_else(place: Path) -> str:
+    if os.geteuid() != 0:
+        pytest.skip("only root gives a folder away")
+    place.mkdir()
+    (place / "cells").mkdir(0o700)
+    os.chown(place / "cells", 12345, 12345)
+    return "it belongs to another user, 12345"
+
+
+SPOILED = [a_file, read_only, a_link, of_the_group, open_to_all, of_somebody_else]
+
+
+def linked(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to("elsewhere")
+
+
+def writable(path: Path) -> None:
+    path.chmod(0o660)
+
+
+def given_away(path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root gives a file away")
+    os.chown(path, 12345, 12345)
+
+
+def a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path, 0o600)
+
+
+FOREIGN = [linked, writable, given_away, a_pipe]
 
 
 @needs_compiler
@@ -163,6 +270,7 @@ class TestLibrary:
     @pytest.fixture(autouse=True)
     def place(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setenv("ENSUE_CACHE", str(tmp_path / "cache"))
+        monkeypatch.delenv("ENSUE_CELLS", raising=False)
         return tmp_path / "cache"
 
     def test_is_kept_in_the_cache(self, place: Path, forgetful: Library) -> None:
@@ -175,10 +283,10 @@ class TestLibrary:
     ) -> None:
         forgetful(TEXT, torch.float64)
         (path,) = libraries(place)
-        written = path.stat().st_mtime_ns
+        written = path.stat().st_ino
         monkeypatch.setattr(subprocess, "run", lambda *args, **kwargs: pytest.fail("compiled again"))
         assert twice(cache(c_library.library.__wrapped__)(TEXT, torch.float64)) == 4.5
-        assert path.stat().st_mtime_ns == written
+        assert path.stat().st_ino == written
 
     def test_each_text_type_and_compiler_has_its_own(
         self, place: Path, forgetful: Library, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -197,7 +305,7 @@ class TestLibrary:
     def test_a_damaged_one_is_made_again(
         self, place: Path, forgetful: Library, content: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        """In another cache, since a process loads a path but once."""
+        """In another cache, since a process loads a file but once."""
         forgetful(TEXT, torch.float64)
         (sound,) = libraries(place)
         damaged = tmp_path / "other" / "cells" / sound.name
@@ -205,34 +313,115 @@ class TestLibrary:
         damaged.write_bytes(content)
         monkeypatch.setenv("ENSUE_CACHE", str(tmp_path / "other"))
         assert twice(cache(c_library.library.__wrapped__)(TEXT, torch.float64)) == 4.5
-        assert damaged.stat().st_size > len(content)
+        assert damaged.read_bytes() == sound.read_bytes()
         assert libraries(tmp_path / "other") == [damaged]
 
     def test_a_text_that_is_no_c(self, place: Path, forgetful: Library) -> None:
-        assert forgetful("this is no C", torch.float64) is None
+        with notice() as line:
+            assert forgetful("this is no C", torch.float64) is None
+            assert forgetful("this is no C either", torch.float64) is None
+        assert "error" in line[0]
         assert libraries(place) == []
 
-    @pytest.mark.usefixtures("forgetful")
-    def test_a_cache_that_is_a_file(self, place: Path) -> None:
-        place.write_text("not a directory")
-        runs_in_torch_operations()
+    @pytest.mark.parametrize("spoil", SPOILED, ids=lambda spoil: spoil.__name__)
+    def test_a_folder_that_is_not_the_users_alone_is_not_used(
+        self, place: Path, forgetful: Library, spoil: Callable[[Path], str], tmp_path: Path
+    ) -> None:
+        """Neither read nor written: the cells are compiled for this process alone."""
+        said = spoil(place)
+        before = libraries(tmp_path)
+        with notice() as line:
+            assert twice(forgetful(TEXT, torch.float64)) == 4.5
+        start, _, end = line[0].partition(" (")
+        assert start == f"{place / 'cells'}: not used for compiled cells"
+        assert end.startswith(said)
+        assert libraries(tmp_path) == before
 
-    @pytest.mark.usefixtures("forgetful")
-    @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="nothing is read-only to root")
-    def test_a_cache_that_is_read_only(self, place: Path) -> None:
-        place.mkdir()
-        place.chmod(0o555)
-        runs_in_torch_operations()
+    @pytest.mark.skipif(os.name != "posix", reason="looks at modes")
+    def test_its_folder_is_open_to_nobody_else(self, place: Path, forgetful: Library) -> None:
+        """One that others could only look into is closed to them."""
+        forgetful(TEXT, torch.float64)
+        (path,) = libraries(place)
+        modes = [item.stat().st_mode & 0o777 for item in (place, place / "cells", path)]
+        assert modes == [0o700, 0o700, 0o600]
+        (place / "cells").chmod(0o755)
+        cache(c_library.library.__wrapped__)(TEXT, torch.float64)
+        assert (place / "cells").stat().st_mode & 0o777 == 0o700
 
-    @pytest.mark.usefixtures("forgetful")
-    def test_a_file_system_that_is_read_only(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The same for root, whom no permission stops."""
+    @pytest.mark.parametrize("spoil", FOREIGN, ids=lambda spoil: spoil.__name__)
+    def test_a_file_that_is_not_the_users_is_not_loaded(
+        self, place: Path, forgetful: Library, spoil: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It is made again in its place. The one that lies there would be loaded: its content is right."""
+        forgetful(TEXT, torch.float64)
+        (path,) = libraries(place)
+        content = path.read_bytes()
+        spoil(path)
+        forget_what_was_said()
+        with notice() as line:
+            assert twice(cache(c_library.library.__wrapped__)(TEXT, torch.float64)) == 4.5
+        assert line[0].startswith(f"{path}: not used (")
+        status = path.lstat()
+        assert (stat.S_ISREG(status.st_mode), status.st_mode & 0o777, status.st_uid) == (True, 0o600, os.geteuid())
+        assert path.read_bytes() == content
 
-        def refuse(*args: object, **kwargs: object) -> None:
-            raise OSError(30, "Read-only file system")
+    def test_a_folder_that_is_exchanged_after_the_look_at_it(
+        self, place: Path, forgetful: Library, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        """What is loaded is in the folder that was looked at, wherever its name leads by then."""
+        if not Path("/proc/self/fd").is_dir():
+            pytest.skip("goes through /proc")
+        forgetful(TEXT, torch.float64)
+        (path,) = libraries(place)
+        evil = tmp_path / "evil"
+        evil.mkdir()
+        (evil / path.name).write_bytes(path.read_bytes())
+        loaded = []
 
-        monkeypatch.setattr(Path, "mkdir", refuse)
-        runs_in_torch_operations()
+        def exchange(way: str) -> ctypes.CDLL:
+            (place / "cells").rename(tmp_path / "away")
+            (place / "cells").symlink_to(evil)
+            loaded.append(os.stat(way).st_ino)
+            return CDLL(way)
+
+        CDLL, inode = ctypes.CDLL, path.stat().st_ino
+        monkeypatch.setattr(ctypes, "CDLL", exchange)
+        cache(c_library.library.__wrapped__)(TEXT, torch.float64)
+        assert loaded == [inode]
+
+    @pytest.mark.skipif(not HAS_OWNERS, reason="looks at owners")
+    def test_without_proc_the_whole_way_is_looked_at(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A folder above that others may write to could be exchanged."""
+        monkeypatch.setattr(os.path, "isdir", lambda path: False)
+        with private_folder(tmp_path / "group" / "cells") as folder:
+            assert folder.way("x.so") == str(tmp_path / "group" / "cells" / "x.so")
+            (tmp_path / "group").chmod(0o770)
+            with pytest.raises(OSError, match="group is open to others"):
+                folder.way("x.so")
+            (tmp_path / "group").chmod(0o1770)
+            folder.way("x.so")
+
+    def test_a_full_disk(self, place: Path, forgetful: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+        keep = PrivateFolder.keep
+
+        def full(self: PrivateFolder, key: str, suffix: str, content: bytes) -> str:
+            if self.path == place / "cells":
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return keep(self, key, suffix, content)
+
+        monkeypatch.setattr(PrivateFolder, "keep", full)
+        with notice() as line:
+            assert twice(forgetful(TEXT, torch.float64)) == 4.5
+        assert "No space left on device" in line[0]
+
+    @pytest.mark.usefixtures("place")
+    def test_without_a_home(self, forgetful: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("ENSUE_CACHE", "XDG_CACHE_HOME", "HOME"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setattr(Path, "home", no_home)
+        with notice() as line:
+            assert twice(forgetful(TEXT, torch.float64)) == 4.5
+        assert line[0].startswith("there is no home directory")
 
     def test_two_processes_at_once(self, place: Path) -> None:
         """Each writes beside and renames: neither sees a half of the other's, and one file is left."""
@@ -250,11 +439,14 @@ class TestLibrary:
             assert process.returncode == 0, said
         assert len(libraries(place)) == 1
 
-    @pytest.mark.usefixtures("forgetful")
-    def test_nothing_is_printed(self, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(c_library, "FLAGS", (*c_library.FLAGS, "-no-such-flag"))
-        runs_in_torch_operations()
-        assert capfd.readouterr() == ("", "")
+    def test_several_threads_at_once(self, place: Path, forgetful: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A text is compiled once."""
+        run, calls = subprocess.run, []
+        monkeypatch.setattr(subprocess, "run", lambda *args, **kwargs: (calls.append(1), run(*args, **kwargs))[1])
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda _: twice(forgetful(TEXT, torch.float64)), range(4)))
+        assert found == [4.5] * 4
+        assert len(calls) == len(libraries(place)) == 1
 
 
 @needs_compiler

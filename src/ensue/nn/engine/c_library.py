@@ -1,27 +1,31 @@
 """C text to functions: compiled on first use by the C compiler of the machine, kept in the cache, loaded with ctypes.
 
 A cell takes about a second, once for a machine. Without a compiler there is nothing here, and the engine runs its
-passes in torch; `pip install ziglang` is a compiler too.
+passes in torch; `pip install ziglang` is a compiler too. What is loaded was checked first: see `ensue.private_folder`,
+which has room for whatever else is made of a cell, under the same key and another suffix.
 """
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import hashlib
 import importlib.util
 import os
 import platform
-import secrets
 import shutil
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from threading import Lock
 
 import torch
 
-from ensue.places import cache_directory
+from ensue.notices import say_once
+from ensue.places import cells_directory, temporary_directory
+from ensue.private_folder import PrivateFolder, private_folder
 from ensue.processor import features
 
 HEADERS = ("kernels.h", "functions.h", "loop.h")
@@ -31,6 +35,12 @@ FLAGS = (
 )  # fmt: skip
 SECONDS = 120
 """After which a compiler is given up."""
+
+_alone = Lock()
+
+
+class CompilerFailed(Exception):
+    """With the first line of what it said."""
 
 
 @cache
@@ -44,7 +54,10 @@ def compiler() -> tuple[str, ...] | None:
 
 @cache
 def library(text: str, dtype: torch.dtype, defines: tuple[str, ...] = ()) -> ctypes.CDLL | None:
-    """The compiled `text`, for float32 or float64, with further options; None if that fails."""
+    """The compiled `text`, for float32 or float64, with further options; None if that fails.
+
+    Threads may ask at once; a text is compiled by one of them.
+    """
     command = compiler()
     if command is None:
         return None
@@ -53,32 +66,54 @@ def library(text: str, dtype: torch.dtype, defines: tuple[str, ...] = ()) -> cty
     here = Path(__file__).parent
     whole = "\n".join([*((here / name).read_text(encoding="utf-8") for name in HEADERS), text])
     key = hashlib.sha256("\0".join([whole, *options, _machine()]).encode()).hexdigest()[:32]
-    path = cache_directory() / "cells" / f"{key}.so"
-    for _ in range(2):  # a file that cannot be loaded is damaged, or of another machine after all: once more
-        if path.exists() or _compiled(whole, options, path):
-            try:
-                return ctypes.CDLL(str(path))
-            except OSError:
-                path.unlink(missing_ok=True)
-    return None
+    with _alone:
+        try:
+            return _kept_or_made(key, cache(lambda: _compiled(whole, options)))
+        except (CompilerFailed, OSError) as error:
+            say_once("compiler", f"no compiled cells: {error}; layers run in torch operations, which is slower")
+            return None
 
 
-def _compiled(text: str, options: list[str], path: Path) -> bool:
-    """Whether `path` could be made: written beside and renamed, so that others may do the same at the same time."""
-    partial = path.with_suffix(f".{secrets.token_hex(4)}")
+def _kept_or_made(key: str, make: Callable[[], bytes]) -> ctypes.CDLL:
+    """From the folder of cells; where that cannot be used, from one of this process, which is said."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run(
-            [*options, "-x", "c", "-", "-o", str(partial), "-lm"],
-            input=text.encode(), capture_output=True, check=True, timeout=SECONDS,
-        )  # fmt: skip
-        partial.replace(path)
-    except (OSError, subprocess.SubprocessError):
-        return False
+        with private_folder(cells_directory()) as folder:
+            return _loaded(folder, key, make)
+    except OSError as error:
+        kept = cells_directory()
+        with private_folder(temporary_directory() / "cells") as folder:
+            found = _loaded(folder, key, make)
+        say_once("cells", f"{kept}: not used for compiled cells ({error.strerror}): every process compiles its own")
+        return found
+
+
+def _loaded(folder: PrivateFolder, key: str, make: Callable[[], bytes]) -> ctypes.CDLL:
+    """The library under `key`, made if it is not there; one that cannot be loaded is not kept."""
+    found = folder.find(key, ".so")
+    name = found[0] if found else folder.keep(key, ".so", make())
+    try:
+        return ctypes.CDLL(folder.way(name))
+    except OSError as error:
+        folder.remove(name)
+        raise OSError(errno.ENOEXEC, str(error)) from error
+
+
+def _compiled(text: str, options: list[str]) -> bytes:
+    """The library of a text, or `CompilerFailed`."""
+    path = temporary_directory() / "compiled"
+    command = [*options, "-x", "c", "-", "-o", str(path), "-lm"]
+    try:
+        subprocess.run(command, input=text.encode(), capture_output=True, check=True, timeout=SECONDS)
+        return path.read_bytes()
+    except subprocess.CalledProcessError as error:
+        said = [line for line in error.stderr.decode(errors="replace").splitlines() if line.strip()]
+        raise CompilerFailed(f"{command[0]} fails ({said[0] if said else f'status {error.returncode}'})") from None
+    except subprocess.TimeoutExpired:
+        raise CompilerFailed(f"{command[0]} takes more than {SECONDS} seconds") from None
+    except OSError as error:
+        raise CompilerFailed(f"{command[0]} makes nothing ({error.strerror})") from None
     finally:
-        with suppress(OSError):
-            partial.unlink()
-    return True
+        path.unlink(missing_ok=True)
 
 
 def _for_processor() -> list[str]:

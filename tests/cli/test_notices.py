@@ -1,0 +1,33 @@
+"""What the library says without being asked, as lines on stderr."""
+
+import warnings
+
+import pytest
+
+from cli.conftest import Ensue
+from ensue.console.notices import notices_shown
+from ensue.notices import say_once
+
+
+def test_a_notice_is_one_line_and_said_once(ensue: Ensue, monkeypatch: pytest.MonkeyPatch) -> None:
+    def noticing() -> list[str]:
+        for _ in range(2):
+            say_once("topic", "the compiler\n  fails (why)")
+        return []
+
+    monkeypatch.setattr("ensue.recipe.recipe_names", noticing)
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        said = ensue("recipes")
+    assert said.status == 0
+    assert said.err == "ensue: the compiler fails (why)\n"
+
+
+def test_another_warning_is_shown_as_python_does() -> None:
+    shown = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        warnings.showwarning = lambda *of: shown.append(of[:2])
+        with notices_shown():
+            warnings.warn("something else", stacklevel=1)
+    assert [(str(message), category) for message, category in shown] == [("something else", UserWarning)]
