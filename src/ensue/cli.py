@@ -300,7 +300,7 @@ def generate(
     prompt: Annotated[str, typer.Option(help="Where to begin; - reads stdin.")] = "",
     max_tokens: Annotated[int, typer.Option(min=1, help="Length of what is written.")] = 500,
     temperature: Annotated[
-        float, typer.Option(help="Below 1 bolder, above 1 wilder... 0 takes the most probable.")
+        float, typer.Option(help="Below 1 more cautious, above 1 more daring; 0 takes the most probable.")
     ] = 1.0,
     top_k: Annotated[int | None, typer.Option(help="Choose among the K most probable.")] = None,
     top_p: Annotated[float | None, typer.Option(help="Choose among those that hold the share P together.")] = None,

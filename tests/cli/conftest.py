@@ -14,6 +14,7 @@ import typer
 
 from ensue.cli import main
 from training.tiny import run_tiny, tiny_recipe, words
+from training.tiny_texts import labelers
 
 
 class Said(NamedTuple):
@@ -72,6 +73,14 @@ def trained(tmp_path_factory: pytest.TempPathFactory, new_cache: Callable[[], Pa
         for model in ("lstm", "transformer"):
             run_tiny(tiny_recipe(folder / "text.txt", model=model), folder / model)
     return folder
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory, new_cache: Callable[[], Path]) -> Path:
+    """A folder with finished taggers and classifiers, and their data; nobody writes there."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ENSUE_CACHE", str(new_cache()))
+        return labelers(tmp_path_factory.mktemp("labelers"))
 
 
 @pytest.fixture

@@ -11,15 +11,10 @@ import pytest
 from cli.conftest import Ensue
 from ensue.errors import EnsueError
 from ensue.pipeline import load
-from training.tiny_texts import columns, documents, labelers, sentences, tsv, without_pictures
+from training.tiny_texts import columns, documents, sentences, tsv, without_pictures
 
 Refused = Callable[..., str]
 SMALL = ["--set", "train.steps=2", "--set", "train.precision=float32", "--threads", "1", "--device", "cpu"]
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return labelers(tmp_path_factory.mktemp("labelers"))
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,6 @@ from training.tiny_texts import (
     conllu,
     documents,
     json_lines,
-    labelers,
     quoted_csv,
     sentences,
     tsv,
@@ -34,11 +33,6 @@ SMALL = [
     )
     for part in ("--set", setting)
 ] + ["--threads", "1", "--device", "cpu"]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return labelers(tmp_path_factory.mktemp("labelers"))
 
 
 @pytest.fixture(autouse=True)

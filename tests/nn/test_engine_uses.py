@@ -218,6 +218,17 @@ def test_a_program_for_each_mode() -> None:
 
 
 @pytest.mark.usefixtures("execution")
+@pytest.mark.usefixtures("execution")
+def test_a_layer_that_first_runs_in_inference_mode_trains_as_any_other() -> None:
+    """There composite operations are not taken apart, so that nothing would be known of what is recorded."""
+    layer = built("layer norm", 3, 5)
+    args = given(layer, 4, 6)
+    with torch.inference_mode():
+        assert not explain(layer).startswith("step by step")
+        layer(args.x)
+    close(everything(engine, layer, args), everything(naive, layer, args))
+
+
 def test_a_layer_in_half_precision_is_close() -> None:
     """Types that are not compiled run in torch operations, whatever is asked for."""
     layer = built("lstm", 3, 5, torch.bfloat16)

@@ -72,7 +72,12 @@ class Trace:
 
 
 def trace(layer: Any) -> Trace:
-    """The trace of `layer.step`. Raises `Untraceable`."""
+    """The trace of `layer.step`, the same whatever mode torch is in. Raises `Untraceable`."""
+    with torch.inference_mode(False), torch.no_grad():  # where there is no autograd, nothing is below it
+        return _traced(layer)
+
+
+def _traced(layer: Any) -> Trace:
     named = {**dict(layer.named_parameters()), **dict(layer.named_buffers())}
     rows = _number_of_rows(layer, named)
     reference = next((tensor for tensor in named.values() if tensor.is_floating_point()), torch.zeros(()))
@@ -84,7 +89,7 @@ def trace(layer: Any) -> Trace:
     x_t = reference.new_zeros(rows, layer.d_in)
     given = iter(before)
     recorder = _Recorder()
-    with torch.no_grad(), torch.autocast(x_t.device.type, enabled=False), recorder:
+    with torch.autocast(x_t.device.type, enabled=False), recorder:
         y, after = layer.step(x_t, map_state(lambda leaf: next(given), state))
     lowering = _Lowering(rows, named, x_t, before)
     for function, args, kwargs, results in recorder.calls:
@@ -99,17 +104,26 @@ def _number_of_rows(layer: nn.Module, named: dict[str, Tensor]) -> int:
     return next(rows for rows in range(211, 10_000) if rows not in sizes)
 
 
-class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Keeps what torch is asked for, below autograd, where few operations are left."""
+class _Recording:
+    """What a recorder does with an operation.
+
+    It stands in a class of its own, since torch wraps the method of that name in the class of a mode itself, so that
+    `torch.compile` keeps out of it; and the wrapper imports the whole compiler, seconds of it, at its first call.
+    `unroll` asks `is_compiling` before it traces.
+    """
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.calls: list[tuple[Any, Any, dict[str, Any], list[Any]]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = func(*args, **(kwargs or {}))
         self.calls.append((func, args, kwargs or {}, list(found) if isinstance(found, (tuple, list)) else [found]))
         return found
+
+
+class _Recorder(_Recording, TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Keeps what torch is asked for, below autograd, where few operations are left."""
 
 
 class _Lowering(Nodes):
