@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import SMALL, Ensue
+from ensue.errors import RunError
+from ensue.training.run_directory import RunDirectory
 from training.tiny_texts import without_pictures
 
 Refused = Callable[..., str]
@@ -149,7 +151,8 @@ def test_places_where_no_run_can_be(refused: Refused, text: Path) -> None:
 
 
 def test_two_processes_on_one_run_directory(refused: Refused, run: Path) -> None:
-    hold = "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, 2); print('held', flush=True); input()"
+    """Killed, the other one holds nothing."""
+    hold = "import filelock, sys; lock = filelock.FileLock(sys.argv[1]).acquire(); print('held', flush=True); input()"
     before = contents(run)
     with subprocess.Popen(
         [sys.executable, "-c", hold, run / ".lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -159,6 +162,8 @@ def test_two_processes_on_one_run_directory(refused: Refused, run: Path) -> None
         assert "another process is training in this run directory" in refused("train", "--resume", "--out", run)
         other.kill()
     assert contents(run) == before
+    with RunDirectory(run).lock(), pytest.raises(RunError, match="another process"), RunDirectory(run).lock():
+        pass
 
 
 DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes], str]] = {

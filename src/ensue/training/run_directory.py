@@ -11,7 +11,6 @@ Nothing in it can run code when it is loaded. One process at a time writes to it
 
 from __future__ import annotations
 
-import fcntl
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from filelock import FileLock, Timeout
 from torch import nn
 
 from ensue.errors import RunError
@@ -200,14 +200,15 @@ class RunDirectory:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Keep other processes from training here; a lock ends with its process, however that ends."""
+        lock = FileLock(self.path / ".lock")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            file = (self.path / ".lock").open("a")
-        except OSError as error:
-            raise RunError(f"{self.path}: cannot be written ({error.strerror})") from None
-        with file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise RunError(f"{self.path}: another process is training in this run directory") from None
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise RunError(f"{self.path}: another process is training in this run directory") from None
+        except (OSError, NotImplementedError) as error:  # the second of file systems that know no locks
+            raise RunError(f"{self.path}: cannot be written ({getattr(error, 'strerror', error)})") from None
+        try:
             yield
+        finally:
+            lock.release()

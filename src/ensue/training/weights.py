@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from ensue.errors import RunError, TrainingError
 
 CHECKSUM = "sha256"
+IS_WINDOWS = os.name == "nt"
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -95,7 +96,9 @@ def full_disk_told(message: Callable[[], str]) -> Iterator[None]:
 
 def flush(path: Path) -> None:
     """Wait until a file, or a directory's list of names, is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
+    if IS_WINDOWS and path.is_dir():  # opens no directories
+        return
+    descriptor = os.open(path, os.O_RDWR if IS_WINDOWS else os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
