@@ -6,8 +6,11 @@ UV     := $(shell command -v uv 2>/dev/null)
 # pip reads PIP_FIND_LINKS by itself, uv has to be told; old pips build sdists without what these ask for unless PEP 517
 INSTALL := $(if $(UV),uv pip install --quiet --python $(BIN)/python $(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS)),$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517) --constraint constraints.txt
 
+N      ?= 20000
+SEED   ?= 0
+
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test slow check check-static format docs bench clean
+.PHONY: help quickstart test slow fuzz check check-static format docs bench clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -20,6 +23,9 @@ test: $(VENV)/.installed-test  ## the default tests on two cores, under two minu
 
 slow: $(VENV)/.installed-test  ## the slow tests, on ../shared/data where it is there
 	@$(BIN)/python -m pytest -m slow
+
+fuzz: $(VENV)/.installed-test  ## N odd inputs (20,000) made of SEED (0) for everything that reads
+	@PYTHONPATH=tests $(BIN)/python -m fuzz --cases $(N) --seed $(SEED)
 
 format: $(VENV)/.installed-dev  ## put the code in the house style
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .

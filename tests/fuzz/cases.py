@@ -1,0 +1,38 @@
+"""Which case a seed and a number make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from random import Random
+
+from fuzz import command_lines, data_files, odd_streams, recipes, run_directories
+from fuzz.case import Case
+from fuzz.material import Material
+
+KINDS: dict[str, Callable[[Random, Case, Material], None]] = {
+    "data": data_files.arrange,
+    "recipe": recipes.arrange,
+    "run": run_directories.arrange,
+    "command": command_lines.arrange,
+    "stream": odd_streams.arrange,
+}
+TURNS = ["data", "run", "data", "command", "run", "data", "recipe", "data", "command", "run"] * 2
+TURNS[8] = "stream"
+TURNS[16] = "recipe"
+
+
+def numbered(count: int, kind: str | None = None) -> list[str]:
+    """The names of the first cases, a kind and a number; of all kinds or of one."""
+    names = [f"{TURNS[number % len(TURNS)]}:{number}" for number in range(count)]
+    return [name for name in names if kind is None or name.startswith(f"{kind}:")]
+
+
+def cases(names: Iterable[str], seed: int, material: Material, folder: Path) -> Iterator[Case]:
+    """Each case, in a folder of its own below `folder`, made when it is asked for."""
+    for name in names:
+        kind, _, _ = name.partition(":")
+        case = Case(name, folder / name.replace(":", "-"))
+        case.folder.mkdir()
+        KINDS[kind](Random(f"{seed}/{name}"), case, material)
+        yield case

@@ -1,0 +1,162 @@
+"""Cases of command lines: every command and option that there is, with odd values and odd files."""
+
+from __future__ import annotations
+
+from functools import cache
+from random import Random
+from typing import Any
+
+import typer
+
+from ensue.cli import app
+from fuzz import odd
+from fuzz.case import Case
+from fuzz.data_files import is_json
+from fuzz.material import LANGUAGE_MODELS, TINY, Material
+from fuzz.places import THINGS, placed
+from fuzz.recipes import setting
+from fuzz.samples import sample
+
+LONG = {"quickstart"}
+"""Commands that take a while whatever they are told; rarely run."""
+
+
+@cache
+def commands() -> dict[str, Any]:
+    """Those of `ensue`, by name."""
+    return dict(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+
+
+def arrange(choose: Random, case: Case, material: Material) -> None:
+    names = [name for name in commands() if name not in LONG or choose.random() < 0.02]
+    name = choose.choice(names)
+    arguments = [name]
+    for parameter in commands()[name].params:
+        arguments += _given(choose, case, material, name, parameter)
+    arguments += BOUNDS.get(name, [])
+    if choose.random() < 0.1:
+        arguments.insert(
+            choose.randint(0, len(arguments)), choose.choice([odd.string(choose), "--help", "-h", "--version"])
+        )
+    if choose.random() < 0.1 and len(arguments) > 1:
+        del arguments[choose.randrange(len(arguments))]
+    case.arguments = arguments
+    case.stdin = choose.choice([b"", b"the cat sat\n", b"Anna sees Lima\n\nO\n", b"\xff\n", b"\0", b"x" * 100_000])
+    case.may_talk = name in ("train", "quickstart")
+    case.environment = _environment(choose, case)
+    if "--json" in arguments and "--help" not in arguments and "-h" not in arguments:
+        case.checks.append(is_json)
+
+
+BOUNDS = {
+    "train": TINY,
+    "quickstart": ["--seconds", "1", "--threads", "1"],
+    "gradients": ["--steps", "1"],
+}
+"""What keeps a command short; the last word on an option holds."""
+
+AMOUNTS = ["1", "3", "0", "-1", "10" * 9, "9" * 30, "x", "", "1e3", "1_0", "nan"]
+"""Small or beyond all bounds: in between somebody may want to wait."""
+DEVICES = [
+    "cpu",
+    "auto",
+    "cuda",
+    "cuda:0",
+    "cuda:99",
+    "hpu",
+    "mps",
+    "meta",
+    "xla",
+    "cpu:7",
+    "",
+    "$",
+    "é",
+    "cpu:" + "9" * 400,
+]
+VALUES = {
+    **dict.fromkeys(["max_tokens", "samples", "positions", "d_model", "steps", "seconds"], AMOUNTS),
+    "format": odd.FORMATS,
+    "device": DEVICES,
+    "threads": ["1", "2", "0", "-1", "1025", "9" * 30, "x", ""],
+}
+OUT = ["out", "out/deep/er", "out.svg", ".", "/dev/null", "/dev/full", "/proc/x"]
+
+
+def _given(choose: Random, case: Case, material: Material, command: str, parameter: Any) -> list[str]:
+    if parameter.param_type_name == "argument":
+        return _argument(choose, case, material, command, parameter)
+    usual = parameter.name in ("out", "train") and command == "train"
+    if choose.random() > (0.9 if usual else 0.2):
+        return []
+    option = choose.choice(parameter.opts)
+    if parameter.is_flag:
+        return [option]
+    value = _value(choose, case, material, command, parameter)
+    return choose.choice([[option, value], [option, value], [f"{option}={value}"]])
+
+
+def _argument(choose: Random, case: Case, material: Material, command: str, parameter: Any) -> list[str]:
+    if choose.random() < 0.05:
+        return []
+    values = {
+        "run": lambda: _run(choose, case, material, command),
+        "path": lambda: _path(choose, case),
+        "text": lambda: _path(choose, case),
+        "recipe": lambda: choose.choice(["char-lstm", "char-gru", "tag-lstm", "classify-bag", odd.string(choose)]),
+        "name": lambda: choose.choice(["char-lstm", "tag-lstm", odd.string(choose)]),
+        "encoders": lambda: choose.choice(["lstm", "gru", "elman", "mingru", "x", odd.string(choose)]),
+    }
+    value = values.get(parameter.name, lambda: odd.string(choose))
+    return [value() for _ in range(choose.choice([1, 1, 2]) if parameter.nargs == -1 else 1)]
+
+
+def _run(choose: Random, case: Case, material: Material, command: str) -> str:
+    if choose.random() < 0.1:
+        return choose.choice([odd.string(choose), str(material.folder), _path(choose, case)])
+    tasks = {"generate": [LANGUAGE_MODELS], "score": [LANGUAGE_MODELS]}.get(command, [])
+    return str(material.run(choose, *tasks).path)
+
+
+def _path(choose: Random, case: Case) -> str:
+    if choose.random() < 0.5:
+        return placed(choose, case, sample(choose))[0]
+    if choose.random() < 0.2:
+        name = choose.choice(list(THINGS))
+        if not (case.folder / name).is_symlink() and not (case.folder / name).exists():
+            THINGS[name](case.folder / name)
+        return name
+    return choose.choice(["-", odd.string(choose)])
+
+
+def _value(choose: Random, case: Case, material: Material, command: str, parameter: Any) -> str:
+    """One for this very option, or one of its type."""
+    of_data = [str(material.run(choose).data), str(material.run(choose).data), _path(choose, case)]
+    special = VALUES | {
+        "train": of_data,
+        "valid": of_data,
+        "test": of_data,
+        "settings": [setting(choose)],
+        "encoding": [odd.encoding(choose)],
+        "out": [*OUT, _path(choose, case)],
+    }
+    of_type = {
+        "int": [odd.numeral(choose), "1", "2"],
+        "float": [odd.numeral(choose), "1", "0.5"],
+        "Path": [_path(choose, case)],
+    }
+    values = special.get(parameter.name) or of_type.get(parameter.bare_type()) or [odd.string(choose)]
+    return choose.choice(values)
+
+
+def _environment(choose: Random, case: Case) -> dict[str, str]:
+    """A cache that is none now and then."""
+    if choose.random() < 0.9:
+        return {}
+    return choose.choice(
+        [
+            {"ENSUE_CACHE": value}
+            for value in ["/dev/null", "/proc/nothing", "/dev/full/x", "a\nb", str(case.folder / "new")]
+        ]
+        + [{"COLUMNS": value} for value in ["0", "1", "-5", "x", "100000"]]
+        + [{"HOME": "/nowhere", "ENSUE_CACHE": ""}, {"TERM": "dumb"}, {"NO_COLOR": "1"}, {"FORCE_COLOR": "1"}]
+    )

@@ -1,0 +1,190 @@
+"""Cases of data: every format, damaged, in any encoding and compression, as file, folder, glob, pipe or nothing."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from random import Random
+
+from ensue.data.documents import Choice, detect, read, write
+from ensue.data.formats import SentenceSource
+from ensue.data.vectors import read_vectors
+from fuzz import odd
+from fuzz.case import Case, Outcome
+from fuzz.damage import damaged
+from fuzz.material import CLASSIFIERS, LANGUAGE_MODELS, TAGGERS, TINY, Material
+from fuzz.places import placed, put
+from fuzz.samples import gold, sample
+from training.tiny_texts import documents
+
+
+def arrange(choose: Random, case: Case, material: Material) -> None:
+    choose.choice([looked_at, looked_at, read_back, _asked, _asked, _asked, _paired, _with_vectors, _learned, _mixed])(
+        choose, case, material
+    )
+
+
+def looked_at(choose: Random, case: Case, material: Material) -> None:
+    """`ensue data`."""
+    place, options = placed(choose, case, sample(choose))
+    for option in ("--words", "--labels"):
+        if choose.random() < 0.15:
+            options += [
+                option,
+                choose.choice([odd.string(choose), "1", "2", "last", "form", "text", "label", "tokens"]),
+            ]
+    case.arguments = ["data", place, *options, *_format(choose)]
+
+
+def _asked(choose: Random, case: Case, material: Material) -> None:
+    """A model of the same kind, or now and then of another."""
+    kind = choose.choice(["sentences", "sentences", "texts", "texts", "text"])
+    tasks = {"sentences": [TAGGERS], "texts": [CLASSIFIERS], "text": [LANGUAGE_MODELS, TAGGERS, CLASSIFIERS]}[kind]
+    run = material.run(choose, *([] if choose.random() < 0.05 else tasks))
+    place, options = placed(choose, case, sample(choose, kind))
+    if run.task == LANGUAGE_MODELS:
+        command = choose.choice(["evaluate", "score"])
+    else:
+        command = choose.choice(["evaluate", "predict", "predict"])
+        options += _format(choose)
+        if command == "predict" and choose.random() < 0.1:
+            options += ["--splitter", choose.choice(["whitespace", "simple", "treebank", "characters", "x"])]
+    if choose.random() < 0.3:
+        options += ["--json"]
+        case.checks.append(is_json)
+    case.arguments = [command, str(run.path), place, *options]
+
+
+def read_back(choose: Random, case: Case, material: Material) -> None:
+    """The library's own doors: what is read and written back is the file."""
+    found = sample(choose, choose.choice(["sentences", "texts", "vectors"]))
+    place, _ = placed(choose, case, found, plain=True)
+    reads = {"sentences": _sentences_and_back, "texts": _documents_and_back, "vectors": _vectors}[found.kind]
+    case.action = partial(reads, place)
+
+
+def _sentences_and_back(place: str) -> None:
+    source = SentenceSource(place)
+    found = "".join([source.format.write(sentence, source.format.labels(sentence)) for sentence in source])
+    if source.format.name != "text" and found:
+        assert found == "".join(source.text.chunks()), f"{source.format.name} is not written as it was read"
+
+
+def _documents_and_back(place: str) -> None:
+    layout = detect(place, Choice())
+    for document in read(place, layout):
+        written = write(document, layout, document.labels, [0.5] * len(document.labels))
+        assert all(word in written for text in document.texts for word in text.split() if word.isalpha()), written
+
+
+def _vectors(place: str) -> None:
+    words, matrix = read_vectors(place)
+    assert len(words) == len(matrix)
+
+
+def _paired(choose: Random, case: Case, material: Material) -> None:
+    """`--minimal-pairs`."""
+    found = sample(choose, "pairs")
+    place, options = placed(choose, case, found)
+    if found.suffix == ".text" and choose.random() < 0.9:
+        beside = case.folder / (
+            Path(place).name.removesuffix(".gz").removesuffix(".xz").removesuffix(".text") + ".gold"
+        )
+        if not beside.exists():
+            put(beside, damaged(choose, gold(choose).encode(), most=2))
+    if choose.random() < 0.3:
+        options += ["--json"]
+        case.checks.append(is_json)
+    run = material.run(choose, LANGUAGE_MODELS)
+    case.arguments = ["evaluate", str(run.path), "--minimal-pairs", place, *options]
+
+
+def _with_vectors(choose: Random, case: Case, material: Material) -> None:
+    """Vectors beside a model that has some, or has none."""
+    place, _ = placed(choose, case, sample(choose, "vectors"))
+    run = (
+        str(material.folder / "wide") if choose.random() < 0.8 else str(material.run(choose, TAGGERS, CLASSIFIERS).path)
+    )
+    case.arguments = ["predict", run, "-", "--vectors", place]
+    case.stdin = b"Anna sees rain over Lima\n\nthe cat Novak\n"
+
+
+def _learned(choose: Random, case: Case, material: Material) -> None:
+    """Training on them, a few steps."""
+    kind = choose.choice(["sentences", "texts", "text"])
+    recipe = {"sentences": "tag-lstm", "texts": "classify-lstm", "text": "char-lstm"}[kind]
+    place, options = placed(choose, case, sample(choose, kind))
+    sizes = ["model.d_model=4", "train.steps=1"] + (
+        ["features.d_words=4"] if kind != "text" else ["model.d_embedding=4"]
+    )
+    if "--encoding" in options:
+        sizes.append(f"data.encoding={json.dumps(options[options.index('--encoding') + 1])}")
+    case.arguments = ["train", recipe, "--train", place, "--out", "out", *TINY]
+    for size in sizes:
+        case.arguments += ["--set", size]
+    if choose.random() < 0.3:
+        case.arguments += [
+            "--test" if choose.random() < 0.5 else "--valid",
+            placed(choose, case, sample(choose, kind))[0],
+        ]
+    case.may_talk = True
+
+
+def _mixed(choose: Random, case: Case, material: Material) -> None:
+    """Several files of which each has columns in an order of its own: every text has to come out."""
+    folder = case.folder / "mixed"
+    folder.mkdir()
+    texts = []
+    for number in range(choose.randint(1, 3)):
+        found = documents(choose.randint(1, 8), seed=choose.randint(0, 999))
+        texts += [document.text for document in found]
+        names = choose.sample(["text", "label", "id"], choose.randint(1, 3))
+        names = names if "text" in names else [*names, "text"]
+        rows = [{"text": document.text, "label": document.labels[0], "id": "7"} for document in found]
+        match choose.choice(["tsv", "tsv", "csv", "jsonl"]):
+            case "jsonl":
+                lines = [json.dumps({name: row[name] for name in names}) for row in rows]
+                path = folder / f"{number}.jsonl"
+            case suffix:
+                between = "\t" if suffix == "tsv" else ","
+                lines = [between.join(names)] + [between.join(row[name] for name in names) for row in rows]
+                path = folder / f"{number}.{suffix}"
+        path.write_text("\n".join(lines) + choose.choice(["\n", "", "\n\n"]))
+    case.arguments = [
+        "predict",
+        str(material.folder / choose.choice(["topics", "bag"])),
+        choose.choice(["mixed", "mixed/*"]),
+    ]
+    if choose.random() < 0.3:
+        case.arguments.append("--json")
+    case.checks.append(partial(_has_all, texts))
+
+
+def _has_all(texts: list[str], outcome: Outcome) -> str | None:
+    place, said = 0, outcome.out.decode()
+    for text in texts:
+        place = said.find(text, place)
+        if place < 0:
+            return f"a text is lost: {text}"
+        place += len(text)
+    return None
+
+
+def is_json(outcome: Outcome) -> str | None:
+    """Each line of what was said is JSON, as the standard has it."""
+    for line in outcome.out.decode(errors="replace").split("\n"):
+        try:
+            if line:
+                json.loads(line, parse_constant=_refused)
+        except ValueError as error:
+            return f"no JSON: {error}: {line[:80]}"
+    return None
+
+
+def _refused(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _format(choose: Random) -> list[str]:
+    return ["--format", choose.choice(odd.FORMATS)] if choose.random() < 0.2 else []

@@ -1,0 +1,117 @@
+"""What cases are made of: small data of every kind, and a small trained run of every kind of model."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import pkgutil
+from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import torch
+import typer
+
+import ensue.cli
+from ensue.recipe import LabelingRecipe, Recipe
+from fuzz.samples import glove
+from training.tiny import run_tiny, tiny_recipe, words
+from training.tiny_texts import classifying, labelers, tagging
+
+LANGUAGE_MODELS, TAGGERS, CLASSIFIERS = "language-modeling", "labeling", "classification"
+
+TINY = [
+    part
+    for setting in (
+        "train.steps=2", "train.batch_size=4", "train.validations=1", "train.precision=float32",
+    )
+    for part in ("--set", setting)
+] + ["--threads", "1", "--device", "cpu"]  # fmt: skip
+"""What keeps a training short, whatever else is set."""
+
+
+class Run(NamedTuple):
+    """A trained run, its task, and data that it can be asked about."""
+
+    path: Path
+    task: str
+    data: Path
+
+
+class Material:
+    """The runs in a folder, and samples of data; the same for every case."""
+
+    def __init__(self, folder: Path, runs: list[Run]) -> None:
+        self.folder, self.runs = folder, runs
+
+    def run(self, choose: Random, *tasks: str) -> Run:
+        return choose.choice([run for run in self.runs if not tasks or run.task in tasks])
+
+
+def trained(folder: Path) -> Material:
+    """Trains them all, in some ten seconds."""
+    torch.set_num_threads(1)
+    labelers(folder)
+    made = [
+        Run(folder / "names", TAGGERS, folder / "names.txt"),
+        Run(folder / "upos", TAGGERS, folder / "upos.conllu"),
+        Run(folder / "topics", CLASSIFIERS, folder / "topics.tsv"),
+        Run(folder / "several", CLASSIFIERS, folder / "several.txt"),
+        Run(folder / "pairs", CLASSIFIERS, folder / "pairs.tsv"),
+    ]
+    text = folder / "text.txt"
+    text.write_text(words(800))
+    (folder / "vectors.txt").write_text(glove(Random(0)))
+    recipes: list[tuple[str, Path, Recipe]] = [
+        ("characters", text, tiny_recipe(text, steps=4)),
+        ("attention", text, tiny_recipe(text, model="transformer", steps=4)),
+        ("words", text, _tokenized(text, {"kind": "words"})),
+        ("bytes", text, _tokenized(text, {"kind": "bytes"})),
+        ("bpe", text, _tokenized(text, {"kind": "bpe", "max_size": 280})),
+        ("wide", folder / "names.txt", _wide(folder)),
+        ("bag", folder / "topics.tsv", _bag(folder)),
+    ]
+    for name, data, recipe in recipes:
+        run_tiny(recipe, folder / name)
+        made.append(Run(folder / name, recipe.task, data))
+    _warm(made)
+    return Material(folder, made)
+
+
+def _warm(runs: list[Run]) -> None:
+    """What every case would import, compile and work out again is there before the first fork."""
+    for module in pkgutil.walk_packages(ensue.__path__, "ensue."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    typer.main.get_command = cache(typer.main.get_command)
+    for run in runs:
+        commands = [["evaluate", str(run.path), str(run.data)], ["data", str(run.data)]]
+        commands += (
+            [["generate", str(run.path), "--max-tokens", "5"], ["score", str(run.path), str(run.data)]]
+            if run.task == LANGUAGE_MODELS
+            else [["predict", str(run.path), str(run.data)]]
+        )
+        for command in commands:
+            with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+                typer.main.get_command(ensue.cli.app)(command, standalone_mode=False)
+    torch.set_num_threads(1)
+
+
+def _tokenized(text: Path, tokenizer: dict[str, object]) -> Recipe:
+    recipe = tiny_recipe(text, model={"encoder": "lstm", "d_embedding": 4, "d_model": 4}, steps=4)
+    return recipe.model_copy(update={"tokenizer": recipe.tokenizer.model_copy(update=tokenizer)})
+
+
+def _wide(folder: Path) -> LabelingRecipe:
+    features = {
+        "vectors": str(folder / "vectors.txt"), "affixes": 2, "d_affix": 3, "d_shape": 3, "characters": "cnn",
+        "d_character": 4, "d_characters": 4, "columns": ["2"], "d_column": 3,
+    }  # fmt: skip
+    return tagging(folder / "names.txt", encoder="none", features=features, head={"kind": "viterbi"}, steps=4)
+
+
+def _bag(folder: Path) -> Recipe:
+    head = {"pooling": [], "ngrams": 2, "ngram_buckets": 64}
+    return classifying(folder / "topics.tsv", encoder="none", head=head, features={"d_words": 0}, steps=4)

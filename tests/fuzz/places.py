@@ -1,0 +1,158 @@
+"""Where data may be: a file, a pipe, a folder, links, what is no file at all; damaged, encoded and compressed."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import os
+from pathlib import Path
+from random import Random
+
+from fuzz import odd
+from fuzz.case import Case
+from fuzz.damage import damaged
+from fuzz.samples import SAMPLES, Sample, sample
+
+
+def placed(choose: Random, case: Case, found: Sample, *, plain: bool = False) -> tuple[str, list[str]]:
+    """The data somewhere in the case's folder, damaged, encoded and compressed; the path and the options that fit."""
+    encoding, options = "utf-8", []
+    if not plain and choose.random() < 0.2:
+        encoding = odd.encoding(choose)
+        options = [] if choose.random() < 0.2 else ["--encoding", encoding]
+    content = damaged(choose, _encoded(found, encoding), most=3)
+    name, suffix = f"data{choose.randrange(10**6)}", found.suffix
+    if choose.random() < 0.15:
+        content, suffix = _compressed(choose, content), suffix + choose.choice([".gz", ".xz", ".gz", ".GZ"])
+    if choose.random() < 0.08:
+        name = choose.choice(odd.NAMES)
+    if choose.random() < 0.08:
+        suffix = choose.choice([suffix for samples in SAMPLES.values() for suffix, _ in samples] + [".xz", ".gz", ".x"])
+    path = case.folder / (name + suffix)
+    where = "file" if plain or choose.random() < 0.6 else choose.choice(list(PLACES))
+    return PLACES[where](choose, case, path, content), options
+
+
+def _encoded(found: Sample, encoding: str) -> bytes:
+    if found.suffix == ".bin":
+        return found.content.encode("latin-1")
+    try:
+        return found.content.encode(encoding)
+    except (LookupError, ValueError, AssertionError):
+        return found.content.encode()
+
+
+def _compressed(choose: Random, content: bytes) -> bytes:
+    cut = choose.randint(0, len(content))
+    parts = [content] if choose.random() < 0.8 else [content[:cut], content[cut:]]
+    compress = choose.choice([gzip.compress, lzma.compress])
+    found = b"".join(compress(part) for part in parts)
+    return damaged(choose, found, most=2) if choose.random() < 0.5 else found
+
+
+def put(path: Path, content: bytes) -> None:
+    """Write it, if the system takes such a name."""
+    try:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+    except (OSError, ValueError):
+        return
+
+
+def _file(choose: Random, case: Case, path: Path, content: bytes) -> str:
+    put(path, content)
+    return choose.choice([path.name, path.name, f"./{path.name}", str(path)])
+
+
+def _piped(choose: Random, case: Case, path: Path, content: bytes) -> str:
+    case.stdin = content
+    return choose.choice(["-", "-", "/dev/stdin"])
+
+
+def _in_folder(choose: Random, case: Case, path: Path, content: bytes) -> str:
+    """With files beside it, of the same kind or of another."""
+    folder = case.folder / "folder"
+    put(folder / path.name, content)
+    for number in range(choose.randint(0, 2)):
+        other = sample(choose) if choose.random() < 0.3 else Sample(path.suffix, content.decode("latin-1"), "")
+        put(folder / f"{number}{other.suffix}", damaged(choose, other.content.encode("latin-1", "replace"), most=1))
+    _things_beside(choose, folder)
+    return choose.choice(["folder", "folder/", "folder/*", "folder/**", "**", f"folder/*{path.suffix}", "fold?r/**/*"])
+
+
+def _in_class_folders(choose: Random, case: Case, path: Path, content: bytes) -> str:
+    for label in choose.sample(["a", "b", "$x^$", "c d", "é"], choose.randint(1, 3)):
+        folder = case.folder / "classes" / label
+        folder.mkdir(parents=True)
+        put(folder / path.name, damaged(choose, content, most=1))
+        _things_beside(choose, folder)
+    _things_beside(choose, case.folder / "classes")
+    return "classes"
+
+
+def _things_beside(choose: Random, folder: Path) -> None:
+    """What else a folder may hold."""
+    folder.mkdir(exist_ok=True)
+    if choose.random() < 0.3:
+        choose.choice(list(THINGS.values()))(folder / choose.choice(["thing", "thing.txt", ".thing", "0.tsv"]))
+
+
+def _thing(choose: Random, case: Case, path: Path, content: bytes) -> str:
+    choose.choice(list(THINGS.values()))(case.folder / "thing")
+    return choose.choice(["thing", "thing/", "thing/*", "thing*"])
+
+
+def _linked(choose: Random, case: Case, path: Path, content: bytes) -> str:
+    put(path, content)
+    (case.folder / "link.txt").symlink_to(path.name)
+    return "link.txt"
+
+
+def _nowhere(choose: Random, case: Case, path: Path, content: bytes) -> str:
+    return choose.choice([odd.string(choose), "data.txt", "*.nothing", str(case.folder / "no" / "where")])
+
+
+PLACES = {
+    "file": _file,
+    "pipe": _piped,
+    "folder": _in_folder,
+    "classes": _in_class_folders,
+    "thing": _thing,
+    "link": _linked,
+    "nowhere": _nowhere,
+}
+
+
+def _link_to_itself(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+def _link_to_its_folder(path: Path) -> None:
+    path.symlink_to(".")
+    path.with_name(path.name + "2").symlink_to(".")
+
+
+def _without_target(path: Path) -> None:
+    path.symlink_to("nothing")
+
+
+def _link_to_device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def _fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _empty_folder(path: Path) -> None:
+    path.mkdir()
+
+
+THINGS = {
+    "itself": _link_to_itself,
+    "its folder": _link_to_its_folder,
+    "broken": _without_target,
+    "device": _link_to_device,
+    "fifo": _fifo,
+    "empty": _empty_folder,
+}

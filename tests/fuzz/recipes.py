@@ -1,0 +1,113 @@
+"""Cases of recipes: TOML with odd values, damaged TOML, and settings."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import tomli_w
+
+from ensue.recipe import read_recipe, recipe_names
+from fuzz import odd
+from fuzz.case import Case
+from fuzz.damage import damaged
+from fuzz.material import CLASSIFIERS, TAGGERS, TINY, Material
+from fuzz.values import altered
+
+SMALL = {
+    "d_model": 4,
+    "d_embedding": 4,
+    "d_words": 4,
+    "ngram_buckets": 64,
+    "context": 8,
+    "num_heads": 2,
+    "d_characters": 4,
+}
+
+TOML = [
+    "[]", "{}", '["a"]', "[1, 2]", "{a=1}", '"""\n"""', "2020-01-01", "12:00:00", "[" * 400, "[" * 100_000, "{a=" * 400,
+    "9" * 5000, "0xffffffffffffffffffff", "true", '"max"', '["max", "max"]', "[1, 1, 2]", "'\\'", "1\n[x]", "1 # x",
+]  # fmt: skip
+
+
+def arrange(choose: Random, case: Case, material: Material) -> None:
+    choose.choice([read_back, read_back, _shown, _trained])(choose, case, material)
+
+
+def read_back(choose: Random, case: Case, material: Material) -> None:
+    """The library: what it writes is the recipe that it read."""
+    case.action = partial(_read_and_back, *_given(choose, case)[:2])
+
+
+def _shown(choose: Random, case: Case, material: Material) -> None:
+    case.arguments = ["recipes", _given(choose, case)[0]]
+
+
+def _given(choose: Random, case: Case) -> tuple[str, list[str], dict[str, Any]]:
+    """The name of a recipe, or of a file that was made of one; settings; and the recipe that it was."""
+    settings = [setting(choose) for _ in range(choose.choice([0, 0, 1, 1, 2]))]
+    name = choose.choice(recipe_names())
+    document = tomllib.loads(read_recipe(name).to_toml())
+    if choose.random() < 0.7 or not settings:
+        (case.folder / "recipe.toml").write_bytes(_written(choose, altered(choose, document)))
+        name = choose.choice(["recipe.toml", "recipe.toml", "./recipe.toml", str(case.folder / "recipe.toml")])
+    if choose.random() < 0.1:
+        name = choose.choice([odd.string(choose), name + "x", name.upper(), ".", "recipe.toml/"])
+    return name, settings, document
+
+
+def _read_and_back(name: str, settings: list[str]) -> None:
+    """What is written is the recipe that was read."""
+    recipe = read_recipe(name, settings)
+    Path("again.toml").write_text(recipe.to_toml(), encoding="utf-8")
+    assert read_recipe("again.toml").to_toml() == recipe.to_toml(), "a recipe is not written as it was read"
+
+
+def _trained(choose: Random, case: Case, material: Material) -> None:
+    """Small before the settings, and few steps after them."""
+    name, settings, document = _given(choose, case)
+    data = {TAGGERS: "names.txt", CLASSIFIERS: "topics.tsv"}.get(document["task"], "text.txt")
+    known = [
+        f"{table}.{key}={value}"
+        for key, value in SMALL.items()
+        for table in ("model", "features", "head")
+        if key in document.get(table, {})
+    ]
+    case.arguments = [
+        "train",
+        name,
+        "--train",
+        str(material.folder / data),
+        "--out",
+        choose.choice(["out", "out", "o/p"]),
+    ]
+    for setting in [*known, *settings]:
+        case.arguments += ["--set", setting]
+    case.arguments += TINY
+    case.may_talk = True
+
+
+def setting(choose: Random) -> str:
+    """A key of some recipe, or no key, and a value."""
+    document = tomllib.loads(read_recipe(choose.choice(recipe_names())).to_toml())
+    table = choose.choice([key for key in document if isinstance(document[key], dict)])
+    key = f"{table}.{choose.choice(list(document[table]) or ['x'])}"
+    if choose.random() < 0.15:
+        key = choose.choice(
+            [table, key + "x", key + ".y", "." + key, "", "a.b.c.d", ".".join("a" * 2000), odd.string(choose)]
+        )
+    value = choose.choice([odd.numeral(choose), odd.numeral(choose), odd.string(choose), choose.choice(TOML)])
+    return choose.choice([f"{key}={value}"] * 8 + [key, f"{key} = {value}", f"{key}=={value}", f"={value}"])
+
+
+def _written(choose: Random, document: Any) -> bytes:
+    try:
+        text = tomli_w.dumps(document).encode("utf-8", "surrogatepass")
+    except (TypeError, ValueError, AttributeError, RecursionError):
+        text = repr(document).encode("utf-8", "surrogatepass")  # TOML has no such values
+    if choose.random() < 0.03:
+        text += choose.choice([b"x = " + b"[" * 3000, b"\n[a" + b".a" * 3000 + b"]\n", b"x = " + b"9" * 5000])
+    return damaged(choose, text, most=2) if choose.random() < 0.4 else text

@@ -1,0 +1,137 @@
+"""Cases of run directories: files cut, altered, exchanged between runs, gone, or something else than files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import torch
+from safetensors.numpy import load_file, save_file
+
+from ensue.training import weights
+from fuzz import odd
+from fuzz.case import Case
+from fuzz.damage import damaged
+from fuzz.material import LANGUAGE_MODELS, Material, Run
+from fuzz.places import THINGS
+from fuzz.values import altered, as_json
+
+
+def arrange(choose: Random, case: Case, material: Material) -> None:
+    run = material.run(choose)
+    copy = case.folder / "run"
+    shutil.copytree(run.path, copy)
+    for _ in range(choose.choice([1, 1, 1, 2])):
+        files = sorted(path for path in copy.rglob("*") if path.is_file() and not path.is_symlink())
+        if files:
+            _spoil(choose, choose.choice(files), material)
+    choose.choice([_used, _used, _resumed])(choose, case, run)
+
+
+def _used(choose: Random, case: Case, run: Run) -> None:
+    """The model is asked."""
+    if run.task == LANGUAGE_MODELS:
+        command = choose.choice(["generate", "score", "evaluate", "generate"])
+        options = ["--max-tokens", "5", "--seed", "1"] if command == "generate" else [str(run.data)]
+        if command == "generate" and choose.random() < 0.5:
+            options += ["--prompt", "the cat"]
+    else:
+        command = choose.choice(["predict", "predict", "evaluate", "inspect"])
+        options = [str(run.data)] if command != "inspect" else ["the cat"] * (1 + (run.path.name == "pairs"))
+    case.arguments = [command, "run", *options]
+
+
+def _resumed(choose: Random, case: Case, run: Run) -> None:
+    """Training goes on, or begins anew."""
+    task_of_settings = ["--set", f"train.steps={choose.choice([2, 40, 41])}"]
+    how = choose.choice([["--resume"], ["--resume", *task_of_settings], ["run/recipe.toml", "--overwrite"]])
+    case.arguments = ["train", *how, "--out", "run", "--threads", "1", "--device", "cpu"]
+    case.may_talk = True
+    case.may_change = {"run"}
+
+
+def _spoil(choose: Random, path: Path, material: Material) -> None:
+    ways: list[Callable[[], None]] = [
+        partial(_damage, choose, path),
+        partial(_exchange, choose, path, material),
+        partial(_remove, choose, path),
+    ]
+    if path.suffix in (".json", ".jsonl"):
+        ways += [partial(_alter_json, choose, path)] * 6
+    if path.suffix == ".safetensors":
+        ways += [partial(_alter_tensors, choose, path)] * 3
+    choose.choice(ways)()
+
+
+def _damage(choose: Random, path: Path) -> None:
+    path.write_bytes(damaged(choose, path.read_bytes(), most=3))
+
+
+def _exchange(choose: Random, path: Path, material: Material) -> None:
+    """A file of another run in its place, most often of the same name."""
+    others = [file for run in material.runs for file in run.path.rglob("*") if file.is_file()]
+    same = [file for file in others if file.name == path.name]
+    shutil.copyfile(choose.choice(same if choose.random() < 0.8 else others), path)
+
+
+def _remove(choose: Random, path: Path) -> None:
+    """It is gone, or something else is there."""
+    path = choose.choice([path, path, path, path.parent]) if path.parent.name.startswith("step-") else path
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    if choose.random() < 0.7:
+        choose.choice(list(THINGS.values()))(path)
+
+
+def _alter_json(choose: Random, path: Path) -> None:
+    try:
+        lines = [json.loads(line) for line in path.read_text().splitlines()] if path.suffix == ".jsonl" else None
+        document = lines or json.loads(path.read_text())
+    except ValueError:
+        return _damage(choose, path)  # it has been damaged before
+    changed = altered(choose, document)
+    if lines and isinstance(changed, list):
+        path.write_bytes(b"".join(as_json(choose, line) + b"\n" for line in changed))
+    else:
+        path.write_bytes(as_json(choose, changed))
+    return None
+
+
+def _alter_tensors(choose: Random, path: Path) -> None:
+    try:
+        tensors = load_file(path)
+    except Exception:  # it has been damaged before
+        return _damage(choose, path)
+    if not tensors:
+        tensors = {"0": np.zeros((2, 3), np.float32)}
+    name = choose.choice(list(tensors))
+    tensor = tensors[name]
+    match choose.randrange(7):
+        case 0:
+            tensors[
+                choose.choice([name + "x", "", "0", "0.exp_avg", "a.b", "-1.step", "9" * 30, odd.string(choose)])
+            ] = tensors.pop(name)
+        case 1:
+            tensors[name] = tensor.reshape(-1)[: max(1, tensor.size // 2)]
+        case 2:
+            tensors[name] = tensor.astype(choose.choice([np.float64, np.float16, np.int64, np.uint8, np.bool_]))
+        case 3:
+            tensors[name] = np.full_like(tensor, choose.choice([np.nan, np.inf, -1e30, 0]))
+        case 4:
+            tensors[name] = tensor[None]
+        case 5:
+            del tensors[name]
+        case 6:
+            tensors[name] = choose.choice(list(tensors.values()))
+    contents = {key.encode("utf-8", "replace").decode(): np.array(value, order="C") for key, value in tensors.items()}
+    save_file(contents, path, metadata={"sha256": _checksum(contents)} if choose.random() < 0.8 else None)
+    return None
+
+
+def _checksum(tensors: dict[str, np.ndarray]) -> str:
+    """The one that the run would have written: what is meant is a file that somebody altered on purpose."""
+    return weights._checksum({name: torch.from_numpy(value) for name, value in tensors.items()})

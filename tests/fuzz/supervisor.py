@@ -1,0 +1,112 @@
+"""Runs cases, some at a time, each in a process of its own, and sees to it that every one of them ends."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import resource
+import shutil
+import signal
+import time
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from fuzz.case import Case, Outcome, inventory
+from fuzz.process import run
+
+SECONDS = 60
+"""Of waiting; a case that computes is stopped sooner, by `process.CPU_SECONDS`."""
+
+
+@dataclass
+class _Running:
+    case: Case
+    before: dict[str, str]
+    began: float
+    mib: int
+    """What the process had when it began: what this one has."""
+    stopped: bool = False
+
+
+def outcomes(cases: Iterable[Case], *, processes: int = 1, keep: bool = False) -> Iterator[Outcome]:
+    """What comes of each case, in the order in which they end. The folders are removed unless they are to be kept."""
+    waiting = iter(cases)
+    running: dict[int, _Running] = {}
+    gc.collect()
+    gc.freeze()  # a child that collected garbage would copy every page
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    try:
+        while True:
+            for case in islice(waiting, processes - len(running)):
+                running.update([_started(case)])
+            if not running:
+                return
+            for outcome in _ended(running):
+                yield outcome
+                if not keep:
+                    _remove(outcome.case)
+    finally:
+        for pid in running:
+            _kill(pid)
+            os.waitpid(pid, 0)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+        gc.unfreeze()
+
+
+def _started(case: Case) -> tuple[int, _Running]:
+    for path in (case.output, case.complaint):
+        path.write_bytes(b"")
+    before = inventory(case.folder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads and fork: those of pytest, which hold no lock
+        pid = os.fork()
+    if pid == 0:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+        run(case)
+    return pid, _Running(case, before, time.monotonic(), _mib())
+
+
+def _ended(running: dict[int, _Running]) -> Iterator[Outcome]:
+    """Wait a little, and give what has ended meanwhile."""
+    signal.sigtimedwait({signal.SIGCHLD}, 1.0)
+    for pid, entry in list(running.items()):
+        found, status, usage = os.wait4(pid, os.WNOHANG)
+        seconds = time.monotonic() - entry.began
+        if found:
+            del running[pid]
+            _kill(pid)  # what it may have left behind
+            yield _outcome(entry, status, seconds, usage.ru_maxrss // 1024 - entry.mib)
+        elif seconds > SECONDS and not entry.stopped:
+            entry.stopped = True
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGUSR1)  # it says where it is
+            time.sleep(0.3)
+            _kill(pid)
+
+
+def _outcome(entry: _Running, status: int, seconds: float, peak_mib: int) -> Outcome:
+    case, code = entry.case, os.waitstatus_to_exitcode(status)
+    stopped = entry.stopped or code == -signal.SIGXCPU
+    return Outcome(
+        case, None if stopped else code, case.output.read_bytes(), case.complaint.read_text(errors="replace"), seconds,
+        peak_mib, entry.before, inventory(case.folder),
+    )  # fmt: skip
+
+
+def _mib() -> int:
+    with open("/proc/self/statm") as sizes:
+        return int(sizes.read().split()[1]) * resource.getpagesize() >> 20
+
+
+def _kill(group: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def _remove(case: Case) -> None:
+    shutil.rmtree(os.fsencode(case.folder), ignore_errors=True)
+    for path in (case.output, case.complaint):
+        path.unlink(missing_ok=True)

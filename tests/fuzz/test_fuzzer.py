@@ -1,0 +1,149 @@
+"""The fuzzer finds what is planted, finds nothing where nothing is, and finds nothing in the package."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+import ensue.console.data_summary  # what every case would import
+import ensue.data.kinds
+from conftest import REPOSITORY
+from fuzz import data_files, process, recipes, supervisor
+from fuzz.case import Case
+from fuzz.material import Material
+from fuzz.supervisor import outcomes
+from fuzz.verdict import Finding, judge
+
+TEXT = "the cat\nsat\n"
+
+
+def judged(*cases: Case) -> list[Finding | None]:
+    return [judge(outcome) for outcome in outcomes(cases)]
+
+
+def data(folder: Path, name: str, path: str = "text.txt") -> Case:
+    """`ensue data` on a text."""
+    case = Case(name, folder / name, ["data", path])
+    case.folder.mkdir()
+    (case.folder / "text.txt").write_text(TEXT)
+    return case
+
+
+def kept_waiting() -> None:
+    time.sleep(60)
+
+
+def computing() -> None:
+    while True:
+        pass
+
+
+def greedy() -> None:
+    b"x" * (200 << 20)
+
+
+def silent() -> None:
+    sys.exit(2)
+
+
+def talkative() -> None:
+    print("one\nensue: two", file=sys.stderr)
+    sys.exit(2)
+
+
+def destructive() -> None:
+    Path("text.txt").write_text("the cat\n")
+
+
+def careless() -> None:
+    Path("text.txt.partial").touch()
+
+
+def wrong() -> None:
+    raise KeyError("label")
+
+
+def unheard() -> None:
+    print("warned", file=sys.stdout)
+    os.close(1)
+
+
+PLANTED: dict[Callable[[], None], str] = {
+    wrong: "KeyError",
+    os.abort: "signal 6",
+    kept_waiting: "hang",
+    greedy: "memory",
+    silent: "no line",
+    talkative: "2 lines",
+    destructive: "changed",
+    careless: "left over",
+    unheard: "OSError",
+}
+
+
+def found_bugs(folder: Path, bugs: list[Callable[[], None]]) -> dict[str, str]:
+    cases = [data(folder, bug.__name__) for bug in bugs]
+    for case, bug in zip(cases, bugs, strict=True):
+        case.action = bug
+    findings = map(judge, outcomes(cases, processes=2))
+    return {finding.name: finding.what for finding in findings if finding}
+
+
+def test_planted_bugs_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "SECONDS", 1)
+    monkeypatch.setattr("fuzz.verdict.PEAK_MIB", 100)
+    expected = {bug.__name__: what for bug, what in PLANTED.items()}
+    assert found_bugs(tmp_path, list(PLANTED)) == expected
+
+
+@pytest.mark.slow
+def test_a_case_that_computes_for_ever_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "CPU_SECONDS", 1)
+    assert found_bugs(tmp_path, [computing]) == {"computing": "hang"}
+
+
+def test_a_bug_of_a_reader_is_found_where_it_is_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    well, refused = data(tmp_path, "well"), data(tmp_path, "refused", "nothing")
+    assert judged(well, refused) == [None, None]
+    monkeypatch.setattr(ensue.data.kinds, "_seen", lambda *arguments: {}["label"])
+    (finding,) = judged(data(tmp_path, "wrong"))
+    assert finding is not None
+    assert (finding.what, finding.where) == ("KeyError", "ensue/data/kinds.py take")
+
+
+def test_a_case_is_a_function_of_its_seed(tmp_path: Path) -> None:
+    made = []
+    for name in ("one", "other"):
+        case = Case(name, tmp_path / name)
+        case.folder.mkdir()
+        data_files.looked_at(Random("7/data:3"), case, Material(tmp_path, []))
+        made.append((case.arguments, case.stdin, sorted(path.name for path in case.folder.rglob("*"))))
+    assert made[0] == made[1]
+
+
+def test_nothing_is_found_in_a_few_cases(tmp_path: Path) -> None:
+    cases = []
+    for number in range(20, 26):
+        case = Case(str(number), tmp_path / str(number))
+        case.folder.mkdir()
+        arrange = [data_files.looked_at, data_files.read_back, recipes.read_back][number % 3]
+        arrange(Random(number), case, Material(tmp_path, []))
+        cases.append(case)
+    assert judged(*cases) == [None] * 6
+
+
+@pytest.mark.slow
+def test_nothing_is_found_in_2000_cases(tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(REPOSITORY / "src"), str(REPOSITORY / "tests")])}
+    command = [sys.executable, "-m", "fuzz", "--cases", "2000", "--seed", "2026"]
+    said = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
+    assert re.search(r"^0 findings", said.stdout, re.MULTILINE), said.stdout + said.stderr
+    assert said.returncode == 0
