@@ -1,6 +1,7 @@
 """The fused loss against torch's cross-entropy over all logits."""
 
 import importlib
+import math
 
 import pytest
 import torch
@@ -58,6 +59,45 @@ def test_half_precision_is_close() -> None:
     for found, expected in zip(torch.autograd.grad(rounded, sources), torch.autograd.grad(exact, sources), strict=True):
         assert found.dtype == torch.float32
         assert (found - expected).norm() < 2e-2 * expected.norm()
+
+
+def exact_problem(scale: float, vocabulary_size: int = 50_000) -> tuple[list[Tensor], Tensor]:
+    """Logits that bfloat16 holds exactly, so that what is wrong of the nats is wrong by their sums alone."""
+    torch.manual_seed(0)
+    h, weight = torch.randint(-8, 9, (24, 3)).float(), scale * torch.randint(-2, 3, (vocabulary_size, 3)).float()
+    sources = [part.requires_grad_() for part in (h, weight, torch.zeros(vocabulary_size))]
+    return sources, torch.randint(vocabulary_size, (24,))
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.125, 4.0])
+def test_sums_are_not_in_half_precision(scale: float) -> None:
+    """Nats to 1e-6; the gradient is that of shares which are each rounded once for the product."""
+    sources, targets = exact_problem(scale)
+    with torch.autocast("cpu", torch.bfloat16):
+        total = linear_cross_entropy(*sources, targets)
+    expected = F.cross_entropy(F.linear(*(part.double() for part in sources)), targets, reduction="sum")
+    assert total.item() == pytest.approx(expected.item(), rel=1e-6)
+    for found, wanted in zip(torch.autograd.grad(total, sources), torch.autograd.grad(expected, sources), strict=True):
+        assert (found - wanted).norm() <= 4e-3 * wanted.norm() + 1e-5
+
+
+def test_a_target_that_is_nearly_certain_still_pulls() -> None:
+    """Its probability is rounded to 1 in bfloat16; what is missing to 1 is not rounded away."""
+    sources = [torch.tensor([[1.0]]), torch.tensor([[8.0], [0.0]]), torch.zeros(2, requires_grad=True)]
+    with torch.autocast("cpu", torch.bfloat16):
+        total = linear_cross_entropy(*sources, torch.tensor([0]))
+    missing = 1 / (1 + math.exp(8))
+    assert total.item() == pytest.approx(-math.log1p(-missing), rel=1e-3)
+    assert torch.autograd.grad(total, sources[2])[0].tolist() == pytest.approx([-missing, missing], rel=4e-3)
+
+
+def test_a_layer_in_half_precision_sums_in_float32() -> None:
+    sources, targets = problem(torch.bfloat16)
+    total = linear_cross_entropy(*sources, targets)
+    expected = linear_cross_entropy(*(part.float() for part in sources), targets)
+    assert total.dtype == torch.float32
+    torch.testing.assert_close(total, expected, rtol=1e-3, atol=0)
+    assert {part.dtype for part in torch.autograd.grad(total, sources)} == {torch.bfloat16}
 
 
 def test_an_impossible_target_costs_a_finite_number_and_pulls_fully() -> None:

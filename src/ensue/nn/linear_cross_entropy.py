@@ -6,8 +6,9 @@ the gradients, which for a sum of nats are known in the forward pass:
 
     dlogits = softmax(logits) - onehot(target),   dh = dlogits V,   dV = dlogitsᵀ h,   db = Σ dlogits
 
-The bias is the weight of one more feature that is always 1. Under autocast the three products run in its type; what is
-summed over chunks is kept in the parameters' own type.
+The bias is the weight of one more feature that is always 1. Under autocast the three products run in its type. What
+comes of the first is read as float32, a block at a time: exponentials, nats and whatever is summed over blocks and
+chunks are never in half precision.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from torch import Tensor
 CHUNK_ELEMENTS, CHUNK_ROWS = 1 << 22, 256
 """Logits held at a time, and the rows that they are at least; the fastest on CPUs (LOG.md)."""
 
+BLOCK_ELEMENTS = 1 << 18
+"""Logits whose softmax is taken at a time, so that it stays in a cache of 2 MB (LOG.md)."""
+
 ALIGNMENT = 16
 """Features are padded to a multiple of this many, which the products' kernels like."""
 
@@ -29,7 +33,7 @@ ALIGNMENT = 16
 def linear_cross_entropy(
     h: Float[Tensor, "N d"], weight: Float[Tensor, "V d"], bias: Float[Tensor, " V"], targets: Int[Tensor, " N"]
 ) -> Float[Tensor, ""]:
-    """`Σ_n -log softmax(weight h_n + bias)[target_n]` in nats, a scalar."""
+    """`Σ_n -log softmax(weight h_n + bias)[target_n]` in nats, a scalar, in float32 or float64."""
     device = h.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
     total: Tensor = _LinearCrossEntropy.apply(h, weight, bias, targets, dtype)  # type: ignore[no-untyped-call]
@@ -55,15 +59,33 @@ def _chunked(
     padding = -(d + 1) % ALIGNMENT
     rows = F.pad(F.pad(h.to(dtype), (0, 1), value=1.0), (0, padding))
     columns = F.pad(torch.cat((weight, bias.unsqueeze(1)), dim=1).to(dtype), (0, padding))
-    total, drows, dcolumns = weight.new_zeros(()), torch.empty_like(rows), weight.new_zeros(columns.shape)
-    size = max(CHUNK_ROWS, CHUNK_ELEMENTS // len(weight))
+    exact = _at_least_float32(weight.dtype)
+    drows, dcolumns = torch.empty_like(rows), weight.new_zeros(columns.shape, dtype=exact)
+    total = weight.new_zeros((), dtype=exact)
+    size, block = max(CHUNK_ROWS, CHUNK_ELEMENTS // len(weight)), max(1, BLOCK_ELEMENTS // len(weight))
     for start in range(0, len(h), size):
         chunk, wanted = rows[start : start + size], targets[start : start + size].unsqueeze(1)
-        p = torch.softmax(chunk @ columns.t(), dim=1)
-        p_wanted = p.gather(1, wanted)
-        total -= p_wanted.to(weight.dtype).clamp(min=torch.finfo(dtype).tiny).log().sum()
+        logits = chunk @ columns.t()
+        for first in range(0, len(chunk), block):
+            total += _to_gradient(logits[first : first + block], wanted[first : first + block])
         if with_gradients:
-            p.scatter_(1, wanted, p_wanted - 1)
-            drows[start : start + size] = p @ columns
-            dcolumns += p.t() @ chunk
+            drows[start : start + size] = logits @ columns
+            dcolumns += logits.t() @ chunk
+    dcolumns = dcolumns.to(weight.dtype)
     return total, (drows[:, :d].to(h.dtype), dcolumns[:, :d], dcolumns[:, d]) if with_gradients else None
+
+
+def _to_gradient(logits: Tensor, wanted: Tensor) -> Tensor:
+    """The sum of the rows' nats; in the place of `logits` (n, V) is left the nats' gradient by them.
+
+    The largest share of a softmax is 1 over its sum of exponentials, whose logarithm the nats are made of.
+    """
+    z = logits.to(_at_least_float32(logits.dtype))
+    p = torch.softmax(z, dim=1)
+    nats = z.amax(1, keepdim=True) - z.gather(1, wanted) - p.amax(1, keepdim=True).log()
+    logits.copy_(p.scatter_add_(1, wanted, p.new_full(wanted.shape, -1.0)))
+    return nats.sum()
+
+
+def _at_least_float32(dtype: torch.dtype) -> torch.dtype:
+    return torch.promote_types(dtype, torch.float32)
