@@ -336,6 +336,21 @@ def generate(
 
 
 @app.command()
+def cache(
+    older_than: Annotated[
+        str | None, typer.Option(help="Remove what was not used for so long: 30d, 12h, 2w.", show_default=False)
+    ] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Remove all of it.")] = False,
+) -> None:
+    """See what is kept and can be made again (ids, tokenizers, compiled cells), or remove it."""
+    from ensue.console.cache import clear_cache, show_cache
+
+    if clear and older_than is not None:
+        raise EnsueError("cache takes --older-than or --clear, one of the two")
+    clear_cache(older_than) if clear or older_than is not None else show_cache()
+
+
+@app.command()
 def recipes(
     name: Annotated[
         str | None, typer.Argument(help="Show this one, with all its defaults.", show_default=False)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import importlib
 from pathlib import Path
 
-from ensue.data.cache import written_beside
-from ensue.places import cache_directory
+from ensue.cache import put
 
 ENOUGH_CHARACTERS = 200_000
 
@@ -25,10 +25,9 @@ def python_text() -> tuple[Path, str]:
     text, origin = _topics(), "the documentation topics of `pydoc`"
     if len(text) < ENOUGH_CHARACTERS:
         text, origin = _docstrings(), "the docstrings of its standard library"
-    path = cache_directory() / "python.txt"
-    with written_beside(path) as partial:
-        partial.write_text(text, encoding="utf-8")
-    return path, origin
+    content = text.encode()
+    name = f"ensue-python-{hashlib.sha256(content).hexdigest()[:8]}.txt"
+    return put(name, lambda path: path.write_bytes(content)), origin
 
 
 def _topics() -> str:

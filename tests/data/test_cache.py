@@ -4,6 +4,7 @@ import errno
 import os
 import resource
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,12 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ensue.data import cache
+from ensue.data import cache, token_file
 from ensue.data.cache import tokenize, trained_tokenizer
 from ensue.data.sources import TextSource
 from ensue.data.token_file import _HEADER, _MAGIC, TokenFile, check_tokens, write_tokens
 from ensue.errors import DataError
-from ensue.places import cache_directory
+from ensue.notices import Notice
+from ensue.places import cache_directory, temporary_directory
 from ensue.text.tokenizers import Tokenizer, train_tokenizer
 
 TEXT = "the cat sat\non the mat\n" * 50
@@ -144,11 +146,11 @@ def small_files_only() -> Iterator[None]:
 
 def test_a_write_that_the_system_refuses_leaves_nothing(source: TextSource, tokenizer: Tokenizer) -> None:
     with small_files_only():
-        with pytest.raises(DataError, match="cache cannot be used"):
+        with pytest.raises(DataError, match="nothing can be written, neither there nor in a temporary folder"):
             tokenize(source, tokenizer)
-        with pytest.raises(DataError, match="cache cannot be used"):
+        with pytest.raises(DataError, match="nothing can be written"):
             trained_tokenizer(source, stop=None, kind="words")
-    assert list(cache_directory().iterdir()) == []
+    assert list(cache_directory().iterdir()) == list(temporary_directory().glob("*.*")) == []
 
 
 def test_a_full_disk_is_one_line(source: TextSource, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +161,8 @@ def test_a_full_disk_is_one_line(source: TextSource, tokenizer: Tokenizer, monke
     monkeypatch.setattr(cache, "write_tokens", fill)
     with pytest.raises(DataError) as caught:
         tokenize(source, tokenizer)
-    assert str(caught.value).startswith(f"{cache_directory()}: the cache cannot be used (No space left on device); ")
+    reason = "nothing can be written, neither there nor in a temporary folder (No space left on device)"
+    assert str(caught.value) == f"{cache_directory()}: {reason}"
     assert list(cache_directory().iterdir()) == []
 
 
@@ -178,26 +181,64 @@ def test_an_error_or_ctrl_c_on_the_way_leaves_nothing(
     assert list(cache_directory().iterdir()) == []
 
 
-def test_a_cache_that_is_no_folder_is_one_line(
+def test_a_cache_that_cannot_be_used_is_said_once_and_all_works(
     source: TextSource, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("ENSUE_CACHE", str(tmp_path / "file" / "cache"))
-    with pytest.raises(DataError, match="Not a directory"):
-        tokenize(source, tokenizer)
-    with pytest.raises(DataError, match="cache cannot be used"):
-        trained_tokenizer(source, stop=None, kind="words")
+    with pytest.warns(Notice, match=r"file/cache: the cache cannot be used \(Not a directory\): nothing") as said:
+        tokens, trained = tokenize(source, tokenizer), trained_tokenizer(source, stop=None, kind="words")
+    assert (ids_of(tokens), trained.kind) == (tokenizer.encode(TEXT).tolist(), "words")
+    assert len(said) == 1
+    for path in temporary_directory().glob("*.*"):
+        path.unlink()
+
+
+def test_without_a_home_all_works(source: TextSource, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("ENSUE_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    with pytest.warns(Notice, match="there is no home directory") as said:
+        assert ids_of(tokenize(source, tokenizer)) == tokenizer.encode(TEXT).tolist()
+    assert len(said) == 1
 
 
 def test_what_a_killed_process_left_is_removed_after_a_day(source: TextSource, tokenizer: Tokenizer) -> None:
     cache_directory().mkdir(exist_ok=True)
-    old, new = cache_directory() / "old.partial", cache_directory() / "new.partial"
-    old.write_text("")
-    new.write_text("")
+    old, new, other = (
+        cache_directory() / name
+        for name in (f"{'a' * 32}.ids.{'0' * 8}.partial", f"{'b' * 32}.json.{'0' * 8}.partial", "other.partial")
+    )
+    for path in (old, new, other):
+        path.write_text("")
     os.utime(old, (0, 0))
+    os.utime(other, (0, 0))
     tokenize(source, tokenizer)
-    assert not old.exists()
-    assert new.exists()
+    assert [path.exists() for path in (old, new, other)] == [False, True, True]
+
+
+def test_what_is_kept_is_for_the_user_alone(
+    source: TextSource, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENSUE_CACHE", str(tmp_path / "new"))
+    tokenize(source, tokenizer)
+    (entry,) = cache_directory().iterdir()
+    assert [path.stat().st_mode & 0o777 for path in (cache_directory(), entry)] == [0o700, 0o600]
+
+
+def test_training_says_that_ids_are_in_use(
+    source: TextSource, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = tokenize(source, tokenizer)
+    (entry,) = cache_directory().iterdir()
+    os.utime(entry, (0, 0))
+    monkeypatch.setattr(token_file, "_RELEASE_BYTES", 1 << 20)
+    for _ in range(20):
+        tokens.read(0, 100)
+    assert time.time() - entry.stat().st_mtime < 100
 
 
 def test_a_tokenizer_is_trained_once(source: TextSource, monkeypatch: pytest.MonkeyPatch) -> None:

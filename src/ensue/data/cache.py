@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import secrets
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ensue.cache import put, used
 from ensue.data.sources import TextSource
 from ensue.data.token_file import TokenFile, check_tokens, write_tokens
 from ensue.errors import DataError, RunError
@@ -19,78 +18,58 @@ from ensue.text.tokenizers import Tokenizer, load_tokenizer, save_tokenizer, tra
 
 FORMAT = 1
 """To be raised when a tokenizer or the files change in a way that `to_json` does not show."""
-ABANDONED_SECONDS = 24 * 3600
 
 
 def tokenize(source: TextSource, tokenizer: Tokenizer, *, start: int = 0, stop: int | None = None) -> TokenFile:
     """The ids of the characters [start, stop) of `source`, from the cache if it has them.
 
-    An entry that is damaged is made anew. DataError if the text cannot be read or the cache not be written.
+    An entry that is damaged is made anew. DataError if the text cannot be read, or ids be written nowhere.
     """
-    path = _entry(".ids", source, start, stop, tokenizer.to_json())
-    if (tokens := _opened(path)) is not None:
+    name = _name(".ids", source, start, stop, tokenizer.to_json())
+    if (tokens := _opened(cache_directory() / name)) is not None:
         return tokens
-    pieces = ((tokenizer.encode(chunk), len(chunk)) for chunk in source.chunks(start, stop))
-    with written_beside(path) as partial:
-        write_tokens(partial, pieces, vocabulary_size=tokenizer.vocabulary_size, unknown_id=tokenizer.unknown_id)
-    return TokenFile.open(path)
+
+    def write(path: Path) -> None:
+        pieces = ((tokenizer.encode(chunk), len(chunk)) for chunk in source.chunks(start, stop))
+        write_tokens(path, pieces, vocabulary_size=tokenizer.vocabulary_size, unknown_id=tokenizer.unknown_id)
+
+    return TokenFile.open(_put(name, write))
 
 
 def trained_tokenizer(source: TextSource, *, stop: int | None, kind: str, **settings: Any) -> Tokenizer:
     """`train_tokenizer(kind, ...)` on the characters [0, stop) of `source`, from the cache if it has it."""
-    path = _entry(".json", source, 0, stop, [kind, settings])
+    name = _name(".json", source, 0, stop, [kind, settings])
+    path = cache_directory() / name
     try:
-        return load_tokenizer(path)
+        tokenizer = load_tokenizer(path)
     except RunError:  # missing or damaged
         tokenizer = train_tokenizer(kind, source.chunks(0, stop), **settings)
-        with written_beside(path) as partial:
-            save_tokenizer(tokenizer, partial)
-        return tokenizer
+        _put(name, partial(save_tokenizer, tokenizer))
+    else:
+        used(path)
+    return tokenizer
 
 
-@contextmanager
-def written_beside(path: Path) -> Iterator[Path]:
-    """A new name beside `path` to write to, renamed into place at the end; nothing is left if that fails.
-
-    DataError if the file system refuses (full, read-only, ...).
-    """
-    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(path.parent)
-        yield partial
-        partial.replace(path)
-    except OSError as error:
-        raise _unusable(path, error) from error
-    finally:
-        with suppress(OSError):
-            partial.unlink()
-
-
-def _sweep(folder: Path) -> None:
-    """Remove what processes that were killed left half-written."""
-    for partial in folder.glob("*.partial"):
-        with suppress(OSError):
-            if time.time() - partial.stat().st_mtime > ABANDONED_SECONDS:
-                partial.unlink()
-
-
-def _entry(suffix: str, source: TextSource, start: int, stop: int | None, maker: Any) -> Path:
+def _name(suffix: str, source: TextSource, start: int, stop: int | None, maker: Any) -> str:
     key = json.dumps([FORMAT, source.fingerprint(), source.encoding, start, stop, maker], sort_keys=True)
-    return cache_directory() / (hashlib.sha256(key.encode()).hexdigest()[:32] + suffix)
+    return hashlib.sha256(key.encode()).hexdigest()[:32] + suffix
 
 
 def _opened(path: Path) -> TokenFile | None:
-    """The ids at `path`, or None if they are missing or damaged."""
+    """The ids at `path`, or None if they are missing or damaged, or cannot be read."""
     try:
         check_tokens(path)
+        used(path)
         return TokenFile.open(path)
-    except (DataError, FileNotFoundError):
+    except (DataError, OSError):
         return None
+
+
+def _put(name: str, write: Callable[[Path], object]) -> Path:
+    try:
+        return put(name, write)
     except OSError as error:
-        raise _unusable(path, error) from error
-
-
-def _unusable(path: Path, error: OSError) -> DataError:
-    reason = error.strerror or str(error)
-    return DataError(f"the cache cannot be used ({reason}); ENSUE_CACHE names another folder", path.parent)
+        raise DataError(
+            f"nothing can be written, neither there nor in a temporary folder ({error.strerror or error})",
+            cache_directory(),
+        ) from error

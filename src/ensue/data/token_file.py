@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ensue.cache import used
 from ensue.errors import DataError
 
 _HEADER = struct.Struct("<8sIIQQQ")
@@ -32,12 +33,18 @@ class TokenFile:
     characters: int
 
     def __init__(
-        self, ids: NDArray[Any], *, unknown: int = 0, characters: int = 0, mapping: mmap.mmap | None = None
+        self,
+        ids: NDArray[Any],
+        *,
+        unknown: int = 0,
+        characters: int = 0,
+        mapping: mmap.mmap | None = None,
+        path: Path | None = None,
     ) -> None:
         self.unknown = unknown
         self.characters = characters
         self._ids = ids
-        self._mapping = mapping
+        self._mapping, self._path = mapping, path
         self._touched = 0
 
     @classmethod
@@ -56,7 +63,7 @@ class TokenFile:
         if hasattr(mmap, "MADV_RANDOM"):
             mapping.madvise(mmap.MADV_RANDOM)
         ids = np.frombuffer(mapping, f"<u{size}", count, offset=_HEADER.size)
-        return cls(ids, unknown=unknown, characters=characters, mapping=mapping)
+        return cls(ids, unknown=unknown, characters=characters, mapping=mapping, path=path)
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -70,11 +77,17 @@ class TokenFile:
         return ids
 
     def _release(self, read_bytes: int) -> None:
-        """Give pages back before many are mapped, so that resident memory does not grow with the file."""
+        """Give pages back before many are mapped, so that resident memory does not grow with the file.
+
+        And say that the file is in use.
+        """
         self._touched += read_bytes + 2 * _FAULT_BYTES
-        if self._mapping is not None and self._touched >= _RELEASE_BYTES and hasattr(mmap, "MADV_DONTNEED"):
+        if self._mapping is None or self._path is None or self._touched < _RELEASE_BYTES:
+            return
+        self._touched = 0
+        used(self._path)
+        if hasattr(mmap, "MADV_DONTNEED"):
             self._mapping.madvise(mmap.MADV_DONTNEED)
-            self._touched = 0
 
     def __repr__(self) -> str:
         return f"TokenFile({len(self):,} ids, {self.unknown:,} unknown, {self.characters:,} characters)"

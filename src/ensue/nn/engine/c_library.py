@@ -23,6 +23,7 @@ from threading import Lock
 
 import torch
 
+from ensue.cache import make_room
 from ensue.notices import say_once
 from ensue.places import cells_directory, temporary_directory
 from ensue.private_folder import PrivateFolder, private_folder
@@ -91,6 +92,8 @@ def _loaded(folder: PrivateFolder, key: str, make: Callable[[], bytes]) -> ctype
     """The library under `key`, made if it is not there; one that cannot be loaded is not kept."""
     found = folder.find(key, ".so")
     name = found[0] if found else folder.keep(key, ".so", make())
+    if not found:
+        make_room()
     try:
         return ctypes.CDLL(folder.way(name))
     except OSError as error:

@@ -1,0 +1,199 @@
+"""What is kept in the cache, by kind: how it gets there, how much of it there may be, and how it goes.
+
+A thing is ensue's if it lies where ensue puts it, under a name and with a beginning that ensue gives it. Nothing else
+is ever removed, so that a cache in a wrong place (`ENSUE_CACHE=/home/user`) costs nothing. A new kind of things is a
+line in `KINDS`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ensue.notices import say_once
+from ensue.places import cache_directory, cells_directory, temporary_directory
+
+BOUND = "10GB"
+"""Of the cache, unless ENSUE_CACHE_LIMIT says otherwise."""
+IN_USE_SECONDS = 3600
+"""What was used within this time counts as in use; training says so again and again (`used`)."""
+ABANDONED_SECONDS = 24 * 3600
+"""After which what is half-written belongs to a process that was killed."""
+_PARTIAL = re.compile(r"\.[0-9a-f]{8}\.partial\Z")
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Things of one kind: where they lie, what their names are, and how their content begins."""
+
+    noun: str
+    folder: Callable[[], Path]
+    form: re.Pattern[str]
+    begins: bytes = b""
+    is_bounded: bool = True
+    """Whether they make room for others; not where they are small, and other ones would give other results."""
+
+
+KINDS = (
+    Kind("ids of texts", cache_directory, re.compile(r"[0-9a-f]{32}\.ids"), b"ensueids"),
+    Kind("tokenizers", cache_directory, re.compile(r"[0-9a-f]{32}\.json"), b'{"kind": '),
+    Kind("compiled cells", cells_directory, re.compile(r"[0-9a-f]{32}\.[0-9a-f]{16}\.[a-z]+")),
+    Kind(
+        "profiles of machines", lambda: cache_directory() / "machines", re.compile(r"[0-9a-f]{16,64}\.json"),
+        b'{"format":', is_bounded=False,
+    ),
+    Kind("texts of the quickstart", cache_directory, re.compile(r"ensue-python-[0-9a-f]{8}\.txt")),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file of the cache."""
+
+    path: Path
+    kind: Kind
+    size: int
+    used: float
+    """When it was made or used last, in seconds since 1970."""
+
+    @property
+    def seconds(self) -> float:
+        """Since then."""
+        return time.time() - self.used
+
+    @property
+    def is_half_written(self) -> bool:
+        return bool(_PARTIAL.search(self.path.name))
+
+
+def entries() -> list[Entry]:
+    """All that is kept, half-written things too, the one that was used last at the end.
+
+    OSError for a folder that cannot be read.
+    """
+    found = [entry for kind in KINDS for entry in _entries(kind)]
+    return sorted(found, key=lambda entry: entry.used)
+
+
+def remove(those: Iterable[Entry]) -> list[Entry]:
+    """Remove them, but for what is being written just now; which of them are gone. Who has one open reads on."""
+    return [
+        entry
+        for entry in those
+        if not (entry.is_half_written and entry.seconds < ABANDONED_SECONDS) and _removed(entry.path)
+    ]
+
+
+def make_room() -> None:
+    """Remove what was abandoned, and what was used longest ago until the rest is within the bound.
+
+    What is in use stays.
+    """
+    with suppress(OSError):
+        found = entries()
+        gone = remove(entry for entry in found if entry.is_half_written)
+        excess = sum(entry.size for entry in found) - sum(entry.size for entry in gone) - bound()
+        for entry in found:
+            if excess <= 0 or entry.seconds < IN_USE_SECONDS:
+                return
+            if entry.kind.is_bounded and not entry.is_half_written and remove([entry]):
+                excess -= entry.size
+
+
+def bound() -> int:
+    """How many bytes the cache may have: `$ENSUE_CACHE_LIMIT`, as 500MB or 2.5GB, else 10GB."""
+    text = os.environ.get("ENSUE_CACHE_LIMIT") or BOUND
+    if (size := _bytes(text)) is None:
+        say_once("bound", f"ENSUE_CACHE_LIMIT is {text!r:.40}, which is no size like 500MB; taken is {BOUND}")
+        size = _bytes(BOUND)
+        assert size is not None
+    return size
+
+
+def used(path: Path) -> None:
+    """Mark what was read, so that what nobody reads goes first."""
+    with suppress(OSError):
+        os.utime(path)
+
+
+def put(name: str, write: Callable[[Path], object]) -> Path:
+    """What `write` makes at the path that it is given, kept as `name`, whole or not at all.
+
+    Where the cache cannot be used it is put into a folder of this process, which is said. OSError if that fails too.
+    """
+    try:
+        with written_beside(cache_directory() / name) as partial:
+            write(partial)
+    except OSError as error:
+        with written_beside(temporary_directory() / name) as partial:
+            write(partial)
+        say_once("cache", f"{_unusable(error)}: nothing is kept; ENSUE_CACHE names another folder")
+        return temporary_directory() / name
+    make_room()
+    return cache_directory() / name
+
+
+@contextmanager
+def written_beside(path: Path) -> Iterator[Path]:
+    """A new file beside `path` to write to, renamed into place at the end; nothing is left if that fails.
+
+    Nobody but the user may read it.
+    """
+    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
+    path.parent.mkdir(0o700, parents=True, exist_ok=True)
+    try:
+        partial.touch(0o600, exist_ok=False)
+        yield partial
+        partial.replace(path)
+    finally:
+        with suppress(OSError):
+            partial.unlink()
+
+
+def _bytes(size: str) -> int | None:
+    found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([KMGT]?)B?", size.strip().upper())
+    return int(float(found[1]) * _UNITS[found[2]]) if found else None
+
+
+def _unusable(error: OSError) -> str:
+    return f"{cache_directory()}: the cache cannot be used ({error.strerror or error})"
+
+
+def _entries(kind: Kind) -> Iterator[Entry]:
+    folder = kind.folder()
+    if folder.is_symlink() and folder != cache_directory():  # leads out of the cache
+        return
+    try:
+        files = list(os.scandir(folder))
+    except FileNotFoundError:
+        return
+    for file in files:
+        if kind.form.fullmatch(_PARTIAL.sub("", file.name)) and file.is_file(follow_symlinks=False):
+            with suppress(OSError):  # another process may remove it meanwhile
+                if _PARTIAL.search(file.name) or _begins(file.path, kind.begins):
+                    status = file.stat(follow_symlinks=False)
+                    yield Entry(Path(file.path), kind, status.st_size, status.st_mtime)
+
+
+def _begins(path: str, beginning: bytes) -> bool:
+    if not beginning:
+        return True
+    with open(path, "rb") as file:
+        return file.read(len(beginning)) == beginning
+
+
+def _removed(path: Path) -> bool:
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
