@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ensue.data.documents import Document, read, write
+from ensue.data.documents import Document
 from ensue.errors import DataError, EnsueError
 from ensue.pipeline import ClassificationPipeline, Classified, load
 from ensue.pipeline import classification as module
@@ -197,9 +197,8 @@ def test_evaluate_counts_what_predict_says(runs: Path, tmp_path: Path) -> None:
 
 def predicted_file(pipeline: ClassificationPipeline, path: Path, format: str = "") -> str:
     """What `ensue predict` writes, without the probabilities."""
-    layout = pipeline.file_layout(path, format=format, is_labeled=False)
-    answers = pipeline.classify(read(path, layout, is_labeled=False))
-    return "".join(write(document, layout, labels) for document, labels, _ in answers)
+    source = pipeline.source(path, format=format, is_labeled=False)
+    return "".join(source.write(document, labels) for document, labels, _ in pipeline.classify(source))
 
 
 def json_without_label(text: str) -> list[dict[str, object]]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ensue.data.documents import Choice, Column, Layout, detect, detect_lines, read
+from ensue.data.documents import Choice, Column, DocumentSource, Layout, detect_lines
 from ensue.data.documents.recognition import format_of
 from ensue.data.lines import Lines
 from ensue.errors import DataError
@@ -50,7 +50,10 @@ def test_formats_are_told_by_name_then_by_first_lines(name: str, text: str, expe
 def test_without_labels_the_first_word_is_one_only_if_it_was_in_the_run() -> None:
     text = "1 a b\n0 c d\n1 e\n"
     assert layout(text, Choice(is_labeled=False), name="x").format == "plain"
-    assert layout(text, Choice(is_labeled=False), name="x", like=Layout("first-word")).format == "first-word"
+    assert (
+        layout(text, Choice(is_labeled=False), name="x", like=Layout("first-word"), labels=["0", "1", "2"]).format
+        == "first-word"
+    )
     assert layout("some text\n", name="x", like=Layout("first-word")).format == "first-word"
 
 
@@ -165,18 +168,16 @@ def test_a_later_file_is_read_like_the_run(tmp_path: Path) -> None:
     later.write_text("n,satz,art\n1,g h,y\n", encoding="utf-8")
     bare.write_text("satz\ng h\n", encoding="utf-8")
     objects.write_text('{"satz": "g h", "art": "y"}\n', encoding="utf-8")
-    run = Layout.from_json(detect(train, Choice(("satz",), "art")).to_json())
+    run = Layout.from_json(DocumentSource(train, Choice(("satz",), "art")).layout.to_json())
     assert run == Layout("csv", (Column(2, "satz"),), Column(1, "art"), header=True)
     for path in (later, objects):
-        found = list(read(path, detect(path, like=run)))
+        found = list(DocumentSource(path, like=run))
         assert [(document.labels, document.texts) for document in found] == [(("y",), ("g h",))]
-    assert [document.labels for document in read(later, run)] == [("y",)]  # by name, wherever the columns stand
-    unlabeled = detect(bare, Choice(is_labeled=False), like=run)
-    assert unlabeled == Layout("csv", (Column(1, "satz"),), None, header=True)
-    assert [document.texts for document in read(bare, unlabeled, is_labeled=False)] == [("g h",)]
-    assert [document.texts for document in read(bare, run, is_labeled=False)] == [("g h",)]
+    unlabeled = DocumentSource(bare, Choice(is_labeled=False), like=run)
+    assert unlabeled.layout == Layout("csv", (Column(1, "satz"),), None, header=True)
+    assert [document.texts for document in unlabeled] == [("g h",)]
     with pytest.raises(DataError, match=r'bare\.csv:1: no "art"'):
-        list(read(bare, run))
+        DocumentSource(bare, like=run)
     by_number = Layout("tsv", (Column(1),), Column(2))
     assert layout(table("a b|x", "c d|y"), like=by_number) == by_number
     assert layout('{"text": "a", "label": "x"}\n', name="x.json", like=by_number).texts == (Column(0, "text"),)

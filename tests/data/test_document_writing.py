@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.data.documents import Choice, Column, Document, Layout, detect, read, read_lines, write
+from ensue.data.documents import Choice, Column, Document, DocumentSource, Layout, read_lines, write
 from ensue.data.lines import Lines
 
 TSV = '\nid\ttext\tlabel\r\n\r\n1\t"a b\t old \r\n\n2\tc\u2028d\t\r\n'
@@ -116,8 +116,9 @@ def test_several_labels_are_joined_as_they_are_read() -> None:
 def test_a_text_file_of_a_folder_gets_a_line(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "x.txt").write_text("text", encoding="utf-8")
-    (document,) = read(tmp_path, Layout("folders"))
-    assert write(document, Layout("folders"), ("b",), (0.5,)) == f"{tmp_path / 'a' / 'x.txt'}\tb\t0.5000\n"
+    source = DocumentSource(tmp_path)
+    (document,) = source
+    assert source.write(document, ("b",), (0.5,)) == f"{tmp_path / 'a' / 'x.txt'}\tb\t0.5000\n"
 
 
 def test_what_is_predicted_can_be_read(tmp_path: Path) -> None:
@@ -125,10 +126,8 @@ def test_what_is_predicted_can_be_read(tmp_path: Path) -> None:
     run = Layout("csv", (Column(1, "text"),), Column(2, "y"), header=True)
     path = tmp_path / "new.csv"
     path.write_text('n,text\n1,"a, b"\n2,c\n', encoding="utf-8")
-    layout = detect(path, Choice(is_labeled=False), like=run)
-    answers = "".join(
-        write(document, layout, (document.texts[0][0],)) for document in read(path, layout, is_labeled=False)
-    )
+    source = DocumentSource(path, Choice(is_labeled=False), like=run)
+    answers = "".join(source.write(document, (document.texts[0][0],)) for document in source)
     assert answers == 'n,text,label\n1,"a, b",a\n2,c,c\n'
 
 

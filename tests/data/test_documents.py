@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.data.documents import Choice, Column, Document, Layout, bounded, detect, detect_lines, read, read_lines
+from ensue.data.documents import Choice, Column, Document, DocumentSource, Layout, bounded, detect_lines, read_lines
 from ensue.data.lines import Lines
 from ensue.errors import DataError
 
@@ -50,8 +50,7 @@ def lines_of(text: str, name: str = "stdin") -> Lines:
 
 
 def documents(path: Path, choice: Choice | None = None, **options: str) -> list[Document]:
-    choice = choice or Choice()
-    return list(read(path, detect(path, choice, **options), is_labeled=choice.is_labeled))
+    return list(DocumentSource(path, choice, **options))
 
 
 def contents(found: list[Document]) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
@@ -81,9 +80,9 @@ def test_a_folder_for_each_class(tmp_path: Path) -> None:
     }.items():
         written(tmp_path, name, text)
     written(tmp_path, "README", "not a class")
-    layout = detect(tmp_path)
-    assert layout == Layout("folders")
-    found = list(read(tmp_path, layout))
+    source = DocumentSource(tmp_path)
+    assert source.layout == Layout("folders")
+    found = list(source)
     assert contents(found) == [(("a",), ("one",)), (("b",), ("",)), (("b",), ("two\nlines\n",))]
     assert [document.path for document in found] == [
         str(tmp_path / name) for name in ("a/x.txt.xz", "b/10.txt.gz", "b/2.txt")
@@ -253,9 +252,9 @@ def test_errors_in_folders(tmp_path: Path, files: dict[str, str | bytes], messag
 
 def test_a_missing_folder_and_a_folder_without_classes(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"cannot be read \(No such file"):
-        list(read(tmp_path / "none", Layout("folders")))
+        list(DocumentSource(tmp_path / "none", format="folders"))
     with pytest.raises(DataError, match="no folders; expected one for each class"):
-        list(read(tmp_path, Layout("folders")))
+        list(DocumentSource(tmp_path, format="folders"))
 
 
 def test_a_record_has_a_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,7 +109,7 @@ def test_folders(tmp_path: Path, name: str) -> None:
     data = "ü C\nd D\n\n# E\n".encode("latin-1")
     packed = {".xz": lzma.compress, ".gz": gzip.compress}.get(Path(name).suffix, bytes)(data)
     (tmp_path / name).write_bytes(packed)
-    (tmp_path / "c.txt").write_text("\nf F\n")
+    (tmp_path / "c.bio").write_text("\nf F\n")
     source = SentenceSource(tmp_path, encoding="latin-1")
     assert source.format.name == "columns"
     for _ in range(2):
@@ -119,7 +119,7 @@ def test_folders(tmp_path: Path, name: str) -> None:
             ("a.bio", 1),
             (name, 1),
             (name, 4),
-            ("c.txt", 2),
+            ("c.bio", 2),
         ]
     output = "".join(source.format.write(sentence, ["X"] * len(sentence.words)) for sentence in sentences)
     assert output == "a X\nb X\n\nü X\nd X\n\n# X\n\n\nf X\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ensue.data.decoding import decoded
-from ensue.data.documents import Choice, Document, detect, read, write
+from ensue.data.documents import Choice, Document, DocumentSource
 from ensue.errors import DataError
 
 pytestmark = pytest.mark.slow
@@ -16,7 +16,7 @@ NEWS = Choice(("2", "3"), joined=True)
 
 
 def documents(path: Path, choice: Choice | None = None, *, encoding: str = "utf-8") -> list[Document]:
-    return list(read(path, detect(path, choice, encoding=encoding), encoding=encoding))
+    return list(DocumentSource(path, choice, encoding=encoding))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_counts_and_classes(
     ],
 )
 def test_what_they_are_taken_for(shared_data: Path, name: str, shown: str) -> None:
-    assert str(detect(shared_data / name)) == shown
+    assert str(DocumentSource(shared_data / name).layout) == shown
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_what_they_are_taken_for(shared_data: Path, name: str, shown: str) -> No
 )
 def test_what_is_not_told(shared_data: Path, name: str, message: str) -> None:
     with pytest.raises(DataError) as caught:
-        detect(shared_data / name)
+        DocumentSource(shared_data / name)
     assert message in str(caught.value)
 
 
@@ -112,17 +112,17 @@ def test_a_row_with_more_columns_is_named(shared_data: Path) -> None:
 )
 def test_written_with_their_own_labels_they_are_the_same(shared_data: Path, name: str, choice: Choice) -> None:
     path = shared_data / name
-    layout = detect(path, choice)
+    source = DocumentSource(path, choice)
     text = "".join(decoded(path, "utf-8"))
-    assert "".join(write(document, layout, document.labels) for document in read(path, layout)) == text
+    assert "".join(source.write(document, document.labels) for document in source) == text
 
 
 def test_reviews_are_read_in_two_seconds(shared_data: Path) -> None:
     """25,000 of IMDb, 33 MB; beyond the time that decompression takes. About half a second where this was written."""
     path = shared_data / "imdb" / "train.jsonl.xz"
-    layout = detect(path)
+    source = DocumentSource(path)
     begin = time.perf_counter()
     assert sum(len(block) for block in decoded(path, "utf-8")) > 33e6
     decompressed = time.perf_counter()
-    assert sum(1 for _ in read(path, layout)) == 25_000
+    assert sum(1 for _ in source) == 25_000
     assert time.perf_counter() - decompressed < decompressed - begin + 2

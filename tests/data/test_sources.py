@@ -1,5 +1,6 @@
 """Files, folders and globs as one text: what is read, in which order, and what is said when it cannot be."""
 
+import glob
 import gzip
 import lzma
 import os
@@ -85,7 +86,7 @@ def test_missing_paths_name_the_nearest(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     assert "no file in this folder" in complaint(tmp_path / "folder")
     os.mkfifo(tmp_path / "pipe")
-    assert "neither a file nor a folder" in complaint(tmp_path / "pipe")
+    assert "a pipe, which can be read only once" in complaint(tmp_path / "pipe")
 
 
 def test_an_empty_text_is_refused(tmp_path: Path) -> None:
@@ -192,3 +193,44 @@ def test_the_fingerprint_follows_bytes_and_order(tmp_path: Path) -> None:
     assert fingerprint(a=b"one", c=b"two") == one
     others = [fingerprint(a=b"two", b=b"one"), fingerprint(a=b"onet", b=b"wo"), fingerprint(a=b"onetwo")]
     assert len({one, *others}) == 4
+
+
+def test_pipes_and_circles_of_links_in_folders_are_passed_over(tmp_path: Path) -> None:
+    """Opening a pipe waits for a writer; each link to its own folder doubles the paths below, to a depth of forty."""
+    (tmp_path / "a.txt").write_text("one")
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "b.txt").write_text("two")
+    os.mkfifo(tmp_path / "pipe.txt")
+    for name in ("x", "y"):
+        (tmp_path / name).symlink_to(tmp_path, target_is_directory=True)
+    (tmp_path / "c.txt").symlink_to(tmp_path / "gone")
+    (tmp_path / "d.txt").symlink_to(tmp_path / "a.txt")
+    for location in (tmp_path, f"{tmp_path}/**/*.txt", f"{tmp_path}/**"):
+        names = [str(path.relative_to(tmp_path)) for path in TextSource(location).paths]
+        assert names == ["a.txt", "d.txt", "deep/b.txt"]
+    assert [path.name for path in TextSource(f"{tmp_path}/x/*.txt").paths] == ["a.txt", "d.txt"]
+
+
+def test_globs_are_those_of_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.txt", "b.md", "x/a.txt", "x/y/z.txt", ".h/q.txt", "x/.hid", "[k].txt", "x/y/a.txt", "z/y/a.txt"):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text("x")
+    for pattern in ("*", "*.txt", "**", "**/*", "**/*.txt", "x/**", "x/**/a.txt", "*/y/*", "./*.txt", ".h/*",
+                    "*/.h*", "[a-b].*", "**/y/**", "x/../*.txt", "?.txt", "**/**/*.txt"):  # fmt: skip
+        expected = {Path(name) for name in glob.glob(pattern, recursive=True) if Path(name).is_file()}
+        assert TextSource(pattern).paths == tuple(sorted(expected)), pattern
+
+
+def test_what_the_system_says_of_a_path_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    assert complaint(tmp_path / "link") == f"{tmp_path / 'link'}: a link to {tmp_path / 'gone'}, which is not there"
+    assert complaint("~nosuchuser/x") == "~nosuchuser/x: no home is known for ~nosuchuser"
+    assert "cannot be read (File name too long)" in complaint(tmp_path / ("x" * 300))
+    assert "cannot be read (File name too long)" in complaint(f"{tmp_path}/{'x' * 300}/*")
+
+    def refuse(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_dir", refuse)  # as for a path in a folder that cannot be searched
+    assert complaint(tmp_path / "a") == f"{tmp_path / 'a'}: cannot be read (Permission denied)"

@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.text import Text
 
 from ensue.console.streams import stdin_text
-from ensue.data.documents import Choice, Document, Layout, bounded, detect_lines, read, read_lines, write
-from ensue.data.formats import detect
+from ensue.data.documents import Document, DocumentSource, bounded
+from ensue.data.formats import SentenceSource
 from ensue.data.lines import Lines
-from ensue.data.sentences import Format, Sentence
+from ensue.data.sentences import Sentence
 from ensue.pipeline.colors import color_of
 
 if TYPE_CHECKING:
@@ -28,8 +28,9 @@ def label_lines(
     pipeline: LabelingPipeline, path: str, *, format: str | None, encoding: str, as_json: bool, color: bool
 ) -> Iterator[str]:
     """The texts of a file ("-": stdin) with their labels, in order; `color`: as a person reads them."""
-    sentences, written = _sentences(pipeline, path, format, encoding)
-    parts: Iterable[Iterable[Sentence]] = ([sentence] for sentence in sentences) if _is_typed(path) else [sentences]
+    source = _sentences(pipeline, path, format, encoding)
+    written = source.format
+    parts: Iterable[Iterable[Sentence]] = ([sentence] for sentence in source) if _is_typed(path) else [source]
     for answer in chain.from_iterable(pipeline.label(part, confidence=as_json) for part in parts):
         if as_json:
             tagged = pipeline.tagged(answer, written)
@@ -42,24 +43,28 @@ def label_lines(
             yield aligned(pipeline.tagged(answer, written)) + "\n"
         else:
             yield pipeline.written(answer, written)
+    if not as_json:
+        yield source.rest
 
 
 def class_lines(
     pipeline: ClassificationPipeline, path: str, *, format: str | None, encoding: str, as_json: bool, color: bool
 ) -> Iterator[str]:
     """The texts of a file ("-": stdin) with their labels and probabilities, in order."""
-    documents, layout = _documents(pipeline, path, format, encoding)
-    parts: Iterable[Iterable[Document]] = ([document] for document in documents) if _is_typed(path) else [documents]
+    source = _documents(pipeline, path, format, encoding)
+    parts: Iterable[Iterable[Document]] = ([document] for document in source) if _is_typed(path) else [source]
     for document, labels, probabilities in chain.from_iterable(map(pipeline.classify, parts)):
         shares = dict(zip(pipeline.labels.names, probabilities.tolist(), strict=True))
         if as_json:
             rounded = {name: round(share, 6) for name, share in shares.items()}
             content = {"texts": document.texts, "labels": labels, "probabilities": rounded}
             yield json.dumps(content, ensure_ascii=False) + "\n"
-        elif color and layout.format == "plain":
+        elif color and source.layout.format == "plain":
             yield _colored(labels, shares, document)
         else:
-            yield write(document, layout, labels, [shares[label] for label in labels] or [max(shares.values())])
+            yield source.write(document, labels, [shares[label] for label in labels] or [max(shares.values())])
+    if not as_json:
+        yield source.rest
 
 
 def aligned(tagged: TaggedSentence, width: int | None = None) -> str:
@@ -100,25 +105,15 @@ def _is_typed(path: str) -> bool:
     return path == "-" and sys.stdin.isatty()
 
 
-def _sentences(
-    pipeline: LabelingPipeline, path: str, format: str | None, encoding: str
-) -> tuple[Iterator[Sentence], Format]:
+def _sentences(pipeline: LabelingPipeline, path: str, format: str | None, encoding: str) -> SentenceSource:
     if path != "-":
-        source = pipeline.source(path, format=format, encoding=encoding)
-        return iter(source), source.format
+        return pipeline.source(path, format=format, encoding=encoding)
     lines = Lines(bounded(stdin_text(encoding), "stdin"), "stdin")
-    name = format or ("text" if _is_typed(path) else detect(lines))
-    written = pipeline.format(name)
-    return written.read(lines), written
+    return pipeline.source(lines, format=format or ("text" if _is_typed(path) else None))
 
 
-def _documents(
-    pipeline: ClassificationPipeline, path: str, format: str | None, encoding: str
-) -> tuple[Iterator[Document], Layout]:
+def _documents(pipeline: ClassificationPipeline, path: str, format: str | None, encoding: str) -> DocumentSource:
     if path != "-":
-        layout = pipeline.file_layout(path, format=format or "", encoding=encoding, is_labeled=False)
-        return read(path, layout, encoding=encoding, is_labeled=False), layout
+        return pipeline.source(path, format=format or "", encoding=encoding, is_labeled=False)
     lines = Lines(bounded(stdin_text(encoding), "stdin"), "stdin")
-    name = format or ("plain" if _is_typed(path) else "")
-    layout = detect_lines(lines, Choice(is_labeled=False), format=name, like=pipeline.layout)
-    return read_lines(lines, layout, is_labeled=False), layout
+    return pipeline.source(lines, format=format or ("plain" if _is_typed(path) else ""), is_labeled=False)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 from ensue.data.columns import DOCUMENT_START, Columns
 from ensue.data.conllu import Conllu
 from ensue.data.decoding import COMPRESSED
+from ensue.data.files import common_format
 from ensue.data.json_lines import JsonLines
-from ensue.data.lines import Lines, is_blank
+from ensue.data.lines import KeptLines, Lines, is_blank, missing_end
 from ensue.data.plain import PlainText
 from ensue.data.sentences import Format, Sentence
 from ensue.data.sources import TextSource
@@ -41,15 +43,16 @@ _LINES_TO_LOOK_AT = 100
 
 
 class SentenceSource:
-    """The sentences of a file, of a folder's files or of a glob's matches, all in one format. It can be iterated again.
+    """The sentences of a file, of a folder's files, of a glob's matches, or of a stream's lines, all in one format.
 
-    `format` is a key of `FORMATS`, or None to take the first file's own; it is then `self.format`, which also writes.
-    DataError for an unknown format, and for what `TextSource` raises it for.
+    `format` is a key of `FORMATS`, or None to take the files' own; it is then `self.format`, which also writes. Files
+    can be iterated again, a stream cannot. DataError for an unknown format, for files of several formats, and for what
+    `TextSource` raises it for.
     """
 
     def __init__(
         self,
-        location: str | Path,
+        location: str | Path | Lines,
         *,
         format: str | None = None,
         encoding: str = "utf-8",
@@ -57,24 +60,43 @@ class SentenceSource:
         splitter: str = "simple",
         scheme: Scheme = "bio",
     ) -> None:
-        self.text = TextSource(location, encoding=encoding)
-        name = format or detect(Lines.of(self.text.paths[0], encoding=self.text.encoding))
-        self.format = format_class(name)(words=words, splitter=splitter, scheme=scheme)
+        self.rest = ""
+        """What stands behind the last sentence that was read: all of a file that has none."""
+        self._files: Sequence[Callable[[], Lines]]
+        if isinstance(location, Lines):
+            self.location, self._files = location.name, [lambda: location]
+        else:
+            self.text = TextSource(location, encoding=encoding)
+            self.location = self.text.location
+            self._files = [partial(Lines.of, path, encoding=self.text.encoding) for path in self.text.paths]
+        self.format = format_class(format or self._detected())(words=words, splitter=splitter, scheme=scheme)
+
+    def _detected(self) -> str:
+        """The format that the files look like; those with nothing in them look like the others."""
+        formats: dict[str, str] = {}
+        for lines in (opened() for opened in self._files):
+            name = detect(lines)
+            if len(self._files) == 1 or not all(map(is_blank, lines.head(_LINES_TO_LOOK_AT))):
+                formats[lines.name] = name
+        return common_format(formats) or PlainText.name
 
     def __iter__(self) -> Iterator[Sentence]:
         """DataError (file:line) as the format says. Between two files come the line ends that the first one lacks."""
-        missing = ""
-        for path in self.text.paths:
-            last = None
-            for sentence in self.format.read(Lines.of(path, encoding=self.text.encoding)):
+        self.rest = missing = ""
+        for opened in self._files:
+            lines, last = KeptLines(opened()), None
+            self.rest += missing
+            for sentence in self.format.read(lines):
+                lines.forget()
                 last = sentence.source.text
-                source = replace(sentence.source, text=missing + last)
-                yield replace(sentence, source=source) if missing else sentence
-                missing = ""
-            missing = missing if last is None else self.format.missing_end(last)
+                source = replace(sentence.source, text=self.rest + last)
+                yield replace(sentence, source=source) if self.rest else sentence
+                self.rest = ""
+            self.rest += lines.kept() if last is None else ""
+            missing = missing_end(self.rest) if last is None else self.format.missing_end(last)
 
     def __repr__(self) -> str:
-        return f"SentenceSource({self.text.location!r}, format={self.format.name!r})"
+        return f"SentenceSource({self.location!r}, format={self.format.name!r})"
 
 
 def format_class(name: str) -> type[Format]:

@@ -37,11 +37,40 @@ class Lines:
         return enumerate(chain(self._head, self._lines), 1)
 
 
+class KeptLines(Lines):
+    """The same lines, each of which is kept when it is read until somebody says that it is done with."""
+
+    def __init__(self, lines: Lines) -> None:
+        super().__init__((), lines.name)
+        self._of = lines
+        self._kept: list[str] = []
+
+    def head(self, count: int) -> list[str]:
+        return self._of.head(count)
+
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        for number, line in self._of:
+            self._kept.append(line)
+            yield number, line
+
+    def forget(self) -> None:
+        self._kept.clear()
+
+    def kept(self) -> str:
+        """What has been read since `forget`."""
+        return "".join(self._kept)
+
+
 class Paragraph(NamedTuple):
     """Consecutive lines; `first` is the number of the first one."""
 
     first: int
     lines: list[str]
+
+
+def missing_end(text: str) -> str:
+    """The line end that a text lacks for another one to follow it."""
+    return "\n" if text and not text.endswith("\n") else ""
 
 
 def is_blank(line: str) -> bool:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
-import os
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
 from ensue.data.decoding import BLOCK_BYTES, COMPRESSED, checked_encoding, decoded
-from ensue.errors import DataError, nearest
+from ensue.data.files import files_of, readable
+from ensue.errors import DataError
 from ensue.text.boundaries import last_boundary
 
 PIECE_CHARACTERS = 1 << 20
@@ -27,7 +26,7 @@ class TextSource:
     def __init__(self, location: str | Path, *, encoding: str = "utf-8") -> None:
         self.location = str(location)
         self.encoding = checked_encoding(encoding)
-        self.paths = _find(self.location)
+        self.paths = files_of(self.location)
         if not any(self._blocks()):
             raise DataError("the text is empty", self.location)
 
@@ -95,61 +94,8 @@ def _clipped(blocks: Iterator[str], start: int, stop: int | None) -> Iterator[st
 
 
 def _file_digest(path: Path) -> bytes:
-    try:
-        with path.open("rb", buffering=0) as file:
-            digest = hashlib.sha256()
-            while block := file.read(BLOCK_BYTES):
-                digest.update(block)
-            return digest.digest()
-    except OSError as error:
-        raise DataError(f"cannot be read ({error.strerror})", path) from error
-
-
-def _find(location: str) -> tuple[Path, ...]:
-    """The files that `location` names, sorted."""
-    path = Path(location).expanduser()
-    try:
-        if location and path.is_dir():
-            return _files_below(path)
-        if location and path.is_file():
-            return (path,)
-        if location and path.exists():
-            raise DataError("neither a file nor a folder", location)
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot be read ({getattr(error, 'strerror', error)})", location) from error
-    if glob.has_magic(location):
-        return _matches(location, path)
-    raise DataError(_missing(path), location or '""')
-
-
-def _files_below(folder: Path) -> tuple[Path, ...]:
-    files: list[Path] = []
-    for parent, folders, names in os.walk(folder, onerror=_unreadable):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        files += [Path(parent, name) for name in names if not name.startswith(".") and Path(parent, name).is_file()]
-    if not files:
-        raise DataError("no file in this folder", folder)
-    return tuple(sorted(files))
-
-
-def _matches(location: str, pattern: Path) -> tuple[Path, ...]:
-    files = sorted(Path(name) for name in glob.iglob(str(pattern), recursive=True) if Path(name).is_file())
-    if not files:
-        raise DataError("no file matches", location)
-    return tuple(files)
-
-
-def _unreadable(error: OSError) -> None:
-    raise DataError(f"cannot be read ({error.strerror})", error.filename) from error
-
-
-def _missing(path: Path) -> str:
-    """What to say about a path that does not exist, with the nearest name in the folder where it should be."""
-    parent = path.parent
-    if not parent.is_dir():
-        return f"no such file or folder, nor its folder {parent}"
-    try:
-        names = sorted(entry.name for entry in parent.iterdir())
-    except OSError:
-        names = []
-    return f"no such file or folder{nearest(path.name, names)}"
+    with readable(path), path.open("rb", buffering=0) as file:
+        digest = hashlib.sha256()
+        while block := file.read(BLOCK_BYTES):
+            digest.update(block)
+        return digest.digest()

@@ -17,7 +17,7 @@ from ensue.data import documents
 from ensue.data.columns import ColumnSource
 from ensue.data.conllu import NAMES, Conllu
 from ensue.data.decoding import checked_encoding, decoded
-from ensue.data.documents import Choice, Document
+from ensue.data.documents import Choice, Document, DocumentSource
 from ensue.data.documents.recognition import FOLDERS
 from ensue.data.documents.tables import Table
 from ensue.data.figures import DocumentSummary, Place, PlainSummary, SentenceSummary, Slips
@@ -157,20 +157,21 @@ def _document_summary(taken: Taken, location: str, words: str, labels: str, enco
     summary = DocumentSummary(taken, location, encoding, columns=_first_columns(taken, location, encoding))
     if taken.format != FOLDERS:
         summary.num_files = len(TextSource(location, encoding=encoding).paths)
+    source: DocumentSource | None = None
     try:
-        summary.layout = documents.detect(location, choice, format=taken.format, encoding=encoding)
+        source = DocumentSource(location, choice, format=taken.format, encoding=encoding)
     except DataError as error:
         summary.is_labeled, summary.error = False, error
         with suppress(DataError):
             unlabeled = replace(choice, is_labeled=False)
-            summary.layout = documents.detect(location, unlabeled, format=taken.format, encoding=encoding)
-    layout = summary.layout
+            source = DocumentSource(location, unlabeled, format=taken.format, encoding=encoding)
+    if source is None:
+        return summary
+    layout = summary.layout = source.layout
     if summary.error and not labels and len(layout.texts) == len(summary.columns.counts) > 0:
         summary.error = None  # nothing but texts: there are no labels, and that is not wrong
-    if not layout.format:
-        return summary
     try:
-        for document in documents.read(location, layout, encoding=encoding, is_labeled=summary.is_labeled):
+        for document in source:
             _feed_document(summary, document)
         if not summary.size:
             raise DataError("no text in it", location)

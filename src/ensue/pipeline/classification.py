@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ensue.data.documents import Document, Layout, read
+from ensue.data.documents import Document, DocumentSource, Layout
+from ensue.data.lines import Lines
 from ensue.errors import EnsueError, RunError
 from ensue.lens.inspection import Inspection
 from ensue.metrics.classification import ClassificationScores, ClassificationTally
@@ -25,7 +26,7 @@ from ensue.text.classes import Classes
 from ensue.text.lexicon import Lexicon
 from ensue.text.tokens import tokens
 from ensue.training.card import describe_model
-from ensue.training.classification import check_document, describe_reading, document_layout, shortened
+from ensue.training.classification import check_document, describe_reading, document_source, shortened
 from ensue.training.run_directory import RunDirectory
 
 WINDOW_TEXTS, WINDOW_WORDS = 4_096, 262_144
@@ -128,18 +129,18 @@ class ClassificationPipeline:
             for (document, _), shares in zip(window, probabilities, strict=True):
                 yield Answer(document, self.labels.chosen(shares), shares)
 
-    def file_layout(
-        self, location: str | Path, *, format: str = "", encoding: str = "utf-8", is_labeled: bool = True
-    ) -> Layout:
-        """What a file is taken for: like the training data where it can be."""
+    def source(
+        self, location: str | Path | Lines, *, format: str = "", encoding: str = "utf-8", is_labeled: bool = True
+    ) -> DocumentSource:
+        """The texts of a file, as this model reads files: like the training data where they can be."""
         data = self.recipe.data.model_copy(update={"format": format or "auto", "encoding": encoding})
-        return document_layout(data, str(location), like=self.layout, is_labeled=is_labeled)
+        names = self.labels.names
+        return document_source(data, location, like=self.layout, is_labeled=is_labeled, labels=names)
 
     def evaluate(self, location: str | Path, *, format: str = "", encoding: str = "utf-8") -> ClassificationScores:
         """The scores on a file of labeled texts; DataError for several labels of a text where the model gives one."""
-        layout = self.file_layout(location, format=format, encoding=encoding)
         tally = ClassificationTally(self.labels.names, multiple=self.labels.multiple)
-        for answer in self.classify(read(location, layout, encoding=encoding)):
+        for answer in self.classify(self.source(location, format=format, encoding=encoding)):
             check_document(answer.document, len(answer.document.texts), multiple=self.labels.multiple)
             tally.add(answer.document.labels, answer.probabilities, answer.labels)
         return tally.scores()

@@ -173,7 +173,9 @@ class LabelingPipeline:
         for window in _windows(sentences):
             yield from self._label_window(window, confidence)
 
-    def source(self, location: str | Path, *, format: str | None = None, encoding: str = "utf-8") -> SentenceSource:
+    def source(
+        self, location: str | Path | Lines, *, format: str | None = None, encoding: str = "utf-8"
+    ) -> SentenceSource:
         """The sentences of a file, as this model reads files."""
         source = SentenceSource(location, format=format, encoding=encoding)
         source.format = self.format(source.format.name)
@@ -211,7 +213,7 @@ class LabelingPipeline:
             tally.add(source.format.labels(answer.sentence, column), answer.labels)
         scores = tally.scores(known=self.labels.names)
         if not scores.tokens:
-            raise EnsueError(f"{source.text.location}: no labeled word in it")
+            raise EnsueError(f"{source.location}: no labeled word in it")
         return scores
 
     def protocol(self, scores: LabelingScores) -> str:

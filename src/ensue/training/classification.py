@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ensue.data.documents import Choice, Document, Layout, detect, read
+from ensue.data.documents import Choice, Document, DocumentSource, Layout
+from ensue.data.lines import Lines
 from ensue.data.sources import TextSource
 from ensue.data.words import Texts
 from ensue.errors import DataError
@@ -62,12 +65,13 @@ class ClassificationJob(Job[Classifier]):
         data = recipe.data
         if not data.train:
             raise DataError("no training data: --train PATH names a file, or a folder with a folder for each class")
-        self.layout = document_layout(data, data.train)
+        source = document_source(data, data.train)
+        self.layout = source.layout
         self.fingerprint = TextSource(data.train, encoding=data.encoding).fingerprint()
-        whole = self._read(data.train)
+        whole = self._read(source, is_train=True)
         self.multiple = any(len(labels) != 1 for labels in whole.labels)
         self.train, self.valid, self.split = self._split(whole)
-        self.test_data = self._read(data.test) if data.test else None
+        self.test_data = self._read(self._later(data.test)) if data.test else None
         self.labels = self._labels() if run is None else run.classes()
         if run is not None:
             self.lexicon, self.pretrained = run.lexicon(), vectors_of_run(run, recipe.features.vectors)
@@ -86,12 +90,14 @@ class ClassificationJob(Job[Classifier]):
             seed=recipe.train.seed,
         )
 
-    def _read(self, location: str) -> Documents:
+    def _later(self, location: str) -> DocumentSource:
+        """Texts that are read like those of the training data."""
+        return document_source(self.recipe.data, location, like=self.layout)
+
+    def _read(self, source: DocumentSource, *, is_train: bool = False) -> Documents:
         data = self.recipe.data
-        is_train = location == data.train
-        layout = self.layout if is_train else document_layout(data, location, like=self.layout)
         found = Documents(texts=tuple(Texts() for _ in range(self.num_texts)))
-        for document in read(location, layout, encoding=data.encoding):
+        for document in source:
             check_document(document, self.num_texts, multiple=is_train or self.multiple)
             words = [[token.text for token in tokens(text, data.splitter)] for text in document.texts]
             kept = [shortened(part, data) for part in words]
@@ -101,7 +107,7 @@ class ClassificationJob(Job[Classifier]):
             found.cut.append(kept != words)
             found.empty.append(not any(words))
         if not len(found):
-            raise DataError("no text in it", location)
+            raise DataError("no text in it", source.location)
         return found
 
     @property
@@ -112,7 +118,7 @@ class ClassificationJob(Job[Classifier]):
         """The validation texts are drawn at random, since files are often sorted by label; the same for every seed."""
         data = self.recipe.data
         if data.valid:
-            return whole, self._read(data.valid), data.valid
+            return whole, self._read(self._later(data.valid)), data.valid
         order = np.random.default_rng(0).permutation(len(whole))
         kept = max(1, round(len(whole) * (1 - data.valid_fraction)))
         if not data.valid_fraction or kept == len(whole):
@@ -247,14 +253,22 @@ class ClassificationJob(Job[Classifier]):
         return [f"print(model.predict([{text}]))"]
 
 
-def document_layout(
-    data: ClassificationData, location: str, *, like: Layout | None = None, is_labeled: bool = True
-) -> Layout:
-    """What a file is taken for, where the recipe does not say it; `like` the training data where it can be."""
+def document_source(
+    data: ClassificationData,
+    location: str | Path | Lines,
+    *,
+    like: Layout | None = None,
+    is_labeled: bool = True,
+    labels: Collection[str] = (),
+) -> DocumentSource:
+    """The texts of a file, read as the recipe says, and where it does not say it `like` the training data if possible.
+
+    `labels`: the names that a label can have, where they are known.
+    """
     header = {"auto": None, "yes": True, "no": False}[data.header]
     choice = Choice(tuple(data.texts), data.labels, header, data.separator, data.joined, is_labeled)
     format = "" if data.format == "auto" else data.format
-    return detect(location, choice, format=format, like=like, encoding=data.encoding)
+    return DocumentSource(location, choice, format=format, like=like, encoding=data.encoding, labels=labels)
 
 
 def check_document(document: Document, num_texts: int, *, multiple: bool) -> None:

@@ -99,7 +99,7 @@ class LabelingJob(Job[Tagger]):
             if detector is not None:
                 detector.feed(labels, sentence.line)
         if not len(found):
-            raise DataError("no sentence in it", source.text.location)
+            raise DataError("no sentence in it", source.location)
         return found
 
     def _split(self, train: Sentences) -> tuple[Sentences, Sentences | None, str]:

@@ -1,24 +1,25 @@
 """Labeled texts: read from the usual formats as `Document`s, and written back with other labels. No torch here.
 
-layout = detect("train.tsv")             # what the file is taken for; print it
-for document in read("train.tsv", layout):
+source = DocumentSource("train.tsv")
+source.layout                            # what the file is taken for; print it
+for document in source:
     document.texts, document.labels
 """
 
 from ensue.data.documents.document import Choice, Column, Document, Layout
-from ensue.data.documents.formats import FORMATS, detect, detect_lines, read, read_lines, write
+from ensue.data.documents.formats import FORMATS, detect_lines, read_lines, write
 from ensue.data.documents.records import bounded
+from ensue.data.documents.source import DocumentSource
 
 __all__ = [
     "FORMATS",
     "Choice",
     "Column",
     "Document",
+    "DocumentSource",
     "Layout",
     "bounded",
-    "detect",
     "detect_lines",
-    "read",
     "read_lines",
     "write",
 ]

@@ -119,7 +119,8 @@ class _Table:
         except DataError:
             if choice.is_labeled:
                 raise
-            return None
+            is_key = not self.columns[0].number  # which may come, and be written, where it was not before
+            return Column(0, choice.labels) if is_key else None
 
     def named(self, name: str) -> Column:
         """The column of that name, or number."""

@@ -10,17 +10,19 @@ from ensue.data.documents.document import Document
 from ensue.data.documents.format import shown_probabilities
 from ensue.data.documents.recognition import SUFFIXES, suffix
 from ensue.data.documents.records import MAX_CHARACTERS
+from ensue.data.files import expanded, readable, visible
 from ensue.errors import DataError
 
 
 def has_class_folders(location: Path) -> bool:
     """Whether there are folders of texts: several, or one and nothing else; folders of tables are none."""
-    path = location.expanduser()
-    if not path.is_dir():
-        return False
-    entries = _visible(path)
+    with readable(location):
+        path = expanded(location)
+        if not str(location) or not path.is_dir():
+            return False
+    entries = visible(path)
     folders = [entry for entry in entries if entry.is_dir()]
-    is_table = any(suffix(file.name) in SUFFIXES for folder in folders for file in _visible(folder))
+    is_table = any(suffix(file.name) in SUFFIXES for folder in folders for file in visible(folder))
     return (len(folders) > 1 or (bool(folders) and folders == entries)) and not is_table
 
 
@@ -31,11 +33,11 @@ def read_folders(root: Path, *, encoding: str = "utf-8") -> Iterator[Document]:
     class, and a text that cannot be read.
     """
     encoding = checked_encoding(encoding)
-    folders = [path for path in _visible(root) if path.is_dir()]
+    folders = [path for path in visible(root) if path.is_dir()]
     if not folders:
         raise DataError("no folders; expected one for each class", root)
     for folder in folders:
-        files = _visible(folder)
+        files = visible(folder)
         if not files:
             raise DataError(f'no file of the class "{folder.name}"', folder)
         for path in files:
@@ -48,13 +50,6 @@ def write_folders(document: Document, labels: Sequence[str], probabilities: Sequ
     """A line with the file's name, a tab and the labels."""
     values = [",".join(labels), *([",".join(shown_probabilities(probabilities))] if probabilities else [])]
     return "\t".join([document.path, *values]) + "\n"
-
-
-def _visible(folder: Path) -> list[Path]:
-    try:
-        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-    except OSError as error:
-        raise DataError(f"cannot be read ({error.strerror})", folder) from error
 
 
 def _text(path: Path, encoding: str) -> str:

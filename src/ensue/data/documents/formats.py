@@ -1,22 +1,19 @@
-"""The doors to labeled texts: what is this file, read it, write its records with other labels."""
+"""One file of labeled texts: what it is, its documents, its records with other labels."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 from ensue.data.documents.document import Choice, Document, Layout
-from ensue.data.documents.folders import has_class_folders, read_folders, write_folders
+from ensue.data.documents.folders import write_folders
 from ensue.data.documents.format import DocumentFormat
 from ensue.data.documents.json_lines import JsonLines
 from ensue.data.documents.line_formats import FastText, FirstWord, Plain
 from ensue.data.documents.recognition import FOLDERS, format_of
-from ensue.data.documents.records import lines_of
 from ensue.data.documents.tables import Csv, Tsv
 from ensue.data.lines import Lines
-from ensue.data.sources import TextSource
 from ensue.errors import DataError, nearest
 
 FORMATS: dict[str, DocumentFormat] = {
@@ -30,29 +27,22 @@ FORMATS: dict[str, DocumentFormat] = {
 """What stands in files; `FOLDERS` are read from the names of folders."""
 
 
-def detect(
-    location: str | Path,
+def detect_lines(
+    lines: Lines,
     choice: Choice | None = None,
     *,
     format: str = "",
     like: Layout | None = None,
-    encoding: str = "utf-8",
+    labels: Collection[str] = (),
 ) -> Layout:
-    """What a file, a folder or a glob (by its first file) is taken for, where `choice` and `format` do not say it.
+    """What a file is taken for, by its lines, which can still be read from the first one on.
 
-    The format is told by the suffix before `.xz` or `.gz`, else by the first lines. `like`: the layout of a run, whose
-    columns are looked for first. DataError where something cannot be told, naming the setting that says it.
+    What `choice` and `format` do not say is told by the suffix before `.xz` or `.gz`, else by the first lines. `like`:
+    a layout whose columns are looked for first; `labels`: the names that a label can have, where they are known.
+    DataError where something cannot be told, naming the setting that says it.
     """
-    if format == FOLDERS or (not format and has_class_folders(Path(location))):
-        return Layout(FOLDERS)
-    path = TextSource(location, encoding=encoding).paths[0]
-    return detect_lines(lines_of(path, encoding=encoding), choice, format=format, like=like)
-
-
-def detect_lines(lines: Lines, choice: Choice | None = None, *, format: str = "", like: Layout | None = None) -> Layout:
-    """The same for lines, which can still be read from the first one on."""
     choice = choice or Choice()
-    name = _checked(format) if format else format_of(lines, is_labeled=choice.is_labeled, like=like)
+    name = _checked(format) if format else format_of(lines, is_labeled=choice.is_labeled, like=like, labels=labels)
     if not name:
         formats = ", ".join([*FORMATS, FOLDERS])
         raise DataError(f"no labels found; --set data.format=... says what it is ({formats})", lines.name)
@@ -64,22 +54,11 @@ def detect_lines(lines: Lines, choice: Choice | None = None, *, format: str = ""
     return layout
 
 
-def read(
-    location: str | Path, layout: Layout, *, encoding: str = "utf-8", is_labeled: bool = True
-) -> Iterator[Document]:
-    """The documents of a file, a folder or a glob, in order and in constant memory.
+def read_lines(lines: Lines, layout: Layout, *, is_labeled: bool = True) -> Iterator[Document]:
+    """The documents of a file, in order and in constant memory; `layout` is that of this very file.
 
     DataError (file:line) for what is none, and for a document without label if `is_labeled`.
     """
-    if layout.format == FOLDERS:
-        yield from read_folders(Path(location).expanduser(), encoding=encoding)
-        return
-    for path in TextSource(location, encoding=encoding).paths:
-        yield from read_lines(lines_of(path, encoding=encoding), layout, is_labeled=is_labeled)
-
-
-def read_lines(lines: Lines, layout: Layout, *, is_labeled: bool = True) -> Iterator[Document]:
-    """The same for lines."""
     for document in FORMATS[layout.format].read(lines, layout, is_labeled=is_labeled):
         if is_labeled and not document.labels:
             where = f" in {layout.labels}" if layout.labels else ""
@@ -90,7 +69,7 @@ def read_lines(lines: Lines, layout: Layout, *, is_labeled: bool = True) -> Iter
 def write(document: Document, layout: Layout, labels: Sequence[str], probabilities: Sequence[float] = ()) -> str:
     """The document's record with these labels, all else untouched, with its line end and what stood before it.
 
-    `layout`: of this very file (`detect` with `like`). One probability, or one for each label.
+    `layout`: of this very file. One probability, or one for each label.
     """
     if layout.format == FOLDERS:
         return write_folders(document, labels, probabilities)

@@ -91,7 +91,7 @@ class Plain(DocumentFormat):
         self, document: Document, layout: Layout, labels: Sequence[str], probabilities: Sequence[float] = ()
     ) -> str:
         values = [",".join(labels), *([",".join(shown_probabilities(probabilities))] if probabilities else [])]
-        return "\t".join([*(" ".join(value.split()) for value in values), document.source])
+        return document.before + "\t".join([*(" ".join(value.split()) for value in values), document.source])
 
 
 def _one_word(label: str) -> str:

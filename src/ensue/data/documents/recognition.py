@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from ensue.data.decoding import COMPRESSED
@@ -25,12 +25,12 @@ SUFFIXES = {
 }
 
 
-def format_of(lines: Lines, *, is_labeled: bool, like: Layout | None = None) -> str:
+def format_of(lines: Lines, *, is_labeled: bool, like: Layout | None = None, labels: Collection[str] = ()) -> str:
     """The name of a format, or an empty string where none is seen in a file that should have labels.
 
     The suffix before `.xz` or `.gz` says it. Else a first line that begins with `{` is JSON, one with `__label__` is
-    fastText's, tabs in every line make a table, and words that come again at the beginning of lines are labels (without
-    labels only if they were in the run, `like`).
+    fastText's, tabs in every line make a table, and words that come again at the beginning of lines are labels. In a
+    file that need not have any they are only if the run (`like`) has read such lines and knows them as its `labels`.
     """
     if name := SUFFIXES.get(suffix(lines.name)):
         return name
@@ -38,7 +38,7 @@ def format_of(lines: Lines, *, is_labeled: bool, like: Layout | None = None) -> 
     known = like.format if like and like.format != FOLDERS else ""
     if name := _by_signs(head):
         return name
-    if head and (is_labeled or known == "first-word") and _begin_with_labels(head):
+    if head and (is_labeled or known == "first-word") and _begin_with_labels(head, None if is_labeled else labels):
         return "first-word"
     return known if is_labeled else "plain"
 
@@ -57,5 +57,6 @@ def _by_signs(head: Sequence[str]) -> str:
     return "tsv" if head and all("\t" in line for line in head) else ""
 
 
-def _begin_with_labels(head: Sequence[str]) -> bool:
-    return all(line.find(" ") > 0 for line in head) and are_few([line.split(" ")[0] for line in head])
+def _begin_with_labels(head: Sequence[str], known: Collection[str] | None) -> bool:
+    words = [line.split(" ")[0] for line in head if line.find(" ") > 0]
+    return len(words) == len(head) and (are_few(words) if known is None else set(words) <= set(known))

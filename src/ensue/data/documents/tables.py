@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import NamedTuple
 
-from ensue.data.documents.columns import find_columns, no_column
-from ensue.data.documents.document import Choice, Column, Document, Layout
+from ensue.data.documents.columns import find_columns
+from ensue.data.documents.document import Choice, Document, Layout
 from ensue.data.documents.format import (
     LABEL,
     PROBABILITY,
@@ -66,19 +66,21 @@ class Table(DocumentFormat):
         first = next(rows, None)
         if first is None:
             return
-        places = self._places(first, layout, lines.name, is_labeled=is_labeled)
         before = first.record.before + first.record.text if layout.header else ""
+        places = [column.number - 1 for column in layout.texts]
         width = len(first.fields)
+        needed = (*layout.texts, *([layout.labels] if layout.labels else []))
+        if missing := next((column for column in needed if column.number > width), None):
+            raise DataError(f"{_columns(width)}; expected {missing}", lines.name, first.record.line)
         for record, fields in rows if layout.header else chain([first], rows):
             if len(fields) != width:
                 found = f"{_columns(len(fields))}; expected {width} as in line {first.record.line}"
                 raise DataError(found, lines.name, record.line)
-            texts = tuple(self.value(fields[place]) for place in places.texts)
+            texts = tuple(self.value(fields[place]) for place in places)
             if layout.joined:
                 texts = joined_text(texts)
-            labels: tuple[str, ...] = ()
-            if places.label is not None:
-                labels = split_labels(self.value(fields[places.label]), layout.separator)
+            label = self.value(fields[layout.labels.number - 1]) if layout.labels else ""
+            labels = split_labels(label, layout.separator)
             yield Document(texts, labels, lines.name, record.line, record.text, before + record.before)
             before = ""
 
@@ -102,17 +104,6 @@ class Table(DocumentFormat):
         """The header, if it is there, with these names at its end."""
         header = before.rstrip(" \r\n")
         return self.delimiter.join([header, *names]) + before[len(header) :] if header else before
-
-    def _places(self, first: Row, layout: Layout, name: str, *, is_labeled: bool) -> _Places:
-        names = [self.value(field).strip() for field in first.fields] if layout.header else []
-        width = len(first.fields)
-        line = first.record.line
-        texts = tuple(_place(column, names, width, name, line) for column in layout.texts)
-        if layout.labels is None:
-            return _Places(texts, None)
-        if not is_labeled and _is_missing(layout.labels, names, width):
-            return _Places(texts, None)
-        return _Places(texts, _place(layout.labels, names, width, name, line))
 
 
 class Tsv(Table):
@@ -146,25 +137,6 @@ class Csv(Table):
 
     def field(self, value: str) -> str:
         return quoted(value)
-
-
-class _Places(NamedTuple):
-    """Where the columns stand in this file, from 0."""
-
-    texts: tuple[int, ...]
-    label: int | None
-
-
-def _is_missing(column: Column, names: Sequence[str], width: int) -> bool:
-    return column.name not in names if names else column.number > width
-
-
-def _place(column: Column, names: Sequence[str], width: int, name: str, line: int) -> int:
-    if not _is_missing(column, names, width):
-        return names.index(column.name) if names else column.number - 1
-    if names:
-        raise DataError(no_column(column.name, names), name, line)
-    raise DataError(f"{_columns(width)}; expected {column}", name, line)
 
 
 def _columns(count: int) -> str:

@@ -1,0 +1,144 @@
+"""Which files a location names: a file itself, those of a folder, or a glob's matches. It reads none of them.
+
+Only regular files are taken from folders and globs: opening a pipe waits for somebody to write. Links to files are
+followed; links to folders are not, where folders are gone through, since they may lead back to themselves.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from ensue.errors import DataError, nearest
+
+
+def files_of(location: str | Path) -> tuple[Path, ...]:
+    """The files that `location` names, sorted. DataError where there is none, or where the system does not let us."""
+    with readable(location):
+        path = expanded(location)
+        if str(location) and path.is_dir():
+            return _files_below(path)
+        if str(location) and path.is_file():
+            return (path,)
+        if str(location) and path.exists():
+            raise DataError(_what_it_is(path), location)
+        if glob.has_magic(str(location)) and not path.is_symlink():
+            return _matches(location, path)
+        raise DataError(_missing(path), str(location) or '""')
+
+
+def expanded(location: str | Path) -> Path:
+    """The path, with a home for `~`; DataError where there is none."""
+    try:
+        return Path(location).expanduser()
+    except RuntimeError:
+        raise DataError(f"no home is known for {Path(location).parts[0]}", location) from None
+
+
+def visible(folder: Path) -> list[Path]:
+    """The folders and regular files in a folder, sorted, without hidden ones."""
+    with readable(folder):
+        entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+        return [path for path in entries if path.is_dir() or path.is_file()]
+
+
+def common_format(formats: Mapping[str, str]) -> str:
+    """The one format of files that are read together, given what each of them (by its name) looks like; "" for no file.
+
+    DataError for two.
+    """
+    first, found = next(iter(formats.items()), ("", ""))
+    for name, other in formats.items():
+        if other != found:
+            advice = "a glob chooses some, or --format (in training --set data.format=...) says what all are"
+            raise DataError(f"it looks like {other}, but {first} like {found}; {advice}", name)
+    return found
+
+
+@contextmanager
+def readable(location: str | Path) -> Iterator[None]:
+    """What the system says of a path becomes a DataError that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror or error})", error.filename or location) from error
+    except UnicodeEncodeError:
+        raise DataError("a name that this system cannot write", location) from None
+    except ValueError as error:  # a NUL character
+        raise DataError(f"cannot be read ({error})", location) from error
+
+
+def _files_below(folder: Path) -> tuple[Path, ...]:
+    files = sorted(_regular(folder))
+    if not files:
+        raise DataError("no file in this folder", folder)
+    return tuple(files)
+
+
+def _regular(folder: Path) -> Iterator[Path]:
+    """The regular files of a folder and of those in it, without hidden ones."""
+    for parent, names in _walk(folder):
+        yield from (path for name in names if (path := parent / name).is_file())
+
+
+def _walk(folder: Path) -> Iterator[tuple[Path, list[str]]]:
+    """A folder and those in it, without hidden ones, each with the names in it that are no folders."""
+    for parent, folders, names in os.walk(folder, onerror=_raise):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield Path(parent), [name for name in names if not name.startswith(".")]
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _matches(location: str | Path, pattern: Path) -> tuple[Path, ...]:
+    files = sorted(set(_expand(Path(pattern.anchor), pattern.parts[bool(pattern.anchor) :])))
+    if not files:
+        raise DataError("no file matches", location)
+    return tuple(files)
+
+
+def _expand(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
+    """The regular files that match the parts of a pattern below a folder; `**` stands for any number of folders."""
+    if not parts:
+        if folder.is_file():
+            yield folder
+    elif not glob.has_magic(parts[0]):
+        yield from _expand(folder / parts[0], parts[1:])
+    elif not folder.is_dir():
+        return
+    elif parts[0] != "**":
+        hidden = parts[0].startswith(".")
+        names = [name for name in os.listdir(folder) if name.startswith(".") == hidden]
+        for name in fnmatch.filter(names, parts[0]):
+            yield from _expand(folder / name, parts[1:])
+    elif len(parts) == 1:
+        yield from _regular(folder)
+    else:
+        for below, _ in _walk(folder):
+            yield from _expand(below, parts[1:])
+
+
+def _what_it_is(path: Path) -> str:
+    if path.is_fifo():
+        return "a pipe, which can be read only once; expected a file or a folder"
+    return "neither a file nor a folder"
+
+
+def _missing(path: Path) -> str:
+    """What to say about a path that does not exist, with the nearest name in the folder where it should be."""
+    if path.is_symlink():
+        return f"a link to {os.readlink(path)}, which is not there"
+    parent = path.parent
+    if not parent.is_dir():
+        return f"no such file or folder, nor its folder {parent}"
+    try:
+        names = sorted(entry.name for entry in parent.iterdir())
+    except OSError:
+        names = []
+    return f"no such file or folder{nearest(path.name, names)}"

@@ -1,0 +1,132 @@
+"""Several files of labeled texts, or of sentences, read and written together: each by its own columns, or refused."""
+
+from pathlib import Path
+
+import pytest
+
+from ensue.data.documents import Choice, Column, DocumentSource, Layout
+from ensue.data.formats import SentenceSource
+from ensue.data.lines import Lines
+from ensue.errors import DataError
+
+RUN = Layout("tsv", (Column(2, "text"),), Column(1, "label"), header=True)
+PAIRS = Layout("tsv", (Column(1, "sentence1"), Column(2, "sentence2")), Column(3, "label"), header=True)
+UNLABELED = Choice(is_labeled=False)
+
+
+def folder(path: Path, *texts: str, suffix: str = ".tsv") -> Path:
+    for number, text in enumerate(texts):
+        (path / f"{number}{suffix}").write_bytes(text.encode())
+    return path
+
+
+def rewritten(source: DocumentSource) -> str:
+    return "".join(source.write(document, ("NEW",)) for document in source) + source.rest
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (("label\ttext\na\tone\n", "text\ntwo\n"), "label\ttext\nNEW\tone\ntext\tlabel\ntwo\tNEW\n"),
+        (("text\none\n", "label\ttext\na\ttwo\n"), "text\tlabel\none\tNEW\nlabel\ttext\nNEW\ttwo\n"),
+        (("label\ttext\na\tone", "text\tn\tlabel\ntwo\t7\tb"), "label\ttext\nNEW\tone\ntext\tn\tlabel\ntwo\t7\tNEW"),
+        (("label\ttext\na\tone\n\n", "", "\n\nlabel\ttext\nb\ttwo\n \n"),
+         "label\ttext\nNEW\tone\n\n\n\nlabel\ttext\nNEW\ttwo\n \n"),
+        (("label\ttext\n\n",), "label\ttext\n\n"),
+        (("label\ttext\n", "label\ttext\nb\ttwo\n"), "label\ttext\nlabel\ttext\nNEW\ttwo\n"),
+    ],
+)  # fmt: skip
+def test_each_table_has_its_own_columns(texts: tuple[str, ...], expected: str, tmp_path: Path) -> None:
+    source = DocumentSource(folder(tmp_path, *texts), UNLABELED, like=RUN)
+    assert rewritten(source) == expected
+    assert rewritten(source) == expected
+
+
+def test_pairs_are_read_by_the_names_of_their_columns(tmp_path: Path) -> None:
+    files = folder(tmp_path, "sentence1\tsentence2\tlabel\na\tb\tx\n", "label\tsentence2\tsentence1\nx\tb\ta\n")
+    assert [document.texts for document in DocumentSource(files, like=PAIRS)] == [("a", "b")] * 2
+    folder(tmp_path, "sentence2\tsentence1\nb\ta\n")
+    assert [document.texts for document in DocumentSource(files, UNLABELED, like=PAIRS)] == [("a", "b")] * 2
+
+
+def test_later_files_of_training_data_are_read_like_the_first(tmp_path: Path) -> None:
+    files = folder(tmp_path, "art\tsatz\nx\ta b c\ny\td e f\n", "satz\tart\nx y z\ty\n")
+    source = DocumentSource(files, Choice(("satz",), "art"))
+    assert [(document.labels, document.texts) for document in source][-1] == (("y",), ("x y z",))
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (("label\ttext\na\tone\n", "label\tn\na\t2\n"), r'1\.tsv:1: no "text"; there are "label", "n"'),
+        (("label\ttext\na\tone\n", "two\n"), r'1\.tsv:1: no "text"; there are "two"'),
+    ],
+)
+def test_a_file_without_a_column_is_refused_before_the_first_document(
+    texts: tuple[str, ...], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match=message):
+        DocumentSource(folder(tmp_path, *texts), UNLABELED, like=RUN)
+
+
+def test_files_of_several_formats_are_refused(tmp_path: Path) -> None:
+    folder(tmp_path, "label\ttext\na\tone\n")
+    (tmp_path / "b.csv").write_text("label,text\na,one\n")
+    with pytest.raises(DataError, match=r"b\.csv: it looks like csv, but .*0\.tsv like tsv; a glob chooses"):
+        DocumentSource(tmp_path, like=RUN)
+    other = tmp_path / "sentences"
+    other.mkdir()
+    (other / "a.conll").write_text("Ann NN O\n\nIt PRP O\n")
+    (other / "b.txt").write_text("Ann sees Lima\n")  # whose last word would have been replaced by a label
+    with pytest.raises(DataError, match=r"b\.txt: it looks like text, but .*a\.conll like columns"):
+        SentenceSource(other)
+    assert len(list(SentenceSource(other, format="columns"))) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("x.jsonl", '{"text": "a", "label": "x"}\n\n\n'), ("x.csv", 'label,text\nx,"a\n\nb"\n\n\n'),
+        ("x.ft", "__label__x a\n\n"), ("x.txt", "x a\nx b\n\n"), ("x.tsv", "label\ttext\nx\ta\n\nx\tb\n\n \n"),
+    ],
+)  # fmt: skip
+def test_empty_lines_at_the_end_stay(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    source = DocumentSource(tmp_path / name, format="first-word" if name == "x.txt" else "")
+    assert "".join(source.write(document, document.labels) for document in source) + source.rest == text
+
+
+@pytest.mark.parametrize("text", ["\n\n", "-DOCSTART- O\n\n", "# newdoc\n\n# x\n", ""])
+@pytest.mark.parametrize("format", ["columns", "conllu", "json", "text"])
+def test_sentences_and_what_stands_behind_them_are_the_file(text: str, format: str) -> None:
+    for mark, of in (("-DOCSTART- O", "columns"), ("# newdoc", "conllu"), ("# x", "conllu")):
+        text = text if format == of else text.replace(mark, "")
+    source = SentenceSource(Lines([text], "stdin"), format=format)
+    found = list(source)
+    if format == "text":
+        assert "".join(sentence.source.text for sentence in found) == text
+    else:
+        assert found == []
+        assert source.rest == text
+
+
+def test_a_file_without_sentences_between_others(tmp_path: Path) -> None:
+    folder(tmp_path, "a O\nb O", "\n\n", "c O\n\n\n", "\n", suffix=".bio")
+    source = SentenceSource(tmp_path)
+    labels = (["X"] * len(sentence.words) for sentence in source)
+    written = "".join(map(source.format.write, source, labels)) + source.rest
+    assert written == "a X\nb X\n\n\n\nc X\n\n\n\n"
+
+
+def test_first_words_are_labels_only_where_the_run_knows_them() -> None:
+    run = Layout("first-word")
+    for text, expected in (("the cat\nthe dog\nthe end\n", "plain"), ("x cat\ny dog\n", "first-word")):
+        source = DocumentSource(Lines([text], "stdin"), UNLABELED, like=run, labels=["x", "y"])
+        assert source.layout.format == expected
+
+
+def test_a_key_of_the_run_is_written_where_objects_lack_it() -> None:
+    """And not over another one that is named as labels usually are."""
+    run = Layout("json", (Column(0, "text"),), Column(0, "mood"))
+    source = DocumentSource(Lines(['{"text": "a", "label": "mine"}\n'], "x.jsonl"), UNLABELED, like=run)
+    assert rewritten(source) == '{"text": "a", "label": "mine", "mood": "NEW"}\n'
