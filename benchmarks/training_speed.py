@@ -28,10 +28,12 @@ from ensue.models.specification import ElmanSpecification, Encoder, GRUSpecifica
 from ensue.recipe import LanguageModelingTrain
 from ensue.tasks.language_modeling import LanguageModeling
 from ensue.text.tokenizers import train_tokenizer
-from ensue.training.device import Precision, Products, choose_products, products_set
+from ensue.training.device import Precision, Way, computing
 from ensue.training.loop import Trainer
+from ensue.training.machine import Profile, machine_profile
 from ensue.training.reporter import Reporter
 from ensue.training.run_directory import RunDirectory
+from ensue.training.workloads import MANY_WORDS, WIDE, Workload
 
 SHAPES = [(1, 256, 32, 64, 65), (2, 512, 100, 100, 65), (2, 200, 20, 35, 10_000)]
 """Layers, features, rows, positions, vocabulary."""
@@ -90,14 +92,20 @@ def by_ensue(
     return Trainer(model, task, recipe, RunDirectory(folder), precision=precision, reporter=Reporter()).step
 
 
-def as_configured(step: Callable[[], None], products: Products) -> Callable[[], None]:
-    """The step with the kernels for products that a run chooses on this processor."""
+def as_configured(step: Callable[[], None], way: Way) -> Callable[[], None]:
+    """The step with the kernels for products that a run takes on this machine."""
 
     def configured() -> None:
-        with products_set(products):
+        with computing(way):
             step()
 
     return configured
+
+
+def chosen(profile: Profile, precision: Precision, d: int, vocabulary: int) -> Way:
+    """What the machine's profile has for a recurrent language model, in one thread."""
+    workload: Workload = "words" if vocabulary >= MANY_WORDS else "wide" if d >= WIDE else "narrow"
+    return profile.best(workload, precision=precision, threads=1)
 
 
 def in_turns(steps: list[Callable[[], None]]) -> list[float]:
@@ -118,7 +126,7 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(SEED)
     print(describe_machine(seed=SEED))
-    products = choose_products(torch.device("cpu"))
+    profile = machine_profile(print)
     print("| cell | layers × d, B, T, V | torch.nn ms | ensue ms | ratio | ensue bfloat16 ms | ratio |")
     print("|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
@@ -128,8 +136,12 @@ def main() -> None:
                 theirs, ours, faster = in_turns(
                     [
                         by_hand(cell, *shape),
-                        as_configured(by_ensue(name, *shape, "float32", Path(folder)), products),
-                        as_configured(by_ensue(name, *shape, "bfloat16", Path(folder)), products),
+                        as_configured(
+                            by_ensue(name, *shape, "float32", Path(folder)), chosen(profile, "float32", d, vocabulary)
+                        ),
+                        as_configured(
+                            by_ensue(name, *shape, "bfloat16", Path(folder)), chosen(profile, "bfloat16", d, vocabulary)
+                        ),
                     ]
                 )
                 print(

@@ -2,37 +2,40 @@
 
 import builtins
 import io
+import platform
 from collections.abc import Iterator
 
 import pytest
 
 from ensue import processor
 
-CORE = "processor\t: 0\nvendor_id\t: AuthenticAMD\nflags\t\t: fpu avx2\n\n"
+CORE = "processor\t: 0\nmodel name\t: AMD EPYC\nflags\t\t: fpu avx2\n\n"
 
 
 @pytest.fixture(autouse=True)
-def _asked_anew() -> Iterator[None]:
-    functions = processor.maker, processor.features
+def _asked_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    functions = processor.name, processor.features
     for function in functions:
         function.cache_clear()
+    monkeypatch.setattr(platform, "processor", lambda: "")
+    monkeypatch.setattr(platform, "machine", lambda: "armv8")
     yield
     for function in functions:
         function.cache_clear()
 
 
 @pytest.mark.parametrize(
-    ("said", "maker", "features"),
+    ("said", "name", "features"),
     [
-        (2 * CORE, "AuthenticAMD", {"fpu", "avx2"}),
-        ("Features\t: fp asimd bf16\n", "", {"fp", "asimd", "bf16"}),
-        ("", "", set()),
+        (2 * CORE, "AMD EPYC", {"fpu", "avx2"}),
+        ("Features\t: fp asimd bf16\n", "armv8", {"fp", "asimd", "bf16"}),
+        ("", "armv8", set()),
     ],
     ids=["x86", "arm", "nothing"],
 )
-def test_what_linux_says(said: str, maker: str, features: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_linux_says(said: str, name: str, features: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builtins, "open", lambda *args, **kwargs: io.StringIO(said))
-    assert processor.maker() == maker
+    assert processor.name() == name
     assert processor.features() == features
 
 
@@ -41,5 +44,5 @@ def test_other_systems_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         raise FileNotFoundError
 
     monkeypatch.setattr(builtins, "open", missing)
-    assert processor.maker() == ""
+    assert processor.name() == "armv8"
     assert processor.features() == frozenset()

@@ -39,7 +39,8 @@ USAGE_ERROR: Any = typer.BadParameter.__base__
 RunArgument = Annotated[Path, typer.Argument(help="A run directory.", show_default=False)]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
 ThreadsOption = Annotated[
-    int | None, typer.Option(min=1, max=1024, help="CPU threads; default: what measures fastest.")
+    int | None,
+    typer.Option(min=1, max=1024, help="CPU threads; default: what was measured as fastest (ensue machine)."),
 ]
 OneThreadOption = Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads; default: 1.")]
 VectorsOption = Annotated[
@@ -365,6 +366,19 @@ def recipes(
     from ensue.console.tables import show_recipes
 
     show_recipes([(known, read_recipe(known)) for known in recipe_names()])
+
+
+@app.command()
+def machine(
+    renew: Annotated[bool, typer.Option("--renew", help="Measure again.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Show how this machine computes fastest: measured once, at the first training, and kept for all runs."""
+    from ensue.console.machine import machine_json, show_machine
+    from ensue.training.machine import machine_profile
+
+    profile = machine_profile(_say, renew=renew)
+    print(machine_json(profile)) if as_json else show_machine(profile)
 
 
 def _recipe(name: str, settings: list[str], *, train: str = "", valid: str = "", test: str = "") -> Recipe:

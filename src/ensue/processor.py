@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import platform
 from contextlib import suppress
 from functools import cache
 
 
 @cache
-def maker() -> str:
-    """As "GenuineIntel"; nothing where it is not known."""
-    return _said("vendor_id")
+def name() -> str:
+    """As "AMD EPYC 9B14"; where the system does not say, its kind, as "arm64"."""
+    return _said("model name") or platform.processor() or platform.machine()
 
 
 @cache
@@ -18,11 +20,16 @@ def features() -> frozenset[str]:
     return frozenset((_said("flags") or _said("Features")).split())
 
 
-def _said(name: str) -> str:
+def cores() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _said(key: str) -> str:
     """Of the first core."""
     with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
         for line in lines:
-            key, _, value = line.partition(":")
-            if key.strip() == name:
+            found, _, value = line.partition(":")
+            if found.strip() == key:
                 return value.strip()
     return ""

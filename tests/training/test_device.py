@@ -1,48 +1,35 @@
-"""What a run computes with, where nobody said it."""
+"""Which names are devices."""
 
 import pytest
 import torch
 
-from ensue.training import device
-
-CPU = torch.device("cpu")
-
-
-@pytest.fixture
-def another_maker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A processor that MKL is not made for."""
-    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
-    monkeypatch.setattr(device, "maker", lambda: "AuthenticAMD")
+from ensue.errors import EnsueError
+from ensue.training.device import choose_device
 
 
-@pytest.mark.parametrize("maker", ["GenuineIntel", ""])
-def test_the_blas_multiplies_on_its_own_processors(maker: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And where nothing is known of the processor."""
-    monkeypatch.setattr(device, "maker", lambda: maker)
-    assert device.choose_products(CPU) == "highest"
-
-
-@pytest.mark.usefixtures("another_maker")
-def test_onednn_multiplies_on_others() -> None:
-    """Where its products are float32's; on processors on which "medium" is bfloat16 they are not."""
-    a = torch.linspace(-1, 1, 100 * 100).view(100, 100)
-    with device.products_set("medium"):
-        is_exact = torch.allclose((a @ a.t()).double(), a.double() @ a.double().t(), rtol=0, atol=1e-4)
-    assert device.choose_products(CPU) == ("medium" if is_exact else "highest")
-
-
-@pytest.mark.usefixtures("another_maker")
-def test_products_that_round_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "PRODUCTS_ERROR", 0.0)
-    assert device.choose_products(CPU) == "highest"
+@pytest.mark.parametrize("name", ["cpu", "cpu:0", "cpu:3"])
+def test_the_processor_is_one_device(name: str) -> None:
+    assert choose_device(name) == torch.device("cpu")
 
 
 @pytest.mark.parametrize(
-    ("words", "chosen"),
-    [({"avx512_bf16"}, "bfloat16"), ({"amx_bf16"}, "bfloat16"), ({"avx512f"}, "float32"), (set(), "float32")],
+    "name",
+    ["hpu", "meta", "xla", "mkldnn", "opengl", "privateuseone", "", " ", "cpu ", "CPU", "cuda:", "cuda:-1", "\0", "ü"],
 )
-def test_bfloat16_is_for_processors_that_have_it(words: set[str], chosen: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "features", lambda: words)
-    assert device.choose_precision("auto", CPU) == chosen
-    assert device.choose_precision("bfloat16", CPU) == "bfloat16"
-    assert device.choose_precision("float32", CPU) == "float32"
+def test_what_ensue_does_not_run_on_is_one_line(name: str) -> None:
+    with pytest.raises(EnsueError, match=r"no device .*; there are auto, cpu, cuda, mps, xpu") as caught:
+        choose_device(name)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["cuda:99", "cpu:9999", "mps", "xpu"])
+def test_a_device_that_is_not_there_is_one_line(name: str) -> None:
+    if name == "mps" and torch.backends.mps.is_available():
+        pytest.skip("it is there")
+    with pytest.raises(EnsueError, match="no device"):
+        choose_device(name)
+
+
+def test_the_nearest_name_is_told() -> None:
+    with pytest.raises(EnsueError, match='did you mean "cuda"'):
+        choose_device("cudo")

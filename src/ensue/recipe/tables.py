@@ -77,7 +77,7 @@ class TrainRecipe(Table):
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] = 0
     """Of weights, batches, dropout and samples."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Type of the matrix products; auto: bfloat16 where the processor has it."""
+    """Type of the matrix products; auto: what is faster on this machine, as its profile says."""
 
     @model_validator(mode="after")
     def _one_budget(self) -> Self:

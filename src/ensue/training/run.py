@@ -5,13 +5,10 @@ Everything that a user may have got wrong is found before the run directory is t
 
 from __future__ import annotations
 
-import os
-import platform
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,52 +18,19 @@ from torch import nn
 
 from ensue.errors import RecipeError, RunError
 from ensue.recipe import BUDGETS, Recipe
-from ensue.tasks.task import Task
 from ensue.training.card import describe_model, write_card
 from ensue.training.curve import draw_curve
-from ensue.training.device import (
-    Precision,
-    Products,
-    autocast,
-    choose_device,
-    choose_precision,
-    choose_products,
-    choose_threads,
-    denormals_flushed,
-    is_out_of_memory,
-    products_set,
-    threads_set,
-)
+from ensue.training.device import computing
 from ensue.training.job import Job
 from ensue.training.jobs import begin_job
 from ensue.training.loop import Trainer
 from ensue.training.reporter import Facts, Outcome, Reporter
 from ensue.training.run_directory import RunDirectory
+from ensue.training.runtime import Runtime, choose_runtime
 from ensue.training.weights import full_disk_told
 
 CHANGEABLE = {*(f"train.{name}" for name in BUDGETS), "train.checkpoint_every", "train.patience"}
 """What may differ from the run's own recipe when it is taken up again."""
-
-
-@dataclass(frozen=True)
-class Runtime:
-    """Where a run computes; chosen once, kept in config.json, since other threads or types are other roundings."""
-
-    device: str
-    threads: int
-    precision: Precision
-    products: Products
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "device": self.device,
-            "threads": self.threads,
-            "precision": self.precision,
-            "products": self.products,
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-            "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-        }
 
 
 def train_run(
@@ -91,15 +55,16 @@ def train_run(
     if not fresh and run.config.get("text", job.fingerprint) != job.fingerprint:
         raise RunError(f"{run.path}: {recipe.data.train} has changed since this run began; choose another --out")
     model = _initial_model(job)
-    runtime = _runtime(run, job, model, fresh=fresh, device=device, threads=threads)
+    kept, size = None if fresh else run.config.get("runtime"), getattr(model, "vocabulary_size", 0)
+    runtime = choose_runtime(recipe, size, kept, device=device, threads=threads, say=reporter.noted)
     full = f"{run.path}: the disk is full; free some space and go on with --resume"
-    with run.lock(), full_disk_told(lambda: full), _computing(runtime), _interrupt_flag() as interrupted:
+    with run.lock(), full_disk_told(lambda: full), computing(runtime), _interrupt_flag() as interrupted:
         if fresh:
             if run.exists and not overwrite:
                 raise RunError(f"{run.path}: another process has trained here in the meantime")
             run.clear()
             job.save(run)
-            run.create(recipe, config={**job.config(), "text": job.fingerprint, "runtime": runtime.as_json()})
+            run.create(recipe, config={**job.config(), "text": job.fingerprint, "runtime": runtime.model_dump()})
         elif recipe != run.recipe:
             run.save_recipe(recipe)
         trainer = Trainer(
@@ -160,47 +125,6 @@ def _initial_model(job: Job[Any]) -> nn.Module:
         except (RuntimeError, MemoryError):  # what torch raises when there is no room for a tensor
             raise RecipeError("model: too large for this machine's memory; try a smaller model.d_model") from None
     return model
-
-
-def _runtime(
-    run: RunDirectory, job: Job[Any], model: nn.Module, *, fresh: bool, device: str, threads: int | None
-) -> Runtime:
-    known = {} if fresh else run.config.get("runtime", {})
-    chosen = choose_device(known.get("device", device) if device == "auto" else device)
-    precision = known.get("precision") or choose_precision(job.recipe.train.precision, chosen)
-    products = known.get("products") or choose_products(chosen)
-    if threads is None:
-        on_cpu = chosen.type == "cpu"
-        threads = known.get("threads") or (_fastest_threads(job.task, model, precision, products) if on_cpu else 1)
-    return Runtime(str(chosen), threads, precision, products)
-
-
-@contextmanager
-def _computing(runtime: Runtime) -> Iterator[None]:
-    """Compute as `runtime` says, and as before afterwards."""
-    with threads_set(runtime.threads), products_set(runtime.products), denormals_flushed():
-        yield
-
-
-def _fastest_threads(task: Task[Any, Any], model: nn.Module, precision: Precision, products: Products) -> int:
-    """Measured on one training step, computed as those of the run will be; it leaves nothing behind."""
-    device = torch.device("cpu")
-    batch = task.batch(0, device)
-
-    def trial() -> None:
-        with autocast(precision, device):
-            loss, _ = task.loss(model, batch, None)
-        loss.mean.backward()  # type: ignore[no-untyped-call]
-        model.zero_grad(set_to_none=True)
-
-    with products_set(products), denormals_flushed():
-        try:
-            return choose_threads(trial)
-        except (RuntimeError, MemoryError) as error:  # the loop will halve the batch
-            if not is_out_of_memory(error):
-                raise
-            model.zero_grad(set_to_none=True)
-            return 1
 
 
 def _facts(job: Job[Any], model: nn.Module, runtime: Runtime, resumed: Trainer | None) -> Facts:

@@ -75,6 +75,13 @@ def library(text: str, dtype: torch.dtype, defines: tuple[str, ...] = ()) -> cty
             return None
 
 
+def fingerprint() -> str:
+    """Of all that decides how fast compiled steps are: this folder's text, the compiler, its options."""
+    files = sorted(path for path in Path(__file__).parent.iterdir() if path.suffix in (".py", ".h", ".c"))
+    parts = [*(path.read_text(encoding="utf-8") for path in files), *(compiler() or ()), *FLAGS]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
 def _kept_or_made(key: str, make: Callable[[], bytes]) -> ctypes.CDLL:
     """From the folder of cells; where that cannot be used, from one of this process, which is said."""
     try:

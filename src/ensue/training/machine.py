@@ -1,0 +1,224 @@
+"""The machine's profile: how long small training steps take here in each way to compute, measured once and kept.
+
+What a run leaves open (precision, products, kernel, threads) follows from it and from the recipe: so the same machine
+computes the same run in the same bits, and each machine in its best way. A profile is kept under a key of what could
+change it, and one that is damaged, or of another machine, is measured anew.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, Self
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from ensue import processor
+from ensue.cache import written_beside
+from ensue.nn.engine import bf16_kernels
+from ensue.nn.engine.c_library import fingerprint
+from ensue.parsing import ParseError, parse_json, read_bounded
+from ensue.places import cache_directory
+from ensue.training.device import PLAIN, Precision, Products, Way, computing, products_set
+from ensue.training.workloads import WORKLOADS, Workload, training_step
+from ensue.version import VERSION
+
+THREADS_GAIN, ARITHMETIC_GAIN = 1.2, 1.1
+"""By how much several threads, and bfloat16 or other products than the BLAS's, have to be faster: on shared cores a
+narrow win does not last, and roundings are not given away for less."""
+HOPELESS = 2.0
+"""A way that takes this many times as long as another is not measured any further."""
+SECONDS = 0.5
+"""Spent on a workload, after each way was tried; four rounds in all at least."""
+PRODUCTS_ERROR = 1e-5
+"""oneDNN's float32 products are taken only where they are not further from float64's than this."""
+MAX_BYTES = 1 << 20
+
+Say = Callable[[str], object]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Machine(_Table):
+    """What a profile depends on."""
+
+    processor: str
+    features: str
+    """A digest of what it says that it has."""
+    cores: int
+    torch: str
+    ensue: str
+    engine: str
+    """A digest of the engine's text and the C compiler."""
+
+    @classmethod
+    def here(cls) -> Self:
+        return cls(
+            processor=processor.name(),
+            features=_digest(" ".join(sorted(processor.features()))),
+            cores=processor.cores(),
+            torch=torch.__version__,
+            ensue=VERSION,
+            engine=fingerprint(),
+        )
+
+    @property
+    def path(self) -> Path:
+        """Where its profile lies; a home directory may be shared by several machines."""
+        return cache_directory() / "machines" / f"{_digest(self.model_dump_json())}.json"
+
+
+class Timing(_Table):
+    way: Way
+    milliseconds: float = Field(gt=0, allow_inf_nan=False)
+    """Of a training step: the lower quartile, since other work on the machine only makes it longer."""
+
+
+class Profile(_Table):
+    """Milliseconds of a training step of each workload, in the ways that are worth comparing."""
+
+    format: Literal[1] = 1
+    machine: Machine
+    date: str
+    load: float
+    """How busy the machine was at the beginning: how many other processes wanted a core, for each core."""
+    steps: dict[Workload, list[Timing]]
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        for workload in WORKLOADS:
+            ways = [timing.way for timing in self.steps.get(workload, [])]
+            if PLAIN not in ways or len(set(ways)) < len(ways):
+                raise ValueError(f"has no whole list of {workload}")
+            if not any(way.threads == 1 and way.precision == "bfloat16" for way in ways):
+                raise ValueError(f"has no bfloat16 of {workload}")
+        return self
+
+    @property
+    def id(self) -> str:
+        """Another one for each measurement."""
+        return _digest(self.model_dump_json())
+
+    def best(self, workload: Workload, *, precision: Precision | None = None, threads: int | None = None) -> Way:
+        """The fastest way, by a margin over plainer ones; of those with what is given.
+
+        Another number of threads than was measured to the end computes as the next smaller one that was.
+        """
+        timings = self.steps[workload]
+        found = [timing for timing in timings if precision in (None, timing.way.precision)]
+        if threads is not None:
+            whole = {timing.way.threads for timing in timings if timing.way.precision == "bfloat16"}
+            measured = max(number for number in whole if number <= threads)
+            found = [timing for timing in found if timing.way.threads == measured]
+        best = min(found, key=lambda timing: timing.milliseconds * _margin(timing.way)).way
+        return best if threads is None else best.model_copy(update={"threads": threads})
+
+
+def machine_profile(say: Say = lambda text: None, *, renew: bool = False) -> Profile:
+    """This machine's profile: the kept one, else measured now, which `say` hears of."""
+    machine = Machine.here()
+    kept = None if renew else _kept(machine)
+    if kept is not None:
+        return kept
+    say("measuring once how this machine computes fastest, about ten seconds; `ensue machine` shows what was found")
+    profile = measure(machine)
+    try:
+        _keep(profile)
+    except OSError as error:
+        say(f"the machine's profile cannot be kept ({error.strerror or error}): another run may compute otherwise")
+        _unkept[machine.path] = profile
+    return profile
+
+
+_unkept: dict[Path, Profile] = {}
+"""What could not be written stays for this process."""
+
+
+def measure(machine: Machine) -> Profile:
+    """Measure it now."""
+    load = os.getloadavg()[0] / machine.cores if hasattr(os, "getloadavg") else 0.0
+    return Profile(
+        machine=machine,
+        date=datetime.date.today().isoformat(),
+        load=round(load, 2),
+        steps={workload: _timings(workload) for workload in WORKLOADS},
+    )
+
+
+def ways() -> list[Way]:
+    """What there is to choose from, the plain way first."""
+    cores = processor.cores()
+    plain: list[Products] = ["highest", "medium"] if _medium_is_exact() else ["highest"]
+    return [
+        way
+        for threads in sorted({1, max(1, cores // 2), cores})
+        for way in (
+            *(Way(products=products, threads=threads) for products in plain),
+            *(Way(precision="bfloat16", kernel=kernel, threads=threads) for kernel in bf16_kernels() or (None,)),
+        )
+    ]
+
+
+def _timings(workload: Workload) -> list[Timing]:
+    """All ways in turns, so that whatever else the machine does meets all alike."""
+    step = training_step(workload)
+
+    def seconds(way: Way) -> float:
+        with computing(way):
+            begun = time.perf_counter()
+            step(way.precision)
+            return time.perf_counter() - begun
+
+    found: dict[Way, list[float]] = {}
+    for way in ways():
+        crowd = found.get(Way(threads=way.threads))
+        if crowd and crowd[0] > HOPELESS * found[PLAIN][0]:  # so many threads stand in each other's way
+            continue
+        if way.threads == 1:
+            seconds(way)  # the first call sets up
+        found[way] = [seconds(way)]
+    least = min(first for (first,) in found.values())
+    hopeful = [way for way, (first,) in found.items() if first <= HOPELESS * least]
+    begun = time.perf_counter()
+    while len(found[hopeful[0]]) < 4 or time.perf_counter() - begun < SECONDS:
+        for way in hopeful:
+            found[way].append(seconds(way))
+    return [Timing(way=way, milliseconds=1000 * sorted(times)[len(times) // 4]) for way, times in found.items()]
+
+
+def _margin(way: Way) -> float:
+    arithmetic = ARITHMETIC_GAIN if (way.precision, way.products) != (PLAIN.precision, PLAIN.products) else 1.0
+    return arithmetic * (THREADS_GAIN if way.threads > 1 else 1.0)
+
+
+def _medium_is_exact() -> bool:
+    """Whether oneDNN multiplies as exactly as the BLAS; where "medium" means bfloat16 it does not."""
+    a = torch.linspace(-1, 1, 512 * 512).view(512, 512)
+    exact = a.double() @ a.double().t()
+    with products_set("medium"):
+        return float(((a @ a.t()).double() - exact).abs().max() / exact.abs().max()) < PRODUCTS_ERROR
+
+
+def _kept(machine: Machine) -> Profile | None:
+    """The kept profile if it is whole and of this machine."""
+    try:
+        profile = Profile.model_validate(parse_json(read_bounded(machine.path, MAX_BYTES)))
+    except (OSError, ParseError, ValidationError):
+        return _unkept.get(machine.path)
+    return profile if profile.machine == machine else None
+
+
+def _keep(profile: Profile) -> None:
+    with written_beside(profile.machine.path) as partial:
+        partial.write_text(profile.model_dump_json() + "\n", encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

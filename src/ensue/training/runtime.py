@@ -1,0 +1,60 @@
+"""Where and how a run computes: chosen once, kept in config.json, since another way to compute is other roundings."""
+
+from __future__ import annotations
+
+import os
+import platform
+from typing import Any
+
+import torch
+from pydantic import ConfigDict, ValidationError
+
+from ensue.errors import RunError
+from ensue.nn.engine import bf16_kernels
+from ensue.recipe import Recipe
+from ensue.training.device import Way, choose_device, gpu_precision
+from ensue.training.machine import Say, machine_profile
+from ensue.training.workloads import nearest_workload
+
+
+class Runtime(Way):
+    model_config = ConfigDict(extra="ignore")
+
+    device: str
+    profile: str = ""
+    """The id of the machine's profile that the way follows from; "" where none was asked."""
+    torch: str = torch.__version__
+    python: str = platform.python_version()
+    machine: str = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+
+
+def choose_runtime(
+    recipe: Recipe, vocabulary_size: int, kept: Any, *, device: str, threads: int | None, say: Say
+) -> Runtime:
+    """Where the run is taken up again, `kept` is what it began with: it stays so, but for what is asked for.
+
+    The machine is measured for new runs on a CPU alone.
+    """
+    if kept is not None:
+        return _continued(kept, device, threads)
+    chosen = choose_device(device)
+    precision = None if recipe.train.precision == "auto" else recipe.train.precision
+    if chosen.type != "cpu":
+        return Runtime(device=str(chosen), precision=precision or gpu_precision(chosen), threads=threads or 1)
+    profile = machine_profile(say)
+    way = profile.best(nearest_workload(recipe, vocabulary_size), precision=precision, threads=threads)
+    return Runtime(device=str(chosen), profile=profile.id, **way.model_dump())
+
+
+def _continued(kept: Any, device: str, threads: int | None) -> Runtime:
+    try:
+        runtime = Runtime.model_validate(kept)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise RunError(f"config.json: damaged: runtime.{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    asked: dict[str, Any] = {} if threads is None else {"threads": threads}
+    if runtime.kernel is not None and runtime.kernel not in bf16_kernels():  # another machine's
+        asked["kernel"] = None
+    return runtime.model_copy(
+        update={"device": str(choose_device(runtime.device if device == "auto" else device)), **asked}
+    )

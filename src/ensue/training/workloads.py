@@ -1,0 +1,116 @@
+"""Small training steps that stand for what recipes train: what a machine's profile measures, and which is a recipe's.
+
+A step is everything a run's step does, from ids to updated weights, with sizes at which it takes milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ensue.models.build import build_encoder
+from ensue.models.ngram_bag import NgramBag
+from ensue.models.specification import (
+    LSTMReader,
+    LSTMSpecification,
+    ModelSpecification,
+    ReaderSpecification,
+    TransformerSpecification,
+)
+from ensue.nn import SoftmaxHead
+from ensue.recipe import LanguageModelingRecipe, Recipe
+from ensue.training.device import Precision, autocast
+
+Workload = Literal["narrow", "wide", "words", "attention", "reader", "bag"]
+WORKLOADS: tuple[Workload, ...] = get_args(Workload)
+WIDE = 384
+"""From this `d_model` on, layers that read a text from left to right are more like `wide` (512) than `narrow` (256)."""
+MANY_WORDS = 5_000
+"""From this vocabulary on, a language model's softmax is most of its step."""
+CPU = torch.device("cpu")
+
+
+def nearest_workload(recipe: Recipe, vocabulary_size: int) -> Workload:
+    """The workload whose step is most like the recipe's; `vocabulary_size` is that of a language model."""
+    model = recipe.model
+    if model.encoder in ("none", "transformer"):
+        return "bag" if model.encoder == "none" else "attention"
+    if not isinstance(recipe, LanguageModelingRecipe):
+        return "reader"
+    if vocabulary_size >= MANY_WORDS:
+        return "words"
+    return "wide" if model.d_model >= WIDE else "narrow"
+
+
+def training_step(workload: Workload) -> Callable[[Precision], None]:
+    """A function that trains a model of that kind by one step; the same model and batch in each call."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model, loss = MAKERS[workload]()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+
+    def step(precision: Precision) -> None:
+        with autocast(precision, CPU):
+            total = loss()
+        total.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+Made = tuple[nn.Module, Callable[[], Tensor]]
+
+
+def _encoder(
+    specification: ModelSpecification | ReaderSpecification, *,
+    d_in: int, rows: int, length: int, symbols: int, shortest: int | None = None,
+) -> Made:  # fmt: skip
+    """Vectors of symbols, layers, a softmax over the symbols; with `shortest`, rows of all lengths from that on."""
+    features, layers = nn.Embedding(symbols, d_in), build_encoder(specification, d_in=d_in)
+    head = SoftmaxHead(layers.d_out, symbols)
+    ids = torch.randint(symbols, (rows, length + 1))
+    mask = None
+    if shortest is not None:
+        mask = torch.arange(length) < torch.linspace(shortest, length, rows).round().unsqueeze(1)
+
+    def loss() -> Tensor:
+        h, _ = layers(features(ids[:, :-1]), mask=mask)
+        return head.total_nats(h, ids[:, 1:]) / ids.numel()
+
+    return nn.ModuleList([features, layers, head]), loss
+
+
+def _lstm(d: int, *, d_in: int, rows: int, length: int, symbols: int) -> Made:
+    specification = LSTMSpecification(encoder="lstm", d_embedding=d_in, d_model=d)
+    return _encoder(specification, d_in=d_in, rows=rows, length=length, symbols=symbols)
+
+
+def _attention() -> Made:
+    specification = TransformerSpecification(encoder="transformer", d_embedding=192, d_model=192, context=64)
+    return _encoder(specification, d_in=192, rows=8, length=64, symbols=512)
+
+
+def _reader() -> Made:
+    return _encoder(LSTMReader(encoder="lstm", d_model=128), d_in=128, rows=32, length=30, symbols=32, shortest=10)
+
+
+def _bag() -> Made:
+    bag = NgramBag(2, longest=3, buckets=1 << 16)
+    words, labels = torch.randint(1, 10_000, (32, 100)), torch.randint(2, (32,))
+    return bag, lambda: F.cross_entropy(bag(words), labels)
+
+
+MAKERS: dict[Workload, Callable[[], Made]] = {
+    "narrow": lambda: _lstm(256, d_in=64, rows=32, length=32, symbols=64),
+    "wide": lambda: _lstm(512, d_in=512, rows=32, length=8, symbols=64),
+    "words": lambda: _lstm(200, d_in=200, rows=20, length=10, symbols=10_000),
+    "attention": _attention,
+    "reader": _reader,
+    "bag": _bag,
+}

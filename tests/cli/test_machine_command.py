@@ -1,0 +1,69 @@
+"""The machine's profile on the command line, and what has no use for it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Ensue
+from conftest import plain_profile
+from ensue.training import machine
+from ensue.training.machine import Machine, Profile, machine_profile
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[Machine]:
+    """No profile is there, and the machines that were measured there."""
+    machine_profile().machine.path.unlink()
+    asked: list[Machine] = []
+
+    def measure(found: Machine) -> Profile:
+        asked.append(found)
+        return plain_profile().model_copy(update={"load": 0.5 * len(asked)})
+
+    monkeypatch.setattr(machine, "measure", measure)
+    return asked
+
+
+def test_the_profile_is_shown_and_renewed(ensue: Ensue, measured: list[Machine]) -> None:
+    first = ensue("machine")
+    assert (first.status, len(measured)) == (0, 1)
+    assert first.err.startswith("measuring once")
+    assert "float32, BLAS, 1 thread" in first.out
+    assert "1.0*" in first.out
+    assert "busy" not in first.out
+    again = ensue("machine")
+    assert (again.out, again.err) == (first.out, "")
+    renewed = ensue("machine", "--renew")
+    assert len(measured) == 2
+    assert "the machine was busy then" in renewed.out
+
+
+def test_json_is_one_object(ensue: Ensue, measured: list[Machine]) -> None:
+    said = ensue("machine", "--json")
+    shown, profile = json.loads(said.out), machine_profile()
+    assert said.out.count("\n") == 1
+    assert (shown["id"], Path(shown["path"])) == (profile.id, profile.machine.path)
+    assert shown["chosen"]["words"] == {"precision": "float32", "products": "highest", "kernel": None, "threads": 1}
+    assert Profile.model_validate({key: shown[key] for key in Profile.model_fields}) == profile
+
+
+def test_training_says_that_it_measures(
+    ensue: Ensue, text: Path, measured: list[Machine], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = [part for value in ("model.d_model=8", "train.steps=2") for part in ("--set", value)]
+    first = ensue("train", "char-lstm", "--train", text, "--out", "first", *settings)
+    second = ensue("train", "char-lstm", "--train", text, "--out", "second", *settings)
+    assert (first.status, second.status, len(measured)) == (0, 0, 1)
+    assert "note: measuring once how this machine computes fastest" in first.err
+    assert "measuring" not in second.err
+
+
+@pytest.mark.parametrize("command", ["generate", "evaluate", "score"])
+def test_using_a_model_measures_nothing(
+    command: str, ensue: Ensue, trained: Path, text: Path, measured: list[Machine]
+) -> None:
+    arguments = ["--max-tokens", "3"] if command == "generate" else [text]
+    assert ensue(command, trained / "lstm", *arguments).status == 0
+    assert measured == []

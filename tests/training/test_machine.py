@@ -1,0 +1,253 @@
+"""The machine's profile: what follows from it, and what is trusted."""
+
+import json
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from conftest import plain_profile
+from ensue.errors import RunError
+from ensue.recipe import read_recipe
+from ensue.training import machine
+from ensue.training.device import PLAIN, Way, computing
+from ensue.training.machine import WORKLOADS, Machine, Profile, Timing, machine_profile
+from ensue.training.runtime import choose_runtime
+from ensue.training.workloads import Workload, nearest_workload, training_step
+from training.tiny import kept, run_tiny, tiny_recipe, words
+
+FAST = Way(precision="bfloat16", threads=2)
+
+
+def profile_of(milliseconds: dict[Way, float]) -> Profile:
+    """As if every workload took so long."""
+    timings = [Timing(way=way, milliseconds=number) for way, number in milliseconds.items()]
+    return Profile(machine=Machine.here(), date="2026-01-01", load=0.0, steps=dict.fromkeys(WORKLOADS, timings))
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[Machine]:
+    """No profile is there, and the machines that were measured, for which a plain profile is the answer."""
+    machine_profile().machine.path.unlink()
+    asked: list[Machine] = []
+
+    def measure(found: Machine) -> Profile:
+        asked.append(found)
+        return plain_profile().model_copy(update={"machine": found, "date": f"measurement {len(asked)}"})
+
+    monkeypatch.setattr(machine, "measure", measure)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "best"),
+    [
+        ({PLAIN: 10, Way(precision="bfloat16"): 9.5}, PLAIN),
+        ({PLAIN: 10, Way(precision="bfloat16"): 8}, Way(precision="bfloat16")),
+        ({PLAIN: 10, Way(products="medium"): 8, Way(precision="bfloat16"): 8.1}, Way(products="medium")),
+        ({PLAIN: 10, Way(precision="bfloat16"): 20, Way(threads=2): 8.6}, PLAIN),
+        ({PLAIN: 10, Way(precision="bfloat16"): 20, Way(threads=2): 8.1}, Way(threads=2)),
+        ({PLAIN: 10, Way(precision="bfloat16"): 6, FAST: 5.5}, Way(precision="bfloat16")),
+        ({PLAIN: 10, Way(precision="bfloat16"): 6, FAST: 4}, FAST),
+    ],
+)
+def test_the_fastest_by_a_margin_over_what_is_plainer(milliseconds: dict[Way, float], best: Way) -> None:
+    assert profile_of(milliseconds).best("narrow") == best
+
+
+def test_what_is_given_is_not_chosen() -> None:
+    profile = profile_of({PLAIN: 10, Way(precision="bfloat16"): 6, Way(threads=2): 7, FAST: 4, Way(threads=4): 90})
+    assert profile.best("narrow", precision="float32") == Way(threads=2)
+    assert profile.best("narrow", threads=1) == Way(precision="bfloat16")
+    assert profile.best("narrow", precision="float32", threads=1) == PLAIN
+    # four threads were left out before bfloat16 was tried with them
+    assert profile.best("narrow", threads=4) == Way(precision="bfloat16", threads=4)
+    assert profile.best("narrow", threads=3) == Way(precision="bfloat16", threads=3)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "vocabulary", "workload"),
+    [
+        ("char-lstm", 65, "narrow"),
+        ("char-lstm-large", 65, "wide"),
+        ("char-grid", 65, "narrow"),
+        ("word-lstm", 10_000, "words"),
+        ("word-window", 10_000, "words"),
+        ("char-transformer", 65, "attention"),
+        ("bpe-transformer", 2048, "attention"),
+        ("tag-lstm-crf", 0, "reader"),
+        ("tag-transformer-crf", 0, "attention"),
+        ("classify-lstm", 0, "reader"),
+        ("classify-bag", 0, "bag"),
+    ],
+)
+def test_a_recipe_has_a_workload_of_its_kind_and_size(recipe: str, vocabulary: int, workload: Workload) -> None:
+    assert nearest_workload(read_recipe(recipe), vocabulary) == workload
+
+
+def test_it_is_measured_once(measured: list[Machine]) -> None:
+    said: list[str] = []
+    first = machine_profile(said.append)
+    assert machine_profile(said.append) == first
+    assert (len(measured), len(said)) == (1, 1)
+    assert stat.S_IMODE(first.machine.path.stat().st_mode) == 0o600
+    second = machine_profile(said.append, renew=True)
+    assert (second.date, second.id != first.id) == ("measurement 2", True)
+    assert machine_profile(said.append) == second
+    assert [path.name for path in first.machine.path.parent.iterdir()] == [first.machine.path.name]
+
+
+@pytest.mark.parametrize("name", ["processor", "features", "cores", "torch", "ensue", "engine"])
+def test_another_machine_is_measured(name: str, measured: list[Machine], monkeypatch: pytest.MonkeyPatch) -> None:
+    here = machine_profile().machine
+    there = here.model_copy(update={name: 3 if name == "cores" else "another"})
+    monkeypatch.setattr(Machine, "here", lambda: there)
+    assert machine_profile().machine == there
+    assert measured == [here, there]
+
+
+def damage(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
+    def damaged(path: Path) -> None:
+        document = json.loads(path.read_text())
+        change(document)
+        path.write_text(json.dumps(document))
+
+    return damaged
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        lambda path: path.write_text(""),
+        lambda path: path.write_text(path.read_text()[:-20]),
+        lambda path: path.write_text("[" * 100_000),
+        lambda path: path.write_bytes(b"\xff" * 2_000_000),
+        lambda path: (path.unlink(), path.mkdir()),
+        damage(lambda document: document.update(format=2)),
+        damage(lambda document: document.update(more=1)),
+        damage(lambda document: document["machine"].update(processor="another")),
+        damage(lambda document: document["steps"].pop("bag")),
+        damage(lambda document: document["steps"].update(narrow=[])),
+        damage(lambda document: document["steps"]["narrow"].pop()),
+        damage(lambda document: document["steps"]["narrow"].append(document["steps"]["narrow"][0])),
+        damage(lambda document: document["steps"]["narrow"][0].update(milliseconds=0)),
+        damage(lambda document: document["steps"]["narrow"][0].update(milliseconds=float("nan"))),
+        damage(lambda document: document["steps"]["narrow"][0].update(milliseconds="1")),
+        damage(lambda document: document["steps"]["narrow"][0]["way"].update(threads=0)),
+        damage(lambda document: document["steps"]["narrow"][0]["way"].update(kernel="cuda")),
+    ],
+)  # fmt: skip
+def test_what_is_damaged_is_measured_anew(damaged: Callable[[Path], object], measured: list[Machine]) -> None:
+    damaged(machine_profile().machine.path)
+    assert machine_profile().date == "measurement 2"
+
+
+def test_where_nothing_can_be_kept_it_holds_for_the_process(
+    measured: list[Machine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENSUE_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "cache").write_text("a file, where the folder should be")
+    said: list[str] = []
+    assert machine_profile(said.append) == machine_profile(said.append)
+    assert len(measured) == 1
+    assert "cannot be kept" in said[1]
+
+
+def test_two_runs_of_one_recipe_and_seed_are_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With everything left open, though what the machine would measure the second time is something else."""
+    machine_profile().machine.path.unlink()
+    fast = Way(precision="bfloat16")
+    answers = iter([{PLAIN: 10.0, fast: 5.0}, {PLAIN: 1.0, fast: 9.0}])
+    monkeypatch.setattr(machine, "measure", lambda found: profile_of(next(answers)))
+    (tmp_path / "text.txt").write_text(words(300))
+    recipe = tiny_recipe(tmp_path / "text.txt", precision="auto")
+    for name in ("first", "second"):
+        run_tiny(recipe, tmp_path / name, threads=None)
+    assert kept(tmp_path / "first") == kept(tmp_path / "second")
+    runtime = json.loads((tmp_path / "second" / "config.json").read_text())["runtime"]
+    assert Way.model_validate({key: runtime[key] for key in Way.model_fields}) == fast
+    assert runtime["profile"] == machine_profile().id
+
+
+def test_a_run_goes_on_as_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine that has never been measured, and without the kernel that was there."""
+    monkeypatch.setattr(machine, "measure", lambda found: pytest.fail("measured"))
+    before = {"device": "cpu", "precision": "bfloat16", "products": "medium", "threads": 3, "profile": "x"}
+    recipe = read_recipe("char-lstm")
+
+    def found(kept: Any, threads: int | None = None) -> Any:
+        chosen = choose_runtime(recipe, 65, kept, device="auto", threads=threads, say=print)
+        return chosen.model_dump(include={"device", "precision", "products", "kernel", "threads", "profile"})
+
+    assert found(before) == before | {"kernel": None}
+    assert found(before, 1) == before | {"kernel": None, "threads": 1}
+    monkeypatch.setattr("ensue.training.runtime.bf16_kernels", lambda: ("avx512",))
+    assert found(before | {"kernel": "amx"}) == before | {"kernel": None}
+    assert found(before | {"kernel": "avx512"}) == before | {"kernel": "avx512"}
+    with pytest.raises(RunError, match=r"config.json: damaged: runtime.threads"):
+        found(before | {"threads": "many"})
+
+
+def test_measuring_measures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Really, but on one tiny workload; random numbers, threads and products are afterwards what they were."""
+    layer = torch.nn.Linear(64, 64)
+    monkeypatch.setattr(machine, "SECONDS", 0.0)
+    monkeypatch.setitem(
+        machine.training_step.__globals__["MAKERS"], "bag", lambda: (layer, lambda: layer(torch.ones(64, 64)).sum())
+    )
+    monkeypatch.setattr("ensue.processor.cores", lambda: 2)
+    before = torch.get_num_threads(), torch.get_float32_matmul_precision(), torch.get_rng_state()
+    timings = machine._timings("bag")
+    assert timings[0].way == PLAIN
+    assert {timing.way.precision for timing in timings} == {"float32", "bfloat16"}
+    assert {timing.way.threads for timing in timings} == {1, 2}
+    assert all(0 < timing.milliseconds < 10_000 for timing in timings)
+    assert before[:2] == (torch.get_num_threads(), torch.get_float32_matmul_precision())
+    assert torch.equal(before[2], torch.get_rng_state())
+
+
+def test_what_stands_in_its_own_way_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where two threads take twice as long as one, and a way takes twice as long as another: one look."""
+    now, calls = [0.0], []
+    cost = {PLAIN: 1.0, Way(precision="bfloat16"): 5.0, Way(threads=2): 3.0}
+    current: list[Way] = []
+    monkeypatch.setattr(machine, "ways", lambda: [*cost, FAST])
+    monkeypatch.setattr(machine, "SECONDS", 0.0)
+    monkeypatch.setattr(machine.time, "perf_counter", lambda: now[0])
+
+    def step(precision: str) -> None:
+        way = Way(precision=precision, threads=torch.get_num_threads())  # type: ignore[arg-type]
+        current.append(way)
+        calls.append(way)
+        now[0] += cost[way]
+
+    monkeypatch.setattr(machine, "training_step", lambda workload: step)
+    found = {timing.way: timing.milliseconds for timing in machine._timings("narrow")}
+    assert found == {way: 1000 * seconds for way, seconds in cost.items()}
+    assert [calls.count(way) for way in cost] == [5, 2, 1]
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_a_step_trains(workload: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it once, in both types: weights move, and stay finite."""
+    made: list[torch.nn.Module] = []
+    makers = machine.training_step.__globals__["MAKERS"]
+    maker = makers[workload]
+
+    def keeping() -> Any:
+        model, loss = maker()
+        made.append(model)
+        return model, loss
+
+    monkeypatch.setitem(makers, workload, keeping)
+    step = training_step(workload)
+    before = [parameter.clone() for parameter in made[0].parameters()]
+    with computing(PLAIN):
+        step("float32")
+        step("bfloat16")
+    after = list(made[0].parameters())
+    assert all(torch.isfinite(parameter).all() for parameter in after)
+    assert any(not torch.equal(a, b) for a, b in zip(before, after, strict=True))
