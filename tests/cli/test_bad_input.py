@@ -173,15 +173,26 @@ DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes], str]] = {
         "model.safetensors", lambda b: b[:-9] + bytes([b[-9] ^ 1]) + b[-8:], "altered since it was written",
     ),
     "newer format": (
-        "config.json", lambda b: b.replace(b'"format_version": 1', b'"format_version": 2'),
-        "format_version 2 is newer than this ensue",
+        "config.json", lambda b: b.replace(b'"format_version": 2', b'"format_version": 3'),
+        "format_version 3 is newer than this ensue",
+    ),
+    "older format": (
+        "config.json", lambda b: b.replace(b'"format_version": 2', b'"format_version": 1'),
+        "format_version 1 is older than this ensue",
     ),
     "config cut": ("config.json", lambda b: b[: len(b) // 2], "config.json: damaged"),
     "config of another kind": ("config.json", lambda b: b"[1, 2]", "config.json: damaged"),
     "config binary": ("config.json", lambda b: b"\xff\xfe\x00", "config.json: damaged"),
     "recipe cut": ("recipe.toml", lambda b: b[: len(b) // 2], "recipe.toml: "),
-    "recipe changed": ("recipe.toml", lambda b: b.replace(b"d_model = 8", b"d_model = 9"), "not the weights of this"),
-    "tokenizer cut": ("tokenizer.json", lambda b: b[:20], "tokenizer.json: "),
+    "recipe changed": (
+        "recipe.toml", lambda b: b.replace(b"d_model = 8", b"d_model = 9"), "recipe.toml: altered since it was written",
+    ),
+    "manifest cut": ("manifest.json", lambda b: b[: len(b) // 2], "manifest.json: damaged"),
+    "manifest of another kind": ("manifest.json", lambda b: b'{"files": 3}', "manifest.json: damaged: files: "),
+    "tokenizer cut": ("tokenizer.json", lambda b: b[:20], "tokenizer.json: damaged"),
+    "symbols swapped": (
+        "tokenizer.json", lambda b: b.replace(b'"a", "b"', b'"b", "a"'), "tokenizer.json: altered since it was written",
+    ),
     "tokenizer of another kind": ("tokenizer.json", lambda b: b"{}", "tokenizer.json: "),
 }  # fmt: skip
 
@@ -196,7 +207,7 @@ def test_damaged_runs(damage: str, refused: Refused, run: Path, text: Path) -> N
         assert expected in refused(*command)
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "recipe.toml", "tokenizer.json"])
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "recipe.toml", "tokenizer.json", "manifest.json"])
 def test_runs_that_lack_a_file(name: str, refused: Refused, run: Path) -> None:
     (run / name).unlink()
     assert name in refused("generate", run)

@@ -13,6 +13,7 @@ import pytest
 
 import ensue as package
 from cli.conftest import Ensue
+from training.tiny import seal
 from training.tiny_texts import (
     columns,
     conllu,
@@ -185,6 +186,7 @@ def test_a_table_has_as_many_columns_in_every_row_where_some_texts_have_no_label
     probabilities = [a.probability for a in package.load(run, device="cpu").predict(["salt oven butter", "the", ""])]
     labels = json.loads((run / "labels.json").read_text())
     (run / "labels.json").write_text(json.dumps(labels | {"threshold": sorted(probabilities)[-1] - 1e-4}))
+    seal(run)
     for header in ("text\tn\n", ""):
         Path("a.tsv").write_text(f"{header}the\t1\nsalt oven butter\t2\nthe\t3\n")
         said = ensue("predict", run, "a.tsv", *([] if header else ["--format", "tsv"]))

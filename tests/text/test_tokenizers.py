@@ -198,14 +198,14 @@ def _words(**changes: object) -> str:
         (_words()[:-20], "not a tokenizer"),
         (_words(format_version=2), "newer"),
         (_words(kind="wordz"), "expected one of characters, bytes, words, bpe"),
-        (_words(kind=[]), "unknown tokenizer"),
+        (_words(kind=[]), "not a tokenizer"),
         (_words(symbols=["<unk>", "<eos>", "a", "a"]), "twice"),
         (_words(symbols=["a", "b"]), "first symbols"),
         (_words(symbols=5), "list of strings"),
         (_words(splitter="x"), "splitter"),
         (_words(kind="characters", symbols=["<unk>", "ab"]), "not one character"),
         (_words(kind="bpe"), "tokenizer"),
-        (_words(kind="bpe", tokenizer={"version": "1.0"}), "damaged"),
+        (_words(kind="bpe", tokenizer={"version": "1.0"}), "not a tokenizer"),
     ],
 )
 def test_a_damaged_tokenizer_is_one_line(content: str | None, said: str, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from ensue.recipe import ClassificationRecipe
 from ensue.training.confusion_picture import draw_confusion
 from training.classifiers import TEXTS, assert_same_scores, load
 from training.resuming import At, Killed, assert_follows_its_seed, assert_resumes, die
-from training.tiny import kept, run_tiny
+from training.tiny import kept, run_tiny, seal
 from training.tiny_texts import (
     ENCODERS,
     TOPICS,
@@ -117,7 +117,7 @@ def test_a_run_directory_has_all_that_a_classifier_is(
     run = tmp_path / "run"
     assert {p.name for p in run.iterdir()} == {
         "recipe.toml", "config.json", "model.safetensors", "tokenizer.json", "labels.json", "metrics.jsonl",
-        "README.md", "confusion.png", "checkpoints", ".lock",
+        "README.md", "confusion.png", "checkpoints", "manifest.json", ".lock",
     }  # fmt: skip
     assert (run / "confusion.png").read_bytes().startswith(b"\x89PNG")
     config = json.loads((run / "config.json").read_text())
@@ -212,6 +212,7 @@ def test_reading_in_segments_is_reading_whole(encoder: str, topics: Path, tmp_pa
         run = Path(shutil.copytree(tmp_path / "whole", tmp_path / f"segments-{size}"))
         toml = (run / "recipe.toml").read_text()
         (run / "recipe.toml").write_text(toml.replace("segment_tokens = 0", f"segment_tokens = {size}"))
+        seal(run)
         pipeline = load(run)
         assert pipeline.model.segment == size
         for one, other in zip(whole, pipeline.predict(texts), strict=True):

@@ -146,7 +146,7 @@ def test_a_run_directory_has_all_that_a_tagger_is(names: Path, tmp_path: Path, m
     run = tmp_path / "my run"
     assert {p.name for p in run.iterdir()} == {
         "recipe.toml", "config.json", "model.safetensors", "tokenizer.json", "labels.json", "metrics.jsonl",
-        "README.md", "curve.png", "checkpoints", ".lock",
+        "README.md", "curve.png", "checkpoints", "manifest.json", ".lock",
     }  # fmt: skip
     assert (run / "curve.png").read_bytes().startswith(b"\x89PNG")
     config = json.loads((run / "config.json").read_text())

@@ -1,13 +1,19 @@
 """A run that was stopped anywhere and taken up again ends in the same bits as one that was not."""
 
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import ensue
 from ensue.errors import RecipeError, RunError
-from ensue.recipe import read_recipe
+from ensue.recipe import Recipe, read_recipe
 from ensue.tasks.language_modeling import LanguageModeling
+from ensue.training import weights
+from ensue.training.checkpoint import complete_checkpoints
 from training.resuming import At, Killed, die, interrupt
 from training.tiny import MODELS, Recorder, kept, run_tiny, tiny_recipe
 
@@ -79,18 +85,79 @@ def test_early_stopping_counters_go_on(step: int, text: Path, tmp_path: Path, mo
     assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
 
 
-def test_killed_between_the_best_weights_and_the_checkpoint(
+PARTS = 16
+"""The places where a run may be killed are divided among so many tests."""
+
+
+class KilledAt:
+    """Raises `Killed` in place of the `at`-th thing that is done to the file system, and of all that follow."""
+
+    def __init__(self, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left = at
+        for owner, name in (
+            (Path, "rename"), (Path, "replace"), (Path, "unlink"), (Path, "write_text"), (Path, "touch"),
+            (Path, "mkdir"), (os, "link"), (os, "fsync"), (shutil, "rmtree"), (weights, "save_file"),
+        ):  # fmt: skip
+            monkeypatch.setattr(owner, name, self.counted(getattr(owner, name)))
+
+    def counted(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.left -= 1
+            if self.left < 0:
+                raise Killed
+            return original(*args, **kwargs)
+
+        return call
+
+
+def things_done(recipe: Recipe, out: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How much a run does to the file system."""
+    with monkeypatch.context() as patch:
+        counter = KilledAt(1_000_000, patch)
+        run_tiny(recipe, out)
+    return 1_000_000 - counter.left
+
+
+@pytest.mark.usefixtures("restless")
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))])
+def test_killed_anywhere_between_two_writes(
+    part: int, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever there is then can be used if it has weights, and ends in the same bits when it is taken up again."""
+    recipe = tiny_recipe(text, steps=4, validations=2)
+    run_tiny(recipe, tmp_path / "whole")  # the cache is warm from here on
+    places = range(part, things_done(recipe, tmp_path / "counted", monkeypatch), PARTS)
+    assert len(places) > 5
+    for place in places:
+        run = tmp_path / f"parts{place}"
+        with monkeypatch.context() as patch:
+            KilledAt(place, patch)
+            with pytest.raises(Killed):
+                run_tiny(recipe, run)
+        if (run / "model.safetensors").exists():
+            ensue.load(run, device="cpu")
+        run_tiny(recipe, run, resume=True)
+        assert kept(run) == kept(tmp_path / "whole")
+
+
+def test_the_best_weights_are_those_of_the_checkpoint(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """With a budget of seconds, the validations of a killed run need not come again. Here step 8 was the best, its
+    checkpoint is removed, and what comes after step 4 is worse this time.
+    """
+    scores = iter([3.0, 2.0, 4.0, 5.0, 6.0])
+    monkeypatch.setattr(LanguageModeling, "selection", lambda self, given: next(scores))
     recipe = tiny_recipe(text)
-    run_tiny(recipe, tmp_path / "whole")
-    with monkeypatch.context() as patch:
-        patch.setattr("ensue.training.loop.save_checkpoint", lambda *args: die())
-        with pytest.raises(Killed):
-            run_tiny(recipe, tmp_path / "parts")
-    assert (tmp_path / "parts" / "model.safetensors").exists()
-    run_tiny(None, tmp_path / "parts", resume=True)
-    assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
+    run = tmp_path / "run"
+    with pytest.raises(Killed):
+        run_tiny(recipe, run, reporter=At(9, die))
+    fourth, eighth = complete_checkpoints(run / "checkpoints")
+    weights_of_four = (fourth / "model.safetensors").read_bytes()
+    assert (run / "model.safetensors").read_bytes() == (eighth / "model.safetensors").read_bytes() != weights_of_four
+    shutil.rmtree(eighth)
+    assert run_tiny(recipe, run, resume=True).best_step == 4
+    assert (run / "model.safetensors").read_bytes() == weights_of_four
 
 
 def test_a_finished_run_resumed_stays_as_it_is(text: Path, tmp_path: Path) -> None:

@@ -10,9 +10,11 @@ import pytest
 from ensue.errors import DataError
 from ensue.recipe import LanguageModelingRecipe, Recipe, validate_recipe
 from ensue.training.checkpoint import complete_checkpoints
+from ensue.training.manifest import Manifest, entry_of
 from ensue.training.reporter import Outcome, Reporter, StepReport, Validation
 from ensue.training.run import train_run
 from ensue.training.run_directory import RunDirectory
+from ensue.training.run_schema import ManifestContent
 
 WORDS = [
     "the", "cat", "sat", "on", "a", "mat", "and", "saw", "some", "birds", "fly", "over", "its", "warm", "house",
@@ -80,6 +82,14 @@ def kept(run: Path) -> dict[str, Any]:
         "records": records,
         **{str(f.relative_to(run)): f.read_bytes() for f in files},
     }
+
+
+def seal(directory: Path) -> None:
+    """Let the manifest say of the files what they are now, as somebody would who alters a run with care."""
+    manifest = Manifest(directory)
+    content = manifest.content()
+    files = {name: entry_of(directory / name) for name in content.files}
+    manifest.write(ManifestContent(files=files, log=content.log))
 
 
 class Recorder(Reporter):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ensue.data.documents import Document, DocumentSource, Layout
 from ensue.data.lines import Lines
-from ensue.errors import EnsueError, RunError
+from ensue.errors import EnsueError
 from ensue.lens.inspection import Inspection
 from ensue.metrics.classification import ClassificationScores, ClassificationTally
 from ensue.models.classifier import Classifier
@@ -89,13 +89,9 @@ class ClassificationPipeline:
         """The trained model in a run directory."""
         recipe = directory.recipe
         assert isinstance(recipe, ClassificationRecipe)
-        try:
-            layout = Layout.from_json(directory.config["layout"])
-        except (KeyError, TypeError) as error:
-            raise RunError(f"{directory.path / 'config.json'}: damaged: no layout of the data ({error})") from None
         return cls(
             directory.model(device), directory.lexicon(), directory.classes(),
-            recipe=recipe, layout=layout, run=directory.path,
+            recipe=recipe, layout=Layout.from_json(directory.config["layout"]), run=directory.path,
         )  # fmt: skip
 
     def predict(self, texts: Iterable[str | tuple[str, str]]) -> list[Classified]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ensue.errors import RecipeError, RunError, nearest
+from ensue.parsing import parse_json
 from ensue.text.characters import CharacterTokenizer
 from ensue.text.subwords import SubwordTokenizer
 from ensue.text.tokenizer import FORMAT_VERSION, Decoder, Tokenizer
@@ -60,25 +61,21 @@ def save_tokenizer(tokenizer: Tokenizer, path: str | Path) -> None:
 def load_tokenizer(path: str | Path) -> Tokenizer:
     """The tokenizer saved at `path`; RunError if it is missing, damaged or of a newer format."""
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-        kind = str(content["kind"])
-        version = int(content["format_version"])
+        return restore_tokenizer(parse_json(Path(path).read_bytes()))
     except OSError as error:
         raise RunError(f"{path}: cannot be read ({error.strerror})") from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise RunError(f"{path}: not a tokenizer ({_reason(error)})") from error
-    if version > FORMAT_VERSION:
-        raise RunError(f"{path}: format_version {version} is newer than this program, which reads {FORMAT_VERSION}")
-    if kind not in KINDS:
-        raise RunError(f'{path}: unknown tokenizer "{kind}"; expected one of {", ".join(KINDS)}')
-    return _restore(content, path)
-
-
-def _restore(content: dict[str, Any], path: str | Path) -> Tokenizer:
-    try:
-        return KINDS[content["kind"]].from_json(content)
     except (ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{path}: damaged tokenizer ({_reason(error)})") from error
+        raise RunError(f"{path}: not a tokenizer ({_reason(error)})") from error
+
+
+def restore_tokenizer(content: Any) -> Tokenizer:
+    """The tokenizer of which `to_json` wrote that; KeyError, TypeError or ValueError for anything else."""
+    kind, version = content["kind"], content["format_version"]
+    if version > FORMAT_VERSION:
+        raise ValueError(f"format_version {version} is newer than this program, which reads {FORMAT_VERSION}")
+    if kind not in KINDS:
+        raise ValueError(f'unknown tokenizer "{kind}"; expected one of {", ".join(KINDS)}')
+    return KINDS[kind].from_json(content)
 
 
 def _reason(error: Exception) -> str:

@@ -196,9 +196,8 @@ class ClassificationJob(Job[Classifier]):
             "d_vectors": 0 if self.pretrained is None else self.pretrained.shape[1],
         }
 
-    def save(self, run: RunDirectory) -> None:
-        run.write_json("tokenizer.json", self.lexicon.to_json())
-        run.write_json("labels.json", self.labels.to_json())
+    def vocabularies(self) -> dict[str, Any]:
+        return {"tokenizer.json": self.lexicon.to_json(), "labels.json": self.labels.to_json()}
 
     def finish(self, run: RunDirectory, model: Classifier) -> None:
         """The threshold where there may be several labels, and the confusion matrix, both of the validation data."""
@@ -207,7 +206,7 @@ class ClassificationJob(Job[Classifier]):
             return
         probabilities = classify_texts(model, valid.texts)
         self.labels = with_best_threshold(self.labels, valid.labels, probabilities)
-        self.save(run)
+        run.write({"labels.json": self.labels.to_json()})
         scores = score_classifier(probabilities, valid.labels, self.labels)
         if scores.confusion is not None:
             draw_confusion(scores.labels, scores.confusion, run.path / "confusion.png", title=run.path.name)

@@ -52,8 +52,8 @@ class Job(ABC, Generic[ModelT]):
         """What else `config.json` has to say."""
 
     @abstractmethod
-    def save(self, run: RunDirectory) -> None:
-        """Write the vocabularies, before the first step."""
+    def vocabularies(self) -> dict[str, Any]:
+        """What is read of text and what comes out, as JSON values by the names of their files."""
 
     @abstractmethod
     def test(self, model: ModelT) -> Scores | None:

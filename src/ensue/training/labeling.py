@@ -178,9 +178,8 @@ class LabelingJob(Job[Tagger]):
             "d_vectors": 0 if self.pretrained is None else self.pretrained.shape[1],
         }
 
-    def save(self, run: RunDirectory) -> None:
-        run.write_json("tokenizer.json", self.lexicon.to_json())
-        run.write_json("labels.json", self.labels.to_json())
+    def vocabularies(self) -> dict[str, Any]:
+        return {"tokenizer.json": self.lexicon.to_json(), "labels.json": self.labels.to_json()}
 
     def test(self, model: Tagger) -> LabelingScores | None:
         return None if self.test_data is None else evaluate_tagger(model, self._encoded(self.test_data), self.labels)

@@ -21,7 +21,7 @@ from ensue.models.specification import TransformerSpecification
 from ensue.recipe import LanguageModelingRecipe
 from ensue.tasks.language_modeling import LanguageModeling
 from ensue.tasks.reading import default_parts, describe_protocol, read
-from ensue.text.tokenizers import Tokenizer, save_tokenizer
+from ensue.text.tokenizers import Tokenizer
 from ensue.training.job import Job
 from ensue.training.run_directory import RunDirectory
 
@@ -73,8 +73,8 @@ class LanguageModelingJob(Job[LanguageModel]):
     def config(self) -> dict[str, Any]:
         return {"vocabulary_size": self.corpus.tokenizer.vocabulary_size}
 
-    def save(self, run: RunDirectory) -> None:
-        save_tokenizer(self.corpus.tokenizer, run.path / "tokenizer.json")
+    def vocabularies(self) -> dict[str, Any]:
+        return {"tokenizer.json": self.corpus.tokenizer.to_json()}
 
     def test(self, model: LanguageModel) -> LanguageScores | None:
         if self.corpus.test is None:

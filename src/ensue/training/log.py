@@ -6,7 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ensue.training.weights import write_text
+from ensue.parsing import parse_json
+from ensue.training.manifest import altered, entry_of
+from ensue.training.run_schema import RECORD, Entry, checked, told
+from ensue.training.weights import flush, write_text
 
 
 class MetricsLog:
@@ -16,19 +19,37 @@ class MetricsLog:
         self.path = path
 
     def append(self, kind: str, **record: Any) -> None:
-        with self.path.open("a", encoding="utf-8") as file:
+        with self.path.open("a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(json.dumps({"kind": kind, **record}, ensure_ascii=False) + "\n")
 
-    def rewind(self, step: int) -> None:
-        kept = [r for r in self.records() if r.get("step", 0) <= step and r["kind"] != "test"]
-        write_text(self.path, "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in kept))
+    def entry(self) -> Entry | None:
+        """What a manifest says of the log as it is now, on the disk; None before the first line."""
+        if not self.path.exists():
+            return None
+        flush(self.path)
+        return entry_of(self.path)
+
+    def rewind(self, start: Entry | None) -> None:
+        """Go back to what the log began with when that was said of it; RunError where it begins otherwise."""
+        if start is None:
+            write_text(self.path, "")
+            return
+        with told(self.path):
+            size = self.path.stat().st_size
+            if size < start.bytes or entry_of(self.path, start.bytes).sha256 != start.sha256:
+                raise altered(self.path, start, size)
+        with self.path.open("r+b") as file:
+            file.truncate(start.bytes)
 
     def records(self) -> list[dict[str, Any]]:
-        """All complete records; a last line that a kill cut off is passed over."""
-        records = []
-        for line in self.path.read_text(encoding="utf-8").split("\n") if self.path.exists() else []:
-            try:
-                records.append(json.loads(line))
-            except ValueError:
-                continue
-        return records
+        """All records; a last line that a kill cut off is passed over. RunError for what is no record."""
+        with told(self.path):
+            *lines, _ = self.path.read_bytes().split(b"\n") if self.path.exists() else [b""]
+        return [self._record(line, number) for number, line in enumerate(lines, 1)]
+
+    def _record(self, line: bytes, number: int) -> dict[str, Any]:
+        place = Path(f"{self.path}:{number}")
+        with told(place):
+            record: dict[str, Any] = parse_json(line)
+        checked(RECORD, record, place)
+        return record

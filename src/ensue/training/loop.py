@@ -20,14 +20,16 @@ from torch import Tensor, nn
 from ensue.errors import RunError, TrainingError
 from ensue.recipe import TrainRecipe
 from ensue.tasks.task import Batch, Task
-from ensue.training.checkpoint import Progress, complete_checkpoints, load_checkpoint, save_checkpoint
+from ensue.training.checkpoint import BEST, complete_checkpoints, load_checkpoint, save_checkpoint
 from ensue.training.device import Precision, autocast, is_out_of_memory
 from ensue.training.log import MetricsLog
+from ensue.training.manifest import Manifest
 from ensue.training.optimizer import build_optimizer, set_learning_rate
 from ensue.training.reporter import Reporter, StepReport, Validation
 from ensue.training.run_directory import RunDirectory
+from ensue.training.run_schema import DamagedError, Progress
 from ensue.training.schedule import Budget, learning_rate
-from ensue.training.weights import full_disk_told
+from ensue.training.weights import disk_errors_told
 from ensue.types import Loss, State, concatenate_rows, detach, map_state
 
 REPORTS = 200
@@ -54,22 +56,27 @@ class Trainer:
         self.optimizer = build_optimizer(model, recipe)
         self.budget = Budget.of(recipe, steps_per_epoch=task.steps_per_epoch, tokens_per_step=task.tokens_per_step)
         self.log = MetricsLog(run.metrics)
-        self.progress = Progress()
+        self.progress = Progress(parts=recipe.accumulate)
         self.state: State = None
-        self.parts = recipe.accumulate
 
     def resume(self) -> bool:
         """Take up the newest checkpoint; False if there is none."""
         checkpoints = complete_checkpoints(self.run.checkpoints)
-        if checkpoints:
+        if not checkpoints:
+            self.log.rewind(None)
+            return False
+        newest = checkpoints[-1]
+        try:
             initial = self.task.initial_state(self.model)
-            try:
-                self.state, self.progress = load_checkpoint(checkpoints[-1], self.model, self.optimizer, initial)
-            except RunError as error:
-                before = f" to go on from {checkpoints[-2].name}" if len(checkpoints) > 1 else ""
-                raise RunError(f"{error}; remove {checkpoints[-1]}{before}") from None
-        self.log.rewind(self.progress.step)
-        return bool(checkpoints)
+            self.state, self.progress = load_checkpoint(newest, self.model, self.optimizer, initial)
+            best = Manifest(newest).check(BEST) if self.progress.best_step else None
+        except DamagedError as error:
+            before = f" to go on from {checkpoints[-2].name}" if len(checkpoints) > 1 else ""
+            raise RunError(f"{error}; or remove {newest}{before}") from None
+        self.log.rewind(Manifest(newest).content().log)
+        if best is not None:  # a kill may have come before these were, or another checkpoint may have known better
+            self.run.publish(best)
+        return True
 
     def train(self) -> str:
         """Steps until the budget is used; returns "finished", "stopped early" or "interrupted"."""
@@ -118,17 +125,17 @@ class Trainer:
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
-            if self.parts >= batch.rows:
+            if self.progress.parts >= batch.rows:
                 raise TrainingError(self._too_long(step))
             self.model.zero_grad(set_to_none=True)
-            self.parts *= 2
+            self.progress.parts *= 2
             self.reporter.noted(
-                f"out of memory at step {step + 1}: batches go through in {self.parts} parts from now on"
+                f"out of memory at step {step + 1}: batches go through in {self.progress.parts} parts from now on"
             )
 
     def accumulate_gradients(self, batch: Batch, state: State) -> Loss:
         """Gradients of the batch's mean loss, computed in `parts`; keeps the state to carry on."""
-        size = math.ceil(batch.rows / self.parts)
+        size = math.ceil(batch.rows / self.progress.parts)
         losses, states = [], []
         self.model.train()
         for start in range(0, batch.rows, size):
@@ -143,18 +150,18 @@ class Trainer:
         return sum(losses[1:], losses[0])
 
     def validate(self) -> None:
-        """Score the validation text; keep the weights if they are the best so far, or if there is no such text."""
+        """Score the validation text. The weights are the best so far if their score is, or if there is no such text;
+        the checkpoint that has to follow keeps them.
+        """
         self._check_weights()
         scores = self.task.validate(self.model)
         if scores is None:
             self.progress.best_step = self.progress.step
-            self._write(lambda: self.run.save_weights(self.model))
             return
         score = self.task.selection(scores)
         best = self.progress.best is None or score < self.progress.best
         if best:
             self.progress.best, self.progress.best_step, self.progress.stale = score, self.progress.step, 0
-            self._write(lambda: self.run.save_weights(self.model))
         else:
             self.progress.stale += 1
         sample = self.task.sample(self.model, seed=step_seed(self.recipe.seed, self.progress.step))
@@ -165,11 +172,17 @@ class Trainer:
         self.reporter.validated(validation)
 
     def save(self) -> None:
-        """Write a checkpoint."""
+        """Write a checkpoint, and then the best weights that it knows of where `ensue.load` finds them."""
         self._check_weights()
-        self._write(
-            lambda: save_checkpoint(self.run.checkpoints, self.model, self.optimizer, self.state, self.progress)
-        )
+        self._write(self._save)
+
+    def _save(self) -> None:
+        checkpoint = save_checkpoint(
+            self.run.checkpoints, self.model, self.optimizer, self.state, self.progress,
+            best=self.run.weights, log=self.log.entry(),
+        )  # fmt: skip
+        if self.progress.best_step == self.progress.step:
+            self.run.publish(checkpoint / "model.safetensors")
 
     def _count(self, loss: Loss, nats: float, seconds: float) -> None:
         progress = self.progress
@@ -240,7 +253,7 @@ class Trainer:
 
     def _write(self, write: Callable[[], object]) -> None:
         """Run something that writes; a full disk is one clear line, and what was there before is still there."""
-        with full_disk_told(self._disk_full):
+        with disk_errors_told(self.run.path, self._disk_full):
             write()
 
     def _disk_full(self) -> str:

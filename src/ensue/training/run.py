@@ -27,7 +27,7 @@ from ensue.training.loop import Trainer
 from ensue.training.reporter import Facts, Outcome, Reporter
 from ensue.training.run_directory import RunDirectory
 from ensue.training.runtime import Runtime, choose_runtime
-from ensue.training.weights import full_disk_told
+from ensue.training.weights import disk_errors_told
 
 CHANGEABLE = {*(f"train.{name}" for name in BUDGETS), "train.checkpoint_every", "train.patience"}
 """What may differ from the run's own recipe when it is taken up again."""
@@ -57,16 +57,20 @@ def train_run(
     model = _initial_model(job)
     kept, size = None if fresh else run.config.get("runtime"), getattr(model, "vocabulary_size", 0)
     runtime = choose_runtime(recipe, size, kept, device=device, threads=threads, say=reporter.noted)
-    full = f"{run.path}: the disk is full; free some space and go on with --resume"
-    with run.lock(), full_disk_told(lambda: full), computing(runtime), _interrupt_flag() as interrupted:
+    with (
+        run.lock(),
+        disk_errors_told(run.path, lambda: _full(run)),
+        computing(runtime),
+        _interrupt_flag() as interrupted,
+    ):
         if fresh:
             if run.exists and not overwrite:
                 raise RunError(f"{run.path}: another process has trained here in the meantime")
             run.clear()
-            job.save(run)
-            run.create(recipe, config={**job.config(), "text": job.fingerprint, "runtime": runtime.model_dump()})
+            config = {**job.config(), "text": job.fingerprint, "runtime": runtime.model_dump()}
+            run.create(recipe, vocabularies=job.vocabularies(), config=config)
         elif recipe != run.recipe:
-            run.save_recipe(recipe)
+            run.write({"recipe.toml": recipe.to_toml()})
         trainer = Trainer(
             model.to(runtime.device), job.task, recipe.train, run,
             precision=runtime.precision, reporter=reporter, interrupted=interrupted,
@@ -75,6 +79,10 @@ def train_run(
         reporter.started(_facts(job, model, runtime, trainer if resumed else None))
         reason = trainer.train()
         return _finish(run, job, trainer, reason, reporter)
+
+
+def _full(run: RunDirectory) -> str:
+    return f"{run.path}: the disk is full; free some space and {'go on with --resume' if run.exists else 'try again'}"
 
 
 def _checked(run: RunDirectory, recipe: Recipe | None, *, resume: bool, overwrite: bool) -> Recipe:

@@ -4,7 +4,7 @@
     config.json        model, task and format_version           README.md        model card
     model.safetensors  best weights                             checkpoints/     step-N/ (checkpoint.py)
     tokenizer.json, labels.json                                 curve.png        the learning curve
-    confusion.png          of classifiers: what is taken for what
+    manifest.json      checksums of all that is read            confusion.png    what a classifier takes for what
 
 Nothing in it can run code when it is loaded. One process at a time writes to it.
 """
@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from filelock import FileLock, Timeout
@@ -25,19 +25,34 @@ from torch import nn
 
 from ensue.errors import RunError
 from ensue.models.build import build_classifier, build_language_model, build_tagger
-from ensue.recipe import ClassificationRecipe, LabelingRecipe, Recipe, read_recipe
+from ensue.parsing import ParseError, parse_json, parse_toml, read_bounded, shown
+from ensue.recipe import ClassificationRecipe, LabelingRecipe, Recipe, validate_recipe
 from ensue.text.classes import Classes
 from ensue.text.labels import Labels
 from ensue.text.lexicon import Lexicon
-from ensue.text.tokenizers import Tokenizer, load_tokenizer
-from ensue.training.weights import load_parameters, read_tensors, write_tensors, write_text
+from ensue.text.tokenizers import Tokenizer, restore_tokenizer
+from ensue.training.checkpoint import link
+from ensue.training.manifest import Manifest, entry_of
+from ensue.training.run_schema import (
+    CONFIG,
+    FORMAT_VERSION,
+    TOKENIZER,
+    ClassNames,
+    DamagedError,
+    LexiconContent,
+    Tags,
+    checked,
+    told,
+)
+from ensue.training.weights import flush, load_parameters, partial_of, read_tensors
 from ensue.version import VERSION
 
 Parsed = TypeVar("Parsed")
-FORMAT_VERSION = 1
+MAX_CONFIG = 1 << 20
+"""Bytes of a config.json."""
 FILES = (
     "recipe.toml", "config.json", "model.safetensors", "tokenizer.json", "labels.json", "metrics.jsonl", "README.md",
-    "curve.png", "confusion.png",
+    "curve.png", "confusion.png", "manifest.json",
 )  # fmt: skip
 
 
@@ -46,6 +61,7 @@ class RunDirectory:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self.manifest = Manifest(self.path)
 
     @property
     def checkpoints(self) -> Path:
@@ -75,8 +91,8 @@ class RunDirectory:
     def _is_ours(self) -> bool:
         """Other programs have a config.json too; one that is damaged counts as ours."""
         try:
-            config = json.loads((self.path / "config.json").read_text(encoding="utf-8"))
-        except (ValueError, OSError):
+            config = parse_json(read_bounded(self.path / "config.json", MAX_CONFIG))
+        except (ParseError, OSError):
             return True
         return isinstance(config, dict) and "format_version" in config
 
@@ -86,66 +102,70 @@ class RunDirectory:
         path = self.path / "config.json"
         if not self.path.is_dir():
             raise RunError(f"{self.path}: no such run directory")
-        try:
-            config = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise RunError(f"{self.path}: not a run directory: it has no config.json") from None
-        except (ValueError, OSError) as error:
-            raise RunError(f"{path}: damaged: {error}") from None
+        if not path.exists():
+            raise RunError(f"{self.path}: not a run directory: it has no config.json")
+        with told(path):
+            config = parse_json(read_bounded(path, MAX_CONFIG))
         version = config.get("format_version") if isinstance(config, dict) else None
-        if not isinstance(config, dict) or not isinstance(version, int):
-            raise RunError(f"{path}: damaged: it has no format_version")
-        if version > FORMAT_VERSION:
+        if type(version) is not int:
+            raise DamagedError(f"{path}: damaged: it has no format_version")
+        if version != FORMAT_VERSION:
+            than = "newer" if version > FORMAT_VERSION else "older"
             raise RunError(
-                f"{path}: format_version {version} is newer than this ensue {VERSION} reads ({FORMAT_VERSION}); "
-                f"written by ensue {config.get('ensue')}"
+                f"{path}: format_version {shown(version)} is {than} than this ensue {VERSION} reads "
+                f"({FORMAT_VERSION}); written by ensue {shown(config.get('ensue'))}"
             )
-        return config
+        self.manifest.check("config.json")
+        checked(CONFIG, config, path)
+        return cast("dict[str, Any]", config)
 
     @cached_property
     def recipe(self) -> Recipe:
-        return read_recipe(self.path / "recipe.toml")
+        content = self.manifest.read("recipe.toml")
+        with told(self.path / "recipe.toml"):
+            return validate_recipe(parse_toml(content), where=str(self.path / "recipe.toml"))
 
     def tokenizer(self) -> Tokenizer:
-        path = self.path / "tokenizer.json"
-        tokenizer, expected = load_tokenizer(path), self.config.get("vocabulary_size")
+        """The tokenizer of a language model."""
+        tokenizer, expected = self._read("tokenizer.json", TOKENIZER, restore_tokenizer), self.config["vocabulary_size"]
         if tokenizer.vocabulary_size != expected:
-            raise RunError(f"{path}: not the model's: it has {tokenizer.vocabulary_size} symbols, not {expected}")
+            path = self.path / "tokenizer.json"
+            raise DamagedError(f"{path}: not the model's: it has {tokenizer.vocabulary_size} symbols, not {expected}")
         return tokenizer
 
     def lexicon(self) -> Lexicon:
         """What a tagger or classifier knows of words."""
-        return self._read("tokenizer.json", Lexicon.from_json)
+        return self._read("tokenizer.json", LexiconContent, Lexicon.from_json)
 
     def labels(self) -> Labels:
         """The labels of a tagger."""
-        return self._read("labels.json", Labels.from_json)
+        return self._read("labels.json", Tags, Labels.from_json)
 
     def classes(self) -> Classes:
         """The labels of a classifier."""
-        return self._read("labels.json", Classes.from_json)
+        return self._read("labels.json", ClassNames, Classes.from_json)
 
     def empty_vectors(self) -> torch.Tensor | None:
         """Room for the pretrained vectors of a model that has some."""
         d_vectors, vocabulary = self.config.get("d_vectors"), self.lexicon().vectors
         return torch.zeros(len(vocabulary), d_vectors) if d_vectors and vocabulary else None
 
-    def _read(self, name: str, parse: Callable[[Any], Parsed]) -> Parsed:
+    def _read(self, name: str, schema: Any, parse: Callable[[Any], Parsed]) -> Parsed:
         path = self.path / name
+        with told(path):
+            content = parse_json(self.manifest.read(name))
+        checked(schema, content, path)
         try:
-            return parse(json.loads(path.read_text(encoding="utf-8")))
-        except FileNotFoundError:
-            raise RunError(f"{path}: missing") from None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise RunError(f"{path}: damaged: {error}") from None
-
-    def write_json(self, name: str, content: dict[str, Any]) -> None:
-        write_text(self.path / name, json.dumps(content, ensure_ascii=False) + "\n")
+            return parse(content)
+        except (ValueError, KeyError, TypeError) as error:
+            raise DamagedError(f"{path}: damaged: {error}") from None
 
     def model(self, device: torch.device) -> Any:
         """The model with its best weights, ready for use."""
+        if not self.weights.exists() and not self.manifest.names(self.weights.name):
+            raise RunError(f"{self.weights}: no such file; was the run interrupted before its first validation?")
         model = self._untrained()
-        load_parameters(model, read_tensors(self.weights), self.weights)
+        load_parameters(model, read_tensors(self.manifest.check(self.weights.name)), self.weights)
         return model.to(device).eval()
 
     def _untrained(self) -> nn.Module:
@@ -160,17 +180,13 @@ class RunDirectory:
                 classes = self.classes()
                 return build_classifier(
                     recipe.features, recipe.model, recipe.head, lexicon=self.lexicon(), num_labels=len(classes),
-                    multiple=classes.multiple, pair=bool(self.config.get("pair")), segment=recipe.data.segment_tokens,
+                    multiple=classes.multiple, pair=self.config["pair"], segment=recipe.data.segment_tokens,
                     pretrained=self.empty_vectors(),
                 )  # fmt: skip
-        size = self.config.get("vocabulary_size")
-        if not isinstance(size, int):
-            raise RunError(f"{self.path / 'config.json'}: damaged: it has no vocabulary_size")
-        return build_language_model(self.recipe.model, vocabulary_size=size)
+        return build_language_model(self.recipe.model, vocabulary_size=self.config["vocabulary_size"])
 
-    def create(self, recipe: Recipe, *, config: dict[str, Any]) -> None:
+    def create(self, recipe: Recipe, *, vocabularies: Mapping[str, Any], config: dict[str, Any]) -> None:
         """Write what is known before the first step; config.json comes last and makes it a run."""
-        self.save_recipe(recipe)
         content = {
             "format_version": FORMAT_VERSION,
             "ensue": VERSION,
@@ -178,15 +194,35 @@ class RunDirectory:
             "model": recipe.model.model_dump(),
             **config,
         }
-        write_text(self.path / "config.json", json.dumps(content, indent=2) + "\n")
-        self.__dict__.pop("config", None)
+        self.write(
+            {**vocabularies, "recipe.toml": recipe.to_toml(), "config.json": json.dumps(content, indent=2) + "\n"}
+        )
 
-    def save_recipe(self, recipe: Recipe) -> None:
-        write_text(self.path / "recipe.toml", recipe.to_toml())
-        self.__dict__.pop("recipe", None)
+    def write(self, contents: Mapping[str, Any]) -> None:
+        """Replace these files, and what the manifest says of them; what is no text is written as JSON."""
+        files = {
+            name: content if isinstance(content, str) else json.dumps(content, ensure_ascii=False) + "\n"
+            for name, content in contents.items()
+        }
+        partials = {name: partial_of(self.path / name) for name in files}
+        try:
+            for name, partial in partials.items():
+                partial.write_text(files[name], encoding="utf-8", errors="backslashreplace")
+                flush(partial)
+            self.manifest.replace(partials)
+        finally:
+            for partial in partials.values():
+                partial.unlink(missing_ok=True)
+        for name in ("config", "recipe"):
+            self.__dict__.pop(name, None)
 
-    def save_weights(self, model: nn.Module) -> None:
-        write_tensors(self.weights, dict(model.named_parameters()))
+    def publish(self, weights: Path) -> None:
+        """Make these the best weights of the run, if they are not."""
+        if self.manifest.holds(self.weights.name, entry_of(weights)):
+            return
+        partial = partial_of(self.weights)
+        link(weights, partial)
+        self.manifest.replace({self.weights.name: partial})
 
     def clear(self) -> None:
         """Remove what a run consists of, and nothing else; config.json goes first, so that no half of a run is one."""

@@ -1,11 +1,11 @@
-"""Tensors on disk: safetensors files that are complete or absent, and whose content is what was written."""
+"""Tensors and texts on disk: files that are complete or absent. Whether their content is good, the manifest knows."""
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,52 +15,70 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from ensue.errors import RunError, TrainingError
+from ensue.training.run_schema import DamagedError, told
 
-CHECKSUM = "sha256"
 IS_WINDOWS = os.name == "nt"
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write beside, flush to the disk, rename into place. The file's header holds a checksum of the content."""
+    """Write beside, flush to the disk, rename into place."""
     contiguous = {  # copies: safetensors refuses tensors that share memory, as the parts of a state may
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
     }
-    partial = path.with_name(f"{path.name}.partial")
+    with written_beside(path) as partial:
+        partial.touch()
+        mode = partial.stat().st_mode  # as the umask wants it; the library makes its files private
+        with _system_errors(partial):
+            save_file(contiguous, partial)
+        partial.chmod(mode)
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file; RunError where there are none."""
+    with told(path):
+        path.open("rb").close()  # the library says of what it may not read that it is not there
+        try:
+            with safe_open(path, framework="pt") as file:
+                return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        except SafetensorError as error:
+            raise DamagedError(f"{path}: damaged (cut off or altered): {error}") from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file so that it is complete or absent. What is no character is written as in JSON."""
+    with written_beside(path) as partial:
+        partial.write_text(text, encoding="utf-8", errors="backslashreplace")
+
+
+@contextmanager
+def written_beside(path: Path) -> Iterator[Path]:
+    """A name beside `path` to write to, which is flushed to the disk and renamed; nothing is left if that fails."""
+    partial = partial_of(path)
     try:
-        save_file(contiguous, partial, metadata={CHECKSUM: _checksum(contiguous)})
+        yield partial
         flush(partial)
-        partial.rename(path)
+        partial.replace(path)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
     flush(path.parent)
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a file. A missing, cut or altered one is a `RunError`."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-            expected = (file.metadata() or {}).get(CHECKSUM)
-    except FileNotFoundError:
-        raise RunError(f"{path}: no such file; was the run interrupted before its first validation?") from None
-    except (SafetensorError, OSError) as error:
-        raise RunError(f"{path}: damaged (cut off or altered): {error}") from None
-    if expected != _checksum(tensors):
-        raise RunError(f"{path}: altered since it was written: its checksum does not match its content")
-    return tensors
+def partial_of(path: Path) -> Path:
+    """Where `path` is written before it has its name."""
+    return path.with_name(f"{path.name}.partial")
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a small text file so that it is complete or absent."""
-    partial = path.with_name(f"{path.name}.partial")
+@contextmanager
+def _system_errors(path: Path) -> Iterator[None]:
+    """The library wraps errors of the system in its own; they come out as what they are."""
     try:
-        partial.write_text(text, encoding="utf-8")
-        flush(partial)
-        partial.rename(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+        yield
+    except SafetensorError as error:
+        if (found := re.search(r"\(os error (\d+)\)", str(error))) is None:
+            raise
+        number = int(found[1])
+        raise OSError(number, os.strerror(number), str(path)) from error
 
 
 def load_parameters(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
@@ -80,18 +98,19 @@ def load_parameters(model: nn.Module, tensors: Mapping[str, Tensor], path: Path)
 
 
 @contextmanager
-def full_disk_told(message: Callable[[], str]) -> Iterator[None]:
-    """Writing that fails because the disk is full is a `TrainingError` with that message."""
+def disk_errors_told(run: Path, message: Callable[[], str]) -> Iterator[None]:
+    """Writing that fails because the disk is full is a TrainingError with that message.
+
+    What else the system refuses to do inside of `run` is a RunError.
+    """
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise TrainingError(message()) from error
+        if not str(error.filename or "").startswith(str(run)):
             raise
-        raise TrainingError(message()) from error
-    except SafetensorError as error:  # wraps the system's error in its own
-        if "os error 28" not in str(error).lower() and "no space left" not in str(error).lower():
-            raise
-        raise TrainingError(message()) from error
+        raise RunError(f"{error.filename}: cannot be written ({error.strerror})") from error
 
 
 def flush(path: Path) -> None:
@@ -103,17 +122,3 @@ def flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _checksum(tensors: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256()
-    for name, data in _bytes(tensors):
-        digest.update(name.encode())
-        digest.update(data)
-    return digest.hexdigest()
-
-
-def _bytes(tensors: Mapping[str, Tensor]) -> Iterable[tuple[str, bytes]]:
-    for name in sorted(tensors):
-        flat = tensors[name].contiguous().reshape(-1)
-        yield name, flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
