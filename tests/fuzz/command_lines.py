@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from random import Random
 from typing import Any
 
@@ -13,7 +13,7 @@ from fuzz import odd
 from fuzz.case import Case
 from fuzz.data_files import is_json
 from fuzz.material import LANGUAGE_MODELS, TINY, Material
-from fuzz.places import THINGS, placed
+from fuzz.places import placed, put_thing
 from fuzz.recipes import setting
 from fuzz.samples import sample
 
@@ -121,31 +121,29 @@ def _path(choose: Random, case: Case) -> str:
     if choose.random() < 0.5:
         return placed(choose, case, sample(choose))[0]
     if choose.random() < 0.2:
-        name = choose.choice(list(THINGS))
-        if not (case.folder / name).is_symlink() and not (case.folder / name).exists():
-            THINGS[name](case.folder / name)
-        return name
+        put_thing(choose, case.folder / "thing")
+        return "thing"
     return choose.choice(["-", odd.string(choose)])
 
 
 def _value(choose: Random, case: Case, material: Material, command: str, parameter: Any) -> str:
     """One for this very option, or one of its type."""
-    of_data = [str(material.run(choose).data), str(material.run(choose).data), _path(choose, case)]
-    special = VALUES | {
-        "train": of_data,
-        "valid": of_data,
-        "test": of_data,
-        "settings": [setting(choose)],
-        "encoding": [odd.encoding(choose)],
-        "out": [*OUT, _path(choose, case)],
+    if parameter.name in VALUES:
+        return choose.choice(VALUES[parameter.name])
+    data, path = str(material.run(choose).data), partial(_path, choose, case)
+    special = {
+        "train": [path, lambda: data, lambda: data],
+        "valid": [path, lambda: data],
+        "test": [path, lambda: data],
+        "settings": [partial(setting, choose)],
+        "encoding": [partial(odd.encoding, choose)],
+        "out": [path, *[partial(str, place) for place in OUT]],
+        "int": [partial(odd.numeral, choose), lambda: "1"],
+        "float": [partial(odd.numeral, choose), lambda: "0.5"],
+        "Path": [path],
     }
-    of_type = {
-        "int": [odd.numeral(choose), "1", "2"],
-        "float": [odd.numeral(choose), "1", "0.5"],
-        "Path": [_path(choose, case)],
-    }
-    values = special.get(parameter.name) or of_type.get(parameter.bare_type()) or [odd.string(choose)]
-    return choose.choice(values)
+    values = special.get(parameter.name) or special.get(parameter.bare_type()) or [partial(odd.string, choose)]
+    return choose.choice(values)()
 
 
 def _environment(choose: Random, case: Case) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import lzma
 import os
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -83,7 +84,7 @@ def _in_folder(choose: Random, case: Case, path: Path, content: bytes) -> str:
 def _in_class_folders(choose: Random, case: Case, path: Path, content: bytes) -> str:
     for label in choose.sample(["a", "b", "$x^$", "c d", "é"], choose.randint(1, 3)):
         folder = case.folder / "classes" / label
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         put(folder / path.name, damaged(choose, content, most=1))
         _things_beside(choose, folder)
     _things_beside(choose, case.folder / "classes")
@@ -94,17 +95,19 @@ def _things_beside(choose: Random, folder: Path) -> None:
     """What else a folder may hold."""
     folder.mkdir(exist_ok=True)
     if choose.random() < 0.3:
-        choose.choice(list(THINGS.values()))(folder / choose.choice(["thing", "thing.txt", ".thing", "0.tsv"]))
+        names = choose.sample(["thing", "thing.txt", ".thing", "0.tsv"], choose.randint(1, 3))
+        put_thing(choose, *[folder / name for name in names])
 
 
 def _thing(choose: Random, case: Case, path: Path, content: bytes) -> str:
-    choose.choice(list(THINGS.values()))(case.folder / "thing")
+    put_thing(choose, case.folder / "thing")
     return choose.choice(["thing", "thing/", "thing/*", "thing*"])
 
 
 def _linked(choose: Random, case: Case, path: Path, content: bytes) -> str:
     put(path, content)
-    (case.folder / "link.txt").symlink_to(path.name)
+    if not os.path.lexists(case.folder / "link.txt"):
+        (case.folder / "link.txt").symlink_to(path.name)
     return "link.txt"
 
 
@@ -123,36 +126,19 @@ PLACES = {
 }
 
 
-def _link_to_itself(path: Path) -> None:
-    path.symlink_to(path.name)
-
-
-def _link_to_its_folder(path: Path) -> None:
-    path.symlink_to(".")
-    path.with_name(path.name + "2").symlink_to(".")
-
-
-def _without_target(path: Path) -> None:
-    path.symlink_to("nothing")
-
-
-def _link_to_device(path: Path) -> None:
-    path.symlink_to("/dev/zero")
-
-
-def _fifo(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def _empty_folder(path: Path) -> None:
-    path.mkdir()
-
-
-THINGS = {
-    "itself": _link_to_itself,
-    "its folder": _link_to_its_folder,
-    "broken": _without_target,
-    "device": _link_to_device,
-    "fifo": _fifo,
-    "empty": _empty_folder,
+THINGS: dict[str, Callable[[Path], None]] = {
+    "itself": lambda path: path.symlink_to(path.name),
+    "its folder": lambda path: path.symlink_to("."),
+    "broken": lambda path: path.symlink_to("nothing"),
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "fifo": os.mkfifo,
+    "empty": lambda path: path.mkdir(),
 }
+"""What is no file."""
+
+
+def put_thing(choose: Random, *paths: Path) -> None:
+    """One of them at each of the paths where nothing is."""
+    for path in paths:
+        if not os.path.lexists(path):
+            choose.choice(list(THINGS.values()))(path)

@@ -18,7 +18,7 @@ from fuzz import odd
 from fuzz.case import Case
 from fuzz.damage import damaged
 from fuzz.material import LANGUAGE_MODELS, Material, Run
-from fuzz.places import THINGS
+from fuzz.places import put_thing
 from fuzz.values import altered, as_json
 
 
@@ -84,14 +84,14 @@ def _remove(choose: Random, path: Path) -> None:
     path = choose.choice([path, path, path, path.parent]) if path.parent.name.startswith("step-") else path
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     if choose.random() < 0.7:
-        choose.choice(list(THINGS.values()))(path)
+        put_thing(choose, path)
 
 
 def _alter_json(choose: Random, path: Path) -> None:
     try:
         lines = [json.loads(line) for line in path.read_text().splitlines()] if path.suffix == ".jsonl" else None
         document = lines or json.loads(path.read_text())
-    except ValueError:
+    except (ValueError, RecursionError):
         return _damage(choose, path)  # it has been damaged before
     changed = altered(choose, document)
     if lines and isinstance(changed, list):
