@@ -16,6 +16,7 @@ os.environ.update(OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false", MPLBACKEN
 
 from fuzz.cases import cases, numbered
 from fuzz.material import trained
+from fuzz.run_directories import answers
 from fuzz.supervisor import outcomes
 from fuzz.verdict import Finding, judge
 
@@ -23,6 +24,7 @@ from fuzz.verdict import Finding, judge
 def main() -> int:
     options = _options()
     root = Path(tempfile.mkdtemp(prefix="fuzz-"))
+    root.chmod(0o755)  # for cases that are somebody else's
     os.environ["ENSUE_CACHE"] = str(root / "cache")
     try:
         return _fuzz(options, root)
@@ -49,6 +51,7 @@ def _fuzz(options: argparse.Namespace, root: Path) -> int:
     (root / "material").mkdir()
     began = time.monotonic()
     material = trained(root / "material")
+    material.answers = answers(material, root / "answers")
     print(f"material: {time.monotonic() - began:.0f} s", file=sys.stderr)
     names = options.case or [
         name for name in numbered(options.cases) if not options.kind or name.startswith(options.kind)

@@ -30,6 +30,8 @@ class Case:
     """The command is first run this many seconds, and killed; then `arguments` with `--resume`."""
     by_itself: bool = False
     """Whether it takes a new interpreter, not a fork."""
+    modes: dict[Path, int] = field(default_factory=dict)
+    """What the command may do with these paths, which it does not do as root."""
     may_change: set[str] = field(default_factory=set)
     """The names in the folder that the command may write to when it ends well."""
     may_talk: bool = False

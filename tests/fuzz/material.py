@@ -45,6 +45,8 @@ class Material:
 
     def __init__(self, folder: Path, runs: list[Run]) -> None:
         self.folder, self.runs = folder, runs
+        self.answers: dict[tuple[str, ...], bytes] = {}
+        """What each run said to a question when it was whole: by the run's name and the command."""
 
     def run(self, choose: Random, *tasks: str) -> Run:
         return choose.choice([run for run in self.runs if not tasks or run.task in tasks])

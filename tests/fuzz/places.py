@@ -31,7 +31,10 @@ def placed(choose: Random, case: Case, found: Sample, *, plain: bool = False) ->
         suffix = choose.choice([suffix for samples in SAMPLES.values() for suffix, _ in samples] + [".xz", ".gz", ".x"])
     path = case.folder / (name + suffix)
     where = "file" if plain or choose.random() < 0.6 else choose.choice(list(PLACES))
-    return PLACES[where](choose, case, path, content), options
+    place = PLACES[where](choose, case, path, content)
+    if choose.random() < 0.03:
+        forbid(choose, case, choose.choice([case.folder, *case.folder.rglob("*")]))
+    return place, options
 
 
 def _encoded(found: Sample, encoding: str) -> bytes:
@@ -135,6 +138,13 @@ THINGS: dict[str, Callable[[Path], None]] = {
     "empty": lambda path: path.mkdir(),
 }
 """What is no file."""
+
+
+def forbid(choose: Random, case: Case, path: Path) -> None:
+    """Take away the right to read, to write or to search."""
+    if not path.is_symlink() and (path.is_file() or path.is_dir()):
+        case.modes[path] = choose.choice([0o000, 0o400, 0o500, 0o200])
+        case.environment["ENSUE_CACHE"] = str(case.folder / "cache")
 
 
 def put_thing(choose: Random, *paths: Path) -> None:

@@ -25,6 +25,7 @@ from fuzz.streams import OPENERS
 CPU_SECONDS = 20
 MORE_BYTES = 4 << 30
 LARGEST_FILE = 256 << 20
+NOBODY = 65534
 
 
 def run(case: Case) -> NoReturn:
@@ -60,8 +61,25 @@ def _prepare(case: Case) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for descriptor, kind in enumerate(case.streams):
         OPENERS[kind](case, descriptor)
+    _forbid(case)
     _streams_of_sys()
     sys.argv = ["ensue", *case.arguments]
+
+
+def _forbid(case: Case) -> None:
+    """Take rights away; to root nothing is forbidden, so that it becomes somebody else first."""
+    if not case.modes:
+        return
+    is_root = os.getuid() == 0
+    for path in (case.folder, *case.folder.rglob("*")):
+        if is_root:
+            os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+    for path, mode in case.modes.items():
+        path.chmod(mode)
+    if is_root:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
 
 
 def _streams_of_sys() -> None:

@@ -89,6 +89,9 @@ def _ended(running: dict[int, _Running]) -> Iterator[Outcome]:
 
 def _outcome(entry: _Running, status: int, seconds: float, peak_mib: int) -> Outcome:
     case, code = entry.case, os.waitstatus_to_exitcode(status)
+    for path in case.modes:
+        if path.exists() and not path.is_symlink():
+            path.chmod(0o700)
     stopped = entry.stopped or code == -signal.SIGXCPU
     return Outcome(
         case, None if stopped else code, case.output.read_bytes(), case.complaint.read_text(errors="replace"), seconds,
