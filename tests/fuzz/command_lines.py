@@ -17,8 +17,9 @@ from fuzz.places import placed, put_thing
 from fuzz.recipes import setting
 from fuzz.samples import sample
 
-LONG = {"quickstart"}
-"""Commands that take a while whatever they are told; rarely run."""
+LONG = {"quickstart", "--renew"}
+"""Commands and options that take a while whatever they are told; rarely given."""
+RARELY = 0.02
 
 
 @cache
@@ -28,7 +29,7 @@ def commands() -> dict[str, Any]:
 
 
 def arrange(choose: Random, case: Case, material: Material) -> None:
-    names = [name for name in commands() if name not in LONG or choose.random() < 0.02]
+    names = [name for name in commands() if name not in LONG or choose.random() < RARELY]
     name = choose.choice(names)
     arguments = [name]
     for parameter in commands()[name].params:
@@ -89,6 +90,8 @@ def _given(choose: Random, case: Case, material: Material, command: str, paramet
     if choose.random() > (0.9 if usual else 0.2):
         return []
     option = choose.choice(parameter.opts)
+    if option in LONG and choose.random() > RARELY:
+        return []
     if parameter.is_flag:
         return [option]
     value = _value(choose, case, material, command, parameter)

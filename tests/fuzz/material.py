@@ -17,7 +17,7 @@ import typer
 import ensue.cli
 from ensue.recipe import LabelingRecipe, Recipe
 from fuzz.samples import glove
-from training.tiny import run_tiny, tiny_recipe, words
+from training.tiny import MODELS, run_tiny, tiny_recipe, words
 from training.tiny_texts import classifying, labelers, tagging
 
 LANGUAGE_MODELS, TAGGERS, CLASSIFIERS = "language-modeling", "labeling", "classification"
@@ -68,7 +68,7 @@ def trained(folder: Path) -> Material:
     (folder / "vectors.txt").write_text(glove(Random(0)))
     recipes: list[tuple[str, Path, Recipe]] = [
         ("characters", text, tiny_recipe(text, steps=4)),
-        ("attention", text, tiny_recipe(text, model="transformer", steps=4)),
+        ("attention", text, tiny_recipe(text, model=MODELS["transformer"] | {"context": 64}, steps=4)),
         ("words", text, _tokenized(text, {"kind": "words"})),
         ("bytes", text, _tokenized(text, {"kind": "bytes"})),
         ("bpe", text, _tokenized(text, {"kind": "bpe", "max_size": 280})),
