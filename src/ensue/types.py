@@ -14,6 +14,9 @@ from torch import Tensor
 State: TypeAlias = Any
 """`None`, a `Tensor` (batch first) or a tuple of states: recursive, which type checkers cannot say of NamedTuples."""
 
+WITHOUT_FLOAT64 = {"mps", "xpu"}
+"""Devices that have no float64: Apple's, and Intel's but for the largest."""
+
 
 class Memory(NamedTuple):
     """What a decoder attends to: `values` (B, S, d) and `mask` (B, S), True on real positions, or None for all."""
@@ -84,3 +87,13 @@ def hold(mask_t: Tensor, new: State, old: State) -> State:
         return torch.where(mask_t.view(-1, *[1] * (new_leaf.dim() - 1)), new_leaf, old_leaf)
 
     return map_state(choose, new, old)
+
+
+def widest(device: torch.device) -> torch.dtype:
+    """What sums are best computed in there: float64, or float32 where the device has no more."""
+    return torch.float32 if device.type in WITHOUT_FLOAT64 else torch.float64
+
+
+def exact(tensor: Tensor) -> Tensor:
+    """The numbers in float64, on the CPU where their device has none."""
+    return (tensor.cpu() if tensor.device.type in WITHOUT_FLOAT64 else tensor).double()

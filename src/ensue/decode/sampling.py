@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ensue.errors import EnsueError
+from ensue.types import widest
 
 GREEDY_BELOW = 1e-6
 """A temperature below this is 0; dividing by it would leave float32."""
@@ -97,7 +98,7 @@ def _keep_top_k(logits: Tensor, k: int) -> Tensor:
 
 def _keep_top_p(logits: Tensor, p: float) -> Tensor:
     values, ids = logits.sort(dim=-1, descending=True, stable=True)
-    probabilities = values.softmax(-1, dtype=torch.float64)
+    probabilities = values.softmax(-1, dtype=widest(values.device))
     before = probabilities.cumsum(-1) - probabilities
     before[..., 0] = 0.0  # rounding must not cut the first
     return torch.empty_like(logits).scatter_(-1, ids, values.masked_fill(before >= p, -math.inf))
@@ -109,6 +110,7 @@ def draw(logits: Float[Tensor, "B V"], generator: torch.Generator) -> Int[Tensor
     Inversion: the first id at which the sum of the probabilities reaches u, which lies in (0, 1], times their total. It
     takes one random number a row, and, because u is not 0, never an id of probability 0.
     """
-    sums = logits.softmax(-1).cumsum(-1, dtype=torch.float64)
-    u = 1 - torch.rand(len(logits), 1, generator=generator, dtype=torch.float64, device=logits.device)
+    dtype = widest(logits.device)
+    sums = logits.softmax(-1).cumsum(-1, dtype=dtype)
+    u = 1 - torch.rand(len(logits), 1, generator=generator, dtype=dtype, device=logits.device)
     return torch.searchsorted(sums, u * sums[:, -1:]).squeeze(1)

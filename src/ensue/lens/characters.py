@@ -13,6 +13,7 @@ from ensue.models.prefixes import device_of
 from ensue.models.word_features import WordFeatures
 from ensue.nn import CharacterCNN, CharacterLSTM, watch
 from ensue.text.lexicon import letters
+from ensue.types import exact
 
 
 class CharacterView(NamedTuple):
@@ -50,7 +51,7 @@ def _lstm(layer: CharacterLSTM, ids: torch.Tensor) -> dict[str, NDArray[np.float
         layer(ids)
 
     def moves(states: list[torch.Tensor]) -> NDArray[np.float64]:
-        h = torch.cat([torch.zeros_like(states[0]), *states]).double()
+        h = exact(torch.cat([torch.zeros_like(states[0]), *states]))
         found: NDArray[np.float64] = h.diff(dim=0).norm(dim=-1).cpu().numpy()
         return found
 

@@ -18,6 +18,7 @@ from ensue.lens.encoder import Attention, Trace, attention_of, traces_of
 from ensue.lens.features import ReadWords
 from ensue.models.classifier import Classifier, Pooled
 from ensue.nn import AttentionPooling, MaxPooling, Pooling, watch
+from ensue.types import exact
 
 BUDGET_WORDS = 400_000
 """Words that are read once more, in all variants of a text together, to see what its words do."""
@@ -104,7 +105,7 @@ def _contributions(
 
 def _log_odds(model: Classifier, logits: Tensor, label: int) -> Tensor:
     """log p / (1 - p) of the label (B,), exact where p is almost 1."""
-    logits = logits.double()
+    logits = exact(logits)
     if model.multiple:
         return logits[:, label]
     others = torch.cat((logits[:, :label], logits[:, label + 1 :]), dim=1)
@@ -118,7 +119,7 @@ def _attention_weights(model: Classifier, x: Tensor) -> NDArray[np.float64] | No
         return None
     with watch(pooling, "scores") as seen:
         pooling(model.layers(x)[0])
-    weights: NDArray[np.float64] = seen["scores"][0][0].double().softmax(0).cpu().numpy()
+    weights: NDArray[np.float64] = exact(seen["scores"][0][0]).softmax(0).cpu().numpy()
     return weights
 
 

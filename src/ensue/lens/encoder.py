@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.nn import SequenceLayer, tap_names, watch
+from ensue.types import exact
 
 MOST_ATTENTION = 2_048
 """Words of a text whose attention weights are held."""
@@ -74,7 +75,7 @@ def attention_of(layers: SequenceLayer, x: Tensor) -> list[Attention] | None:
 def _means(tap: str, tensors: list[Tensor], *, backward: bool) -> NDArray[np.float64]:
     """A recurrent layer's taps are seen once a position with (1, d), others once with (1, T, d)."""
     values = tensors[0][0] if tensors[0].dim() == 3 else torch.cat(tensors)
-    means = (values.abs() if tap in SIGNED else values).double().mean(-1).cpu().numpy()
+    means = exact(values.abs() if tap in SIGNED else values).mean(-1).cpu().numpy()
     return means[::-1] if backward else means
 
 

@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ensue.nn.layer import blank
+from ensue.types import widest
 
 NEVER = -1e30
 """A forbidden score in sums over logarithms, where -inf - -inf would be NaN."""
@@ -145,7 +146,7 @@ def _sums(scores: _Scores, mask: Tensor) -> _Sums | None:
     B, T, K = scores.emissions.shape
     if not (B and T and K):
         return None
-    dtype = exact_dtype(scores.emissions)
+    dtype = widest(scores.emissions.device)
     start, transitions, end = (part.to(dtype) for part in scores[1:])
     tops = scores.emissions.amax(2).t().to(dtype)
     through = torch.empty(T, 2, B, K, dtype=dtype, device=mask.device)
@@ -216,7 +217,7 @@ def reachable(
 
 def _log_partition_in_logs(scores: _Scores, mask: Tensor) -> Float[Tensor, " B"]:
     """The same by logsumexp at every step, for autograd: slow, and right for all numbers."""
-    dtype = exact_dtype(scores.emissions)
+    dtype = widest(scores.emissions.device)
     emissions, start, transitions, end = (part.to(dtype).clamp(min=NEVER) for part in scores)
     if emissions.shape[1] == 0:
         return emissions.sum((1, 2))
@@ -245,8 +246,3 @@ def real_positions(emissions: Tensor, mask: Tensor | None) -> Tensor:
 def last_positions(mask: Tensor) -> Tensor:
     """The last real position of each row (B,), 0 where there is none."""
     return (mask.sum(1) - 1).clamp(min=0)
-
-
-def exact_dtype(scores: Tensor) -> torch.dtype:
-    """What sums are computed in: float64, whose range makes logarithms unnecessary, where the device has it."""
-    return torch.float32 if scores.device.type == "mps" else torch.float64

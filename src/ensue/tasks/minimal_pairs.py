@@ -17,6 +17,7 @@ from ensue.models.language_model import LanguageModel
 from ensue.models.prefixes import device_of, evaluating, padded
 from ensue.tasks.reading import Reading
 from ensue.text.tokenizer import Tokenizer
+from ensue.types import exact
 
 PAIRS_AT_A_TIME = 256
 BATCH_TOKENS = 4096
@@ -122,5 +123,5 @@ def _batch_nats(model: LanguageModel, texts: list[NDArray[np.int64]], start_id: 
     nats, _ = model.nats(
         torch.from_numpy(np.ascontiguousarray(inputs)).to(device), torch.from_numpy(targets).to(device)
     )
-    totals: NDArray[np.float64] = np.where(mask, nats.double().cpu().numpy(), 0.0).sum(1)
+    totals: NDArray[np.float64] = np.where(mask, exact(nats).cpu().numpy(), 0.0).sum(1)
     return totals

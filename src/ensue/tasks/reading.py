@@ -22,7 +22,7 @@ from ensue.errors import EnsueError
 from ensue.metrics.language import LanguageScores
 from ensue.models.language_model import LanguageModel
 from ensue.models.prefixes import device_of, evaluating, padded, read_prefixes
-from ensue.types import State
+from ensue.types import State, exact
 
 CHUNK_TOKENS = 1024
 WARM_UP_TOKENS = 512
@@ -107,9 +107,9 @@ def read(
             pieces = _side_by_side(model, tokens, start_id, max(1, min(parts, len(tokens))), warm_up)
         else:
             pieces = _in_windows(model, tokens, start_id, model.context)
-        total = torch.zeros((), dtype=torch.float64, device=device_of(model))
+        total: Tensor | float = 0.0
         for nats in pieces:
-            total += nats.sum()
+            total = total + nats.sum()  # stays on a GPU, which is not waited for
             if progress is not None:
                 progress(nats.numel())
     return LanguageScores(float(total), len(tokens), tokens.characters, tokens.unknown)
@@ -166,7 +166,7 @@ def _window_nats(
     inputs = np.stack([_inputs(tokens, begin, begin + length, start_id) for begin in begins])
     targets = np.stack([tokens.read(begin, begin + length) for begin in begins])[:, -predicted:]
     h, _ = model.layers(model.features(_on_device(model, inputs)))
-    return model.head.nats(h[:, -predicted:], _on_device(model, targets)).double()
+    return exact(model.head.nats(h[:, -predicted:], _on_device(model, targets)))
 
 
 def _nats(
@@ -174,7 +174,7 @@ def _nats(
 ) -> tuple[Tensor, State]:
     """The nats (B, T) of `targets` in float64, and the state after `inputs`."""
     nats, state = model.nats(_on_device(model, inputs), _on_device(model, targets), state)
-    return nats.double(), state
+    return exact(nats), state
 
 
 def _inputs(tokens: TokenFile, start: int, stop: int, start_id: int) -> NDArray[np.int64]:

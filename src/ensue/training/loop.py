@@ -267,8 +267,8 @@ class Trainer:
 def seed_generators(device: torch.device, seed: int) -> None:
     """Begin the random streams of the CPU and of `device`; torch.manual_seed sets up those of all absent GPUs too."""
     torch.default_generator.manual_seed(seed)
-    if device.type == "cuda":
-        torch.cuda.manual_seed(seed)
+    if device.type != "cpu":
+        torch.get_device_module(device).manual_seed(seed)
 
 
 def _is_finite(gradient: Tensor | None) -> bool:
