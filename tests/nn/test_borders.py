@@ -16,6 +16,7 @@ from ensue.nn import (
     Bidirectional,
     Elman,
     LearnedPositions,
+    MinGRU,
     MultiHeadAttention,
     PostNormBlock,
     Residual,
@@ -130,6 +131,4 @@ def test_what_looks_ahead_cannot_step(layer: ensue.nn.SequenceLayer) -> None:
 
 def test_signatures_are_checked_in_tests() -> None:
     with pytest.raises(TypeCheckError):
-        LSTM(4, 4)(torch.zeros(3, 4))
-    with pytest.raises(TypeCheckError):
-        LSTM(4, 4)(torch.zeros(2, 3, 4), mask=torch.ones(3, 2, dtype=torch.bool))
+        MinGRU(4, 4).coefficients(torch.zeros(3, 4).long())

@@ -24,6 +24,7 @@ class KVState(NamedTuple):
     values: Float[Tensor, "B H S d_head"]
     real: Bool[Tensor, "B S"]
     position: Int[Tensor, " B"]
+    grows = True  # S is 0 at the beginning
 
 
 class MultiHeadAttention(Parallel):

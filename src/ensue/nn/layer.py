@@ -12,11 +12,13 @@ Contract, which `tests/laws` holds every layer to:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from ensue.nn.border import guarded
 from ensue.nn.engine import unroll
 from ensue.nn.taps import is_watched
 from ensue.types import Memory, State, hold
@@ -29,6 +31,14 @@ class SequenceLayer(nn.Module, ABC):
     d_out: int
     is_causal: bool = True
     """Whether an output depends on its own and earlier positions only; only such a layer can step."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Whoever writes a layer gets the checks of `ensue.nn.border` with it."""
+        super().__init_subclass__(**options)
+        for entry in ("forward", "fold", "step"):
+            function = vars(cls).get(entry)
+            if function is not None and not getattr(function, "__isabstractmethod__", False):
+                setattr(cls, entry, guarded(entry, function))
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
         """The state before the first position, for `batch_size` rows. Attention over another sequence enters here."""

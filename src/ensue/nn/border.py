@@ -1,0 +1,258 @@
+"""What enters a layer is checked here before anything reads it: sizes, types and devices of x, the state and the mask.
+
+A wrong size is a `ValueError`, a wrong type or device a `TypeError`, each in one line that says what was expected and
+what was found. Every layer's `forward`, `fold` and `step` pass through here, which `SequenceLayer` sees to; `expect` is
+for what is no layer. Inside of `torch.compile` nothing is checked: torch's own operations run there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import _disable_current_modes
+
+from ensue.types import State
+
+Sizes = Sequence[int | str]
+"""Of a tensor; a word stands for any number."""
+ANY = "any"
+
+
+class Misfit(NamedTuple):
+    """Something other than was expected."""
+
+    kind: type[Exception]
+    expected: str
+    """With {} for the name of what does not fit."""
+    found: object
+    path: str = ""
+
+    def error(self, where: str, what: str) -> Exception:
+        return self.kind(f"{where} expects {self.expected.format(what + self.path)}, found {self.found}")
+
+
+@dataclass(slots=True)
+class Leaf:
+    """A tensor of a state; `sizes` are those behind the rows."""
+
+    sizes: tuple[int | str, ...]
+    dtype: torch.dtype
+    device: torch.device
+
+    def misfit(self, state: Any, rows: int) -> Misfit | None:
+        sizes = (rows, *self.sizes)
+        if type(state) is Tensor and state.shape == sizes and state.dtype is self.dtype and state.device == self.device:
+            return None  # what is usual, quickly
+        return misfit(state, sizes, self.dtype, self.device)
+
+
+@dataclass(slots=True)
+class Branch:
+    """A tuple of states. Where it `grows`, some sizes of its leaves are free, but the same in all."""
+
+    kind: type[Any]
+    names: list[str]
+    parts: list[Any]
+    grows: bool
+
+    def misfit(self, state: Any, rows: int) -> Misfit | None:
+        if type(state) is not self.kind or len(state) != len(self.parts):
+            wanted = self.kind.__name__ if hasattr(self.kind, "_fields") else f"a tuple of {len(self.parts)}"
+            return Misfit(TypeError, f"{{}} as {wanted}", _named(state))
+        for place, part in enumerate(state):
+            found: Misfit | None = self.parts[place].misfit(part, rows)
+            if found is not None:
+                return found._replace(path=self.names[place] + found.path)
+        return self._growth(state) if self.grows else None
+
+    def _growth(self, state: Any) -> Misfit | None:
+        leaves = [(form.sizes, part.shape[1:]) for form, part in zip(self.parts, state, strict=True)]
+        grown = {found for sizes, shape in leaves for size, found in zip(sizes, shape, strict=True) if size == ANY}
+        return Misfit(ValueError, "{} of one length", sorted(grown)) if len(grown) > 1 else None
+
+
+class Empty:
+    """No state."""
+
+    def misfit(self, state: Any, rows: int) -> Misfit | None:
+        return None if state is None else Misfit(TypeError, "no initial {}", _named(state))
+
+
+def form_of(state: State) -> Leaf | Branch | Empty:
+    """What a state has to be, by that of a beginning. What is empty then grows, where the tuple's class says so."""
+    if state is None:
+        return Empty()
+    if isinstance(state, Tensor):
+        return Leaf(tuple(state.shape[1:]), state.dtype, state.device)
+    names = [f".{name}" for name in getattr(state, "_fields", ())] or [f"[{place}]" for place in range(len(state))]
+    parts, grows = [form_of(part) for part in state], hasattr(state, "grows")
+    for part in parts:
+        if grows and isinstance(part, Leaf):
+            part.sizes = tuple(size or ANY for size in part.sizes)
+    return Branch(type(state), names, parts, grows)
+
+
+class Border:
+    """What may enter a module that has `d_in` and `init_state`, as the module is now."""
+
+    def __init__(self, module: Any) -> None:
+        self.d_in = module.d_in
+        self._held, self._name = _reference(module)
+        some = self._held.get(self._name)
+        self.dtype = None if some is None else some.dtype
+        self.device = None if some is None else some.device
+        with _disable_current_modes():  # a tracer would take this for a part of the step
+            self.form = form_of(module.init_state(1))
+
+    def misfit(self, x: Any, state: Any, mask: Any, before: tuple[str, ...]) -> tuple[str, Misfit] | None:
+        """What does not fit, under its name; `before` is what stands before the features of x."""
+        some = self._held.get(self._name)
+        if some is not None and some.dtype is not self.dtype:
+            return "parameters", Misfit(TypeError, f"{{}} in {self.dtype}", some.dtype)
+        found = self._misfit_of_x(x, before)
+        if found is not None:
+            return "x", found
+        found = None if state is None else self.form.misfit(state, x.shape[0])
+        if found is not None:
+            return "state", found
+        found = None if mask is None else misfit(mask, x.shape[:2], torch.bool, x.device) or _gap(mask)
+        return None if found is None else ("mask", found)
+
+    def _misfit_of_x(self, x: Any, before: tuple[str, ...]) -> Misfit | None:
+        if type(x) is Tensor and x.dtype is self.dtype and x.device == self.device:
+            shape = x.shape
+            if len(shape) == len(before) + 1 and shape[-1] == self.d_in:
+                return None
+        return misfit(x, (*before, self.d_in), self.dtype, self.device)
+
+
+class _Inside(threading.local):
+    """Whether what runs now was called by something whose arguments have been checked."""
+
+    now = False
+
+
+_inside = _Inside()
+_borders: WeakKeyDictionary[nn.Module, Border] = WeakKeyDictionary()
+
+
+def guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, a `forward`, `fold` or `step` of a layer, with a check before it."""
+    return _step(function) if name == "step" else _whole(name, function)
+
+
+def _step(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def step(self: Any, x_t: Any, state: Any = None) -> Any:
+        if _inside.now or torch.compiler.is_compiling():
+            return function(self, x_t, state)
+        _check(self, "step", x_t, state, None, ("rows",))
+        _inside.now = True
+        try:
+            return function(self, x_t, state)
+        finally:
+            _inside.now = False
+
+    return step
+
+
+def _whole(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def whole(self: Any, x: Any, state: Any = None, *, mask: Any = None) -> Any:
+        if _inside.now or torch.compiler.is_compiling():
+            return function(self, x, state, mask=mask)
+        _check(self, name, x, state, mask, ("rows", "positions"))
+        _inside.now = True
+        try:
+            return function(self, x, state, mask=mask)
+        finally:
+            _inside.now = False
+
+    return whole
+
+
+def _check(module: nn.Module, name: str, x: Any, state: Any, mask: Any, before: tuple[str, ...]) -> None:
+    border = _borders.get(module)
+    if border is None or border.misfit(x, state, mask, before) is not None:
+        _borders[module] = border = Border(module)  # the module may have changed since
+        found = border.misfit(x, state, mask, before)
+        if found is not None:
+            what, reason = found
+            raise reason.error(f"{type(module).__name__}.{name}", what)
+
+
+def expect(where: str, what: str, tensor: Any, sizes: Sizes, dtype: Any = None, *, like: Tensor | None = None) -> None:
+    """Raises where `tensor` has not these sizes, this type (None: any real numbers) or is not where `like` is."""
+    found = misfit(tensor, sizes, dtype, None if like is None else like.device)
+    if found is not None:
+        raise found.error(where, what)
+
+
+def misfit(found: Any, sizes: Sizes, dtype: Any, device: torch.device | None) -> Misfit | None:
+    """What of a tensor is not as expected. `dtype` is a type, `int` for whole numbers, or None for real ones."""
+    if not isinstance(found, Tensor):
+        return Misfit(TypeError, "{} as a tensor", _named(found))
+    shape = found.shape
+    if shape != sizes and not (len(shape) == len(sizes) and all(map(_fits, shape, sizes))):
+        return Misfit(ValueError, f"{{}} of {_written(sizes)}", _written(shape))
+    if found.dtype is not dtype and not _is_of(found, dtype):
+        wanted = {None: "of real numbers", int: "of whole numbers"}.get(dtype, f"in {dtype}")
+        return Misfit(TypeError, f"{{}} {wanted}", found.dtype)
+    if device is not None and found.device != device:
+        return Misfit(TypeError, f"{{}} on {device}", found.device)
+    return None
+
+
+def expect_mask(where: str, mask: Tensor | None, like: Tensor) -> None:
+    """Raises where `mask` is no right padding of `like` (B, T, ...)."""
+    if mask is not None:
+        found = misfit(mask, like.shape[:2], torch.bool, like.device) or _gap(mask)
+        if found is not None:
+            raise found.error(where, "mask")
+
+
+def _gap(mask: Tensor) -> Misfit | None:
+    """Real positions come first in each row."""
+    if mask.is_meta or not bool((mask[:, 1:] > mask[:, :-1]).any()):
+        return None
+    row = int((mask[:, 1:] > mask[:, :-1]).any(1).nonzero()[0])
+    return Misfit(ValueError, "{} whose real positions come first", f"others in row {row}")
+
+
+def _is_of(found: Tensor, dtype: Any) -> bool:
+    """Whether numbers are of a kind, or of a type that autocast makes of it."""
+    if dtype is int:
+        return not (found.is_floating_point() or found.is_complex() or found.dtype is torch.bool)
+    if dtype is None or not dtype.is_floating_point:
+        return dtype is None and found.is_floating_point()
+    kind = found.device.type
+    return torch.is_autocast_enabled(kind) and found.dtype in (torch.get_autocast_dtype(kind), torch.float32)
+
+
+def _reference(module: nn.Module) -> tuple[dict[str, Tensor | None], str]:
+    """Where the tensor is held that has the type and device of a module: its first parameter, else buffer."""
+    for kind in ("_parameters", "_buffers"):
+        for part in module.modules():
+            for name, tensor in getattr(part, kind).items():
+                if tensor is not None and tensor.is_floating_point():
+                    return getattr(part, kind), name
+    return {}, ""
+
+
+def _fits(size: int, wanted: int | str) -> bool:
+    return isinstance(wanted, str) or size == wanted
+
+
+def _written(sizes: Sizes) -> str:
+    return f"({', '.join(map(str, sizes))}{',' * (len(sizes) == 1)})"
+
+
+def _named(value: Any) -> str:
+    return "None" if value is None else type(value).__name__
