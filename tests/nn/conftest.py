@@ -1,5 +1,8 @@
 """Fixtures of more than one file here."""
 
+from collections.abc import Iterator
+
+import jaxtyping
 import pytest
 
 from ensue.nn import chain
@@ -17,3 +20,11 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     else:
         monkeypatch.setattr(chain, "_sums", lambda *_: None)
     return str(request.param)
+
+
+@pytest.fixture
+def unchecked_types() -> Iterator[None]:
+    """As at use, where no checker stands before a layer's own words."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)

@@ -1,9 +1,8 @@
 """What a layer says of itself, and to whoever builds it wrongly."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-import jaxtyping
 import pytest
 import torch
 from jaxtyping import TypeCheckError
@@ -31,14 +30,6 @@ from ensue.nn import (
 )
 from laws.table import SUBJECTS, Subject
 from laws.test_completeness import concrete_layers
-
-
-@pytest.fixture
-def unchecked_types() -> Iterator[None]:
-    """As at use, where no checker stands before a layer's own words."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name.replace(" ", "_"))

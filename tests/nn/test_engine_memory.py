@@ -100,7 +100,7 @@ class TestMemory:
 
     def test_of_what_is_kept(self) -> None:
         program = build(trace(LSTM(3, self.d)))
-        runner = Runner(program, Plain(program))
+        runner = Runner(program, Plain(program), torch.float64)
         layer = LSTM(3, self.d)
         tensors = [torch.zeros(self.N, 3)]
         tensors += [torch.zeros(B, self.d)] * 2 + [layer.bias.view(1, -1)] * len(runner.program.trace.vectors)

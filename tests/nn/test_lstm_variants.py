@@ -167,7 +167,7 @@ def same_as_lstm(layer: Recurrent, lstm: LSTM) -> None:
     """The same outputs and final state, and the same gradient of the input and the initial state."""
     x, state = started(lstm, torch.float64)
     for mask in (None, MASK):
-        y, final = layer(x, state, mask=mask)
+        y, final = layer(x, type(layer.init_state(1))(*state), mask=mask)
         y_lstm, final_lstm = lstm(x, state, mask=mask)
         found, expected = ([real(a, mask is not None), *b] for a, b in ((y, final), (y_lstm, final_lstm)))
         torch.testing.assert_close(found, expected)

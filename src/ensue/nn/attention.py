@@ -24,7 +24,11 @@ class KVState(NamedTuple):
     values: Float[Tensor, "B H S d_head"]
     real: Bool[Tensor, "B S"]
     position: Int[Tensor, " B"]
-    grows = True  # S is 0 at the beginning
+
+    @property
+    def grows(self) -> bool:
+        """S is 0 at the beginning."""
+        return True
 
 
 class MultiHeadAttention(Parallel):

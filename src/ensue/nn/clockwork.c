@@ -24,7 +24,7 @@ static int64_t working(const shape *s, int64_t t) {
 /* The first column of U, or of W, that is read by the module of a unit: it hears itself and the slower ones. */
 static int64_t heard(const shape *s, int64_t unit, int of_h) { return of_h ? unit / s->size * s->size : 0; }
 
-/* Memory as packed matrices want it. */
+/* Memory as packed matrices want it, or NULL; the functions that Python calls then do nothing and return 1, else 0. */
 static real *room(int64_t reals) { return aligned_alloc(64, (reals * sizeof(real) / 64 + 1) * 64); }
 
 static int64_t most_packed(const shape *s, const part *m, int64_t width) {
@@ -35,7 +35,10 @@ static int64_t most_packed(const shape *s, const part *m, int64_t width) {
 /* The rows of A (d x width) of each part, or their transpose, from the first column that is heard on. */
 static real *pack_parts(const shape *s, const part *m, const real *A, int64_t width, int of_h, int transposed) {
     int64_t each = most_packed(s, m, width);
-    real *packed = room(s->parts * each + m->size * width), *copy = packed + s->parts * each;
+    real *packed = room(s->parts * each + m->size * width), *copy;
+    if (!packed)
+        return NULL;
+    copy = packed + s->parts * each;
     for (int64_t k = 0; k < s->parts; k++, m++) {
         int64_t from = heard(s, m->unit, of_h);
         const real *rows = A + m->unit * width + from;
@@ -65,13 +68,14 @@ static void add_inputs(const shape *s, const part *m, int64_t row, const real *x
 }
 
 /* Rows `first` to `last` of y from x and the states h before. */
-void forward(const shape *s, const part *parts, int64_t first, int64_t last, const real *x, const real *h,
+int forward(const shape *s, const part *parts, int64_t first, int64_t last, const real *x, const real *h,
              const real *W, const real *U, const real *b, real *y) {
     int64_t d = s->d, ld = s->positions * d, each = most_packed(s, parts, d);
     real *W_parts = pack_parts(s, parts, W, s->d_in, 0, 1), *U_parts = pack_parts(s, parts, U, d, 1, 1);
-    for (int64_t row = first; row < last; row++)
+    int fails = !W_parts || !U_parts;
+    for (int64_t row = first; !fails && row < last; row++)
         add_inputs(s, parts, row, x, W_parts, y);
-    for (int64_t t = 0; t < s->positions; t++) {
+    for (int64_t t = 0; !fails && t < s->positions; t++) {
         const real *before = t ? y + first * ld + (t - 1) * d : h + first * d;
         int64_t ld_before = t ? ld : d, works = working(s, t);
         real *now = y + first * ld + t * d;
@@ -86,6 +90,7 @@ void forward(const shape *s, const part *parts, int64_t first, int64_t last, con
     }
     free(W_parts);
     free(U_parts);
+    return fails;
 }
 
 /* A row's errors at the pre-activations of a position. */
@@ -116,11 +121,12 @@ static void end_errors(const part *m, int64_t works, const real *y, real *error,
 }
 
 /* Of rows `first` to `last`: the errors at the pre-activations, at x and, added to what is there, at h and the bias. */
-void backward(const shape *s, const part *parts, int64_t first, int64_t last, const real *y, const real *error_y,
+int backward(const shape *s, const part *parts, int64_t first, int64_t last, const real *y, const real *error_y,
               const real *W, const real *U, real *errors, real *error_x, real *error_h, real *error_b) {
     int64_t d = s->d, each = most_packed(s, parts, d);
     real *W_parts = pack_parts(s, parts, W, s->d_in, 0, 0), *U_parts = pack_parts(s, parts, U, d, 1, 0);
-    for (int64_t t = s->positions - 1; t >= 0; t--) {
+    int fails = !W_parts || !U_parts;
+    for (int64_t t = s->positions - 1; !fails && t >= 0; t--) {
         int64_t works = working(s, t);
         for (int64_t row = first; row < last; row++) {
             int64_t at = (row * s->positions + t) * d;
@@ -133,10 +139,11 @@ void backward(const shape *s, const part *parts, int64_t first, int64_t last, co
             gemm(last - first, d - m->unit, m->size, errors_at(m, first, t, errors), m->turns * m->size, 1,
                  U_parts + (m - parts) * each, error_h + first * d + m->unit, d, 1);
     }
-    for (int64_t row = first; row < last; row++)
+    for (int64_t row = first; !fails && row < last; row++)
         put_errors(s, parts, row, errors, W_parts, error_x);
     free(W_parts);
     free(U_parts);
+    return fails;
 }
 
 /* Row p of `count`, packed. */
@@ -174,13 +181,16 @@ static void at_matrix(const shape *s, const part *m, int64_t first, int64_t last
 }
 
 /* Columns `first` to `last` of the errors at [W U]. */
-void at_matrices(const shape *s, const part *parts, int64_t first, int64_t last, const real *x, const real *y,
+int at_matrices(const shape *s, const part *parts, int64_t first, int64_t last, const real *x, const real *y,
                  const real *h, real *errors, real *error_W, real *error_U) {
     real *workspace = room(packed_size(BLOCK, last - first));
+    if (!workspace)
+        return 1;
     if (first < s->d_in)
         at_matrix(s, parts, first, least(last, s->d_in), x, NULL, s->d_in, errors, error_W, workspace);
     if (last > s->d_in)
         at_matrix(s, parts, first > s->d_in ? first - s->d_in : 0, last - s->d_in, y, h, s->d, errors, error_U,
                   workspace);
     free(workspace);
+    return 0;
 }

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from ensue.nn.engine.addresses import address
 from ensue.nn.engine.c_library import library
 from ensue.nn.engine.products import in_parts
 
@@ -34,21 +35,35 @@ class Turns:
             turns = max(0, -(-(positions - first) // periods[k]))
             numbers += [k * size, units, periods[k], first, turns, errors]
             errors += batch * turns * units
-        self.errors = errors
-        """How many errors at pre-activations there are."""
-        shape = [batch, positions, start, d_in, len(periods) * size, len(numbers) // 6, size, len(periods), *periods]
+        d = len(periods) * size
+        of_x, of_y, of_h = (batch, positions, d_in), (batch, positions, d), (batch, d)
+        self.sizes: dict[str, tuple[int, ...]] = {
+            "x": of_x, "h": of_h, "W": (d, d_in), "U": (d, d), "b": (d,), "y": of_y, "error": of_y,
+            "errors": (errors,), "at x": of_x, "at h": of_h, "at W": (d, d_in), "at U": (d, d),
+        }  # fmt: skip
+        """Of all tensors by their names; `errors` are those at pre-activations."""
+        shape = [batch, positions, start, d_in, d, len(numbers) // 6, size, len(periods), *periods]
         self._numbers = (ctypes.c_int64 * len(shape))(*shape), (ctypes.c_int64 * len(numbers))(*numbers)
 
-    def run(self, name: str, rows: int, *tensors: Tensor, sums: Tensor | None = None) -> None:
-        """A function, on so many rows in parts. Tensors are contiguous; `sums` has a row for each thread."""
-        function = getattr(functions(tensors[0].dtype), name)
-        addresses = [ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors]
+    def run(self, name: str, rows: int, given: dict[str, Tensor], *, sums: Tensor | None = None) -> None:
+        """A function, on so many rows in parts, on tensors by the names of `sizes`; `sums` has a row for each thread.
+
+        Raises:
+            ValueError, TypeError: a tensor is not what the function takes it for.
+            MemoryError: there is no room for the packed matrices.
+        """
+        dtype = next(iter(given.values())).dtype
+        function = getattr(functions(dtype), name)
+        addresses = [ctypes.c_void_p(address(key, tensor, dtype, self.sizes[key])) for key, tensor in given.items()]
+        parts = [] if sums is None else list(sums)
+        of_sums = [ctypes.c_void_p(address("sums", part, dtype, self.sizes["b"])) for part in parts]
 
         def work(first: int, last: int, worker: int) -> None:
-            own = [] if sums is None else [ctypes.c_void_p(sums[worker].data_ptr())]
-            function(*self._numbers, ctypes.c_int64(first), ctypes.c_int64(last), *addresses, *own)
+            own = [] if sums is None else [of_sums[worker]]
+            if function(*self._numbers, ctypes.c_int64(first), ctypes.c_int64(last), *addresses, *own):
+                raise MemoryError(f"no room for the matrices of a clockwork network of {self.sizes['b'][0]} units")
 
-        in_parts(rows, work)
+        in_parts(rows, work, most=None if sums is None else len(parts))
 
 
 turns_of = lru_cache(Turns)
@@ -67,9 +82,9 @@ class ClockworkTurns(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, turns: Turns, x: Tensor, h: Tensor, W: Tensor, U: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-        x, h, W, U, b = (tensor.contiguous() for tensor in (x, h, W, U, b))
+        x, h, W, U, b = (tensor.resolve_neg().contiguous() for tensor in (x, h, W, U, b))
         y = x.new_empty(*x.shape[:2], h.shape[1])
-        turns.run("forward", len(x), x, h, W, U, b, y)
+        turns.run("forward", len(x), {"x": x, "h": h, "W": W, "U": U, "b": b, "y": y})
         ctx.turns = turns
         ctx.save_for_backward(x, h, W, U, y)
         ctx.set_materialize_grads(False)
@@ -79,10 +94,15 @@ class ClockworkTurns(torch.autograd.Function):
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, error: Tensor | None, at_end: Tensor | None) -> tuple[Tensor | None, ...]:
         x, h, W, U, y = ctx.saved_tensors
-        error = torch.zeros_like(y) if error is None else error.contiguous()
-        at_h = torch.zeros_like(h) if at_end is None else at_end.clone(memory_format=torch.contiguous_format)
-        errors, at_b = y.new_empty(ctx.turns.errors), y.new_zeros(torch.get_num_threads(), y.shape[2])
+        error = torch.zeros_like(y) if error is None else error.resolve_neg().contiguous()
+        at_h = (
+            torch.zeros_like(h) if at_end is None else at_end.resolve_neg().clone(memory_format=torch.contiguous_format)
+        )
+        errors = y.new_empty(ctx.turns.sizes["errors"])
+        at_b = y.new_zeros(torch.get_num_threads(), y.shape[2])
         at_x, at_W, at_U = map(torch.empty_like, (x, W, U))
-        ctx.turns.run("backward", len(x), y, error, W, U, errors, at_x, at_h, sums=at_b)
-        ctx.turns.run("at_matrices", x.shape[2] + y.shape[2], x, y, h, errors, at_W, at_U)
+        read = {"y": y, "error": error, "W": W, "U": U}
+        ctx.turns.run("backward", len(x), read | {"errors": errors, "at x": at_x, "at h": at_h}, sums=at_b)
+        read = {"x": x, "y": y, "h": h, "errors": errors}
+        ctx.turns.run("at_matrices", x.shape[2] + y.shape[2], read | {"at W": at_W, "at U": at_U})
         return None, at_x, at_h, at_W, at_U, at_b.sum(0)

@@ -86,5 +86,6 @@ class FoPooling(LinearRecurrence):
         return f, (1 - f) * z, self.gates.output(torch.sigmoid(v_o))
 
     def output(self, h: Tensor, gate: Tensor | None) -> tuple[Tensor, Tensor]:
+        assert gate is not None
         c = self.cell(h)
         return self.hidden(gate * c), c

@@ -23,7 +23,8 @@ class Source:
     def __init__(self, name: str, schedule: Schedule) -> None:
         self.schedule = schedule
         self.sizes: list[int] = []
-        self.matrices: list[tuple[int, bool]] = []
+        self.matrices: dict[tuple[int, bool], tuple[int, int]] = {}
+        """Which ones, whether transposed, and their sizes (k, n) then."""
         self.places = {array: place for place, array in enumerate(schedule.arrays)}
         self.work = [array for array in schedule.arrays if array.name == "work"]
         self._row_names: dict[Node, str] = {}
@@ -47,12 +48,11 @@ class Source:
     def _segment(self, segment: Segment) -> Iterator[str]:
         for product in segment.products:
             key = (product.matrix, product.transposed)
-            if key not in self.matrices:
-                self.matrices.append(key)
+            self.matrices.setdefault(key, (product.factor.width, product.result.width))
             a, c = self.places[product.factor.array], self.places[product.result.array]
             yield (
                 f"    multiply(rows, {self._size(product.result.width)}, {self._size(product.factor.width)}, "
-                f"p[{a}]{self._offset(product.factor)}, ld[{a}], packed[{self.matrices.index(key)}], "
+                f"p[{a}]{self._offset(product.factor)}, ld[{a}], packed[{list(self.matrices).index(key)}], "
                 f"p[{c}]{self._offset(product.result)}, ld[{c}]);"
             )
         if segment.levels:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ensue.nn.engine.addresses import address, address_of_rows
 from ensue.nn.engine.c_library import library
 from ensue.nn.engine.c_source import Source
 from ensue.nn.engine.products import Bf16Kernel, Products, in_parts, products
@@ -36,14 +37,21 @@ class Compiled:
 
     def run(self, name: str, arrays: Arrays, rows: Rows, matrices: Sequence[Tensor], *, finals: Finals) -> None:
         """As `Plain.run`."""
-        source = self._sources[name]
+        source, dtype = self._sources[name], self._products.dtype
         like = next(iter(arrays.values())).tensor
         places = source.places
+        sums = [len(storage.tensor) for array, storage in arrays.items() if array.extent == "sum"]
+        workers = min([torch.get_num_threads(), rows.batch, *sums])  # the number of threads may have changed since
         work = {array: Storage(like.new_empty(rows.batch, array.width)) for array in source.work}
-        table = _table([_described(array, arrays.get(array) or work[array]) for array in places])
-        ends = _table([(places[array], final.shape[1], final.data_ptr()) for array, final in finals])
-        chosen = [(matrices[index], transposed) for index, transposed in source.matrices]
-        packed = [self._products.packed(matrix.t() if transposed else matrix) for matrix, transposed in chosen]
+        table = _table([_described(array, arrays.get(array) or work[array], rows, dtype, workers) for array in places])
+        ends = _table([
+            (places[array], array.width, address(f"the last {_named(array)}", final, dtype, (rows.batch, array.width)))
+            for array, final in finals
+        ])  # fmt: skip
+        packed = [
+            self._products.packed(matrices[k].t() if transposed else matrices[k], sizes, f"matrix {k} of the step")
+            for (k, transposed), sizes in source.matrices.items()
+        ]
         addresses = _table([matrix.data_ptr() for matrix in packed])
         sizes = _table(source.sizes)
         function = self._functions[name]
@@ -54,7 +62,7 @@ class Compiled:
             given = (part.ctypes.data for part in (of, table, ends, sizes, addresses))
             function(*map(ctypes.c_void_p, given), ctypes.c_void_p(self._products.multiply_packed))
 
-        in_parts(rows.batch, run_rows)
+        in_parts(rows.batch, run_rows, most=workers)
 
 
 def compiled(program: Program, dtype: torch.dtype, bf16_kernel: Bf16Kernel | None = None) -> Compiled | None:
@@ -77,7 +85,19 @@ def _table(rows: Sequence[int] | Sequence[tuple[int, ...]]) -> np.ndarray[tuple[
     return np.array(rows if len(rows) else [0], dtype=np.int64)
 
 
-def _described(array: Array, storage: Storage) -> tuple[int, ...]:
-    start = (0, 0) if storage.start is None else (storage.start.data_ptr(), storage.start.stride(0))
+def _described(array: Array, storage: Storage, rows: Rows, dtype: torch.dtype, workers: int) -> tuple[int, ...]:
+    """An array as loop.h has it, with room for all that is read and written there."""
+    name, of_positions = _named(array), 2 * rows.batch if storage.is_ring else rows.size
+    size = {"row": rows.batch, "vector": 1, "sum": workers}.get(array.extent, of_positions)
+    where = address_of_rows(name, storage.tensor, dtype, size, array.width), storage.tensor.stride(0)
+    before = (0, 0)
+    if array.extent == "previous":
+        assert storage.start is not None
+        start = address_of_rows(f"the first {name}", storage.start, dtype, rows.batch, array.width)
+        before = start, storage.start.stride(0)
     extent = (RINGS if storage.is_ring else EXTENTS)[array.extent]
-    return storage.tensor.data_ptr(), storage.tensor.stride(0), *start, extent
+    return *where, *before, extent
+
+
+def _named(array: Array) -> str:
+    return f"{array.name} {array.number} of the step"

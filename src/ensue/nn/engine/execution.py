@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ensue.nn.engine.compiled import Compiled
+from ensue.nn.engine.graph import reachable
 from ensue.nn.engine.memory import shared
 from ensue.nn.engine.plain import Plain
 from ensue.nn.engine.program import Array, Product, Program, View
@@ -51,15 +52,32 @@ class Values(Generic[Item]):
 class Runner:
     """A program with the way it is run: compiled (on a GPU in Triton), or in torch."""
 
-    def __init__(self, program: Program, functions: Compiled | Launched | Plain) -> None:
-        self.program, self.functions, self.shared = program, functions, shared(program)
+    def __init__(self, program: Program, functions: Compiled | Launched | Plain, dtype: torch.dtype) -> None:
+        self.program, self.functions, self.dtype, self.shared = program, functions, dtype, shared(program)
+        self._leaves = [array for array in program.forward.reads.values() if array.name in ("input", "vector")]
+        nodes = reachable([program.trace.output, *program.trace.states])
+        self._matrices = {node.index: (node.args[0].width, node.width) for node in nodes if node.op == "product"}
 
     def __call__(self, tensors: Sequence[Tensor], rows: Rows) -> tuple[Tensor, ...]:
         """The outputs (N, d_out) and the final states (B, width)."""
+        self._check(Values.of(tensors, self.program), rows)
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
             return _Recurrence.apply(self, rows, *tensors)  # type: ignore[no-any-return, no-untyped-call]
         output, finals, _ = self.forward(Values.of(tensors, self.program), rows, keep=False)
         return (output, *finals)
+
+    def _check(self, values: Values[Tensor], rows: Rows) -> None:
+        """Raises `ValueError` where something has other sizes than when the step was traced."""
+        states = zip(values.states, self.program.states, strict=True)
+        given = [(f"state {k}", state, (rows.batch, array.width)) for k, (state, array) in enumerate(states)]
+        given += [(f"matrix {k}", values.matrices[k], sizes) for k, sizes in self._matrices.items()]
+        for array in self._leaves:
+            is_input = array.name == "input"
+            tensor = values.x if is_input else values.vectors[array.number]
+            given.append((f"{array.name} {array.number}", tensor, (rows.size if is_input else 1, array.width)))
+        for name, tensor, sizes in given:
+            if tensor.shape != sizes:
+                raise ValueError(f"{name} of the step was {sizes} when it was traced, and is {tuple(tensor.shape)} now")
 
     def forward(self, values: Values[Tensor], rows: Rows, *, keep: bool) -> tuple[Tensor, list[Tensor], Arrays]:
         """The outputs, the final states, and the arrays that `backward` will want."""
@@ -94,8 +112,10 @@ class Runner:
 
     def _read(self, values: Values[Tensor], arrays: Arrays) -> Arrays:
         """What a pass is given, and the states as the position after reads them."""
-        found = {Array("input", 0, values.x.shape[1], "position"): Storage(values.x)}
-        found |= {Array("vector", k, v.shape[1], "vector"): Storage(v) for k, v in enumerate(values.vectors)}
+        found = {
+            array: Storage(values.x if array.name == "input" else values.vectors[array.number])
+            for array in self._leaves
+        }
         for place, (array, start) in enumerate(zip(self.program.states, values.states, strict=True)):
             state = arrays[array]
             found[Array("previous", place, array.width, "previous")] = Storage(state.tensor, start, state.is_ring)
@@ -111,9 +131,9 @@ class Runner:
         program, like = self.program, values.states[0]
         output, *states = errors
         arrays = {**arrays, **self._read(values, arrays)}
-        arrays[Array("error output", 0, output.shape[1], "position")] = Storage(output)
-        for place, error in enumerate(states):
-            arrays[Array("error state", place, error.shape[1], "row")] = Storage(error.clone())
+        arrays[Array("error output", 0, program.output.width, "position")] = Storage(output)
+        for place, (error, array) in enumerate(zip(states, program.states, strict=True)):
+            arrays[Array("error state", place, array.width, "row")] = Storage(error.clone())
         written = [array for _, array in program.backward.writes]
         for array in written:
             if array.extent == "sum":
@@ -192,5 +212,5 @@ class _Recurrence(torch.autograd.Function):
             ctx.arrays = runner.forward(values, ctx.rows, keep=True)[2]
         arrays, ctx.arrays = {**ctx.arrays, runner.program.output: Storage(output)}, None
         needed = Values.of(ctx.needs_input_grad[2:], runner.program)
-        errors = tuple(error.contiguous() for error in errors)
+        errors = tuple(error.resolve_neg().contiguous() for error in errors)
         return None, None, *runner.backward(values, ctx.rows, arrays, errors, needed)

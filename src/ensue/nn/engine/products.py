@@ -16,6 +16,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from ensue.nn.engine.addresses import address_of_matrix, address_of_rows
 from ensue.nn.engine.c_library import library
 from ensue.processor import features
 
@@ -35,8 +36,8 @@ _chosen: list[Bf16Kernel] = []
 class Products:
     """The functions of `products.c`, for one type of number; see `products`."""
 
-    def __init__(self, functions: ctypes.CDLL) -> None:
-        self._functions = functions
+    def __init__(self, functions: ctypes.CDLL, dtype: torch.dtype) -> None:
+        self._functions, self.dtype = functions, dtype
         for name in ("size_of_packed", "size_of_block", "bf16_kernel"):
             getattr(functions, name).restype = ctypes.c_int64
         self.kernel: Bf16Kernel | None = (None, *get_args(Bf16Kernel))[functions.bf16_kernel()]
@@ -44,24 +45,27 @@ class Products:
         self.multiply_packed = ctypes.cast(functions.multiply, ctypes.c_void_p).value
         """The address of the function that a compiled step calls."""
 
-    def packed(self, matrix: Tensor) -> Tensor:
+    def packed(self, matrix: Tensor, sizes: tuple[int, int], name: str = "a matrix") -> Tensor:
         """A (k, n) matrix, of any strides, as the kernels read it."""
-        k, n = matrix.shape
-        found = matrix.new_empty(self._functions.size_of_packed(*_numbers(k, n)))
-        self._functions.pack_matrix(*_numbers(k, n), _address(matrix), *_numbers(*matrix.stride()), _address(found))
+        start = _pointer(address_of_matrix(name, matrix, self.dtype, sizes))
+        found = matrix.new_empty(self._functions.size_of_packed(*_numbers(*sizes)))
+        self._functions.pack_matrix(*_numbers(*sizes), start, *_numbers(*matrix.stride()), _pointer(found.data_ptr()))
         return found
 
     def multiply(self, a: Tensor, b: Tensor, out: Tensor, *, accumulate: bool = False) -> None:
         """`out` is `a @ b`, or that is added to it; `a` and `b` may be transposed, the rows of `out` have no gaps."""
-        (m, k), n = a.shape, b.shape[1]
+        m, k, n = len(a), a.shape[-1], b.shape[-1]
+        left = address_of_matrix("the left factor of a product", a, self.dtype, (m, k))
+        right = _pointer(address_of_matrix("the right factor of a product", b, self.dtype, (k, n)))
+        result = address_of_rows("a product", out, self.dtype, m, n)
+        row_of_a, row_of_out = (part.stride(0) * part.element_size() for part in (a, out))
 
         def multiply_rows(first: int, last: int, worker: int) -> None:
-            part, result = a[first:last], out[first:last]
             workspace = b.new_empty(self._functions.size_of_block(*_numbers(n)))
             self._functions.multiply_once(
-                *_numbers(last - first, n, k), _address(part), *_numbers(*a.stride()),
-                _address(b), *_numbers(*b.stride()), _address(result), *_numbers(out.stride(0), accumulate),
-                _address(workspace),
+                *_numbers(last - first, n, k), _pointer(left + first * row_of_a), *_numbers(*a.stride()),
+                right, *_numbers(*b.stride()), _pointer(result + first * row_of_out),
+                *_numbers(out.stride(0), accumulate), _pointer(workspace.data_ptr()),
             )  # fmt: skip
 
         in_parts(m, multiply_rows)
@@ -77,7 +81,7 @@ def products(dtype: torch.dtype, bf16_kernel: Bf16Kernel | None = None) -> Produ
     names = ["amx.h", "products.c"] if bf16_kernel == "amx" else ["products.c"]
     text = "\n".join((here / name).read_text(encoding="utf-8") for name in names)
     functions = library(text, dtype, DEFINES[bf16_kernel])
-    found = None if functions is None else Products(functions)
+    found = None if functions is None else Products(functions, dtype)
     return found if found is None or found.kernel == bf16_kernel else None
 
 
@@ -120,9 +124,9 @@ def _works(kernel: Bf16Kernel) -> bool:
     return True
 
 
-def in_parts(rows: int, work: Callable[[int, int, int], None]) -> None:
-    """`work(first, last, worker)` on parts of the rows, as many at once as torch has threads."""
-    workers = min(torch.get_num_threads(), max(1, rows))
+def in_parts(rows: int, work: Callable[[int, int, int], None], *, most: int | None = None) -> None:
+    """`work(first, last, worker)` on parts of the rows, as many at once as torch has threads, or as `most` says."""
+    workers = min(most or torch.get_num_threads(), max(1, rows))
     if workers == 1:
         work(0, rows, 0)
         return
@@ -139,5 +143,5 @@ def _numbers(*numbers: int) -> list[ctypes.c_int64]:
     return [ctypes.c_int64(number) for number in numbers]
 
 
-def _address(tensor: Tensor) -> ctypes.c_void_p:
-    return ctypes.c_void_p(tensor.data_ptr())
+def _pointer(start: int) -> ctypes.c_void_p:
+    return ctypes.c_void_p(start)

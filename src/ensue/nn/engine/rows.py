@@ -27,7 +27,9 @@ class Rows:
             lengths = mask.sum(1)
             self.order = lengths.argsort(descending=True, stable=True)
             self.lengths = lengths[self.order]
-            self.counts = mask.sum(0).cpu().numpy()[: int(lengths.max()) if batch else 0].astype(np.int64)
+            # Not by the mask itself: these never rise, whatever it is, as the loops over positions need it.
+            ends = np.bincount(lengths.cpu().numpy(), minlength=1)
+            self.counts = (batch - np.cumsum(ends))[:-1].astype(np.int64)
         self.begins: NDArray[np.int64] = np.concatenate(([0], np.cumsum(self.counts)))[:-1].astype(np.int64)
         self.size = int(self.counts.sum())
 

@@ -19,7 +19,7 @@ from ensue.nn.engine.plain import Plain
 from ensue.nn.engine.products import Bf16Kernel, bf16_kernel
 from ensue.nn.engine.program import Program, build
 from ensue.nn.engine.rows import Rows
-from ensue.nn.engine.trace import Trace, Untraceable, trace
+from ensue.nn.engine.trace import Untraceable, trace
 from ensue.nn.engine.triton_pass import Launched, launched
 from ensue.types import State, leaves, map_state
 
@@ -78,13 +78,15 @@ def unroll(layer: Any, x: Tensor, state: State, mask: Tensor | None) -> tuple[Te
     runner = _runner(layer)
     if isinstance(runner, str):
         return None
+    if x.shape[2] != layer.d_in:
+        raise ValueError(f"x has {x.shape[2]} features, {type(layer).__name__} reads {layer.d_in}")
     rows = Rows.of(x, mask)
     if rows.size == 0:
         return None
     state = layer.init_state(len(x)) if state is None else state
     device = x.device.type
     with torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext():
-        tensors = _before(layer, runner.program.trace, x, state, rows)
+        tensors = _before(layer, runner, x, state, rows)
         packed, *finals = runner(tensors, rows)
         after = iter(map(rows.unsorted, finals))
         return rows.padded_again(packed), map_state(lambda leaf: next(after), state)
@@ -108,7 +110,7 @@ def _runner(layer: nn.Module) -> Runner | str:
             known[key] = "more operations after one another than can be followed"
         else:
             functions = _functions(program, dtype, device, kernel) if execution == "compiled" else None
-            known[key] = Runner(program, functions or Plain(program))
+            known[key] = Runner(program, functions or Plain(program), dtype)
     return known[key]
 
 
@@ -121,15 +123,16 @@ def _functions(
     return launched(program, dtype) if device.type == "cuda" else None
 
 
-def _before(layer: nn.Module, trace: Trace, x: Tensor, state: State, rows: Rows) -> list[Tensor]:
+def _before(layer: nn.Module, runner: Runner, x: Tensor, state: State, rows: Rows) -> list[Tensor]:
     """What the passes read, worked out by torch from parameters, x and the state."""
+    trace, dtype = runner.program.trace, runner.dtype
     values: dict[int, Any] = dict(trace.constants)
     for name, key in trace.parameters.items():
         values[key] = attrgetter(name)(layer)
     for call in trace.once:
         call.run(values)
-    before = [rows.sorted(leaf).contiguous() for leaf in leaves(state)]
-    packed = rows.packed(x).to(before[0].dtype)
+    before = [rows.sorted(leaf).to(dtype).resolve_neg().contiguous() for leaf in leaves(state)]
+    packed = rows.packed(x).to(dtype).resolve_neg()
     matrices = [values[matrix.key][matrix.start : matrix.stop] for matrix in trace.matrices]
     vectors = [values[key].reshape(1, -1).contiguous() for key in trace.vectors]
     return [packed if packed.stride(1) == 1 else packed.contiguous(), *before, *vectors, *matrices]

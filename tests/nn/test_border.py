@@ -1,0 +1,276 @@
+"""What may enter a layer, and what is refused, in one line that says what was expected and found."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from ensue.nn import (
+    GRU,
+    LSTM,
+    Bidirectional,
+    Clockwork,
+    Elman,
+    MultiHeadAttention,
+    PeepholeLSTM,
+    Recurrent,
+    Stack,
+    Window,
+)
+from ensue.nn.engine import executing
+from ensue.nn.engine.execution import Runner, Values
+from ensue.nn.engine.rows import Rows
+from ensue.nn.engine.running import _before, _runner
+from ensue.nn.engine.storage import Storage
+from ensue.nn.lstm import LSTMState
+from ensue.types import map_state
+from nn.twins import needs_compiler
+
+B, T = 4, 10
+WHOLE = torch.ones(B, T, dtype=torch.bool)
+
+
+@pytest.fixture(autouse=True)
+def unchecked_types(unchecked_types: None) -> None:
+    """As at use: no checker of signatures stands before the checks."""
+
+
+def x_of(d: int = 8, **options: Any) -> Tensor:
+    return torch.zeros(B, T, d, **options)
+
+
+def with_gaps(*places: tuple[int, int]) -> Tensor:
+    mask = WHOLE.clone()
+    for place in places:
+        mask[place] = False
+    return mask
+
+
+lstm, stack = LSTM(8, 16), Stack([LSTM(8, 8), GRU(8, 16)])
+attention = MultiHeadAttention(8, num_heads=2)
+clockwork, both_ways = Clockwork(8, 16, periods=(1, 2)), Bidirectional(lstm, LSTM(8, 16))
+WRONG: list[tuple[type[Exception], str, Callable[[], object]]] = [
+    (ValueError, "LSTM.forward expects state.h of (4, 16), found (2, 16)", lambda: lstm(x_of(), lstm.init_state(2))),
+    (
+        ValueError,
+        "PeepholeLSTM.forward expects state.h of (4, 16), found (1, 16)",
+        lambda: PeepholeLSTM(8, 16)(x_of(), lstm.init_state(1)),
+    ),
+    (
+        TypeError,
+        "LSTM.forward expects state.h in torch.float32, found torch.float64",
+        lambda: lstm(x_of(), map_state(Tensor.double, lstm.init_state(B))),
+    ),
+    (ValueError, "LSTM.forward expects mask of (4, 10), found (3, 10)", lambda: lstm(x_of(), mask=WHOLE[:3])),
+    (ValueError, "LSTM.fold expects mask of (4, 10), found (4, 9)", lambda: lstm.fold(x_of(), mask=WHOLE[:, :9])),
+    (
+        TypeError,
+        "LSTM.forward expects mask in torch.bool, found torch.int64",
+        lambda: lstm(x_of(), mask=WHOLE.long()),
+    ),
+    (
+        ValueError,
+        "LSTM.forward expects mask whose real positions come first, found others in row 2",
+        lambda: lstm(x_of(), mask=with_gaps((2, 3))),
+    ),
+    (
+        ValueError,
+        "LSTM.forward expects x of (rows, positions, 8), found (4, 10, 9)",
+        lambda: lstm(x_of(9)),
+    ),
+    (ValueError, "LSTM.forward expects x of (rows, positions, 8), found (10, 8)", lambda: lstm(x_of()[0])),
+    (ValueError, "LSTM.step expects x of (rows, 8), found (4, 10, 8)", lambda: lstm.step(x_of())),
+    (
+        ValueError,
+        "LSTM.step expects state.h of (4, 16), found (1, 16)",
+        lambda: lstm.step(x_of()[:, 0], lstm.init_state(1)),
+    ),
+    (TypeError, "LSTM.forward expects x in torch.float32, found torch.int64", lambda: lstm(x_of(dtype=torch.long))),
+    (TypeError, "LSTM.forward expects x in torch.float32, found torch.float64", lambda: lstm(x_of().double())),
+    (TypeError, "LSTM.forward expects x on cpu, found meta", lambda: lstm(x_of(device="meta"))),
+    (TypeError, "LSTM.forward expects x as a tensor, found list", lambda: lstm([[1.0] * 8])),
+    (
+        TypeError,
+        "LSTM.forward expects state as LSTMState, found GRUState",
+        lambda: lstm(x_of(), GRU(8, 16).init_state(B)),
+    ),
+    (TypeError, "LSTM.forward expects state as LSTMState, found Tensor", lambda: lstm(x_of(), torch.zeros(B, 16))),
+    (
+        TypeError,
+        "LSTM.forward expects state.c as a tensor, found None",
+        lambda: lstm(x_of(), LSTMState(torch.zeros(B, 16), None)),  # type: ignore[arg-type]
+    ),
+    (TypeError, "Stack.forward expects state as a tuple of 2, found tuple", lambda: stack(x_of(), ())),
+    (
+        ValueError,
+        "Stack.forward expects state[1].h of (4, 16), found (3, 16)",
+        lambda: stack(x_of(), (LSTM(8, 8).init_state(B), GRU(8, 16).init_state(3))),
+    ),
+    (
+        ValueError,
+        "Window.forward expects state.last of (4, 0, 8), found (4, 1, 8)",
+        lambda: Window(8, 4, size=1)(x_of(), Window(8, 4, size=2).init_state(B)),
+    ),
+    (
+        TypeError,
+        "Clockwork.forward expects state.clock in torch.int64, found torch.float32",
+        lambda: clockwork(x_of(), map_state(Tensor.float, clockwork.init_state(B))),
+    ),
+    (
+        ValueError,
+        "MultiHeadAttention.forward expects state of one length, found [10, 11]",
+        lambda: attention(x_of(), attention(x_of())[1]._replace(keys=torch.zeros(B, 2, 11, 4))),
+    ),
+    (
+        TypeError,
+        "Bidirectional.forward expects no initial state, found tuple",
+        lambda: both_ways(x_of(), both_ways(x_of())[1]),
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "message", "call"), WRONG, ids=[message for _, message, _ in WRONG])
+def test_what_does_not_fit_is_named(kind: type[Exception], message: str, call: Callable[[], object]) -> None:
+    with pytest.raises(kind, match=f"^{re.escape(message)}$"):
+        call()
+
+
+def test_a_layer_of_somebody_else_has_the_checks(unchecked_types: None) -> None:
+    class Sum(Recurrent):
+        d_in = d_out = 3
+
+        def init_state(self, batch_size: int, memory: object = None) -> Tensor:
+            return torch.zeros(batch_size, 3)
+
+        def step(self, x_t: Tensor, state: Any = None) -> tuple[Tensor, Tensor]:
+            state = self.init_state(len(x_t)) if state is None else state
+            return x_t + state, x_t + state
+
+    layer, x = Sum(), torch.ones(B, T, 3)
+    torch.testing.assert_close(layer(x)[0], x.cumsum(1))
+    with pytest.raises(ValueError, match=r"Sum\.forward expects state of \(4, 3\), found \(1, 3\)"):
+        layer(x, layer.init_state(1))
+
+
+def test_a_layer_may_change_its_type_and_its_parts() -> None:
+    layer = Stack([nn_layer := LSTM(8, 4), Elman(4, 4)])
+    layer(x_of())
+    layer.double()
+    _, state = layer(x_of().double())
+    assert state[0].h.dtype == torch.float64
+    with pytest.raises(TypeError, match=r"expects x in torch\.float64, found torch\.float32"):
+        layer(x_of())
+    layer.float()
+    layer.layers[0] = LSTM(8, 4).float()
+    layer(x_of(), layer.init_state(B))
+    assert nn_layer.weight_input.dtype == torch.float32
+
+
+def test_what_autocast_makes_may_enter() -> None:
+    layer = Elman(8, 8)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for run in (layer, layer.fold):
+            _, state = run(x_of().bfloat16())
+            y, _ = run(x_of(), map_state(Tensor.bfloat16, state))
+            assert y.isfinite().all()
+    with pytest.raises(TypeError, match=r"expects x in torch\.float32, found torch\.bfloat16"):
+        layer(x_of().bfloat16())
+
+
+def test_a_checked_call_leaves_nothing_behind() -> None:
+    """After an error inside of a layer the next call is checked again."""
+    layer = Bidirectional(lstm, LSTM(8, 16))
+    with pytest.raises(TypeError, match="looks ahead"):
+        layer.step(x_of()[:, 0])
+    with pytest.raises(ValueError, match="expects x"):
+        layer(x_of(7))
+
+
+class TestParametersThatChange:
+    """Compiled code is handed what fits, whatever became of a layer since it was traced."""
+
+    @pytest.mark.parametrize("name", ["weight_hidden", "weight_input", "bias"])
+    @pytest.mark.parametrize("execution", ["compiled", "plain"])
+    def test_another_size(self, name: str, execution: Any) -> None:
+        layer = PeepholeLSTM(8, 16)
+        with executing(execution):
+            layer(x_of())
+            getattr(layer, name).data = getattr(layer, name).data[..., :-1].contiguous()
+            with pytest.raises((ValueError, RuntimeError), match=r"of the step was|size"):
+                layer(x_of())
+
+    def test_another_type(self) -> None:
+        layer = PeepholeLSTM(8, 16)
+        layer(x_of())
+        layer.weight_hidden.data = layer.weight_hidden.data.double()
+        with pytest.raises((TypeError, RuntimeError), match=r"torch\.float64|dtype|Double"):
+            layer(x_of())
+
+    def test_other_strides(self) -> None:
+        layer, x = PeepholeLSTM(8, 16), torch.randn(B, T, 8)
+        expected = layer(x)[0]
+        for name in ("weight_hidden", "bias", "weight_cell"):
+            if hasattr(layer, name):
+                data = getattr(layer, name).data
+                getattr(layer, name).data = torch.stack((data, data), dim=-1)[..., 0]
+        torch.testing.assert_close(layer(x)[0], expected)
+
+    def test_all_of_another_type(self) -> None:
+        layer = PeepholeLSTM(8, 16)
+        layer(x_of())
+        layer.to(torch.float64)
+        assert layer(x_of().double())[0].dtype == torch.float64
+
+
+def error_of(change: Callable[[Tensor], Tensor]) -> Tensor:
+    """The gradient at x, with the errors that arrive at the engine changed on their way."""
+    layer, x = PeepholeLSTM(8, 16), torch.randn(B, T, 8, requires_grad=True)
+    y, _ = layer.double()(x.double())
+    node = y.grad_fn
+    while "Recurrence" not in node.name():
+        node = node.next_functions[0][0]
+    node.register_prehook(lambda errors: tuple(None if e is None else change(e) for e in errors))
+    return torch.autograd.grad(y.sum(), x)[0]
+
+
+def test_errors_that_arrive_in_other_forms() -> None:
+    torch.manual_seed(0)
+    expected = error_of(lambda error: error)
+    for change in (lambda e: e.t().contiguous().t(), lambda e: torch.stack((e, e), -1)[..., 0]):
+        torch.manual_seed(0)
+        torch.testing.assert_close(error_of(change), expected)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda e: e[:-1], r"error output 0 of the step is expected as \(40, 16\), found \(39, 16\)"),
+        (lambda e: e[:, 1:], r"error output 0 of the step is expected as \(40, 16\), found \(40, 15\)"),
+        (lambda e: e.float(), r"error output 0 of the step is expected in torch.float64 on cpu, found torch.float32"),
+        (lambda e: e.t().contiguous().t(), r"error output 0 of the step is expected with features side by side"),
+        (lambda e: e.to("meta"), r"error output 0 of the step is expected in torch.float64 on cpu, found .* on meta"),
+    ],
+)
+def test_errors_that_do_not_fit_reach_no_c(change: Callable[[Tensor], Tensor], message: str) -> None:
+    """Torch would refuse them, too, before they come so far."""
+    layer, x = PeepholeLSTM(8, 16).double(), torch.randn(B, T, 8, dtype=torch.float64)
+    rows, runner = Rows.of(x, None), _runner(layer)
+    assert isinstance(runner, Runner)
+    tensors = [tensor.detach() for tensor in _before(layer, runner, x, layer.init_state(B), rows)]
+    values, needed = (Values.of(items, runner.program) for items in (tensors, [True] * len(tensors)))
+    output, finals, arrays = runner.forward(values, rows, keep=True)
+    arrays[runner.program.output] = Storage(output)
+    with pytest.raises((ValueError, TypeError), match=message):
+        runner.backward(values, rows, arrays, [change(torch.ones_like(output)), *finals], needed)
+
+
+def test_negative_views_are_what_they_show() -> None:
+    """The imaginary part of a conjugate is a view whose sign is turned when it is read."""
+    layer, z = PeepholeLSTM(8, 16), torch.randn(B, T, 8, dtype=torch.complex64)
+    x = z.conj().imag
+    assert x.is_neg()
+    torch.testing.assert_close(layer(x)[0], layer.fold(x)[0])
