@@ -215,7 +215,7 @@ def predict(
     pipeline = _load(run, device, threads, vectors=vectors, task=("labeling", "classification"))
     from ensue.console.predictions import class_lines, label_lines
 
-    pipeline.splitter = splitter or pipeline.splitter
+    pipeline = pipeline.with_splitter(splitter) if splitter else pipeline
     lines = label_lines if pipeline.recipe.task == "labeling" else class_lines
     texts = "-" if path is None else path
     for line in lines(pipeline, texts, format=format, encoding=encoding, as_json=as_json, color=sys.stdout.isatty()):

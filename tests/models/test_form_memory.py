@@ -1,5 +1,9 @@
 """The memory of word forms: what it gives is what the features compute, whatever was asked for and forgotten before."""
 
+import random
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -27,10 +31,10 @@ REFERENCE = {word: memory().features.form_vectors(Forms.of(LEXICON.encode([word]
 
 def agrees(found: FormMemory, words: list[str]) -> None:
     """Ask for the words and compare."""
-    index = found.index(words)
+    table, index = found.look_up(words)
     assert len(index) == len(words)
-    assert found.table.words[index].tolist() == LEXICON.encode(words).words.tolist()
-    for word, vector in zip(words, found.table.vectors[index], strict=True):
+    assert table.words[index].tolist() == LEXICON.encode(words).words.tolist()
+    for word, vector in zip(words, table.vectors[index], strict=True):
         torch.testing.assert_close(vector, REFERENCE[word])
 
 
@@ -54,10 +58,10 @@ def test_many_forms_in_little_pieces() -> None:
     """More than there is room for at first."""
     found, words = memory(), [f"w{n}" for n in range(3000)]
     for start in range(0, 3000, 100):
-        found.index(words[start : start + 100])
+        found.look_up(words[start : start + 100])
     features = found.features.table(LEXICON.encode(words), CPU)
-    index = found.index(words)
-    torch.testing.assert_close(found.table.vectors[index], features.vectors)
+    table, index = found.look_up(words)
+    torch.testing.assert_close(table.vectors[index], features.vectors)
     assert found.table.words[index].tolist() == features.words.tolist()
 
 
@@ -74,7 +78,7 @@ def test_it_grows_with_and_without_inference_mode(monkeypatch: pytest.MonkeyPatc
 
 def test_equal_words_have_one_row() -> None:
     found = memory()
-    index = found.index(["bird", "the", "bird", "The", "bird"]).tolist()
+    index = found.look_up(["bird", "the", "bird", "The", "bird"])[1].tolist()
     assert index[0] == index[2] == index[4]
     assert len(set(index)) == len(found.table.vectors) == 3
 
@@ -83,17 +87,17 @@ def test_only_what_is_new_is_worked_out(monkeypatch: pytest.MonkeyPatch) -> None
     found, asked = memory(), []
     encode = LEXICON.encode
     monkeypatch.setattr(Lexicon, "encode", lambda self, forms: asked.append(list(forms)) or encode(forms))
-    found.index(["bird", "the", "bird"])
-    first = found.index(["the", "bird"]).tolist()
-    found.index(["xyz", "the", "1984", "xyz"])
+    found.look_up(["bird", "the", "bird"])
+    first = found.look_up(["the", "bird"])[1].tolist()
+    found.look_up(["xyz", "the", "1984", "xyz"])
     assert asked == [["bird", "the"], ["xyz", "1984"]]
-    assert found.index(["the", "bird"]).tolist() == first
+    assert found.look_up(["the", "bird"])[1].tolist() == first
 
 
 def test_too_many_are_forgotten_at_the_next_call() -> None:
     found = memory(most=3)
-    found.index(["the", "bird", "xyz"])
-    found.index(["1984"])
+    found.look_up(["the", "bird", "xyz"])
+    found.look_up(["1984"])
     assert len(found.table.vectors) == 4
     agrees(found, ["xyz"])
     assert len(found.table.vectors) == 1
@@ -108,12 +112,45 @@ def test_what_was_forgotten_is_worked_out_anew() -> None:
         found.features.words.weight += 1.0
     agrees(found, ["the"])  # still what it was
     found.forget()
-    row = found.index(["the"])[0]
+    row = found.look_up(["the"])[1][0]
     torch.testing.assert_close(found.table.vectors[row, :4], REFERENCE["the"][:4] + 1.0)
     torch.testing.assert_close(found.table.vectors[row, 4:], REFERENCE["the"][4:])
 
 
 def test_no_words() -> None:
     found = memory()
-    assert found.index([]).tolist() == []
+    assert found.look_up([])[1].tolist() == []
     assert found.table.vectors.shape == (0, found.features.d_forms)
+
+
+def test_what_was_given_holds() -> None:
+    """Whatever comes after: more words, more room, forgetting."""
+    found = memory(most=5)
+    table, index = found.look_up(WORDS)
+    before = table.vectors.clone()
+    for start in range(0, 5000, 1000):
+        found.look_up([f"w{n}" for n in range(start, start + 1000)])
+    torch.testing.assert_close(table.vectors, before, rtol=0, atol=0)
+    for word, vector in zip(WORDS, table.vectors[index], strict=True):
+        torch.testing.assert_close(vector, REFERENCE[word])
+
+
+@pytest.mark.parametrize("most", [0, 20, 1 << 16])
+def test_threads_share_it(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one adds while another works out its own, and what is forgotten meanwhile, mixes nothing up."""
+    monkeypatch.setattr(form_memory, "FEWEST_ROWS", 2)
+    found, words = memory(most), [f"w{n % 7}{n % 3}{n}" for n in range(60)]
+    expected = memory().features.table(LEXICON.encode(words), CPU).vectors
+    start = Barrier(8)
+
+    def ask(number: int) -> None:
+        choose = random.Random(number)
+        start.wait()
+        for _ in range(20):
+            chosen = choose.choices(range(60), k=9)
+            table, index = found.look_up([words[n] for n in chosen])
+            torch.testing.assert_close(table.vectors[index], expected[chosen])
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(ask, range(8)))
+    assert len(found.table.words) == len(found._known.numbers) <= most + 60

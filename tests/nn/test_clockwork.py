@@ -1,5 +1,8 @@
 """The clockwork network against the paper's equations module by module, and its fast path against the fold."""
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -239,3 +242,25 @@ def test_periods_that_are_none_are_refused(periods: tuple[int, ...]) -> None:
 def test_units_that_cannot_be_divided_are_refused() -> None:
     with pytest.raises(ValueError, match="7 units cannot be divided among 3 periods"):
         Clockwork(D_IN, 7, periods=(1, 2, 4))
+
+
+def test_threads_share_it() -> None:
+    """Where the clocks of the rows differ, weights are lent to a part, and every thread has the same ones back."""
+    layer = layer_of((1, 2, 4), size=8).eval()
+    x, state = torch.randn(B, 5, D_IN, dtype=torch.float64), state_of(layer, [0, 1, 2, 3])
+    with torch.no_grad():
+        expected = layer(x, state)[0]
+    start = Barrier(8)
+
+    def work(_: int) -> list[Tensor]:
+        start.wait()
+        with torch.no_grad(), executing("fold"):
+            return [layer(x, state)[0] for _ in range(20)]
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    with ThreadPoolExecutor(8) as pool:
+        found = [y for ys in pool.map(work, range(8)) for y in ys]
+    sys.setswitchinterval(before)
+    for y in found:
+        torch.testing.assert_close(y, expected)

@@ -1,10 +1,13 @@
 """Looking inside: what `watch` sees, and that nothing changes because somebody looks."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 
 from ensue.errors import EnsueError
 from ensue.nn import GRU, LSTM, Elman, MultiHeadAttention, SequenceLayer, Stack, Transformer, Window, tap_names, watch
+from ensue.nn.taps import is_watched
 
 D, B, T = 4, 2, 5
 LAYERS = {
@@ -95,7 +98,7 @@ def test_nobody_watches_afterwards(fails: bool) -> None:
         pass
     layer(torch.randn(B, T, D))
     assert not any(seen.values())
-    assert not any(module._forward_hooks for module in layer.modules())
+    assert not is_watched(layer)
 
 
 def test_gradients_reach_what_was_seen() -> None:
@@ -104,3 +107,17 @@ def test_gradients_reach_what_was_seen() -> None:
         y, _ = layer(torch.randn(B, T, D))
     gradients = torch.autograd.grad(y[:, -1].sum(), seen["hidden"])
     assert all(gradient.any() for gradient in gradients)
+
+
+def test_who_watches_sees_what_passes_in_its_own_thread() -> None:
+    """Others that use the same layer meanwhile run as ever, and nothing of theirs is seen."""
+    layer, x = LSTM(D, D), torch.randn(B, T, D)
+    with ThreadPoolExecutor(1) as other, watch(layer) as seen:
+        assert is_watched(layer)
+        assert not other.submit(is_watched, layer).result()
+        expected = other.submit(layer, x).result()[0]
+        assert not any(seen.values())
+        with watch(layer, "hidden") as again:
+            found = layer(x)[0]
+    assert len(seen["hidden"]) == len(again["hidden"]) == T
+    torch.testing.assert_close(found, expected)

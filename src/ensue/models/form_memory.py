@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import Lock
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,49 +16,75 @@ from ensue.text.lexicon import Lexicon
 MOST_FORMS, FEWEST_ROWS = 1 << 16, 1 << 10
 
 
+class Known(NamedTuple):
+    """Word forms with their numbers, and room for their rows; a row that was written is never written again."""
+
+    numbers: dict[str, int]
+    rooms: list[FormTable]
+    """One, replaced by a larger one where it is full."""
+
+    @property
+    def table(self) -> FormTable:
+        count = len(self.numbers)
+        return FormTable(*(part[:count] for part in self.rooms[0]))
+
+
 class FormMemory:
     """The vectors of word forms, kept until there are too many; then all are forgotten.
 
-    `table` has a row for each form that `index` has numbered.
+    Threads may share it. Each works out by itself what is new to it, and one at a time looks into the table or adds to
+    it. What was given holds for good, whatever is added or forgotten after.
     """
 
     def __init__(
         self, features: WordFeatures, lexicon: Lexicon, device: torch.device, *, most: int = MOST_FORMS
     ) -> None:
         self.features, self.lexicon, self.device, self.most = features, lexicon, device, most
+        self._lock = Lock()
         self.forget()
 
     def forget(self) -> None:
         """Begin anew, with room for a few."""
-        self._numbers: dict[str, int] = {}
-        self._room = self._rows(FEWEST_ROWS)
+        self._known = Known({}, [self._rows(FEWEST_ROWS)])
 
     @property
     def table(self) -> FormTable:
         """The forms that are known."""
-        known = len(self._numbers)
-        return FormTable(self._room.vectors[:known], self._room.words[:known])
+        return self._known.table
 
-    def index(self, words: Sequence[str]) -> NDArray[np.int32]:
-        """The row in `table` of each word. Rows that were given before may have changed."""
-        if len(self._numbers) > self.most:
-            self.forget()
-        numbers = self._numbers
-        new = [word for word in dict.fromkeys(words) if word not in numbers]
-        if new:
-            known, total = len(numbers), len(numbers) + len(new)
-            if total > len(self._room.words):  # twice the room each time, so that few words are copied
-                old, self._room = self.table, self._rows(max(total, 2 * len(self._room.words)))
-                self._write(0, old)
-            self._write(known, self.features.table(self.lexicon.encode(new), self.device))
-            numbers.update(zip(new, range(known, total), strict=True))
-        return np.fromiter(map(numbers.__getitem__, words), np.int32, len(words))
+    def look_up(self, words: Sequence[str]) -> tuple[FormTable, NDArray[np.int32]]:
+        """A table with a row for each of `words`, and the number of each word's row."""
+        with self._lock:
+            if len(self._known.numbers) > self.most:
+                self.forget()
+            known = self._known
+            new = [word for word in dict.fromkeys(words) if word not in known.numbers]
+        rows = self.features.table(self.lexicon.encode(new), self.device) if new else None
+        with self._lock:
+            if rows is not None:
+                self._add(known, new, rows)
+            return known.table, np.fromiter(map(known.numbers.__getitem__, words), np.int32, len(words))
+
+    def _add(self, known: Known, words: list[str], rows: FormTable) -> None:
+        """The rows of words; those that another thread has added meanwhile stay as they are."""
+        new = [place for place, word in enumerate(words) if word not in known.numbers]
+        if len(new) < len(words):
+            chosen = torch.tensor(new, dtype=torch.int64, device=self.device)
+            words, rows = [words[place] for place in new], FormTable(*(part[chosen] for part in rows))
+        count, total = len(known.numbers), len(known.numbers) + len(words)
+        if total > len(known.rooms[0].words):  # twice the room each time, so that few words are copied
+            larger = self._rows(max(total, 2 * len(known.rooms[0].words)))
+            _write(larger, 0, known.table)
+            known.rooms[0] = larger
+        _write(known.rooms[0], count, rows)
+        known.numbers.update(zip(words, range(count, total), strict=True))
 
     @torch.inference_mode(False)  # so that it can be written to inside and outside of that mode
     def _rows(self, count: int) -> FormTable:
         vectors = torch.zeros(count, self.features.d_forms, device=self.device)
         return FormTable(vectors, torch.zeros(count, dtype=torch.int64, device=self.device))
 
-    def _write(self, start: int, rows: FormTable) -> None:
-        for room, part in zip(self._room, rows, strict=True):
-            room[start : start + len(part)] = part
+
+def _write(room: FormTable, start: int, rows: FormTable) -> None:
+    for whole, part in zip(room, rows, strict=True):
+        whole[start : start + len(part)] = part

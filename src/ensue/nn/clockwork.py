@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from threading import Lock
 from typing import NamedTuple
 
 import torch
@@ -17,6 +18,9 @@ from ensue.nn.engine import may_compile
 from ensue.nn.layer import Recurrent, blank
 from ensue.nn.taps import Tap, is_watched
 from ensue.types import Memory, State
+
+_lending = Lock()
+"""Weights are lent to a layer that has none of its own, for one call."""
 
 
 class ClockworkState(NamedTuple):
@@ -117,7 +121,8 @@ class Clockwork(Recurrent):
         works = clocks.unsqueeze(-1) % self.period == 0
         u = torch.cat((F.linear(x, self.weight_input, self.bias), works.to(x.dtype)), dim=-1)
         weights = {"weight_hidden": self.weight_hidden * self.is_heard}
-        y, after = torch.func.functional_call(self.lent[0], weights, (u, ElmanState(h)), {"mask": mask})
+        with _lending:  # the weights of another thread are put back before these come
+            y, after = torch.func.functional_call(self.lent[0], weights, (u, ElmanState(h)), {"mask": mask})
         return y, after
 
     def extra_repr(self) -> str:

@@ -5,20 +5,25 @@
     seen["layers.layers.0.gates.forget"]     # a list of tensors, in the order of the calls
 
 A recurrent layer passes its taps once a position with (B, d) tensors, a parallel layer once a call. A layer whose fast
-path has no such place (vendor kernels) takes the written-out one while somebody watches.
+path has no such place (vendor kernels) takes the written-out one while somebody watches. Who watches is known to a
+thread of execution (a context variable) and not to the model: others that use it meanwhile see and notice nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from fnmatch import fnmatchcase
-from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
 from ensue.errors import EnsueError, nearest
+
+_watched: ContextVar[Mapping[nn.Module, Sequence[list[Tensor]]]] = ContextVar("watched", default=MappingProxyType({}))
+"""For each tap that is watched where to put what passes; replaced as a whole."""
 
 
 class Tap(nn.Module):
@@ -29,6 +34,8 @@ class Tap(nn.Module):
         return x if not self._forward_hooks else super().__call__(x)  # type: ignore[no-any-return]
 
     def forward(self, x: Tensor) -> Tensor:
+        for seen in _watched.get().get(self, ()):
+            seen.append(x)
         return x
 
 
@@ -47,7 +54,8 @@ class Taps(nn.Module):
 
 def is_watched(module: nn.Module) -> bool:
     """Whether anybody watches a tap of `module` itself or of its parts."""
-    return any(isinstance(part, Tap) and part._forward_hooks for part in module.modules())
+    watched = _watched.get()
+    return bool(watched) and any(part in watched for part in module.modules())
 
 
 def tap_names(model: nn.Module) -> list[str]:
@@ -69,12 +77,10 @@ def watch(model: nn.Module, *patterns: str) -> Iterator[dict[str, list[Tensor]]]
     chosen = [name for name in names if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)]
     seen: dict[str, list[Tensor]] = {name: [] for name in chosen}
 
-    def record(name: str, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        seen[name].append(output)
-
-    handles = [model.get_submodule(name).register_forward_hook(partial(record, name)) for name in chosen]
+    before = _watched.get()
+    taps = {model.get_submodule(name): seen[name] for name in chosen}
+    token = _watched.set({**before, **{tap: (*before.get(tap, ()), found) for tap, found in taps.items()}})
     try:
         yield seen
     finally:
-        for handle in handles:
-            handle.remove()
+        _watched.reset(token)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -81,8 +82,18 @@ class ClassificationPipeline:
         self.model = model.eval()
         self.reader = Reader(model.features, lexicon, device_of(model))
         self.labels, self.recipe, self.layout, self.run = labels, recipe, layout, run
-        self.splitter: str = recipe.data.splitter
+        self._splitter: str = recipe.data.splitter
+
+    @property
+    def splitter(self) -> str:
         """How text is cut into words; "whitespace" for text that is cut already."""
+        return self._splitter
+
+    def with_splitter(self, splitter: str) -> Self:
+        """The same model, for text that is cut otherwise."""
+        other = copy(self)
+        other._splitter = splitter
+        return other
 
     @classmethod
     def of(cls, directory: RunDirectory, device: torch.device) -> Self:

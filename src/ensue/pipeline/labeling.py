@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -136,8 +137,18 @@ class LabelingPipeline:
         self.reader = Reader(model.features, lexicon, device_of(model))
         self.labels, self.recipe, self.run = labels, recipe, run
         self.config = config or {}
-        self.splitter: str = self.config.get("splitter", recipe.data.splitter)
+        self._splitter: str = self.config.get("splitter", recipe.data.splitter)
+
+    @property
+    def splitter(self) -> str:
         """How running text is cut into words; "whitespace" for text that is cut already."""
+        return self._splitter
+
+    def with_splitter(self, splitter: str) -> Self:
+        """The same model, for text that is cut otherwise."""
+        other = copy(self)
+        other._splitter = splitter
+        return other
 
     @classmethod
     def of(cls, directory: RunDirectory, device: torch.device) -> Self:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 import torch
@@ -19,21 +20,23 @@ from ensue.text.vocabulary import Vocabulary
 
 
 class Reader:
-    """The features and the lexicon of a tagger or classifier at use."""
+    """The features and the lexicon of a tagger or classifier at use. Threads may share it."""
 
     def __init__(self, features: WordFeatures, lexicon: Lexicon, device: torch.device) -> None:
         self.features, self.lexicon = features, lexicon
         self.memory = FormMemory(features, lexicon, device)
         self._file: Path | None = None
         self._looked_up: set[str] = set()
+        self._extending = Lock()
 
     def read(self, texts: Sequence[Sequence[str]]) -> tuple[FormTable, Ragged]:
-        """A table of word forms, and the texts as rows of their numbers. Both hold until the next call."""
+        """A table of word forms, and the texts as rows of their numbers. Both hold for good."""
         words = [word for text in texts for word in text]
         if self._file is not None:
-            self._extend(words)
-        numbers = self.memory.index(words)
-        return self.memory.table, Ragged(numbers, np.cumsum([0, *map(len, texts)], dtype=np.int64))
+            with self._extending:
+                self._extend(words)
+        table, numbers = self.memory.look_up(words)
+        return table, Ragged(numbers, np.cumsum([0, *map(len, texts)], dtype=np.int64))
 
     def look_up(self, file: str | Path) -> None:
         """From now on take the pretrained vectors of words that the model has not seen from `file`."""
@@ -56,7 +59,7 @@ class Reader:
         found, matrix = read_vectors(self._file, wanted)
         if found and matrix.shape[1] != table.embedding_dim:
             raise EnsueError(f"{self._file}: vectors of {matrix.shape[1]} numbers; the model has {table.embedding_dim}")
-        if found:
-            self.lexicon.vectors = Vocabulary([*known.symbols, *found])
+        if found:  # the vectors come before the words that lead to them: other threads are reading
             rows = torch.from_numpy(matrix).to(table.weight.device)
             table.weight = nn.Parameter(torch.cat((table.weight, rows)), requires_grad=False)
+            self.lexicon.vectors = Vocabulary([*known.symbols, *found])

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from operator import attrgetter
+from threading import RLock
 from typing import Any, Literal, get_args
 from weakref import WeakKeyDictionary
 
@@ -27,6 +28,8 @@ Execution = Literal["compiled", "plain", "fold"]
 
 _most: ContextVar[Execution] = ContextVar("most", default="compiled")
 _runners: WeakKeyDictionary[nn.Module, dict[Any, Runner | str]] = WeakKeyDictionary()
+_building = RLock()
+"""Of threads that run a layer for the first time at once, one traces and compiles; a step may run layers itself."""
 
 
 @contextmanager
@@ -102,16 +105,21 @@ def _runner(layer: nn.Module) -> Runner | str:
     kernel = bf16_kernel() if in_bf16 and dtype == torch.float32 else None
     key = (layer.training, dtype, device, execution, kernel)
     if key not in known:
-        try:
-            program = build(trace(layer))
-        except Untraceable as reason:
-            known[key] = str(reason)
-        except RecursionError:
-            known[key] = "more operations after one another than can be followed"
-        else:
-            functions = _functions(program, dtype, device, kernel) if execution == "compiled" else None
-            known[key] = Runner(program, functions or Plain(program), dtype)
+        with _building:
+            if key not in known:  # no other thread has built it meanwhile
+                known[key] = _built(layer, dtype, device, kernel)
     return known[key]
+
+
+def _built(layer: nn.Module, dtype: torch.dtype, device: torch.device, kernel: Bf16Kernel | None) -> Runner | str:
+    try:
+        program = build(trace(layer))
+    except Untraceable as reason:
+        return str(reason)
+    except RecursionError:
+        return "more operations after one another than can be followed"
+    functions = _functions(program, dtype, device, kernel) if may_compile() else None
+    return Runner(program, functions or Plain(program), dtype)
 
 
 def _functions(

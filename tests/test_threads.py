@@ -1,0 +1,189 @@
+"""One pipeline in many threads: each gets what it would get alone, at the first call too.
+
+The models are not trained, and Python changes threads as often as it can.
+"""
+
+import random
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+
+import pytest
+import torch
+
+from ensue.data.words import Ragged
+from ensue.models.build import build_classifier, build_language_model, build_lexicon, build_tagger
+from ensue.models.specification import ClockworkSpecification, LSTMSpecification, TransformerSpecification
+from ensue.models.word_features import FormTable
+from ensue.pipeline import ClassificationPipeline, LabelingPipeline, LanguagePipeline
+from ensue.pipeline.reader import Reader
+from ensue.text.classes import Classes
+from ensue.text.labels import Labels
+from ensue.text.tokenizers import train_tokenizer
+from training.tiny_texts import FILLERS, PARTS_OF_SPEECH, TOPICS, classifying, columns, sentences, tagging, tsv
+from training.tiny_texts import documents as labeled_texts
+
+THREADS = 8
+POOL = [word for words in (*PARTS_OF_SPEECH.values(), FILLERS, *TOPICS.values()) for word in words]
+
+
+@pytest.fixture(autouse=True)
+def hasty() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+def at_once(work: Callable[[int], Any]) -> list[Any]:
+    """`work(0)`, `work(1)`, ... in threads of their own, which begin together."""
+    start = Barrier(THREADS)
+
+    def begin(number: int) -> Any:
+        start.wait()
+        return work(number)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        return list(pool.map(begin, range(THREADS)))
+
+
+def texts_of(number: int, count: int = 12) -> list[list[str]]:
+    """Half of the words are seen by all threads, half by one."""
+    choose = random.Random(number)
+    words = [*POOL, *(f"word{number}-{n}" for n in range(len(POOL)))]
+    return [choose.choices(words, k=choose.randint(1, 9)) for _ in range(count)]
+
+
+def tagger(folder: Path, encoder: str) -> LabelingPipeline:
+    torch.manual_seed(0)
+    features = {"characters": "lstm", "d_characters": 6, "affixes": 2, "d_shape": 2}
+    recipe = tagging(folder / "names.txt", encoder=encoder, head={"kind": "crf"}, features=features)
+    lexicon = build_lexicon(recipe.features, dict.fromkeys(POOL, 2))
+    labels = Labels(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"], scheme="bio", tag_scheme="iobes")
+    model = build_tagger(recipe.features, recipe.model, recipe.head, lexicon=lexicon, labels=labels)
+    return LabelingPipeline(model, lexicon, labels, recipe=recipe)
+
+
+@pytest.mark.parametrize("encoder", ["lstm", "transformer"])
+def test_a_tagger(encoder: str, tmp_path: Path) -> None:
+    (tmp_path / "names.txt").write_text(columns(sentences(20)))
+
+    def work(pipeline: LabelingPipeline, number: int) -> Any:
+        texts = texts_of(number)
+        if number == 7:
+            return str(pipeline.evaluate(tmp_path / "names.txt", format="columns").as_json())
+        if number == 6:
+            return [pipeline.inspect(text).view.path.tolist() for text in texts[:3]]
+        if number % 2:
+            return [[word.label for word in pipeline.predict([text])[0]] for text in texts]
+        return [[word.label for word in answer] for answer in pipeline.predict(texts, confidence=True)]
+
+    alone = tagger(tmp_path, encoder)
+    expected = [work(alone, number) for number in range(THREADS)]
+    assert at_once(partial(work, tagger(tmp_path, encoder))) == expected
+
+
+def classifier(folder: Path, encoder: str) -> ClassificationPipeline:
+    torch.manual_seed(0)
+    head = {"pooling": ["last", "mean", "max", "attention"]}
+    recipe = classifying(folder / "topics.tsv", encoder=encoder, head=head, features={"characters": "cnn"})
+    lexicon = build_lexicon(recipe.features, dict.fromkeys(POOL, 2))
+    model = build_classifier(recipe.features, recipe.model, recipe.head, lexicon=lexicon, num_labels=len(TOPICS))
+    return ClassificationPipeline(model, lexicon, Classes(sorted(TOPICS)), recipe=recipe)
+
+
+@pytest.mark.parametrize("encoder", ["gru", "transformer"])
+def test_a_classifier(encoder: str, tmp_path: Path) -> None:
+    (tmp_path / "topics.tsv").write_text(tsv(labeled_texts(20)))
+
+    def work(pipeline: ClassificationPipeline, number: int) -> list[float]:
+        if number == 7:
+            scores = pipeline.evaluate(tmp_path / "topics.tsv").as_json()
+            return [float(scores["accuracy"])]
+        texts = [" ".join(words) for words in texts_of(number)]
+        if number == 6:
+            pipeline.inspect(texts[0])
+        return [share for answer in pipeline.predict(texts) for share in answer.probabilities.values()]
+
+    alone = classifier(tmp_path, encoder)
+    expected = [work(alone, number) for number in range(THREADS)]
+    found = at_once(partial(work, classifier(tmp_path, encoder)))
+    for shares, others in zip(found, expected, strict=True):
+        assert shares == pytest.approx(others, abs=1e-5)  # a word is worked out beside others
+
+
+LANGUAGE = {
+    "lstm": LSTMSpecification(encoder="lstm", d_embedding=8, d_model=12, num_layers=2),
+    "clockwork": ClockworkSpecification(encoder="clockwork", d_embedding=8, d_model=12, periods=[1, 2, 4]),
+    "transformer": TransformerSpecification(encoder="transformer", d_embedding=8, d_model=8, num_heads=2, context=16),
+}
+
+
+@pytest.mark.parametrize("encoder", LANGUAGE)
+def test_a_language_model(encoder: str, tmp_path: Path) -> None:
+    """To the bit: what is sampled with a seed, what is scored, and what is evaluated."""
+    text = "".join(" ".join(words) + "\n" for words in texts_of(0, 60))
+    (tmp_path / "text.txt").write_text(text)
+
+    def pipeline() -> LanguagePipeline:
+        torch.manual_seed(0)
+        tokenizer = train_tokenizer("characters", [text])
+        return LanguagePipeline(
+            build_language_model(LANGUAGE[encoder], vocabulary_size=tokenizer.vocabulary_size), tokenizer
+        )
+
+    def work(model: LanguagePipeline, number: int) -> Any:
+        prompt = " ".join(texts_of(number)[0])
+        if number < 3:
+            return ["".join(model.generate(prompt[:10], max_tokens=20, seed=seed)) for seed in range(number, 4)]
+        if number < 5:
+            return model.score(" ".join(" ".join(words) for words in texts_of(number)))
+        if number < 6:
+            return model.samples(prompt[:9], 3, max_tokens=10, seed=number)
+        return model.evaluate(tmp_path / "text.txt").as_json()
+
+    alone = pipeline()
+    expected = [work(alone, number) for number in range(THREADS)]
+    assert at_once(partial(work, pipeline())) == expected
+
+
+def test_words_that_are_looked_up_in_a_file(tmp_path: Path) -> None:
+    """The table of vectors grows under those who read from it."""
+    numbers = {
+        word: [float(n), 1.0, n / 7]
+        for n, words in enumerate(map(texts_of, range(THREADS)))
+        for text in words
+        for word in text
+    }
+    (tmp_path / "vectors.txt").write_text(
+        "".join(f"{word} {' '.join(map(str, row))}\n" for word, row in numbers.items())
+    )
+    recipe = tagging(tmp_path / "names.txt", features={"vectors": str(tmp_path / "vectors.txt"), "d_words": 0})
+    lexicon = build_lexicon(recipe.features, {}, vectors=["the"])
+    labels = Labels(["a", "b"], scheme=None, tag_scheme=None)
+    model = build_tagger(
+        recipe.features, recipe.model, recipe.head, lexicon=lexicon, labels=labels, pretrained=torch.zeros(2, 3)
+    ).eval()
+    reader = Reader(model.features, lexicon, torch.device("cpu"))
+    reader.look_up(tmp_path / "vectors.txt")
+
+    def work(number: int) -> list[tuple[list[str], FormTable, Ragged]]:
+        return [(text, *reader.read([text])) for text in texts_of(number)]
+
+    for answers in at_once(work):
+        for text, table, rows in answers:
+            expected = torch.tensor([numbers[word] if word != "the" else [0.0] * 3 for word in text])
+            assert torch.equal(table.vectors[rows.values], expected)
+
+
+def test_a_splitter_of_one_is_not_that_of_others(tmp_path: Path) -> None:
+    pipeline = tagger(tmp_path, "lstm")
+    other = pipeline.with_splitter("whitespace")
+    assert [word.text for word in other.predict(["it's done."])[0]] == ["it's", "done."]
+    assert [word.text for word in pipeline.predict(["it's done."])[0]] == ["it", "'s", "done", "."]
+    with pytest.raises(AttributeError):
+        pipeline.splitter = "whitespace"  # type: ignore[misc]
