@@ -30,8 +30,8 @@ class Tap(nn.Module):
     """The identity, at a place that can be watched by its name."""
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Without torch's machinery while nobody watches: a step passes many taps."""
-        return x if not self._forward_hooks else super().__call__(x)  # type: ignore[no-any-return]
+        """Without torch's machinery where there is no hook: a step passes many taps."""
+        return self.forward(x) if not self._forward_hooks else super().__call__(x)  # type: ignore[no-any-return]
 
     def forward(self, x: Tensor) -> Tensor:
         for seen in _watched.get().get(self, ()):
