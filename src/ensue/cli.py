@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ensue.console.imports import importing_torch
 from ensue.console.notices import notices_shown
 from ensue.errors import EnsueError
 from ensue.version import VERSION
@@ -255,7 +256,8 @@ def gradients(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, with every norm.")] = False,
 ) -> None:
     """See how far gradients reach back through recurrent encoders, on a copy task, before and after training."""
-    from ensue.console.gradients import show_gradients
+    with importing_torch():
+        from ensue.console.gradients import show_gradients
 
     show_gradients(
         encoders or [], out, positions=positions, steps=steps, seed=seed, d_model=d_model, threads=threads or 1,
@@ -390,8 +392,9 @@ def _recipe(name: str, settings: list[str], *, train: str = "", valid: str = "",
 
 
 def _train(recipe: Recipe | None, out: Path, **options: Any) -> Outcome:
-    from ensue.console.reporter import ConsoleReporter
-    from ensue.training.run import train_run
+    with importing_torch():
+        from ensue.console.reporter import ConsoleReporter
+        from ensue.training.run import train_run
 
     with ConsoleReporter() as reporter:
         return train_run(recipe, out, reporter=reporter, **options)
@@ -409,18 +412,17 @@ def _load(
     task: str | tuple[str, ...] | None = None, vectors: Path | None = None,
 ) -> Any:  # fmt: skip
     """The run's pipeline, if it can do what is asked."""
-    from ensue.training.run_directory import RunDirectory
+    with importing_torch():
+        import torch
+
+        from ensue.pipeline import load
+        from ensue.training.run_directory import RunDirectory
 
     found = RunDirectory(run).config.get("task")
     if task is not None and found not in (task if isinstance(task, tuple) else (task,)):
         raise EnsueError(f"{run}: the model is {DOES.get(str(found), found)}")
-    from ensue.pipeline import load
-
-    pipeline = load(run, device=device, vectors=vectors)
-    import torch
-
-    torch.set_num_threads(threads or 1)
-    return pipeline
+    torch.set_num_threads(threads or 1)  # before anything is computed: several would wait for each other
+    return load(run, device=device, vectors=vectors)
 
 
 def _show_samples(run: Path, count: int) -> None:

@@ -1,17 +1,18 @@
 """What a person waits for: a trained model at work imports only what it needs."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from training.tiny import words
 
 UNWANTED = {"torch._dynamo", "torch._inductor", "sympy", "matplotlib"}
 PROGRAM = """
-import io, sys
-import torch
+import gc, io, sys
 import ensue.cli
-from ensue.nn import GRU, LSTM
 
 taggers, models, text = sys.argv[1:]
 commands = [
@@ -28,6 +29,10 @@ for sys.argv[1:] in commands:
         ensue.cli.main()
     except SystemExit as end:
         assert not end.code, end.code
+    assert gc.isenabled()
+assert gc.get_freeze_count() > 100_000
+import torch
+from ensue.nn import GRU, LSTM
 assert len(ensue.load(taggers + "/names").predict(["Anna sees Lima."])[0]) == 4
 assert ensue.load(models + "/lstm").score("warm rain")
 x = torch.randn(2, 3, 8, requires_grad=True)
@@ -43,3 +48,21 @@ def test_a_trained_model_at_work_imports_no_compiler(runs: Path, trained: Path, 
     done = subprocess.run([sys.executable, "-c", PROGRAM, *paths], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert not UNWANTED & set(done.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["predict", "generate"])
+def test_a_first_answer_takes_little_longer_than_to_import_torch(command: str, runs: Path, trained: Path) -> None:
+    """Processor time, in turns, the best of several."""
+    run = runs / "names" if command == "predict" else trained / "lstm"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+    def seconds(*arguments: object) -> float:
+        before, python = os.times(), [sys.executable, *map(str, arguments)]
+        subprocess.run(python, input=b"Who?\n", stdout=subprocess.DEVNULL, env=environment, check=True)
+        after = os.times()
+        return sum(after[2:4]) - sum(before[2:4])
+
+    turns = [(seconds("-m", "ensue", command, run), seconds("-c", "import torch")) for _ in range(3)]
+    found, torch_alone = map(min, zip(*turns, strict=True))
+    assert found < 1.3 * torch_alone

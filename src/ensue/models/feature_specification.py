@@ -19,7 +19,7 @@ ColumnName = Annotated[str, BeforeValidator(lambda name: str(name) if type(name)
 class FeatureSpecification(BaseModel):
     """What is known of a word; all that is switched on is concatenated."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     d_words: Optional = 100
     """Size of the trained vector of a word; 0: none."""
@@ -65,7 +65,7 @@ class SentenceFeatureSpecification(FeatureSpecification):
 class TagHeadSpecification(BaseModel):
     """How tags come out of a sequence of features."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     kind: Literal["softmax", "viterbi", "crf"] = "softmax"
     """Each tag by itself; the best path through softmax and a tag-bigram model; a conditional random field."""
@@ -82,7 +82,7 @@ class TagHeadSpecification(BaseModel):
 class ClassHeadSpecification(BaseModel):
     """How a label comes out of a text's features."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     pooling: list[Literal["last", "mean", "max", "attention"]] = ["mean", "max"]
     """How a sequence becomes one vector; several are concatenated. []: the n-grams alone decide."""

@@ -19,7 +19,7 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 class Encoder(BaseModel):
     """What all encoders have: sizes and dropout."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     d_model: Size = 256
     """Features of a layer's output (of each direction, where there are two)."""
@@ -209,7 +209,7 @@ class TransformerReader(Directions, TransformerEncoder):
 class NoReader(BaseModel):
     """No encoder: features go to the head as they are, each position by itself."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     encoder: Literal["none"]
 

@@ -15,7 +15,7 @@ BUDGETS = ("steps", "epochs", "tokens", "seconds")
 
 
 class Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class DataRecipe(Table):
