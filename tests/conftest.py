@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -37,12 +38,13 @@ def shared_data() -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def cells_of_all_tests(pytestconfig: pytest.Config) -> Iterator[None]:
+def cells_of_all_tests(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Compiled cells are those of all tests, of earlier runs too, as they take seconds."""
     folder = pytestconfig.cache.mkdir("cells")
     folder.chmod(0o700)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ENSUE_CELLS", str(folder))
+        patch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("temporary")))  # pytest's workers tidy nothing
         yield
 
 

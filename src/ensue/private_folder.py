@@ -74,6 +74,8 @@ class PrivateFolder:
             return f"{through}/{name}"
         path = self.path.resolve()
         _check_way(path)
+        if not os.path.samestat(path.stat(), os.fstat(self._descriptor)):
+            raise OSError(errno.EPERM, "it was exchanged")
         return str(path / name)
 
     def _at(self, name: str) -> str:
@@ -87,6 +89,8 @@ class PrivateFolder:
                 with suppress(OSError):
                     os.utime(self._at(name), dir_fd=self._descriptor)  # it was used
                 return file.read()
+        except FileNotFoundError:  # removed meanwhile
+            return None
         except OSError as error:
             say_once("private", f"{self.path / name}: not used ({error.strerror})")
             return None

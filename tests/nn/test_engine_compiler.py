@@ -400,6 +400,10 @@ class TestLibrary:
                 folder.way("x.so")
             (tmp_path / "group").chmod(0o1770)
             folder.way("x.so")
+            (tmp_path / "group" / "cells").rename(tmp_path / "group" / "away")
+            (tmp_path / "group" / "cells").mkdir(0o700)
+            with pytest.raises(OSError, match="exchanged"):
+                folder.way("x.so")
 
     def test_a_full_disk(self, place: Path, forgetful: Library, monkeypatch: pytest.MonkeyPatch) -> None:
         keep = PrivateFolder.keep
