@@ -12,7 +12,7 @@ import torch
 from conftest import plain_profile
 from ensue.errors import RunError
 from ensue.recipe import read_recipe
-from ensue.training import machine
+from ensue.training import device, machine
 from ensue.training.device import PLAIN, Way, computing
 from ensue.training.machine import WORKLOADS, Machine, Profile, Timing, machine_profile
 from ensue.training.runtime import choose_runtime
@@ -100,6 +100,33 @@ def test_it_is_measured_once(measured: list[Machine]) -> None:
     assert [path.name for path in first.machine.path.parent.iterdir()] == [first.machine.path.name]
 
 
+def test_what_another_process_has_measured_meanwhile_is_taken(
+    measured: list[Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = plain_profile().model_copy(update={"date": "theirs"})
+
+    def measure(found: Machine) -> Profile:
+        machine._keep(theirs)
+        return plain_profile()
+
+    monkeypatch.setattr(machine, "measure", measure)
+    assert machine_profile() == machine_profile() == theirs
+
+
+def test_what_fails_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def step(precision: str) -> None:
+        if precision == "bfloat16":
+            raise RuntimeError("no such instruction")
+
+    monkeypatch.setattr(machine, "training_step", lambda workload: step)
+    monkeypatch.setattr(machine, "SECONDS", 0.0)
+    timings = machine._timings("narrow")
+    assert {timing.way.precision for timing in timings} == {"float32"}
+    profile = plain_profile().model_copy(update={"steps": dict.fromkeys(WORKLOADS, timings)})
+    assert profile.best("narrow", precision="bfloat16", threads=2) == Way(precision="bfloat16", threads=2)
+    assert profile.best("narrow", threads=2).precision == "float32"
+
+
 @pytest.mark.parametrize("name", ["processor", "features", "cores", "torch", "ensue", "engine"])
 def test_another_machine_is_measured(name: str, measured: list[Machine], monkeypatch: pytest.MonkeyPatch) -> None:
     here = machine_profile().machine
@@ -131,7 +158,6 @@ def damage(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], objec
         damage(lambda document: document["machine"].update(processor="another")),
         damage(lambda document: document["steps"].pop("bag")),
         damage(lambda document: document["steps"].update(narrow=[])),
-        damage(lambda document: document["steps"]["narrow"].pop()),
         damage(lambda document: document["steps"]["narrow"].append(document["steps"]["narrow"][0])),
         damage(lambda document: document["steps"]["narrow"][0].update(milliseconds=0)),
         damage(lambda document: document["steps"]["narrow"][0].update(milliseconds=float("nan"))),
@@ -173,7 +199,7 @@ def test_two_runs_of_one_recipe_and_seed_are_the_same_bits(tmp_path: Path, monke
 
 
 def test_a_run_goes_on_as_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a machine that has never been measured, and without the kernel that was there."""
+    """On a machine that has never been measured."""
     monkeypatch.setattr(machine, "measure", lambda found: pytest.fail("measured"))
     before = {"device": "cpu", "precision": "bfloat16", "products": "medium", "threads": 3, "profile": "x"}
     recipe = read_recipe("char-lstm")
@@ -184,11 +210,22 @@ def test_a_run_goes_on_as_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert found(before) == before | {"kernel": None}
     assert found(before, 1) == before | {"kernel": None, "threads": 1}
-    monkeypatch.setattr("ensue.training.runtime.bf16_kernels", lambda: ("avx512",))
-    assert found(before | {"kernel": "amx"}) == before | {"kernel": None}
-    assert found(before | {"kernel": "avx512"}) == before | {"kernel": "avx512"}
+    assert found(before | {"kernel": "amx"}) == before | {"kernel": "amx"}
     with pytest.raises(RunError, match=r"config.json: damaged: runtime.threads"):
         found(before | {"threads": "many"})
+
+
+def test_a_kernel_is_set_where_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = ["amx"]
+    monkeypatch.setattr(device, "bf16_kernels", lambda: ("avx512", "amx"))
+    monkeypatch.setattr(device, "bf16_kernel", lambda: chosen[-1])
+    monkeypatch.setattr(device, "use_bf16_kernel", chosen.append)
+    with computing(Way(kernel="avx512")):
+        assert chosen == ["amx", "avx512"]
+    assert chosen == ["amx", "avx512", "amx"]
+    monkeypatch.setattr(device, "bf16_kernels", lambda: ("amx",))
+    with computing(Way(kernel="avx512")):
+        assert chosen == ["amx", "avx512", "amx"]
 
 
 def test_measuring_measures(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,11 +233,11 @@ def test_measuring_measures(monkeypatch: pytest.MonkeyPatch) -> None:
     layer = torch.nn.Linear(64, 64)
     monkeypatch.setattr(machine, "SECONDS", 0.0)
     monkeypatch.setitem(
-        machine.training_step.__globals__["MAKERS"], "bag", lambda: (layer, lambda: layer(torch.ones(64, 64)).sum())
+        machine.training_step.__globals__["MAKERS"], "narrow", lambda: (layer, lambda: layer(torch.ones(64, 64)).sum())
     )
     monkeypatch.setattr("ensue.processor.cores", lambda: 2)
     before = torch.get_num_threads(), torch.get_float32_matmul_precision(), torch.get_rng_state()
-    timings = machine._timings("bag")
+    timings = machine._timings("narrow")
     assert timings[0].way == PLAIN
     assert {timing.way.precision for timing in timings} == {"float32", "bfloat16"}
     assert {timing.way.threads for timing in timings} == {1, 2}
@@ -214,7 +251,7 @@ def test_what_stands_in_its_own_way_is_left_out(monkeypatch: pytest.MonkeyPatch)
     now, calls = [0.0], []
     cost = {PLAIN: 1.0, Way(precision="bfloat16"): 5.0, Way(threads=2): 3.0}
     current: list[Way] = []
-    monkeypatch.setattr(machine, "ways", lambda: [*cost, FAST])
+    monkeypatch.setattr(machine, "ways", lambda workload: [*cost, FAST])
     monkeypatch.setattr(machine, "SECONDS", 0.0)
     monkeypatch.setattr(machine.time, "perf_counter", lambda: now[0])
 

@@ -11,7 +11,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 
 from ensue.errors import EnsueError, nearest
-from ensue.nn.engine import bf16_kernel, use_bf16_kernel
+from ensue.nn.engine import bf16_kernel, bf16_kernels, use_bf16_kernel
 from ensue.nn.engine.products import Bf16Kernel
 
 Precision = Literal["float32", "bfloat16"]
@@ -110,12 +110,13 @@ def products_set(products: Products) -> Iterator[None]:
 
 @contextmanager
 def kernel_set(kernel: Bf16Kernel | None) -> Iterator[None]:
-    if kernel is None:
+    """Nothing is set where the kernel does not work, as that of a run from another machine."""
+    before = bf16_kernel() if kernel else None
+    if kernel is None or before is None or kernel not in bf16_kernels():
         yield
         return
-    before = bf16_kernel()
     use_bf16_kernel(kernel)
     try:
         yield
     finally:
-        use_bf16_kernel(before or kernel)
+        use_bf16_kernel(before)

@@ -97,8 +97,6 @@ class Profile(_Table):
             ways = [timing.way for timing in self.steps.get(workload, [])]
             if PLAIN not in ways or len(set(ways)) < len(ways):
                 raise ValueError(f"has no whole list of {workload}")
-            if not any(way.threads == 1 and way.precision == "bfloat16" for way in ways):
-                raise ValueError(f"has no bfloat16 of {workload}")
         return self
 
     @property
@@ -113,8 +111,10 @@ class Profile(_Table):
         """
         timings = self.steps[workload]
         found = [timing for timing in timings if precision in (None, timing.way.precision)]
+        if not found:  # bfloat16, where there is no use for it, or torch fails with it
+            return Way(precision=precision or PLAIN.precision, threads=threads or 1)
         if threads is not None:
-            whole = {timing.way.threads for timing in timings if timing.way.precision == "bfloat16"}
+            whole = {1, *(timing.way.threads for timing in timings if timing.way.precision == "bfloat16")}
             measured = max(number for number in whole if number <= threads)
             found = [timing for timing in found if timing.way.threads == measured]
         best = min(found, key=lambda timing: timing.milliseconds * _margin(timing.way)).way
@@ -129,6 +129,8 @@ def machine_profile(say: Say = lambda text: None, *, renew: bool = False) -> Pro
         return kept
     say("measuring once how this machine computes fastest, about ten seconds; `ensue machine` shows what was found")
     profile = measure(machine)
+    if not renew and (kept := _kept(machine)) is not None:  # another process has measured it meanwhile
+        return kept
     try:
         _keep(profile)
     except OSError as error:
@@ -152,13 +154,16 @@ def measure(machine: Machine) -> Profile:
     )
 
 
-def ways() -> list[Way]:
-    """What there is to choose from, the plain way first."""
+def ways(workload: Workload) -> list[Way]:
+    """What there is to choose from, the plain way first. A bag multiplies no matrices: only threads matter to it."""
     cores = processor.cores()
+    counts = sorted({1, max(1, cores // 2), cores})
+    if workload == "bag":
+        return [Way(threads=threads) for threads in counts]
     plain: list[Products] = ["highest", "medium"] if _medium_is_exact() else ["highest"]
     return [
         way
-        for threads in sorted({1, max(1, cores // 2), cores})
+        for threads in counts
         for way in (
             *(Way(products=products, threads=threads) for products in plain),
             *(Way(precision="bfloat16", kernel=kernel, threads=threads) for kernel in bf16_kernels() or (None,)),
@@ -177,13 +182,17 @@ def _timings(workload: Workload) -> list[Timing]:
             return time.perf_counter() - begun
 
     found: dict[Way, list[float]] = {}
-    for way in ways():
+    for way in ways(workload):
         crowd = found.get(Way(threads=way.threads))
         if crowd and crowd[0] > HOPELESS * found[PLAIN][0]:  # so many threads stand in each other's way
             continue
-        if way.threads == 1:
-            seconds(way)  # the first call sets up
-        found[way] = [seconds(way)]
+        try:
+            if way.threads == 1:
+                seconds(way)  # the first call sets up
+            found[way] = [seconds(way)]
+        except (RuntimeError, MemoryError):  # what does not work here is not chosen
+            if way == PLAIN:
+                raise
     least = min(first for (first,) in found.values())
     hopeful = [way for way, (first,) in found.items() if first <= HOPELESS * least]
     begun = time.perf_counter()

@@ -10,7 +10,6 @@ import torch
 from pydantic import ConfigDict, ValidationError
 
 from ensue.errors import RunError
-from ensue.nn.engine import bf16_kernels
 from ensue.recipe import Recipe
 from ensue.training.device import Way, choose_device, gpu_precision
 from ensue.training.machine import Say, machine_profile
@@ -52,9 +51,5 @@ def _continued(kept: Any, device: str, threads: int | None) -> Runtime:
     except ValidationError as error:
         first = error.errors()[0]
         raise RunError(f"config.json: damaged: runtime.{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    asked: dict[str, Any] = {} if threads is None else {"threads": threads}
-    if runtime.kernel is not None and runtime.kernel not in bf16_kernels():  # another machine's
-        asked["kernel"] = None
-    return runtime.model_copy(
-        update={"device": str(choose_device(runtime.device if device == "auto" else device)), **asked}
-    )
+    chosen = choose_device(runtime.device if device == "auto" else device)
+    return runtime.model_copy(update={"device": str(chosen), "threads": threads or runtime.threads})
