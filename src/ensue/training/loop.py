@@ -108,7 +108,7 @@ class Trainer:
         nats = float(loss.mean)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip or math.inf)
         if not math.isfinite(nats) or not math.isfinite(norm):
-            raise TrainingError(self._not_finite(step, nats))
+            raise TrainingError(self._not_finite(step, f"the loss is not finite ({nats})"))
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self._count(loss, nats, time.perf_counter() - started)
@@ -154,11 +154,14 @@ class Trainer:
         the checkpoint that has to follow keeps them.
         """
         self._check_weights()
+        self._check_loss()
         scores = self.task.validate(self.model)
         if scores is None:
             self.progress.best_step = self.progress.step
             return
         score = self.task.selection(scores)
+        if not math.isfinite(score):
+            raise TrainingError(self._not_finite(self.progress.step - 1, f"the scores are not finite ({score})"))
         best = self.progress.best is None or score < self.progress.best
         if best:
             self.progress.best, self.progress.best_step, self.progress.stale = score, self.progress.step, 0
@@ -226,24 +229,33 @@ class Trainer:
     def _check_weights(self) -> None:
         """What is kept must be good: a last step can break the weights without having broken a loss yet."""
         if not all(torch.isfinite(parameter).all() for _, parameter in self._trained()):
-            raise TrainingError(self._not_finite(self.progress.step - 1, math.nan))
+            raise TrainingError(self._not_finite(self.progress.step - 1, "the weights are not finite"))
+
+    def _check_loss(self) -> None:
+        """What finite weights give may not be finite: labels would come out of it, and scores that look like any."""
+        batch = self.task.batch(self.progress.step, self.device)
+        self.model.train()
+        with torch.no_grad(), autocast(self.precision, self.device):
+            loss, _ = self.task.loss(self.model, batch.part(slice(math.ceil(batch.rows / self.progress.parts))), None)
+        if not math.isfinite(nats := float(loss.mean)):
+            raise TrainingError(self._not_finite(self.progress.step, f"the loss is not finite ({nats})"))
 
     def _trained(self) -> Iterator[tuple[str, nn.Parameter]]:
         """The parameters that gradients change; others may hold what they like, such as -inf for what is forbidden."""
         return ((name, p) for name, p in self.model.named_parameters() if p.requires_grad)
 
-    def _not_finite(self, step: int, nats: float) -> str:
+    def _not_finite(self, step: int, what: str) -> str:
         """Which step and batch, the first parameter that is not finite, or whose gradient is not, and what is left."""
         parameters = list(self._trained())
         values = [name for name, p in parameters if not torch.isfinite(p).all()]
         gradients = [f"{name} (its gradient)" for name, p in parameters if not _is_finite(p.grad)]
-        offender = next(iter(values + gradients), "none")
+        offender = f"first parameter that is not finite: {found[0]}; " if (found := values + gradients) else ""
         epoch, batch = divmod(step, self.task.steps_per_epoch)
         checkpoints = complete_checkpoints(self.run.checkpoints)
         kept = f"the last good checkpoint is {checkpoints[-1]}" if checkpoints else "no checkpoint had been written"
         return (
-            f"the loss is not finite ({nats}) at step {step + 1} (epoch {epoch + 1}, batch {batch + 1}); first "
-            f"parameter that is not finite: {offender}; {kept}; try a smaller train.learning_rate"
+            f"{what} at step {step + 1} (epoch {epoch + 1}, batch {batch + 1}); {offender}{kept}; "
+            "try a smaller train.learning_rate"
         )
 
     def _too_long(self, step: int) -> str:
