@@ -151,7 +151,7 @@ def said(bounds: list[Any]) -> Iterator[str]:
         for name, sign in signs.items():
             value = getattr(bound, name, None)
             if value is not None and abs(value) < 2**62:
-                yield f"{sign} {value:g}"
+                yield f"{sign} {value:,}"
 
 
 def default(field: FieldInfo) -> str:

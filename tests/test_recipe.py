@@ -1,5 +1,7 @@
 """Recipes: the named ones, the order in which settings win, and what is said about mistakes."""
 
+import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from ensue.recipe import (
     recipe_names,
     validate_recipe,
 )
+from ensue.recipe.tables import Table
 
 CELLS = [
     "peephole", "coupled", "layer-norm", "projected", "zoneout", "depth-gated", "grid", "clockwork", "mingru",
@@ -189,3 +192,55 @@ def test_a_recipe_is_a_value() -> None:
     assert recipe == LanguageModelingRecipe.model_validate(recipe.model_dump())
     with pytest.raises(ValueError, match="frozen"):
         recipe.train.seed = 3  # type: ignore[misc]
+
+
+NUMBERS = {
+    "char-lstm": ["model.num_layers", "model.d_model", "model.d_embedding", "train.tokens", "train.steps",
+        "train.batch_size", "train.accumulate", "train.segment_length", "train.sample_tokens",
+        "train.validations", "train.patience", "train.checkpoint_every", "train.seed", "data.valid_characters",
+        "tokenizer.min_count", "tokenizer.max_size"],
+    "char-clockwork": ["model.periods"],
+    "char-qrnn": ["model.size"],
+    "bpe-transformer": ["model.context", "model.num_heads", "model.d_feedforward"],
+    "tag-lstm-crf": ["features.d_words", "features.affixes", "features.d_column", "train.batch_tokens"],
+    "classify-bag": ["head.ngrams", "head.ngram_buckets", "head.d_hidden", "data.max_tokens", "data.segment_tokens"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [10**20, 10**400, -(10**400)], ids=["20 digits", "400 digits", "negative"])
+@pytest.mark.parametrize(("recipe", "key"), [(recipe, key) for recipe, keys in NUMBERS.items() for key in keys])
+def test_numbers_have_bounds(recipe: str, key: str, number: int) -> None:
+    value = [number] if key.endswith("periods") else number
+    with pytest.raises(RecipeError, match=rf"^{recipe}: {re.escape(key)}.*(than|finite)") as caught:
+        read_recipe(recipe, {key: value})
+    assert len(str(caught.value)) < 200
+
+
+def test_tiny_numbers_have_bounds() -> None:
+    for key in ("train.epochs", "train.seconds"):
+        with pytest.raises(RecipeError, match="greater than"):
+            read_recipe("char-lstm", {key: 1e-308})
+
+
+def test_documents_that_are_nested_or_long_are_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    for content in ("x = " + "[" * 400 + "]" * 400, "[train]\nsteps = " + "9" * 5000, ".".join("a" * 9999) + " = 1"):
+        path.write_text(content)
+        with pytest.raises(RecipeError, match=r"a.toml: not TOML that can be read: (nested|a number)") as caught:
+            read_recipe(path)
+        assert "\n" not in str(caught.value)
+
+
+def test_every_table_is_written() -> None:
+    """Also one that nobody thought of when this was written: else the run that is taken up again is another one."""
+
+    class Extra(Table):
+        size: int = 3
+
+    class ExtendedRecipe(type(read_recipe("char-lstm"))):  # type: ignore[misc]
+        extra: Extra = Extra()
+
+    document = read_recipe("char-lstm").model_dump(exclude_none=True)
+    recipe = ExtendedRecipe.model_validate(document | {"extra": {"size": 4}})
+    again = tomllib.loads(recipe.to_toml())
+    assert ExtendedRecipe.model_validate(again) == recipe

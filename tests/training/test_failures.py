@@ -14,12 +14,14 @@ from safetensors import SafetensorError
 import ensue
 from ensue.errors import RunError, TrainingError
 from ensue.models.language_model import LanguageModel
+from ensue.tasks.language_modeling import LanguageModeling
 from ensue.training import weights
 from ensue.training.checkpoint import complete_checkpoints
 from ensue.training.loop import Trainer
 from ensue.training.weights import read_tensors
 from training.resuming import At
 from training.tiny import kept, run_tiny, tiny_recipe
+from training.tiny_texts import classifying, tagging
 
 
 def poison_after(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,6 +77,29 @@ def test_a_huge_learning_rate_ends_in_one_clear_line(text: Path, tmp_path: Path)
         run_tiny(recipe, tmp_path / "run")
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+def test_scores_that_are_not_finite_are_one_line(
+    optimizer: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The weights are finite, but what they give is not; a sample of it cannot be drawn."""
+    recipe = tiny_recipe(text, learning_rate=1e37, warmup=0.0, validations=12, clip=0.0, optimizer=optimizer)
+    with pytest.raises(TrainingError, match=r"(loss is|scores are|weights are) not finite") as caught:
+        run_tiny(recipe, tmp_path / "run")
+    assert "\n" not in str(caught.value)
+    monkeypatch.setattr(LanguageModeling, "selection", lambda self, scores: float("nan"))
+    with pytest.raises(TrainingError, match=r"the scores are not finite \(nan\) at step 4 .*no checkpoint had been"):
+        run_tiny(tiny_recipe(text), tmp_path / "scores")
+
+
+@pytest.mark.parametrize("task", ["labeling", "classification"])
+def test_labels_of_a_model_that_diverged_are_not_kept(task: str, names: Path, topics: Path, tmp_path: Path) -> None:
+    make = {"labeling": lambda **t: tagging(names, **t), "classification": lambda **t: classifying(topics, **t)}[task]
+    recipe = make(learning_rate=1e37, warmup=0.0, steps=4, validations=4, optimizer="adamw")
+    with pytest.raises(TrainingError, match=r"the loss is not finite \(\w+\) at step 2 .*try a smaller"):
+        run_tiny(recipe, tmp_path / "run")
+    assert not (tmp_path / "run" / "model.safetensors").exists()
+
+
 def full_disk(*args: Any, **kwargs: Any) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -121,14 +146,10 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_resuming_loses_nothing(
     assert kept(tmp_path / "run") == kept(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("what", ["ensue.training.manifest.write_text", "ensue.training.run.write_card"])
-def test_a_full_disk_at_the_beginning_or_the_end(
-    what: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_at_the_beginning(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(what, full_disk)
-        advice = "try again" if "manifest" in what else "go on with --resume"
-        with pytest.raises(TrainingError, match=f"the disk is full; free some space and {advice}"):
+        patch.setattr("ensue.training.manifest.write_text", full_disk)
+        with pytest.raises(TrainingError, match="the disk is full; free some space and try again"):
             run_tiny(tiny_recipe(text), tmp_path / "run")
     run_tiny(tiny_recipe(text), tmp_path / "run", resume=True)
     run_tiny(tiny_recipe(text), tmp_path / "whole")

@@ -63,7 +63,12 @@ def next_ids(
     *,
     seen: Bool[Tensor, "B V"] | None = None,
 ) -> Int[Tensor, " B"]:
-    """One token for each row. `seen` marks the tokens that the repetition penalty is for."""
+    """One token for each row. `seen` marks the tokens that the repetition penalty is for.
+
+    EnsueError for logits that are not finite: what is drawn of them need not be a token.
+    """
+    if not logits.amax(-1).isfinite().all():
+        raise EnsueError("the model's scores of the next token are not finite: its training has diverged")
     if seen is not None and sampling.repetition_penalty != 1:
         logits = penalized(logits, seen, sampling.repetition_penalty)
     if sampling.is_greedy:

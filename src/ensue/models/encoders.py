@@ -47,11 +47,19 @@ from ensue.nn import (
     Window,
     Zoneout,
 )
+from ensue.processor import memory
 
 
 def build_encoder(specification: ModelSpecification | ReaderSpecification, *, d_in: int) -> SequenceLayer:
-    """The layers between features of size `d_in` and the head."""
+    """The layers between features of size `d_in` and the head; MemoryError for more than this machine has room for."""
+    if isinstance(specification, Encoder) and _least_bytes(specification) > memory():
+        raise MemoryError(f"{specification.num_layers} layers of {specification.d_model} features")
     return ENCODERS[specification.encoder](specification, d_in)
+
+
+def _least_bytes(specification: Encoder) -> int:
+    """Of the weights: half a square matrix for each layer above the first; every encoder has more than that."""
+    return 2 * (specification.num_layers - 1) * specification.d_model**2
 
 
 def _recurrent(

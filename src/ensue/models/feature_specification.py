@@ -9,8 +9,12 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-Size = Annotated[int, Field(ge=1)]
-Optional = Annotated[int, Field(ge=0)]
+from ensue.models.specification import LARGEST
+
+Size = Annotated[int, Field(ge=1, le=LARGEST)]
+Optional = Annotated[int, Field(ge=0, le=LARGEST)]
+Few = Annotated[int, Field(ge=0, le=100)]
+Count = Annotated[int, Field(ge=1, le=2_000_000_000)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 ColumnName = Annotated[str, BeforeValidator(lambda name: str(name) if type(name) is int else name)]
 """The name of a column; a number may go without quotes."""
@@ -23,9 +27,9 @@ class FeatureSpecification(BaseModel):
 
     d_words: Optional = 100
     """Size of the trained vector of a word; 0: none."""
-    min_count: Size = 2
+    min_count: Count = 2
     """Rarer words are unknown: they share one vector, and no n-gram has them."""
-    max_size: Size | None = None
+    max_size: Count | None = None
     """At most this many words have a vector of their own, the most frequent ones."""
     lowercase: bool = True
     """Whether upper and lower case are one for the word's vector and its affixes (not for characters and shape)."""
@@ -39,7 +43,7 @@ class FeatureSpecification(BaseModel):
     """Size of the vector of a character."""
     d_characters: Size = 64
     """Size of the vector that is made of them; even for the LSTM, whose two directions share it."""
-    affixes: Optional = 0
+    affixes: Few = 0
     """Prefixes and suffixes of 1 to this many characters have trained vectors, those of at least 5 words; 0: none."""
     d_affix: Size = 16
     """Size of the vector of a prefix or suffix of one length."""
@@ -73,7 +77,7 @@ class TagHeadSpecification(BaseModel):
     """In which scheme spans are learned; what comes out is in the scheme of the training file."""
     legal: bool = True
     """Whether paths that break the scheme are forbidden (viterbi and crf)."""
-    bigram_weight: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
+    bigram_weight: Annotated[float, Field(ge=0, le=1e6)] = 1.0
     """How much the tag-bigram model counts beside the softmax (viterbi)."""
     label_smoothing: Share = 0.0
     """Share of the probability that is spread over all tags in training (softmax and viterbi)."""
@@ -86,9 +90,9 @@ class ClassHeadSpecification(BaseModel):
 
     pooling: list[Literal["last", "mean", "max", "attention"]] = ["mean", "max"]
     """How a sequence becomes one vector; several are concatenated. []: the n-grams alone decide."""
-    ngrams: Optional = 0
+    ngrams: Few = 0
     """Words and sequences of up to so many words have scores of their own, beside those of the layers; 0: none."""
-    ngram_buckets: Size = 1 << 19
+    ngram_buckets: Count = 1 << 19
     """Places for the scores of n-grams, which share them by a hash."""
     dropout_ngrams: Share = 0.3
     """Chance that an n-gram is left out in a training step."""

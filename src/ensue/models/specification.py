@@ -12,7 +12,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-Size = Annotated[int, Field(ge=1)]
+LARGEST = 1_000_000
+Size = Annotated[int, Field(ge=1, le=LARGEST)]
+Layers = Annotated[int, Field(ge=1, le=1000)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -23,7 +25,7 @@ class Encoder(BaseModel):
 
     d_model: Size = 256
     """Features of a layer's output (of each direction, where there are two)."""
-    num_layers: Size = 1
+    num_layers: Layers = 1
     """Layers, one after another."""
     dropout: Share = 0.0
     """On the output of every layer; of a window network and of a depth-gated or grid stack on that of the last."""

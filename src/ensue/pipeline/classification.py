@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ensue.data.documents import Document, DocumentSource, Layout
 from ensue.data.lines import Lines
-from ensue.errors import EnsueError
+from ensue.errors import DataError, EnsueError
 from ensue.lens.inspection import Inspection
 from ensue.metrics.classification import ClassificationScores, ClassificationTally
 from ensue.models.classifier import Classifier
@@ -150,7 +150,10 @@ class ClassificationPipeline:
         for answer in self.classify(self.source(location, format=format, encoding=encoding)):
             check_document(answer.document, len(answer.document.texts), multiple=self.labels.multiple)
             tally.add(answer.document.labels, answer.probabilities, answer.labels)
-        return tally.scores()
+        scores = tally.scores()
+        if not scores.examples:
+            raise DataError("no text in it", location)
+        return scores
 
     def protocol(self, scores: ClassificationScores) -> str:
         """How long texts are read, in words."""

@@ -11,7 +11,7 @@ from ensue.models.specification import ReaderSpecification
 from ensue.recipe.tables import DataRecipe, Recipe
 from ensue.recipe.texts import Splitter, TextsTrain
 
-Optional = Annotated[int, Field(ge=0)]
+Optional = Annotated[int, Field(ge=0, le=2_000_000_000)]
 
 
 class ClassificationData(DataRecipe):

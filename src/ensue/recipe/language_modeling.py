@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from ensue.models.specification import ModelSpecification
-from ensue.recipe.tables import Count, DataRecipe, Recipe, Share, Table, TrainRecipe
+from ensue.recipe.tables import Count, DataRecipe, Recipe, Rows, Share, Table, TrainRecipe
 
 
 class LanguageModelingData(DataRecipe):
@@ -20,7 +20,7 @@ class TokenizerRecipe(Table):
     """What a token is."""
     min_count: Count = 1
     """Rarer characters or words are unknown."""
-    max_size: Count | None = None
+    max_size: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
     """At most this many symbols; without it: no limit (bpe: 2,048)."""
     splitter: Literal["whitespace", "simple"] = "whitespace"
     """How words are found."""
@@ -29,11 +29,11 @@ class TokenizerRecipe(Table):
 
 
 class LanguageModelingTrain(TrainRecipe):
-    segment_length: Count = 64
+    segment_length: Rows = 64
     """Tokens in a segment of truncated back-propagation, or in a block where attention's `context` does not say."""
     reset_state: Share = 0.0
     """Chance that a row's carried state is dropped before a segment, so that a model also knows beginnings."""
-    sample_tokens: Annotated[int, Field(ge=0)] = 160
+    sample_tokens: Annotated[int, Field(ge=0, le=1_000_000)] = 160
     """Length of the sample at each validation."""
 
     @model_validator(mode="after")

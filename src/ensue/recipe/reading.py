@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -12,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ensue.errors import DataError, RecipeError, nearest
+from ensue.parsing import MAX_TOML, ParseError, parse_toml, read_bounded, shown
 from ensue.recipe.classification import ClassificationRecipe
 from ensue.recipe.labeling import LabelingRecipe
 from ensue.recipe.language_modeling import LanguageModelingRecipe
@@ -70,17 +70,17 @@ def _read_document(name: str) -> dict[str, Any]:
         text = (_packaged() / f"{name}.toml").read_text(encoding="utf-8")
     elif path.is_file():
         try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+            text = read_bounded(path, MAX_TOML * 4).decode()
+        except (OSError, ValueError) as error:
             raise DataError(f"not a readable UTF-8 file: {error}", path) from None
     elif path.suffix == ".toml":
         raise DataError("no such recipe file", path)
     else:
         raise RecipeError(f'no recipe named "{name}"{nearest(name, recipe_names())}; `ensue recipes` lists them')
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise RecipeError(f"{name}: not TOML: {error}") from None
+        return parse_toml(text)
+    except ParseError as error:
+        raise RecipeError(f"{name}: {error}") from None
 
 
 def _parse_setting(setting: str) -> tuple[str, Any]:
@@ -88,8 +88,8 @@ def _parse_setting(setting: str) -> tuple[str, Any]:
     if not equals or not key.strip():
         raise RecipeError(f'--set takes key=value, for example train.steps=500; found "{setting}"')
     try:
-        return key.strip(), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+        return key.strip(), parse_toml(f"value = {value}")["value"]
+    except ParseError:
         return key.strip(), value
 
 
@@ -115,7 +115,7 @@ def _explain(error: ValidationError, recipe: type[Recipe]) -> str:
         schema = f"model (encoder {encoder})"
     else:
         schema = place[0] if len(place) > 1 else "the recipe"
-    key = ".".join(place)
+    key = shown(".".join(place), 100)[1:-1]
     found = first.get("input")
     match first["type"]:
         case "extra_forbidden":
@@ -129,7 +129,7 @@ def _explain(error: ValidationError, recipe: type[Recipe]) -> str:
             return f'no encoder "{first["ctx"]["tag"]}"{nearest(first["ctx"]["tag"], known)}; known: {", ".join(known)}'
         case "union_tag_not_found":
             return "model.encoder is missing"
-    return f"{key}: {first['msg'][0].lower()}{first['msg'][1:]}, found {found!r}"
+    return f"{key}: {first['msg'][0].lower()}{first['msg'][1:]}, found {shown(found)}"
 
 
 @cache

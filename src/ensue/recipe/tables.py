@@ -8,9 +8,13 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Share = Annotated[float, Field(ge=0, lt=1)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=1_000_000_000_000)]
+Rows = Annotated[int, Field(ge=1, le=10_000_000)]
 Amount = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Budget = Annotated[float, Field(ge=1e-6, le=1e12)]
 
+ORDER = ("about", "source", "measured", "task", "data", "tokenizer", "features", "model", "head", "train")
+"""In which a recipe is written; a table that is not named here comes after `model`."""
 BUDGETS = ("steps", "epochs", "tokens", "seconds")
 
 
@@ -39,16 +43,16 @@ class TrainRecipe(Table):
 
     steps: Count | None = None
     """Budget: optimizer steps."""
-    epochs: Amount | None = None
+    epochs: Budget | None = None
     """Budget: times through the training data."""
     tokens: Count | None = None
     """Budget: tokens that are read in training; of labeled sentences and texts the words."""
-    seconds: Amount | None = None
+    seconds: Budget | None = None
     """Exactly one of these four is the budget. Seconds of training proper; such a run cannot be repeated exactly."""
 
-    batch_size: Count = 32
+    batch_size: Rows = 32
     """Rows (stretches of a text, sentences, texts) that are read side by side."""
-    accumulate: Count = 1
+    accumulate: Rows = 1
     """The batch goes through in this many parts, with the same result and less memory."""
 
     optimizer: Literal["adamw", "sgd"] = "adamw"
@@ -59,7 +63,7 @@ class TrainRecipe(Table):
     """How the learning rate falls to zero over the budget, or that it does not."""
     warmup: Share = 0.02
     """Share of the budget over which the learning rate rises from zero."""
-    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    weight_decay: Annotated[float, Field(ge=0, le=1e6)] = 0.0
     """On matrices; biases and norms are left alone."""
     beta1: Share = 0.9
     """AdamW's first moment, or SGD's momentum."""
@@ -68,9 +72,9 @@ class TrainRecipe(Table):
     clip: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
     """Largest global norm of the gradient; 0 clips nothing."""
 
-    validations: Count = 10
+    validations: Annotated[int, Field(ge=1, le=1_000_000)] = 10
     """How often the validation data are scored, evenly over the budget."""
-    patience: Annotated[int, Field(ge=0)] = 0
+    patience: Annotated[int, Field(ge=0, le=1_000_000_000_000)] = 0
     """Stop after this many validations without a better score; 0: never."""
     checkpoint_every: Count = 1000
     """Steps between checkpoints; there is also one at each validation."""
@@ -111,9 +115,11 @@ class Recipe(Table):
     model: Any
 
     def to_toml(self) -> str:
+        """All of it, with every default written out: what a run is taken up again by."""
         document = without_none(self.model_dump())
-        order = ("about", "source", "measured", "task", "data", "tokenizer", "features", "model", "head", "train")
-        return tomli_w.dumps({key: document[key] for key in order if key in document}, multiline_strings=True)
+        places = {key: place for place, key in enumerate(ORDER)}
+        tables = sorted(document, key=lambda key: places.get(key, places["model"]))
+        return tomli_w.dumps({key: document[key] for key in tables}, multiline_strings=True)
 
 
 def without_none(value: Any) -> Any:

@@ -32,7 +32,7 @@ from ensue.tasks.classification import (
 from ensue.tasks.encoded_texts import EncodedTexts
 from ensue.text.classes import Classes
 from ensue.text.tokens import tokens
-from ensue.training.confusion_picture import draw_confusion
+from ensue.training.confusion_picture import CONFUSION, draw_confusion
 from ensue.training.job import Job
 from ensue.training.label_table import label_table
 from ensue.training.pretrained import pretrained_vectors, vectors_of_run
@@ -59,6 +59,8 @@ class ClassificationJob(Job[Classifier]):
     unit: ClassVar[str] = "texts"
     recipe: ClassificationRecipe
     task: Classification
+    final: ClassificationScores | None = None
+    """The scores of the best weights on the validation data."""
 
     def __init__(self, recipe: ClassificationRecipe, run: RunDirectory | None = None) -> None:
         self.recipe = recipe
@@ -200,16 +202,19 @@ class ClassificationJob(Job[Classifier]):
         return {"tokenizer.json": self.lexicon.to_json(), "labels.json": self.labels.to_json()}
 
     def finish(self, run: RunDirectory, model: Classifier) -> None:
-        """The threshold where there may be several labels, and the confusion matrix, both of the validation data."""
+        """The threshold where there may be several labels, and the scores with it, both of the validation data."""
         valid = self.task.valid
         if valid is None:
             return
         probabilities = classify_texts(model, valid.texts)
         self.labels = with_best_threshold(self.labels, valid.labels, probabilities)
         run.write({"labels.json": self.labels.to_json()})
-        scores = score_classifier(probabilities, valid.labels, self.labels)
-        if scores.confusion is not None:
-            draw_confusion(scores.labels, scores.confusion, run.path / "confusion.png", title=run.path.name)
+        self.final = score_classifier(probabilities, valid.labels, self.labels)
+
+    def draw(self, run: RunDirectory) -> None:
+        """What is taken for what in the validation data."""
+        if self.final is not None and self.final.confusion is not None:
+            draw_confusion(self.final.labels, self.final.confusion, run.path / CONFUSION, title=run.path.name)
 
     def test(self, model: Classifier) -> ClassificationScores | None:
         if self.test_data is None:

@@ -62,6 +62,9 @@ class Job(ABC, Generic[ModelT]):
     def finish(self, run: RunDirectory, model: ModelT) -> None:
         """Write what belongs to a finished run, from its best weights."""
 
+    def draw(self, run: RunDirectory) -> None:
+        """Pictures of a finished run, but for the curve."""
+
     @abstractmethod
     def about(self) -> str:
         """The end of the sentence "a tagger ..." on the card."""

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ensue.errors import RunError, TrainingError
+from ensue.errors import EnsueError, RunError, TrainingError
 from ensue.recipe import TrainRecipe
 from ensue.tasks.task import Batch, Task
 from ensue.training.checkpoint import BEST, complete_checkpoints, load_checkpoint, save_checkpoint
@@ -167,7 +167,12 @@ class Trainer:
             self.progress.best, self.progress.best_step, self.progress.stale = score, self.progress.step, 0
         else:
             self.progress.stale += 1
-        sample = self.task.sample(self.model, seed=step_seed(self.recipe.seed, self.progress.step))
+        try:
+            sample = self.task.sample(self.model, seed=step_seed(self.recipe.seed, self.progress.step))
+        except EnsueError:
+            raise TrainingError(
+                self._not_finite(self.progress.step - 1, "the sample's scores are not finite")
+            ) from None
         validation = Validation(
             self.progress.step, self.progress.seconds, scores.as_json(), scores.summary(), best, sample
         )

@@ -19,11 +19,13 @@ from torch import nn
 from ensue.errors import RecipeError, RunError
 from ensue.recipe import BUDGETS, Recipe
 from ensue.training.card import describe_model, write_card
+from ensue.training.confusion_picture import CONFUSION
 from ensue.training.curve import draw_curve
 from ensue.training.device import computing
 from ensue.training.job import Job
 from ensue.training.jobs import begin_job
 from ensue.training.loop import Trainer
+from ensue.training.pictures import made
 from ensue.training.reporter import Facts, Outcome, Reporter
 from ensue.training.run_directory import RunDirectory
 from ensue.training.runtime import Runtime, choose_runtime
@@ -156,7 +158,7 @@ def count_parameters(model: nn.Module) -> int:
 
 
 def _finish(run: RunDirectory, job: Job[Any], trainer: Trainer, reason: str, reporter: Reporter) -> Outcome:
-    """Draw, score the test data once if there are any, and write the card."""
+    """Score the test data once if there are any, draw, and write the card."""
     finished = reason != "interrupted"
     validations = [record for record in trainer.log.records() if record["kind"] == "valid"]
     best = next((r for r in reversed(validations) if r["best"]), None)
@@ -179,12 +181,20 @@ def _finish(run: RunDirectory, job: Job[Any], trainer: Trainer, reason: str, rep
         valid_summary=best["summary"] if best else "",
         test_summary=test.summary() if test else "",
     )
-    draw_curve(trainer.log.records(), run.path / "curve.png", title=run.path.name)
-    if finished:
-        num_parameters = count_parameters(trainer.model)
-        write_card(run, job, outcome, num_parameters=num_parameters, sample=best["sample"] if best else "")
+    _illustrate(run, job, trainer, outcome, sample=best["sample"] if best else "")
     reporter.finished(outcome)
     return outcome
+
+
+def _illustrate(run: RunDirectory, job: Job[Any], trainer: Trainer, outcome: Outcome, *, sample: str) -> None:
+    """What people look at: pictures, and the card of a run that has ended. It comes last, since all else is done."""
+    curve, card, say = run.path / "curve.png", run.path / "README.md", trainer.reporter
+    made(curve, lambda: draw_curve(trainer.log.records(), curve, title=run.path.name), say)
+    if outcome.reason == "interrupted":
+        return
+    made(run.path / CONFUSION, lambda: job.draw(run), say)
+    size = count_parameters(trainer.model)
+    made(card, lambda: write_card(run, job, outcome, num_parameters=size, sample=sample), say)
 
 
 @contextmanager

@@ -164,7 +164,11 @@ class RunDirectory:
         """The model with its best weights, ready for use."""
         if not self.weights.exists() and not self.manifest.names(self.weights.name):
             raise RunError(f"{self.weights}: no such file; was the run interrupted before its first validation?")
-        model = self._untrained()
+        try:
+            model = self._untrained()
+        except (ValueError, RuntimeError, MemoryError) as error:
+            recipe = self.path / "recipe.toml"
+            raise DamagedError(f"{recipe}: no model can be made of it here: {shown(str(error), 200)[1:-1]}") from None
         load_parameters(model, read_tensors(self.manifest.check(self.weights.name)), self.weights)
         return model.to(device).eval()
 

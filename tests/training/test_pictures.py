@@ -1,0 +1,57 @@
+"""Pictures with any names, last of all, and none that costs a run."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ensue.training.confusion_picture import draw_confusion
+from ensue.training.curve import draw_curve
+from ensue.training.reporter import Reporter
+from training.tiny import run_tiny, tiny_recipe
+
+NAMES = ["$1_$2", "$5^$", r"\frac{", "東京", "مرحبا", "a\nb", "😀"]
+
+
+def records(scores: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {"kind": "train", "step": 1, "loss": 2.0},
+        {"kind": "valid", "step": 2, "scores": scores, "best": True},
+    ]
+
+
+@pytest.mark.parametrize("title", NAMES)
+def test_any_name_can_be_drawn(title: str, tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        draw_curve(records({"accuracy": 0.5}), tmp_path / "curve.png", title=title)
+        draw_confusion([title, "other"], [[3, 1], [0, 2]], tmp_path / "confusion.png", title=title)
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "confusion.png").stat().st_size > 1000
+
+
+def test_a_score_that_the_curve_does_not_know(tmp_path: Path) -> None:
+    draw_curve(records({"bleu": 0.5}), tmp_path / "curve.png", title="t")
+    assert (tmp_path / "curve.png").exists()
+
+
+class Notes(Reporter):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def noted(self, note: str) -> None:
+        self.notes.append(note)
+
+
+@pytest.mark.parametrize(("what", "file"), [("draw_curve", "curve.png"), ("write_card", "README.md")])
+def test_what_cannot_be_drawn_or_written_at_the_end_is_a_note(
+    what: str, file: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: Any, **kwargs: Any) -> None:
+        raise ValueError("no\nroom")
+
+    monkeypatch.setattr(f"ensue.training.run.{what}", broken)
+    notes = Notes()
+    assert run_tiny(tiny_recipe(text, steps=2), tmp_path / "run", reporter=notes).reason == "finished"
+    assert notes.notes == [f"{file} could not be made: no room"]
