@@ -151,7 +151,7 @@ def test_last_over_segments_is_the_state_of_a_layer() -> None:
     torch.manual_seed(0)
     layer, (h, mask) = GRU(D, D).double(), rows([5, 2, 3])
     y, state = layer(h, mask=mask)
-    torch.testing.assert_close(LastPooling(D)(y, mask), state.h)
+    torch.testing.assert_close(LastPooling(D).double()(y, mask), state.h)
 
 
 def test_large_scores_do_not_overflow() -> None:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ensue.types import State
+from ensue.types import State, leaves
 
 Sizes = Sequence[int | str]
 """Of a tensor; a word stands for any number."""
@@ -178,6 +178,40 @@ def _whole(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return whole
 
 
+def guarded_update(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for the `update` of a pooling, from a state and a segment h to a state."""
+
+    @wraps(function)
+    def update(self: Any, state: Any, h: Any, mask: Any = None) -> Any:
+        if not torch.compiler.is_compiling():
+            _check(self, "update", h, state, mask, ("rows", "positions"))
+        return function(self, state, h, mask)
+
+    return update
+
+
+def guarded_result(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for the `result` of a pooling, from a state."""
+
+    @wraps(function)
+    def result(self: Any, state: Any) -> Any:
+        if not torch.compiler.is_compiling():
+            _check_state(self, state)
+        return function(self, state)
+
+    return result
+
+
+def _check_state(module: nn.Module, state: Any) -> None:
+    border = _borders.get(module)
+    rows = next((leaf.shape[0] for leaf in leaves(state) if leaf.dim()), 0)
+    if border is None or border.form.misfit(state, rows) is not None:
+        _borders[module] = border = Border(module)
+        found = border.form.misfit(state, rows)
+        if found is not None:
+            raise found.error(f"{type(module).__name__}.result", "state")
+
+
 def _check(module: nn.Module, name: str, x: Any, state: Any, mask: Any, before: tuple[str, ...]) -> None:
     border = _borders.get(module)
     if border is None or border.misfit(x, state, mask, before) is not None:
@@ -218,9 +252,26 @@ def expect_mask(where: str, mask: Tensor | None, like: Tensor) -> None:
             raise found.error(where, "mask")
 
 
+def expect_features(where: str, what: str, tensor: Any, features: int, like: Tensor | None) -> None:
+    """Raises where `tensor` is not (..., features) in the type of `like` (None: any real numbers) and where that is."""
+    sizes: list[int | str] = [*[ANY] * max(tensor.dim() - 1, 0), features] if isinstance(tensor, Tensor) else []
+    expect(where, what, tensor, sizes, None if like is None else like.dtype, like=like)
+
+
+def expect_ids(where: str, ids: Any, like: Tensor) -> None:
+    """Raises where `ids` are not whole numbers, of any sizes, where `like` is."""
+    expect(where, "ids", ids, ids.shape if isinstance(ids, Tensor) else (), int, like=like)
+
+
+def expect_words(where: str, ids: Any, mask: Tensor | None) -> None:
+    """Raises where `ids` and `mask` are not (words, characters)."""
+    expect(where, "ids", ids, ("words", "characters"), int)
+    expect_mask(where, mask, ids)
+
+
 def _gap(mask: Tensor) -> Misfit | None:
     """Real positions come first in each row."""
-    if mask.is_meta or not bool((mask[:, 1:] > mask[:, :-1]).any()):
+    if mask.is_meta or torch.compiler.is_compiling() or not bool((mask[:, 1:] > mask[:, :-1]).any()):
         return None
     row = int((mask[:, 1:] > mask[:, :-1]).any(1).nonzero()[0])
     return Misfit(ValueError, "{} whose real positions come first", f"others in row {row}")
@@ -229,7 +280,7 @@ def _gap(mask: Tensor) -> Misfit | None:
 def _is_of(found: Tensor, dtype: Any) -> bool:
     """Whether numbers are of a kind, or of a type that autocast makes of it."""
     if dtype is int:
-        return not (found.is_floating_point() or found.is_complex() or found.dtype is torch.bool)
+        return found.dtype in (torch.int32, torch.int64)
     if dtype is None or not dtype.is_floating_point:
         return dtype is None and found.is_floating_point()
     kind = found.device.type

@@ -18,6 +18,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from ensue.nn.border import expect, expect_mask
 from ensue.nn.layer import blank
 from ensue.types import widest
 
@@ -37,6 +38,8 @@ def score(
     mask: Bool[Tensor, "B T"] | None = None,
 ) -> Float[Tensor, " B"]:
     """The scores of given paths. The tags at padding may be any numbers."""
+    expect_scores("score", emissions, start, transitions, end, mask)
+    expect("score", "tags", tags, emissions.shape[:2], torch.int64, like=emissions)
     if emissions.shape[1] == 0:
         return emissions.sum((1, 2))
     mask, dtype = real_positions(emissions, mask), torch.promote_types(emissions.dtype, start.dtype)
@@ -55,6 +58,7 @@ def log_partition(
     mask: Bool[Tensor, "B T"] | None = None,
 ) -> Float[Tensor, " B"]:
     """`log Σ_y exp score(y)`, -inf where every path is forbidden. Differentiable once."""
+    expect_scores("log_partition", emissions, start, transitions, end, mask)
     dtype = torch.promote_types(emissions.dtype, start.dtype)
     scores, mask = _Scores(blank(emissions, mask), start, transitions, end), real_positions(emissions, mask)
     with torch.autocast(emissions.device.type, enabled=False):
@@ -74,6 +78,7 @@ def marginals(
     mask: Bool[Tensor, "B T"] | None = None,
 ) -> Float[Tensor, "B T K"]:
     """The probability of each tag at each position, over all paths; zeros at padding. Not differentiable."""
+    expect_scores("marginals", emissions, start, transitions, end, mask)
     scores, mask = _Scores(blank(emissions, mask), start, transitions, end), real_positions(emissions, mask)
     with torch.autocast(emissions.device.type, enabled=False):
         with torch.no_grad():
@@ -236,6 +241,17 @@ def _in_reverse(both: Float[Tensor, "T 2 B K"], side: int, mask: Bool[Tensor, "B
     places = torch.where(mask.t(), mask.sum(1) - 1 - positions, positions)
     rows = (2 * places + side) * B + torch.arange(B, device=mask.device)
     return both.view(-1, K).index_select(0, rows.flatten()).view(T, B, K)
+
+
+def expect_scores(
+    where: str, emissions: Tensor, start: Tensor, transitions: Tensor, end: Tensor, mask: Tensor | None
+) -> None:
+    """Raises where these are not the scores of one chain."""
+    expect(where, "emissions", emissions, ("rows", "positions", "tags"))
+    K = emissions.shape[2]
+    for what, table, sizes in (("start", start, (K,)), ("transitions", transitions, (K, K)), ("end", end, (K,))):
+        expect(where, what, table, sizes, like=emissions)
+    expect_mask(where, mask, emissions)
 
 
 def real_positions(emissions: Tensor, mask: Tensor | None) -> Tensor:

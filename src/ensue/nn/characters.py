@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from ensue.nn.border import expect_words
 from ensue.nn.combinators import reverse_rows
 from ensue.nn.embeddings import TokenEmbedding
 from ensue.nn.layer import blank
@@ -39,6 +40,7 @@ class CharacterLSTM(nn.Module):
         self, ids: Int[Tensor, "U L"], mask: Bool[Tensor, "U L"] | None = None
     ) -> Float[Tensor, "U {self.d_out}"]:
         """`mask` is True on a word's characters, which come first; a word without any gives zeros."""
+        expect_words(type(self).__name__, ids, mask)
         backward = reverse_rows(ids.unsqueeze(-1), mask).squeeze(-1)
         _, last = self.rightward(self.embedding(ids), mask=mask)
         _, first = self.leftward(self.embedding(backward), mask=mask)
@@ -71,6 +73,7 @@ class CharacterCNN(nn.Module):
         self, ids: Int[Tensor, "U L"], mask: Bool[Tensor, "U L"] | None = None
     ) -> Float[Tensor, "U {self.d_out}"]:
         """`mask` is True on a word's characters, which come first; a word without any gives zeros."""
+        expect_words(type(self).__name__, ids, mask)
         x = blank(self.embedding(ids), mask)
         responses = [linear(_windows(x, width)) for linear, width in zip(self.filters, self.widths, strict=True)]
         word: Tensor = self.maximum(self.responses(torch.cat(responses, dim=-1)), mask)

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from ensue.nn.border import expect_features, expect_ids
 from ensue.nn.dropout import checked_share
 
 
@@ -28,6 +29,7 @@ class TokenEmbedding(nn.Module):
         nn.init.normal_(self.weight, std=1 / scale)
 
     def forward(self, ids: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape d_out"]:
+        expect_ids(type(self).__name__, ids, self.weight)
         if not self.training or self.dropout == 0:
             features = F.embedding(ids, self.weight)
             return features if self.scale == 1 else features * self.scale
@@ -47,6 +49,7 @@ class VectorInput(nn.Module):
         self.projection = nn.Identity() if self.d_out == d_in else nn.Linear(d_in, self.d_out)
 
     def forward(self, x: Float[Tensor, "*shape d_in"]) -> Float[Tensor, "*shape d_out"]:
+        expect_features(type(self).__name__, "x", x, self.d_in, next(self.parameters(), None))
         features: Tensor = self.projection(x)
         return features
 

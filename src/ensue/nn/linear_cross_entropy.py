@@ -20,6 +20,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ensue.nn.border import expect
+
 CHUNK_ELEMENTS, CHUNK_ROWS = 1 << 22, 256
 """Logits held at a time, and the rows that they are at least; the fastest on CPUs (LOG.md)."""
 
@@ -34,6 +36,10 @@ def linear_cross_entropy(
     h: Float[Tensor, "N d"], weight: Float[Tensor, "V d"], bias: Float[Tensor, " V"], targets: Int[Tensor, " N"]
 ) -> Float[Tensor, ""]:
     """`Σ_n -log softmax(weight h_n + bias)[target_n]` in nats, a scalar, in float32 or float64."""
+    expect("linear_cross_entropy", "weight", weight, ("words", "features"))
+    expect("linear_cross_entropy", "h", h, ("rows", weight.shape[1]), weight.dtype, like=weight)
+    expect("linear_cross_entropy", "bias", bias, (weight.shape[0],), weight.dtype, like=weight)
+    expect("linear_cross_entropy", "targets", targets, (h.shape[0],), torch.int64, like=weight)
     device = h.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
     total: Tensor = _LinearCrossEntropy.apply(h, weight, bias, targets, dtype)  # type: ignore[no-untyped-call]

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ensue.nn.chain import last_positions, real_positions
+from ensue.nn.chain import expect_scores, last_positions, real_positions
 from ensue.nn.layer import blank
 
 
@@ -28,6 +28,7 @@ def viterbi(
 
     The sweep to the right finds maxima only; where they came from is asked on the way back, along the path.
     """
+    expect_scores("viterbi", emissions, start, transitions, end, mask)
     B, T, K = emissions.shape
     dtype = torch.promote_types(emissions.dtype, start.dtype)
     if not (B and T):
@@ -59,6 +60,10 @@ def viterbi_path(
     end: Float[np.ndarray, " K"],
 ) -> Int[np.ndarray, " T"]:
     """The tags of the path with the highest score through one sentence."""
+    K = len(start)
+    if emissions.shape[1:] != (K,) or transitions.shape != (K, K) or end.shape != (K,):
+        sizes = ", ".join(str(part.shape) for part in (emissions, start, transitions, end))
+        raise ValueError(f"viterbi_path expects scores (T, K), (K,), (K, K), (K,), found {sizes}")
     if not len(emissions):
         return np.zeros(0, dtype=np.int64)
     best = [start + emissions[0]]
@@ -83,6 +88,9 @@ def k_best(
     mask: Bool[Tensor, "B T"] | None = None,
 ) -> tuple[Int[Tensor, "B {k} T"], Float[Tensor, "B {k}"]]:
     """The k paths with the highest scores, the best first; where there are fewer, tags 0 with a score of -inf."""
+    expect_scores("k_best", emissions, start, transitions, end, mask)
+    if k < 1:
+        raise ValueError(f"k_best expects k of 1 or more, found {k}")
     B, T, _ = emissions.shape
     dtype = torch.promote_types(emissions.dtype, start.dtype)
     here, mask = blank(emissions, mask).to(dtype), real_positions(emissions, mask)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from ensue.nn.border import guarded_result, guarded_update
 from ensue.nn.layer import blank
 from ensue.nn.taps import Tap
 from ensue.types import State
@@ -27,6 +28,13 @@ class Pooling(nn.Module, ABC):
         self.d_in, self.d_out = d_in, d_out
         self.zero: Tensor
         self.register_buffer("zero", torch.zeros(()), persistent=False)  # knows the module's device and type
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """As of a layer: see `ensue.nn.border`."""
+        super().__init_subclass__(**options)
+        for name, guarded in (("update", guarded_update), ("result", guarded_result)):
+            if name in vars(cls):
+                setattr(cls, name, guarded(vars(cls)[name]))
 
     @abstractmethod
     def init_state(self, batch_size: int) -> State:

@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ensue.errors import ContextError
+from ensue.nn.border import expect
 from ensue.nn.layer import Parallel
 from ensue.types import Memory, State
 
@@ -108,6 +109,8 @@ class Rotary(nn.Module):
         self.register_buffer("frequencies", inverse_frequencies(d_head), persistent=False)
 
     def forward(self, x: Float[Tensor, "B H T d_head"], positions: Int[Tensor, "B T"]) -> Float[Tensor, "B H T d_head"]:
+        expect("Rotary", "x", x, ("rows", "heads", "positions", 2 * len(self.frequencies)))
+        expect("Rotary", "positions", positions, (x.shape[0], x.shape[2]), int, like=x)
         angles = (positions.unsqueeze(-1) * self.frequencies).unsqueeze(1)
         cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
         even, odd = x[..., 0::2], x[..., 1::2]

@@ -21,6 +21,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from ensue.nn.border import expect, expect_mask
+
 GPU_CHUNK = 4
 """Positions of a chunk where operations are started one after another and each is wide."""
 
@@ -43,6 +45,10 @@ def scan(
 
         δ_t = dh_t + a_{t+1} ⊙ δ_{t+1}        da_t = δ_t ⊙ h_{t-1}        db_t = δ_t        dstart = a_1 ⊙ δ_1
     """
+    expect("scan", "b", b, ("rows", "positions", "features"))
+    expect("scan", "a", a, b.shape, b.dtype, like=b)
+    expect("scan", "start", start, (b.shape[0], b.shape[2]), b.dtype, like=b)
+    expect_mask("scan", mask, b)
     if mask is not None:
         a, b = torch.where(mask.unsqueeze(-1), a, 1.0), torch.where(mask.unsqueeze(-1), b, 0.0)
     h: Tensor = _Scan.apply(a, b, start)  # type: ignore[no-untyped-call]

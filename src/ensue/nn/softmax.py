@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from ensue.nn.border import expect, expect_features
 from ensue.nn.embeddings import TokenEmbedding
 from ensue.nn.linear_cross_entropy import linear_cross_entropy
 
@@ -26,6 +27,7 @@ class SoftmaxHead(nn.Module):
 
     def start_from_counts(self, counts: Int[Tensor, " V"]) -> None:
         """Let the biases start at the tokens' log frequencies, which training otherwise spends its first steps on."""
+        expect("start_from_counts", "counts", counts, (self.vocabulary_size,), int)
         with torch.no_grad():
             self.bias.copy_(((counts + 1) / (counts + 1).sum()).log())
 
@@ -38,14 +40,22 @@ class SoftmaxHead(nn.Module):
         return h
 
     def forward(self, h: Float[Tensor, "*shape d_in"]) -> Float[Tensor, "*shape V"]:
+        expect_features(type(self).__name__, "h", h, self.d_in, self.bias)
         return F.linear(self.features(h), self.matrix(), self.bias)
 
     def nats(self, h: Float[Tensor, "*shape d_in"], targets: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """The surprisal `-log softmax(logits)[target]` of each target."""
+        self._expect("nats", h, targets)
         return F.cross_entropy(self(h).flatten(0, -2), targets.flatten(), reduction="none").view_as(targets)
+
+    def _expect(self, name: str, h: Tensor, targets: Tensor) -> None:
+        where = f"{type(self).__name__}.{name}"
+        expect_features(where, "h", h, self.d_in, self.bias)
+        expect(where, "targets", targets, h.shape[:-1], torch.int64, like=h)
 
     def total_nats(self, h: Float[Tensor, "*shape d_in"], targets: Int[Tensor, "*shape"]) -> Float[Tensor, ""]:
         """The sum of `nats`, which training minimizes; a large vocabulary's logits are never held at once."""
+        self._expect("total_nats", h, targets)
         if self.vocabulary_size < LARGE_VOCABULARY:
             return F.cross_entropy(self(h).flatten(0, -2), targets.flatten(), reduction="sum")
         return linear_cross_entropy(self.features(h).flatten(0, -2), self.matrix(), self.bias, targets.flatten())

@@ -63,7 +63,7 @@ def library(text: str, dtype: torch.dtype, defines: tuple[str, ...] = ()) -> cty
     if command is None:
         return None
     numbers = [f"-DREAL_IS_DOUBLE={int(dtype == torch.float64)}", *defines]
-    options = [*command, *FLAGS, *_for_processor(), *numbers]
+    options = [*command, *_flags(), *numbers]
     here = Path(__file__).parent
     whole = "\n".join([*((here / name).read_text(encoding="utf-8") for name in HEADERS), text])
     key = hashlib.sha256("\0".join([whole, *options, _machine()]).encode()).hexdigest()[:32]
@@ -78,7 +78,7 @@ def library(text: str, dtype: torch.dtype, defines: tuple[str, ...] = ()) -> cty
 def fingerprint() -> str:
     """Of all that decides how fast compiled steps are: this folder's text, the compiler, its options."""
     files = sorted(path for path in Path(__file__).parent.iterdir() if path.suffix in (".py", ".h", ".c"))
-    parts = [*(path.read_text(encoding="utf-8") for path in files), *(compiler() or ()), *FLAGS]
+    parts = [*(path.read_text(encoding="utf-8") for path in files), *(compiler() or ()), *_flags()]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
@@ -126,9 +126,10 @@ def _compiled(text: str, options: list[str]) -> bytes:
         path.unlink(missing_ok=True)
 
 
-def _for_processor() -> list[str]:
-    """gcc prefers vectors of 256 bits even where there are longer ones."""
-    return ["-mprefer-vector-width=512"] if "avx512f" in features() else []
+def _flags() -> list[str]:
+    """gcc prefers vectors of 256 bits even where there are longer ones. `$ENSUE_CFLAGS` has the last word."""
+    width = ["-mprefer-vector-width=512"] if "avx512f" in features() else []
+    return [*FLAGS, *width, *os.environ.get("ENSUE_CFLAGS", "").split()]
 
 
 def _machine() -> str:

@@ -1,0 +1,323 @@
+"""What may come to a border, right and wrong, for `test_border_cases.py` to run by the thousand, in another process.
+
+For every layer of the laws' table, and for what is no layer, each argument comes in many forms. A case ends right, in
+values, state and gradients those of plain copies of the same numbers, or in one line of a `ValueError` or `TypeError`.
+The process says what it is about to do, so that whoever started it knows what it died of.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ensue.nn import (
+    AttentionPooling,
+    CharacterCNN,
+    CharacterLSTM,
+    LastPooling,
+    LinearChainCRF,
+    MaxPooling,
+    MeanPooling,
+    Poolings,
+    Recurrent,
+    SequenceLayer,
+    SoftmaxHead,
+    TokenEmbedding,
+    linear_cross_entropy,
+    scan,
+)
+from ensue.types import State, leaves, map_state
+from laws.table import SUBJECTS
+
+B, T = 3, 4
+TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.int64, torch.bool, torch.complex128)
+
+
+class Form(NamedTuple):
+    """An argument in some form, and whether it may enter."""
+
+    name: str
+    value: Any
+    fits: bool
+
+
+def numbers(*sizes: int) -> Tensor:
+    return torch.randn(*sizes, dtype=torch.float64)
+
+
+def spread(x: Tensor) -> Tensor:
+    """The same numbers with others between them."""
+    return torch.stack((x, ~x if x.dtype is torch.bool else x + 1), dim=-1)[..., 0]
+
+
+def turned(x: Tensor) -> Tensor:
+    """The same numbers, the last dimension first in memory."""
+    return x.movedim(-1, 0).contiguous().movedim(0, -1)
+
+
+def mirrored(x: Tensor) -> Tensor:
+    """The same numbers, their signs to be turned when they are read."""
+    return torch.view_as_complex(torch.stack((x, -x), dim=-1)).conj().imag
+
+
+def behind(x: Tensor) -> Tensor:
+    """The same numbers, from the second one of some memory on."""
+    return torch.cat((x.flatten()[:1], x.flatten()))[1:].view(x.shape)
+
+
+def forms(x: Tensor, *, of_any_type: bool = False) -> Iterator[Form]:
+    """Of an argument of real numbers."""
+    for change in (torch.clone, spread, turned, mirrored, behind):
+        yield Form(change.__name__, change(x), True)
+    if x.numel():
+        yield Form("expanded over rows", x[:1].expand_as(x), True)
+        yield Form("expanded", x.flatten()[0].expand_as(x), True)
+    for kind in TYPES:
+        yield Form(str(kind), x.to(kind), of_any_type and kind.is_floating_point)
+    yield Form("on no device", x.to("meta"), False)
+    yield Form("a list", x.tolist(), False)
+    yield Form("one dimension more", x.unsqueeze(0), False)
+    yield Form("one dimension less", x.sum(0), False)
+
+
+def forms_of_x(layer: SequenceLayer, *before: int) -> Iterator[Form]:
+    has_type = any(True for _ in (*layer.parameters(), *layer.buffers()))
+    yield from forms(numbers(*before, layer.d_in), of_any_type=not has_type)
+    for features in {0, 1, layer.d_in - 1, layer.d_in + 1, 2 * layer.d_in} - {layer.d_in}:
+        yield Form(f"{features} features", numbers(*before, features), False)
+
+
+def forms_of_state(layer: SequenceLayer, rows: int) -> Iterator[Form]:
+    yield Form("none", None, True)
+    begin = map_state(lambda leaf: torch.randn_like(leaf) if leaf.is_floating_point() else leaf, layer.init_state(rows))
+    has_state = begin is not None and any(True for _ in leaves(begin))
+    if not has_state:
+        yield Form("a state for a layer without", (torch.zeros(rows, 2),), False)
+    else:
+        for change in (torch.clone, spread, behind):
+            yield Form(change.__name__, map_state(change, begin), layer.is_causal)
+        if rows:
+            yield Form("expanded", map_state(lambda leaf: leaf[:1].expand_as(leaf), begin), layer.is_causal)
+        for other in {0, 1, max(rows - 1, 0), rows + 1, 2 * rows} - {rows}:
+            yield Form(
+                f"{other} rows", map_state(lambda leaf, n=other: leaf.new_zeros(n, *leaf.shape[1:]), begin), False
+            )
+        for kind in TYPES:
+            yield Form(
+                str(kind),
+                map_state(lambda leaf, kind=kind: leaf.to(kind), begin),
+                kind in {leaf.dtype for leaf in leaves(begin)} == {kind},
+            )
+        yield Form("more of all", map_state(lambda leaf: torch.cat((leaf, leaf), -1), begin), False)
+        yield Form("on no device", map_state(lambda leaf: leaf.to("meta"), begin), False)
+        yield Form("a list", [*leaves(begin)], False)
+        yield Form("no tensors", map_state(lambda leaf: leaf.sum(), begin), False)
+    for subject in random.sample(SUBJECTS, 6):
+        state = subject.build().init_state(rows)
+        if state is not None:
+            yield Form(
+                f"of {subject.name}", state, same_form(begin, state) and (layer.is_causal or not list(leaves(state)))
+            )
+
+
+def same_form(a: State, b: State) -> bool:
+    if type(a) is not type(b):
+        return False
+    if a is None or isinstance(a, Tensor):
+        return a is None or (a.shape, a.dtype) == (b.shape, b.dtype)
+    return len(a) == len(b) and all(map(same_form, a, b))
+
+
+def forms_of_mask(rows: int, positions: int) -> Iterator[Form]:
+    lengths = torch.randint(0, positions + 1, (rows, 1))
+    mask = torch.arange(positions) < lengths
+    yield Form("none", None, True)
+    yield Form("of all", torch.ones(rows, positions, dtype=torch.bool), True)
+    yield Form("of none", torch.zeros(rows, positions, dtype=torch.bool), True)
+    for change in (torch.clone, spread, turned):
+        yield Form(change.__name__, change(mask), True)
+    if rows:
+        yield Form("expanded", mask[:1].expand_as(mask), True)
+    for sizes in ((rows - 1, positions), (rows + 1, positions), (rows, positions - 1), (rows, positions + 1), (1, 1)):
+        if min(sizes) >= 0 and sizes != (rows, positions):
+            yield Form(f"of {sizes}", torch.ones(sizes, dtype=torch.bool), False)
+    for kind in (torch.int64, torch.float64, torch.uint8):
+        yield Form(str(kind), mask.to(kind), False)
+    yield Form("on no device", mask.to("meta"), False)
+    yield Form("one dimension more", mask.unsqueeze(-1), False)
+    if rows and positions > 1:
+        gap = torch.ones(rows, positions, dtype=torch.bool)
+        gap[random.randrange(rows), random.randrange(positions - 1)] = False
+        yield Form("with a gap", gap, False)
+        yield Form("on the left", torch.arange(positions).expand(rows, -1) > 0, False)
+
+
+class Case(NamedTuple):
+    """`run` gives tensors; `plain` gives those that they have to be, and is None where the case is to be refused."""
+
+    name: str
+    run: Callable[[], list[Tensor]]
+    plain: Callable[[], list[Tensor]] | None
+
+
+def plain(value: Any) -> Any:
+    """The same numbers as if they had been made so."""
+    return map_state(lambda leaf: torch.tensor(leaf.tolist(), dtype=leaf.dtype).view(leaf.shape), value)
+
+
+def read(function: Callable[..., Any], x: Any, state: Any, **options: Any) -> list[Tensor]:
+    """Outputs and final state, and the gradient of all of them at x."""
+    if isinstance(x, Tensor) and x.is_floating_point():
+        x = x.detach().requires_grad_()
+    y, final = function(x, state, **options)
+    mask = options.get("mask")
+    y = y if mask is None else y.masked_fill(~mask.unsqueeze(-1), 0.0)
+    results = [y, *leaves(final)]
+    total = x.sum() * 0 + sum(result.sum() for result in results if result.is_floating_point())
+    return [*results, *torch.autograd.grad(total, [x], allow_unused=True, materialize_grads=True)]
+
+
+def cases_of_layers(share: float) -> Iterator[Case]:
+    for subject in SUBJECTS:
+        layer = subject.build()
+        for rows, positions in ((B, T), (B, T), (0, T), (B, 0), (1, 1)):
+            for x, state, mask in triples(layer, rows, positions):
+                if random.random() < share:
+                    yield case_of_layer(subject.name, layer, x, state, mask)
+        for x, state in pairs(list(forms_of_x(layer, B)), list(forms_of_state(layer, B))):
+            if random.random() < share:
+                fits = x.fits and state.fits and layer.is_causal
+                yield Case(
+                    f"{subject.name}: step, x {x.name}, state {state.name}",
+                    lambda layer=layer, x=x, state=state: read(layer.step, x.value, state.value),
+                    (lambda layer=layer, x=x, state=state: read(layer.step, plain(x.value), plain(state.value)))
+                    if fits
+                    else None,
+                )
+
+
+def case_of_layer(name: str, layer: SequenceLayer, x: Form, state: Form, mask: Form) -> Case:
+    naive = layer.fold if isinstance(layer, Recurrent) else layer
+    return Case(
+        f"{name}: x {x.name}, state {state.name}, mask {mask.name}",
+        lambda: read(layer, x.value, state.value, mask=mask.value),
+        (lambda: read(naive, plain(x.value), plain(state.value), mask=plain(mask.value)))
+        if x.fits and state.fits and mask.fits
+        else None,
+    )
+
+
+def pairs(first: list[Form], second: list[Form]) -> Iterator[tuple[Form, Form]]:
+    """Each form of one with a form of the other."""
+    for a in first:
+        yield a, random.choice(second[:3])
+    for b in second:
+        yield random.choice(first[:5]), b
+
+
+def triples(layer: SequenceLayer, rows: int, positions: int) -> Iterator[tuple[Form, Form, Form]]:
+    xs, states = list(forms_of_x(layer, rows, positions)), list(forms_of_state(layer, rows))
+    masks = list(forms_of_mask(rows, positions))
+    for x, state in pairs(xs, states):
+        yield x, state, random.choice(masks[:6])
+    for mask in masks:
+        yield random.choice(xs[:5]), random.choice(states[:3]), mask
+    for _ in range(10):  # several wrong at once
+        yield random.choice(xs), random.choice(states), random.choice(masks)
+
+
+def cases_of_others(share: float) -> Iterator[Case]:
+    """What is no layer: each argument in many forms, the others as they should be."""
+    K, D, V = 5, 6, 11
+    crf, head, large = LinearChainCRF(K).double(), SoftmaxHead(D, V).double(), SoftmaxHead(D, 1100).double()
+    mask, tags = torch.arange(T) < torch.tensor([[4], [0], [2]]), torch.randint(0, K, (B, T))
+    ids = torch.randint(0, V, (B, T))
+    e, h = numbers(B, T, K), numbers(B, T, D)
+    pools = [LastPooling(D), MeanPooling(D), MaxPooling(D), AttentionPooling(D), LastPooling(D, bidirectional=True)]
+    pools = [pool.double() for pool in [*pools, Poolings([MeanPooling(D), MaxPooling(D)])]]
+    functions: dict[str, tuple[Callable[..., Any], list[Any]]] = {
+        "crf.log_partition": (crf.log_partition, [e, mask]),
+        "crf.score": (crf.score, [e, tags, mask]),
+        "crf.nats": (crf.nats, [e, tags, mask]),
+        "crf.marginals": (crf.marginals, [e, mask]),
+        "crf.best": (crf.best, [e, mask]),
+        "crf.best_k": (lambda e, mask: crf.best_k(e, 3, mask), [e, mask]),
+        "head": (head, [h]),
+        "head.nats": (head.nats, [h, ids]),
+        "head.total_nats": (head.total_nats, [h, ids]),
+        "large head.total_nats": (large.total_nats, [h, ids]),
+        "linear_cross_entropy": (linear_cross_entropy, [numbers(B, D), numbers(V, D), numbers(V), ids[:, 0]]),
+        "embedding": (TokenEmbedding(V, D).double(), [ids]),
+        "character lstm": (CharacterLSTM(V, d_character=3, d_out=4).double(), [ids, mask]),
+        "character cnn": (CharacterCNN(V, d_character=3, d_out=4).double(), [ids, mask]),
+        "scan": (lambda a, b, start, mask: scan(a, b, start, mask=mask), [h.sigmoid(), h, numbers(B, D), mask]),
+        **{f"pooling {pool!r}": (pool, [h, mask]) for pool in pools},
+    }
+    for name, (function, args) in functions.items():
+        for place, arg in enumerate(args):
+            for form in forms_of_argument(arg, of_any_type=name.startswith("crf")):
+                if random.random() < share:
+                    given = [*args[:place], form.value, *args[place + 1 :]]
+                    yield Case(
+                        f"{name}: argument {place} {form.name}",
+                        lambda function=function, given=given: tensors(function(*given)),
+                        (lambda function=function, given=given: tensors(function(*map(plain, given))))
+                        if form.fits
+                        else None,
+                    )
+
+
+def forms_of_argument(arg: Tensor, *, of_any_type: bool) -> Iterator[Form]:
+    if arg.is_floating_point():
+        yield from forms(arg, of_any_type=of_any_type)
+        if arg.dim() > 1:
+            yield Form("a feature less", arg[..., 1:], False)
+            yield Form("a row less", arg[1:], False)
+    elif arg.dtype is torch.bool:
+        yield from forms_of_mask(*arg.shape)
+    else:
+        for change in (torch.clone, spread, turned, behind):
+            yield Form(change.__name__, change(arg), True)
+        for kind in (torch.float64, torch.bool, torch.complex128):
+            yield Form(str(kind), arg.to(kind), False)
+        yield Form("on no device", arg.to("meta"), False)
+
+
+def tensors(result: Any) -> list[Tensor]:
+    return list(leaves(result))
+
+
+def outcome(case: Case) -> str | None:
+    """What is wrong with how a case ends."""
+    try:
+        found = case.run()
+    except (ValueError, TypeError) as error:
+        if case.plain is not None:
+            return f"refused: {error}"
+        return f"several lines: {error}" if "\n" in str(error) else None
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    if case.plain is None:
+        return "not refused"
+    try:
+        torch.testing.assert_close(found, case.plain(), rtol=1e-7, atol=1e-7, equal_nan=True)
+    except AssertionError as error:
+        return f"not what plain copies give: {' '.join(str(error).split())}"
+    return None
+
+
+def main(seed: int, share: float) -> None:
+    """A `share` of all cases, drawn by `seed`."""
+    random.seed(seed)
+    torch.manual_seed(seed)
+    count = 0
+    for cases in (cases_of_layers, cases_of_others):
+        for case in cases(share):
+            print("case", case.name, flush=True)
+            wrong = outcome(case)
+            if wrong is not None:
+                print("WRONG", case.name, "|", wrong, flush=True)
+            count += 1
+    print("done", count, flush=True)

@@ -1,0 +1,74 @@
+"""The engine's C under AddressSanitizer and UndefinedBehaviorSanitizer: the engine's tests once more, in a process that
+has their library from its start and dies of what they find."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ensue.nn.engine.c_library import compiler
+
+HERE = Path(__file__).resolve().parent
+FLAGS = "-O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all"
+TESTS = ("test_engine.py", "test_engine_parts.py", "test_engine_uses.py", "test_engine_memory.py",
+         "test_engine_operations.py", "test_kernels.py", "test_clockwork.py", "test_border.py")  # fmt: skip
+BEHIND_THE_END = """
+import ctypes, torch
+from ensue.nn.engine.c_library import library
+text = "void put(real *to, int64_t place) { to[place] = 1; }"
+put = library(text, torch.float32).put
+to = torch.zeros(100)
+put(ctypes.c_void_p(to.data_ptr()), ctypes.c_int64(99))
+print("inside", flush=True)
+put(ctypes.c_void_p(to.data_ptr()), ctypes.c_int64(100))
+print("outside", flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def sanitized(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a process that runs under both."""
+    command = compiler()
+    if command is None or shutil.which(command[0]) is None or len(command) > 1:
+        pytest.skip("no C compiler of the system")
+    named = subprocess.run([*command, "-print-file-name=libasan.so"], capture_output=True, text=True, check=False)
+    library = Path(named.stdout.strip())
+    if not library.is_absolute() or not library.exists():
+        pytest.skip("the C compiler brings no libasan.so")
+    return os.environ | {
+        "ENSUE_CFLAGS": FLAGS,
+        "ENSUE_CACHE": str(tmp_path_factory.mktemp("sanitized")),
+        "LD_PRELOAD": str(library.resolve()),
+        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
+        "PYTHONPATH": os.pathsep.join([str(HERE.parents[1] / "src"), str(HERE.parent)]),
+    }
+
+
+@pytest.mark.slow
+def test_what_is_written_behind_an_end_is_found(sanitized: dict[str, str]) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", BEHIND_THE_END], env=sanitized, capture_output=True, text=True, check=False
+    )
+    assert ended.stdout == "inside\n", ended.stderr
+    assert "heap-buffer-overflow" in ended.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TESTS)
+def test_the_engine_has_no_fault(name: str, sanitized: dict[str, str]) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:xdist",
+        "--rootdir",
+        str(HERE.parents[1]),
+        str(HERE / name),
+    ]
+    ended = subprocess.run(command, env=sanitized, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-3000:]
