@@ -244,3 +244,8 @@ def test_every_table_is_written() -> None:
     recipe = ExtendedRecipe.model_validate(document | {"extra": {"size": 4}})
     again = tomllib.loads(recipe.to_toml())
     assert ExtendedRecipe.model_validate(again) == recipe
+
+
+def test_a_path_that_is_not_utf8_is_one_line() -> None:
+    with pytest.raises(RecipeError, match=r"data.train is a path that is not UTF-8, .*: 'a.udcff'$"):
+        read_recipe("char-lstm", {"data.train": "a\udcff"})

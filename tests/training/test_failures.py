@@ -95,7 +95,7 @@ def test_scores_that_are_not_finite_are_one_line(
 def test_labels_of_a_model_that_diverged_are_not_kept(task: str, names: Path, topics: Path, tmp_path: Path) -> None:
     make = {"labeling": lambda **t: tagging(names, **t), "classification": lambda **t: classifying(topics, **t)}[task]
     recipe = make(learning_rate=1e37, warmup=0.0, steps=4, validations=4, optimizer="adamw")
-    with pytest.raises(TrainingError, match=r"the loss is not finite \(\w+\) at step 2 .*try a smaller"):
+    with pytest.raises(TrainingError, match=r"the loss is not finite \(\w+\) at step [12] .*try a smaller"):
         run_tiny(recipe, tmp_path / "run")
     assert not (tmp_path / "run" / "model.safetensors").exists()
 

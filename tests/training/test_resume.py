@@ -160,6 +160,27 @@ def test_the_best_weights_are_those_of_the_checkpoint(
     assert (run / "model.safetensors").read_bytes() == weights_of_four
 
 
+def test_a_run_that_was_halved_goes_on_in_as_many_parts(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parts are added up in another order than the whole, so their number is part of the bits."""
+    original = LanguageModeling.loss
+
+    def limited(self: LanguageModeling, model: Any, batch: Any, state: Any) -> Any:
+        if batch.rows > 1:
+            raise MemoryError
+        return original(self, model, batch, state)
+
+    for name, step in (("late", 11), ("early", 6)):
+        monkeypatch.setattr(LanguageModeling, "loss", limited)
+        with pytest.raises(Killed):
+            run_tiny(tiny_recipe(text), tmp_path / name, reporter=At(step, die))
+        monkeypatch.setattr(LanguageModeling, "loss", original)
+        run_tiny(None, tmp_path / name, resume=True)
+    assert kept(tmp_path / "late")["progress"]["parts"] == 4
+    assert kept(tmp_path / "late") == kept(tmp_path / "early")
+
+
 def test_a_finished_run_resumed_stays_as_it_is(text: Path, tmp_path: Path) -> None:
     run_tiny(tiny_recipe(text), tmp_path / "run")
     before = kept(tmp_path / "run")

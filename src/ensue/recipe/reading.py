@@ -43,8 +43,8 @@ def read_recipe(recipe: str | Path | Recipe, settings: Sequence[str] | Mapping[s
 
 def with_paths(recipe: Recipe, *, train: str = "", valid: str = "", test: str = "") -> Recipe:
     """The recipe with the data that are given in place of its own."""
-    given = {name: path for name, path in (("train", train), ("valid", valid), ("test", test)) if path}
-    return recipe.model_copy(update={"data": recipe.data.model_copy(update=given)})
+    given = {"train": train, "valid": valid, "test": test}
+    return read_recipe(recipe, {f"data.{name}": path for name, path in given.items() if path})
 
 
 def validate_recipe(document: Mapping[str, Any], *, where: str) -> Recipe:

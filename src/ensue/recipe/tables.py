@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1, le=1_000_000_000_000)]
@@ -24,6 +24,15 @@ class Table(BaseModel):
 
 class DataRecipe(Table):
     """Where the data are; each task adds how they are read."""
+
+    @field_validator("train", "valid", "test", mode="after")
+    @classmethod
+    def _is_text(cls, path: str) -> str:
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"is a path that is not UTF-8, which a recipe cannot hold: {path!r}") from None
+        return path
 
     train: str = ""
     """A file, a folder or a glob; .xz and .gz are read as they are."""

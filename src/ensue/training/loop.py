@@ -238,12 +238,12 @@ class Trainer:
 
     def _check_loss(self) -> None:
         """What finite weights give may not be finite: labels would come out of it, and scores that look like any."""
-        batch = self.task.batch(self.progress.step, self.device)
+        batch = self.task.batch(self.progress.step - 1, self.device)  # for which there was room
         self.model.train()
         with torch.no_grad(), autocast(self.precision, self.device):
             loss, _ = self.task.loss(self.model, batch.part(slice(math.ceil(batch.rows / self.progress.parts))), None)
         if not math.isfinite(nats := float(loss.mean)):
-            raise TrainingError(self._not_finite(self.progress.step, f"the loss is not finite ({nats})"))
+            raise TrainingError(self._not_finite(self.progress.step - 1, f"the loss is not finite ({nats})"))
 
     def _trained(self) -> Iterator[tuple[str, nn.Parameter]]:
         """The parameters that gradients change; others may hold what they like, such as -inf for what is forbidden."""

@@ -1,0 +1,191 @@
+"""Runs that were altered with care, so that the checksums agree: each file's schema finds it, in one line."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ensue
+from ensue.errors import EnsueError, RunError
+from ensue.training.checkpoint import complete_checkpoints
+from ensue.training.manifest import Manifest, entry_of
+from ensue.training.run_schema import ManifestContent
+from ensue.training.weights import read_tensors, write_tensors
+from training.classifiers import TEXTS
+from training.taggers import TAGGED
+from training.tiny import run_tiny, seal, tiny_recipe, words
+from training.tiny_texts import classifying, columns, tagging, tsv, without_pictures
+
+ODD: list[Any] = [None, -1, 10**30, 0.5, float("nan"), "x", [], {}, True, [[[1]]]]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    (folder / "text.txt").write_text(words(800))
+    (folder / "names.txt").write_text(columns(TAGGED))
+    (folder / "topics.tsv").write_text(tsv(TEXTS))
+    with pytest.MonkeyPatch.context() as patch:
+        without_pictures(patch)
+        run_tiny(tiny_recipe(folder / "text.txt", steps=2), folder / "language")
+        run_tiny(tagging(folder / "names.txt", steps=2), folder / "tagger")
+        run_tiny(classifying(folder / "topics.tsv", steps=2), folder / "classifier")
+    return folder
+
+
+def altered(content: Any) -> Iterator[Any]:
+    """The document with each of its values gone, or another one; of lists and tables inside the first few."""
+    if isinstance(content, dict):
+        for key, value in list(content.items())[:8]:
+            yield {name: part for name, part in content.items() if name != key}
+            yield from ({**content, key: odd} for odd in ODD)
+            yield from ({**content, key: part} for part in altered(value))
+    elif isinstance(content, list):
+        for place in range(min(2, len(content))):
+            yield from ([*content[:place], odd, *content[place + 1 :]] for odd in ODD)
+            yield [*content, content[place]]
+
+
+def said(run: Path) -> str:
+    """What loading the run complains of, in one line; "" for nothing."""
+    try:
+        ensue.load(run, device="cpu")
+    except EnsueError as error:
+        line = str(error)
+    else:
+        return ""
+    assert "\n" not in line
+    assert len(line) < 500
+    return line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "labels.json", "manifest.json"])
+@pytest.mark.parametrize("name", ["language", "tagger", "classifier"])
+def test_any_value_of_a_file_may_be_another(name: str, file: str, runs: Path, tmp_path: Path) -> None:
+    """It loads, or it is one line."""
+    if not (runs / name / file).exists():
+        return
+    run = Path(shutil.copytree(runs / name, tmp_path / "run"))
+    good = json.loads((run / file).read_text())
+    manifest = Manifest(run)
+    files = manifest.content().files
+    refused = 0
+    for content in [*altered(good), *ODD]:
+        (run / file).write_text(json.dumps(content))
+        if file != "manifest.json":
+            manifest.write(ManifestContent(files={**files, file: entry_of(run / file)}))
+        refused += said(run) != ""
+    assert refused > 20
+
+
+def test_deep_documents_are_one_line(runs: Path, tmp_path: Path) -> None:
+    for file in ("labels.json", "tokenizer.json", "config.json", "manifest.json"):
+        run = Path(shutil.copytree(runs / "tagger", tmp_path / file))
+        (run / file).write_text('{"names": ' + "[" * 400 + "]" * 400 + "}")
+        if file != "manifest.json":
+            seal(run)
+        with pytest.raises(RunError, match=rf"{file}: damaged: not JSON that can be read: nested"):
+            ensue.load(run, device="cpu")
+
+
+def change_progress(**changes: Any) -> Callable[[Path], None]:
+    def change(checkpoint: Path) -> None:
+        path = checkpoint / "progress.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+    return change
+
+
+def change_tensors(file: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[[Path], None]:
+    return lambda checkpoint: write_tensors(checkpoint / file, change(read_tensors(checkpoint / file)))
+
+
+CHECKPOINTS: dict[str, tuple[Callable[[Path], None], str]] = {
+    "steps a text": (change_progress(step="2"), "progress.json: damaged: step: "),
+    "no such counter": (change_progress(other=2), "progress.json: damaged: other: "),
+    "no parts": (change_progress(parts=0), "progress.json: damaged: parts: "),
+    "seconds not a number": (change_progress(seconds=float("nan")), "progress.json: damaged: seconds: "),
+    "another parameter": (
+        change_tensors("optimizer.safetensors", lambda t: {f"9{key}": value for key, value in t.items()}),
+        "optimizer.safetensors: not of this model",
+    ),
+    "another size": (
+        change_tensors("optimizer.safetensors", lambda t: {k: v[:1] if v.dim() else v for k, v in t.items()}),
+        "optimizer.safetensors: not of this model",
+    ),
+    "another optimizer": (
+        change_tensors("optimizer.safetensors", lambda t: {k: v for k, v in t.items() if k.endswith("exp_avg")}),
+        "optimizer.safetensors: not of this optimizer: it keeps exp_avg, exp_avg_sq, step, not exp_avg",
+    ),
+    "half a state": (
+        change_tensors("state.safetensors", lambda t: dict(list(t.items())[:1])),
+        "state.safetensors: not a state of this",
+    ),
+    "rows of a state": (
+        change_tensors("state.safetensors", lambda t: {key: value[:1].clone() for key, value in t.items()}),
+        "state.safetensors: not a state of this",
+    ),
+    "weights renamed": (
+        change_tensors("model.safetensors", lambda t: {f"x{key}": value for key, value in t.items()}),
+        "model.safetensors: not the weights of this model",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", list(CHECKPOINTS))
+def test_a_checkpoint_of_another_run_is_one_line(damage: str, runs: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(runs / "language", tmp_path / "run"))
+    checkpoint = complete_checkpoints(run / "checkpoints")[-1]
+    change, expected = CHECKPOINTS[damage]
+    change(checkpoint)
+    seal(checkpoint)
+    with pytest.raises(RunError, match=expected) as caught:
+        run_tiny(None, run, resume=True)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "line", ["{", "[]", '{"kind": "train"}', '{"kind": "valid", "step": "x"}', "[" * 400, "\udc80"]
+)
+def test_metrics_that_are_none_are_one_line(line: str, runs: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(runs / "language", tmp_path / "run"))
+    with (run / "metrics.jsonl").open("r+", errors="surrogateescape") as file:
+        lines = file.read().splitlines()
+        lines[0] = line
+        file.seek(0)
+        file.truncate()
+        file.write("\n".join(lines) + "\n")
+    checkpoint = complete_checkpoints(run / "checkpoints")[-1]
+    manifest = Manifest(checkpoint)
+    manifest.write(manifest.content().model_copy(update={"log": entry_of(run / "metrics.jsonl")}))
+    with pytest.raises(RunError, match=r"metrics.jsonl:1: damaged: ") as caught:
+        run_tiny(None, run, resume=True)
+    assert "\n" not in str(caught.value)
+
+
+def test_weights_that_cannot_be_read_are_not_missing(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As root may read everything, a refusal stands in for missing permissions."""
+    run = Path(shutil.copytree(runs / "language", tmp_path / "run"))
+    original = Path.open
+
+    def refused(self: Path, *args: Any, **kwargs: Any) -> Any:
+        if self.name == "model.safetensors":
+            raise PermissionError(13, "Permission denied", str(self))
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "open", refused)
+    with pytest.raises(RunError, match=r"model.safetensors: cannot be read \(Permission denied\)$"):
+        ensue.load(run, device="cpu")
+    with pytest.raises(RunError, match=r"model.safetensors: cannot be read \(Permission denied\)$"):
+        run_tiny(None, run, resume=True)
+
+
+def test_weights_have_the_mode_of_other_files(runs: Path) -> None:
+    modes = {(runs / "language" / name).stat().st_mode for name in ("model.safetensors", "config.json")}
+    assert len(modes) == 1
