@@ -7,7 +7,6 @@ What needs torch is imported inside the commands, so that `--help` answers at on
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import sys
 from pathlib import Path
@@ -16,7 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ensue.console.imports import importing_torch
+from ensue.console.mistakes import mistake
 from ensue.console.notices import notices_shown
+from ensue.console.output import streams
 from ensue.errors import EnsueError
 from ensue.version import VERSION
 
@@ -52,34 +53,26 @@ EncodingOption = Annotated[str, typer.Option(help="Encoding of the text.")]
 
 def main() -> None:
     """The entry point of the `ensue` command."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # terminals that know no Unicode
+    with streams(), notices_shown():
+        sys.exit(_status())
+
+
+def _status() -> int:
+    """Run the command; its exit status. What is nobody's mistake is raised, for its traceback to be seen."""
     try:
-        with notices_shown():
-            status = app(sys.argv[1:] or ["--help"], standalone_mode=False)
-        _write("", end="")
-        sys.exit(status)
-    except EnsueError as error:
-        _fail(str(error))
-    except USAGE_ERROR as error:
-        _fail(error.format_message())
+        status: int = app(sys.argv[1:] or ["--help"], standalone_mode=False) or 0
+        sys.stdout.flush()
+        return status
     except (KeyboardInterrupt, typer.Abort):
-        sys.exit(130)
-
-
-def _write(text: str, end: str = "\n") -> None:
-    """Print at once; where the reader has gone, as `head` does, the program ends quietly."""
-    try:
-        print(text, end=end, flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
-        sys.exit(0)
-
-
-def _fail(message: str) -> None:
-    """The user's mistake, in one line whatever was in it."""
-    print("ensue: " + " ".join(message.split()), file=sys.stderr)
-    sys.exit(2)
+        return 130
+    except USAGE_ERROR as error:
+        line: str | None = " ".join(error.format_message().split())
+    except Exception as error:
+        line = mistake(error)
+        if line is None:
+            raise
+    _say(f"ensue: {line}")
+    return 2
 
 
 def _version(wanted: bool) -> None:
@@ -220,7 +213,7 @@ def predict(
     lines = label_lines if pipeline.recipe.task == "labeling" else class_lines
     texts = "-" if path is None else path
     for line in lines(pipeline, texts, format=format, encoding=encoding, as_json=as_json, color=sys.stdout.isatty()):
-        _write(line, end="")
+        print(line, end="", flush=True)
 
 
 @app.command()
@@ -294,7 +287,7 @@ def score(
     from ensue.console.streams import score_lines
 
     for line in score_lines(pipeline, "-" if path is None else path, encoding, as_json=as_json):
-        _write(line)
+        print(line, flush=True)
 
 
 @app.command()
@@ -324,15 +317,15 @@ def generate(
     }  # fmt: skip
     begin = prompt
     if prompt == "-":
-        from ensue.console.streams import stdin_text
+        from ensue.console.streams import stream_text
 
-        begin = "".join(stdin_text("utf-8"))
+        begin = "".join(stream_text("-"))
     if samples == 1:
         pieces = pipeline.generate(begin, **options)
-        _write(begin, end="")
+        print(begin, end="", flush=True)
         for piece in pieces:
-            _write(piece, end="")
-        _write("")
+            print(piece, end="", flush=True)
+        print()
         return
     for number, sample in enumerate(pipeline.samples(begin, samples, **options), start=1):
         print(f"{'' if number == 1 else chr(10)}--- {number}\n{begin}{sample}")

@@ -273,7 +273,10 @@ def test_score_of_what_is_not_text(ensue: Ensue, refused: Refused, trained: Path
     assert "encoding" in refused("score", run, "-", "--encoding", "nope", stdin=b"the")
     said = ensue("score", run, stdin=b"the\ncat \xff\n")
     assert said.status == 2
-    assert said.err == "ensue: stdin:2: not UTF-8; --encoding names another one\n"
+    assert said.err == (
+        "ensue: stdin:2: not UTF-8 (byte 0xff in column 5); --encoding latin-1 "
+        "(in training --set data.encoding=latin-1) reads it\n"
+    )
     assert ensue("score", run, "--encoding", "latin-1", stdin=b"cat \xff\n").status == 0
     assert "not UTF-8" in refused("generate", run, "--prompt", "-", stdin=b"\xff\xff")
 

@@ -4,6 +4,7 @@ import glob
 import gzip
 import lzma
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -106,8 +107,8 @@ def test_unreadable_files_and_folders_are_named(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "a").write_text("x")
     source = TextSource(tmp_path / "a")
 
-    def refuse(*_: object, **__: object) -> None:
-        raise PermissionError(13, "Permission denied", str(tmp_path))
+    def refuse(path: object, *_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
 
     with monkeypatch.context() as patch:  # the tests may run as root, whom no permission bits stop
         patch.setattr(os, "scandir", refuse)
@@ -234,3 +235,25 @@ def test_what_the_system_says_of_a_path_is_one_line(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(Path, "is_dir", refuse)  # as for a path in a folder that cannot be searched
     assert complaint(tmp_path / "a") == f"{tmp_path / 'a'}: cannot be read (Permission denied)"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "content"),
+    [
+        ("utf-16", "a\n\ud800b".encode("utf-16-le", "surrogatepass")), ("utf-16", b"a\nb"), ("utf-32", b"\xff" * 9),
+        ("utf-16", b"\xff\xfea"), ("utf-7", b"a\n+////-"), ("iso2022_jp", b"\x1b$B\xff"), ("charmap", b"\xff"),
+        ("hz", b"~{\xff~}"), ("utf-8-sig", b"\xef\xbb\xbf\xff"),
+    ],
+)  # fmt: skip
+def test_bytes_that_no_encoding_allows_are_named(encoding: str, content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(content)
+    with suppress(DataError):
+        text_of(tmp_path / "a", encoding)
+    if encoding != "charmap":
+        assert "not " in complaint(tmp_path / "a", encoding)
+
+
+@pytest.mark.parametrize("name", ["idna", "punycode", "rot13", "base64", "mbcs", "xxxx" * 1000])
+def test_encodings_of_anything_but_texts_are_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"xn--a-\n--99999999-zzzz\n")
+    assert complaint(tmp_path / "a", name).startswith(f'unknown encoding "{name[:4]}')

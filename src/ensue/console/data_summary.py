@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
-import sys
 from collections.abc import Iterator
 
 from rich.table import Table
@@ -44,7 +42,7 @@ def show_data(path: str, *, format: str | None, words: str, labels: str, encodin
         summary = summarize(path, format=format or "", words=words, labels=labels, encoding=encoding)
     except DataError as error:
         raise _with_options(error) from None
-    _print(report(summary, words=words, labels=labels))
+    print(report(summary, words=words, labels=labels), end="", flush=True)  # what is wrong comes behind it
     if summary.error:
         raise _with_options(summary.error)
 
@@ -231,11 +229,3 @@ def _with_options(error: DataError) -> DataError:
         return _OPTIONS[match[1]] + (" NAME" if match[2] else " " if match[3] else "")
 
     return DataError(_SETTING.sub(option, _TRAINING.sub("", str(error))))
-
-
-def _print(text: str) -> None:
-    """At once, so that what is wrong comes behind it; where the reader has gone, as `head` does, quietly nothing."""
-    try:
-        print(text, end="", flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

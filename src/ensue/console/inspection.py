@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ensue.console.streams import stdin_text
+from ensue.console.streams import stream_text
 from ensue.errors import EnsueError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def write_inspection(
 
     EnsueError if the model reads another number of texts.
     """
-    read = ["".join(stdin_text(encoding)).strip() if text == "-" else text for text in texts]
+    read = ["".join(stream_text("-", encoding)).strip() if text == "-" else text for text in texts]
     wanted = 2 if pipeline.recipe.task == "classification" and pipeline.model.pair else 1
     if len(read) != wanted:
         raise EnsueError(f"the model reads {'two texts' if wanted == 2 else 'one text'}; found {len(read)}")

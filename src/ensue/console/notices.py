@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TextIO
 
 from ensue.notices import Notice
@@ -22,9 +22,8 @@ def notices_shown() -> Iterator[None]:
     ) -> None:  # fmt: skip
         if not issubclass(category, Notice):
             usual(message, category, filename, lineno, file, line)
-        elif sys.stderr is not None:
-            with suppress(OSError):
-                print(f"ensue: {message}", file=sys.stderr, flush=True)
+        else:
+            print(f"ensue: {message}", file=sys.stderr, flush=True)
 
     warnings.showwarning = show
     try:

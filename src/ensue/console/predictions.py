@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from ensue.console.streams import stdin_text
+from ensue.console.streams import is_stream, stream_name, stream_text
 from ensue.data.documents import Document, DocumentSource, bounded
 from ensue.data.formats import SentenceSource
 from ensue.data.lines import Lines
@@ -106,14 +106,18 @@ def _is_typed(path: str) -> bool:
 
 
 def _sentences(pipeline: LabelingPipeline, path: str, format: str | None, encoding: str) -> SentenceSource:
-    if path != "-":
+    if not is_stream(path):
         return pipeline.source(path, format=format, encoding=encoding)
-    lines = Lines(bounded(stdin_text(encoding), "stdin"), "stdin")
-    return pipeline.source(lines, format=format or ("text" if _is_typed(path) else None))
+    return pipeline.source(_lines(path, encoding), format=format or ("text" if _is_typed(path) else None))
 
 
 def _documents(pipeline: ClassificationPipeline, path: str, format: str | None, encoding: str) -> DocumentSource:
-    if path != "-":
+    if not is_stream(path):
         return pipeline.source(path, format=format or "", encoding=encoding, is_labeled=False)
-    lines = Lines(bounded(stdin_text(encoding), "stdin"), "stdin")
-    return pipeline.source(lines, format=format or ("plain" if _is_typed(path) else ""), is_labeled=False)
+    format = format or ("plain" if _is_typed(path) else "")
+    return pipeline.source(_lines(path, encoding), format=format, is_labeled=False)
+
+
+def _lines(path: str, encoding: str) -> Lines:
+    name = stream_name(path)
+    return Lines(bounded(stream_text(path, encoding), name), name)

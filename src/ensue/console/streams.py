@@ -1,14 +1,14 @@
-"""What goes in and out line by line: stdin as text, and the surprisal of every token."""
+"""What goes in and out line by line: a stream as text, and the surprisal of every token."""
 
 from __future__ import annotations
 
-import codecs
 import json
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ensue.data.decoding import checked_encoding
+from ensue.data.decoding import BLOCK_BYTES, checked_encoding, text_of
+from ensue.data.files import expanded, readable
 from ensue.data.sources import TextSource
 from ensue.errors import DataError
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def score_lines(pipeline: LanguagePipeline, path: str, encoding: str, *, as_json: bool) -> Iterator[str]:
     """A line for each token of a text ("-": stdin): its nats and the token as a JSON string, or one JSON object."""
-    chunks = stdin_text(encoding) if path == "-" else TextSource(path, encoding=encoding).chunks()
+    chunks = stream_text(path, encoding) if is_stream(path) else TextSource(path, encoding=encoding).chunks()
     for symbol, nats in pipeline.score_stream(chunks):
         if as_json:
             yield json.dumps({"token": symbol, "nats": round(max(nats, 0.0), 6)}, ensure_ascii=False)
@@ -26,18 +26,30 @@ def score_lines(pipeline: LanguagePipeline, path: str, encoding: str, *, as_json
             yield f"{max(nats, 0.0):9.4f}\t{json.dumps(symbol, ensure_ascii=False)[1:-1]}"
 
 
-def stdin_text(encoding: str) -> Iterator[str]:
-    """What comes in, line by line; DataError where it is not in that encoding."""
-    if sys.stdin is None:
-        raise DataError("closed", "stdin")
-    name = checked_encoding(encoding)
-    decoder = codecs.getincrementaldecoder("utf-8-sig" if name == "utf-8" else name)()
-    line = 1
-    try:
-        while block := sys.stdin.buffer.readline(1 << 16):
-            text = decoder.decode(block)
-            line += text.count("\n")
-            yield text
-        yield decoder.decode(b"", final=True)
-    except UnicodeError:
-        raise DataError(f"not {name.upper()}; --encoding names another one", "stdin", line) from None
+def is_stream(path: str) -> bool:
+    """Whether it is to be read once, as it comes: "-", which is stdin, or a pipe or device, as `<(...)` is one."""
+    with readable(path):
+        found = expanded(path)
+        return path == "-" or (found.exists() and not found.is_file() and not found.is_dir())
+
+
+def stream_name(path: str) -> str:
+    """What messages call it."""
+    return "stdin" if path == "-" else path
+
+
+def stream_text(path: str, encoding: str = "utf-8") -> Iterator[str]:
+    """What comes in, line by line; DataError where it cannot be read, or is not in that encoding."""
+    return text_of(_blocks(path), stream_name(path), checked_encoding(encoding))
+
+
+def _blocks(path: str) -> Iterator[bytes]:
+    with readable(stream_name(path)):
+        if path != "-":
+            with expanded(path).open("rb") as stream:
+                yield from iter(lambda: stream.readline(BLOCK_BYTES), b"")
+        elif sys.stdin is None:
+            raise DataError("closed", "stdin")
+        else:
+            yield from iter(lambda: sys.stdin.buffer.readline(BLOCK_BYTES), b"")
+    yield b""

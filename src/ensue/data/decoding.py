@@ -6,16 +6,19 @@ import codecs
 import gzip
 import lzma
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from encodings.aliases import aliases
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from ensue.data.files import readable
 from ensue.errors import DataError, nearest
 
 BLOCK_BYTES = 1 << 20
 COMPRESSED = {".xz", ".gz"}
+OF_HOSTS = {"idna", "punycode"}
+"""Encodings of names, which Python lists among those of texts; over more than a name they take the square of it."""
 
 
 def checked_encoding(name: str) -> str:
@@ -25,9 +28,10 @@ def checked_encoding(name: str) -> str:
         codecs.getincrementaldecoder(name)().decode(b"")
     except (LookupError, ValueError, TypeError, AssertionError):
         encoding = None
-    if encoding is None or not encoding._is_text_encoding:  # such as "hex" and "rot13", which Python also lists
+    is_text = encoding is not None and encoding._is_text_encoding  # "hex" and "rot13", which Python lists too, are not
+    if encoding is None or not is_text or encoding.name in OF_HOSTS:
         known = {alias.replace("_", "-") for alias in {*aliases, *aliases.values()}}
-        raise DataError(f'unknown encoding "{name}"{nearest(name, sorted(known))}')
+        raise DataError(f'unknown encoding "{name[:40]}"{nearest(name[:40], sorted(known))}')
     return encoding.name
 
 
@@ -36,19 +40,26 @@ def decoded(path: Path, encoding: str) -> Iterator[str]:
 
     DataError for bytes that `encoding` does not allow (with line and column), damaged compression, unreadable files.
     """
+    return text_of(blocks(path), str(path), encoding)
+
+
+def text_of(blocks: Iterable[bytes], name: str, encoding: str) -> Iterator[str]:
+    """The same for bytes that come in blocks, the last one empty, from what is called `name`."""
     decoder = codecs.getincrementaldecoder("utf-8" if encoding == "utf-8-sig" else encoding)()
     line, column, at_start = 1, 1, True
-    for block in blocks(path):
+    for block in blocks:
         before = decoder.getstate()
         try:
             text = decoder.decode(block, final=not block)
         except UnicodeDecodeError as error:
             decoder.setstate(before)
             valid = max(0, error.start - (len(error.object) - len(block)))  # the decoder may have kept some bytes
-            text = _without_mark(decoder.decode(block[:valid]), encoding, at_start)
-            raise _undecodable(path, encoding, error, *_advance(line, column, text)) from None
+            text = ""
+            with suppress(UnicodeError):  # what stands before may be wrong by itself: without a byte order mark, say
+                text = _without_mark(decoder.decode(block[:valid]), encoding, at_start)
+            raise _undecodable(name, encoding, error, *_advance(line, column, text)) from None
         except UnicodeError as error:  # UTF-16 and UTF-32 without a byte order mark
-            raise DataError(f"not {encoding.upper()} ({error})", path, line) from error
+            raise DataError(f"not {encoding.upper()} ({' '.join(str(error).split())})", name, line) from None
         if text:
             text = _without_mark(text, encoding, at_start)
             at_start = False
@@ -67,12 +78,11 @@ def blocks(path: Path) -> Iterator[bytes]:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (lzma.LZMAError, gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise DataError(f"damaged, or no {path.suffix} file ({error})", path) from error
-    except OSError as error:
-        raise DataError(f"cannot be read ({error.strerror or error})", path) from error
+    with readable(path):
+        try:
+            yield
+        except (lzma.LZMAError, gzip.BadGzipFile, zlib.error, EOFError) as error:
+            raise DataError(f"damaged, or no {path.suffix} file ({error})", path) from error
 
 
 def _open(path: Path) -> BinaryIO:
@@ -94,7 +104,7 @@ def _advance(line: int, column: int, text: str) -> tuple[int, int]:
     return line + lines, len(text) - text.rfind("\n") if lines else column + len(text)
 
 
-def _undecodable(path: Path, encoding: str, error: UnicodeDecodeError, line: int, column: int) -> DataError:
+def _undecodable(name: str, encoding: str, error: UnicodeDecodeError, line: int, column: int) -> DataError:
     byte = error.object[error.start]
     what = f"not {encoding.upper()} (byte 0x{byte:02x} in column {column})"
     if (line, column) == (1, 1) and error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
@@ -103,4 +113,4 @@ def _undecodable(path: Path, encoding: str, error: UnicodeDecodeError, line: int
         advice = "--encoding latin-1 (in training --set data.encoding=latin-1) reads it"
     else:
         advice = "name the file's own with --encoding (in training --set data.encoding=...)"
-    return DataError(f"{what}; {advice}", path, line)
+    return DataError(f"{what}; {advice}", name, line)

@@ -5,6 +5,7 @@ Everything that a user may have got wrong is found before the run directory is t
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -89,6 +90,8 @@ def _full(run: RunDirectory) -> str:
 
 def _checked(run: RunDirectory, recipe: Recipe | None, *, resume: bool, overwrite: bool) -> Recipe:
     """The recipe to train, after everything that can be wrong between it and the run directory."""
+    if not re.fullmatch("[^\ud800-\udfff]*", str(run.path)):  # weights could not be written there, at the end
+        raise RunError(f"{run.path}: a name that is not UTF-8; --out names a directory")
     if run.path.exists() and not run.path.is_dir():
         raise RunError(f"{run.path}: is a file; --out names a directory")
     if resume and overwrite:

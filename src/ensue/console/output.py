@@ -1,0 +1,89 @@
+"""stdout and stderr, and what follows where they cannot be written to: full disk, closed stream, reader gone."""
+
+from __future__ import annotations
+
+import os
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TextIO
+
+from ensue.errors import EnsueError
+
+
+@contextmanager
+def streams() -> Iterator[None]:
+    """Inside, whatever is printed goes through `Results` and `Complaints`, also what a library prints."""
+    _fill_descriptors()
+    usual = sys.stdout, sys.stderr
+    sys.stdout = Results(usual[0] or _opened(1))  # type: ignore[assignment]
+    sys.stderr = Complaints(usual[1] or _opened(2))  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = usual
+
+
+def _fill_descriptors() -> None:
+    """Put nothing to read from, and nothing to write to, behind those that are closed; else the next file gets them."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDONLY)  # takes the lowest that is free
+
+
+def _opened(descriptor: int) -> TextIO:
+    return open(descriptor, "w", encoding="utf-8", closefd=False)
+
+
+class _Stream(ABC):
+    """A stream of text whose failures are decided here. What a terminal cannot show is escaped."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._error: OSError | None = None
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[attr-defined]
+
+    def write(self, text: str) -> int:
+        self._try(lambda: self._stream.write(text))
+        return len(text)
+
+    def flush(self) -> None:
+        self._try(self._stream.flush)
+
+    @abstractmethod
+    def _failed(self, error: OSError) -> None:
+        """What follows from it, now and at each later attempt."""
+
+    def _try(self, write: Callable[[], object]) -> None:
+        try:
+            write()
+        except OSError as error:
+            self._error = self._error or error
+            with suppress(OSError, ValueError):  # Python writes what is left once more at its end
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, self._stream.fileno())
+                os.close(nowhere)
+        if self._error is not None:
+            self._failed(self._error)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+class Results(_Stream):
+    """stdout: a result that cannot be written ends the command; where the reader has gone, as `head` does, quietly."""
+
+    def _failed(self, error: OSError) -> None:
+        if isinstance(error, BrokenPipeError):
+            sys.exit(0)
+        raise EnsueError(f"stdout cannot be written to ({error.strerror})") from None
+
+
+class Complaints(_Stream):
+    """stderr: progress that cannot be written is no reason to end."""
+
+    def _failed(self, error: OSError) -> None:
+        pass

@@ -1,0 +1,167 @@
+"""Streams that are full, closed or gone, and what else the system refuses: one line, and no traceback."""
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Ensue
+from ensue.console.mistakes import mistake
+from ensue.console.output import streams
+from ensue.errors import EnsueError
+
+ENTRY = [sys.executable, "-c", "import ensue.cli; ensue.cli.main()"]
+
+
+def run(arguments: list[str], script: str) -> tuple[int, str]:
+    """Status and stderr of a command whose streams a shell has arranged."""
+    done = subprocess.run(["sh", "-c", f'"$@" {script}', "sh", *ENTRY, *arguments], stderr=subprocess.PIPE, check=False)
+    return done.returncode, done.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "script", "expected"),
+    [
+        (["--help"], "> /dev/full", (2, "ensue: stdout cannot be written to (No space left on device)\n")),
+        (["recipes"], "> /dev/full", (2, "ensue: stdout cannot be written to (No space left on device)\n")),
+        (["--version"], ">&-", (2, "ensue: stdout cannot be written to (Bad file descriptor)\n")),
+        (["recipes"], "> /dev/null 2>&-", (0, "")),
+        (["recipes", "nothing"], "2> /dev/full", (2, "")),
+        (["recipes"], "> /dev/null <&-", (0, "")),
+        (["--version"], ">&- 2>&-", (2, "")),
+    ],
+)
+def test_streams_that_the_system_refuses(arguments: list[str], script: str, expected: tuple[int, str]) -> None:
+    assert run(arguments, script) == expected
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+def test_no_command_ends_in_a_traceback_where_stdout_is_full(
+    ensue: Ensue, trained: Path, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lstm = trained / "lstm"
+    for arguments in (
+        ["score", lstm, text], ["generate", lstm, "--samples", 2], ["evaluate", lstm, text, "--json"], ["data", text],
+        ["evaluate", lstm, text], ["generate", lstm], ["cache"],
+    ):  # fmt: skip
+        with open("/dev/full", "w", encoding="utf-8") as full, monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", full)
+            said = ensue(*arguments)
+        assert said.status == 2
+        assert said.err.splitlines()[-1] == "ensue: stdout cannot be written to (No space left on device)"
+
+
+class Refusing(io.StringIO):
+    """A stream that nothing can be written to."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__()
+        self.error = error
+
+    def reconfigure(self, *, errors: str) -> None:
+        assert errors == "backslashreplace"
+
+    def write(self, text: str) -> int:
+        raise self.error
+
+
+def test_what_cannot_be_printed_ends_the_command_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a library has passed over the first time."""
+    monkeypatch.setattr(sys, "stdout", Refusing(OSError(28, "No space left on device")))
+    with streams():
+        for _ in range(2):
+            with pytest.raises(EnsueError, match=r"^stdout cannot be written to \(No space"):
+                print("x")
+        with pytest.raises(EnsueError):
+            sys.stdout.flush()
+
+
+def test_a_reader_that_has_gone_is_no_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", Refusing(BrokenPipeError(32, "Broken pipe")))
+    with streams(), pytest.raises(SystemExit) as ended:
+        print("x")
+    assert not ended.value.code
+
+
+def test_progress_that_nobody_sees_is_no_reason_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Refusing(BrokenPipeError(32, "Broken pipe")))
+    with streams():
+        print("step 1", file=sys.stderr, flush=True)
+        print("step 2", file=sys.stderr, flush=True)
+
+
+def surrogates() -> UnicodeEncodeError:
+    try:
+        'train = "a \udcff.txt"\n'.encode()
+    except UnicodeEncodeError as error:
+        return error
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (EnsueError("two\nlines"), "two lines"),
+        (PermissionError(13, "Permission denied", "/a/b"), "/a/b: Permission denied"),
+        (OSError(5, "Input/output error"), "Input/output error"),
+        (surrogates(), r"\udcff.txt: not UTF-8"),
+        (MemoryError(), "not enough memory"),
+        (RuntimeError("can't allocate memory: you tried to allocate 3500000000 bytes."),
+         "not enough memory: 3,500,000,000 more bytes were asked for"),
+        (UnicodeEncodeError("ascii", "é", 0, 1, "a defect"), None),
+        (RuntimeError("a defect"), None), (ValueError("a defect"), None), (RecursionError("a defect"), None),
+    ],
+)  # fmt: skip
+def test_what_the_system_says_in_one_line(error: Exception, line: str | None) -> None:
+    assert mistake(error) == line
+
+
+def test_a_defect_shows_its_traceback(ensue: Ensue, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> list[str]:
+        raise ValueError("a defect")
+
+    monkeypatch.setattr("ensue.recipe.recipe_names", broken)
+    with pytest.raises(ValueError, match="a defect"):
+        ensue("recipes")
+
+
+@pytest.fixture
+def piped() -> Callable[[bytes], str]:
+    """The name of a pipe with these bytes in it, as `<(...)` makes one."""
+
+    def open_pipe(content: bytes) -> str:
+        reading, writing = os.pipe()
+        os.write(writing, content)
+        os.close(writing)
+        return f"/dev/fd/{reading}"
+
+    return open_pipe
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/fd"), reason="pipes have no names here")
+def test_a_pipe_that_is_named_is_read_once(
+    ensue: Ensue, trained: Path, text: Path, piped: Callable[[bytes], str]
+) -> None:
+    expected = ensue("score", trained / "lstm", text).out
+    assert ensue("score", trained / "lstm", piped(text.read_bytes())).out == expected
+    said = ensue("evaluate", trained / "lstm", name := piped(b"the cat"))
+    assert said.err == f"ensue: {name}: a pipe, which can be read only once; expected a file or a folder\n"
+
+
+def test_names_that_the_system_refuses(ensue: Ensue, trained: Path, text: Path) -> None:
+    long, lstm = "x" * 300, trained / "lstm"
+    for arguments in (
+        ["data", long], ["generate", long], ["score", lstm, long], ["predict", long], ["recipes", long],
+        ["evaluate", lstm, "--minimal-pairs", long], ["train", "char-lstm", "--train", text, "--out", long],
+        ["train", "char-lstm", "--train", long, "--out", "x"],
+    ):  # fmt: skip
+        said = ensue(*arguments)
+        assert (said.status, said.out) == (2, "")
+        assert "File name too long" in said.err
+        assert said.err.count("\n") == 1
+    assert ensue("data", "~nosuchuser/x").err == "ensue: ~nosuchuser/x: no home is known for ~nosuchuser\n"
+    assert "a name that is not UTF-8" in ensue("train", "char-lstm", "--train", text, "--out", "a\udcff").err
