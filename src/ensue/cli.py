@@ -240,11 +240,11 @@ def gradients(
         list[str] | None,
         typer.Argument(help="default: elman, lstm, gru, clockwork, mingru.", show_default=False),
     ] = None,
-    positions: Annotated[int, typer.Option(min=1, help="Positions from the first symbol to the recall.")] = 200,
+    positions: Annotated[int, typer.Option(min=1, max=100_000, help="Positions from first symbol to recall.")] = 200,
     out: Annotated[Path, typer.Option(help="The picture that is written: .png or .svg.")] = Path("gradients.png"),
     steps: Annotated[int, typer.Option(min=0, help="Training steps; 0: only as initialized.")] = 1000,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The same seed draws the same picture.")] = 0,
-    d_model: Annotated[int, typer.Option(min=1, help="Features of the state.")] = 64,
+    d_model: Annotated[int, typer.Option(min=1, max=10_000, help="Features of the state.")] = 64,
     threads: OneThreadOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, with every norm.")] = False,
 ) -> None:
@@ -305,7 +305,7 @@ def generate(
     ] = None,
     repetition_penalty: Annotated[float, typer.Option(help="Above 1: avoid what was there before.")] = 1.0,
     seed: Annotated[int | None, typer.Option(help="The same seed writes the same text.")] = None,
-    samples: Annotated[int, typer.Option(min=1, help="How many texts.")] = 1,
+    samples: Annotated[int, typer.Option(min=1, max=10_000, help="How many texts.")] = 1,
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
 ) -> None:

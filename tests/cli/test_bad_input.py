@@ -233,6 +233,7 @@ def test_a_prompt_longer_than_the_context(refused: Refused, ensue: Ensue, traine
         (["--min-p", "-0.1"], "min_p"), (["--repetition-penalty", "0"], "repetition"), (["--seed", "-1"], "seed"),
         (["--samples", "0"], "--samples"), (["--max-tokens", "0"], "--max-tokens"), (["--temperature", "x"], "--temp"),
         (["--temperature", "nan"], "temperature"), (["--threads", "0"], "--threads"),
+        (["--samples", "999999999999"], "--samples"),
     ],
 )  # fmt: skip
 def test_sampling_values_that_make_no_sense(options: list[str], word: str, refused: Refused, trained: Path) -> None:

@@ -43,6 +43,12 @@ def test_tables(tmp_path: Path) -> None:
     assert list(read_pairs(written(tmp_path, "x.tab.xz", TABLE))) == PAIRS
 
 
+@pytest.mark.parametrize("prefix", ['"Yes', '"Yes" he said "no"', "a\rb", "x" * 200_000, '"'])
+def test_prefixes_with_quotation_marks_and_long_ones_are_as_they_are(prefix: str, tmp_path: Path) -> None:
+    rows = f"pattern\tform\tclass\tprefix\np\tis\tcorrect\t{prefix}\np\tare\twrong\t{prefix}\n"
+    assert list(read_pairs(written(tmp_path, "x.tab", rows))) == [MinimalPair(f"{prefix} is ", f"{prefix} are ")]
+
+
 @pytest.mark.parametrize("compression", ["", ".xz"])
 @pytest.mark.parametrize(
     "gold", ["{place}\t{good}\t{bad}\t0", "p\t1\t2\t{place}\tVERB\tm\t{good}\t{bad}\tbe\t1\tNOUN\tthe words"]
@@ -64,6 +70,9 @@ def test_sentences_with_gold(tmp_path: Path, gold: str, compression: str) -> Non
         ("x.tab", "a\tform\tclass\n", r'x\.tab:1: the header has no column "prefix"'),
         ("x.tab", TABLE + "p\tgo\twrong\t\n", r'x\.tab:6: expected the "correct" form'),
         ("x.tab", TABLE + "p\tgo\tcorrect\ta\np\tgoes\twrong\tb\n", r'x\.tab:7: expected the "wrong" form'),
+        ("x.tab", TABLE + "p\tgo\n", r"x\.tab:6: expected 4 columns between tabs, found 2"),
+        ("x.jsonl", JSON + "[" * 400 + "]" * 400 + "\n", r"x\.jsonl:2: expected"),
+        ("x.jsonl", JSON + "9" * 5000 + "\n", r"x\.jsonl:2: expected"),
         ("x.tab", TABLE + "p\tgo\tcorrect\t\n", r'x\.tab:6: the last pair has no "wrong" form'),
         ("x.text", "a b\n", r"x\.text: expected x\.gold beside it"),
     ],
@@ -80,6 +89,7 @@ def test_errors_say_where(tmp_path: Path, name: str, text: str, message: str) ->
         ("1\tis\tare\t0\n", r"x\.gold:2: expected 4 or 12 columns"),
         ("1\tis\tare\t0\nx\tis\tare\t0\n", r"x\.gold:2: expected 4 or 12 columns"),
         ("1\tis\tare\t0\n9\tis\tare\t0\n", r"x\.gold:2: word 9 of a sentence that has 2"),
+        (f"{'1' * 5000}\tis\tare\t0\n", r"x\.gold:1: expected 4 or 12 columns"),
         ("0\tis\tare\t0\n" * 3, r"x\.gold:3: a line more than x\.text has"),
     ],
 )

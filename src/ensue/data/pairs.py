@@ -9,8 +9,7 @@
 
 from __future__ import annotations
 
-import csv
-import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +17,10 @@ from typing import NamedTuple
 from ensue.data.decoding import COMPRESSED, decoded
 from ensue.data.sources import TextSource
 from ensue.errors import DataError
+from ensue.parsing import parse_json
+
+_PLACE = re.compile("[0-9]{1,9}")
+_QUOTED = re.compile(r'"((?:[^"]|"")*+)"')
 
 
 class MinimalPair(NamedTuple):
@@ -70,9 +73,9 @@ def _read_json_lines(path: Path, encoding: str) -> Iterator[MinimalPair]:
         if not line.strip():
             continue
         try:
-            content = json.loads(line)
+            content = parse_json(line)
             good, bad = content["sentence_good"], content["sentence_bad"]
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError):
             raise DataError('expected {"sentence_good": ..., "sentence_bad": ...}', path, number) from None
         if not isinstance(good, str) or not isinstance(bad, str):
             raise DataError("sentence_good and sentence_bad must be strings", path, number)
@@ -85,12 +88,14 @@ def _read_table(path: Path, encoding: str) -> Iterator[MinimalPair]:
     waiting: dict[str, str] | None = None
     number = 0
     for number, line in _numbered_lines(path, encoding):
-        fields = next(csv.reader([line], delimiter="\t"), [])
+        fields = [_unquoted(field) for field in line.split("\t")]
         if not columns:
             columns = fields
             if missing := [name for name in ("form", "class", "prefix") if name not in columns]:
                 raise DataError(f'the header has no column "{missing[0]}"', path, number)
             continue
+        if len(fields) < len(columns):
+            raise DataError(f"expected {len(columns)} columns between tabs, found {len(fields)}", path, number)
         row = dict(zip(columns, fields, strict=False))
         expected = "correct" if waiting is None else "wrong"
         if row.get("class") != expected or (waiting is not None and waiting["prefix"] != row.get("prefix")):
@@ -119,11 +124,16 @@ def _read_sentences(path: Path, encoding: str) -> Iterator[MinimalPair]:
         raise DataError(f"a line more than {path.name} has", gold_path, number)
 
 
+def _unquoted(field: str) -> str:
+    """A field that is in quotes as a whole, without them; one that only begins with a quotation mark as it is."""
+    return match[1].replace('""', '"') if (match := _QUOTED.fullmatch(field)) else field
+
+
 def _gold(line: str, path: Path, number: int) -> tuple[int, str, str]:
     """Place and forms: the first three of 4 columns (Linzen et al.), or columns 4, 7 and 8 of 12 (Gulordava et al.)."""
     fields = line.split("\t")
     chosen = {4: fields[:3], 12: [fields[3], *fields[6:8]] if len(fields) == 12 else []}.get(len(fields))
-    if not chosen or not chosen[0].isdecimal():
+    if not chosen or not _PLACE.fullmatch(chosen[0]):
         raise DataError("expected 4 or 12 columns with a word's place and its correct and wrong form", path, number)
     return int(chosen[0]), chosen[1], chosen[2]
 
