@@ -28,20 +28,25 @@ print("outside", flush=True)
 """
 
 
+def library_of(command: tuple[str, ...], name: str) -> Path | None:
+    said = subprocess.run([*command, f"-print-file-name={name}"], capture_output=True, text=True, check=False).stdout
+    path = Path(said.strip())
+    return path.resolve() if path.is_absolute() and path.exists() else None
+
+
 @pytest.fixture(scope="module")
 def sanitized(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The environment of a process that runs under both."""
     command = compiler()
     if command is None or shutil.which(command[0]) is None or len(command) > 1:
         pytest.skip("no C compiler of the system")
-    named = subprocess.run([*command, "-print-file-name=libasan.so"], capture_output=True, text=True, check=False)
-    library = Path(named.stdout.strip())
-    if not library.is_absolute() or not library.exists():
+    libraries = [library_of(command, name) for name in ("libasan.so", "libstdc++.so")]  # the second for torch's errors
+    if None in libraries:
         pytest.skip("the C compiler brings no libasan.so")
     return os.environ | {
         "ENSUE_CFLAGS": FLAGS,
         "ENSUE_CACHE": str(tmp_path_factory.mktemp("sanitized")),
-        "LD_PRELOAD": str(library.resolve()),
+        "LD_PRELOAD": " ".join(map(str, libraries)),
         "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
         "PYTHONPATH": os.pathsep.join([str(HERE.parents[1] / "src"), str(HERE.parent)]),
     }
