@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from ensue.data.documents import Choice, Column, DocumentSource, Layout
+from ensue.data.documents.records import MAX_CHARACTERS
 from ensue.data.formats import SentenceSource
 from ensue.data.lines import Lines
 from ensue.errors import DataError
@@ -130,3 +131,9 @@ def test_a_key_of_the_run_is_written_where_objects_lack_it() -> None:
     run = Layout("json", (Column(0, "text"),), Column(0, "mood"))
     source = DocumentSource(Lines(['{"text": "a", "label": "mine"}\n'], "x.jsonl"), UNLABELED, like=run)
     assert rewritten(source) == '{"text": "a", "label": "mine", "mood": "NEW"}\n'
+
+
+def test_sentences_of_files_have_the_bound_of_streams(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x" * (MAX_CHARACTERS + 1))
+    with pytest.raises(DataError, match=r"a\.txt:1: a line of more than 16,777,216 characters"):
+        list(SentenceSource(tmp_path / "a.txt"))

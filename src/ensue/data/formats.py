@@ -11,6 +11,7 @@ from pathlib import Path
 from ensue.data.columns import DOCUMENT_START, Columns
 from ensue.data.conllu import Conllu
 from ensue.data.decoding import COMPRESSED
+from ensue.data.documents.records import lines_of
 from ensue.data.files import common_format
 from ensue.data.json_lines import JsonLines
 from ensue.data.lines import KeptLines, Lines, is_blank, missing_end
@@ -68,7 +69,7 @@ class SentenceSource:
         else:
             self.text = TextSource(location, encoding=encoding)
             self.location = self.text.location
-            self._files = [partial(Lines.of, path, encoding=self.text.encoding) for path in self.text.paths]
+            self._files = [partial(lines_of, path, encoding=self.text.encoding) for path in self.text.paths]
         self.format = format_class(format or self._detected())(words=words, splitter=splitter, scheme=scheme)
 
     def _detected(self) -> str:
