@@ -51,6 +51,8 @@ def cells_of_all_tests(pytestconfig: pytest.Config, tmp_path_factory: pytest.Tem
 @pytest.fixture(scope="session")
 def new_cache(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
     """Makes a cache with nothing in it but a profile of the machine, which takes seconds to measure."""
+    from training.tiny import plain_profile  # noqa: PLC0415 (once the hook above is there)
+
     folder = tmp_path_factory.mktemp("caches")
     numbers = count()  # to number folders, `mktemp` looks at all that are there, each time
     profile = plain_profile()
@@ -62,16 +64,6 @@ def new_cache(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
         return path
 
     return new
-
-
-def plain_profile() -> "Profile":
-    """A profile of this machine that nobody measured: all ways take as long, so that runs take the plain one."""
-    # once the hook above is there
-    from ensue.training.machine import WORKLOADS, Machine, Profile, Timing, Way  # noqa: PLC0415
-
-    ways = [Way(), Way(precision="bfloat16")]
-    steps = {workload: [Timing(way=way, milliseconds=1.0) for way in ways] for workload in WORKLOADS}
-    return Profile(machine=Machine.here(), date="2026-01-01", load=0.0, steps=steps)
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,8 @@ from pathlib import Path
 os.environ.update(OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false", MPLBACKEND="agg")
 
 from fuzz.cases import cases, numbered
-from fuzz.material import trained
+from fuzz.material import make_cache, trained
+from fuzz.process import NOBODY, OF_NOBODY
 from fuzz.run_directories import answers
 from fuzz.supervisor import outcomes
 from fuzz.verdict import Finding, judge
@@ -25,7 +26,7 @@ def main() -> int:
     options = _options()
     root = Path(tempfile.mkdtemp(prefix="fuzz-"))
     root.chmod(0o755)  # for cases that are somebody else's
-    os.environ["ENSUE_CACHE"] = str(root / "cache")
+    _make_caches(root)
     try:
         return _fuzz(options, root)
     finally:
@@ -33,6 +34,16 @@ def main() -> int:
             print(f"kept in {root}", file=sys.stderr)
         else:
             shutil.rmtree(root, ignore_errors=True)
+
+
+def _make_caches(root: Path) -> None:
+    """Caches and cells of these cases alone; those of root's cases are not for the others."""
+    os.environ |= {"ENSUE_CACHE": str(make_cache(root / "cache")), "ENSUE_CELLS": str(root / "cells")}
+    if os.getuid() == 0:
+        cache = make_cache(root / f"cache{OF_NOBODY}")
+        (root / f"cells{OF_NOBODY}").mkdir(mode=0o700)
+        for path in (cache, *cache.rglob("*"), root / f"cells{OF_NOBODY}"):
+            os.chown(path, NOBODY, NOBODY)
 
 
 def _options() -> argparse.Namespace:

@@ -17,7 +17,7 @@ import typer
 import ensue.cli
 from ensue.recipe import LabelingRecipe, Recipe
 from fuzz.samples import glove
-from training.tiny import MODELS, run_tiny, tiny_recipe, words
+from training.tiny import MODELS, plain_profile, run_tiny, tiny_recipe, words
 from training.tiny_texts import classifying, labelers, tagging
 
 LANGUAGE_MODELS, TAGGERS, CLASSIFIERS = "language-modeling", "labeling", "classification"
@@ -99,6 +99,14 @@ def _warm(runs: list[Run]) -> None:
             with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
                 typer.main.get_command(ensue.cli.app)(command, standalone_mode=False)
     torch.set_num_threads(1)
+
+
+def make_cache(path: Path) -> Path:
+    """A cache with a profile of the machine, which takes long to measure."""
+    profile = plain_profile()
+    (path / "machines").mkdir(parents=True)
+    (path / "machines" / profile.machine.path.name).write_text(profile.model_dump_json())
+    return path
 
 
 def _tokenized(text: Path, tokenizer: dict[str, object]) -> Recipe:

@@ -144,7 +144,6 @@ def forbid(choose: Random, case: Case, path: Path) -> None:
     """Take away the right to read, to write or to search."""
     if not path.is_symlink() and (path.is_file() or path.is_dir()):
         case.modes[path] = choose.choice([0o000, 0o400, 0o500, 0o200])
-        case.environment["ENSUE_CACHE"] = str(case.folder / "cache")
 
 
 def put_thing(choose: Random, *paths: Path) -> None:
