@@ -14,7 +14,7 @@ from hypothesis import settings
 from ensue.notices import forget_what_was_said
 
 if TYPE_CHECKING:
-    from ensue.training.machine import Profile
+    pass
 
 # The tensors of tests are small; threads would only wait for each other. It has to be said before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -88,16 +88,17 @@ def _warm(runs: list[Run]) -> None:
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
     typer.main.get_command = cache(typer.main.get_command)
+    asked = [["recipes"], ["recipes", "char-lstm"]]
     for run in runs:
-        commands = [["evaluate", str(run.path), str(run.data)], ["data", str(run.data)]]
-        commands += (
+        asked += [["evaluate", str(run.path), str(run.data)], ["data", str(run.data)]]
+        asked += (
             [["generate", str(run.path), "--max-tokens", "5"], ["score", str(run.path), str(run.data)]]
             if run.task == LANGUAGE_MODELS
             else [["predict", str(run.path), str(run.data)]]
         )
-        for command in commands:
-            with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-                typer.main.get_command(ensue.cli.app)(command, standalone_mode=False)
+    for command in asked:
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            typer.main.get_command(ensue.cli.app)(command, standalone_mode=False)
     torch.set_num_threads(1)
 
 

@@ -227,6 +227,17 @@ def test_another_recipe_is_refused_naming_the_key(change: dict[str, Any], key: s
     assert kept(tmp_path / "run") == before
 
 
+def test_a_run_that_cannot_go_on_is_left_as_it_was(text: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run_tiny(tiny_recipe(text), run)
+    for checkpoint in complete_checkpoints(run / "checkpoints"):
+        (checkpoint / "optimizer.safetensors").write_bytes(b"")
+    files = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    with pytest.raises(RunError, match="damaged"):
+        run_tiny(tiny_recipe(text, steps=20), run, resume=True)
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == files
+
+
 def test_a_text_that_has_changed_is_refused(text: Path, tmp_path: Path) -> None:
     run_tiny(tiny_recipe(text), tmp_path / "run")
     text.write_text(text.read_text() + "the end")

@@ -10,8 +10,8 @@ import pytest
 from ensue.errors import DataError
 from ensue.recipe import LanguageModelingRecipe, Recipe, validate_recipe
 from ensue.training.checkpoint import complete_checkpoints
-from ensue.training.manifest import Manifest, entry_of
 from ensue.training.machine import WORKLOADS, Machine, Profile, Timing, Way
+from ensue.training.manifest import Manifest, entry_of
 from ensue.training.reporter import Outcome, Reporter, StepReport, Validation
 from ensue.training.run import train_run
 from ensue.training.run_directory import RunDirectory

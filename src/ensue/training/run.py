@@ -72,13 +72,13 @@ def train_run(
             run.clear()
             config = {**job.config(), "text": job.fingerprint, "runtime": runtime.model_dump()}
             run.create(recipe, vocabularies=job.vocabularies(), config=config)
-        elif recipe != run.recipe:
-            run.write({"recipe.toml": recipe.to_toml()})
         trainer = Trainer(
             model.to(runtime.device), job.task, recipe.train, run,
             precision=runtime.precision, reporter=reporter, interrupted=interrupted,
         )  # fmt: skip
         resumed = trainer.resume()
+        if not fresh and recipe != run.recipe:  # only now, as a checkpoint that is damaged leaves all as it was
+            run.write({"recipe.toml": recipe.to_toml()})
         reporter.started(_facts(job, model, runtime, trainer if resumed else None))
         reason = trainer.train()
         return _finish(run, job, trainer, reason, reporter)
