@@ -32,6 +32,8 @@ class Case:
     """Whether it takes a new interpreter, not a fork."""
     modes: dict[Path, int] = field(default_factory=dict)
     """What the command may do with these paths, which it does not do as root."""
+    patience: float = 60
+    """Seconds that it may wait; one that computes is stopped sooner, by `process.CPU_SECONDS`."""
     may_change: set[str] = field(default_factory=set)
     """The names in the folder that the command may write to when it ends well."""
     may_talk: bool = False

@@ -17,9 +17,6 @@ from itertools import islice
 from fuzz.case import Case, Outcome, inventory
 from fuzz.process import run
 
-SECONDS = 60
-"""Of waiting; a case that computes is stopped sooner, by `process.CPU_SECONDS`."""
-
 
 @dataclass
 class _Running:
@@ -27,7 +24,7 @@ class _Running:
     before: dict[str, str]
     began: float
     mib: int
-    """What the process had when it began: what this one has."""
+    """What the process had when it began."""
     stopped: bool = False
 
 
@@ -66,7 +63,7 @@ def _started(case: Case) -> tuple[int, _Running]:
     if pid == 0:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         run(case)
-    return pid, _Running(case, before, time.monotonic(), _mib())
+    return pid, _Running(case, before, time.monotonic(), _mib(pid))
 
 
 def _ended(running: dict[int, _Running]) -> Iterator[Outcome]:
@@ -79,7 +76,7 @@ def _ended(running: dict[int, _Running]) -> Iterator[Outcome]:
             del running[pid]
             _kill(pid)  # what it may have left behind
             yield _outcome(entry, status, seconds, usage.ru_maxrss // 1024 - entry.mib)
-        elif seconds > SECONDS and not entry.stopped:
+        elif seconds > entry.case.patience and not entry.stopped:
             entry.stopped = True
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGUSR1)  # it says where it is
@@ -99,8 +96,8 @@ def _outcome(entry: _Running, status: int, seconds: float, peak_mib: int) -> Out
     )  # fmt: skip
 
 
-def _mib() -> int:
-    with open("/proc/self/statm") as sizes:
+def _mib(pid: int) -> int:
+    with open(f"/proc/{pid}/statm") as sizes:
         return int(sizes.read().split()[1]) * resource.getpagesize() >> 20
 
 
