@@ -45,7 +45,7 @@ def computing() -> None:
 
 
 def greedy() -> None:
-    b"x" * (200 << 20)
+    b"x" * (500 << 20)
 
 
 def silent() -> None:
@@ -96,7 +96,7 @@ def found_bugs(folder: Path, bugs: list[Callable[[], None]]) -> dict[str, str]:
 
 
 def test_planted_bugs_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fuzz.verdict.PEAK_MIB", 100)
+    monkeypatch.setattr("fuzz.verdict.PEAK_MIB", 350)
     expected = {bug.__name__: what for bug, what in PLANTED.items()}
     assert found_bugs(tmp_path, list(PLANTED)) == expected
 
