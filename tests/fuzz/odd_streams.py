@@ -12,8 +12,6 @@ from fuzz.streams import OPENERS
 KILLED = 0.1
 BY_ITSELF = 0.02
 STDIN = b"Anna sees Lima\nthe cat sat on a mat\n"
-STREAMS = [[name for name in OPENERS if name not in without] for without in (("file", "folder"), ("file",), ("file",))]
-"""Python itself does not begin where its standard input is a folder."""
 
 
 def arrange(choose: Random, case: Case, material: Material) -> None:
@@ -23,8 +21,9 @@ def arrange(choose: Random, case: Case, material: Material) -> None:
         return
     case.arguments = choose.choice([_labels, _text, _other])(choose, case, material)
     odd_one = choose.choice([1, 1, 1, 0, 0, 2])
+    names = [name for name in OPENERS if name != "file"]
     case.streams = tuple(  # type: ignore[assignment]
-        choose.choice(STREAMS[place]) if place == odd_one or choose.random() < 0.1 else "file" for place in range(3)
+        choose.choice(names) if place == odd_one or choose.random() < 0.1 else "file" for place in range(3)
     )
     case.may_talk = case.arguments[:1] in (["train"], ["inspect"], ["gradients"])
     case.by_itself = choose.random() < BY_ITSELF

@@ -76,7 +76,8 @@ def _forbid(case: Case) -> None:
     for path in (case.folder, *case.folder.rglob("*")) if is_root else ():
         os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
     for path, mode in case.modes.items():
-        path.chmod(mode)
+        if path.exists():  # it may have been spoiled afterwards
+            path.chmod(mode)
     if is_root:
         os.environ |= {name: os.environ[name] + OF_NOBODY for name in ("ENSUE_CACHE", "ENSUE_CELLS")}
         os.setgroups([])

@@ -35,10 +35,6 @@ def _null(case: Case, descriptor: int) -> None:
     _put(os.open(os.devnull, os.O_RDWR), descriptor)
 
 
-def _folder(case: Case, descriptor: int) -> None:
-    _put(os.open(case.folder, os.O_RDONLY), descriptor)
-
-
 def _other_way(case: Case, descriptor: int) -> None:
     """Open for writing where it is read, and for reading where it is written."""
     _put(os.open(os.devnull, os.O_RDONLY if descriptor else os.O_WRONLY), descriptor)
@@ -91,7 +87,6 @@ OPENERS: dict[str, Callable[[Case, int], None]] = {
     "closed": _closed,
     "full": _full,
     "null": _null,
-    "folder": _folder,
     "other way": _other_way,
     "gone": _gone,
     "leaving": _leaving,
