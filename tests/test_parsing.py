@@ -1,6 +1,7 @@
 """JSON and TOML with bounds: a value, or one `ParseError` of one line."""
 
 import json
+import os
 import time
 
 import pytest
@@ -82,6 +83,9 @@ def test_files_are_read_up_to_a_limit(tmp_path):
         read_bounded(path, 4)
     with pytest.raises(FileNotFoundError):
         read_bounded(tmp_path / "none", 4)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ParseError, match="not a file"):
+        read_bounded(tmp_path / "pipe", 4)
 
 
 def test_values_are_shown_short():

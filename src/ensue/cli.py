@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ensue.console.imports import importing_torch
-from ensue.console.mistakes import mistake
+from ensue.console.mistakes import in_one_line, mistake
 from ensue.console.notices import notices_shown
 from ensue.console.output import streams
 from ensue.errors import EnsueError
@@ -66,12 +66,13 @@ def _status() -> int:
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except USAGE_ERROR as error:
-        line: str | None = " ".join(error.format_message().split())
+        what = error.format_message()
     except Exception as error:
-        line = mistake(error)
-        if line is None:
+        found = mistake(error)
+        if found is None:
             raise
-    _say(f"ensue: {line}")
+        what = found
+    _say(f"ensue: {in_one_line(what)}")
     return 2
 
 

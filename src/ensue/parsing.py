@@ -49,7 +49,11 @@ def parse_toml(text: str | bytes) -> dict[str, Any]:
 
 
 def read_bounded(path: Path, limit: int) -> bytes:
-    """The bytes of a file; OSError where it cannot be read, ParseError where it has more than `limit`."""
+    """The bytes of a file; OSError where it cannot be read, ParseError where it has more than `limit`, or is a pipe or
+    device, which could be waited for without end.
+    """
+    if not (path.is_file() or path.is_dir()) and path.exists():
+        raise ParseError("not a file")
     with path.open("rb") as file:
         content = file.read(limit + 1)
     if len(content) > limit:

@@ -13,6 +13,8 @@ from cli.conftest import Ensue
 from ensue.console.mistakes import mistake
 from ensue.console.output import streams
 from ensue.errors import EnsueError
+from training.tiny import run_tiny
+from training.tiny_texts import columns, sentences, tagging
 
 ENTRY = [sys.executable, "-c", "import ensue.cli; ensue.cli.main()"]
 
@@ -105,7 +107,7 @@ def surrogates() -> UnicodeEncodeError:
 @pytest.mark.parametrize(
     ("error", "line"),
     [
-        (EnsueError("two\nlines"), "two lines"),
+        (EnsueError("a mistake"), "a mistake"),
         (PermissionError(13, "Permission denied", "/a/b"), "/a/b: Permission denied"),
         (OSError(5, "Input/output error"), "Input/output error"),
         (surrogates(), r"\udcff.txt: not UTF-8"),
@@ -118,6 +120,23 @@ def surrogates() -> UnicodeEncodeError:
 )  # fmt: skip
 def test_what_the_system_says_in_one_line(error: Exception, line: str | None) -> None:
     assert mistake(error) == line
+
+
+def test_a_mistake_is_one_line_whatever_is_in_its_names(
+    refused: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert refused("data", "two\nlines").startswith("two lines: no such file")
+    assert refused("data", "red\x1b[31m").startswith(r"red\x1b[31m: no file")
+
+
+def test_nobody_types_where_stdin_is_closed(
+    refused: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "names.txt").write_text(columns(sentences(20)))
+    run_tiny(tagging(tmp_path / "names.txt", steps=1), tmp_path / "run")
+    monkeypatch.setattr(sys, "stdin", None)
+    assert refused("predict", tmp_path / "run") == "stdin: closed"
 
 
 def test_a_defect_shows_its_traceback(ensue: Ensue, monkeypatch: pytest.MonkeyPatch) -> None:

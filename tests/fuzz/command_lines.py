@@ -45,6 +45,8 @@ def arrange(choose: Random, case: Case, material: Material) -> None:
         del arguments[choose.randrange(len(arguments))]
     case.arguments = arguments
     case.stdin = choose.choice([b"", b"the cat sat\n", b"Anna sees Lima\n\nO\n", b"\xff\n", b"\0", b"x" * 100_000])
+    if any(argument.startswith("--out") for argument in arguments):  # whatever it names is written over
+        case.may_change = {path.name for path in case.folder.iterdir()}
     case.may_talk = name in TRAINING
     if name not in TRAINING:
         case.environment = _environment(choose, case) | case.environment
@@ -127,7 +129,7 @@ def _path(choose: Random, case: Case) -> str:
     if choose.random() < 0.5:
         return placed(choose, case, sample(choose))[0]
     if choose.random() < 0.2:
-        put_thing(choose, case.folder / "thing")
+        put_thing(choose, case.folder / "thing", without="fifo")
         return "thing"
     return choose.choice(["-", odd.string(choose)])
 

@@ -25,7 +25,7 @@ def arrange(choose: Random, case: Case, material: Material) -> None:
     case.streams = tuple(  # type: ignore[assignment]
         choose.choice(names) if place == odd_one or choose.random() < 0.1 else "file" for place in range(3)
     )
-    case.may_talk = case.arguments[:1] in (["train"], ["inspect"], ["gradients"])
+    case.may_talk = case.arguments[:1] in (["train"], ["evaluate"], ["inspect"], ["gradients"])
     case.by_itself = choose.random() < BY_ITSELF
 
 

@@ -79,7 +79,8 @@ def _faults_of_the_line(outcome: Outcome) -> Iterator[str]:
 
 
 def _faults_of_the_files(outcome: Outcome) -> Iterator[str]:
-    has_begun = outcome.status == 0 or (outcome.case.may_talk and outcome.err.count("\n") > 1)
+    has_begun = outcome.status == 0 or "--overwrite" in outcome.case.arguments
+    has_begun = has_begun or (outcome.case.may_talk and outcome.err.count("\n") > 1)
     allowed = outcome.case.may_change if has_begun else set()
     for name, digest in outcome.before.items():
         if name.split("/")[0] not in allowed and outcome.after.get(name) != digest:

@@ -9,14 +9,20 @@ from ensue.errors import EnsueError
 
 _NO_TEXT = re.compile("[^\\s\"']*[\ud800-\udfff][^\\s\"']*")
 """A word with bytes that are not UTF-8, as Python holds them."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _BYTES = re.compile(r"allocate (\d+) bytes")
 
 
+def in_one_line(text: str) -> str:
+    """The text without line ends, and without what would move a terminal's cursor or change its colors."""
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], " ".join(text.split()))
+
+
 def mistake(error: BaseException) -> str | None:
-    """The line; None for whatever is no mistake but a defect, of which the traceback is to be seen."""
+    """What to say; None for whatever is no mistake but a defect, of which the traceback is to be seen."""
     match error:
         case EnsueError():
-            return " ".join(str(error).split())
+            return str(error)
         case OSError():
             reason = error.strerror or str(error)
             return reason if error.filename is None else f"{error.filename}: {reason}"

@@ -102,7 +102,7 @@ def _colored(labels: Sequence[str], shares: dict[str, float], document: Document
 
 def _is_typed(path: str) -> bool:
     """Whether a person types the texts, and waits for an answer after each."""
-    return path == "-" and sys.stdin.isatty()
+    return path == "-" and sys.stdin is not None and sys.stdin.isatty()
 
 
 def _sentences(pipeline: LabelingPipeline, path: str, format: str | None, encoding: str) -> SentenceSource:
