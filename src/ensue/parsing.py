@@ -27,10 +27,13 @@ class ParseError(ValueError):
     """Text that is no JSON or TOML, or beyond the bounds; the message is one line and begins with `not`."""
 
 
-def parse_json(text: str | bytes) -> Any:
-    """The value of a JSON text; bytes are UTF-8. ParseError for anything else, and for more than `MAX_DEPTH` levels."""
+def parse_json(text: str | bytes, decoder: json.JSONDecoder | None = None) -> Any:
+    """The value of a JSON text; bytes are UTF-8. ParseError for anything else, and for more than `MAX_DEPTH` levels.
+
+    A `decoder` of one's own may read numbers otherwise.
+    """
     text = _text(text)
-    value = _parsed(json.loads, text, "JSON")
+    value = _parsed(json.loads if decoder is None else decoder.decode, text, "JSON")
     if text.count("[") + text.count("{") > MAX_DEPTH:  # else it cannot be as deep, which is quick to see
         _check_depth(value, "JSON")
     return value

@@ -221,7 +221,15 @@ def test_wrong_lines(text: str, message: str) -> None:
     assert str(caught.value) == f"x.jsonl:3: {message}"
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, '{"tokens": [' + "9" * 5000 + "]}", '{"a": ' * 100_000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        '{"tokens": ["a"], "b": ' + "[" * 400 + "]" * 400 + "}",
+        '{"tokens": [' + "9" * 5000 + "]}",
+        '{"a": ' * 100_000,
+    ],
+)
 def test_json_that_is_too_much(text: str) -> None:
     with pytest.raises(DataError, match=r"^x\.jsonl:1: "):
         read(text)

@@ -16,6 +16,7 @@ from ensue.data.json_spans import TextSpan, is_list_of_spans, span_list, text_sp
 from ensue.data.lines import Lines, Paragraph, is_blank, records
 from ensue.data.sentences import Format, Sentence, Source, Surface, joined
 from ensue.errors import DataError, nearest
+from ensue.parsing import parse_json
 from ensue.text.schemes import Span, encode, spans
 from ensue.text.tokens import Token, tokens
 
@@ -131,12 +132,7 @@ class JsonLines(Format):
 
 def _record(line: str) -> Record:
     """The object on a line; ValueError with a message for the user if there is none."""
-    try:
-        record = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON ({error.msg} in column {error.colno})") from None
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"not JSON that can be read ({error})") from None
+    record = parse_json(next(part for part in line.split("\n") if not is_blank(part)))  # blank lines stand around it
     if not isinstance(record, dict):
         raise ValueError("expected a JSON object on each line, such as {...}")
     if "\\ud" in line.lower():

@@ -17,7 +17,6 @@ file decides, by its suffix (before `.xz` and `.gz`) and its first lines; the fi
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
@@ -36,6 +35,7 @@ from ensue.data.lines import Lines, is_blank
 from ensue.data.plain import PlainText
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, nearest
+from ensue.parsing import ParseError, parse_json
 
 Kind = Literal["sentences", "texts", "text"]
 SENTENCES = {Columns.name, Conllu.name}
@@ -185,8 +185,8 @@ def _is_sentence(record: dict[str, Any], words: str, labels: str) -> bool:
 
 def _record(line: str) -> dict[str, Any] | None:
     try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):  # the reader will say so
+        record = parse_json(line)
+    except ParseError:  # the reader will say so
         return None
     return record if isinstance(record, dict) else None
 

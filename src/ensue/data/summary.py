@@ -28,6 +28,7 @@ from ensue.data.sentences import Sentence
 from ensue.data.sources import TextSource
 from ensue.data.tally import Lengths, Values
 from ensue.errors import DataError
+from ensue.parsing import ParseError, parse_json
 from ensue.text.boundaries import last_boundary
 from ensue.text.schemes import OUTSIDE, Scheme, SchemeDetector, is_legal, spans
 from ensue.text.tokens import tokens
@@ -216,8 +217,8 @@ def _cells(format: str, head: Sequence[str], name: str) -> Iterator[dict[str, li
             yield {str(number): [reader.value(field)] for number, field in enumerate(row.fields, 1)}
     elif format == JsonLines.name:
         for line in head:
-            with suppress(ValueError, RecursionError):
-                record: Any = json.loads(line)
+            with suppress(ParseError):
+                record = parse_json(line)
                 if isinstance(record, dict):
                     yield {key: [_shown(value)] for key, value in record.items()}
 

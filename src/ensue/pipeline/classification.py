@@ -22,6 +22,7 @@ from ensue.models.prefixes import device_of
 from ensue.pipeline.inspection import inspect_classifier
 from ensue.pipeline.reader import Reader
 from ensue.recipe import ClassificationRecipe
+from ensue.recipe.length import check_length
 from ensue.tasks.classification import classify_words
 from ensue.text.classes import Classes
 from ensue.text.lexicon import Lexicon
@@ -166,6 +167,7 @@ class ClassificationPipeline:
         for document in documents:
             check_document(document, 2 if self.model.pair else 1, multiple=True)
             words = [shortened([token.text for token in tokens(text, self.splitter)], data) for text in document.texts]
+            check_length(max(map(len, words)), self.recipe, document.path, document.line)
             window.append((document, words))
             size += sum(map(len, words))
             if size >= WINDOW_WORDS or len(window) >= WINDOW_TEXTS:

@@ -19,6 +19,7 @@ from ensue.lens.tagging_page import MOST_WORDS, tagger_sections
 from ensue.lens.texts import Mark, ShownText
 from ensue.models.prefixes import device_of
 from ensue.pipeline.colors import color_of
+from ensue.recipe.length import check_length
 from ensue.text.schemes import spans
 from ensue.text.tokens import tokens
 from ensue.training.classification import shortened
@@ -82,6 +83,7 @@ def _read(
     for words in texts:
         if not words:
             raise EnsueError("there is nothing to look into: the text has no words")
+        check_length(len(words), pipeline.recipe)
         if len(words) > LONGEST:
             raise EnsueError(f"the text has {len(words):,} words; up to {LONGEST:,} can be looked into")
     pipeline.reader.read(texts)  # looks new words up where there is a file of vectors

@@ -28,6 +28,7 @@ from ensue.pipeline.colors import color_of
 from ensue.pipeline.inspection import inspect_tagger
 from ensue.pipeline.reader import Reader
 from ensue.recipe import LabelingRecipe
+from ensue.recipe.length import check_length
 from ensue.tasks.labeling import tag_texts
 from ensue.text.labels import Labels
 from ensue.text.lexicon import Lexicon
@@ -181,7 +182,7 @@ class LabelingPipeline:
 
     def label(self, sentences: Iterable[Sentence], *, confidence: bool = False) -> Iterator[Answer]:
         """The labels of sentences of a stream of any length, in their order, in constant memory."""
-        for window in _windows(sentences):
+        for window in _windows(map(self._checked, sentences)):
             yield from self._label_window(window, confidence)
 
     def source(
@@ -247,6 +248,10 @@ class LabelingPipeline:
         words = zip(sentence.words, answer.labels, surface.offsets, shares, strict=True)
         tagged = tuple(LabeledWord(word, label, *place, share) for word, label, place, share in words)
         return TaggedSentence(surface.text, tagged, self.labels.has_spans)
+
+    def _checked(self, sentence: Sentence) -> Sentence:
+        check_length(len(sentence.words), self.recipe, sentence.source.name, sentence.line)
+        return sentence
 
     def _label_window(self, window: list[Sentence], confidence: bool) -> Iterator[Answer]:
         forms, words = self.reader.read([sentence.words for sentence in window])

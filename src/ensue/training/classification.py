@@ -21,6 +21,7 @@ from ensue.metrics.classification import ClassificationScores
 from ensue.models.build import build_classifier, build_lexicon
 from ensue.models.classifier import Classifier
 from ensue.recipe import ClassificationData, ClassificationRecipe
+from ensue.recipe.length import check_length
 from ensue.tasks.classification import (
     Classification,
     ClassifiedTexts,
@@ -103,6 +104,7 @@ class ClassificationJob(Job[Classifier]):
             check_document(document, self.num_texts, multiple=is_train or self.multiple)
             words = [[token.text for token in tokens(text, data.splitter)] for text in document.texts]
             kept = [shortened(part, data) for part in words]
+            check_length(max(map(len, kept)), self.recipe, document.path, document.line)
             for texts, part in zip(found.texts, kept, strict=True):
                 texts.append(part)
             found.labels.append(document.labels)

@@ -20,6 +20,7 @@ from ensue.models.build import build_lexicon, build_tagger
 from ensue.models.tag_heads import ViterbiTagHead
 from ensue.models.tagger import Tagger
 from ensue.recipe import LabelingRecipe
+from ensue.recipe.length import check_length
 from ensue.tasks.encoded_texts import EncodedTexts
 from ensue.tasks.labeling import LabeledTexts, Labeling, evaluate_tagger
 from ensue.text.labels import Labels
@@ -94,6 +95,7 @@ class LabelingJob(Job[Tagger]):
         for sentence in source:
             if not sentence.words:
                 continue
+            check_length(len(sentence.words), self.recipe, sentence.source.name, sentence.line)
             labels = source.format.labels(sentence, self.recipe.data.labels or None)
             found.append(sentence, labels)
             if detector is not None:

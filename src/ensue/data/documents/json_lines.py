@@ -13,6 +13,7 @@ from ensue.data.documents.format import LABEL, PROBABILITY, DocumentFormat, join
 from ensue.data.documents.records import Record, records, sample
 from ensue.data.lines import Lines
 from ensue.errors import DataError
+from ensue.parsing import ParseError, parse_json
 
 
 class _Number(str):
@@ -64,12 +65,9 @@ class JsonLines(DocumentFormat):
 
 def _object(record: Record, name: str) -> dict[str, Any]:
     try:
-        content = _DECODER.decode(record.text)
-    except json.JSONDecodeError as error:
-        message = f"not JSON ({error.msg}, column {error.colno})"
-        raise DataError(f"{message}; expected one object in each line", name, record.line) from None
-    except RecursionError:
-        raise DataError("JSON that is nested too deeply", name, record.line) from None
+        content = parse_json(record.text, _DECODER)
+    except ParseError as error:
+        raise DataError(f"{error}; expected one object in each line", name, record.line) from None
     if not isinstance(content, dict):
         raise DataError('expected an object such as {"text": ..., "label": ...}', name, record.line)
     return content
