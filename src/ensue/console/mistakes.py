@@ -10,12 +10,17 @@ from ensue.errors import EnsueError
 _NO_TEXT = re.compile("[^\\s\"']*[\ud800-\udfff][^\\s\"']*")
 """A word with bytes that are not UTF-8, as Python holds them."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+LONGEST = 5000
+"""Characters of the line: a path can have 4,096, and what else was given may have any number."""
 _BYTES = re.compile(r"allocate (\d+) bytes")
 
 
 def in_one_line(text: str) -> str:
-    """The text without line ends, and without what would move a terminal's cursor or change its colors."""
-    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], " ".join(text.split()))
+    """The text without line ends, without what would move a terminal's cursor or change its colors, and
+    without the middle of what is very long.
+    """
+    line = _CONTROL.sub(lambda found: repr(found[0])[1:-1], " ".join(text.split()))
+    return line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
 
 
 def mistake(error: BaseException) -> str | None:
