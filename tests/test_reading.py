@@ -112,6 +112,15 @@ def test_a_text_may_come_in_any_pieces(specification: ModelSpecification, sizes:
     assert close(np.concatenate(nats), naive(model, tokens))
 
 
+def test_windows_of_a_long_text_are_read_side_by_side() -> None:
+    model, tokens = model_of(attention(6)), text_of(600)
+    calls = []
+    model.layers.register_forward_hook(lambda *_: calls.append(1))
+    nats = Reading(model, start_id=START).feed(tokens.read(0, 600))
+    assert len(calls) < 5, "there are 200 windows"
+    assert close(nats, naive(model, tokens))
+
+
 @pytest.mark.parametrize("parts", [2, 3, 7, 16])
 def test_parts_with_the_whole_text_before_them_are_exact(parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "CALL_TOKENS", 64)

@@ -17,7 +17,7 @@ from ensue.metrics.language import LanguageScores
 from ensue.models.language_model import LanguageModel
 from ensue.models.prefixes import evaluating
 from ensue.tasks.minimal_pairs import MinimalPairScores, PairScore, score_minimal_pairs
-from ensue.tasks.reading import Progress, Reading, default_parts, describe_protocol, read
+from ensue.tasks.reading import CALL_TOKENS, Progress, Reading, default_parts, describe_protocol, read
 from ensue.text.boundaries import last_boundary
 from ensue.text.tokenizer import Tokenizer
 from ensue.training.run_directory import RunDirectory
@@ -134,11 +134,12 @@ class LanguagePipeline:
         """The surprisal of each token of a text of any length that comes in pieces, in constant memory."""
         reading = Reading(self.model, start_id=self.tokenizer.start_id)
         for piece in self._tokenizable(chunks):
-            ids = self.tokenizer.encode(piece)
-            with evaluating(self.model):
-                nats = reading.feed(ids)
-            for id, surprisal in zip(ids.tolist(), nats.tolist(), strict=True):
-                yield TokenScore(self.tokenizer.symbol(id), surprisal)
+            whole = self.tokenizer.encode(piece)
+            for ids in (whole[start : start + CALL_TOKENS] for start in range(0, len(whole), CALL_TOKENS)):
+                with evaluating(self.model):
+                    nats = reading.feed(ids)
+                for id, surprisal in zip(ids.tolist(), nats.tolist(), strict=True):
+                    yield TokenScore(self.tokenizer.symbol(id), surprisal)
 
     def _tokenizable(self, chunks: Iterable[str]) -> Iterator[str]:
         """The same text in pieces whose tokens, one after another, are those of the whole."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
@@ -54,10 +55,29 @@ class Reading:
         targets = np.asarray(ids, np.int64)
         nats = [np.zeros(0)]
         while len(targets):
-            piece = targets[: min(_call_tokens(self.model), self._free(len(targets)))]
-            nats.append(self._read(piece))
+            if whole := self._in_whole_windows(len(targets)):
+                piece = targets[:whole]
+                nats.append(self._read_windows(piece))
+            else:
+                piece = targets[: min(_call_tokens(self.model), self._free(len(targets)))]
+                nats.append(self._read(piece))
+            self._remember(piece)
             targets = targets[len(piece) :]
         return np.concatenate(nats)
+
+    def _in_whole_windows(self, wanted: int) -> int:
+        """How many of `wanted` tokens fill windows that one call reads side by side; 0 while a window is not full."""
+        context = self.model.context
+        if context is None or self._room:
+            return 0
+        stride = _stride(context)
+        return stride * min(wanted // stride, max(1, _call_tokens(self.model) // context))
+
+    def _read_windows(self, targets: NDArray[np.int64]) -> NDArray[np.float64]:
+        assert self.model.context is not None
+        context, stride = self.model.context, _stride(self.model.context)
+        inputs = sliding_window_view(np.concatenate((self._recent, targets[:-1])), context)[::stride].copy()
+        return _nats_of_windows(self.model, inputs, targets.reshape(-1, stride)).flatten().cpu().numpy()
 
     def _free(self, wanted: int) -> int:
         """How many of `wanted` tokens the window still predicts; a full one moves on first."""
@@ -72,10 +92,12 @@ class Reading:
     def _read(self, targets: NDArray[np.int64]) -> NDArray[np.float64]:
         inputs = np.concatenate((self._recent[-1:], targets[:-1]))
         nats, self._state = _nats(self.model, inputs[None], targets[None], self._state)
-        kept = 0 if self.model.context is None else self.model.context - _stride(self.model.context)
-        self._recent = np.concatenate((self._recent, targets))[-1 - kept :]
         self._room = None if self._room is None else self._room - len(targets)
         return nats[0].cpu().numpy()
+
+    def _remember(self, targets: NDArray[np.int64]) -> None:
+        kept = 0 if self.model.context is None else self.model.context - _stride(self.model.context)
+        self._recent = np.concatenate((self._recent, targets))[-1 - kept :]
 
 
 def surprisals(model: LanguageModel, tokens: TokenFile, *, start_id: int) -> Iterator[NDArray[np.float64]]:
@@ -165,8 +187,13 @@ def _window_nats(
     """The nats of the last `predicted` tokens of windows of one `length`."""
     inputs = np.stack([_inputs(tokens, begin, begin + length, start_id) for begin in begins])
     targets = np.stack([tokens.read(begin, begin + length) for begin in begins])[:, -predicted:]
+    return _nats_of_windows(model, inputs, targets)
+
+
+def _nats_of_windows(model: LanguageModel, inputs: NDArray[np.int64], targets: NDArray[np.int64]) -> Tensor:
+    """The nats (B, P) in float64 of `targets`, which follow the last P of `inputs` (B, T); each row by itself."""
     h, _ = model.layers(model.features(_on_device(model, inputs)))
-    return exact(model.head.nats(h[:, -predicted:], _on_device(model, targets)))
+    return exact(model.head.nats(h[:, -targets.shape[1] :], _on_device(model, targets)))
 
 
 def _nats(
