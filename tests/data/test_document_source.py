@@ -137,3 +137,10 @@ def test_sentences_of_files_have_the_bound_of_streams(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x" * (MAX_CHARACTERS + 1))
     with pytest.raises(DataError, match=r"a\.txt:1: a line of more than 16,777,216 characters"):
         list(SentenceSource(tmp_path / "a.txt"))
+
+
+def test_several_files_that_are_all_blank_are_one_line(tmp_path: Path) -> None:
+    for name in ("a.tsv", "b.tsv"):
+        (tmp_path / name).write_text("\n \n")
+    with pytest.raises(DataError, match=r"no text in any of 2 files; all are blank$"):
+        DocumentSource(tmp_path)

@@ -129,7 +129,7 @@ def _path(choose: Random, case: Case) -> str:
     if choose.random() < 0.5:
         return placed(choose, case, sample(choose))[0]
     if choose.random() < 0.2:
-        put_thing(choose, case.folder / "thing", without="fifo")
+        put_thing(choose, case.folder / "thing", without=("fifo", "device"))
         return "thing"
     return choose.choice(["-", odd.string(choose)])
 

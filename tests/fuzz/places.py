@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import lzma
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from random import Random
 
@@ -103,7 +103,7 @@ def _things_beside(choose: Random, folder: Path) -> None:
 
 
 def _thing(choose: Random, case: Case, path: Path, content: bytes) -> str:
-    put_thing(choose, case.folder / "thing", without="fifo")
+    put_thing(choose, case.folder / "thing", without=("fifo", "device"))
     return choose.choice(["thing", "thing/", "thing/*", "thing*"])
 
 
@@ -146,8 +146,8 @@ def forbid(choose: Random, case: Case, path: Path) -> None:
         case.modes[path] = choose.choice([0o000, 0o400, 0o500, 0o200])
 
 
-def put_thing(choose: Random, *paths: Path, without: str = "") -> None:
-    """One of them at each of the paths where nothing is. A pipe that is named itself is read: somebody may write it."""
+def put_thing(choose: Random, *paths: Path, without: Collection[str] = ()) -> None:
+    """One of them at each of the paths where nothing is. A pipe that is named itself is read, and so is a device."""
     for path in paths:
         if not os.path.lexists(path):
-            THINGS[choose.choice([name for name in THINGS if name != without])](path)
+            THINGS[choose.choice([name for name in THINGS if name not in without])](path)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import ensue
 from ensue.errors import EnsueError, RunError
@@ -128,6 +129,14 @@ CHECKPOINTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "rows of a state": (
         change_tensors("state.safetensors", lambda t: {key: value[:1].clone() for key, value in t.items()}),
         "state.safetensors: not a state of this",
+    ),
+    "types of a state": (
+        change_tensors("state.safetensors", lambda t: {key: value.to(torch.uint8) for key, value in t.items()}),
+        "state.safetensors: not a state of this model: in torch.uint8, not in torch.float32",
+    ),
+    "types of moments": (
+        change_tensors("optimizer.safetensors", lambda t: {key: value.double() for key, value in t.items()}),
+        "optimizer.safetensors: not of this model",
     ),
     "weights renamed": (
         change_tensors("model.safetensors", lambda t: {f"x{key}": value for key, value in t.items()}),

@@ -135,7 +135,9 @@ def _load_moments(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], 
         index, _, name = key.partition(".")
         if not (index.isdecimal() and int(index) < len(parameters)):
             raise DamagedError(f"{path}: not of this model: it has {key}, the model {len(parameters)} parameters")
-        shape = parameters[int(index)].shape
+        shape, dtype = parameters[int(index)].shape, parameters[int(index)].dtype
+        if value.dtype != dtype:
+            raise DamagedError(f"{path}: not of this model: {key} should be in {dtype}, is in {value.dtype}")
         if value.shape not in ((), shape) or (value.dim() == 0) != (name == "step" or not shape):
             raise DamagedError(f"{path}: not of this model: {key} should be {tuple(shape)}, is {tuple(value.shape)}")
         state.setdefault(int(index), {})[name] = value
@@ -157,7 +159,14 @@ def _carried(saved: dict[str, Tensor], initial_state: State, path: Path) -> Stat
             f"{path}: not a state of this model: it has {shapes[0] or 'none'}, not {shapes[1] or 'none'}"
         )
     order = iter(range(len(saved)))
-    return map_state(lambda leaf: saved[str(next(order))].to(leaf.device), initial_state)
+
+    def placed(leaf: Tensor) -> Tensor:
+        value = saved[str(next(order))]
+        if value.dtype not in (leaf.dtype, torch.bfloat16):  # the second of layers that leave autocast to torch
+            raise DamagedError(f"{path}: not a state of this model: in {value.dtype}, not in {leaf.dtype}")
+        return value.to(leaf.device)
+
+    return map_state(placed, initial_state)
 
 
 def _list(names: Collection[str]) -> str:

@@ -15,6 +15,7 @@ from ensue.data.documents.records import lines_of, sample
 from ensue.data.files import common_format, expanded
 from ensue.data.lines import KeptLines, Lines, is_blank, missing_end
 from ensue.data.sources import TextSource
+from ensue.errors import DataError
 
 
 class DocumentSource:
@@ -58,6 +59,8 @@ class DocumentSource:
                 layout = detect_lines(lines, self.choice, format=format, like=like, labels=labels)
                 self._layouts[name], like = layout, like or layout
                 common_format({name: layout.format for name, layout in self._layouts.items()})
+        if not self._layouts:
+            raise DataError(f"{self.location}: no text in any of {len(self._files):,} files; all are blank")
         self.layout = next(iter(self._layouts.values()))
 
     def __iter__(self) -> Iterator[Document]:
