@@ -5,7 +5,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import jaxtyping
 import pytest
@@ -13,17 +12,14 @@ from hypothesis import settings
 
 from ensue.notices import forget_what_was_said
 
-if TYPE_CHECKING:
-    pass
-
 # The tensors of tests are small; threads would only wait for each other. It has to be said before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
-# The shapes in the signatures of the layers are checked at each call, in tests only; the engine and the taps have none,
-# and are many small functions. Where a float is wanted, an int does, as PEP 484 has it.
-NAMES = {path.stem for path in (REPOSITORY / "src" / "ensue" / "nn").glob("[a-z]*.py")} - {"taps"}
+# The shapes in the signatures of the layers are checked at each call, in tests only; the engine, the border and taps
+# have none, and are many small functions. Where a float is wanted, an int does, as PEP 484 has it.
+NAMES = {path.stem for path in (REPOSITORY / "src" / "ensue" / "nn").glob("[a-z]*.py")} - {"border", "taps"}
 LAYERS = [f"ensue.nn.{name}" for name in sorted(NAMES)]
 jaxtyping.install_import_hook(LAYERS, "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
 

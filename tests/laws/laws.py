@@ -196,13 +196,16 @@ def state_has_the_batch_first(subject: Subject) -> None:
     x = inputs(layer)
     y, final = layer(x)
     assert y.shape == (B, T, layer.d_out)
-    states = [layer.init_state(B), final]
-    for state in states:
-        for leaf in leaves(state):
-            assert leaf.dim() >= 1, "a leaf without a batch"
-            assert leaf.shape[0] == B, f"a leaf of shape {tuple(leaf.shape)} in a batch of {B}"
-        if state is final and layer.is_causal:
-            states.append(layer.step(x[:, 0], final)[1])
+    _have_the_batch_first(layer.init_state(B))
+    _have_the_batch_first(final)
+    if layer.is_causal:
+        _have_the_batch_first(layer.step(x[:, 0], final)[1])
+
+
+def _have_the_batch_first(state: State) -> None:
+    for leaf in leaves(state):
+        assert leaf.dim() >= 1, "a leaf without a batch"
+        assert leaf.shape[0] == B, f"a leaf of shape {tuple(leaf.shape)} in a batch of {B}"
 
 
 def saved_and_loaded_is_the_same(subject: Subject) -> None:
