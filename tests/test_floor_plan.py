@@ -12,7 +12,7 @@ import pytest
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 
 FLOORS = [
-    ["types", "errors", "version", "private_folder", "cache", "places", "notices", "parsing", "processor"],
+    ["arguments", "types", "errors", "version", "private_folder", "cache", "places", "notices", "parsing", "processor"],
     ["text"],
     ["data"],
     ["nn"],

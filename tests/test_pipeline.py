@@ -62,7 +62,7 @@ def test_senseless_settings_are_refused_before_the_first_piece() -> None:
     pipeline = pipeline_of("characters")
     with pytest.raises(EnsueError, match="top_p is 2"):
         pipeline.generate(top_p=2.0)
-    with pytest.raises(EnsueError, match="0 samples"):
+    with pytest.raises(EnsueError, match="num_samples is 0"):
         pipeline.samples(num_samples=0)
     transformer = TransformerSpecification(encoder="transformer", context=4, d_model=8, d_embedding=8, num_heads=2)
     with pytest.raises(ContextError, match="the prompt has 7 tokens"):

@@ -243,7 +243,7 @@ def gradients(
     ] = None,
     positions: Annotated[int, typer.Option(min=1, max=100_000, help="Positions from first symbol to recall.")] = 200,
     out: Annotated[Path, typer.Option(help="The picture that is written: .png or .svg.")] = Path("gradients.png"),
-    steps: Annotated[int, typer.Option(min=0, help="Training steps; 0: only as initialized.")] = 1000,
+    steps: Annotated[int, typer.Option(min=0, max=1_000_000, help="Training steps; 0: only as initialized.")] = 1000,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The same seed draws the same picture.")] = 0,
     d_model: Annotated[int, typer.Option(min=1, max=10_000, help="Features of the state.")] = 64,
     threads: OneThreadOption = None,
@@ -295,7 +295,7 @@ def score(
 def generate(
     run: RunArgument,
     prompt: Annotated[str, typer.Option(help="Where to begin; - reads stdin.")] = "",
-    max_tokens: Annotated[int, typer.Option(min=1, help="Length of what is written.")] = 500,
+    max_tokens: Annotated[int, typer.Option(min=1, max=1_000_000_000, help="Length of what is written.")] = 500,
     temperature: Annotated[
         float, typer.Option(help="Below 1 more cautious, above 1 more daring; 0 takes the most probable.")
     ] = 1.0,
@@ -305,7 +305,7 @@ def generate(
         float | None, typer.Option(help="Choose among those at least P times as probable as the best.")
     ] = None,
     repetition_penalty: Annotated[float, typer.Option(help="Above 1: avoid what was there before.")] = 1.0,
-    seed: Annotated[int | None, typer.Option(help="The same seed writes the same text.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="The same seed writes the same text.")] = None,
     samples: Annotated[int, typer.Option(min=1, max=10_000, help="How many texts.")] = 1,
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,

@@ -15,12 +15,14 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from ensue.arguments import check_whole
 from ensue.decode.sampling import Sampling, next_ids
-from ensue.errors import ContextError, EnsueError
+from ensue.errors import ContextError
 from ensue.models.language_model import LanguageModel
 from ensue.models.prefixes import device_of, evaluating, read_prefixes
 from ensue.types import State
 
+MAX_TOKENS = 1_000_000_000
 KERNEL_ROWS, KERNEL_PARAMETERS = 32, 1 << 20
 """From this many rows on, and up to this many parameters, one token through `forward` and its kernels is faster than
 `step`: measured for LSTMs on a CPU (benchmarks/generation.py), without effect on other layers.
@@ -43,10 +45,9 @@ def generate_ids(
     ContextError for a prompt longer than the context.
     """
     assert len(prompts) > 0, "no prompt"
-    if max_tokens < 0:
-        raise EnsueError(f"max_tokens is {max_tokens}; expected 0 or more")
-    if seed is not None and not 0 <= seed < 1 << 63:
-        raise EnsueError(f"seed is {seed}; expected a number from 0 to 2^63 - 1")
+    check_whole("max_tokens", max_tokens, 0, MAX_TOKENS)
+    if seed is not None:
+        check_whole("seed", seed, 0, (1 << 63) - 1)
     read = [np.asarray(prompt, np.int64).reshape(-1) for prompt in prompts]
     longest = max(map(len, read))
     if model.context is not None and longest > model.context:
@@ -65,7 +66,7 @@ def _sampled(
     seed: int | None,
 ) -> Iterator[Tensor]:
     generator = torch.Generator(device_of(model))
-    generator.seed() if seed is None else generator.manual_seed(seed)
+    generator.seed() if seed is None else generator.manual_seed(int(seed))
     seen = _seen(model, prompts) if sampling.repetition_penalty != 1 else None
     rows = _Carried(model) if model.context is None else _Windowed(model)
     with evaluating(model):

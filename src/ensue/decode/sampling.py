@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Integral, Real
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from ensue.arguments import check_type
 from ensue.errors import EnsueError
+from ensue.parsing import shown
 from ensue.types import widest
 
+MOST = 1e30
+"""Of what is divided by or multiplied with: float32 holds it."""
 GREEDY_BELOW = 1e-6
 """A temperature below this is 0; dividing by it would leave float32."""
 
@@ -39,12 +44,18 @@ class Sampling:
     repetition_penalty: float = 1.0
 
     def __post_init__(self) -> None:
-        _require(0 <= self.temperature < math.inf, "temperature", self.temperature, "0 (greedy) or more")
+        if self.top_k is not None:
+            check_type("top_k", self.top_k, Integral, "a whole number")
+        for name in ("temperature", "top_p", "min_p", "repetition_penalty"):
+            value = getattr(self, name)
+            if value is not None or name in ("temperature", "repetition_penalty"):
+                check_type(name, value, Real, "a number")
+        _require(0 <= self.temperature <= MOST, "temperature", self.temperature, "0 (greedy) or more")
         _require(self.top_k is None or self.top_k >= 1, "top_k", self.top_k, "1 or more")
         _require(self.top_p is None or 0 < self.top_p <= 1, "top_p", self.top_p, "more than 0 and at most 1")
         _require(self.min_p is None or 0 <= self.min_p <= 1, "min_p", self.min_p, "a number from 0 to 1")
         penalty = self.repetition_penalty
-        _require(0 < penalty < math.inf, "repetition_penalty", penalty, "more than 0 (1 changes nothing)")
+        _require(0 < penalty <= MOST, "repetition_penalty", penalty, "more than 0 (1 changes nothing)")
 
     @property
     def is_greedy(self) -> bool:
@@ -53,7 +64,7 @@ class Sampling:
 
 def _require(holds: bool, name: str, value: object, expected: str) -> None:
     if not holds:
-        raise EnsueError(f"{name} is {value}; expected {expected}")
+        raise EnsueError(f"{name} is {shown(value)}; expected {expected}")
 
 
 def next_ids(

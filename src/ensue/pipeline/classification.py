@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ensue.arguments import check_path, check_texts, check_type
 from ensue.data.documents import Document, DocumentSource, Layout
 from ensue.data.lines import Lines
 from ensue.errors import DataError, EnsueError
@@ -92,6 +93,7 @@ class ClassificationPipeline:
 
     def with_splitter(self, splitter: str) -> Self:
         """The same model, for text that is cut otherwise."""
+        check_type("the splitter", splitter, str, "its name")
         other = copy(self)
         other._splitter = splitter
         return other
@@ -108,8 +110,7 @@ class ClassificationPipeline:
 
     def predict(self, texts: Iterable[str | tuple[str, str]]) -> list[Classified]:
         """The labels of each text; a text is a string, or two of them for a model of pairs."""
-        if isinstance(texts, str):
-            raise EnsueError("predict takes a list of texts; for one of them: predict([text])")
+        check_texts(texts, "texts, or of pairs of them")
         documents = [Document(_texts(text)) for text in texts]
         return [
             Classified(
@@ -147,6 +148,7 @@ class ClassificationPipeline:
 
     def evaluate(self, location: str | Path, *, format: str = "", encoding: str = "utf-8") -> ClassificationScores:
         """The scores on a file of labeled texts; DataError for several labels of a text where the model gives one."""
+        check_path("the data", location)
         tally = ClassificationTally(self.labels.names, multiple=self.labels.multiple)
         for answer in self.classify(self.source(location, format=format, encoding=encoding)):
             check_document(answer.document, len(answer.document.texts), multiple=self.labels.multiple)

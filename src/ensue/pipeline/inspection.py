@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ensue.arguments import check_type
 from ensue.data.sentences import Sentence, Surface, joined
 from ensue.errors import EnsueError
 from ensue.lens.classifying import view_classifier
@@ -56,7 +57,10 @@ def inspect_classifier(pipeline: ClassificationPipeline, text: str | tuple[str, 
 
     EnsueError for one text instead of two or two instead of one, for a text without words, or with too many.
     """
+    check_type("the text", text, (str, tuple, list), "a text, or two of them")
     texts = (text,) if isinstance(text, str) else tuple(text)
+    for part in texts:
+        check_type("the text", part, str, "a string")
     if len(texts) != (2 if pipeline.model.pair else 1):
         raise EnsueError(f"the model reads {'two texts' if pipeline.model.pair else 'one text'}; found {len(texts)}")
     recipe, labels = pipeline.recipe, pipeline.labels

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ensue.arguments import check_path, check_texts, check_type
 from ensue.data.formats import SentenceSource, format_class
 from ensue.data.lines import Lines
 from ensue.data.plain import PlainText
@@ -147,6 +148,7 @@ class LabelingPipeline:
 
     def with_splitter(self, splitter: str) -> Self:
         """The same model, for text that is cut otherwise."""
+        check_type("the splitter", splitter, str, "its name")
         other = copy(self)
         other._splitter = splitter
         return other
@@ -166,8 +168,7 @@ class LabelingPipeline:
 
         With `confidence` each word has the probability of its label.
         """
-        if isinstance(texts, str):
-            raise EnsueError("predict takes a list of texts; for one of them: predict([text])")
+        check_texts(texts, "texts, or of lists of words")
         plain = self.format("text")
         sentences = [self.sentence(text, plain) for text in texts]
         answers = self.label(sentences, confidence=confidence)
@@ -216,6 +217,8 @@ class LabelingPipeline:
         self, data: str | Path | SentenceSource, *, format: str | None = None, encoding: str = "utf-8"
     ) -> LabelingScores:
         """The scores on a file of labeled sentences."""
+        if not isinstance(data, SentenceSource):
+            check_path("the data", data)
         source = data if isinstance(data, SentenceSource) else self.source(data, format=format, encoding=encoding)
         if source.format.name == PlainText.name and not format:  # a file of one sentence in columns looks like it
             source.format = self.format(self.config.get("format", source.format.name))

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, Self
 
 import torch
 
+from ensue.arguments import check_path, check_type, check_whole
 from ensue.data.cache import tokenize
 from ensue.data.sources import TextSource
 from ensue.decode.generation import generate_ids
 from ensue.decode.sampling import Sampling
-from ensue.errors import EnsueError
 from ensue.metrics.language import LanguageScores
 from ensue.models.language_model import LanguageModel
 from ensue.models.prefixes import evaluating
@@ -24,6 +24,8 @@ from ensue.training.run_directory import RunDirectory
 
 LONGEST_WITHOUT_BOUNDARY = 1 << 20
 """Characters without a blank after which a streamed text is cut anyway, so that memory stays constant."""
+
+MOST_SAMPLES, MOST_PARTS = 10_000, 1_000_000
 
 
 class TokenScore(NamedTuple):
@@ -96,8 +98,7 @@ class LanguagePipeline:
         seed: int | None = None,
     ) -> list[str]:
         """Several continuations of one prompt, made side by side; see `generate`."""
-        if num_samples < 1:
-            raise EnsueError(f"{num_samples} samples; expected 1 or more")
+        check_whole("num_samples", num_samples, 1, MOST_SAMPLES)
         sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty)
         generated = self._generated(prompt, num_samples, max_tokens, sampling, seed)
         return ["".join(pieces) for pieces in zip(*generated, strict=True)] or [""] * num_samples
@@ -106,6 +107,7 @@ class LanguagePipeline:
         self, prompt: str, rows: int, max_tokens: int, sampling: Sampling, seed: int | None
     ) -> Iterator[list[str]]:
         """The rows' next pieces of text, token by token, and last what the decoders still hold."""
+        check_type("the prompt", prompt, str, "a string")
         ids = self.tokenizer.encode(prompt)
         columns = generate_ids(
             self.model,
@@ -128,6 +130,7 @@ class LanguagePipeline:
 
     def score(self, text: str) -> list[TokenScore]:
         """The surprisal of each token of `text`, read from its beginning."""
+        check_type("the text", text, str, "a string")
         return list(self.score_stream([text]))
 
     def score_stream(self, chunks: Iterable[str]) -> Iterator[TokenScore]:
@@ -165,6 +168,10 @@ class LanguagePipeline:
 
         `parts` says into how many the text is cut; 1 reads it from beginning to end.
         """
+        if not isinstance(text, TextSource):
+            check_path("the text", text)
+        if parts is not None:
+            check_whole("parts", parts, 1, MOST_PARTS)
         source = text if isinstance(text, TextSource) else TextSource(text, encoding=encoding)
         tokens = tokenize(source, self.tokenizer)
         return read(self.model, tokens, start_id=self.tokenizer.start_id, parts=parts, progress=progress)
@@ -182,6 +189,7 @@ class LanguagePipeline:
         progress: Callable[[PairScore], None] | None = None,
     ) -> MinimalPairScores:
         """How often the better one of two sentences is the more probable one, for each file of pairs."""
+        check_path("the pairs", location)
         return score_minimal_pairs(self.model, self.tokenizer, location, encoding=encoding, progress=progress)
 
     def __repr__(self) -> str:

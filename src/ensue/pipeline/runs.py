@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from ensue.arguments import check_path, check_type, check_whole
 from ensue.errors import EnsueError, RunError
 from ensue.pipeline.classification import ClassificationPipeline
 from ensue.pipeline.labeling import LabelingPipeline
@@ -16,6 +17,7 @@ from ensue.training.reporter import Reporter
 from ensue.training.run import train_run
 from ensue.training.run_directory import RunDirectory
 
+MOST_THREADS = 1024
 Pipeline: TypeAlias = LanguagePipeline | LabelingPipeline | ClassificationPipeline
 
 
@@ -26,6 +28,10 @@ def load(run: str | Path, *, device: str = "auto", vectors: str | Path | None = 
     pretrained vectors that the model was trained with; words that training had not are then looked up in it.
     RunError for a directory that is missing, damaged or too new, EnsueError for a device that is not there.
     """
+    check_path("the run", run)
+    check_type("the device", device, str, "its name")
+    if vectors is not None:
+        check_path("the file of vectors", vectors)
     chosen, directory = choose_device(device), RunDirectory(run)
     task = directory.config.get("task")
     if task != directory.recipe.task:
@@ -59,6 +65,15 @@ def train(
     `settings` change the recipe: `{"train.steps": 500}`. `reporter` hears how it goes. Ctrl-C ends the step and saves;
     `resume=True` goes on. Raises an `EnsueError` of one line for whatever the caller can mend.
     """
+    check_path("out", out)
+    check_type("the device", device, str, "its name")
+    check_type("settings", settings, (Mapping, list, tuple), 'a dict, or a list of "key=value"')
+    for setting in settings:
+        check_type("a setting", setting, str, "a string")
+    if threads is not None:
+        check_whole("threads", threads, 1, MOST_THREADS)
+    for name, path in {"train": train, "valid": valid, "test": test}.items():
+        check_path(name, path)
     chosen = with_paths(read_recipe(recipe, settings), train=str(train), valid=str(valid), test=str(test))
     train_run(chosen, out, resume=resume, overwrite=overwrite, device=device, threads=threads, reporter=reporter)
     return load(out, device=device)

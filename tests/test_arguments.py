@@ -1,0 +1,110 @@
+"""What a caller in Python may give by mistake: answered rightly, or one line of ours that names it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ensue
+from ensue.errors import EnsueError
+from ensue.pipeline import ClassificationPipeline, LabelingPipeline, LanguagePipeline
+from test_pipeline import pipeline_of
+from training.tiny import run_tiny
+from training.tiny_texts import classifying, columns, documents, sentences, tagging, tsv, without_pictures
+
+NAN, HUGE = float("nan"), 10**400
+Call = Callable[[Any], Any]
+
+
+@pytest.fixture(scope="module")
+def language() -> LanguagePipeline:
+    return pipeline_of("characters")
+
+
+@pytest.fixture(scope="module", params=["tagger", "classifier"])
+def labeler(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> LabelingPipeline | ClassificationPipeline:
+    path = tmp_path_factory.mktemp("labelers") / "data.tsv"
+    is_tagger = request.param == "tagger"
+    path.write_text(columns(sentences(30)) if is_tagger else tsv(documents(30)))
+    with pytest.MonkeyPatch.context() as patch:
+        without_pictures(patch)
+        recipe = tagging(path, data={"format": "columns"}, steps=1) if is_tagger else classifying(path, steps=1)
+        run_tiny(recipe, path.parent / "run")
+    found: LabelingPipeline | ClassificationPipeline = ensue.load(path.parent / "run", device="cpu")
+    return found
+
+
+def refused(call: Call, value: Any, named: str) -> None:
+    with pytest.raises((EnsueError, TypeError), match=named) as caught:
+        call(value)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize("value", [5, None, b"run", ["run"], 3.5])
+def test_what_is_no_path_or_name(value: Any, labeler: LabelingPipeline, language: LanguagePipeline) -> None:
+    refused(ensue.load, value, "^the run is .*expected a path$")
+    refused(lambda v: ensue.load("run", device=v), value, "^the device is .*expected its name$")
+    refused(lambda v: ensue.train("char-lstm", train="x", out=v), value, "^out is .*expected a path$")
+    refused(lambda v: ensue.train("char-lstm", train=v, out="x"), value, "^train is .*expected a path$")
+    refused(labeler.evaluate, value, "^the data is .*expected a path$")
+    refused(language.evaluate, value, "^the text is .*expected a path$")
+    refused(language.minimal_pairs, value, "^the pairs is .*expected a path$")
+    refused(labeler.with_splitter, value, "^the splitter is .*expected its name$")
+    refused(lambda v: ensue.train("char-lstm", train="x", out="y", settings=[v]), value, "^a setting is")
+
+
+@pytest.mark.parametrize("value", [5, None, "a b", b"a b", [b"a"], [5], [None], [["a", 5]]])
+def test_what_is_no_list_of_texts(value: Any, labeler: LabelingPipeline) -> None:
+    refused(labeler.predict, value, "^predict takes ")
+
+
+@pytest.mark.parametrize("value", [5, None, b"a", [5], ["a", 5], []])
+def test_what_cannot_be_looked_into(value: Any, labeler: LabelingPipeline) -> None:
+    refused(labeler.inspect, value, "the text|takes texts|reads one text")
+
+
+def test_texts_may_come_as_they_like(labeler: LabelingPipeline) -> None:
+    for texts in (["a b"], ("a b",), iter(["a b"]), np.array(["a b"]), {"a b": 1}):
+        assert len(labeler.predict(texts)) == 1
+    assert labeler.predict([]) == []
+
+
+@pytest.mark.parametrize("value", [5, None, b"a", ["a"]])
+def test_what_is_no_text(value: Any, language: LanguagePipeline) -> None:
+    refused(language.score, value, "^the text is .*expected a string$")
+    refused(language.generate, value, "^the prompt is .*expected a string$")
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    {
+        "max_tokens": [-1, 10**14, "5", 2.5, None, True, HUGE],
+        "seed": [-1, 2**70, "5", 1.5, HUGE],
+        "temperature": [-1, NAN, float("inf"), "5", None, HUGE],
+        "top_k": [0, "5", 1.5],
+        "top_p": [0, 2, NAN, "5"],
+        "min_p": [-1, 2, NAN, "5"],
+        "repetition_penalty": [0, NAN, "5", None],
+    }.items(),
+)
+def test_options_of_generate(name: str, values: list[Any], language: LanguagePipeline) -> None:
+    for value in values:
+        refused(lambda v: language.generate("a", **{name: v}), value, f"^{name} is ")
+        refused(lambda v: language.samples("a", 1, **{name: v}), value, f"^{name} is ")
+
+
+@pytest.mark.parametrize("value", [0, -1, "2", 2.5, 10**14])
+def test_numbers_of_parts_samples_and_threads(value: Any, language: LanguagePipeline, tmp_path: Path) -> None:
+    refused(lambda v: language.samples("a", v), value, "^num_samples is ")
+    refused(lambda v: language.evaluate(tmp_path, parts=v), value, "^parts is ")
+    refused(lambda v: ensue.train("char-lstm", train="x", out=tmp_path / "y", threads=v), value, "^threads is ")
+
+
+def test_numbers_of_numpy_are_numbers(language: LanguagePipeline) -> None:
+    options = {"max_tokens": np.int64(3), "temperature": np.float32(0.5), "seed": np.int64(1)}
+    assert len(language.samples("a", 1, **options)[0]) == 3  # type: ignore[arg-type]
