@@ -67,8 +67,8 @@ def behind(x: Tensor) -> Tensor:
     return torch.cat((x.flatten()[:1], x.flatten()))[1:].view(x.shape)
 
 
-def forms(x: Tensor, *, of_any_type: bool = False) -> Iterator[Form]:
-    """Of an argument of real numbers."""
+def forms(x: Tensor, *, of_any_type: bool = False, of_any_sizes: bool = False) -> Iterator[Form]:
+    """Of an argument of real numbers. What takes any type here has no numbers of its own, and so no device."""
     for change in (torch.clone, spread, turned, mirrored, behind):
         yield Form(change.__name__, change(x), True)
     if x.numel():
@@ -76,10 +76,11 @@ def forms(x: Tensor, *, of_any_type: bool = False) -> Iterator[Form]:
         yield Form("expanded", x.flatten()[0].expand_as(x), True)
     for kind in TYPES:
         yield Form(str(kind), x.to(kind), of_any_type and kind.is_floating_point)
-    yield Form("on no device", x.to("meta"), False)
+    if not of_any_type:
+        yield Form("on no device", x.to("meta"), False)
     yield Form("a list", x.tolist(), False)
-    yield Form("one dimension more", x.unsqueeze(0), False)
-    yield Form("one dimension less", x.sum(0), False)
+    yield Form("one dimension more", x.unsqueeze(0), of_any_sizes)
+    yield Form("one dimension less", x.sum(0), of_any_sizes)
 
 
 def forms_of_x(layer: SequenceLayer, *before: int) -> Iterator[Form]:
@@ -110,7 +111,8 @@ def forms_of_state(layer: SequenceLayer, rows: int) -> Iterator[Form]:
                 map_state(lambda leaf, kind=kind: leaf.to(kind), begin),
                 kind in {leaf.dtype for leaf in leaves(begin)} == {kind},
             )
-        yield Form("more of all", map_state(lambda leaf: torch.cat((leaf, leaf), -1), begin), False)
+        more = map_state(lambda leaf: torch.cat((leaf, leaf), -1), begin)
+        yield Form("more of all", more, same_form(begin, more))
         yield Form("on no device", map_state(lambda leaf: leaf.to("meta"), begin), False)
         yield Form("a list", [*leaves(begin)], False)
         yield Form("no tensors", map_state(lambda leaf: leaf.sum(), begin), False)
@@ -257,7 +259,7 @@ def cases_of_others(share: float) -> Iterator[Case]:
     }
     for name, (function, args) in functions.items():
         for place, arg in enumerate(args):
-            for form in forms_of_argument(arg, of_any_type=name.startswith("crf")):
+            for form in forms_of_argument(arg, of_any_type=name.startswith("crf"), of_any_sizes=name == "head"):
                 if random.random() < share:
                     given = [*args[:place], form.value, *args[place + 1 :]]
                     yield Case(
@@ -269,12 +271,12 @@ def cases_of_others(share: float) -> Iterator[Case]:
                     )
 
 
-def forms_of_argument(arg: Tensor, *, of_any_type: bool) -> Iterator[Form]:
+def forms_of_argument(arg: Tensor, *, of_any_type: bool, of_any_sizes: bool) -> Iterator[Form]:
     if arg.is_floating_point():
-        yield from forms(arg, of_any_type=of_any_type)
+        yield from forms(arg, of_any_type=of_any_type, of_any_sizes=of_any_sizes)
         if arg.dim() > 1:
             yield Form("a feature less", arg[..., 1:], False)
-            yield Form("a row less", arg[1:], False)
+            yield Form("a row less", arg[1:], of_any_sizes)
     elif arg.dtype is torch.bool:
         yield from forms_of_mask(*arg.shape)
     else:
