@@ -268,7 +268,9 @@ def test_folders_and_globs(ensue: Ensue) -> None:
     assert "\ndocuments   " not in said.out
     assert "data        *.conll, 2 files\n" in said.out
     assert said.out.endswith("next: ensue train tag-lstm-crf --train '*.conll' --out tagger\n")
-    assert "note: some files are named .tsv" in ensue("data", "?.*").out
+    assert "note: some files" not in ensue("data", "?.*").out  # each is looked at, and all are alike
+    write("A.txt", "It is text.\nNo more than that.\n")
+    assert "note: some files are named .conll, .tsv; all are read as plain text" in ensue("data", "[Aabc].*").out
 
 
 def test_a_pipe_gets_all_of_it_without_colors_and_without_torch() -> None:

@@ -158,9 +158,9 @@ def _plain_facts(summary: Summary) -> Iterator[tuple[str, str]]:
 
 
 def _notes(summary: Summary) -> Iterator[str]:
-    if others := summary.taken.others:
-        named = ", ".join(others)
-        yield f"note: some files are named {named}; the first file decides what all are taken for, a glob chooses"
+    if isinstance(summary, PlainSummary) and summary.taken.others:  # of others each is read as what it is, or refused
+        named = ", ".join(summary.taken.others)
+        yield f"note: some files are named {named}; all are read as plain text, as the first one is, a glob chooses"
     if isinstance(summary, PlainSummary) and summary.num_nul:
         yield f"note: {counted(summary.num_nul, 'NUL character')}, the first at {summary.first_nul}; is this text?"
     if isinstance(summary, LabeledSummary) and "\0" in summary.characters:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ensue.data.buckets import Buckets, by_length
 from ensue.data.words import Ragged
+from ensue.errors import EnsueError
 from ensue.metrics.classification import ClassificationScores, ClassificationTally, best_threshold
 from ensue.models.classifier import Classifier, Pooled
 from ensue.models.ngram_bag import NgramBag
@@ -147,7 +148,9 @@ def count_ngrams(bag: NgramBag, texts: EncodedTexts, labels: NDArray[np.bool_]) 
 def score_classifier(
     probabilities: NDArray[np.float32], gold: Sequence[tuple[str, ...]], labels: Classes
 ) -> ClassificationScores:
-    """What the model's probabilities (N, K) are worth as labels."""
+    """What the model's probabilities (N, K) are worth as labels; EnsueError where there is no text."""
+    if not len(gold):
+        raise EnsueError("there is nothing to score: no labeled text")
     tally = ClassificationTally(labels.names, multiple=labels.multiple)
     for names, shares in zip(gold, probabilities, strict=True):
         tally.add(names, shares, labels.chosen(shares))

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ensue.data.buckets import Buckets, by_length
 from ensue.data.words import Ragged
+from ensue.errors import EnsueError
 from ensue.metrics.labeling import LabelingScores, LabelingTally
 from ensue.models.prefixes import device_of, evaluating
 from ensue.models.tag_heads import PADDING
@@ -85,7 +86,9 @@ class Labeling(Task[Tagger, TaggedBatch]):
 
 
 def evaluate_tagger(model: Tagger, data: LabeledTexts, labels: Labels) -> LabelingScores:
-    """The scores of a tagger on labeled sentences."""
+    """The scores of a tagger on labeled sentences; EnsueError where no word is labeled."""
+    if not any(data.labels):
+        raise EnsueError("there is nothing to score: no labeled word")
     tally = LabelingTally(spans=labels.has_spans)
     with evaluating(model):
         vectors = model.features.table(data.texts.forms, device_of(model)).vectors

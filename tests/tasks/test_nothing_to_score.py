@@ -1,0 +1,24 @@
+"""Scores of nothing are no scores: both tasks say so alike, before a model is asked."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ensue.errors import EnsueError
+from ensue.tasks.classification import score_classifier
+from ensue.tasks.labeling import LabeledTexts, evaluate_tagger
+from ensue.text.classes import Classes
+
+NOTHING: Any = None
+
+
+@pytest.mark.parametrize("labels", [[], [[]]])
+def test_no_labeled_word(labels: list[list[str]]) -> None:
+    with pytest.raises(EnsueError, match=r"^there is nothing to score: no labeled word$"):
+        evaluate_tagger(NOTHING, LabeledTexts(NOTHING, labels), NOTHING)
+
+
+def test_no_labeled_text() -> None:
+    with pytest.raises(EnsueError, match=r"^there is nothing to score: no labeled text$"):
+        score_classifier(np.zeros((0, 2), np.float32), [], Classes(["a", "b"]))
