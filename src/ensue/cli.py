@@ -188,7 +188,8 @@ def evaluate(
 def predict(
     run: RunArgument,
     path: Annotated[
-        str | None, typer.Argument(help="Texts: a file, folder or glob; - or nothing reads stdin.", show_default=False)
+        str | None,
+        typer.Argument(help="Texts: a file, folder, glob or pipe; - or nothing reads stdin.", show_default=False),
     ] = None,
     format: Annotated[
         str | None,
@@ -277,7 +278,9 @@ def data(
 @app.command()
 def score(
     run: RunArgument,
-    path: Annotated[str | None, typer.Argument(help="A text; - or nothing reads stdin.", show_default=False)] = None,
+    path: Annotated[
+        str | None, typer.Argument(help="A text, or a pipe; - or nothing reads stdin.", show_default=False)
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON line for each token.")] = False,
     encoding: EncodingOption = "utf-8",
     device: DeviceOption = "auto",
