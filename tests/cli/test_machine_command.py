@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Ensue
-from conftest import plain_profile
 from ensue.training import machine
 from ensue.training.machine import Machine, Profile, machine_profile
+from training.tiny import plain_profile
 
 
 @pytest.fixture

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ensue.data.json_lines import JsonLines
+from ensue.data.json_lines import LABEL_KEYS, TOKEN_KEYS, JsonLines
 from ensue.data.lines import Lines
 from ensue.data.sentences import Sentence
 from ensue.errors import DataError
 from ensue.text.tokens import SPLITTERS
 
 WORD = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
+KEY = WORD.filter(lambda key: key not in (*TOKEN_KEYS, *LABEL_KEYS))  # which hypothesis finds in our text
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | WORD,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORD, inner, max_size=3),
@@ -34,7 +35,7 @@ def line(**record: Any) -> str:
 
 @given(
     st.lists(
-        st.tuples(st.lists(WORD, max_size=4), st.dictionaries(WORD, VALUES, max_size=3), st.integers(0, 3)), max_size=4
+        st.tuples(st.lists(WORD, max_size=4), st.dictionaries(KEY, VALUES, max_size=3), st.integers(0, 3)), max_size=4
     ),
     STYLES,
     st.data(),

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 
-from conftest import plain_profile
 from ensue.errors import RunError
 from ensue.recipe import read_recipe
 from ensue.training import device, machine
@@ -17,7 +16,7 @@ from ensue.training.device import PLAIN, Way, computing
 from ensue.training.machine import WORKLOADS, Machine, Profile, Timing, machine_profile
 from ensue.training.runtime import choose_runtime
 from ensue.training.workloads import Workload, nearest_workload, training_step
-from training.tiny import kept, run_tiny, tiny_recipe, words
+from training.tiny import kept, plain_profile, run_tiny, tiny_recipe, words
 
 FAST = Way(precision="bfloat16", threads=2)
 
