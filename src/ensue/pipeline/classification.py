@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -12,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ensue.arguments import check_path, check_texts, check_type
+from ensue.arguments import check_path, check_texts
 from ensue.data.documents import Document, DocumentSource, Layout
 from ensue.data.lines import Lines
 from ensue.errors import DataError, EnsueError
@@ -21,7 +20,7 @@ from ensue.metrics.classification import ClassificationScores, ClassificationTal
 from ensue.models.classifier import Classifier
 from ensue.models.prefixes import device_of
 from ensue.pipeline.inspection import inspect_classifier
-from ensue.pipeline.reader import Reader
+from ensue.pipeline.reader import Reader, WordPipeline
 from ensue.recipe import ClassificationRecipe
 from ensue.recipe.length import check_length
 from ensue.tasks.classification import classify_words
@@ -68,7 +67,7 @@ class Answer(NamedTuple):
     probabilities: NDArray[np.float32]
 
 
-class ClassificationPipeline:
+class ClassificationPipeline(WordPipeline):
     """A classifier with its vocabularies: predicts, evaluates."""
 
     def __init__(
@@ -84,19 +83,7 @@ class ClassificationPipeline:
         self.model = model.eval()
         self.reader = Reader(model.features, lexicon, device_of(model))
         self.labels, self.recipe, self.layout, self.run = labels, recipe, layout, run
-        self._splitter: str = recipe.data.splitter
-
-    @property
-    def splitter(self) -> str:
-        """How text is cut into words; "whitespace" for text that is cut already."""
-        return self._splitter
-
-    def with_splitter(self, splitter: str) -> Self:
-        """The same model, for text that is cut otherwise."""
-        check_type("the splitter", splitter, str, "its name")
-        other = copy(self)
-        other._splitter = splitter
-        return other
+        self._splitter = recipe.data.splitter
 
     @classmethod
     def of(cls, directory: RunDirectory, device: torch.device) -> Self:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Iterator, Sequence
-from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -13,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ensue.arguments import check_path, check_texts, check_type
+from ensue.arguments import check_path, check_texts
 from ensue.data.formats import SentenceSource, format_class
 from ensue.data.lines import Lines
 from ensue.data.plain import PlainText
@@ -27,7 +26,7 @@ from ensue.models.tagger import Tagger
 from ensue.models.word_features import FormTable
 from ensue.pipeline.colors import color_of
 from ensue.pipeline.inspection import inspect_tagger
-from ensue.pipeline.reader import Reader
+from ensue.pipeline.reader import Reader, WordPipeline
 from ensue.recipe import LabelingRecipe
 from ensue.recipe.length import check_length
 from ensue.tasks.labeling import tag_texts
@@ -122,7 +121,7 @@ class Answer(NamedTuple):
     confidence: list[float] | None
 
 
-class LabelingPipeline:
+class LabelingPipeline(WordPipeline):
     """A tagger with its vocabularies: predicts, evaluates."""
 
     def __init__(
@@ -139,19 +138,7 @@ class LabelingPipeline:
         self.reader = Reader(model.features, lexicon, device_of(model))
         self.labels, self.recipe, self.run = labels, recipe, run
         self.config = config or {}
-        self._splitter: str = self.config.get("splitter", recipe.data.splitter)
-
-    @property
-    def splitter(self) -> str:
-        """How running text is cut into words; "whitespace" for text that is cut already."""
-        return self._splitter
-
-    def with_splitter(self, splitter: str) -> Self:
-        """The same model, for text that is cut otherwise."""
-        check_type("the splitter", splitter, str, "its name")
-        other = copy(self)
-        other._splitter = splitter
-        return other
+        self._splitter = self.config.get("splitter", recipe.data.splitter)
 
     @classmethod
     def of(cls, directory: RunDirectory, device: torch.device) -> Self:

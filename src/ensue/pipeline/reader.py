@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
 from threading import Lock
+from typing import Self
 
 import numpy as np
 import torch
 from torch import nn
 
+from ensue.arguments import check_type
 from ensue.data.vectors import read_vectors
 from ensue.data.words import Ragged
 from ensue.errors import EnsueError
@@ -17,6 +20,24 @@ from ensue.models.form_memory import FormMemory
 from ensue.models.word_features import FormTable, WordFeatures
 from ensue.text.lexicon import Lexicon
 from ensue.text.vocabulary import Vocabulary
+
+
+class WordPipeline:
+    """What pipelines of texts that are cut into words share."""
+
+    _splitter: str
+
+    @property
+    def splitter(self) -> str:
+        """How running text is cut into words; "whitespace" for text that is cut already."""
+        return self._splitter
+
+    def with_splitter(self, splitter: str) -> Self:
+        """The same model, for text that is cut otherwise."""
+        check_type("the splitter", splitter, str, "its name")
+        other = copy(self)
+        other._splitter = splitter
+        return other
 
 
 class Reader:
