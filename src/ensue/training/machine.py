@@ -127,7 +127,7 @@ def machine_profile(say: Say = lambda text: None, *, renew: bool = False) -> Pro
     kept = None if renew else _kept(machine)
     if kept is not None:
         return kept
-    say("measuring once how this machine computes fastest, about ten seconds; `ensue machine` shows what was found")
+    say("measuring once how this machine computes fastest, ten to twenty seconds; `ensue machine` shows what was found")
     profile = measure(machine)
     if not renew and (kept := _kept(machine)) is not None:  # another process has measured it meanwhile
         return kept
