@@ -13,7 +13,7 @@ from ensue.training.reporter import Reporter, StepReport
 from training.tiny import kept, run_tiny
 
 
-class Killed(Exception):
+class Killed(BaseException):
     """Stands in for the process's end: nothing after it is done."""
 
 
