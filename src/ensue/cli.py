@@ -321,9 +321,9 @@ def generate(
     }  # fmt: skip
     begin = prompt
     if prompt == "-":
-        from ensue.console.streams import stream_text
+        from ensue.console.streams import whole_text
 
-        begin = "".join(stream_text("-"))
+        begin = whole_text("-")
     if samples == 1:
         pieces = pipeline.generate(begin, **options)
         print(begin, end="", flush=True)

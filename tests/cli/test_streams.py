@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import repeat
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ import pytest
 from cli.conftest import Ensue
 from ensue.console.mistakes import mistake
 from ensue.console.output import streams
-from ensue.errors import EnsueError
+from ensue.console.streams import whole_text
+from ensue.errors import DataError, EnsueError
 from training.tiny import run_tiny
 from training.tiny_texts import columns, sentences, tagging
 
@@ -185,3 +187,9 @@ def test_names_that_the_system_refuses(ensue: Ensue, trained: Path, text: Path) 
         assert said.err.count("\n") == 1
     assert ensue("data", "~nosuchuser/x").err == "ensue: ~nosuchuser/x: no home is known for ~nosuchuser\n"
     assert "a name that is not UTF-8" in ensue("train", "char-lstm", "--train", text, "--out", "a\udcff").err
+
+
+def test_a_prompt_without_end_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ensue.console.streams.stream_text", lambda path: repeat("\0" * (1 << 20)))
+    with pytest.raises(DataError, match=r"^stdin: more than 16,777,216 characters$"):
+        whole_text("-")

@@ -12,6 +12,9 @@ from ensue.data.files import expanded, readable
 from ensue.data.sources import TextSource
 from ensue.errors import DataError
 
+MAX_CHARACTERS = 1 << 24
+"""Of a prompt."""
+
 if TYPE_CHECKING:
     from ensue.pipeline import LanguagePipeline
 
@@ -41,6 +44,17 @@ def stream_name(path: str) -> str:
 def stream_text(path: str, encoding: str = "utf-8") -> Iterator[str]:
     """What comes in, line by line; DataError where it cannot be read, or is not in that encoding."""
     return text_of(_blocks(path), stream_name(path), checked_encoding(encoding))
+
+
+def whole_text(path: str) -> str:
+    """All that comes in, which is held in memory; DataError beyond `MAX_CHARACTERS`."""
+    parts, length = [], 0
+    for part in stream_text(path):
+        parts.append(part)
+        length += len(part)
+        if length > MAX_CHARACTERS:
+            raise DataError(f"more than {MAX_CHARACTERS:,} characters", stream_name(path))
+    return "".join(parts)
 
 
 def _blocks(path: str) -> Iterator[bytes]:
