@@ -24,7 +24,7 @@ class _Running:
     before: dict[str, str]
     began: float
     mib: int
-    """What the process had when it began."""
+    """Memory that the process took over at the fork."""
     stopped: bool = False
 
 
@@ -56,14 +56,14 @@ def outcomes(cases: Iterable[Case], *, processes: int = 1, keep: bool = False) -
 def _started(case: Case) -> tuple[int, _Running]:
     for path in (case.output, case.complaint):
         path.write_bytes(b"")
-    before = inventory(case.folder)
+    before, mib = inventory(case.folder), _anonymous_mib()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # threads and fork: those of pytest, which hold no lock
         pid = os.fork()
     if pid == 0:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         run(case)
-    return pid, _Running(case, before, time.monotonic(), _mib(pid))
+    return pid, _Running(case, before, time.monotonic(), mib)
 
 
 def _ended(running: dict[int, _Running]) -> Iterator[Outcome]:
@@ -96,9 +96,11 @@ def _outcome(entry: _Running, status: int, seconds: float, peak_mib: int) -> Out
     )  # fmt: skip
 
 
-def _mib(pid: int) -> int:
-    with open(f"/proc/{pid}/statm") as sizes:
-        return int(sizes.read().split()[1]) * resource.getpagesize() >> 20
+def _anonymous_mib() -> int:
+    """Memory of this process that a fork shares from its first moment. Pages of files come in when they are read."""
+    with open("/proc/self/statm") as sizes:
+        _, resident, of_files, *_ = map(int, sizes.read().split())
+    return (resident - of_files) * resource.getpagesize() >> 20
 
 
 def _kill(group: int) -> None:
