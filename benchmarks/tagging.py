@@ -37,7 +37,7 @@ from machine import describe_machine
 from spacy_process import SpacyTagger
 
 import ensue
-from ensue.data.cache import cache_directory
+from ensue.data.corpus.cache import cache_directory
 from ensue.errors import EnsueError
 from ensue.pipeline import LabelingPipeline
 

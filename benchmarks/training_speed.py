@@ -21,8 +21,8 @@ import torch
 from machine import describe_machine
 from torch import nn
 
-from ensue.data.batches import Segments
-from ensue.data.token_file import TokenFile
+from ensue.data.corpus.batches import Segments
+from ensue.data.corpus.token_file import TokenFile
 from ensue.models.build import build_language_model
 from ensue.models.specification import ElmanSpecification, Encoder, GRUSpecification, LSTMSpecification
 from ensue.recipe import LanguageModelingTrain

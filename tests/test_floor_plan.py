@@ -24,6 +24,8 @@ FLOORS = [
 ]
 """From the ground up. On a floor, one door leads on: what stands to the left may read what stands to its right."""
 ORDER = {part: place for place, part in enumerate(part for floor in FLOORS for part in reversed(floor))}
+ROOMS = {"data": [["corpus", "sentences", "documents"], ["survey"]]}
+"""Folders of a part, from the ground up. Its own files lie below them and import from none; those of a row, neither."""
 ALONE = {"nn": FLOORS[0]}  # what works without everything else, though other floors lie below it
 WITHOUT_TORCH = {"text", "data"}
 SAY_NOTHING = {"utils", "util", "helpers", "helper", "common", "base", "core", "manager", "misc"}
@@ -109,6 +111,27 @@ def is_allowed(importer: str, imported: str) -> bool:
     return {importer, imported} <= set(ORDER) and ORDER[imported] < ORDER[importer]
 
 
+def wrong_doors(source: Path) -> list[str]:
+    """Imports from a room of the same part that does not lie below."""
+    return [
+        f"{found.importer}:{found.line} imports {found.imported}"
+        for found in imports(source)
+        if part(found.importer) == part(found.imported)
+        and room(found.importer) != room(found.imported)
+        and level(found.importer) <= level(found.imported)
+    ]
+
+
+def room(module: str) -> str:
+    """The folder of a part that a module stands in: `survey` for ensue.data.survey.counts, "" for the part's own."""
+    above = module.split(".")[2:3]
+    return above[0] if above and any(above[0] in row for row in ROOMS.get(part(module), [])) else ""
+
+
+def level(module: str) -> int:
+    return next((n for n, row in enumerate(ROOMS.get(part(module), []), 1) if room(module) in row), 0)
+
+
 def unplaced(source: Path) -> list[str]:
     return sorted({part(name) for name in modules(source)} - {"", *ORDER})
 
@@ -141,6 +164,10 @@ def names_that_say_nothing(source: Path) -> list[str]:
 
 def test_a_file_imports_from_floors_below_its_own() -> None:
     assert wrong_imports(SOURCE) == []
+
+
+def test_a_room_imports_from_rooms_below_its_own() -> None:
+    assert wrong_doors(SOURCE) == []
 
 
 def test_everything_has_its_floor() -> None:
@@ -193,11 +220,33 @@ def test_a_wrong_import_is_noticed(tmp_path: Path, files: dict[str, str]) -> Non
     assert len(wrong_imports(house(tmp_path, files))) == 1
 
 
+@pytest.mark.parametrize(
+    "files",
+    [
+        pytest.param({"data/lines.py": "from ensue.data.corpus import x", "data/corpus/x.py": ""}, id="the part's own"),
+        pytest.param({"data/corpus/x.py": "import ensue.data.survey.y", "data/survey/y.py": ""}, id="upward"),
+        pytest.param({"data/corpus/x.py": "import ensue.data.sentences.y", "data/sentences/y.py": ""}, id="beside"),
+    ],
+)
+def test_a_wrong_door_is_noticed(tmp_path: Path, files: dict[str, str]) -> None:
+    assert len(wrong_doors(house(tmp_path, files))) == 1
+
+
+def test_doors_downward_and_within_a_room_are_open(tmp_path: Path) -> None:
+    files = {
+        "data/survey/x.py": "from ensue.data.survey import y\nfrom ensue.data.corpus import z\nimport ensue.data.lines",
+        "data/survey/y.py": "",
+        "data/corpus/z.py": "import ensue.data.lines",
+        "data/lines.py": "",
+    }
+    assert wrong_doors(house(tmp_path, files)) == []
+
+
 def test_imports_downward_and_within_a_package_are_free(tmp_path: Path) -> None:
     files = {
         "nn/lstm.py": "from ensue.nn.layer import X\nfrom ensue.types import Y\nimport torch",
         "nn/layer.py": "",
-        "training/loop.py": "from ensue import errors\nfrom ensue.data.batches import Z\nimport ensue.recipe",
+        "training/loop.py": "from ensue import errors\nfrom ensue.data.corpus.batches import Z\nimport ensue.recipe",
         "recipe.py": "",
         "data/batches.py": "from ensue.text import words",
         "text/words.py": "",

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ensue.data.sentences import Sentence
+from ensue.data.sentences.sentence import Sentence
 from ensue.errors import DataError, EnsueError
 from ensue.pipeline import LabeledSpan, LabeledWord, LabelingPipeline, TaggedSentence, load, train
 from ensue.pipeline import labeling as module

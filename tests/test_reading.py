@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from ensue.data.batches import Segments
+from ensue.data.corpus.batches import Segments
+from ensue.data.corpus.token_file import TokenFile
 from ensue.data.sources import TextSource
-from ensue.data.token_file import TokenFile
 from ensue.errors import EnsueError
 from ensue.models.build import build_language_model
 from ensue.models.language_model import LanguageModel

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import ensue
-from ensue.data.cache import tokenize, trained_tokenizer
-from ensue.data.pairs import pair_files, read_pairs
+from ensue.data.corpus.cache import tokenize, trained_tokenizer
+from ensue.data.corpus.pairs import pair_files, read_pairs
 from ensue.data.sources import TextSource
 from ensue.tasks.reading import read
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ensue.data.sentences import Sentence
+from ensue.data.sentences.sentence import Sentence
 from ensue.errors import DataError
 from ensue.pipeline import load
 from ensue.recipe import length

@@ -12,7 +12,7 @@ import pytest
 from cli.conftest import Ensue
 from ensue import cache
 from ensue.cache import Entry, bound, entries, make_room, put, remove
-from ensue.data.cache import tokenize, trained_tokenizer
+from ensue.data.corpus.cache import tokenize, trained_tokenizer
 from ensue.data.sources import TextSource
 from ensue.notices import Notice
 from ensue.private_folder import private_folder

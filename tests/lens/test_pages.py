@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ensue.data.sentences import joined
+from ensue.data.sentences.sentence import joined
 from ensue.errors import EnsueError
 from ensue.lens import Inspection, classifying, tagging
 from ensue.lens.drawing import Columns, lines

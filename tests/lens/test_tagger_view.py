@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from ensue.data.sentences import Sentence
+from ensue.data.sentences.sentence import Sentence
 from ensue.errors import EnsueError
 from ensue.lens import tagging
 from ensue.lens.tagging import TaggerView

@@ -238,6 +238,6 @@ def test_subwords_are_deterministic_and_a_later_fork_is_silent() -> None:
 
 
 def test_text_imports_neither_torch_nor_tokenizers() -> None:
-    program = "import sys, ensue.text.tokenizers, ensue.data.cache, ensue.data.batches\n"
+    program = "import sys, ensue.text.tokenizers, ensue.data.corpus.cache, ensue.data.corpus.batches\n"
     program += "assert not {'torch', 'tokenizers'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -21,9 +21,9 @@ from ensue.console.data_tables import (
     shown,
 )
 from ensue.data.documents.recognition import FOLDERS
-from ensue.data.figures import DocumentSummary, LabeledSummary, PlainSummary, SentenceSummary, Summary
-from ensue.data.summary import summarize
-from ensue.data.tally import MOST_REMEMBERED
+from ensue.data.survey.counts import MOST_REMEMBERED
+from ensue.data.survey.measurement import summarize
+from ensue.data.survey.summary import DocumentSummary, LabeledSummary, PlainSummary, SentenceSummary, Summary
 from ensue.errors import DataError
 
 _OPTIONS = {"format": "--format", "encoding": "--encoding", "labels": "--labels", "texts": "--words"}

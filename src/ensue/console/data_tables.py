@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from ensue.data.conllu import Conllu
-from ensue.data.figures import DocumentSummary, LabeledSummary, SentenceSummary
-from ensue.data.json_lines import JsonLines
-from ensue.data.tally import MOST_VALUES, Lengths
+from ensue.data.sentences.conllu import Conllu
+from ensue.data.sentences.json_lines import JsonLines
+from ensue.data.survey.counts import MOST_VALUES, Lengths
+from ensue.data.survey.summary import DocumentSummary, LabeledSummary, SentenceSummary
 
 MOST_ROWS = 25
 _MOST_SHOWN = 40

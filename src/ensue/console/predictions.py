@@ -14,9 +14,9 @@ from rich.text import Text
 
 from ensue.console.streams import is_stream, stream_name, stream_text
 from ensue.data.documents import Document, DocumentSource, bounded
-from ensue.data.formats import SentenceSource
 from ensue.data.lines import Lines
-from ensue.data.sentences import Sentence
+from ensue.data.sentences.formats import SentenceSource
+from ensue.data.sentences.sentence import Sentence
 from ensue.pipeline.colors import color_of
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ensue.arguments import check_type
-from ensue.data.sentences import Sentence, Surface, joined
+from ensue.data.sentences.sentence import Sentence, Surface, joined
 from ensue.errors import EnsueError
 from ensue.lens.classifying import view_classifier
 from ensue.lens.classifying_page import classifier_sections

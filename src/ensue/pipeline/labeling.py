@@ -13,10 +13,10 @@ import torch
 from numpy.typing import NDArray
 
 from ensue.arguments import check_path, check_texts
-from ensue.data.formats import SentenceSource, format_class
 from ensue.data.lines import Lines
-from ensue.data.plain import PlainText
-from ensue.data.sentences import Format, Sentence, Source, joined
+from ensue.data.sentences.formats import SentenceSource, format_class
+from ensue.data.sentences.plain import PlainText
+from ensue.data.sentences.sentence import Format, Sentence, Source, joined
 from ensue.data.words import Column, Ragged
 from ensue.errors import EnsueError
 from ensue.lens.inspection import Inspection

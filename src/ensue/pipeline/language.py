@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 import torch
 
 from ensue.arguments import check_path, check_type, check_whole
-from ensue.data.cache import tokenize
+from ensue.data.corpus.cache import tokenize
 from ensue.data.sources import TextSource
 from ensue.decode.generation import generate_ids
 from ensue.decode.sampling import Sampling

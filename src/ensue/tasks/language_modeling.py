@@ -8,8 +8,8 @@ from typing import NamedTuple, Self
 import numpy as np
 import torch
 
-from ensue.data.batches import Blocks, Segments
-from ensue.data.token_file import TokenFile
+from ensue.data.corpus.batches import Blocks, Segments
+from ensue.data.corpus.token_file import TokenFile
 from ensue.decode.generation import generate_ids
 from ensue.decode.sampling import Sampling
 from ensue.metrics.language import LanguageScores

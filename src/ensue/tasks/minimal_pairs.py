@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ensue.data.pairs import MinimalPair, pair_files, read_pairs, stem
+from ensue.data.corpus.pairs import MinimalPair, pair_files, read_pairs, stem
 from ensue.errors import DataError
 from ensue.models.language_model import LanguageModel
 from ensue.models.prefixes import device_of, evaluating, padded

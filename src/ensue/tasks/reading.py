@@ -18,7 +18,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from ensue.data.token_file import TokenFile
+from ensue.data.corpus.token_file import TokenFile
 from ensue.errors import EnsueError
 from ensue.metrics.language import LanguageScores
 from ensue.models.language_model import LanguageModel

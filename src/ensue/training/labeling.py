@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ensue.data.columns import Columns
-from ensue.data.formats import SentenceSource
-from ensue.data.plain import PlainText
-from ensue.data.sentences import Format, Sentence
+from ensue.data.sentences.columns import Columns
+from ensue.data.sentences.formats import SentenceSource
+from ensue.data.sentences.plain import PlainText
+from ensue.data.sentences.sentence import Format, Sentence
 from ensue.data.words import Column, Texts
 from ensue.errors import DataError, RecipeError
 from ensue.metrics.labeling import LabelingScores

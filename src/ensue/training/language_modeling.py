@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ensue.data.batches import Blocks, Segments
-from ensue.data.cache import tokenize, trained_tokenizer
+from ensue.data.corpus.batches import Blocks, Segments
+from ensue.data.corpus.cache import tokenize, trained_tokenizer
+from ensue.data.corpus.token_file import TokenFile
 from ensue.data.sources import TextSource
-from ensue.data.token_file import TokenFile
 from ensue.errors import DataError
 from ensue.metrics.language import LanguageScores
 from ensue.models.build import build_language_model

@@ -8,8 +8,8 @@ for document in source:
 
 from ensue.data.documents.document import Choice, Column, Document, Layout
 from ensue.data.documents.formats import FORMATS, detect_lines, read_lines, write
-from ensue.data.documents.records import bounded
 from ensue.data.documents.source import DocumentSource
+from ensue.data.records import bounded
 
 __all__ = [
     "FORMATS",

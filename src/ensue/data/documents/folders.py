@@ -9,8 +9,8 @@ from ensue.data.decoding import checked_encoding, decoded
 from ensue.data.documents.document import Document
 from ensue.data.documents.format import shown_probabilities
 from ensue.data.documents.recognition import SUFFIXES, suffix
-from ensue.data.documents.records import MAX_CHARACTERS
 from ensue.data.files import expanded, readable, visible
+from ensue.data.records import MAX_CHARACTERS
 from ensue.errors import DataError
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from ensue.data.documents.columns import find_keys, no_column
 from ensue.data.documents.document import Choice, Column, Document, Layout
 from ensue.data.documents.format import LABEL, PROBABILITY, DocumentFormat, joined_text, split_labels
-from ensue.data.documents.records import Record, records, sample
 from ensue.data.lines import Lines
+from ensue.data.records import Record, records, sample
 from ensue.errors import DataError
 from ensue.parsing import ParseError, parse_json
 

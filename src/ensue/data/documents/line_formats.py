@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from ensue.data.documents.document import Choice, Document, Layout
 from ensue.data.documents.format import DocumentFormat, shown_probabilities, split_labels
-from ensue.data.documents.records import records, without_end
 from ensue.data.lines import Lines
+from ensue.data.records import records, without_end
 
 PREFIX = "__label__"
 _LEADING = re.compile(rf"[ \t]*(?:{PREFIX}[^ \t]+(?:[ \t]+|\Z))*")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from ensue.data.documents.records import MAX_CHARACTERS, Record, is_empty, without_end
+from ensue.data.records import MAX_CHARACTERS, Record, is_empty, without_end
 from ensue.errors import DataError
 
 DELIMITER = ","

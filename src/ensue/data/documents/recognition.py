@@ -9,8 +9,8 @@ from ensue.data.decoding import COMPRESSED
 from ensue.data.documents.columns import are_few
 from ensue.data.documents.document import Layout
 from ensue.data.documents.line_formats import FastTextLine
-from ensue.data.documents.records import sample
 from ensue.data.lines import Lines, is_blank
+from ensue.data.records import sample
 
 FOLDERS = "folders"
 SUFFIXES = {

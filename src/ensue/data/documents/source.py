@@ -11,9 +11,9 @@ from ensue.data.documents.document import Choice, Document, Layout
 from ensue.data.documents.folders import has_class_folders, read_folders
 from ensue.data.documents.formats import detect_lines, read_lines, write
 from ensue.data.documents.recognition import FOLDERS
-from ensue.data.documents.records import lines_of, sample
 from ensue.data.files import common_format, expanded
 from ensue.data.lines import KeptLines, Lines, is_blank, missing_end
+from ensue.data.records import lines_of, sample
 from ensue.data.sources import TextSource
 from ensue.errors import DataError
 

@@ -18,8 +18,8 @@ from ensue.data.documents.format import (
     split_labels,
 )
 from ensue.data.documents.quoting import quoted, quoted_rows, unquoted
-from ensue.data.documents.records import SAMPLE_ROWS, Record, records, sample, without_end
 from ensue.data.lines import Lines
+from ensue.data.records import SAMPLE_ROWS, Record, records, sample, without_end
 from ensue.errors import DataError
 
 

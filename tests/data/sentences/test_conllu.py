@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.data.conllu import NAMES, Conllu
 from ensue.data.lines import Lines
-from ensue.data.sentences import Sentence
+from ensue.data.sentences.conllu import NAMES, Conllu
+from ensue.data.sentences.sentence import Sentence
 from ensue.errors import DataError
 
 FIELD = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\r\n"), min_size=1, max_size=6)

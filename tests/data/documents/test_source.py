@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from ensue.data.documents import Choice, Column, DocumentSource, Layout
-from ensue.data.documents.records import MAX_CHARACTERS
-from ensue.data.formats import SentenceSource
 from ensue.data.lines import Lines
+from ensue.data.records import MAX_CHARACTERS
+from ensue.data.sentences.formats import SentenceSource
 from ensue.errors import DataError
 
 RUN = Layout("tsv", (Column(2, "text"),), Column(1, "label"), header=True)

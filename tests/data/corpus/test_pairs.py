@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ensue.data.pairs import MinimalPair, pair_files, read_pairs
+from ensue.data.corpus.pairs import MinimalPair, pair_files, read_pairs
 from ensue.errors import DataError
 
 JSON = '{"sentence_good": "a\\u2028b.", "sentence_bad": "b.", "UID": "x"}\n'

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 
 from ensue.data.lines import Lines, is_blank, paragraphs
-from ensue.data.sentences import Format, Sentence, Source, Surface, checked_label, joined, missing_column
+from ensue.data.sentences.sentence import Format, Sentence, Source, Surface, checked_label, joined, missing_column
 from ensue.errors import DataError
 
 NAMES = ("form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")

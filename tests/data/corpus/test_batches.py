@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ensue.data.batches import Batches, Blocks, Segments
+from ensue.data.corpus.batches import Batches, Blocks, Segments
+from ensue.data.corpus.token_file import TokenFile
 from ensue.data.permutation import Permutation, mix
-from ensue.data.token_file import TokenFile
 from ensue.errors import TrainingError
 
 KINDS = [Segments, Blocks]

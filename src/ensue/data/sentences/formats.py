@@ -8,15 +8,15 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
-from ensue.data.columns import DOCUMENT_START, Columns
-from ensue.data.conllu import Conllu
 from ensue.data.decoding import COMPRESSED
-from ensue.data.documents.records import lines_of
 from ensue.data.files import common_format
-from ensue.data.json_lines import JsonLines
 from ensue.data.lines import KeptLines, Lines, is_blank, missing_end
-from ensue.data.plain import PlainText
-from ensue.data.sentences import Format, Sentence
+from ensue.data.records import lines_of
+from ensue.data.sentences.columns import DOCUMENT_START, Columns
+from ensue.data.sentences.conllu import Conllu
+from ensue.data.sentences.json_lines import JsonLines
+from ensue.data.sentences.plain import PlainText
+from ensue.data.sentences.sentence import Format, Sentence
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, nearest
 from ensue.text.schemes import Scheme

@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import Any, get_args
 
 from ensue.data import documents
-from ensue.data.columns import ColumnSource
-from ensue.data.conllu import NAMES, Conllu
 from ensue.data.decoding import checked_encoding, decoded
 from ensue.data.documents import Choice, Document, DocumentSource
 from ensue.data.documents.recognition import FOLDERS
 from ensue.data.documents.tables import Table
-from ensue.data.figures import DocumentSummary, Place, PlainSummary, SentenceSummary, Slips
-from ensue.data.formats import SentenceSource
-from ensue.data.json_lines import TOKEN_KEYS, JsonLines
-from ensue.data.kinds import Taken, first_lines, label_key, take
-from ensue.data.sentences import Sentence
+from ensue.data.sentences.columns import ColumnSource
+from ensue.data.sentences.conllu import NAMES, Conllu
+from ensue.data.sentences.formats import SentenceSource
+from ensue.data.sentences.json_lines import TOKEN_KEYS, JsonLines
+from ensue.data.sentences.sentence import Sentence
 from ensue.data.sources import TextSource
-from ensue.data.tally import Lengths, Values
+from ensue.data.survey.counts import Lengths, Values
+from ensue.data.survey.kinds import Taken, first_lines, label_key, take
+from ensue.data.survey.summary import DocumentSummary, Place, PlainSummary, SentenceSummary, Slips
 from ensue.errors import DataError
 from ensue.parsing import ParseError, parse_json
 from ensue.text.boundaries import last_boundary

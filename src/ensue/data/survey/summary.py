@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ensue.data.documents import Layout
-from ensue.data.kinds import Taken
-from ensue.data.tally import Lengths, Repeats, Values
+from ensue.data.survey.counts import Lengths, Repeats, Values
+from ensue.data.survey.kinds import Taken
 from ensue.errors import DataError
 from ensue.text.schemes import Scheme
 

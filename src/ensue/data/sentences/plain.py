@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ensue.data.lines import Lines
-from ensue.data.sentences import Format, Sentence, Source, Surface, checked_label
+from ensue.data.sentences.sentence import Format, Sentence, Source, Surface, checked_label
 from ensue.text.tokens import tokens
 
 

@@ -23,16 +23,17 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from ensue.data import documents, formats
-from ensue.data.columns import Columns
-from ensue.data.conllu import Conllu
+from ensue.data import documents
 from ensue.data.decoding import decoded
 from ensue.data.documents.folders import has_class_folders
 from ensue.data.documents.recognition import FOLDERS, format_of, suffix
-from ensue.data.json_lines import LABEL_KEYS, SPAN_KEYS, TOKEN_KEYS, JsonLines
-from ensue.data.json_spans import is_list_of_spans
 from ensue.data.lines import Lines, is_blank
-from ensue.data.plain import PlainText
+from ensue.data.sentences import formats
+from ensue.data.sentences.columns import Columns
+from ensue.data.sentences.conllu import Conllu
+from ensue.data.sentences.json_lines import LABEL_KEYS, SPAN_KEYS, TOKEN_KEYS, JsonLines
+from ensue.data.sentences.json_spans import is_list_of_spans
+from ensue.data.sentences.plain import PlainText
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, nearest
 from ensue.parsing import ParseError, parse_json

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ensue.data.json_lines import LABEL_KEYS, TOKEN_KEYS, JsonLines
 from ensue.data.lines import Lines
-from ensue.data.sentences import Sentence
+from ensue.data.sentences.json_lines import LABEL_KEYS, TOKEN_KEYS, JsonLines
+from ensue.data.sentences.sentence import Sentence
 from ensue.errors import DataError
 from ensue.text.tokens import SPLITTERS
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.data.columns import Columns
 from ensue.data.lines import Lines
-from ensue.data.sentences import Sentence
+from ensue.data.sentences.columns import Columns
+from ensue.data.sentences.sentence import Sentence
 from ensue.errors import DataError
 
 FIELD = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=" \t\r\n"), min_size=1, max_size=6)

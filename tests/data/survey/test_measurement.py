@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.data.decoding import BLOCK_BYTES
-from ensue.data.figures import DocumentSummary, PlainSummary, SentenceSummary
-from ensue.data.kinds import first_lines, take
-from ensue.data.summary import DOCUMENT_SPLITTER, SENTENCE_SPLITTER, summarize
-from ensue.data.tally import MOST_VALUES, Lengths, Repeats, Values
+from ensue.data.survey.counts import MOST_VALUES, Lengths, Repeats, Values
+from ensue.data.survey.kinds import first_lines, take
+from ensue.data.survey.measurement import DOCUMENT_SPLITTER, SENTENCE_SPLITTER, summarize
+from ensue.data.survey.summary import DocumentSummary, PlainSummary, SentenceSummary
 from ensue.errors import DataError
 from ensue.recipe import ClassificationData, LabelingData
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.data.formats import FORMATS, SentenceSource, detect, format_class
 from ensue.data.lines import Lines
-from ensue.data.plain import PlainText
-from ensue.data.sentences import Sentence, joined
+from ensue.data.sentences.formats import FORMATS, SentenceSource, detect, format_class
+from ensue.data.sentences.plain import PlainText
+from ensue.data.sentences.sentence import Sentence, joined
 from ensue.errors import DataError, RecipeError
 
 CONLLU = "# text = a\n1\ta" + "\t_" * 8 + "\n\n"

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ensue.data.corpus.token_file import TokenFile
 from ensue.data.permutation import Permutation, mix
-from ensue.data.token_file import TokenFile
 from ensue.errors import TrainingError
 
 _OFFSET, _ORDER = 0, 1  # what a random number of (seed, epoch) is for

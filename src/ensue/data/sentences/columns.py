@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ensue.data.lines import Lines, Paragraph, is_blank, paragraphs
-from ensue.data.sentences import Format, Sentence, Source, checked_label, missing_column
+from ensue.data.sentences.sentence import Format, Sentence, Source, checked_label, missing_column
 from ensue.errors import DataError
 
 DOCUMENT_START = "-DOCSTART-"

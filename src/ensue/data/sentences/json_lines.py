@@ -12,9 +12,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ensue.data.json_spans import TextSpan, is_list_of_spans, span_list, text_spans
 from ensue.data.lines import Lines, Paragraph, is_blank, records
-from ensue.data.sentences import Format, Sentence, Source, Surface, joined
+from ensue.data.sentences.json_spans import TextSpan, is_list_of_spans, span_list, text_spans
+from ensue.data.sentences.sentence import Format, Sentence, Source, Surface, joined
 from ensue.errors import DataError, nearest
 from ensue.parsing import parse_json
 from ensue.text.schemes import Span, encode, spans
