@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.data.words import Column, Ragged, Texts
+from ensue.data.words import Ragged, StringColumn, Texts
 
 strings = st.sampled_from(["a", "b", "", "é", "a\x00", "long word"]) | st.text(max_size=2)
 texts = st.lists(st.lists(strings, max_size=6), max_size=8)
@@ -21,7 +21,7 @@ def ragged(rows: list[list[int]]) -> Ragged:
 
 @given(pieces=texts)
 def test_a_column_is_a_list_of_strings(pieces: list[list[str]]) -> None:
-    column, expected = Column(), []
+    column, expected = StringColumn(), []
     for piece in pieces:
         column.extend(piece)
         expected += piece
@@ -32,7 +32,7 @@ def test_a_column_is_a_list_of_strings(pieces: list[list[str]]) -> None:
 
 
 def test_a_column_is_read_once_and_from_anything() -> None:
-    column = Column()
+    column = StringColumn()
     column.extend(letter for letter in "abca")
     column.extend(())
     assert column.values == ["a", "b", "c"]
@@ -42,7 +42,7 @@ def test_a_column_is_read_once_and_from_anything() -> None:
 
 def test_what_somebody_reads_does_not_move() -> None:
     """A view of the ids keeps a column as it is, loudly."""
-    column = Column()
+    column = StringColumn()
     column.extend("ab")
     ids = column.ids
     with pytest.raises(BufferError):

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from pydantic import TypeAdapter
 
-from ensue.data.words import Column, Texts
+from ensue.data.words import StringColumn, Texts
 from ensue.models.specification import ReaderSpecification
 from ensue.models.word_features import Words
 from ensue.tasks.encoded_texts import EncodedTexts
@@ -61,7 +61,7 @@ def texts_of(lexicon: Lexicon, texts: Sequence[str], columns: dict[str, list[str
     found = Texts()
     for text in texts:
         found.append(text.split())
-    given = {name: Column() for name in columns or {}}
+    given = {name: StringColumn() for name in columns or {}}
     for name, column in given.items():
         column.extend((columns or {})[name])
     return EncodedTexts(lexicon, found, given)

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ensue.data.words import Column, Texts
+from ensue.data.words import StringColumn, Texts
 from ensue.models.word_features import Words
 from ensue.tasks.encoded_texts import EncodedTexts
 from ensue.text.lexicon import Lexicon
@@ -26,7 +26,7 @@ def value(text: list[str], place: int, name: str) -> str:
 
 
 def encoded(parts: list[list[str]]) -> EncodedTexts:
-    found, columns = Texts(), {"2": Column(), "pos": Column()}
+    found, columns = Texts(), {"2": StringColumn(), "pos": StringColumn()}
     for text in parts:
         found.append(text)
         for name, column in columns.items():
@@ -101,7 +101,7 @@ def test_characters_are_as_long_as_the_batch_needs() -> None:
 
 
 def test_a_lexicon_without_columns_reads_none() -> None:
-    lexicon, parts, column = Lexicon.train({"bird": 2}), Texts(), Column()
+    lexicon, parts, column = Lexicon.train({"bird": 2}), Texts(), StringColumn()
     parts.append(["bird", "x"])
     column.extend(["NOUN", "NOUN"])
     for columns in (None, {"pos": column}):

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ensue.data.sentences.conllu import Conllu
-from ensue.data.sentences.json_lines import JsonLines
+from ensue.data.sentences.json_sentences import JsonSentences
 from ensue.data.survey.counts import MOST_VALUES, Lengths
 from ensue.data.survey.summary import DocumentSummary, LabeledSummary, SentenceSummary
 
@@ -103,7 +103,7 @@ def columns_of_table(summary: DocumentSummary) -> Iterator[Table]:
     table = _table(kind, f"distinct in {counted(rows, 'row')}", "first row", left=2)
     for name in names[:MOST_ROWS]:
         values = list(columns[name])
-        title = f'"{shown(name)}"' if summary.taken.format == JsonLines.name else f"column {name}"
+        title = f'"{shown(name)}"' if summary.taken.format == JsonSentences.name else f"column {name}"
         title += f' "{shown(values[0])}"' if layout.header else ""
         below = values[layout.header :]
         table.add_row(title, f"{len(below):,}", shown(below[0]) if below else "")
@@ -121,7 +121,7 @@ def _table(*names: str, left: int = 0) -> Table:
 
 
 def column_name(summary: SentenceSummary, name: str) -> str:
-    if summary.taken.format == JsonLines.name:
+    if summary.taken.format == JsonSentences.name:
         return f'"{name}"'
     return f"column {name}" if summary.width else name
 

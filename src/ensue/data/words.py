@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Column:
+class StringColumn:
     """A long list of strings of which many are equal: `values[ids[n]]` is the n-th."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Texts:
     """Texts as sequences of words."""
 
     def __init__(self) -> None:
-        self.words = Column()
+        self.words = StringColumn()
         self._ends = array("q")
 
     def append(self, words: Sequence[str]) -> None:

@@ -16,8 +16,8 @@ from ensue.arguments import check_path, check_texts
 from ensue.data.lines import Lines
 from ensue.data.sentences.formats import SentenceSource, format_class
 from ensue.data.sentences.plain import PlainText
-from ensue.data.sentences.sentence import Format, Sentence, Source, joined
-from ensue.data.words import Column, Ragged
+from ensue.data.sentences.sentence import Format, Sentence, SourceLines, joined
+from ensue.data.words import Ragged, StringColumn
 from ensue.errors import EnsueError
 from ensue.lens.inspection import Inspection
 from ensue.metrics.labeling import LabelingScores, LabelingTally
@@ -227,8 +227,8 @@ class LabelingPipeline(WordPipeline):
         if not isinstance(text, str):
             if not isinstance(text, Sequence) or not all(isinstance(word, str) for word in text):
                 raise EnsueError(f"predict takes texts, or lists of words; found {text!r:.60}")
-            return Sentence(tuple(text), source=Source(text=joined(text).text))
-        return next(plain.read(Lines([" ".join(text.split("\n"))], "")), Sentence((), source=Source(text=text)))
+            return Sentence(tuple(text), source=SourceLines(text=joined(text).text))
+        return next(plain.read(Lines([" ".join(text.split("\n"))], "")), Sentence((), source=SourceLines(text=text)))
 
     def tagged(self, answer: Answer, format: Format) -> TaggedSentence:
         """The answer as an object; `format` knows where the words stand in the text."""
@@ -271,7 +271,7 @@ class LabelingPipeline(WordPipeline):
         """The given columns of a window, in the order in which the model reads them."""
         found = []
         for name in self.reader.lexicon.columns:
-            column = Column()
+            column = StringColumn()
             for sentence in window:
                 if sentence.words and not sentence.columns:
                     raise sentence.error(f'the model also reads the column "{name}", which plain words do not have')

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ensue.data.words import Column, Ragged, Texts
+from ensue.data.words import Ragged, StringColumn, Texts
 from ensue.models.word_features import Forms, Words
 from ensue.tasks.task import on_device
 from ensue.text.lexicon import Lexicon
@@ -17,7 +17,7 @@ from ensue.text.lexicon import Lexicon
 class EncodedTexts:
     """`words` are rows of numbers of `forms`; `columns` are given values beside them, for each column a `Ragged`."""
 
-    def __init__(self, lexicon: Lexicon, texts: Texts, columns: Mapping[str, Column] | None = None) -> None:
+    def __init__(self, lexicon: Lexicon, texts: Texts, columns: Mapping[str, StringColumn] | None = None) -> None:
         self.forms = lexicon.encode(texts.words.values)
         self.words = Ragged(texts.words.ids, texts.starts)
         self.columns = []

@@ -151,7 +151,7 @@ def is_legal(scheme: Scheme, before: str, label: str) -> bool:
     return goes_on if right.kind in "IE" else left.kind not in "BI"
 
 
-class Place(NamedTuple):
+class SentenceNumber(NamedTuple):
     """A sentence, counted from 1, and the line it begins at, if that was said."""
 
     sentence: int
@@ -165,7 +165,7 @@ class Breaks(NamedTuple):
     """How many sentences are not what a scheme would write, and the first thing that it would not write."""
 
     sentences: int
-    place: Place
+    place: SentenceNumber
     reason: str
 
     def __str__(self) -> str:
@@ -179,14 +179,14 @@ class SchemeDetector:
         self._sentences = 0
         self._with_spans = 0
         self._counts: Counter[str] = Counter()
-        self._first_of: dict[str, Place] = {}
-        self._without_prefix: tuple[str, Place] | None = None
+        self._first_of: dict[str, SentenceNumber] = {}
+        self._without_prefix: tuple[str, SentenceNumber] | None = None
         self._breaks: dict[Scheme, Breaks] = {}
 
     def feed(self, labels: Sequence[str], line: int | None = None) -> None:
         """One sentence, and the number of the line that it begins at, for the messages."""
         self._sentences += 1
-        place = Place(self._sentences, line)
+        place = SentenceNumber(self._sentences, line)
         for label in labels:
             if label not in self._counts:
                 self._meet(label, place)
@@ -200,7 +200,7 @@ class SchemeDetector:
             earlier = self._breaks.get(scheme, Breaks(0, place, reason))
             self._breaks[scheme] = earlier._replace(sentences=earlier.sentences + 1)
 
-    def _meet(self, label: str, place: Place) -> None:
+    def _meet(self, label: str, place: SentenceNumber) -> None:
         prefix = label.partition("-")[0]
         if _has_prefix(label):
             self._first_of.setdefault(prefix, place)

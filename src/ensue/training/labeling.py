@@ -13,7 +13,7 @@ from ensue.data.sentences.columns import Columns
 from ensue.data.sentences.formats import SentenceSource
 from ensue.data.sentences.plain import PlainText
 from ensue.data.sentences.sentence import Format, Sentence
-from ensue.data.words import Column, Texts
+from ensue.data.words import StringColumn, Texts
 from ensue.errors import DataError, RecipeError
 from ensue.metrics.labeling import LabelingScores
 from ensue.models.build import build_lexicon, build_tagger
@@ -37,7 +37,7 @@ class Sentences:
 
     texts: Texts = field(default_factory=Texts)
     labels: list[list[str]] = field(default_factory=list)
-    columns: dict[str, Column] = field(default_factory=dict)
+    columns: dict[str, StringColumn] = field(default_factory=dict)
 
     def append(self, sentence: Sentence, labels: Sequence[str]) -> None:
         self.texts.append(sentence.words)
@@ -91,7 +91,7 @@ class LabelingJob(Job[Tagger]):
 
     def _read(self, source: SentenceSource, detector: SchemeDetector | None = None) -> Sentences:
         """All sentences that have words; those without have nothing to learn or score."""
-        found = Sentences(columns={name: Column() for name in self.recipe.features.columns})
+        found = Sentences(columns={name: StringColumn() for name in self.recipe.features.columns})
         for sentence in source:
             if not sentence.words:
                 continue
@@ -239,7 +239,7 @@ def sentence_source(recipe: LabelingRecipe, location: str, *, like: Format | Non
 
 def sliced(sentences: Sentences, start: int, stop: int) -> Sentences:
     """Some of the sentences, one after another."""
-    part = Sentences(columns={name: Column() for name in sentences.columns})
+    part = Sentences(columns={name: StringColumn() for name in sentences.columns})
     words, starts = sentences.texts.words, sentences.texts.starts
     for row in range(start, stop):
         place = slice(starts[row], starts[row + 1])

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.data.decoding import BLOCK_BYTES
-from ensue.data.survey.counts import MOST_VALUES, Lengths, Repeats, Values
+from ensue.data.survey.counts import MOST_VALUES, ColumnValues, Lengths, Repeats
 from ensue.data.survey.kinds import first_lines, take
 from ensue.data.survey.measurement import DOCUMENT_SPLITTER, SENTENCE_SPLITTER, summarize
 from ensue.data.survey.summary import DocumentSummary, PlainSummary, SentenceSummary
@@ -63,7 +63,7 @@ def test_repeats(pairs: list[tuple[str, str]]) -> None:
 
 
 def test_values_end_where_there_are_too_many() -> None:
-    values = Values()
+    values = ColumnValues()
     for number in range(3 * MOST_VALUES):
         values.feed({"many": [str(number)], "few": ["x", "y"]}, ["many", "few"])
     assert len(values.counts["many"]) == MOST_VALUES + 1

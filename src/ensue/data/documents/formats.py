@@ -9,8 +9,8 @@ from dataclasses import replace
 from ensue.data.documents.document import Choice, Document, Layout
 from ensue.data.documents.folders import write_folders
 from ensue.data.documents.format import DocumentFormat
-from ensue.data.documents.json_lines import JsonLines
-from ensue.data.documents.line_formats import FastText, FirstWord, Plain
+from ensue.data.documents.json_documents import JsonDocuments
+from ensue.data.documents.line_formats import FastText, FirstWord, UnlabeledLines
 from ensue.data.documents.recognition import FOLDERS, format_of
 from ensue.data.documents.tables import Csv, Tsv
 from ensue.data.lines import Lines
@@ -19,10 +19,10 @@ from ensue.errors import DataError, nearest
 FORMATS: dict[str, DocumentFormat] = {
     "tsv": Tsv(),
     "csv": Csv(),
-    "json": JsonLines(),
+    "json": JsonDocuments(),
     "fasttext": FastText(),
     "first-word": FirstWord(),
-    "plain": Plain(),
+    "plain": UnlabeledLines(),
 }
 """What stands in files; `FOLDERS` are read from the names of folders."""
 

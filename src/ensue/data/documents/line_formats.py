@@ -77,7 +77,7 @@ class FirstWord(DocumentFormat):
         return f"{document.before}{','.join(map(_one_word, labels))} {body.partition(' ')[2]}{end}"
 
 
-class Plain(DocumentFormat):
+class UnlabeledLines(DocumentFormat):
     """A text in each line, also in an empty one, without labels. Written, it has these and a tab before it."""
 
     def layout(self, lines: Lines, choice: Choice) -> Layout:

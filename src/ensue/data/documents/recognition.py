@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from ensue.data.decoding import COMPRESSED
-from ensue.data.documents.columns import are_few
 from ensue.data.documents.document import Layout
 from ensue.data.documents.line_formats import FastTextLine
+from ensue.data.documents.table_columns import are_few
 from ensue.data.lines import Lines, is_blank
 from ensue.data.records import sample
 

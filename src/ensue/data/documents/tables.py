@@ -1,4 +1,4 @@
-"""Tables: a document in each row, with columns for its label and its texts. Which ones, `columns` finds."""
+"""Tables: a document in each row, with columns for its label and its texts. Which ones, `table_columns` finds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import NamedTuple
 
-from ensue.data.documents.columns import find_columns
 from ensue.data.documents.document import Choice, Document, Layout
 from ensue.data.documents.format import (
     LABEL,
@@ -18,6 +17,7 @@ from ensue.data.documents.format import (
     split_labels,
 )
 from ensue.data.documents.quoting import quoted, quoted_rows, unquoted
+from ensue.data.documents.table_columns import find_columns
 from ensue.data.lines import Lines
 from ensue.data.records import SAMPLE_ROWS, Record, records, sample, without_end
 from ensue.errors import DataError
@@ -30,7 +30,7 @@ class Row(NamedTuple):
     fields: list[str]
 
 
-class Table(DocumentFormat):
+class TableFormat(DocumentFormat):
     """Rows of fields. Every row must have as many as the first."""
 
     name: str
@@ -106,7 +106,7 @@ class Table(DocumentFormat):
         return self.delimiter.join([header, *names]) + before[len(header) :] if header else before
 
 
-class Tsv(Table):
+class Tsv(TableFormat):
     """Tab-separated values. Quotes are characters like any other, so a field holds neither tab nor line break."""
 
     name = "tsv"
@@ -122,7 +122,7 @@ class Tsv(Table):
         return " ".join(value.split())
 
 
-class Csv(Table):
+class Csv(TableFormat):
     """Comma-separated values as RFC 4180 has them."""
 
     name = "csv"

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ensue.data.lines import Lines, Paragraph, is_blank, paragraphs
-from ensue.data.sentences.sentence import Format, Sentence, Source, checked_label, missing_column
+from ensue.data.sentences.sentence import Format, Sentence, SourceLines, checked_label, missing_column
 from ensue.errors import DataError
 
 DOCUMENT_START = "-DOCSTART-"
@@ -19,7 +19,7 @@ _FIELD = re.compile(r"[^ \t]+")
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnSource(Source):
+class ColumnLines(SourceLines):
     """`has_tabs`: each tab of a line begins a column; otherwise each run of blanks does. `width`: how many columns."""
 
     has_tabs: bool = False
@@ -47,7 +47,7 @@ class Columns(Format):
     def _sentence(
         self, rows: list[tuple[int, str]], paragraph: Paragraph, layout: _Layout, name: str, document: int
     ) -> Sentence:
-        source = ColumnSource(name, "".join(paragraph.lines), layout.has_tabs, layout.width)
+        source = ColumnLines(name, "".join(paragraph.lines), layout.has_tabs, layout.width)
         place = _place(self.words, layout.width)
         if place is None:
             raise DataError(missing_column(self.words, list(_ColumnView(source))), name, rows[0][0])
@@ -60,7 +60,7 @@ class Columns(Format):
         DataError for a label that is empty or has a separator in it.
         """
         source = sentence.source
-        assert isinstance(source, ColumnSource)
+        assert isinstance(source, ColumnLines)
         name = column or self.default_column
         place = None if source.width == 1 and name == "last" else _place(name, source.width)
         has_blanks = source.width > 1 and not source.has_tabs
@@ -107,7 +107,7 @@ class _ColumnView(Mapping[str, tuple[str, ...]]):
 
     __slots__ = ("_source",)
 
-    def __init__(self, source: ColumnSource) -> None:
+    def __init__(self, source: ColumnLines) -> None:
         self._source = source
 
     def __getitem__(self, name: str) -> tuple[str, ...]:
@@ -143,7 +143,7 @@ def _fields(line: str, has_tabs: bool) -> list[str]:
     return content.split("\t") if has_tabs else _FIELD.findall(content)
 
 
-def _with_field(line: str, place: int | None, label: str, source: ColumnSource) -> str:
+def _with_field(line: str, place: int | None, label: str, source: ColumnLines) -> str:
     """The row with the label in the column at `place`, or in a new one for None."""
     content = line.removesuffix("\r")
     end = line[len(content) :]

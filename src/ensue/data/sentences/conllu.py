@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 
 from ensue.data.lines import Lines, is_blank, paragraphs
-from ensue.data.sentences.sentence import Format, Sentence, Source, Surface, checked_label, joined, missing_column
+from ensue.data.sentences.sentence import Format, Sentence, SourceLines, Surface, checked_label, joined, missing_column
 from ensue.errors import DataError
 
 NAMES = ("form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
@@ -47,7 +47,7 @@ class Conllu(Format):
                     raise DataError(fault, lines.name, number)
             if fault := ids.fault_at_end():
                 raise DataError(fault, lines.name, line)
-            source = Source(lines.name, "".join(paragraph.lines))
+            source = SourceLines(lines.name, "".join(paragraph.lines))
             view = _ColumnView(source)
             yield Sentence(view[self.words], view, line, source, document)
 
@@ -125,7 +125,7 @@ class _ColumnView(Mapping[str, tuple[str, ...]]):
 
     __slots__ = ("_source",)
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SourceLines) -> None:
         self._source = source
 
     def __getitem__(self, name: str) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from ensue.data.lines import KeptLines, Lines, is_blank, missing_end
 from ensue.data.records import lines_of
 from ensue.data.sentences.columns import DOCUMENT_START, Columns
 from ensue.data.sentences.conllu import Conllu
-from ensue.data.sentences.json_lines import JsonLines
+from ensue.data.sentences.json_sentences import JsonSentences
 from ensue.data.sentences.plain import PlainText
 from ensue.data.sentences.sentence import Format, Sentence
 from ensue.data.sources import TextSource
@@ -24,14 +24,14 @@ from ensue.text.schemes import Scheme
 FORMATS: dict[str, type[Format]] = {
     Columns.name: Columns,
     Conllu.name: Conllu,
-    JsonLines.name: JsonLines,
+    JsonSentences.name: JsonSentences,
     PlainText.name: PlainText,
 }
 _SUFFIXES = {
     ".conllu": Conllu.name,
-    ".jsonl": JsonLines.name,
-    ".ndjson": JsonLines.name,
-    ".json": JsonLines.name,
+    ".jsonl": JsonSentences.name,
+    ".ndjson": JsonSentences.name,
+    ".json": JsonSentences.name,
     ".conll": Columns.name,
     ".bio": Columns.name,
     ".iob": Columns.name,
@@ -121,7 +121,7 @@ def detect(lines: Lines) -> str:
     if named:
         return named
     if next((line for line in head if not is_blank(line)), "").lstrip().startswith("{"):
-        return JsonLines.name
+        return JsonSentences.name
     return Columns.name if _has_columns(head) else PlainText.name
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ensue.data.lines import Lines
-from ensue.data.sentences.sentence import Format, Sentence, Source, Surface, checked_label
+from ensue.data.sentences.sentence import Format, Sentence, SourceLines, Surface, checked_label
 from ensue.text.tokens import tokens
 
 
@@ -19,7 +19,7 @@ class PlainText(Format):
     def read(self, lines: Lines) -> Iterator[Sentence]:
         for number, line in lines:
             words = tuple([token.text for token in tokens(_content(line), self.splitter)])
-            yield Sentence(words, {}, number, Source(lines.name, line))
+            yield Sentence(words, {}, number, SourceLines(lines.name, line))
 
     def write(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
         """`word<TAB>label` on a line for each word, and a blank line; the text itself has no place for labels."""

@@ -13,7 +13,7 @@ from ensue.text.schemes import Scheme
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceLines:
     """Where a sentence comes from: what messages call its file, and its own lines with what stands around them.
 
     The texts of a file's sentences, joined, are the file; a format keeps here whatever else it needs to write.
@@ -34,7 +34,7 @@ class Sentence:
     words: tuple[str, ...]
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     line: int = 0
-    source: Source = Source()
+    source: SourceLines = SourceLines()
     document: int = 0
 
     def column(self, name: str) -> tuple[str, ...]:

@@ -62,7 +62,7 @@ class Repeats:
         return len(self._labels) == MOST_REMEMBERED
 
 
-class Values:
+class ColumnValues:
     """How often each value of a column occurs, until it has more than `MOST_VALUES` of them."""
 
     def __init__(self) -> None:

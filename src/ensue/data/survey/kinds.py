@@ -31,7 +31,7 @@ from ensue.data.lines import Lines, is_blank
 from ensue.data.sentences import formats
 from ensue.data.sentences.columns import Columns
 from ensue.data.sentences.conllu import Conllu
-from ensue.data.sentences.json_lines import LABEL_KEYS, SPAN_KEYS, TOKEN_KEYS, JsonLines
+from ensue.data.sentences.json_sentences import LABEL_KEYS, SPAN_KEYS, TOKEN_KEYS, JsonSentences
 from ensue.data.sentences.json_spans import is_list_of_spans
 from ensue.data.sentences.plain import PlainText
 from ensue.data.sources import TextSource
@@ -106,7 +106,7 @@ def _named(path: Path) -> str:
 
 
 def _kind_of(format: str, head: Sequence[str], words: str, labels: str) -> Kind:
-    if format == JsonLines.name:
+    if format == JsonSentences.name:
         return "sentences" if has_sentences(head, words, labels) else "texts"
     return "sentences" if format in SENTENCES else "text" if format in PLAIN else "texts"
 
@@ -117,7 +117,7 @@ def _seen(head: Sequence[str], path: Path, words: str, labels: str) -> Taken:
     found = formats.detect(Lines(head, name))
     by_suffix = _named(path) == found
     sign = f"by its suffix {by_name}" if _named(path) else "by its first lines"
-    if found == JsonLines.name:
+    if found == JsonSentences.name:
         return Taken(_kind_of(found, head, words, labels), found, sign, True)
     rows = [line.rstrip("\r\n") for line in head if not is_blank(line)]
     if found == Conllu.name or (found == Columns.name and (by_suffix or not _is_table(rows, head, by_name))):

@@ -17,16 +17,16 @@ from ensue.data import documents
 from ensue.data.decoding import checked_encoding, decoded
 from ensue.data.documents import Choice, Document, DocumentSource
 from ensue.data.documents.recognition import FOLDERS
-from ensue.data.documents.tables import Table
-from ensue.data.sentences.columns import ColumnSource
+from ensue.data.documents.tables import TableFormat
+from ensue.data.sentences.columns import ColumnLines
 from ensue.data.sentences.conllu import NAMES, Conllu
 from ensue.data.sentences.formats import SentenceSource
-from ensue.data.sentences.json_lines import TOKEN_KEYS, JsonLines
+from ensue.data.sentences.json_sentences import TOKEN_KEYS, JsonSentences
 from ensue.data.sentences.sentence import Sentence
 from ensue.data.sources import TextSource
-from ensue.data.survey.counts import Lengths, Values
+from ensue.data.survey.counts import ColumnValues, Lengths
 from ensue.data.survey.kinds import Taken, first_lines, label_key, take
-from ensue.data.survey.summary import DocumentSummary, Place, PlainSummary, SentenceSummary, Slips
+from ensue.data.survey.summary import DocumentSummary, FileLine, PlainSummary, SentenceSummary, Slips
 from ensue.errors import DataError
 from ensue.parsing import ParseError, parse_json
 from ensue.text.boundaries import last_boundary
@@ -70,7 +70,7 @@ class _Sentences:
         self.summary = SentenceSummary(taken, location, encoding, len(source.text.paths))
         self.detector = SchemeDetector()
         self.path, self.document = "", -1
-        self.first_slips: dict[Scheme, Place] = {}
+        self.first_slips: dict[Scheme, FileLine] = {}
         try:
             for sentence in source:
                 self.feed(sentence)
@@ -103,7 +103,7 @@ class _Sentences:
     def begin(self, sentence: Sentence) -> None:
         """What the first sentence with words says of all."""
         summary, names = self.summary, list(sentence.columns)
-        if isinstance(sentence.source, ColumnSource):
+        if isinstance(sentence.source, ColumnLines):
             summary.width, summary.has_tabs = sentence.source.width, sentence.source.has_tabs
         summary.words_column = self.format.words or next((key for key in TOKEN_KEYS if key in names), "text")
         try:
@@ -113,7 +113,7 @@ class _Sentences:
                 raise
             summary.is_labeled = False
             return
-        default = label_key(names) if isinstance(self.format, JsonLines) else self.format.default_column
+        default = label_key(names) if isinstance(self.format, JsonSentences) else self.format.default_column
         summary.labels_column = str(summary.width) if (self.asked or default) == "last" else self.asked or default
 
     def other_columns(self, sentence: Sentence) -> list[str]:
@@ -144,12 +144,12 @@ class _Sentences:
             summary.slips = Slips(breaks.sentences, self.first_slips[summary.scheme], breaks.reason)
 
 
-def _slip(sentence: Sentence, labels: Sequence[str], scheme: Scheme) -> Place:
+def _slip(sentence: Sentence, labels: Sequence[str], scheme: Scheme) -> FileLine:
     """Where a sentence breaks the scheme: the line of the word, where each has one of its own, or of the sentence."""
     pairs = enumerate(pairwise([OUTSIDE, *labels, OUTSIDE]))
     index = next(index for index, (before, label) in pairs if not is_legal(scheme, before, label))
-    has_rows = isinstance(sentence.source, ColumnSource)
-    return Place(sentence.source.name, sentence.line + min(index, len(labels) - 1) * has_rows)
+    has_rows = isinstance(sentence.source, ColumnLines)
+    return FileLine(sentence.source.name, sentence.line + min(index, len(labels) - 1) * has_rows)
 
 
 def _document_summary(taken: Taken, location: str, words: str, labels: str, encoding: str) -> DocumentSummary:
@@ -196,9 +196,9 @@ def _feed_document(summary: DocumentSummary, document: Document) -> None:
     summary.repeats.feed(document.texts, document.labels)
 
 
-def _first_columns(taken: Taken, location: str, encoding: str) -> Values:
+def _first_columns(taken: Taken, location: str, encoding: str) -> ColumnValues:
     """What stands in the columns of a table, or under the keys of JSON, as far as the first lines show it."""
-    values = Values()
+    values = ColumnValues()
     if taken.format == FOLDERS:
         return values
     path = TextSource(location, encoding=encoding).paths[0]
@@ -212,10 +212,10 @@ def _first_columns(taken: Taken, location: str, encoding: str) -> Values:
 def _cells(format: str, head: Sequence[str], name: str) -> Iterator[dict[str, list[str]]]:
     """Each row's cells by the numbers of the columns, or each object's values by their keys."""
     reader = documents.FORMATS[format]
-    if isinstance(reader, Table):
+    if isinstance(reader, TableFormat):
         for row in reader.rows(enumerate(head, 1), name):
             yield {str(number): [reader.value(field)] for number, field in enumerate(row.fields, 1)}
-    elif format == JsonLines.name:
+    elif format == JsonSentences.name:
         for line in head:
             with suppress(ParseError):
                 record = parse_json(line)
@@ -247,7 +247,7 @@ def _read_plain(summary: PlainSummary, path: Path) -> None:
         if "\0" in piece:
             summary.num_nul += piece.count("\0")
             at = line + piece.count("\n", 0, piece.index("\0"))
-            summary.first_nul = summary.first_nul or Place(str(path), at)
+            summary.first_nul = summary.first_nul or FileLine(str(path), at)
         *ended, rest = piece.split("\n")
         for part in ended:
             summary.add_line(length + len(part.removesuffix("\r")), path, line)

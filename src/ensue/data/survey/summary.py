@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ensue.data.documents import Layout
-from ensue.data.survey.counts import Lengths, Repeats, Values
+from ensue.data.survey.counts import ColumnValues, Lengths, Repeats
 from ensue.data.survey.kinds import Taken
 from ensue.errors import DataError
 from ensue.text.schemes import Scheme
 
 
-class Place(NamedTuple):
+class FileLine(NamedTuple):
     path: str
     line: int
 
@@ -48,9 +48,9 @@ class LabeledSummary(Summary):
     lengths: list[Lengths] = field(default_factory=list)
     """In words; of a pair, those of both."""
     num_empty: int = 0
-    first_empty: Place | None = None
+    first_empty: FileLine | None = None
     repeats: Repeats = field(default_factory=Repeats)
-    columns: Values = field(default_factory=Values)
+    columns: ColumnValues = field(default_factory=ColumnValues)
     """What stands beside words or texts and labels."""
 
     def add_words(self, words: Sequence[Sequence[str]], num_characters: int) -> None:
@@ -63,14 +63,14 @@ class LabeledSummary(Summary):
 
     def add_empty(self, path: str, line: int) -> None:
         self.num_empty += 1
-        self.first_empty = self.first_empty or Place(path, line)
+        self.first_empty = self.first_empty or FileLine(path, line)
 
 
 class Slips(NamedTuple):
     """How many sentences break the scheme, where the first one does, and how."""
 
     sentences: int
-    first: Place
+    first: FileLine
     reason: str
 
 
@@ -105,11 +105,11 @@ class PlainSummary(Summary):
 
     line_lengths: Lengths = field(default_factory=Lengths)
     longest: int = 0
-    longest_line: Place | None = None
+    longest_line: FileLine | None = None
     num_nul: int = 0
-    first_nul: Place | None = None
+    first_nul: FileLine | None = None
 
     def add_line(self, length: int, path: Path, line: int) -> None:
         self.line_lengths.add(length)
         if length > self.longest:
-            self.longest, self.longest_line = length, Place(str(path), line)
+            self.longest, self.longest_line = length, FileLine(str(path), line)

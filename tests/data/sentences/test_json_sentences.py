@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ensue.data.lines import Lines
-from ensue.data.sentences.json_lines import LABEL_KEYS, TOKEN_KEYS, JsonLines
+from ensue.data.sentences.json_sentences import LABEL_KEYS, TOKEN_KEYS, JsonSentences
 from ensue.data.sentences.sentence import Sentence
 from ensue.errors import DataError
 from ensue.text.tokens import SPLITTERS
@@ -26,7 +26,7 @@ STYLES = st.fixed_dictionaries(
 
 
 def read(text: str, **options: Any) -> list[Sentence]:
-    return list(JsonLines(**options).read(Lines([text], "x.jsonl")))
+    return list(JsonSentences(**options).read(Lines([text], "x.jsonl")))
 
 
 def line(**record: Any) -> str:
@@ -56,12 +56,12 @@ def test_tokens_round_trip(
     for sentence in sentences:
         labels = [data.draw(WORD) for _ in sentence.words]
         before = sentence.source.text
-        after = JsonLines().write(sentence, labels, "my labels")
+        after = JsonSentences().write(sentence, labels, "my labels")
         assert list(json.loads(after).items()) == [*json.loads(before).items(), ("my labels", labels)]
         assert after.startswith(before[: before.rindex("}")].rstrip(" \t"))
         (again,) = read(after)
         assert again.column("my labels") == tuple(labels)
-        assert JsonLines().write(again, labels, "my labels") == after
+        assert JsonSentences().write(again, labels, "my labels") == after
 
 
 def test_only_the_value_is_replaced() -> None:
@@ -69,24 +69,24 @@ def test_only_the_value_is_replaced() -> None:
     text = '\n {"id":1e5 ,"tokens" : ' + tokens + ',"labels":[ "O","O"] , "n": {"labels": 1.50}}\r\n\n'
     (sentence,) = read(text)
     assert (sentence.words, sentence.line) == (("Ann", "léft 😀"), 2)
-    assert JsonLines().labels(sentence) == ("O", "O")
-    assert JsonLines().write(sentence, ["O", "O"]) == text
-    assert JsonLines().write(sentence, ["B-é", "O"]) == text.replace('[ "O","O"]', '["B-\\u00e9","O"]')
+    assert JsonSentences().labels(sentence) == ("O", "O")
+    assert JsonSentences().write(sentence, ["O", "O"]) == text
+    assert JsonSentences().write(sentence, ["B-é", "O"]) == text.replace('[ "O","O"]', '["B-\\u00e9","O"]')
     raw = text.replace("\\u00e9", "é")
-    assert JsonLines().write(read(raw)[0], ["B-é", "O"]) == raw.replace('[ "O","O"]', '["B-é","O"]')
-    added = JsonLines().write(sentence, ["A", "B"], "new")
+    assert JsonSentences().write(read(raw)[0], ["B-é", "O"]) == raw.replace('[ "O","O"]', '["B-é","O"]')
+    added = JsonSentences().write(sentence, ["A", "B"], "new")
     assert added == text.replace("1.50}}", '1.50},"new":["A","B"]}')
 
 
 def test_where_labels_go() -> None:
     (sentence,) = read(line(words=["a"], ner_tags=["O"], pos_tags=["X"]))
-    assert JsonLines().labels(sentence) == ("O",)
-    assert JsonLines().labels(sentence, "pos_tags") == ("X",)
-    assert json.loads(JsonLines().write(sentence, ["B-X"]))["ner_tags"] == ["B-X"]
-    assert JsonLines().write(read('{"tokens": ["a"]}')[0], ["O"]) == '{"tokens": ["a"], "labels": ["O"]}'
+    assert JsonSentences().labels(sentence) == ("O",)
+    assert JsonSentences().labels(sentence, "pos_tags") == ("X",)
+    assert json.loads(JsonSentences().write(sentence, ["B-X"]))["ner_tags"] == ["B-X"]
+    assert JsonSentences().write(read('{"tokens": ["a"]}')[0], ["O"]) == '{"tokens": ["a"], "labels": ["O"]}'
     news = '{"tokens": ["a"], "labels": "news", "tags": ["O"]}'
-    assert JsonLines().write(read(news)[0], ["X"]) == news.replace('["O"]', '["X"]')
-    assert JsonLines().write(read('{"tokens":[]}\n')[0], []) == '{"tokens":[],"labels":[]}\n'
+    assert JsonSentences().write(read(news)[0], ["X"]) == news.replace('["O"]', '["X"]')
+    assert JsonSentences().write(read('{"tokens":[]}\n')[0], []) == '{"tokens":[],"labels":[]}\n'
     assert read(line(tokens=["a", "b"], ner_tags=[0, 3]))[0].column("ner_tags") == ("0", "3")
 
 
@@ -102,8 +102,8 @@ def test_labels_are_read_where_they_are_written() -> None:
         {"tokens": ["a"], "pos_tags": ["P"], "tags": ["T"]},
         {"text": "a"},
     ):
-        after = JsonLines().write(read(line(**record))[0], ["B-Z"])
-        assert JsonLines().labels(read(after)[0]) == ("B-Z",)
+        after = JsonSentences().write(read(line(**record))[0], ["B-Z"])
+        assert JsonSentences().labels(read(after)[0]) == ("B-Z",)
 
 
 def test_lines_end_at_line_ends_only() -> None:
@@ -128,11 +128,11 @@ def test_spans_become_labels_and_come_back() -> None:
     text = line(id=1, text="Ann went to Berlin-Mitte.", spans=SPANS, z=None)
     (sentence,) = read(text)
     assert sentence.words == ("Ann", "went", "to", "Berlin", "-Mitte", ".")
-    assert JsonLines().labels(sentence) == ("B-PER", "O", "O", "B-LOC", "O", "O")
+    assert JsonSentences().labels(sentence) == ("B-PER", "O", "O", "B-LOC", "O", "O")
     assert read(text, scheme="iobes")[0].column("spans") == ("S-PER", "O", "O", "S-LOC", "O", "O")
-    assert JsonLines().surface(sentence).offsets == ((0, 3), (4, 8), (9, 11), (12, 18), (18, 24), (24, 25))
-    assert JsonLines().write(sentence, sentence.column("spans")) == text
-    new = json.loads(JsonLines().write(sentence, ["O", "O", "O", "S-ORG", "B-LOC", "E-LOC"]))
+    assert JsonSentences().surface(sentence).offsets == ((0, 3), (4, 8), (9, 11), (12, 18), (18, 24), (24, 25))
+    assert JsonSentences().write(sentence, sentence.column("spans")) == text
+    new = json.loads(JsonSentences().write(sentence, ["O", "O", "O", "S-ORG", "B-LOC", "E-LOC"]))
     spans = [{"start": 12, "end": 18, "label": "ORG"}, {"start": 18, "end": 25, "label": "LOC"}]
     assert list(new.items()) == [*{**json.loads(text), "spans": spans}.items()]
 
@@ -141,20 +141,20 @@ def test_spans_become_labels_and_come_back() -> None:
 def test_spans_as_lists(key: str) -> None:
     text = line(text="Ann left", **{key: [[0, 3, "PER"]]})
     (sentence,) = read(text)
-    assert JsonLines().labels(sentence, key) == ("B-PER", "O")
-    assert JsonLines().write(sentence, ["O", "B-X"], key) == line(text="Ann left", **{key: [[4, 8, "X"]]})
+    assert JsonSentences().labels(sentence, key) == ("B-PER", "O")
+    assert JsonSentences().write(sentence, ["O", "B-X"], key) == line(text="Ann left", **{key: [[4, 8, "X"]]})
 
 
 def test_where_spans_go() -> None:
     (plain,) = read('{"text":"Ann left"}')
     assert plain.columns == {}
-    assert JsonLines().write(plain, ["B-X", "O"]) == '{"text":"Ann left","spans":[{"start":0,"end":3,"label":"X"}]}'
+    assert JsonSentences().write(plain, ["B-X", "O"]) == '{"text":"Ann left","spans":[{"start":0,"end":3,"label":"X"}]}'
     (empty,) = read('{"text": "Ann left", "label": []}')
-    assert JsonLines().labels(empty) == ("O", "O")
-    assert JsonLines().write(empty, ["B-X", "O"]) == '{"text": "Ann left", "label": [[0, 3, "X"]]}'
+    assert JsonSentences().labels(empty) == ("O", "O")
+    assert JsonSentences().write(empty, ["B-X", "O"]) == '{"text": "Ann left", "label": [[0, 3, "X"]]}'
     (classified,) = read('{"text": "Ann left", "label": "news"}')
     assert classified.columns == {}
-    assert JsonLines().write(classified, ["O", "O"]) == '{"text": "Ann left", "label": "news", "spans": []}'
+    assert JsonSentences().write(classified, ["O", "O"]) == '{"text": "Ann left", "label": "news", "spans": []}'
 
 
 @given(st.text(max_size=30), st.lists(st.integers(0, 30), max_size=6, unique=True), st.sampled_from(list(SPLITTERS)))
@@ -164,7 +164,7 @@ def test_no_span_is_lost(text: str, places: list[int], splitter: str) -> None:
     assume(all(any(not c.isspace() for c in text[start:end]) for start, end in pairs))
     spans = [[start, end, f"L{number}"] for number, (start, end) in enumerate(pairs)]
     (sentence,) = read(line(text=text, spans=spans), splitter=splitter)
-    format = JsonLines(splitter=splitter)
+    format = JsonSentences(splitter=splitter)
     _, offsets = format.surface(sentence)
     assert [text[start:end] for start, end in offsets] == list(sentence.words)
     labels = sentence.column("spans")
@@ -182,7 +182,7 @@ def test_offsets_are_code_points() -> None:
     (sentence,) = read(line(text=text, spans=[[6, 10, "X"]]))
     assert sentence.words == (family, "שלום", "e\u0301té", "🇩🇪", "🇫🇷", "\x00")
     assert sentence.column("spans") == ("O", "B-X", "O", "O", "O", "O")
-    written = json.loads(JsonLines().write(sentence, ["O", "O", "O", "B-Y", "O", "O"]))
+    written = json.loads(JsonSentences().write(sentence, ["O", "O", "O", "B-Y", "O", "O"]))
     assert [text[start:end] for start, end, _ in written["spans"]] == ["🇩🇪"]
 
 
@@ -245,7 +245,7 @@ def test_missing_keys() -> None:
     ):
         read(line(tokens=["a"]), words="toks")
     with pytest.raises(DataError, match=r'^x\.jsonl:1: no column "labels"; expected one of tokens$'):
-        JsonLines().labels(read(line(tokens=["a"]))[0])
+        JsonSentences().labels(read(line(tokens=["a"]))[0])
 
 
 def test_a_long_word_and_a_long_text() -> None:

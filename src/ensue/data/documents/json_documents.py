@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ensue.data.documents.columns import find_keys, no_column
 from ensue.data.documents.document import Choice, Column, Document, Layout
 from ensue.data.documents.format import LABEL, PROBABILITY, DocumentFormat, joined_text, split_labels
+from ensue.data.documents.table_columns import find_keys, no_column
 from ensue.data.lines import Lines
 from ensue.data.records import Record, records, sample
 from ensue.errors import DataError
@@ -25,7 +25,7 @@ _WHITE = " \t\r\n"
 _BARE = re.compile(r"true|false|-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?", re.ASCII)
 
 
-class JsonLines(DocumentFormat):
+class JsonDocuments(DocumentFormat):
     """One JSON object in each line. A label is a string, number or boolean, or a list of them."""
 
     def layout(self, lines: Lines, choice: Choice) -> Layout:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ensue.data.lines import Lines, Paragraph, is_blank, records
 from ensue.data.sentences.json_spans import TextSpan, is_list_of_spans, span_list, text_spans
-from ensue.data.sentences.sentence import Format, Sentence, Source, Surface, joined
+from ensue.data.sentences.sentence import Format, Sentence, SourceLines, Surface, joined
 from ensue.errors import DataError, nearest
 from ensue.parsing import parse_json
 from ensue.text.schemes import Span, encode, spans
@@ -29,7 +29,7 @@ _DECODER = json.JSONDecoder()
 Record = dict[str, Any]
 
 
-class JsonLines(Format):
+class JsonSentences(Format):
     """Reads with the words in the key `words`, a list of tokens or a text; by default in the first of "tokens", "words"
     and "text" that there is. An object without a token is an empty sentence.
     """
@@ -47,7 +47,7 @@ class JsonLines(Format):
             yield self._sentence(paragraph, line, lines.name)
 
     def _sentence(self, paragraph: Paragraph, line: int, name: str) -> Sentence:
-        source = Source(name, "".join(paragraph.lines))
+        source = SourceLines(name, "".join(paragraph.lines))
         try:
             record = _record(source.text)
             key = self._words_key(record)

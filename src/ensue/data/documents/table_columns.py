@@ -51,7 +51,7 @@ _LONGEST_NAME = 40
 _MOST_NAMES = 12
 
 
-class Columns(NamedTuple):
+class TableColumns(NamedTuple):
     """What was decided. `header`: the first row is one."""
 
     header: bool
@@ -60,7 +60,7 @@ class Columns(NamedTuple):
     joined: bool
 
 
-def find_columns(rows: Sequence[Sequence[str]], choice: Choice, name: str) -> Columns:
+def find_columns(rows: Sequence[Sequence[str]], choice: Choice, name: str) -> TableColumns:
     """The columns of a table by its first rows. DataError where they cannot be told."""
     header = choice.header if choice.header is not None else _has_header(rows, choice)
     if not rows:
@@ -68,12 +68,12 @@ def find_columns(rows: Sequence[Sequence[str]], choice: Choice, name: str) -> Co
     names = [name.strip() for name in rows[0]] if header else [""] * len(rows[0])
     body = rows[1:] if header else rows
     table = _Table([Column(place + 1, name) for place, name in enumerate(names)], body, name)
-    return Columns(header, *table.decide(choice))
+    return TableColumns(header, *table.decide(choice))
 
 
-def find_keys(names: Sequence[str], rows: Sequence[Sequence[str]], choice: Choice, name: str) -> Columns:
+def find_keys(names: Sequence[str], rows: Sequence[Sequence[str]], choice: Choice, name: str) -> TableColumns:
     """The same for records with keys: `rows` are their values, empty where a record has none or no text."""
-    return Columns(False, *_Table([Column(0, name) for name in names], rows, name).decide(choice))
+    return TableColumns(False, *_Table([Column(0, name) for name in names], rows, name).decide(choice))
 
 
 def no_column(name: str, known: Sequence[str]) -> str:
