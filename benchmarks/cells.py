@@ -34,8 +34,8 @@ from machine import describe_machine
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from ensue.engine import executing
 from ensue.nn import Recurrent
-from ensue.nn.engine import executing
 
 Shape = tuple[int, int, int, int]
 

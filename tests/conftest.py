@@ -19,8 +19,8 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 
 # The shapes in the signatures of the layers are checked at each call, in tests only; the engine, the border and taps
 # have none, and are many small functions. Where a float is wanted, an int does, as PEP 484 has it.
-NAMES = {path.stem for path in (REPOSITORY / "src" / "ensue" / "nn").glob("[a-z]*.py")} - {"border", "taps"}
-LAYERS = [f"ensue.nn.{name}" for name in sorted(NAMES)]
+FILES = {path.relative_to(REPOSITORY / "src") for path in (REPOSITORY / "src" / "ensue" / "nn").rglob("[a-z]*.py")}
+LAYERS = sorted({".".join(path.with_suffix("").parts) for path in FILES} - {"ensue.nn.border", "ensue.nn.taps"})
 jaxtyping.install_import_hook(LAYERS, "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
 
 

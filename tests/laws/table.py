@@ -41,10 +41,10 @@ from ensue.nn import (
     Window,
     Zoneout,
 )
-from ensue.nn.clockwork import ClockworkUnits
-from ensue.nn.depth_gated import DepthGatedLayer, OpenLSTM
-from ensue.nn.grid import GridLayer
-from ensue.nn.qrnn import FoPooling
+from ensue.nn.recurrent.clockwork import ClockworkUnits
+from ensue.nn.recurrent.depth_gated import DepthGatedLayer, OpenLSTM
+from ensue.nn.recurrent.grid import GridLayer
+from ensue.nn.recurrent.qrnn import FoPooling
 
 D = 4
 D_OUT = 7

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ensue.nn.engine import executing
+from ensue.engine import executing
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import jaxtyping
 import pytest
 
-from ensue.nn import chain
+from ensue.nn.heads import chain
 
 
 @pytest.fixture(params=["exponentials", "logarithms"])

@@ -8,6 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from engine.twins import needs_compiler
+from ensue.engine import executing
+from ensue.engine.execution import Runner, Values
+from ensue.engine.rows import Rows
+from ensue.engine.running import _before, _runner
+from ensue.engine.storage import Storage
 from ensue.nn import (
     GRU,
     LSTM,
@@ -20,14 +26,8 @@ from ensue.nn import (
     Stack,
     Window,
 )
-from ensue.nn.engine import executing
-from ensue.nn.engine.execution import Runner, Values
-from ensue.nn.engine.rows import Rows
-from ensue.nn.engine.running import _before, _runner
-from ensue.nn.engine.storage import Storage
-from ensue.nn.lstm import LSTMState
+from ensue.nn.recurrent.lstm import LSTMState
 from ensue.types import map_state
-from nn.twins import needs_compiler
 
 B, T = 4, 10
 WHOLE = torch.ones(B, T, dtype=torch.bool)

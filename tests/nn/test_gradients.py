@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.nn.zoneout import GivenMasks
+from ensue.nn.recurrent.zoneout import GivenMasks
 from ensue.types import leaves
 from laws.table import SUBJECTS, Subject
 

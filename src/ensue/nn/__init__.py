@@ -7,37 +7,37 @@
 A floor of its own: it needs nothing of ensue but `ensue.types` and `ensue.errors`.
 """
 
-from ensue.nn.attention import KVState, MultiHeadAttention
-from ensue.nn.chain import log_partition, marginals
+from ensue.nn.attention.multi_head import KVState, MultiHeadAttention
+from ensue.nn.attention.positions import LearnedPositions, PositionState, Rotary, SinusoidalPositions
+from ensue.nn.attention.transformer import FeedForward, PostNormBlock, PreNormBlock, Transformer
 from ensue.nn.characters import CharacterCNN, CharacterLSTM
-from ensue.nn.clockwork import Clockwork, ClockworkState
 from ensue.nn.combinators import Bidirectional, Residual, Stack
-from ensue.nn.coupled import CoupledLSTM
-from ensue.nn.crf import Legal, LinearChainCRF, Tables
-from ensue.nn.depth_gated import DepthGatedLSTM
 from ensue.nn.dropout import Dropout, VariationalDropout, WeightDrop
-from ensue.nn.elman import Elman, ElmanState
 from ensue.nn.embeddings import TokenEmbedding, VectorInput
-from ensue.nn.grid import GridLSTM
-from ensue.nn.gru import GRU, GRUState
+from ensue.nn.heads.chain import log_partition, marginals
+from ensue.nn.heads.crf import Legal, LinearChainCRF, Tables
+from ensue.nn.heads.linear_cross_entropy import linear_cross_entropy
+from ensue.nn.heads.paths import k_best, viterbi, viterbi_path
+from ensue.nn.heads.softmax import SoftmaxHead, TiedSoftmaxHead
 from ensue.nn.layer import Parallel, Pointwise, Recurrent, SequenceLayer
-from ensue.nn.layer_norm_lstm import LayerNormLSTM
-from ensue.nn.linear_cross_entropy import linear_cross_entropy
-from ensue.nn.linear_recurrence import LinearRecurrence, LinearState
-from ensue.nn.lstm import LSTM, LSTMState
-from ensue.nn.minimal import MinGRU, MinLSTM
-from ensue.nn.paths import k_best, viterbi, viterbi_path
-from ensue.nn.peephole import PeepholeLSTM
 from ensue.nn.pooling import AttentionPooling, LastPooling, MaxPooling, MeanPooling, Pooling, Poolings
-from ensue.nn.positions import LearnedPositions, PositionState, Rotary, SinusoidalPositions
-from ensue.nn.projected import ProjectedLSTM, ProjectedLSTMState
-from ensue.nn.qrnn import QRNN, QRNNState
-from ensue.nn.scan import scan
-from ensue.nn.softmax import SoftmaxHead, TiedSoftmaxHead
+from ensue.nn.recurrent.clockwork import Clockwork, ClockworkState
+from ensue.nn.recurrent.coupled import CoupledLSTM
+from ensue.nn.recurrent.depth_gated import DepthGatedLSTM
+from ensue.nn.recurrent.elman import Elman, ElmanState
+from ensue.nn.recurrent.grid import GridLSTM
+from ensue.nn.recurrent.gru import GRU, GRUState
+from ensue.nn.recurrent.layer_norm_lstm import LayerNormLSTM
+from ensue.nn.recurrent.linear_recurrence import LinearRecurrence, LinearState
+from ensue.nn.recurrent.lstm import LSTM, LSTMState
+from ensue.nn.recurrent.minimal import MinGRU, MinLSTM
+from ensue.nn.recurrent.peephole import PeepholeLSTM
+from ensue.nn.recurrent.projected import ProjectedLSTM, ProjectedLSTMState
+from ensue.nn.recurrent.qrnn import QRNN, QRNNState
+from ensue.nn.recurrent.scan import scan
+from ensue.nn.recurrent.zoneout import Zoneout
 from ensue.nn.taps import Tap, Taps, tap_names, watch
-from ensue.nn.transformer import FeedForward, PostNormBlock, PreNormBlock, Transformer
 from ensue.nn.window import Window, WindowState
-from ensue.nn.zoneout import Zoneout
 
 __all__ = [
     "GRU",

@@ -16,8 +16,8 @@ from ensue.nn.border import expect_words
 from ensue.nn.combinators import reverse_rows
 from ensue.nn.embeddings import TokenEmbedding
 from ensue.nn.layer import blank
-from ensue.nn.lstm import LSTM
 from ensue.nn.pooling import MaxPooling
+from ensue.nn.recurrent.lstm import LSTM
 from ensue.nn.taps import Tap
 
 

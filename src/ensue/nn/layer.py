@@ -18,8 +18,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from ensue.engine import unroll
 from ensue.nn.border import guarded
-from ensue.nn.engine import unroll
 from ensue.nn.taps import is_watched
 from ensue.types import Memory, State, hold
 
@@ -65,7 +65,7 @@ class SequenceLayer(nn.Module, ABC):
 class Recurrent(SequenceLayer):
     """A layer whose equations are those of one position: write `step`; `forward` is its fold, made fast.
 
-    The engine (`ensue.nn.engine`) derives from `step` how to run and differentiate whole sequences. What it cannot run,
+    The engine (`ensue.engine`) derives from `step` how to run and differentiate whole sequences. What it cannot run,
     and whatever is watched, goes step by step. A subclass may override `forward` with something faster still; `fold`
     remains what it has to agree with.
     """

@@ -10,9 +10,9 @@ from typing import Literal
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
+from ensue.engine import bf16_kernel, bf16_kernels, use_bf16_kernel
+from ensue.engine.products import Bf16Kernel
 from ensue.errors import EnsueError, nearest
-from ensue.nn.engine import bf16_kernel, bf16_kernels, use_bf16_kernel
-from ensue.nn.engine.products import Bf16Kernel
 
 Precision = Literal["float32", "bfloat16"]
 Products = Literal["highest", "medium"]

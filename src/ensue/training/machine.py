@@ -20,8 +20,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from ensue import processor
 from ensue.cache import written_beside
-from ensue.nn.engine import bf16_kernels
-from ensue.nn.engine.c_library import fingerprint
+from ensue.engine import bf16_kernels
+from ensue.engine.c_library import fingerprint
 from ensue.parsing import ParseError, parse_json, read_bounded
 from ensue.places import cache_directory
 from ensue.training.device import PLAIN, Precision, Products, Way, computing, products_set

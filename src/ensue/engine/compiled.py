@@ -1,0 +1,103 @@
+"""A program in C: its passes printed, compiled and called."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ensue.engine.addresses import address, address_of_rows
+from ensue.engine.c_library import library
+from ensue.engine.c_source import Source
+from ensue.engine.products import Bf16Kernel, Products, in_parts, products
+from ensue.engine.program import Array, Program
+from ensue.engine.rows import Rows
+from ensue.engine.schedule import schedule
+from ensue.engine.storage import Arrays, Finals, Storage
+
+EXTENTS = {"position": 0, "previous": 1, "row": 2, "vector": 3, "sum": 4}
+RINGS = {"position": 5, "previous": 6}
+ENTRY = """
+void {name}(const range *of, const array *a, const final_state *finals, const int64_t *n, const real *const *packed,
+            multiplication *multiply) {{
+    run({name}_step, of, a, finals, n, packed, multiply);
+}}
+"""
+
+
+class Compiled:
+    """The passes of a program as functions of C; see `compiled`."""
+
+    def __init__(self, sources: dict[str, Source], functions: ctypes.CDLL, products: Products) -> None:
+        self._sources, self._functions, self._products = sources, functions, products
+        self.multiply, self.bf16_kernel = products.multiply, products.kernel
+
+    def run(self, name: str, arrays: Arrays, rows: Rows, matrices: Sequence[Tensor], *, finals: Finals) -> None:
+        """As `Plain.run`."""
+        source, dtype = self._sources[name], self._products.dtype
+        like = next(iter(arrays.values())).tensor
+        places = source.places
+        sums = [len(storage.tensor) for array, storage in arrays.items() if array.extent == "sum"]
+        workers = min([torch.get_num_threads(), rows.batch, *sums])  # the number of threads may have changed since
+        work = {array: Storage(like.new_empty(rows.batch, array.width)) for array in source.work}
+        table = _table([_described(array, arrays.get(array) or work[array], rows, dtype, workers) for array in places])
+        ends = _table([
+            (places[array], array.width, address(f"the last {_named(array)}", final, dtype, (rows.batch, array.width)))
+            for array, final in finals
+        ])  # fmt: skip
+        packed = [
+            self._products.packed(matrices[k].t() if transposed else matrices[k], sizes, f"matrix {k} of the step")
+            for (k, transposed), sizes in source.matrices.items()
+        ]
+        addresses = _table([matrix.data_ptr() for matrix in packed])
+        sizes = _table(source.sizes)
+        function = self._functions[name]
+
+        def run_rows(first: int, last: int, worker: int) -> None:
+            numbers = (len(rows.counts), rows.batch, first, last, worker, name == "backward", len(places), len(finals))
+            of = _table([*numbers, rows.counts.ctypes.data, rows.begins.ctypes.data])
+            given = (part.ctypes.data for part in (of, table, ends, sizes, addresses))
+            function(*map(ctypes.c_void_p, given), ctypes.c_void_p(self._products.multiply_packed))
+
+        in_parts(rows.batch, run_rows, most=workers)
+
+
+def compiled(program: Program, dtype: torch.dtype, bf16_kernel: Bf16Kernel | None = None) -> Compiled | None:
+    """None where there is no compiler, or the type is neither float32 nor float64.
+
+    `bf16_kernel` is for float32: products in bfloat16, summed in float32.
+    """
+    if dtype not in (torch.float32, torch.float64):
+        return None
+    sources = {name: Source(f"{name}_step", schedule(work)) for name, work in program.passes.items()}
+    text = "".join(source.text + ENTRY.format(name=name) for name, source in sources.items())
+    multiplication, functions = products(dtype, bf16_kernel), library(text, dtype)
+    if multiplication is None or functions is None:
+        return None
+    return Compiled(sources, functions, multiplication)
+
+
+def _table(rows: Sequence[int] | Sequence[tuple[int, ...]]) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    """Numbers and addresses, as C reads them."""
+    return np.array(rows if len(rows) else [0], dtype=np.int64)
+
+
+def _described(array: Array, storage: Storage, rows: Rows, dtype: torch.dtype, workers: int) -> tuple[int, ...]:
+    """An array as loop.h has it, with room for all that is read and written there."""
+    name, of_positions = _named(array), 2 * rows.batch if storage.is_ring else rows.size
+    size = {"row": rows.batch, "vector": 1, "sum": workers}.get(array.extent, of_positions)
+    where = address_of_rows(name, storage.tensor, dtype, size, array.width), storage.tensor.stride(0)
+    before = (0, 0)
+    if array.extent == "previous":
+        assert storage.start is not None
+        start = address_of_rows(f"the first {name}", storage.start, dtype, rows.batch, array.width)
+        before = start, storage.start.stride(0)
+    extent = (RINGS if storage.is_ring else EXTENTS)[array.extent]
+    return *where, *before, extent
+
+
+def _named(array: Array) -> str:
+    return f"{array.name} {array.number} of the step"

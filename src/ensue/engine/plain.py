@@ -1,0 +1,99 @@
+"""A pass in torch's own operations, position by position: what runs where nothing can be compiled, on any device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ensue.engine.graph import Node
+from ensue.engine.operations import OPERATIONS
+from ensue.engine.program import Array, Program
+from ensue.engine.rows import Rows
+from ensue.engine.storage import Arrays, Finals, Storage
+
+
+class Plain:
+    """The passes of a program."""
+
+    def __init__(self, program: Program) -> None:
+        self._passes = program.passes
+
+    def run(self, name: str, arrays: Arrays, rows: Rows, matrices: Sequence[Tensor], *, finals: Finals) -> None:
+        """Fill the arrays that the pass writes; at the end of each row its states are copied to `finals` (B, width)."""
+        work = self._passes[name]
+        counts = [*rows.counts.tolist(), 0]
+        positions = range(len(rows.counts))
+        for t in reversed(positions) if name == "backward" else positions:
+            here = {array: _rows_of(array, storage, rows, t) for array, storage in arrays.items()}
+            position = _Position(counts[t], {node: here[array] for node, array in work.reads.items()}, matrices)
+            found = [(position.result(node), array) for node, array in work.writes]
+            for value, array in found:
+                if array.extent == "sum":
+                    here[array] += value.sum(0)
+                else:
+                    here[array].copy_(value)
+            for array, final in finals:
+                final[counts[t + 1] : counts[t]] = here[array][counts[t + 1] :]
+
+    @staticmethod
+    def multiply(a: Tensor, b: Tensor, out: Tensor, *, accumulate: bool = False) -> None:
+        """`out` is `a @ b`, or that is added to it."""
+        if accumulate:
+            out.addmm_(a, b)
+        else:
+            torch.mm(a, b, out=out)
+
+
+def _rows_of(array: Array, storage: Storage, rows: Rows, t: int) -> Tensor:
+    if array.extent in ("vector", "sum"):
+        return storage.tensor[:1]
+    count = int(rows.counts[t])
+    if array.extent == "row":
+        return storage.tensor[:count]
+    if array.extent == "previous":
+        if t == 0:
+            assert storage.start is not None
+            return storage.start[:count]
+        t -= 1
+    begin = t % 2 * rows.batch if storage.is_ring else int(rows.begins[t])
+    return storage.tensor[begin : begin + count]
+
+
+class _Position:
+    """What is known of one position."""
+
+    def __init__(self, rows: int, reads: dict[Node, Tensor], matrices: Sequence[Tensor]) -> None:
+        self.rows, self.reads, self.matrices = rows, reads, matrices
+        self.like = next(iter(reads.values()))
+        self.values = dict(reads)
+
+    def result(self, node: Node) -> Tensor:
+        """(rows, width), in memory of its own: what it may be a view of, may be written over."""
+        value = self._wide(node)
+        return value.clone() if node in self.reads or node.op == "slice" else value
+
+    def _wide(self, node: Node) -> Tensor:
+        return self._value(node).expand(self.rows, node.width)
+
+    def _value(self, node: Node) -> Tensor:
+        if node not in self.values:
+            self.values[node] = self._worked_out(node)
+        return self.values[node]
+
+    def _worked_out(self, node: Node) -> Tensor:
+        if node.op == "constant":
+            return self.like.new_full((1, 1), node.number)
+        if node.op in OPERATIONS:
+            found: Tensor = OPERATIONS[node.op].plain(*map(self._value, node.args))
+            return found
+        if node.op == "cat":
+            return torch.cat([self._wide(part) for part in node.args], dim=1)
+        value = self._wide(node.args[0])
+        if node.op == "slice":
+            return value[:, node.index : node.index + node.width]
+        if node.op == "sum":
+            return value.sum(1, keepdim=True)
+        matrix = self.matrices[node.index]
+        return value @ (matrix.t() if node.op == "product_t" else matrix)

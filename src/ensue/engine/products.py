@@ -1,0 +1,147 @@
+"""Matrix products by the kernels of `kernels.h`, which pack a matrix once for all positions.
+
+Products in bfloat16 have two kernels: "avx512", in vector registers, and "amx", in the tile registers that Intel's
+processors have since 2023. The second is offered where the processor and the system have it and its products are right.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from ensue.engine.addresses import address_of_matrix, address_of_rows
+from ensue.engine.c_library import library
+from ensue.processor import features
+
+Bf16Kernel = Literal["avx512", "amx"]
+DEFINES: dict[Bf16Kernel | None, tuple[str, ...]] = {
+    None: (),
+    "avx512": ("-DPRODUCTS_IN_BF16=1",),
+    "amx": ("-DPRODUCTS_IN_BF16=1", "-DPRODUCTS_IN_AMX=1"),
+}
+HALF_UNIT = 2.0**-9
+"""The relative error of a number that is rounded to bfloat16."""
+
+_chosen: list[Bf16Kernel] = []
+"""At most one: see `use_bf16_kernel`."""
+
+
+class Products:
+    """The functions of `products.c`, for one type of number; see `products`."""
+
+    def __init__(self, functions: ctypes.CDLL, dtype: torch.dtype) -> None:
+        self._functions, self.dtype = functions, dtype
+        for name in ("size_of_packed", "size_of_block", "bf16_kernel"):
+            getattr(functions, name).restype = ctypes.c_int64
+        self.kernel: Bf16Kernel | None = (None, *get_args(Bf16Kernel))[functions.bf16_kernel()]
+        """What multiplies in bfloat16; None: products are in the type of the numbers."""
+        self.multiply_packed = ctypes.cast(functions.multiply, ctypes.c_void_p).value
+        """The address of the function that a compiled step calls."""
+
+    def packed(self, matrix: Tensor, sizes: tuple[int, int], name: str = "a matrix") -> Tensor:
+        """A (k, n) matrix, of any strides, as the kernels read it."""
+        start = _pointer(address_of_matrix(name, matrix, self.dtype, sizes))
+        found = matrix.new_empty(self._functions.size_of_packed(*_numbers(*sizes)))
+        self._functions.pack_matrix(*_numbers(*sizes), start, *_numbers(*matrix.stride()), _pointer(found.data_ptr()))
+        return found
+
+    def multiply(self, a: Tensor, b: Tensor, out: Tensor, *, accumulate: bool = False) -> None:
+        """`out` is `a @ b`, or that is added to it; `a` and `b` may be transposed, the rows of `out` have no gaps."""
+        m, k, n = len(a), a.shape[-1], b.shape[-1]
+        left = address_of_matrix("the left factor of a product", a, self.dtype, (m, k))
+        right = _pointer(address_of_matrix("the right factor of a product", b, self.dtype, (k, n)))
+        result = address_of_rows("a product", out, self.dtype, m, n)
+        row_of_a, row_of_out = (part.stride(0) * part.element_size() for part in (a, out))
+
+        def multiply_rows(first: int, last: int, worker: int) -> None:
+            workspace = b.new_empty(self._functions.size_of_block(*_numbers(n)))
+            self._functions.multiply_once(
+                *_numbers(last - first, n, k), _pointer(left + first * row_of_a), *_numbers(*a.stride()),
+                right, *_numbers(*b.stride()), _pointer(result + first * row_of_out),
+                *_numbers(out.stride(0), accumulate), _pointer(workspace.data_ptr()),
+            )  # fmt: skip
+
+        in_parts(m, multiply_rows)
+
+
+@cache
+def products(dtype: torch.dtype, bf16_kernel: Bf16Kernel | None = None) -> Products | None:
+    """None where they cannot be compiled, or the processor has no such kernel.
+
+    `bf16_kernel` is for float32: factors in bfloat16, sums in float32.
+    """
+    here = Path(__file__).parent
+    names = ["amx.h", "products.c"] if bf16_kernel == "amx" else ["products.c"]
+    text = "\n".join((here / name).read_text(encoding="utf-8") for name in names)
+    functions = library(text, dtype, DEFINES[bf16_kernel])
+    found = None if functions is None else Products(functions, dtype)
+    return found if found is None or found.kernel == bf16_kernel else None
+
+
+@cache
+def bf16_kernels() -> tuple[Bf16Kernel, ...]:
+    """Those that work here, the one that is taken by itself last."""
+    return tuple(kernel for kernel in get_args(Bf16Kernel) if _works(kernel))
+
+
+def bf16_kernel() -> Bf16Kernel | None:
+    """The one that multiplies in bfloat16 from now on; None where there is none."""
+    return _chosen[0] if _chosen else next(reversed(bf16_kernels()), None)
+
+
+def use_bf16_kernel(kernel: Bf16Kernel) -> None:
+    """Multiply with this one from now on, in all threads.
+
+    Raises:
+        ValueError: it does not work here.
+    """
+    if kernel not in bf16_kernels():
+        raise ValueError(f"products in bfloat16 by {kernel}: here there is {', '.join(bf16_kernels()) or 'no kernel'}")
+    _chosen[:] = [kernel]
+
+
+def _works(kernel: Bf16Kernel) -> bool:
+    """Whether there are such products, and they are those of torch: of odd sizes, and with a transposed factor."""
+    if f"{kernel}_bf16" not in features():
+        return False
+    found = products(torch.float32, kernel)
+    if found is None:
+        return False
+    a, b = (torch.linspace(-1, 1, size).sin().view(-1, 70) for size in (37 * 70, 45 * 70))
+    for left, right in ((a, b.t()), (a.t(), a[:, :9])):
+        product = left.new_empty(left.shape[0], right.shape[1])
+        found.multiply(left, right, product)
+        most = left.double().abs() @ right.double().abs()
+        if not ((product - left.double() @ right.double()).abs() <= 3 * HALF_UNIT * most).all():
+            return False
+    return True
+
+
+def in_parts(rows: int, work: Callable[[int, int, int], None], *, most: int | None = None) -> None:
+    """`work(first, last, worker)` on parts of the rows, as many at once as torch has threads, or as `most` says."""
+    workers = min(most or torch.get_num_threads(), max(1, rows))
+    if workers == 1:
+        work(0, rows, 0)
+        return
+    borders = [rows * worker // workers for worker in range(workers + 1)]
+    list(_pool(workers).map(work, borders[:-1], borders[1:], range(workers)))
+
+
+@cache
+def _pool(workers: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(workers, thread_name_prefix="ensue-engine")
+
+
+def _numbers(*numbers: int) -> list[ctypes.c_int64]:
+    return [ctypes.c_int64(number) for number in numbers]
+
+
+def _pointer(start: int) -> ctypes.c_void_p:
+    return ctypes.c_void_p(start)

@@ -1,0 +1,146 @@
+"""From a layer and its input to the outputs: which way a layer runs, and its program at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
+from operator import attrgetter
+from threading import RLock
+from typing import Any, Literal, get_args
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from ensue.engine.c_library import compiler
+from ensue.engine.compiled import Compiled, compiled
+from ensue.engine.execution import Runner
+from ensue.engine.plain import Plain
+from ensue.engine.products import Bf16Kernel, bf16_kernel
+from ensue.engine.program import Program, build
+from ensue.engine.rows import Rows
+from ensue.engine.trace import Untraceable, trace
+from ensue.engine.triton_pass import Launched, launched
+from ensue.types import State, leaves, map_state
+
+Execution = Literal["compiled", "plain", "fold"]
+
+_most: ContextVar[Execution] = ContextVar("most", default="compiled")
+_runners: WeakKeyDictionary[nn.Module, dict[Any, Runner | str]] = WeakKeyDictionary()
+_building = RLock()
+"""Of threads that run a layer for the first time at once, one traces and compiles; a step may run layers itself."""
+
+
+@contextmanager
+def executing(execution: Execution) -> Iterator[None]:
+    """Inside, layers run at most so: "compiled" (the default), "plain" in torch, "fold" step by step under autograd."""
+    if execution not in get_args(Execution):
+        raise ValueError(f"execution is compiled, plain or fold, not {execution!r}")
+    token = _most.set(execution)
+    try:
+        yield
+    finally:
+        _most.reset(token)
+
+
+def explain(layer: nn.Module) -> str:
+    """How `layer` runs over whole sequences, in one line."""
+    runner = _runner(layer)
+    if isinstance(runner, str):
+        return f"step by step under autograd: its step holds {runner}"
+    if not isinstance(runner.functions, Plain):
+        return "compiled (Triton)" if isinstance(runner.functions, Launched) else "compiled"
+    if compiler() is None:
+        return "in torch operations, position by position: no C compiler (cc, gcc, clang or the package ziglang) found"
+    return "in torch operations, position by position"
+
+
+def may_compile() -> bool:
+    """Whether layers run compiled where they can: see `executing`."""
+    return _most.get() == "compiled"
+
+
+def runs_compiled(layer: nn.Module, x: Tensor) -> bool:
+    """Whether `unroll` would run `layer` on `x` as compiled code; under autocast, in its type."""
+    if not may_compile() or x.device.type != "cpu":
+        return False
+    runner = _runner(layer)
+    if not isinstance(runner, Runner) or not isinstance(runner.functions, Compiled):
+        return False
+    return not torch.is_autocast_enabled("cpu") or runner.functions.bf16_kernel is not None
+
+
+def unroll(layer: Any, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, State] | None:
+    """`layer.fold`, faster: the outputs (B, T, d_out), with zeros at padding, and the final state.
+
+    None where the layer cannot be run so.
+    """
+    if _most.get() == "fold" or x.shape[0] == 0 or x.shape[1] == 0 or torch.compiler.is_compiling():
+        return None
+    runner = _runner(layer)
+    if isinstance(runner, str):
+        return None
+    if x.shape[2] != layer.d_in:
+        raise ValueError(f"x has {x.shape[2]} features, {type(layer).__name__} reads {layer.d_in}")
+    rows = Rows.of(x, mask)
+    if rows.size == 0:
+        return None
+    state = layer.init_state(len(x)) if state is None else state
+    device = x.device.type
+    with torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext():
+        tensors = _before(layer, runner, x, state, rows)
+        packed, *finals = runner(tensors, rows)
+        after = iter(map(rows.unsorted, finals))
+        return rows.padded_again(packed), map_state(lambda leaf: next(after), state)
+
+
+def _runner(layer: nn.Module) -> Runner | str:
+    """The program of a layer in its present mode, or what kept it from having one."""
+    some = next(layer.parameters(), None)
+    dtype, device = (torch.get_default_dtype(), torch.device("cpu")) if some is None else (some.dtype, some.device)
+    execution = _most.get()
+    known = _runners.setdefault(layer, {})
+    in_bf16 = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
+    kernel = bf16_kernel() if in_bf16 and dtype == torch.float32 else None
+    key = (layer.training, dtype, device, execution, kernel)
+    if key not in known:
+        with _building:
+            if key not in known:  # no other thread has built it meanwhile
+                known[key] = _built(layer, dtype, device, kernel)
+    return known[key]
+
+
+def _built(layer: nn.Module, dtype: torch.dtype, device: torch.device, kernel: Bf16Kernel | None) -> Runner | str:
+    try:
+        program = build(trace(layer))
+    except Untraceable as reason:
+        return str(reason)
+    except RecursionError:
+        return "more operations after one another than can be followed"
+    functions = _functions(program, dtype, device, kernel) if may_compile() else None
+    return Runner(program, functions or Plain(program), dtype)
+
+
+def _functions(
+    program: Program, dtype: torch.dtype, device: torch.device, kernel: Bf16Kernel | None
+) -> Compiled | Launched | None:
+    """None where nothing can be compiled."""
+    if device.type == "cpu":
+        return compiled(program, dtype, kernel)
+    return launched(program, dtype) if device.type == "cuda" else None
+
+
+def _before(layer: nn.Module, runner: Runner, x: Tensor, state: State, rows: Rows) -> list[Tensor]:
+    """What the passes read, worked out by torch from parameters, x and the state."""
+    trace, dtype = runner.program.trace, runner.dtype
+    values: dict[int, Any] = dict(trace.constants)
+    for name, key in trace.parameters.items():
+        values[key] = attrgetter(name)(layer)
+    for call in trace.once:
+        call.run(values)
+    before = [rows.sorted(leaf).to(dtype).resolve_neg().contiguous() for leaf in leaves(state)]
+    packed = rows.packed(x).to(dtype).resolve_neg()
+    matrices = [values[matrix.key][matrix.start : matrix.stop] for matrix in trace.matrices]
+    vectors = [values[key].reshape(1, -1).contiguous() for key in trace.vectors]
+    return [packed if packed.stride(1) == 1 else packed.contiguous(), *before, *vectors, *matrices]

@@ -1,0 +1,259 @@
+"""From the `step` of a layer to the graph of one step.
+
+`step` is run once, on some rows of zeros, and every operation that torch carries out is recorded and read: what depends
+on parameters alone (a transpose, a slice of a weight, a mask of it) is left to torch, once for a whole sequence; the
+rest becomes nodes (`aten.py`). What has no row there (random numbers, integer states, operations across rows) cannot be
+traced: `Untraceable` says what it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ensue.engine.aten import HANDLERS, Nodes, Untraceable
+from ensue.engine.graph import Graph, Node
+from ensue.types import State, leaves, map_state
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which recorded tensor an argument was."""
+
+    key: int
+
+
+@dataclass(frozen=True)
+class Call:
+    """A recorded operation, its tensors replaced by places."""
+
+    function: Any
+    args: Any
+    kwargs: dict[str, Any]
+    results: Sequence[int]
+
+    def run(self, values: dict[int, Any]) -> None:
+        """Once more, on `values`, where its results are put."""
+        found = self.function(*_with_tensors(self.args, values), **_with_tensors(self.kwargs, values))
+        for key, result in zip(self.results, found if isinstance(found, (tuple, list)) else (found,), strict=True):
+            values[key] = result
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A recorded (k, n) matrix, or some rows of it."""
+
+    key: int
+    start: int
+    stop: int
+
+
+@dataclass
+class Trace:
+    """One step: what is computed before it from parameters, and the graph of the rest."""
+
+    graph: Graph
+    parameters: dict[str, int]
+    """Parameters and buffers by name."""
+    constants: dict[int, Tensor]
+    once: list[Call]
+    """What is computed from parameters alone."""
+    vectors: list[int]
+    matrices: list[Matrix]
+    output: Node
+    states: list[Node]
+    """The leaves of the state after the step."""
+    state_widths: list[int]
+
+
+def trace(layer: Any) -> Trace:
+    """The trace of `layer.step`, the same whatever mode torch is in. Raises `Untraceable`."""
+    with torch.inference_mode(False), torch.no_grad():  # where there is no autograd, nothing is below it
+        return _traced(layer)
+
+
+def _traced(layer: Any) -> Trace:
+    named = {**dict(layer.named_parameters()), **dict(layer.named_buffers())}
+    rows = _number_of_rows(layer, named)
+    reference = next((tensor for tensor in named.values() if tensor.is_floating_point()), torch.zeros(()))
+    state = layer.init_state(rows)
+    before = list(leaves(state))
+    if not before or any(not leaf.is_floating_point() or leaf.dim() != 2 for leaf in before):
+        raise Untraceable("a state that is not of (rows, features) real numbers")
+    before = [leaf.detach().clone() for leaf in before]  # apart, also where two leaves were one tensor
+    x_t = reference.new_zeros(rows, layer.d_in)
+    given = iter(before)
+    recorder = _Recorder()
+    with torch.autocast(x_t.device.type, enabled=False), recorder:
+        y, after = layer.step(x_t, map_state(lambda leaf: next(given), state))
+    lowering = _Lowering(rows, named, x_t, before)
+    for function, args, kwargs, results in recorder.calls:
+        lowering.read(function, args, kwargs, results)
+    return lowering.finished(y, after, state)
+
+
+def _number_of_rows(layer: nn.Module, named: dict[str, Tensor]) -> int:
+    """One that no size of the layer equals, so that a size written into an operation is known for what it is."""
+    sizes = {size for tensor in named.values() for size in tensor.shape} | {layer.d_in, layer.d_out}
+    sizes |= {leaf.shape[-1] for leaf in leaves(layer.init_state(1))}  # type: ignore[operator]
+    return next(rows for rows in range(211, 10_000) if rows not in sizes)
+
+
+class _Recording:
+    """What a recorder does with an operation.
+
+    It stands in a class of its own, since torch wraps the method of that name in the class of a mode itself, so that
+    `torch.compile` keeps out of it; and the wrapper imports the whole compiler, seconds of it, at its first call.
+    `unroll` asks `is_compiling` before it traces.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[Any, Any, dict[str, Any], list[Any]]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        self.calls.append((func, args, kwargs or {}, list(found) if isinstance(found, (tuple, list)) else [found]))
+        return found
+
+
+class _Recorder(_Recording, TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Keeps what torch is asked for, below autograd, where few operations are left."""
+
+
+class _Lowering(Nodes):
+    """Reads recorded calls in order; knows of every tensor whether it is of parameters alone, or a node."""
+
+    def __init__(self, rows: int, named: dict[str, Tensor], x_t: Tensor, before: list[Tensor]) -> None:
+        self.rows, self.graph = rows, Graph()
+        self.kept: list[Any] = [named, x_t, before]  # alive, so that no other tensor gets the id of one of them
+        self.dtype = x_t.dtype
+        self.parameters = {name: id(tensor) for name, tensor in named.items()}
+        self.fixed = set(self.parameters.values())
+        self.nodes: dict[int, Node] = {id(x_t): self.graph.node("input", width=x_t.shape[1])}
+        for place, leaf in enumerate(before):
+            self.nodes[id(leaf)] = self.graph.node("state", width=leaf.shape[1], number=place)
+        self.widths = [leaf.shape[1] for leaf in before]
+        self.constants: dict[int, Tensor] = {}
+        self.once: list[Call] = []
+        self.vectors: list[int] = []
+        self.matrices: list[Matrix] = []
+
+    def read(self, function: Any, args: Any, kwargs: dict[str, Any], results: list[Any]) -> None:
+        self.kept.append((args, kwargs, results))
+        name = function.overloadpacket.__name__
+        tensors = _tensors((args, kwargs))
+        for tensor in tensors:
+            if id(tensor) not in self.fixed and id(tensor) not in self.nodes:
+                self.constants[id(tensor)] = tensor
+                self.fixed.add(id(tensor))
+        if name == "lift_fresh":  # a constant of the step
+            return
+        if name.endswith("_") or any(result is tensor for result in results for tensor in tensors):
+            raise Untraceable(f"{name}, which changes a tensor in place")
+        if name == "_local_scalar_dense":
+            raise Untraceable("a number read out of a tensor, on which its course may depend")
+        if name != "expand" and self.rows in _numbers((args, kwargs)):
+            raise Untraceable(f"{name} with the number of rows written into it")
+        if any(id(tensor) in self.nodes for tensor in tensors):
+            self._add_nodes(name, args, kwargs, results)
+        elif torch.Tag.nondeterministic_seeded in function.tags:
+            raise Untraceable(f"{name}, which draws random numbers")
+        else:
+            call = Call(function, _with_places(args), _with_places(kwargs), [id(result) for result in results])
+            self.once.append(call)
+            self.fixed.update(call.results)
+
+    def _add_nodes(self, name: str, args: Any, kwargs: dict[str, Any], results: list[Any]) -> None:
+        if name not in HANDLERS:
+            raise Untraceable(f"{name}, which the engine does not know")
+        if any(result.is_floating_point() and result.dtype != self.dtype for result in results):
+            raise Untraceable(f"{name} with numbers of another type than {self.dtype}")
+        try:
+            found = HANDLERS[name](self, args, kwargs)
+        except (TypeError, ValueError) as reason:
+            raise Untraceable(f"{name} in a form that the engine does not know") from reason
+        for result, node in zip(results, found if isinstance(found, list) else [found], strict=False):
+            self.nodes[id(result)] = node
+
+    def node(self, value: Any) -> Node:
+        """An argument of an operation, as a node."""
+        if isinstance(value, (bool, int, float)):
+            return self.graph.constant(float(value))
+        key = id(value)
+        if key in self.nodes:
+            return self.nodes[key]
+        if value.numel() != max(value.shape, default=1) or value.dtype != self.dtype:
+            raise Untraceable(f"a parameter of shape {tuple(value.shape)} and type {value.dtype} outside a product")
+        return self.graph.node("vector", width=value.numel(), number=_placed(self.vectors, key))
+
+    def product(self, value: Any, matrix: Any) -> Node:
+        """(rows, k) times (k, n); of features side by side, the sum of their products."""
+        if id(matrix) not in self.fixed:
+            raise Untraceable("a product of two things neither of which is a parameter")
+        node = self.node(value)
+        total, start = None, 0
+        for part in node.args if node.op == "cat" else [node]:
+            index = _placed(self.matrices, Matrix(id(matrix), start, start + part.width))
+            product = self.graph.product(part, index, matrix.shape[1])
+            total, start = product if total is None else total + product, start + part.width
+        assert total is not None
+        return total
+
+    def finished(self, y: Any, after: State, before: State) -> Trace:
+        results = [y, *leaves(after)]
+        if len(results) != 1 + len(self.widths) or type(after) is not type(before):
+            raise Untraceable("a state of another shape than the one before")
+        for place, result in enumerate(results):
+            if not isinstance(result, Tensor) or result.dim() != 2 or len(result) != self.rows:
+                raise Untraceable("a result that is not of (rows, features)")
+            if place and result.shape[1] != self.widths[place - 1]:
+                raise Untraceable("a state of another size than the one before")
+        output, *states = (self.node(result) for result in results)
+        return Trace(
+            self.graph, self.parameters, self.constants, self.once, self.vectors, self.matrices, output, states,
+            self.widths,
+        )  # fmt: skip
+
+
+def _placed(known: list[Any], item: Any) -> int:
+    if item not in known:
+        known.append(item)
+    return known.index(item)
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [tensor for part in value for tensor in _tensors(part)] if isinstance(value, (tuple, list)) else []
+
+
+def _numbers(value: Any) -> list[float]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (tuple, list)):
+        return [number for part in value for number in _numbers(part)]
+    return [value] if isinstance(value, (int, float)) and not isinstance(value, bool) else []
+
+
+def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    if isinstance(value, dict):
+        return {name: _mapped(part, change) for name, part in value.items()}
+    if isinstance(value, (tuple, list)):
+        return type(value)(_mapped(part, change) for part in value)
+    return change(value)
+
+
+def _with_places(value: Any) -> Any:
+    return _mapped(value, lambda part: Place(id(part)) if isinstance(part, Tensor) else part)
+
+
+def _with_tensors(value: Any, values: dict[int, Any]) -> Any:
+    return _mapped(value, lambda part: values[part.key] if isinstance(part, Place) else part)

@@ -1,0 +1,129 @@
+"""Multi-head self-attention with its keys and values as state."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from ensue.nn.attention.positions import Rotary, advanced, numbered
+from ensue.nn.dropout import checked_share
+from ensue.nn.layer import Parallel, blank
+from ensue.nn.taps import Tap, is_watched
+from ensue.types import Memory, State
+
+
+class KVState(NamedTuple):
+    """The keys and values of the S columns read so far, which of them are real, and how many real ones a row has."""
+
+    keys: Float[Tensor, "B H S d_head"]
+    values: Float[Tensor, "B H S d_head"]
+    real: Bool[Tensor, "B S"]
+    position: Int[Tensor, " B"]
+
+    @property
+    def grows(self) -> bool:
+        """S is 0 at the beginning."""
+        return True
+
+
+class MultiHeadAttention(Parallel):
+    """Self-attention with h heads (Vaswani et al. 2017, eqs. 1 and 5):
+
+        head_j = softmax(Q_j K_jᵀ / √d_head) V_j,   Q, K, V = W_Q x, W_K x, W_V x,   y = W_O [head_1; ...; head_h]
+
+    A causal layer's position sees itself and what came before; otherwise all real positions. `dropout` acts on the
+    attention weights. It runs on torch's scaled-dot-product kernel, and spells the equation out while its tap
+    `weights`, (B, H, T, S), is watched.
+    """
+
+    def __init__(
+        self, d_model: int, *, num_heads: int, dropout: float = 0.0, is_causal: bool = True, rotary: bool = False
+    ) -> None:
+        super().__init__()
+        if num_heads < 1 or d_model % num_heads:
+            raise ValueError(f"{num_heads} heads cannot share {d_model} features")
+        self.d_in = self.d_out = d_model
+        self.num_heads, self.d_head, self.is_causal = num_heads, d_model // num_heads, is_causal
+        self.dropout = checked_share(dropout)
+        self.project_in = nn.Linear(d_model, 3 * d_model)
+        self.project_out = nn.Linear(d_model, d_model)
+        self.rotary = Rotary(self.d_head) if rotary else None
+        self.weights = Tap()
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> KVState:
+        empty = self.project_in.weight.new_zeros(batch_size, self.num_heads, 0, self.d_head)
+        real = torch.zeros(batch_size, 0, dtype=torch.bool, device=empty.device)
+        return KVState(empty, empty, real, real.sum(1))
+
+    def forward(
+        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
+    ) -> tuple[Float[Tensor, "B T d_out"], KVState]:
+        if state is not None and not self.is_causal:
+            raise TypeError("attention that looks ahead reads whole sequences and takes no initial state")
+        from_start = state is None
+        state = self.init_state(len(x)) if state is None else state
+        queries, keys, values = self._heads(blank(x, mask))
+        if self.rotary is not None:
+            positions = numbered(state.position, x.shape[1])
+            queries, keys = self.rotary(queries, positions), self.rotary(keys, positions)
+        state = self._extended(state, keys, values, mask)
+        if mask is None and from_start and not is_watched(self):
+            dropout = self.dropout if self.training else 0.0
+            heads = fused_attention(queries, keys, values, None, dropout=dropout, is_causal=self.is_causal)
+        else:
+            heads = self._attend(queries, state)
+        return self.project_out(heads.transpose(1, 2).flatten(2)), state
+
+    def _heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, each (B, H, T, d_head)."""
+        queries, keys, values = self.project_in(x).unflatten(-1, (3, self.num_heads, self.d_head)).unbind(2)
+        return queries.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2)
+
+    def _extended(self, state: KVState, keys: Tensor, values: Tensor, mask: Tensor | None) -> KVState:
+        new = keys.new_ones(len(keys), keys.shape[2], dtype=torch.bool) if mask is None else mask
+        return KVState(
+            torch.cat((state.keys, keys), dim=2),
+            torch.cat((state.values, values), dim=2),
+            torch.cat((state.real, new), dim=1),
+            advanced(state.position, keys.shape[2], mask),
+        )
+
+    def _attend(self, queries: Tensor, state: KVState) -> Tensor:
+        allowed = self._allowed(state.real, queries.shape[2])
+        dropout = self.dropout if self.training else 0.0
+        if not is_watched(self):
+            return fused_attention(queries, state.keys, state.values, allowed, dropout=dropout, is_causal=False)
+        scores = queries @ state.keys.transpose(2, 3) / math.sqrt(self.d_head)
+        weights = self.weights(scores.masked_fill(~allowed, -math.inf).softmax(dim=-1))
+        return F.dropout(weights, dropout, self.training) @ state.values
+
+    def _allowed(self, real: Tensor, length: int) -> Tensor:
+        """Which of the S columns each of the last `length` may see, (B, 1, T, S); always itself, so no row is empty."""
+        columns = torch.arange(real.shape[1], device=real.device)
+        queries = columns[real.shape[1] - length :].unsqueeze(1)
+        itself = columns == queries
+        past = columns <= queries if self.is_causal else torch.ones_like(itself)
+        return ((real.unsqueeze(1) & past) | itself).unsqueeze(1)
+
+    def extra_repr(self) -> str:
+        return (
+            f"d_model={self.d_in}, num_heads={self.num_heads}, dropout={self.dropout}, is_causal={self.is_causal}, "
+            f"rotary={self.rotary is not None}"
+        )
+
+
+def fused_attention(
+    queries: Tensor, keys: Tensor, values: Tensor, allowed: Tensor | None, *, dropout: float, is_causal: bool
+) -> Tensor:
+    """Torch's scaled-dot-product kernel; on a CPU never in bfloat16, whose backward pass is slow there (LOG.md)."""
+    if queries.device.type == "cpu":
+        dtype = torch.promote_types(queries.dtype, torch.float32)
+        queries, keys, values = queries.to(dtype), keys.to(dtype), values.to(dtype)
+        with torch.autocast("cpu", enabled=False):
+            return F.scaled_dot_product_attention(queries, keys, values, allowed, dropout, is_causal)
+    return F.scaled_dot_product_attention(queries, keys, values, allowed, dropout, is_causal)

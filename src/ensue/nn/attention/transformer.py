@@ -1,0 +1,153 @@
+"""Transformer blocks, post-norm as published and pre-norm, and a stack of them with positions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, get_args
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from ensue.nn.attention.multi_head import KVState, MultiHeadAttention
+from ensue.nn.attention.positions import LearnedPositions, SinusoidalPositions
+from ensue.nn.combinators import Stack
+from ensue.nn.layer import Parallel, Pointwise, SequenceLayer
+from ensue.types import Memory, State
+
+Positions = Literal["learned", "sinusoidal", "rotary"]
+Norm = Literal["pre", "post"]
+Activation = Literal["relu", "gelu"]
+
+
+def checked(what: str, value: str, choices: Any) -> None:
+    """Raises `ValueError` where `value` is none of the `choices`, a `Literal`."""
+    if value not in get_args(choices):
+        raise ValueError(f"{what} is one of {', '.join(get_args(choices))}, not {value!r}")
+
+
+class FeedForward(nn.Sequential):
+    """`W_2 g(W_1 x + b_1) + b_2` at every position (Vaswani et al. 2017, eq. 2), with g = ReLU or GELU."""
+
+    def __init__(self, d_model: int, d_hidden: int, *, activation: Activation, dropout: float) -> None:
+        checked("activation", activation, Activation)
+        nonlinearity = nn.ReLU() if activation == "relu" else nn.GELU()
+        super().__init__(nn.Linear(d_model, d_hidden), nonlinearity, nn.Dropout(dropout), nn.Linear(d_hidden, d_model))
+
+
+class PostNormBlock(Parallel):
+    """`z = LayerNorm(x + SelfAttn(x))`, `y = LayerNorm(z + FFN(z))` (Vaswani et al. 2017; SLP ch. 9)."""
+
+    def __init__(
+        self,
+        d_model: int,
+        *,
+        num_heads: int,
+        d_feedforward: int,
+        dropout: float = 0.0,
+        activation: Activation = "relu",
+        is_causal: bool = True,
+        rotary: bool = False,
+    ) -> None:
+        super().__init__()
+        self.d_in = self.d_out = d_model
+        self.is_causal = is_causal
+        self.attention = MultiHeadAttention(
+            d_model, num_heads=num_heads, dropout=dropout, is_causal=is_causal, rotary=rotary
+        )
+        self.feedforward = FeedForward(d_model, d_feedforward, activation=activation, dropout=dropout)
+        self.norm_attention, self.norm_feedforward = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+        self.dropout = nn.Dropout(dropout)
+        self.activation, self.d_feedforward = activation, d_feedforward
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> KVState:
+        return self.attention.init_state(batch_size, memory)
+
+    def forward(
+        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
+    ) -> tuple[Float[Tensor, "B T d_out"], State]:
+        attended, state = self.attention(x, state, mask=mask)
+        z = self.norm_attention(x + self.dropout(attended))
+        return self.norm_feedforward(z + self.dropout(self.feedforward(z))), state
+
+    def extra_repr(self) -> str:
+        return f"{self.attention.extra_repr()}, d_feedforward={self.d_feedforward}, activation={self.activation!r}"
+
+
+class PreNormBlock(PostNormBlock):
+    """`z = x + SelfAttn(LayerNorm(x))`, `y = z + FFN(LayerNorm(z))` (Xiong et al. 2020)."""
+
+    def forward(
+        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
+    ) -> tuple[Float[Tensor, "B T d_out"], State]:
+        attended, state = self.attention(self.norm_attention(x), state, mask=mask)
+        z = x + self.dropout(attended)
+        return z + self.dropout(self.feedforward(self.norm_feedforward(z))), state
+
+
+class Transformer(Stack):
+    """Positions, `num_layers` blocks and, with pre-norm, a last normalization, as a `Stack`.
+
+    Learned positions need `max_positions`, the longest context. Matrices start normal with σ = 1/√fan-in (LeCun et al.
+    1998), those that write into the residual stream divided by √(2 · num_layers) (Radford et al. 2019), biases at zero.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        *,
+        num_heads: int,
+        num_layers: int,
+        d_feedforward: int | None = None,
+        positions: Positions = "learned",
+        max_positions: int | None = None,
+        norm: Norm = "pre",
+        activation: Activation = "gelu",
+        dropout: float = 0.0,
+        is_causal: bool = True,
+    ) -> None:
+        checked("positions", positions, Positions)
+        checked("norm", norm, Norm)
+        d_feedforward = 4 * d_model if d_feedforward is None else d_feedforward
+        block = PreNormBlock if norm == "pre" else PostNormBlock
+        layers: list[SequenceLayer] = []
+        if positions == "learned":
+            if max_positions is None:
+                raise ValueError("learned positions need max_positions")
+            layers.append(LearnedPositions(d_model, max_positions=max_positions))
+        elif positions == "sinusoidal":
+            layers.append(SinusoidalPositions(d_model))
+        layers.append(Pointwise(nn.Dropout(dropout), d_in=d_model))
+        for _ in range(num_layers):
+            layers.append(
+                block(
+                    d_model,
+                    num_heads=num_heads,
+                    d_feedforward=d_feedforward,
+                    dropout=dropout,
+                    activation=activation,
+                    is_causal=is_causal,
+                    rotary=positions == "rotary",
+                )
+            )
+        if norm == "pre":
+            layers.append(Pointwise(nn.LayerNorm(d_model), d_in=d_model))
+        super().__init__(layers)
+        self.description = (
+            f"d_model={d_model}, num_heads={num_heads}, num_layers={num_layers}, d_feedforward={d_feedforward}, "
+            f"positions={positions!r}, max_positions={max_positions}, norm={norm!r}, activation={activation!r}, "
+            f"dropout={dropout}, is_causal={is_causal}"
+        )
+        self._init_weights(num_layers)
+
+    def extra_repr(self) -> str:
+        return self.description
+
+    def _init_weights(self, num_layers: int) -> None:
+        for name, parameter in self.named_parameters():
+            if parameter.dim() == 2:
+                writes = name.endswith(("project_out.weight", "feedforward.3.weight"))
+                depth = 2 * num_layers if writes else 1
+                torch.nn.init.normal_(parameter, std=1 / math.sqrt(parameter.shape[1] * depth))
+            elif name.endswith("bias"):
+                torch.nn.init.zeros_(parameter)

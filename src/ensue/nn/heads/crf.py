@@ -1,0 +1,119 @@
+"""The linear-chain conditional random field: a head that scores whole sequences of tags.
+
+A module with the scores of tag pairs and of both ends; the dynamic programs are those of `chain.py` (sums) and
+`paths.py` (maxima). Not a layer: what it makes of emission scores (B, T, K) is a distribution over paths.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from ensue.nn.heads.chain import log_partition, marginals, score
+from ensue.nn.heads.paths import k_best, viterbi
+
+
+class Legal(NamedTuple):
+    """What is allowed: to begin with a tag, to go from tag i to tag j (row i, column j), to end with a tag."""
+
+    start: Bool[Tensor, " K"]
+    pairs: Bool[Tensor, "K K"]
+    end: Bool[Tensor, " K"]
+
+
+class Tables(NamedTuple):
+    """The scores of a chain apart from its emissions; -inf where something is forbidden."""
+
+    start: Float[np.ndarray, " K"]
+    transitions: Float[np.ndarray, "K K"]
+    end: Float[np.ndarray, " K"]
+
+
+class LinearChainCRF(nn.Module):
+    """Lafferty et al. 2001; with neural emissions and scores of the ends, Lample et al. 2016, section 2.
+
+        score(x, y) = start[y_1] + Σ_t e_t[y_t] + Σ_t A[y_{t-1}, y_t] + end[y_T]
+        P(y | x) = exp score(x, y) / Z(x)      Z(x) = Σ_y exp score(x, y), over the legal y
+
+    All scores start at zero: the emissions alone. In every method `emissions` are (B, T, K) and `mask` (B, T) is True
+    on real positions, which come first (None: all); what stands at padding reaches nothing. An empty row has one path,
+    the empty one, of score 0. Sums are computed in float64, also under autocast.
+    """
+
+    def __init__(self, num_tags: int, *, legal: Legal | None = None) -> None:
+        super().__init__()
+        K = self.num_tags = num_tags
+        if legal is not None and [tuple(part.shape) for part in legal] != [(K,), (K, K), (K,)]:
+            raise ValueError(f"legal has {len(legal.start)} tags, the CRF {K}")
+        self.start, self.end = nn.Parameter(torch.zeros(K)), nn.Parameter(torch.zeros(K))
+        self.transitions = nn.Parameter(torch.zeros(K, K))
+        for name, part in zip(Legal._fields, legal or (None, None, None), strict=True):
+            self.register_buffer(f"legal_{name}", part, persistent=False)
+
+    @property
+    def legal(self) -> Legal | None:
+        found = [getattr(self, f"legal_{name}") for name in Legal._fields]
+        return None if found[0] is None else Legal(*found)
+
+    def _tables(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The scores of start, transitions and end, -inf where something is illegal."""
+        raw = self.start, self.transitions, self.end
+        if self.legal is None:
+            return raw
+        start, pairs, end = self.legal
+        return (
+            raw[0].masked_fill(~start, -torch.inf),
+            raw[1].masked_fill(~pairs, -torch.inf),
+            raw[2].masked_fill(~end, -torch.inf),
+        )
+
+    def tables(self) -> Tables:
+        """The same in numpy, as `viterbi_path` takes them."""
+        return Tables(*(scores.detach().cpu().numpy() for scores in self._tables()))
+
+    def log_partition(
+        self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, " B"]:
+        """`log Z` of each row, in nats."""
+        return log_partition(emissions, *self._tables(), mask)
+
+    def score(
+        self, emissions: Float[Tensor, "B T K"], tags: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, " B"]:
+        """The score of each row's `tags`, by the parameters as they are: an illegal path has a finite one, too."""
+        return score(emissions, tags, self.start, self.transitions, self.end, mask)
+
+    def nats(
+        self, emissions: Float[Tensor, "B T K"], tags: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, " B"]:
+        """`log Z - score`, the loss of each row.
+
+        Where the tags are a legal path it is -log P(tags). Where not, so that training on broken data goes on, it is
+        finite: the prohibition counts in Z, not in the score.
+        """
+        return self.log_partition(emissions, mask) - self.score(emissions, tags, mask)
+
+    def marginals(
+        self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, "B T K"]:
+        """The probability of each tag at each position, zeros at padding. Not differentiable."""
+        return marginals(emissions, *self._tables(), mask)
+
+    def best(
+        self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None = None
+    ) -> tuple[Int[Tensor, "B T"], Float[Tensor, " B"]]:
+        """The most probable tags, 0 at padding, and their scores (Viterbi)."""
+        return viterbi(emissions, *self._tables(), mask)
+
+    def best_k(
+        self, emissions: Float[Tensor, "B T K"], k: int, mask: Bool[Tensor, "B T"] | None = None
+    ) -> tuple[Int[Tensor, "B k T"], Float[Tensor, "B k"]]:
+        """The k most probable paths, best first, and their scores; -inf where a row has fewer."""
+        return k_best(emissions, *self._tables(), k=k, mask=mask)
+
+    def extra_repr(self) -> str:
+        return f"num_tags={self.num_tags}" + ("" if self.legal is None else ", legal")

@@ -1,0 +1,85 @@
+"""Softmax heads: from features to scores over a vocabulary, with weights of their own or those of the embedding."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from ensue.nn.border import expect, expect_features
+from ensue.nn.embeddings import TokenEmbedding
+from ensue.nn.heads.linear_cross_entropy import linear_cross_entropy
+
+LARGE_VOCABULARY = 1024
+"""From here on the chunked loss is faster than the plain one (LOG.md)."""
+
+
+class SoftmaxHead(nn.Module):
+    """`logits = V h + b` with its own V."""
+
+    def __init__(self, d_in: int, vocabulary_size: int) -> None:
+        super().__init__()
+        self.d_in, self.vocabulary_size = d_in, vocabulary_size
+        self.weight = nn.Parameter(torch.empty(vocabulary_size, d_in))
+        self.bias = nn.Parameter(torch.zeros(vocabulary_size))
+        nn.init.normal_(self.weight, std=0.02)
+
+    def start_from_counts(self, counts: Int[Tensor, " V"]) -> None:
+        """Let the biases start at the tokens' log frequencies, which training otherwise spends its first steps on."""
+        expect("start_from_counts", "counts", counts, (self.vocabulary_size,), int)
+        with torch.no_grad():
+            self.bias.copy_(((counts + 1) / (counts + 1).sum()).log())
+
+    def matrix(self) -> Tensor:
+        """V, (vocabulary_size, features)."""
+        return self.weight
+
+    def features(self, h: Float[Tensor, "*shape d_in"]) -> Float[Tensor, "*shape d"]:
+        """What V multiplies."""
+        return h
+
+    def forward(self, h: Float[Tensor, "*shape d_in"]) -> Float[Tensor, "*shape V"]:
+        expect_features(type(self).__name__, "h", h, self.d_in, self.bias)
+        return F.linear(self.features(h), self.matrix(), self.bias)
+
+    def nats(self, h: Float[Tensor, "*shape d_in"], targets: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        """The surprisal `-log softmax(logits)[target]` of each target."""
+        self._expect("nats", h, targets)
+        return F.cross_entropy(self(h).flatten(0, -2), targets.flatten(), reduction="none").view_as(targets)
+
+    def _expect(self, name: str, h: Tensor, targets: Tensor) -> None:
+        where = f"{type(self).__name__}.{name}"
+        expect_features(where, "h", h, self.d_in, self.bias)
+        expect(where, "targets", targets, h.shape[:-1], torch.int64, like=h)
+
+    def total_nats(self, h: Float[Tensor, "*shape d_in"], targets: Int[Tensor, "*shape"]) -> Float[Tensor, ""]:
+        """The sum of `nats`, which training minimizes; a large vocabulary's logits are never held at once."""
+        self._expect("total_nats", h, targets)
+        if self.vocabulary_size < LARGE_VOCABULARY:
+            return F.cross_entropy(self(h).flatten(0, -2), targets.flatten(), reduction="sum")
+        return linear_cross_entropy(self.features(h).flatten(0, -2), self.matrix(), self.bias, targets.flatten())
+
+    def extra_repr(self) -> str:
+        return f"d_in={self.d_in}, vocabulary_size={self.vocabulary_size}"
+
+
+class TiedSoftmaxHead(SoftmaxHead):
+    """`logits = E h + b`, where E is the embedding's table (Press & Wolf 2017; Inan et al. 2017).
+
+    Where `d_in` differs from the embedding's size, h goes through a projection first.
+    """
+
+    def __init__(self, d_in: int, embedding: TokenEmbedding) -> None:
+        nn.Module.__init__(self)
+        self.d_in, self.vocabulary_size = d_in, embedding.vocabulary_size
+        self.embedding = embedding
+        self.projection = nn.Identity() if d_in == embedding.d_out else nn.Linear(d_in, embedding.d_out, bias=False)
+        self.bias = nn.Parameter(torch.zeros(embedding.vocabulary_size))
+
+    def matrix(self) -> Tensor:
+        return self.embedding.weight
+
+    def features(self, h: Float[Tensor, "*shape d_in"]) -> Float[Tensor, "*shape d"]:
+        features: Tensor = self.projection(h)
+        return features

@@ -1,0 +1,108 @@
+"""The clockwork network over whole sequences in C (clockwork.c), where what rests costs nothing.
+
+Written by hand, since it does less than `step` says: which modules rest is known beforehand where all clocks agree. It
+is compiled as the engine's cells are.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from ensue.engine.addresses import address
+from ensue.engine.c_library import library
+from ensue.engine.products import in_parts
+
+PART = 32
+"""Units from which on a module is multiplied by itself: fewer do not fill the registers."""
+
+
+class Turns:
+    """Where each module works when all clocks show `start` at the first position, as the functions in C read it."""
+
+    def __init__(self, periods: tuple[int, ...], size: int, start: int, extents: tuple[int, int, int]) -> None:
+        batch, positions, d_in = extents
+        several = min(len(periods), -(-PART // size))
+        numbers, errors = [], 0
+        for k in range(0, len(periods), several):
+            units, first = min(several, len(periods) - k) * size, -start % periods[k]
+            turns = max(0, -(-(positions - first) // periods[k]))
+            numbers += [k * size, units, periods[k], first, turns, errors]
+            errors += batch * turns * units
+        d = len(periods) * size
+        of_x, of_y, of_h = (batch, positions, d_in), (batch, positions, d), (batch, d)
+        self.sizes: dict[str, tuple[int, ...]] = {
+            "x": of_x, "h": of_h, "W": (d, d_in), "U": (d, d), "b": (d,), "y": of_y, "error": of_y,
+            "errors": (errors,), "at x": of_x, "at h": of_h, "at W": (d, d_in), "at U": (d, d),
+        }  # fmt: skip
+        """Of all tensors by their names; `errors` are those at pre-activations."""
+        shape = [batch, positions, start, d_in, d, len(numbers) // 6, size, len(periods), *periods]
+        self._numbers = (ctypes.c_int64 * len(shape))(*shape), (ctypes.c_int64 * len(numbers))(*numbers)
+
+    def run(self, name: str, rows: int, given: dict[str, Tensor], *, sums: Tensor | None = None) -> None:
+        """A function, on so many rows in parts, on tensors by the names of `sizes`; `sums` has a row for each thread.
+
+        Raises:
+            ValueError, TypeError: a tensor is not what the function takes it for.
+            MemoryError: there is no room for the packed matrices.
+        """
+        dtype = next(iter(given.values())).dtype
+        function = getattr(functions(dtype), name)
+        addresses = [ctypes.c_void_p(address(key, tensor, dtype, self.sizes[key])) for key, tensor in given.items()]
+        parts = [] if sums is None else list(sums)
+        of_sums = [ctypes.c_void_p(address("sums", part, dtype, self.sizes["b"])) for part in parts]
+
+        def work(first: int, last: int, worker: int) -> None:
+            own = [] if sums is None else [of_sums[worker]]
+            if function(*self._numbers, ctypes.c_int64(first), ctypes.c_int64(last), *addresses, *own):
+                raise MemoryError(f"no room for the matrices of a clockwork network of {self.sizes['b'][0]} units")
+
+        in_parts(rows, work, most=None if sums is None else len(parts))
+
+
+turns_of = lru_cache(Turns)
+
+
+@cache
+def functions(dtype: torch.dtype) -> ctypes.CDLL | None:
+    """None where there is no compiler, or the type is neither float32 nor float64."""
+    if dtype not in (torch.float32, torch.float64):
+        return None
+    return library((Path(__file__).parent / "clockwork.c").read_text(encoding="utf-8"), dtype)
+
+
+class ClockworkTurns(torch.autograd.Function):
+    """The outputs and the states after the last position."""
+
+    @staticmethod
+    def forward(ctx: Any, turns: Turns, x: Tensor, h: Tensor, W: Tensor, U: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        x, h, W, U, b = (tensor.resolve_neg().contiguous() for tensor in (x, h, W, U, b))
+        y = x.new_empty(*x.shape[:2], h.shape[1])
+        turns.run("forward", len(x), {"x": x, "h": h, "W": W, "U": U, "b": b, "y": y})
+        ctx.turns = turns
+        ctx.save_for_backward(x, h, W, U, y)
+        ctx.set_materialize_grads(False)
+        return y, y[:, -1].clone()
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, error: Tensor | None, at_end: Tensor | None) -> tuple[Tensor | None, ...]:
+        x, h, W, U, y = ctx.saved_tensors
+        error = torch.zeros_like(y) if error is None else error.resolve_neg().contiguous()
+        at_h = (
+            torch.zeros_like(h) if at_end is None else at_end.resolve_neg().clone(memory_format=torch.contiguous_format)
+        )
+        errors = y.new_empty(ctx.turns.sizes["errors"])
+        at_b = y.new_zeros(torch.get_num_threads(), y.shape[2])
+        at_x, at_W, at_U = map(torch.empty_like, (x, W, U))
+        read = {"y": y, "error": error, "W": W, "U": U}
+        ctx.turns.run("backward", len(x), read | {"errors": errors, "at x": at_x, "at h": at_h}, sums=at_b)
+        read = {"x": x, "y": y, "h": h, "errors": errors}
+        ctx.turns.run("at_matrices", x.shape[2] + y.shape[2], read | {"at W": at_W, "at U": at_U})
+        return None, at_x, at_h, at_W, at_U, at_b.sum(0)

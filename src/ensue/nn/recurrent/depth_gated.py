@@ -1,0 +1,108 @@
+"""The depth-gated LSTM: a stack in which a cell is also fed by the cell below it."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from ensue.nn.combinators import Stack
+from ensue.nn.layer import Recurrent, SequenceLayer
+from ensue.nn.recurrent.initialization import gate_bias, hidden_weight, input_weight
+from ensue.nn.recurrent.lstm import LSTM, LSTMState
+from ensue.nn.taps import Tap, Taps
+from ensue.types import Memory, State
+
+
+class OpenLSTM(Recurrent):
+    """An LSTM with `d_cell` units that hands on [h; c], 2 `d_cell` features, where `LSTM` shows h alone."""
+
+    def __init__(self, d_in: int, d_cell: int) -> None:
+        super().__init__()
+        self.d_in, self.d_out = d_in, 2 * d_cell
+        self.lstm = LSTM(d_in, d_cell)
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> LSTMState:
+        return self.lstm.init_state(batch_size, memory)
+
+    def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], LSTMState]:
+        h, state = self.lstm.step(x_t, state)
+        return torch.cat((h, state.c), dim=-1), state
+
+    def extra_repr(self) -> str:
+        return f"d_in={self.d_in}, d_cell={self.d_out // 2}"
+
+
+class DepthGatedLayer(Recurrent):
+    """An upper layer of a `DepthGatedLSTM`, which has the equations: from [h; c] of the layer below to its own [h; c].
+
+    The weights stack i, f, g, o, d; the recurrent ones have no block for d, which does not see h.
+    """
+
+    def __init__(self, d_cell: int) -> None:
+        super().__init__()
+        self.d_in = self.d_out = 2 * d_cell
+        self.weight_input = input_weight(5, d_cell, d_cell)
+        self.weight_hidden = hidden_weight(4, d_cell)
+        self.weight_cell = nn.Parameter(torch.zeros(d_cell))
+        self.weight_below = nn.Parameter(torch.zeros(d_cell))
+        self.bias = gate_bias(5, d_cell, forget=1)
+        self.gates = Taps("input", "forget", "candidate", "output", "depth")
+        self.cell, self.hidden = Tap(), Tap()
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> LSTMState:
+        zeros = self.weight_cell.new_zeros(batch_size, len(self.weight_cell))
+        return LSTMState(h=zeros, c=zeros)
+
+    def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], LSTMState]:
+        h, c = self.init_state(len(x_t)) if state is None else state
+        h_below, c_below = x_t.chunk(2, dim=-1)
+        x_z = F.linear(h_below, self.weight_input, self.bias)
+        x_ifgo, x_d = torch.split(x_z, [4 * len(self.weight_cell), len(self.weight_cell)], dim=-1)
+        z_i, z_f, z_g, z_o = (x_ifgo + F.linear(h, self.weight_hidden)).chunk(4, dim=-1)
+        i, f = self.gates.input(torch.sigmoid(z_i)), self.gates.forget(torch.sigmoid(z_f))
+        g, o = self.gates.candidate(torch.tanh(z_g)), self.gates.output(torch.sigmoid(z_o))
+        d = self.gates.depth(torch.sigmoid(x_d + self.weight_cell * c + self.weight_below * c_below))
+        c = self.cell(d * c_below + f * c + i * g)
+        h = self.hidden(o * torch.tanh(c))
+        return torch.cat((h, c), dim=-1), LSTMState(h, c)
+
+    def extra_repr(self) -> str:
+        return f"d_cell={self.d_out // 2}"
+
+
+class DepthGatedLSTM(SequenceLayer):
+    """Yao et al. 2015: an LSTM, and above it `num_layers - 1` layers whose input x is the h of the layer below and
+    whose cell receives the cell below, c_below, at the same position, through a depth gate d:
+
+        d = σ(W_d x + w_c ⊙ c + w_l ⊙ c_below + b_d)
+        c' = d ⊙ c_below + f ⊙ c + i ⊙ g          h' = o ⊙ tanh(c')
+
+    i, f, g and o are those of `LSTM`; the paper's have peepholes, these have none. The vectors w_c and w_l start at 0,
+    the forget biases at 1. The output is h of the top layer, the state a tuple of one `LSTMState` for each layer.
+    Raises `ValueError` if there is no layer.
+    """
+
+    def __init__(self, d_in: int, d_out: int, *, num_layers: int) -> None:
+        super().__init__()
+        if num_layers < 1:
+            raise ValueError(f"a DepthGatedLSTM needs at least one layer, not {num_layers}")
+        self.d_in, self.d_out, self.num_layers = d_in, d_out, num_layers
+        self.stack = Stack([OpenLSTM(d_in, d_out), *(DepthGatedLayer(d_out) for _ in range(num_layers - 1))])
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
+        return self.stack.init_state(batch_size, memory)
+
+    def forward(
+        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
+    ) -> tuple[Float[Tensor, "B T d_out"], State]:
+        h_and_c, state = self.stack(x, state, mask=mask)
+        return h_and_c[..., : self.d_out], state
+
+    def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], State]:
+        h_and_c, state = self.stack.step(x_t, state)
+        return h_and_c[..., : self.d_out], state
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, num_layers={self.num_layers}"

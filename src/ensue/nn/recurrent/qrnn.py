@@ -1,0 +1,91 @@
+"""The quasi-recurrent network: gates from a window of the input, and a memory without weights, run by a scan."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from ensue.nn.layer import Recurrent, blank
+from ensue.nn.recurrent.linear_recurrence import LinearRecurrence, LinearState
+from ensue.nn.taps import Tap, is_watched
+from ensue.types import Memory, State
+
+
+class QRNNState(NamedTuple):
+    c: Float[Tensor, "B d"]
+    last: Float[Tensor, "B before d_in"]
+    """The last `size` - 1 inputs, the oldest first; zeros stand before the beginning."""
+
+
+class QRNN(Recurrent):
+    """Bradbury et al. 2017, with fo-pooling. Over a window X = [x_{t-size+1}; ...; x_t], a masked convolution:
+
+        z = tanh(W_z X + b_z)        f = σ(W_f X + b_f)        o = σ(W_o X + b_o)
+        c' = f ⊙ c + (1 - f) ⊙ z     h = o ⊙ c'
+
+    `pooling` is what is done with a window.
+    """
+
+    def __init__(self, d_in: int, d_out: int, *, size: int = 2) -> None:
+        super().__init__()
+        if size < 1:
+            raise ValueError(f"a window has at least one position, not {size}")
+        self.d_in, self.d_out, self.size = d_in, d_out, size
+        self.pooling = FoPooling(size * d_in, d_out)
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> QRNNState:
+        (c,) = self.pooling.init_state(batch_size)
+        return QRNNState(c, last=c.new_zeros(batch_size, self.size - 1, self.d_in))
+
+    def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], QRNNState]:
+        c, last = self.init_state(len(x_t)) if state is None else state
+        window = torch.cat((last, x_t.unsqueeze(1)), dim=1)
+        y_t, (c,) = self.pooling.step(window.flatten(1), LinearState(c))
+        return y_t, QRNNState(c, window[:, 1:])
+
+    def forward(
+        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
+    ) -> tuple[Float[Tensor, "B T d_out"], QRNNState]:
+        if is_watched(self):
+            return self.fold(x, state, mask=mask)
+        T = x.shape[1]
+        c, last = self.init_state(len(x)) if state is None else state
+        seen = torch.cat((last, blank(x, mask)), dim=1)
+        windows = torch.cat([seen[:, k : k + T] for k in range(self.size)], dim=-1)
+        y, (c,) = self.pooling(windows, LinearState(c), mask=mask)
+        return y, QRNNState(c, self._last(seen, T, mask))
+
+    def _last(self, seen: Tensor, length: int, mask: Tensor | None) -> Tensor:
+        """The `size` - 1 inputs up to each row's last real position."""
+        if mask is None:
+            return seen[:, length:].clone()
+        offsets = torch.arange(self.size - 1, device=seen.device)
+        places = mask.sum(1, keepdim=True) + offsets
+        return seen.gather(1, places.unsqueeze(-1).expand(-1, -1, self.d_in))
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, size={self.size}"
+
+
+class FoPooling(LinearRecurrence):
+    """The gates of a `QRNN` and its memory, from windows (B, T, inputs). The weights stack z, f, o.
+
+    The forget bias starts at 1, as that of our LSTM does.
+    """
+
+    def __init__(self, d_in: int, d_out: int) -> None:
+        super().__init__(d_in, d_out, gates=("candidate", "forget", "output"), forget=1)
+        self.cell = Tap()
+
+    def coefficients(self, x: Float[Tensor, "*positions d_in"]) -> tuple[Tensor, Tensor, Tensor]:
+        v_z, v_f, v_o = self.preactivations(x)
+        z, f = self.gates.candidate(torch.tanh(v_z)), self.gates.forget(torch.sigmoid(v_f))
+        return f, (1 - f) * z, self.gates.output(torch.sigmoid(v_o))
+
+    def output(self, h: Tensor, gate: Tensor | None) -> tuple[Tensor, Tensor]:
+        assert gate is not None
+        c = self.cell(h)
+        return self.hidden(gate * c), c

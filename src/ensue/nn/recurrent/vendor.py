@@ -1,0 +1,170 @@
+"""Torch's fused recurrent kernels (oneDNN, cuDNN and their fall-backs) behind the contract of a layer.
+
+Not a layer: a function that an LSTM, GRU or Elman layer calls in `forward`, where the arithmetic is that of its `step`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from ensue.engine import runs_compiled
+from ensue.nn.layer import Recurrent, blank
+from ensue.nn.taps import is_watched
+from ensue.types import hold
+
+# Our weights are separate tensors, since a layer may be handed others for one call (WeightDrop); cuDNN then copies them
+# into one piece at each call, which costs little beside the product itself, and says so each time.
+warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
+
+
+STAIR = 1 << 25
+"""Products (positions of padding × weights) that a cut has to save to be worth a further call (LOG.md)."""
+
+HOLD = 1e4
+"""A pre-activation at which a gate is exactly open or shut in every precision."""
+
+Options: TypeAlias = tuple[bool, int, float, bool, bool]
+
+
+def takes_kernel(layer: Recurrent, kind: type[Recurrent], x: Tensor) -> bool:
+    """Whether `layer` runs on `x` by the kernel for `kind`: where `step` is that of `kind`, nobody watches, and the
+    engine has no compiled code."""
+    return type(layer).step is kind.step and not is_watched(layer) and not runs_compiled(layer, x)
+
+
+def run_kernel(
+    kernel: Callable[..., Any],
+    x: Tensor,
+    state: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    mask: Tensor | None,
+) -> tuple[Tensor, list[Tensor]]:
+    """One layer of `kernel` (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu) over `x` (B, T, d_in).
+
+    `state` are the (B, d) leaves, `weights` are W, U and the two biases as torch stacks them. Returns the outputs
+    (B, T, d) and the final (B, d) leaves, each row's after its last real position.
+    """
+    if x.shape[0] == 0 or x.shape[1] == 0:
+        return x.new_zeros(x.shape[0], x.shape[1], state[0].shape[1]), list(state)
+    x = blank(x, mask)
+    # Biases, layers, dropout, whether to keep what a backward pass needs (cuDNN goes by this, not by autograd),
+    # bidirectional.
+    options = (True, 1, 0.0, torch.is_grad_enabled(), False)
+    if mask is None or bool(mask.all()):
+        return _run_dense(kernel, x, state, weights, options=options)
+    run_ragged = _run_stairs if x.device.type == "cpu" else _run_packed
+    return run_ragged(kernel, x, state, weights, mask=mask, options=options)
+
+
+def _run_dense(
+    kernel: Callable[..., Any], x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor], *, options: Options
+) -> tuple[Tensor, list[Tensor]]:
+    """Every position of every row, padding or not."""
+    before = [leaf.unsqueeze(0) for leaf in state]
+    y, *after = kernel(x, before if len(before) > 1 else before[0], weights, *options, True)
+    return y, [leaf.squeeze(0) for leaf in after]
+
+
+def _run_stairs(
+    kernel: Callable[..., Any],
+    x: Tensor,
+    state: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    *,
+    mask: Tensor,
+    options: Options,
+) -> tuple[Tensor, list[Tensor]]:
+    """Ragged rows on a CPU, where torch has no fused kernel for packed ones: dense calls over stairs of rows.
+
+    The rows, the longest first, run together up to some length; those that are longer go on without the others. Within
+    a stair padding is computed and changes nothing: h is read at each row's last position, and an LSTM's cell is held.
+    """
+    if len(state) > 1:
+        x, weights = _holding(x, weights, mask)
+    lengths = mask.sum(1).clamp(min=1)  # a row without a real position computes a padded one
+    size = weights[0].numel() + weights[1].numel()
+    rows = lengths.argsort(descending=True)
+    falling = lengths[rows].tolist()
+    ends = stairs(falling[::-1], size)
+    if len(ends) == 1:
+        y, after = _run_dense(kernel, x[:, : ends[0]], state, weights, options=options)
+    else:
+        sorted_state = [leaf[rows] for leaf in state]
+        counts = [sum(length > begin for length in falling) for begin in [0, *ends[:-1]]]
+        y, after = _climb(kernel, x[rows], sorted_state, weights, ends=ends, counts=counts, options=options)
+        back = rows.argsort()
+        y, after = y[back], [leaf[back] for leaf in after]
+    last = y.gather(1, (lengths - 1).view(-1, 1, 1).expand(-1, 1, y.shape[2])).squeeze(1)
+    h = torch.where(mask[:, :1], last, state[0])
+    return F.pad(y, (0, 0, 0, x.shape[1] - y.shape[1])), [h, *after[1:]]
+
+
+def _climb(
+    kernel: Callable[..., Any],
+    x: Tensor,
+    state: list[Tensor],
+    weights: Sequence[Tensor],
+    *,
+    ends: list[int],
+    counts: list[int],
+    options: Options,
+) -> tuple[Tensor, list[Tensor]]:
+    """Sorted rows, stair by stair: each ends at a position of `ends` and is of the first `counts` rows."""
+    pieces, finished = [], []
+    for begin, end, count, following in zip([0, *ends], ends, counts, [*counts[1:], 0], strict=False):
+        y, state = _run_dense(kernel, x[:count, begin:end], state, weights, options=options)
+        pieces.append(F.pad(y, (0, 0, 0, 0, 0, len(x) - count)))
+        finished.append([leaf[following:] for leaf in state])
+        state = [leaf[:following] for leaf in state]
+    return torch.cat(pieces, dim=1), [torch.cat(leaves[::-1]) for leaves in zip(*finished, strict=True)]
+
+
+def _holding(x: Tensor, weights: Sequence[Tensor], mask: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """An LSTM's input and W with one more feature, which at padding shuts the input gate and opens the forget gate.
+
+    There c' = 1 c + 0 g, exactly.
+    """
+    W, *others = weights
+    column = W.new_zeros(4, len(W) // 4)
+    column[0], column[1] = -HOLD, HOLD
+    return torch.cat((x, (~mask).unsqueeze(-1).to(x.dtype)), dim=-1), [torch.cat((W, column.view(-1, 1)), 1), *others]
+
+
+def stairs(lengths: list[int], size: int) -> list[int]:
+    """Where to cut: ascending positions, the last being the largest of the ascending `lengths`.
+
+    A cut saves the padding of the rows that end there, times the `size` of the weights, and costs a call.
+    """
+    saved, count = max((count * (lengths[-1] - length), count) for count, length in enumerate(lengths, 1))
+    if saved * size <= STAIR:
+        return lengths[-1:]
+    return stairs(lengths[:count], size) + stairs(lengths[count:], size)
+
+
+def _run_packed(
+    kernel: Callable[..., Any],
+    x: Tensor,
+    state: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    *,
+    mask: Tensor,
+    options: Options,
+) -> tuple[Tensor, list[Tensor]]:
+    """Ragged rows elsewhere. A row without a real position reads one zero vector, and its state is put back."""
+    lengths = mask.sum(1)
+    packed = pack_padded_sequence(x, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
+    assert packed.sorted_indices is not None
+    assert packed.unsorted_indices is not None
+    before = [leaf[packed.sorted_indices].unsqueeze(0) for leaf in state]
+    data, *after = kernel(packed.data, packed.batch_sizes, before if len(before) > 1 else before[0], weights, *options)
+    outputs = PackedSequence(data, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices)
+    y, _ = pad_packed_sequence(outputs, batch_first=True, total_length=x.shape[1])
+    final = tuple(leaf.squeeze(0)[packed.unsorted_indices] for leaf in after)
+    return y, list(hold(lengths > 0, final, tuple(state)))

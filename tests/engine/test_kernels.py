@@ -1,0 +1,302 @@
+"""The C headers of the engine, compiled here and held against numpy in float64."""
+
+import ctypes
+import shutil
+import subprocess
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import ensue
+from ensue.engine import bf16_kernels
+
+HEADERS = Path(ensue.__file__).parent / "engine"
+COMPILER = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler (cc, gcc, clang)")
+
+SOURCE = f"""
+#if EMULATES_AMX
+#include "{Path(__file__).parent}/emulated_amx.h"
+#endif
+#include "{HEADERS}/kernels.h"
+#include "{HEADERS}/functions.h"
+#if IN_AMX
+#include "{HEADERS}/amx.h"
+#endif
+int64_t block(void) {{ return BLOCK; }}
+int in_bf16(void) {{ return IN_BF16; }}
+int64_t size_of_packed(int64_t k, int64_t n) {{ return packed_size(k, n); }}
+void packed_gemm(int64_t m, int64_t n, int64_t k, const real *A, int64_t row_a, int64_t column_a, const real *B,
+                 int64_t row_b, int64_t column_b, real *C, int64_t ldc, int accumulate, real *packed) {{
+    pack(k, n, B, row_b, column_b, packed);
+    gemm(m, n, k, A, row_a, column_a, packed, C, ldc, accumulate);
+}}
+void single_gemm(int64_t m, int64_t n, int64_t k, const real *A, int64_t row_a, int64_t column_a, const real *B,
+                 int64_t row_b, int64_t column_b, real *C, int64_t ldc, int accumulate, real *workspace) {{
+    gemm_once(m, n, k, A, row_a, column_a, B, row_b, column_b, C, ldc, accumulate, workspace);
+}}
+#define MAP(f) void map_##f(int64_t n, const real *x, real *y) {{ for (int64_t i = 0; i < n; i++) y[i] = f##_(x[i]); }}
+MAP(exp) MAP(sigmoid) MAP(tanh) MAP(log)
+"""
+FLAGS = [
+    "-O3",
+    "-march=native",
+    "-std=gnu11",
+    "-ffp-contract=fast",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-shared",
+    "-fPIC",
+]
+FLOATS = {"float": np.float32, "double": np.float64}
+BF16 = {
+    "bf16": ["-DPRODUCTS_IN_BF16=1"],
+    "emulated amx": ["-DPRODUCTS_IN_BF16=1", "-DPRODUCTS_IN_AMX=1", "-DEMULATES_AMX=1"],
+    "amx": ["-DPRODUCTS_IN_BF16=1", "-DPRODUCTS_IN_AMX=1"],
+}
+PRODUCTS = [*FLOATS, *BF16]
+"""How products are worked out; functions know nothing of bf16."""
+
+
+def pointer(array: np.ndarray) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+class Kernels(NamedTuple):
+    """One compiled library and its type; in bf16 it rounds the factors of a product."""
+
+    library: ctypes.CDLL
+    dtype: type
+    in_bf16: bool
+
+    @property
+    def unit(self) -> float:
+        return float(np.finfo(self.dtype).eps)
+
+    def workspace(self, k: int, n: int) -> np.ndarray:
+        """Full of NaN, so that a read of what was not packed shows."""
+        self.library.size_of_packed.restype = ctypes.c_int64
+        size = self.library.size_of_packed(ctypes.c_int64(k), ctypes.c_int64(n))
+        return np.full(size, np.nan, self.dtype)
+
+    def product(
+        self, name: str, A: np.ndarray, B: np.ndarray, C: np.ndarray, *, accumulate: bool, workspace: np.ndarray
+    ) -> None:
+        """C (m, n), its rows contiguous, becomes or gains A (m, k) @ B (k, n)."""
+        strides = [[ctypes.c_int64(step // X.itemsize) for step in X.strides] for X in (A, B, C)]
+        sizes = [ctypes.c_int64(size) for size in (A.shape[0], B.shape[1], A.shape[1])]
+        a, b, (ldc, _) = strides
+        function = getattr(self.library, name)
+        function(*sizes, pointer(A), *a, pointer(B), *b, pointer(C), ldc, accumulate, pointer(workspace))
+
+    def map(self, name: str, x: np.ndarray) -> np.ndarray:
+        y = np.empty_like(x)
+        getattr(self.library, f"map_{name}")(ctypes.c_int64(x.size), pointer(x), pointer(y))
+        return y
+
+
+Build = Callable[[str], Kernels]
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
+    """Compiles on the first call for a kind of `PRODUCTS`."""
+    folder = tmp_path_factory.mktemp("kernels")
+    source = folder / "kernels.c"
+    source.write_text(SOURCE)
+
+    @cache
+    def kernels(kind: str) -> Kernels:
+        assert COMPILER is not None
+        library, warnings = folder / f"{kind}.so", ["-Wall", "-Wextra", "-Werror"]
+        kinds = [f"-DREAL_IS_DOUBLE={int(kind == 'double')}", *BF16.get(kind, [])]
+        command = [COMPILER, *FLAGS, *warnings, *kinds, str(source), "-o", str(library), "-lm"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        loaded = ctypes.CDLL(str(library))
+        return Kernels(loaded, FLOATS.get(kind, np.float32), bool(loaded.in_bf16()))
+
+    return kernels
+
+
+@pytest.fixture(scope="module", params=FLOATS)
+def kernels(request: pytest.FixtureRequest, build: Build) -> Kernels:
+    return build(request.param)
+
+
+@pytest.fixture(scope="module", params=BF16)
+def bf16(request: pytest.FixtureRequest, build: Build) -> Kernels:
+    return in_bf16(build, request.param)
+
+
+def in_bf16(build: Build, kind: str) -> Kernels:
+    if kind == "amx" and "amx" not in bf16_kernels():
+        pytest.skip("this processor, or the system, has no AMX for products in bfloat16")
+    built = build(kind)
+    if not built.in_bf16:
+        pytest.skip("the compiler and this processor have no AVX512_BF16: products are compiled as for float")
+    return built
+
+
+@pytest.fixture(scope="module", params=PRODUCTS)
+def multiplier(request: pytest.FixtureRequest, build: Build) -> Kernels:
+    return build(request.param) if request.param in FLOATS else in_bf16(build, request.param)
+
+
+def rounded_to_bf16(x: np.ndarray) -> np.ndarray:
+    """Numbers of type float32: to the nearest with 8 significant bits, of two as near to the even one."""
+    fraction, exponent = np.frexp(x)
+    return np.ldexp(np.rint(fraction * 256), exponent - 8).astype(np.float32)
+
+
+def held(random: np.random.Generator, rows: int, columns: int, kernels: Kernels, layout: str) -> np.ndarray:
+    """A random matrix as it may lie in memory, of numbers whose products are not rounded before they are summed."""
+    shape = {"rows": (rows, columns), "columns": (columns, rows), "neither": (rows, 3, columns, 2)}[layout]
+    numbers = random.standard_normal(shape).astype(kernels.dtype)
+    if kernels.in_bf16:
+        numbers = rounded_to_bf16(numbers)
+    if layout == "rows":
+        return numbers
+    return numbers.T if layout == "columns" else numbers[:, 1, :, 1]
+
+
+def check_product(kernels: Kernels, name: str, A: np.ndarray, B: np.ndarray, *, accumulate: bool) -> None:
+    """Against float64 of the same numbers; what lies beside C must not change."""
+    (m, k), n = A.shape, B.shape[1]
+    before = np.random.default_rng(1).standard_normal((m, n + 3)).astype(kernels.dtype)
+    C = before.copy()
+    kernels.product(name, A, B, C[:, :n], accumulate=accumulate, workspace=kernels.workspace(k, n))
+    exact, size = A.astype(np.float64) @ B, np.abs(A).astype(np.float64) @ np.abs(B)
+    if accumulate:
+        exact, size = exact + before[:, :n], size + np.abs(before[:, :n])
+    # Runs of 128 in two sums, then their sum: an error far below k units of the sum of magnitudes.
+    np.testing.assert_array_less(np.abs(C[:, :n] - exact), 8 * kernels.unit * size + 1e-300)
+    np.testing.assert_array_equal(C[:, n:], before[:, n:])
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("layout", ["rows", "columns", "neither"])
+def test_every_number_of_rows(multiplier: Kernels, layout: str, accumulate: bool) -> None:
+    random = np.random.default_rng(0)
+    for m in (*range(1, 27), 250):
+        A = held(random, m, 37, multiplier, layout)
+        check_product(multiplier, "packed_gemm", A, held(random, 37, 41, multiplier, "rows"), accumulate=accumulate)
+
+
+@pytest.mark.parametrize("layout", ["rows", "columns", "neither"])
+@pytest.mark.parametrize("k", [1, 2, 127, 129, 513, 1101])
+def test_every_layout_of_the_weight(multiplier: Kernels, layout: str, k: int) -> None:
+    random = np.random.default_rng(0)
+    for n in (1, 7, 8, 31, 32, 33, 64, 300):
+        A, B = held(random, 5, k, multiplier, "rows"), held(random, k, n, multiplier, layout)
+        check_product(multiplier, "packed_gemm", A, B, accumulate=True)
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("k", [1, 511, 513, 1500])
+def test_unpacked_weight_gradient(multiplier: Kernels, k: int, accumulate: bool) -> None:
+    """dW = dZᵀ X, as a backward pass asks for it; the workspace holds one block of rows only."""
+    random = np.random.default_rng(0)
+    dZ, X = held(random, 29, k, multiplier, "columns"), held(random, k, 45, multiplier, "rows")
+    multiplier.library.block.restype = ctypes.c_int64
+    block = multiplier.library.block()
+    dW = np.full((29, 45), 0 if accumulate else np.nan, multiplier.dtype)
+    multiplier.product("single_gemm", dZ, X, dW, accumulate=accumulate, workspace=multiplier.workspace(block, 45))
+    size = np.abs(dZ).astype(np.float64) @ np.abs(X)
+    np.testing.assert_array_less(np.abs(dW - dZ.astype(np.float64) @ X), 8 * multiplier.unit * size)
+
+
+@pytest.mark.parametrize("name", ["packed_gemm", "single_gemm"])
+def test_an_empty_sum_is_zero(multiplier: Kernels, name: str) -> None:
+    A, B = np.empty((5, 0), multiplier.dtype), np.empty((0, 9), multiplier.dtype)
+    C = np.ones((5, 9), multiplier.dtype)
+    multiplier.product(name, A, B, C, accumulate=True, workspace=multiplier.workspace(1, 9))
+    np.testing.assert_array_equal(C, 1)
+    multiplier.product(name, A, B, C, accumulate=False, workspace=multiplier.workspace(1, 9))
+    np.testing.assert_array_equal(C, 0)
+
+
+def test_factors_are_rounded_to_the_nearest_even(bf16: Kernels) -> None:
+    """Ties among them, and next to infinity; a product of numbers rounded before is the same to the last bit."""
+    random = np.random.default_rng(0)
+    A, B = (random.standard_normal(shape).astype(np.float32) for shape in ((9, 33), (33, 40)))
+    A[:, ::3] = 1 + random.integers(0, 64, (9, 11)) / np.float32(256)
+    B[::4] = 1 + random.integers(0, 64, (9, 40)) / np.float32(256)
+    A[4, 5] = np.finfo(np.float32).max
+    for left, right in ((A, B), (np.asfortranarray(A), np.asfortranarray(B))):
+        C, expected = np.empty((2, 9, 40), np.float32)
+        bf16.product("packed_gemm", left, right, C, accumulate=False, workspace=bf16.workspace(33, 40))
+        with np.errstate(over="ignore"):
+            exact = [rounded_to_bf16(x) for x in (left, right)]
+        bf16.product("packed_gemm", *exact, expected, accumulate=False, workspace=bf16.workspace(33, 40))
+        np.testing.assert_array_equal(C, expected)
+        assert np.all(np.isinf(C[4]))
+
+
+def test_nan_is_not_rounded_to_infinity(bf16: Kernels) -> None:
+    A, B, C = np.ones((2, 3), np.float32), np.ones((3, 33), np.float32), np.empty((2, 33), np.float32)
+    A[0, 2] = np.array(0x7F800001, np.uint32).view(np.float32)
+    B[1, 32] = np.array(0x7F800001, np.uint32).view(np.float32)
+    bf16.product("packed_gemm", A, B, C, accumulate=False, workspace=bf16.workspace(3, 33))
+    assert np.all(np.isnan(C[0]))
+    assert np.isnan(C[1, 32])
+    np.testing.assert_array_equal(C[1, :32], 3)
+
+
+FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "exp": np.exp,
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "tanh": np.tanh,
+    "log": np.log,
+}
+
+
+def grid(dtype: type) -> np.ndarray:
+    """Dense where the functions bend, up to where they overflow, and near 0 down to the smallest numbers."""
+    limits = np.finfo(dtype)
+    edge = 1.1 * np.log(float(limits.max))
+    small = np.geomspace(float(limits.smallest_subnormal), 1, 50_000)
+    return np.concatenate([np.linspace(-edge, edge, 300_001), np.linspace(-12, 12, 300_001), small, -small]).astype(
+        dtype
+    )
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_function_against_longdouble(kernels: Kernels, name: str) -> None:
+    x = grid(kernels.dtype) if name != "log" else np.abs(grid(kernels.dtype))
+    limits, wide = np.finfo(kernels.dtype), x.astype(np.longdouble)
+    with np.errstate(all="ignore"):
+        exact = FUNCTIONS[name](wide)
+        expected = exact.astype(kernels.dtype)
+    y = kernels.map(name, x)
+    normal = (np.abs(exact) >= limits.tiny) & (np.abs(exact) <= limits.max)
+    bound = 2.5e-7 if kernels.dtype is np.float32 else 4e-16
+    assert np.max(np.abs(y[normal] - exact[normal]) / np.abs(exact[normal])) < bound
+    np.testing.assert_array_equal(y[np.isinf(expected)], expected[np.isinf(expected)])
+    subnormal = ~normal & np.isfinite(expected)
+    below = limits.tiny if name == "sigmoid" else 2 * limits.smallest_subnormal
+    assert np.all(np.abs(y[subnormal] - expected[subnormal]) <= below)
+
+
+def test_functions_at_their_limits(kernels: Kernels) -> None:
+    largest = np.finfo(kernels.dtype).max
+    x = np.array([np.inf, -np.inf, np.nan, 0.0, -0.0, largest, -largest], kernels.dtype)
+    expected = {
+        "exp": [np.inf, 0, np.nan, 1, 1, np.inf, 0],
+        "sigmoid": [1, 0, np.nan, 0.5, 0.5, 1, 0],
+        "tanh": [1, -1, np.nan, 0, -0.0, 1, -1],
+    }
+    for name, values in expected.items():
+        y = kernels.map(name, x)
+        np.testing.assert_array_equal(y, np.array(values, kernels.dtype))
+    assert np.signbit(kernels.map("tanh", x))[4]
+    np.testing.assert_array_equal(kernels.map("log", x[:4]), np.array([np.inf, np.nan, np.nan, -np.inf], x.dtype))
+
+
+def test_tanh_of_a_subnormal_number_is_that_number(kernels: Kernels) -> None:
+    x = np.finfo(kernels.dtype).smallest_subnormal * np.arange(-1000, 1000, dtype=kernels.dtype)
+    np.testing.assert_array_equal(kernels.map("tanh", x), x)

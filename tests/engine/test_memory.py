@@ -1,0 +1,169 @@
+"""What the engine lays out and keeps: rows without their padding, and no more numbers than a cell needs."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from ensue.engine import Execution, executing, huge_pages, storage, unroll
+from ensue.engine.execution import Runner, Values
+from ensue.engine.huge_pages import HugePages
+from ensue.engine.plain import Plain
+from ensue.engine.program import Array, build
+from ensue.engine.rows import Rows
+from ensue.engine.schedule import schedule
+from ensue.engine.storage import LARGE, Storage, room
+from ensue.engine.trace import trace
+from ensue.nn import LSTM, LayerNormLSTM
+from ensue.nn.recurrent.lstm import LSTMState
+
+B, T = 4, 3
+
+
+def test_rows_without_their_padding() -> None:
+    """Packed, sorted, and back, against loops."""
+    lengths = [2, 0, 4, 4, 1, 3]
+    mask = torch.arange(5) < torch.tensor(lengths).unsqueeze(1)
+    x = torch.randn(6, 5, 3)
+    rows = Rows.of(x, mask)
+    order = sorted(range(6), key=lambda row: -lengths[row])  # stable
+    places = [(row, t) for t in range(5) for row in order if t < lengths[row]]
+    packed = torch.stack([x[place] for place in places])
+    assert rows.size == sum(lengths)
+    assert rows.counts.tolist() == [5, 4, 3, 2]
+    assert torch.equal(rows.packed(x), packed)
+    assert torch.equal(rows.padded_again(packed), x.masked_fill(~mask.unsqueeze(-1), 0.0))
+    assert torch.equal(rows.sorted(x[:, 0]), x[order, 0])
+    assert torch.equal(rows.unsorted(rows.sorted(x[:, 0])), x[:, 0])
+    expected = torch.stack([x[row, t - 1] for row, t in places if t])
+    assert torch.equal(packed[rows.before], expected)
+
+
+def test_a_batch_without_padding_is_not_reordered() -> None:
+    x = torch.randn(4, 3, 2)
+    for rows in (Rows.of(x, None), Rows.of(x, torch.ones(4, 3, dtype=torch.bool))):
+        packed = rows.packed(x)
+        assert torch.equal(packed, torch.cat([x[:, t] for t in range(3)]))
+        assert torch.equal(rows.padded_again(packed), x)
+        assert torch.equal(packed[rows.before], packed[:8])
+        assert rows.sorted(x) is x
+
+
+class TestMemory:
+    """What an LSTM with d units needs, in numbers a position: 4 d for the gates, d for h and d for c."""
+
+    N, d = B * T, 8
+
+    def arrays(self, monkeypatch: pytest.MonkeyPatch, *, trains: bool) -> dict[str, dict[Array, Storage]]:
+        """Those that each pass is run on."""
+        seen: dict[str, dict[Array, Storage]] = {}
+        run = Plain.run
+
+        def spy(plain: Plain, name: str, arrays: dict[Array, Storage], *args: Any, **kwargs: Any) -> None:
+            seen[name] = dict(arrays)
+            run(plain, name, arrays, *args, **kwargs)
+
+        monkeypatch.setattr(Plain, "run", spy)
+        layer = LSTM(3, self.d)
+        with torch.set_grad_enabled(trains), executing("plain"):
+            found = unroll(layer, torch.randn(B, T, 3), layer.init_state(B), None)
+            assert found is not None
+            if trains:
+                (found[0].sum() + found[1].c.sum()).backward()
+        return seen
+
+    def numbers(self, arrays: dict[Array, Storage]) -> int:
+        """For each position, in arrays of all positions; an array inside of another needs no room."""
+        whole = [storage.tensor for array, storage in arrays.items() if len(storage.tensor) == self.N]
+        sizes = {part.untyped_storage().data_ptr(): part.untyped_storage().nbytes() // 4 for part in whole}
+        return sum(sizes.values()) // self.N
+
+    def test_of_training(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        seen = self.arrays(monkeypatch, trains=True)
+        x, error = 3, self.d
+        assert self.numbers(seen["forward"]) == 4 * self.d + 2 * self.d + x
+        assert self.numbers(seen["backward"]) == 4 * self.d + 2 * self.d + x + error
+
+    def test_of_inference(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Only the outputs and W x."""
+        seen = self.arrays(monkeypatch, trains=False)
+        assert seen.keys() == {"inference"}
+        assert self.numbers(seen["inference"]) == 4 * self.d + self.d + 3
+
+    def test_of_layer_norm(self) -> None:
+        """What is sliced is kept whole, and errors that are only added up have no room of their own."""
+        d = self.d
+        program = build(trace(LayerNormLSTM(3, d)))
+        assert sorted(array.width for array in program.kept) == [1] * 6 + [4 * d] * 2
+        arrays = schedule(program.backward).arrays
+        assert {array.width for array in arrays if array.name == "work"} == {d}
+
+    def test_of_what_is_kept(self) -> None:
+        program = build(trace(LSTM(3, self.d)))
+        runner = Runner(program, Plain(program), torch.float64)
+        layer = LSTM(3, self.d)
+        tensors = [torch.zeros(self.N, 3)]
+        tensors += [torch.zeros(B, self.d)] * 2 + [layer.bias.view(1, -1)] * len(runner.program.trace.vectors)
+        shapes = ((3, 4 * self.d), (self.d, 4 * self.d))
+        matrices = [torch.zeros(*shapes[place]) for place in range(len(runner.program.trace.matrices))]
+        values = Values.of([tensor.detach() for tensor in (*tensors, *matrices)], runner.program)
+        rows = Rows.of(torch.zeros(B, T, 3), None)
+        output, _, kept = runner.forward(values, rows, keep=True)
+        assert self.numbers(kept) + output.numel() // self.N == 6 * self.d
+        assert runner.forward(values, rows, keep=False)[2] == {}
+
+
+class TestRoom:
+    """Memory for arrays, large ones in huge pages."""
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+    @pytest.mark.parametrize("shape", [(0, 16), (3, 16), (LARGE // 16, 16), (LARGE // 512, 512)])
+    def test_it_can_be_written(self, shape: tuple[int, int], dtype: torch.dtype) -> None:
+        found = room(torch.ones(1, dtype=dtype), *shape)
+        assert (found.shape, found.dtype, found.stride(1)) == (shape, dtype, 1)
+        found.fill_(1.5)
+        assert float(found.double().sum()) == 1.5 * shape[0] * shape[1]
+
+    def test_it_outlives_what_it_was_asked_with(self) -> None:
+        parts = [room(torch.zeros(1), LARGE // 4, 1)[5:7].fill_(number) for number in range(20)]
+        assert [part.tolist() for part in parts] == [[[float(number)]] * 2 for number in range(20)]
+
+    def test_too_much(self) -> None:
+        """Is torch's error, which training answers with smaller batches."""
+        with pytest.raises(RuntimeError, match="allocate memory"):
+            room(torch.zeros(1), 1 << 40, 1024)
+
+    @pytest.mark.skipif(not huge_pages.IS_SUPPORTED, reason="no huge pages on this system")
+    def test_large_ones_alone_are_in_huge_pages(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        pages = HugePages()
+        monkeypatch.setattr(huge_pages, "SHARED", pages)
+        arrays = [room(torch.zeros(1), LARGE // 4 - 1, 1)]
+        assert pages.held() == (0, 0)
+        arrays.append(room(torch.zeros(1), LARGE // 4, 1))
+        assert pages.held() == (LARGE, 0)
+
+    @pytest.mark.skipif(not huge_pages.IS_SUPPORTED, reason="no huge pages on this system")
+    @pytest.mark.parametrize(("width", "ld"), [(1, 1), (255, 255), (256, 272), (300, 300), (2048, 2064)])
+    def test_rows_that_would_meet_in_a_cache_are_moved_apart(self, width: int, ld: int) -> None:
+        assert room(torch.zeros(1), LARGE // (4 * width) + 1, width).stride() == (ld, 1)
+
+    @pytest.mark.parametrize("execution", ["compiled", "plain"])
+    @pytest.mark.parametrize("kind", [LSTM, LayerNormLSTM])
+    def test_a_layer_whose_arrays_are_all_large(
+        self, kind: type[LSTM], execution: Execution, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(storage, "LARGE", 1)
+        monkeypatch.setattr(storage, "KB", 1)  # a gap between any rows
+        layer, x = kind(3, 5).double(), torch.randn(B, T, 3, dtype=torch.float64, requires_grad=True)
+        state = LSTMState(*torch.randn(2, B, 5, dtype=torch.float64))
+        mask = torch.arange(T) < torch.tensor([3, 1, 0, 2]).unsqueeze(1)
+        sources = [x, *layer.parameters()]
+        with executing(execution):
+            found = unroll(layer, x, state, mask)
+            assert found is not None
+            gradients = torch.autograd.grad(found[0].square().sum(), sources)
+            with torch.no_grad():
+                torch.testing.assert_close(unroll(layer, x, state, mask), found)
+        expected = layer.fold(x, state, mask=mask)[0] * mask.unsqueeze(-1)
+        torch.testing.assert_close(found[0], expected)
+        torch.testing.assert_close(gradients, torch.autograd.grad(expected.square().sum(), sources))

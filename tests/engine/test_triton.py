@@ -1,0 +1,218 @@
+"""Passes printed in Triton: their text; against `fold` through Triton's interpreter, and on a GPU if there is one."""
+
+import ast
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from copy import deepcopy
+from functools import cache
+from itertools import product
+
+import pytest
+import torch
+from torch import Tensor, nn, sigmoid, tanh
+from torch.nn import functional as F
+
+from ensue.engine import explain, running, unroll
+from ensue.engine.operations import OPERATIONS
+from ensue.engine.program import build
+from ensue.engine.schedule import Segment, schedule
+from ensue.engine.trace import trace
+from ensue.engine.triton_pass import launched
+from ensue.engine.triton_source import BARRIER, Kernel, kernels
+from ensue.nn import (
+    GRU,
+    LSTM,
+    CoupledLSTM,
+    Elman,
+    ElmanState,
+    LayerNormLSTM,
+    PeepholeLSTM,
+    ProjectedLSTM,
+    Recurrent,
+)
+from ensue.nn.recurrent.depth_gated import DepthGatedLayer
+from ensue.nn.recurrent.grid import GridLayer
+from ensue.types import State, leaves, map_state
+
+D_IN, D = 3, 5
+
+
+class EveryOperation(Recurrent):
+    """A step that holds each row of the table of operations."""
+
+    def __init__(self, d: int) -> None:
+        super().__init__()
+        self.d_in = self.d_out = d
+        self.weight = nn.Parameter(torch.empty(d, d))
+        self.vector = nn.Parameter(torch.empty(d))
+
+    def init_state(self, batch_size: int) -> ElmanState:
+        return ElmanState(self.weight.new_zeros(batch_size, self.d_out))
+
+    def step(self, x_t: Tensor, state: State = None) -> tuple[Tensor, ElmanState]:
+        (h,) = self.init_state(len(x_t)) if state is None else state
+        a = F.linear(h, self.weight) + x_t * self.vector
+        size = a.abs() + 0.1
+        smooth = size.log() - size.sqrt() / size.rsqrt() + a.sin() * a.cos() + a.erf().neg() + (-size).exp().detach()
+        sides = torch.maximum(a, h).relu() + torch.minimum(a, self.vector)
+        inside = torch.logical_and(a > -0.3, torch.logical_not(a >= 0.4))
+        outside = torch.logical_or(a < -0.5, torch.logical_and(a != h, h <= a))
+        sides = torch.where(torch.logical_or(outside, a == h), sides, a)
+        y = torch.where(inside, smooth, sides) * sigmoid((a * a).mean(-1, keepdim=True))
+        return y, ElmanState(tanh(torch.cat([y[:, 2:], y[:, :2] * 0.3], dim=1)))
+
+
+CELLS: dict[str, Callable[[int], Recurrent]] = {
+    "lstm": lambda d: LSTM(D_IN, d),
+    "gru": lambda d: GRU(D_IN, d),
+    "gru, reset before": lambda d: GRU(D_IN, d, reset="before"),
+    "elman": lambda d: Elman(D_IN, d),
+    "peephole": lambda d: PeepholeLSTM(D_IN, d),
+    "peephole of one unit": lambda d: PeepholeLSTM(D_IN, 1),
+    "coupled": lambda d: CoupledLSTM(D_IN, d),
+    "layer norm": lambda d: LayerNormLSTM(D_IN, d),
+    "projected": lambda d: ProjectedLSTM(D_IN, d, d_cell=d + 2),
+    "depth-gated": DepthGatedLayer,
+    "grid": GridLayer,
+    "every operation": EveryOperation,
+}
+LENGTHS = {"dense": [3, 3, 3, 3], "ragged": [2, 4, 0, 1]}
+TOLERANCES = {torch.float32: 2e-4, torch.float64: 1e-9}
+
+
+@cache
+def printed(cell: str) -> list[tuple[Segment, Kernel]]:
+    program, found = build(trace(CELLS[cell](D))), []
+    for name in ("forward", "inference", "backward"):
+        plan = schedule(getattr(program, name))
+        for segment, kernel in zip(plan.segments, kernels(name, plan, torch.float32), strict=True):
+            if kernel is not None:
+                found.append((segment, kernel))
+    return found
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_every_write_is_printed_once(cell: str) -> None:
+    for segment, kernel in printed(cell):
+        (function,) = ast.parse(kernel.text).body
+        assert isinstance(function, ast.FunctionDef)
+        assert function.name == kernel.name
+        stores = re.findall(r"tl\.store\((a\d+[^,]*),", kernel.text)
+        assert len(set(stores)) == len(stores)
+        views = [view for loops in segment.levels for loop in loops.values() for _, view in loop.writes]
+        assert len(stores) == sum(view.array in kernel.arrays for view in views)
+        assert all(view.array in kernel.arrays or view.array.name == "work" for view in views)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_reads_and_writes_are_parted_by_barriers(cell: str) -> None:
+    for _, kernel in printed(cell):
+        before = ""
+        for line in kernel.text.splitlines():
+            access = re.search(rf"{re.escape(BARRIER)}|tl\.load|tl\.store", line)
+            if access:
+                assert {before, access[0]} != {"tl.load", "tl.store"}
+                before = access[0]
+
+
+def test_text_of_a_small_step() -> None:
+    program = build(trace(Elman(D_IN, D)))
+    (kernel,) = kernels("step", schedule(program.inference), torch.float64)
+    assert kernel is not None
+    names = [array.name for array in kernel.arrays]
+    assert sorted(names) == ["hoisted", "output", "vector", "work"]
+    body = [line.strip() for line in kernel.text.splitlines()[2:]]
+    places = {name: f"a{place}" for place, name in enumerate(names)}
+    head = {
+        f"{a} = p{a[1:]}" + {"vector": "", "work": f" + row * ld{a[1:]}"}.get(name, f" + (at{a[1:]} + row) * ld{a[1:]}")
+        for name, a in places.items()
+    }
+    assert body[0] == "row = tl.program_id(0).to(tl.int64)"
+    assert set(body[1:5]) == head
+    assert body[5:7] == ["j5 = tl.arange(0, 8)", "m5 = j5 < 5"]
+    assert {line.split(" = ")[1] for line in body[7:10]} == {
+        f"tl.load({places[name]} + j5, mask=m5, other=0.0)" for name in ("hoisted", "vector", "work")
+    }
+    assert body[-3:] == [
+        "v6 = 2 * tl.sigmoid(2 * v5) - 1",
+        BARRIER,
+        f"tl.store({places['output']} + j5, v6, mask=m5)",
+    ]
+
+
+def test_constants_have_the_type_of_the_rest() -> None:
+    program = build(trace(EveryOperation(D)))
+    plan = schedule(program.inference)
+    (kernel,) = kernels("step", plan, torch.float64)
+    assert kernel is not None
+    assert "tl.full((), 0.1, tl.float64)" in kernel.text
+    assert "float32" not in kernel.text
+
+
+def test_the_step_of_every_operation_has_every_operation() -> None:
+    graph = trace(EveryOperation(D)).graph
+    assert {node.op for node in graph._known.values()} >= OPERATIONS.keys() - {"copy"}  # which torch does not know
+
+
+def agrees_with_fold(cell: str, d: int, dtype: torch.dtype, lengths: list[int], device: str) -> None:
+    """Outputs, final states and all gradients, against `fold` in float64; from NaN at padding."""
+    torch.manual_seed(0)
+    slow = CELLS[cell](d).double()
+    for parameter in slow.parameters():
+        nn.init.normal_(parameter, std=0.7 / parameter.shape[-1] ** 0.5)
+    fast = deepcopy(slow).to(device, dtype)
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths).unsqueeze(1)
+    x = torch.randn(*mask.shape, slow.d_in, dtype=torch.float64).masked_fill(~mask.unsqueeze(2), torch.nan)
+    empty = slow.init_state(len(lengths))
+    before = [torch.randn_like(leaf) for leaf in leaves(empty)]
+    weights = [torch.randn(int(mask.sum()), slow.d_out, dtype=torch.float64), *map(torch.randn_like, before)]
+    found = []
+    for layer in (fast, slow):
+        some = next(layer.parameters())
+        given = [part.to(some).detach().requires_grad_() for part in (x, *before)]
+        parts, place = iter(given[1:]), mask.to(some.device)
+        state = map_state(lambda leaf, parts=parts: next(parts), empty)
+        run = unroll(layer, given[0], state, place) if layer is fast else layer.fold(given[0], state, mask=mask)
+        assert run is not None
+        results = [run[0][place], *leaves(run[1])]
+        total = sum((a * b.to(some)).sum() for a, b in zip(results, weights, strict=True))
+        gradients = torch.autograd.grad(total, [*given, *layer.parameters()])
+        found.append([part.detach().to("cpu", torch.float64) for part in (*results, *gradients)])
+        if layer is fast:
+            assert explain(layer) == "compiled (Triton)"
+            with torch.no_grad():  # another pass, which keeps two positions of the states
+                again = unroll(layer, given[0], state, place)
+            assert again is not None
+            torch.testing.assert_close([again[0][place], *leaves(again[1])], [part.detach() for part in results])
+    tolerance = TOLERANCES[dtype]
+    torch.testing.assert_close(*found, rtol=tolerance, atol=tolerance, msg=lambda text: f"{cell}, {lengths}: {text}")
+
+
+def interpreted() -> None:
+    """What a process does in which Triton was made to interpret: there kernels run on a CPU."""
+    running.compiled = lambda program, dtype, **_: launched(program, dtype)  # type: ignore[assignment]
+    for cell, dtype, lengths in product(CELLS, TOLERANCES, LENGTHS.values()):
+        agrees_with_fold(cell, D, dtype, lengths, "cpu")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="no Triton here")
+def test_through_the_interpreter() -> None:
+    command = f"from {__name__} import interpreted; interpreted()"
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run([sys.executable, "-c", command], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("d", [D, 300], ids=["one warp", "several warps"])
+@pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
+def test_on_a_gpu(cell: str, d: int, dtype: torch.dtype, lengths: list[int]) -> None:
+    if not torch.cuda.is_available() or importlib.util.find_spec("triton") is None:
+        pytest.skip("no GPU here, or no Triton")
+    agrees_with_fold(cell, d, dtype, lengths, "cuda")

@@ -1,0 +1,244 @@
+"""What is done with layers and graphs that the engine runs: again, in part, frozen, copied, in threads."""
+
+import copy
+import io
+from collections.abc import Iterator
+
+import pytest
+import torch
+from jaxtyping import TypeCheckError
+from torch import Tensor
+from torch.func import functional_call
+
+from engine.twins import (
+    Given,
+    Unrolled,
+    built,
+    close,
+    engine,
+    everything,
+    given,
+    kept,
+    naive,
+    needs_compiler,
+    random_like,
+    run,
+    total_of,
+    without_padding,
+)
+from ensue.engine import executing, explain, unroll
+from ensue.nn import Zoneout
+from ensue.nn.recurrent.lstm import LSTMState
+from ensue.types import leaves, map_state
+
+EXECUTIONS = ["plain", pytest.param("compiled", marks=needs_compiler)]
+
+
+@pytest.fixture(params=EXECUTIONS)
+def execution(request: pytest.FixtureRequest) -> Iterator[None]:
+    with executing(request.param):
+        yield
+
+
+@pytest.mark.usefixtures("execution")
+@pytest.mark.parametrize("name", ["lstm", "gru after"])
+@pytest.mark.parametrize("is_ragged", [False, True])
+class TestUses:
+    """What is done with a layer and its graph."""
+
+    def test_backward_twice_through_one_graph(self, name: str, is_ragged: bool) -> None:
+        """What backward has written over is made again."""
+        layer = kept(name, 3, 5)
+        args = given(layer, 4, 6, is_ragged=is_ragged)
+        total, sources = total_of(run(engine, layer, args)), [args.x, *leaves(args.state), *layer.parameters()]
+        first = torch.autograd.grad(total, sources, retain_graph=True)
+        second = torch.autograd.grad(total, sources, retain_graph=True)
+        assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+        close(list(torch.autograd.grad(total, sources)), list(first))
+
+    def test_two_forwards_before_their_backwards(self, name: str, is_ragged: bool) -> None:
+        layer = kept(name, 3, 5)
+        one, two = given(layer, 4, 6, is_ragged=is_ragged), given(layer, 2, 3)
+        expected = [everything(naive, layer, args) for args in (one, two)]
+        totals = [total_of(run(engine, layer, args)) for args in (one, two)]
+        for total, args, wanted in zip(totals, (one, two), expected, strict=True):
+            sources = [args.x, *leaves(args.state), *layer.parameters()]
+            close(list(torch.autograd.grad(total, sources)), wanted[-len(sources) :])
+
+    def test_gradients_of_some(self, name: str, is_ragged: bool) -> None:
+        layer = kept(name, 3, 5)
+        args = given(layer, 4, 6, is_ragged=is_ragged)
+        for source in (args.x, *leaves(args.state), *layer.parameters()):
+            (expected,) = torch.autograd.grad(total_of(run(naive, layer, args)), source)
+            (found,) = torch.autograd.grad(total_of(run(engine, layer, args)), source)
+            close([found], [expected])
+
+    def test_of_some_results(self, name: str, is_ragged: bool) -> None:
+        """Of the final state alone, or of some outputs: the errors at the others are not there, or zero."""
+        layer = kept(name, 3, 5)
+        args = given(layer, 4, 6, is_ragged=is_ragged)
+        for choose in (lambda results: results[1:], lambda results: results[:1], lambda results: [results[0][:, 1]]):
+            expected = torch.autograd.grad(total_of(choose(run(naive, layer, args))), args.x)
+            close(list(torch.autograd.grad(total_of(choose(run(engine, layer, args))), args.x)), list(expected))
+
+    def test_frozen_parameters_and_inputs(self, name: str, is_ragged: bool) -> None:
+        layer = built(name, 3, 5)
+        args = given(layer, 4, 6, is_ragged=is_ragged)
+        plain = args._replace(x=args.x.detach(), state=map_state(Tensor.detach, args.state))
+        for frozen, _ in layer.named_parameters():
+            for other, parameter in layer.named_parameters():
+                parameter.requires_grad_(other != frozen)
+            free = [parameter for parameter in layer.parameters() if parameter.requires_grad]
+            expected = torch.autograd.grad(total_of(run(naive, layer, plain)), free)
+            close(list(torch.autograd.grad(total_of(run(engine, layer, plain)), free)), list(expected))
+
+    def test_strided_states_and_inputs(self, name: str, is_ragged: bool) -> None:
+        layer = kept(name, 3, 5)
+        args = given(layer, 4, 6, is_ragged=is_ragged)
+        strided = map_state(lambda leaf: leaf.detach().t().contiguous().t().requires_grad_(), args.state)
+        every_second = torch.stack([args.x, args.x], dim=2).flatten(1, 2)[:, ::2].detach().requires_grad_()
+        features_first = args.x.detach().permute(2, 0, 1).contiguous().permute(1, 2, 0).requires_grad_()
+        of_a_vector = args.x.detach()[0, 0].clone().expand(4, 6, 3).requires_grad_()
+        for x in (every_second, features_first, of_a_vector):
+            assert not x.is_contiguous()
+            changed = Given(x, strided, args.mask)
+            close(everything(engine, layer, changed), everything(naive, layer, changed))
+
+    def test_no_state_is_the_initial_one(self, name: str, is_ragged: bool) -> None:
+        layer = kept(name, 3, 5)
+        args = given(layer, 4, 6, is_ragged=is_ragged)._replace(state=None)
+        close(everything(engine, layer, args), everything(naive, layer, args))
+
+    def test_states_are_values(self, name: str, is_ragged: bool) -> None:
+        """Neither is a given state changed, nor does one tensor that is handed out lie in another."""
+        layer = kept(name, 3, 5)
+        args = given(layer, 4, 6, is_ragged=is_ragged)
+        before = [leaf.detach().clone() for leaf in (args.x, *leaves(args.state))]
+        with torch.no_grad():
+            kinds = [run(engine, layer, args)]
+        kinds.append(run(engine, layer, args))
+        close([leaf.detach() for leaf in (args.x, *leaves(args.state))], before)
+        for results in kinds:
+            places = [tensor.untyped_storage().data_ptr() for tensor in (*results, *leaves(args.state), args.x)]
+            assert len(set(places)) == len(places)
+
+    def test_final_states_may_be_written_over(self, name: str, is_ragged: bool) -> None:
+        """They are copies: the gradient of the outputs does not read them."""
+        layer = kept(name, 3, 5)
+        args = given(layer, 4, 6, is_ragged=is_ragged)
+        expected = torch.autograd.grad(total_of(run(naive, layer, args)[:1]), args.x)
+        y, final = engine(layer, *args)
+        for leaf in leaves(final):
+            leaf.detach().zero_()
+        close(list(torch.autograd.grad(total_of([without_padding(y, args.mask)]), args.x)), list(expected))
+
+    def test_other_weights_for_a_call(self, name: str, is_ragged: bool) -> None:
+        layer = built(name, 3, 5)
+        args = given(layer, 4, 6, is_ragged=is_ragged)
+        run(engine, layer, args)
+        other = copy.deepcopy(layer)
+        with torch.no_grad():
+            for parameter in other.parameters():
+                parameter.mul_(-0.7)
+        weights = {f"layer.{name}": weight for name, weight in other.named_parameters()}
+        y, final = functional_call(Unrolled(layer), weights, tuple(args))
+        found = torch.autograd.grad(total_of([without_padding(y, args.mask), *leaves(final)]), list(weights.values()))
+        expected = torch.autograd.grad(total_of(run(naive, other, args)), list(other.parameters()))
+        close(list(found), list(expected))
+
+    def test_weights_that_change_between_calls(self, name: str, is_ragged: bool) -> None:
+        layer = built(name, 3, 5)
+        args = given(layer, 4, 6, is_ragged=is_ragged)
+        run(engine, layer, args)
+        with torch.no_grad():
+            for parameter in layer.parameters():
+                parameter.mul_(-0.7)
+        close(everything(engine, layer, args), everything(naive, layer, args))
+
+    def test_another_type_after_the_first_call(self, name: str, is_ragged: bool) -> None:
+        layer = built(name, 3, 5, torch.float32)
+        run(engine, layer, given(layer, 4, 6))
+        for dtype in (torch.float64, torch.float32):
+            layer = layer.to(dtype)
+            args = given(layer, 4, 6, is_ragged=is_ragged)
+            close(everything(engine, layer, args), everything(naive, layer, args))
+
+    def test_copies_of_a_layer_that_has_run(self, name: str, is_ragged: bool) -> None:
+        layer = built(name, 3, 5)
+        args = given(layer, 4, 6, is_ragged=is_ragged)
+        expected = everything(engine, layer, args)
+        file = io.BytesIO()
+        torch.save(layer, file)
+        file.seek(0)
+        for other in (copy.deepcopy(layer), torch.load(file, weights_only=False)):
+            close(everything(engine, other, args), expected)
+
+    def test_several_threads(self, name: str, is_ragged: bool) -> None:
+        layer = kept(name, 3, 5)
+        args = given(layer, 5, 6, is_ragged=is_ragged)
+        expected, before = everything(engine, layer, args), torch.get_num_threads()
+        torch.set_num_threads(2)
+        try:
+            found = everything(engine, layer, args)
+        finally:
+            torch.set_num_threads(before)
+        close(found, expected, 1e-13)
+
+
+@pytest.mark.usefixtures("execution")
+def test_one_tensor_for_two_leaves() -> None:
+    layer = built("lstm", 3, 5)
+    leaf = random_like(torch.empty(4, 5, dtype=torch.float64), 3).requires_grad_()
+    args = given(layer, 4, 6)._replace(state=LSTMState(leaf, leaf))
+    (expected,) = torch.autograd.grad(total_of(run(naive, layer, args)), leaf)
+    (found,) = torch.autograd.grad(total_of(run(engine, layer, args)), leaf)
+    close([found], [expected])
+
+
+@pytest.mark.usefixtures("execution")
+def test_rows_that_are_all_empty_keep_their_state() -> None:
+    layer = built("lstm", 3, 5)
+    args = given(layer, 4, 6)._replace(mask=torch.zeros(4, 6, dtype=torch.bool))
+    assert unroll(layer, *args) is None
+    y, final = layer(args.x, args.state, mask=args.mask)
+    assert y.shape == (4, 6, 5)
+    close(list(leaves(final)), list(leaves(args.state)))
+
+
+@pytest.mark.usefixtures("execution")
+def test_a_program_for_each_mode() -> None:
+    """In training zoneout draws its masks, which cannot be traced; in `eval` it can. No mode is taken for the other."""
+    layer = Zoneout(built("lstm", 3, 5), hidden=0.3, cell=0.6)
+    for _ in range(2):
+        layer.train()
+        assert explain(layer).startswith("step by step")
+        layer.eval()
+        args = given(layer, 4, 6)
+        close(everything(engine, layer, args), everything(naive, layer, args))
+
+
+@pytest.mark.usefixtures("execution")
+@pytest.mark.usefixtures("execution")
+def test_a_layer_that_first_runs_in_inference_mode_trains_as_any_other() -> None:
+    """There composite operations are not taken apart, so that nothing would be known of what is recorded."""
+    layer = built("layer norm", 3, 5)
+    args = given(layer, 4, 6)
+    with torch.inference_mode():
+        assert not explain(layer).startswith("step by step")
+        layer(args.x)
+    close(everything(engine, layer, args), everything(naive, layer, args))
+
+
+def test_a_layer_in_half_precision_is_close() -> None:
+    """Types that are not compiled run in torch operations, whatever is asked for."""
+    layer = built("lstm", 3, 5, torch.bfloat16)
+    args = given(layer, 4, 6)
+    close([part.float() for part in run(engine, layer, args)], [part.float() for part in run(naive, layer, args)], 0.05)
+
+
+def test_one_may_choose_the_execution() -> None:
+    layer = built("lstm", 3, 5)
+    with executing("fold"):
+        assert unroll(layer, *given(layer, 4, 6)) is None
+    with pytest.raises((ValueError, TypeCheckError), match="fast"), executing("fast"):  # type: ignore[arg-type]
+        pass

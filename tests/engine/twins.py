@@ -1,0 +1,147 @@
+"""Layers run by the engine and by `fold`, its naive twin: cells to run, what to run them on, and how to compare."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ensue.engine import explain, unroll
+from ensue.engine.c_library import compiler
+from ensue.nn import (
+    GRU,
+    LSTM,
+    CoupledLSTM,
+    Elman,
+    LayerNormLSTM,
+    MinGRU,
+    MinLSTM,
+    PeepholeLSTM,
+    ProjectedLSTM,
+    Recurrent,
+    Zoneout,
+)
+from ensue.nn.recurrent.clockwork import ClockworkUnits
+from ensue.nn.recurrent.depth_gated import DepthGatedLayer, OpenLSTM
+from ensue.nn.recurrent.grid import GridLayer
+from ensue.types import State, leaves, map_state
+
+needs_compiler = pytest.mark.skipif(compiler() is None, reason="no C compiler")
+
+CELLS: dict[str, Callable[[int, int], Recurrent]] = {
+    "lstm": LSTM,
+    "gru after": GRU,
+    "gru before": lambda d_in, d: GRU(d_in, d, reset="before"),
+    "elman tanh": Elman,
+    "elman relu": lambda d_in, d: Elman(d_in, d, activation="relu"),
+    "peephole": PeepholeLSTM,
+    "coupled": CoupledLSTM,
+    "layer norm": LayerNormLSTM,
+    "projected": lambda d_in, d: ProjectedLSTM(d_in, d, d_cell=2 * d + 1),
+    "open lstm": OpenLSTM,
+    "depth-gated": lambda d_in, d: DepthGatedLayer(d),
+    "grid": lambda d_in, d: GridLayer(d),
+    "mingru": MinGRU,
+    "minlstm": MinLSTM,
+    "zoneout": lambda d_in, d: Zoneout(LSTM(d_in, d), hidden=0.3, cell=0.6),
+    "zoneout, masks given": lambda d_in, d: Zoneout(LSTM(d_in, d), hidden=0.3, cell=0.6).given_masks,
+    "clockwork units": lambda d_in, d: ClockworkUnits(d),
+}
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
+
+
+def built(name: str, d_in: int, d: int, dtype: torch.dtype = torch.float64) -> Recurrent:
+    """In `eval`, every parameter far from where training begins. A new layer, which has not run.
+
+    In float32 they are half as large: what amplifies its state amplifies the rounding of both sides.
+    """
+    layer = CELLS[name](d_in, d).to(dtype).eval()
+    scale = 0.5 if dtype == torch.float64 else 0.25
+    generator = torch.Generator().manual_seed(d)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.copy_(scale * torch.randn(parameter.shape, generator=generator, dtype=dtype))
+    return layer
+
+
+kept = cache(built)
+"""The same, for tests that leave it as it is: the next one need not trace it."""
+
+
+def random_like(tensor: Tensor, seed: int) -> Tensor:
+    return torch.randn(tensor.shape, dtype=tensor.dtype, generator=torch.Generator().manual_seed(seed))
+
+
+class Given(NamedTuple):
+    """What a layer is called with."""
+
+    x: Tensor
+    state: State
+    mask: Tensor | None
+
+
+def given(layer: Recurrent, batch: int, positions: int, *, is_ragged: bool = False) -> Given:
+    """Something to differentiate by; the lengths of ragged rows go from `positions` down to 0 and round again."""
+    dtype = next(layer.parameters()).dtype
+    x = random_like(torch.empty(batch, positions, layer.d_in, dtype=dtype), 1).requires_grad_()
+    state = map_state(lambda leaf: random_like(leaf, leaf.shape[1]).requires_grad_(), layer.init_state(batch))
+    lengths = positions - torch.arange(batch).mul(2).remainder(positions + 1)
+    return Given(x, state, torch.arange(positions) < lengths.unsqueeze(1) if is_ragged else None)
+
+
+def without_padding(y: Tensor, mask: Tensor | None) -> Tensor:
+    """Zeros there: it is unspecified."""
+    return y if mask is None else y.masked_fill(~mask.unsqueeze(-1), 0.0)
+
+
+def naive(layer: Recurrent, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, State]:
+    return layer.fold(x, state, mask=mask)
+
+
+def engine(layer: Recurrent, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, State]:
+    found = unroll(layer, x, state, mask)
+    assert found is not None, explain(layer)
+    return found
+
+
+def total_of(results: list[Tensor]) -> Tensor:
+    """One number that every entry of `results` has its own part in."""
+    total = sum((result * random_like(result, seed)).sum() for seed, result in enumerate(results))
+    assert isinstance(total, Tensor)
+    return total
+
+
+def run(how: Callable[..., tuple[Tensor, State]], layer: Recurrent, args: Given) -> list[Tensor]:
+    y, final = how(layer, *args)
+    return [without_padding(y, args.mask), *leaves(final)]
+
+
+def everything(how: Callable[..., tuple[Tensor, State]], layer: Recurrent, args: Given) -> list[Tensor]:
+    """Outputs, final state, and the gradients of both by x, the state and the parameters."""
+    results = run(how, layer, args)
+    sources = [args.x, *leaves(args.state), *layer.parameters()]
+    found = torch.autograd.grad(total_of(results), sources, allow_unused=True, materialize_grads=True)
+    return [*results, *found]
+
+
+def close(found: list[Tensor], expected: list[Tensor], tolerance: float | None = None) -> None:
+    """Each entry to a tolerance relative to 1 + the largest of its tensor."""
+    for a, b in zip(found, expected, strict=True):
+        assert a.shape == b.shape
+        assert a.dtype == b.dtype
+        allowed = tolerance or TOLERANCE[b.dtype]
+        error = ((a - b).abs().max() / (1 + b.abs().max())).item() if b.numel() else 0.0
+        assert error <= allowed, f"off by {error:.1e}"
+
+
+class Unrolled(nn.Module):
+    """A layer, run by the engine, as a function of its parameters too."""
+
+    def __init__(self, layer: Recurrent) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, State]:
+        return engine(self.layer, x, state, mask)

@@ -1,0 +1,1 @@
+"""Attention and Transformer blocks against torch.nn and closed forms."""

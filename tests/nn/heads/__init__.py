@@ -1,0 +1,1 @@
+"""Heads against all logits and all paths written out."""

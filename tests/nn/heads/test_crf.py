@@ -1,0 +1,148 @@
+"""The CRF, against the probabilities of all its paths."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from ensue.nn import Legal, LinearChainCRF, viterbi_path
+from nn.heads.chains import INF, Problem, counted, enumerated, padded, problem
+
+
+def some_tags(p: Problem) -> Tensor:
+    """Tags with something at padding that is none."""
+    random = torch.Generator().manual_seed(5)
+    tags = torch.randint(len(p.start), p.mask.shape, generator=random)
+    return tags.masked_fill(~p.mask, -100)
+
+
+def crf_with(p: Problem, legal: Legal | None = None) -> LinearChainCRF:
+    crf = LinearChainCRF(len(p.start), legal=legal).to(p.emissions.dtype)
+    with torch.no_grad():
+        for parameter, table in zip((crf.start, crf.transitions, crf.end), p[1:4], strict=True):
+            parameter.copy_(table)
+    return crf
+
+
+LEGAL = Legal(
+    start=torch.tensor([True, True, False]),
+    pairs=torch.tensor([[True, True, False], [True, True, True], [True, True, True]]),
+    end=torch.tensor([True, True, True]),
+)
+"""O, B, I: what is inside begins somewhere."""
+
+
+@pytest.mark.parametrize("legal", [None, LEGAL], ids=["free", "IOB"])
+def test_the_module_is_the_distribution(legal: Legal | None) -> None:
+    """Every method against the probabilities of all legal paths."""
+    p = problem([4, 2, 0, 1], 3)
+    crf = crf_with(p, legal)
+    known = p
+    if legal is not None:
+        start, transitions, end = (table.masked_fill(~ban, -INF) for table, ban in zip(p[1:4], legal, strict=True))
+        known = Problem(p.emissions, start, transitions, end, p.mask)
+    rows = [enumerated(known, b) for b in range(4)]
+    totals = torch.stack([torch.tensor(row.scores, dtype=torch.float64).logsumexp(0) for row in rows])
+    torch.testing.assert_close(crf.log_partition(p.emissions, p.mask), totals)
+    tags, scores = crf.best(p.emissions, p.mask)
+    assert tags.tolist() == [padded(row.paths[0], 4) for row in rows]
+    torch.testing.assert_close(crf.score(p.emissions, tags, p.mask), scores)
+    torch.testing.assert_close(crf.nats(p.emissions, tags, p.mask), totals - scores)
+    torch.testing.assert_close(crf.best_k(p.emissions, 3, p.mask)[0][:, 0], tags)
+    torch.testing.assert_close(crf.marginals(p.emissions, p.mask), torch.stack([counted(row, 4, 3) for row in rows]))
+    for b, row in enumerate(rows):
+        length = int(p.mask[b].sum())
+        assert viterbi_path(p.emissions[b, :length].numpy(), *crf.tables()).tolist() == list(row.paths[0])
+
+
+def test_probabilities_of_all_paths_sum_to_one() -> None:
+    p = problem([3], 3)
+    crf = crf_with(p)
+    paths = torch.tensor(list(itertools.product(range(3), repeat=3)))
+    nats = crf.nats(p.emissions.expand(len(paths), -1, -1), paths)
+    assert torch.exp(-nats).sum().item() == pytest.approx(1)
+
+
+def test_an_illegal_gold_path_costs_a_finite_number_and_trains_the_rest() -> None:
+    p = problem([3, 2], 3)
+    crf = crf_with(p, LEGAL)
+    emissions = p.emissions.nan_to_num(0.0).requires_grad_()
+    tags = torch.tensor([[2, 0, 2], [0, 1, 0]])  # begins inside
+    nats = crf.nats(emissions, tags, p.mask)
+    assert nats.isfinite().all()
+    nats.sum().backward()
+    for source in (emissions, *crf.parameters()):
+        assert source.grad is not None
+        assert source.grad.isfinite().all()
+        assert source.grad.any()
+
+
+def test_a_row_alone_is_the_row_in_a_batch() -> None:
+    p = problem([5, 2, 0, 3], 4)
+    tags = some_tags(p)
+    crf = crf_with(p)
+    together = crf.nats(p.emissions, tags, p.mask)
+    best, _ = crf.best(p.emissions, p.mask)
+    for b, length in enumerate(p.mask.sum(1).tolist()):
+        alone = p.emissions[b : b + 1, :length]
+        torch.testing.assert_close(crf.nats(alone, tags[b : b + 1, :length]), together[b : b + 1])
+        assert crf.best(alone)[0].tolist() == [best[b, :length].tolist()]
+        torch.testing.assert_close(crf.marginals(alone)[0], crf.marginals(p.emissions, p.mask)[b, :length])
+
+
+@pytest.mark.usefixtures("way")
+def test_padding_reaches_nothing() -> None:
+    """NaN there, and two other numbers: the same values; no gradient goes there."""
+    p = problem([5, 2, 0, 3], 4)
+    tags, gradients = some_tags(p), []
+    for filling in (torch.nan, 0.0, -3.0):
+        crf = crf_with(p)
+        emissions = p.emissions.masked_fill(~p.mask.unsqueeze(2), filling).requires_grad_()
+        crf.nats(emissions, tags, p.mask).sum().backward()
+        assert emissions.grad is not None
+        assert not emissions.grad[~p.mask].any()
+        gradients.append([emissions.grad, *(parameter.grad for parameter in crf.parameters())])
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=0, atol=0)
+    torch.testing.assert_close(gradients[0], gradients[2], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("rows", "length"), [(0, 3), (2, 0), (0, 0)])
+def test_nothing_at_all(rows: int, length: int) -> None:
+    crf = LinearChainCRF(3, legal=LEGAL)
+    emissions, tags = torch.zeros(rows, length, 3), torch.zeros(rows, length, dtype=torch.int64)
+    assert crf.nats(emissions, tags).tolist() == [0.0] * rows
+    assert crf.marginals(emissions).shape == (rows, length, 3)
+    assert crf.best(emissions)[0].shape == (rows, length)
+    assert crf.best(emissions)[1].tolist() == [0.0] * rows
+    assert crf.best_k(emissions, 2)[0].shape == (rows, 2, length)
+    assert crf.best_k(emissions, 2)[1].tolist() == [[0.0, -INF]] * rows
+    assert viterbi_path(np.zeros((0, 3), np.float32), *crf.tables()).tolist() == []
+
+
+def test_half_precision_emissions_are_summed_in_full() -> None:
+    p = problem([40, 17], 6, dtype=torch.float32)
+    crf, tags = crf_with(p), some_tags(p)
+    half = p.emissions.bfloat16()
+    expected = crf.nats(half.float(), tags, p.mask)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = crf.nats(half.requires_grad_(), tags, p.mask)
+        found.sum().backward()
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-4)
+    assert half.grad is not None
+    assert half.grad.dtype == torch.bfloat16
+
+
+def test_what_is_saved_are_the_scores() -> None:
+    """Legality belongs to the labels, which are saved elsewhere."""
+    crf = LinearChainCRF(3, legal=LEGAL)
+    assert set(crf.state_dict()) == {"start", "transitions", "end"}
+    assert repr(crf) == "LinearChainCRF(num_tags=3, legal)"
+    assert not any(parameter.any() for parameter in crf.parameters())
+
+
+def test_legality_of_another_number_of_tags() -> None:
+    with pytest.raises(ValueError, match="legal has 3 tags, the CRF 4"):
+        LinearChainCRF(4, legal=LEGAL)

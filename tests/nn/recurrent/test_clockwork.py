@@ -1,0 +1,266 @@
+"""The clockwork network against the paper's equations module by module, and its fast path against the fold."""
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from ensue.engine import Execution, executing
+from ensue.engine.c_library import compiler
+from ensue.nn import WeightDrop, watch
+from ensue.nn.recurrent.clockwork import Clockwork, ClockworkState
+from ensue.nn.recurrent.clockwork_turns import Turns
+
+D_IN, SIZE, B = 3, 2, 4
+PERIODS = [(1,), (3,), (1, 2, 4), (1, 3, 6), (2, 4), (1, 7)]
+
+
+def layer_of(periods: tuple[int, ...], size: int = SIZE) -> Clockwork:
+    torch.manual_seed(0)
+    layer = Clockwork(D_IN, size * len(periods), periods=periods).double()
+    with torch.no_grad():
+        for parameter in layer.parameters():  # the blocks that nothing reads are filled, too
+            parameter.normal_(std=size**-0.5)
+    return layer
+
+
+def state_of(layer: Clockwork, clock: list[int]) -> ClockworkState:
+    h = torch.randn(B, layer.d_out, dtype=torch.float64, requires_grad=True)
+    return ClockworkState(h, torch.tensor(clock))
+
+
+def masked(lengths: list[int], T: int) -> Tensor:
+    return torch.arange(T) < torch.tensor(lengths).unsqueeze(1)
+
+
+def written_out(layer: Clockwork, x: Tensor, state: ClockworkState, lengths: list[int]) -> tuple[Tensor, Tensor]:
+    """Koutník et al. 2014: which modules work at t, and what each of them reads. Returns the outputs and the last h."""
+    count = len(layer.periods)
+    W = layer.weight_input.view(count, SIZE, D_IN)
+    U = layer.weight_hidden.view(count, SIZE, count, SIZE)
+    b = layer.bias.view(count, SIZE)
+    y, final = [], []
+    for row, length in enumerate(lengths):
+        h, outputs = list(state.h[row].view(count, SIZE)), [torch.zeros(layer.d_out, dtype=x.dtype)] * x.shape[1]
+        for step in range(length):
+            t, before = int(state.clock[row]) + step, list(h)
+            for k in range(count):
+                if t % layer.periods[k] == 0:
+                    heard = [U[k, :, j] @ before[j] for j in range(count) if layer.periods[j] >= layer.periods[k]]
+                    h[k] = torch.tanh(W[k] @ x[row, step] + b[k] + torch.stack(heard).sum(0))
+            outputs[step] = torch.cat(h)
+        y.append(torch.stack(outputs))
+        final.append(torch.cat(h))
+    return torch.stack(y), torch.stack(final)
+
+
+def compare(layer: Clockwork, x: Tensor, h: Tensor, results: list[Tensor], expected: list[Tensor]) -> None:
+    """Values, and gradients of a sum with random weights."""
+    torch.testing.assert_close(results, expected, rtol=1e-9, atol=1e-9)
+    weights = [torch.randn_like(result) for result in results]
+    sources = [x, h, *layer.parameters()]
+    found, wanted = (
+        torch.autograd.grad(tensors, sources, weights, allow_unused=True, materialize_grads=True)
+        for tensors in (results, expected)
+    )
+    torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("clock", [[0] * B, [3, 27, 3, 15], [5, 0, 2, 7]], ids=["new", "agreeing", "apart"])
+@pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
+@pytest.mark.parametrize("execution", ["compiled", "plain", "fold"])
+@pytest.mark.parametrize("periods", PERIODS, ids=str)
+def test_values_states_and_gradients(
+    periods: tuple[int, ...], execution: Execution, ragged: bool, clock: list[int]
+) -> None:
+    T = 9
+    layer = layer_of(periods)
+    x = torch.randn(B, T, D_IN, dtype=torch.float64, requires_grad=True)
+    state = state_of(layer, clock)
+    lengths = [7, 0, T, 2] if ragged else [T] * B
+    mask = masked(lengths, T)
+    with executing(execution):
+        y, final = (layer.fold if execution == "fold" else layer)(x, state, mask=mask if ragged else None)
+    assert final.clock.tolist() == [start + length for start, length in zip(clock, lengths, strict=True)]
+    compare(layer, x, state.h, [y * mask.unsqueeze(-1), final.h], list(written_out(layer, x, state, lengths)))
+
+
+@settings(max_examples=25)
+@given(
+    periods=st.lists(st.integers(1, 4), min_size=1, max_size=4),
+    size=st.sampled_from([1, 7, 20, 40]),
+    lengths=st.lists(st.integers(0, 12), min_size=B, max_size=B),
+    padding=st.integers(0, 2),
+    start=st.integers(0, 30),
+    turns=st.lists(st.integers(0, 2), min_size=B, max_size=B),
+)
+def test_turns_in_c_are_the_fold(
+    periods: list[int], size: int, lengths: list[int], padding: int, start: int, turns: list[int]
+) -> None:
+    """Whatever the periods, the sizes, the lengths of the rows and the clocks, if they agree up to whole turns."""
+    products = [periods[0]]
+    for factor in periods[1:]:
+        products.append(products[-1] * (factor + 1))
+    layer, T = layer_of(tuple(products), size), max(1, max(lengths) + padding)
+    x = torch.randn(B, T, D_IN, dtype=torch.float64, requires_grad=True)
+    state = state_of(layer, [start + turn * products[-1] for turn in turns])
+    mask = masked(lengths, T)
+    y, final = layer(x, state, mask=mask)
+    y_fold, final_fold = layer.fold(x, state, mask=mask)
+    assert torch.equal(final.clock, final_fold.clock)
+    keep = mask.unsqueeze(-1)
+    compare(layer, x, state.h, [y * keep, final.h], [y_fold * keep, final_fold.h])
+
+
+@pytest.mark.skipif(compiler() is None, reason="no C compiler")
+def test_rows_that_agree_are_run_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that disagree, and what is watched, otherwise."""
+    layer, x, names = layer_of((1, 2, 4)), torch.randn(B, 9, D_IN, dtype=torch.float64), []
+    run = Turns.run
+
+    def counted(turns: Turns, name: str, *given: Any, **named: Any) -> None:
+        names.append(name)
+        run(turns, name, *given, **named)
+
+    monkeypatch.setattr(Turns, "run", counted)
+    layer(x, state_of(layer, [3, 7, 3, 15]))[0].sum().backward()
+    assert names == ["forward", "backward", "at_matrices"]
+    layer(x, state_of(layer, [3, 7, 3, 14]))
+    with watch(layer, "hidden") as seen:
+        layer(x)
+    assert len(names) == 3
+    assert len(seen["hidden"]) == 9
+
+
+@pytest.mark.skipif(compiler() is None, reason="no C compiler")
+def test_autocast_leaves_it_in_single_precision() -> None:
+    layer, x = Clockwork(D_IN, 6, periods=(1, 2, 4)), torch.randn(B, 9, D_IN)
+    with torch.autocast("cpu", torch.bfloat16):
+        y, _ = layer(x)
+    assert torch.equal(y, layer(x)[0])
+
+
+@pytest.mark.skipif(compiler() is None, reason="no C compiler")
+def test_the_result_does_not_depend_on_the_threads() -> None:
+    layer = layer_of((1, 2, 4), 40)
+    x = torch.randn(B, 9, D_IN, dtype=torch.float64, requires_grad=True)
+    state = state_of(layer, [3, 7, 3, 15])
+    results, before = [], torch.get_num_threads()
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            y, final = layer(x, state)
+            sources = [x, state.h, *layer.parameters()]
+            results.append([y, final.h, *torch.autograd.grad(y.square().sum() + final.h.sum(), sources)])
+    finally:
+        torch.set_num_threads(before)
+    torch.testing.assert_close(*results)
+
+
+def test_only_the_state_after_is_wanted() -> None:
+    layer, x = layer_of((1, 2, 4)), torch.randn(B, 5, D_IN, dtype=torch.float64)
+    state = state_of(layer, [1] * B)
+    found, wanted = (torch.autograd.grad(f(x, state)[1].h.sum(), state.h)[0] for f in (layer, layer.fold))
+    torch.testing.assert_close(found, wanted)
+
+
+def test_what_c_must_not_be_given_is_not() -> None:
+    """Another type of numbers is run by torch, and sizes that do not fit are refused."""
+    layer, x = Clockwork(D_IN, 6, periods=(1, 2, 4)), torch.randn(B, 9, D_IN)
+    y, _ = layer.bfloat16()(x.bfloat16())
+    y_fold, _ = layer.fold(x.bfloat16())
+    torch.testing.assert_close(y, y_fold, rtol=0.05, atol=0.05)
+    layer = layer.float()
+    for wrong in ((x[..., 1:], None), (x, layer.init_state(B - 1))):
+        with pytest.raises(ValueError, match=r"Clockwork\.forward expects"):
+            layer(*wrong)
+
+
+def test_with_one_period_of_one_it_is_a_simple_recurrent_network() -> None:
+    layer = Clockwork(D_IN, 5, periods=(1,)).double()
+    theirs = nn.RNN(D_IN, 5, batch_first=True).double()
+    with torch.no_grad():
+        theirs.weight_ih_l0.copy_(layer.weight_input)
+        theirs.weight_hh_l0.copy_(layer.weight_hidden)
+        theirs.bias_ih_l0.copy_(layer.bias)
+        theirs.bias_hh_l0.zero_()
+    x = torch.randn(B, 9, D_IN, dtype=torch.float64)
+    (y, state), (y_theirs, h) = layer(x), theirs(x)
+    torch.testing.assert_close([y, state.h], [y_theirs, h[0]])
+
+
+def test_modules_rest_between_their_turns() -> None:
+    """All work at a row's first position, whatever the other rows have read by then."""
+    layer = layer_of((1, 2, 4))
+    _, state = layer(torch.randn(B, 3, D_IN, dtype=torch.float64), mask=masked([0, 1, 2, 3], 3))
+    worked = []
+    for x_t in torch.randn(4, B, D_IN, dtype=torch.float64):
+        h = state.h
+        _, state = layer.step(x_t, state)
+        worked.append((state.h != h).view(B, 3, SIZE).all(-1).sum(-1).tolist())
+    turns = [3, 1, 2, 1, 3, 1, 2, 1]  # how many modules work at t = 0, 1, ...
+    assert torch.tensor(worked).T.tolist() == [turns[row : row + 4] for row in range(B)]
+
+
+def test_what_nothing_reads_starts_at_zero_and_stays_there() -> None:
+    layer = Clockwork(D_IN, 8, periods=(1, 2, 4, 8))
+    unused = torch.ones(4, 4).tril(-1).repeat_interleave(2, 0).repeat_interleave(2, 1).bool()
+    layer(torch.randn(B, 20, D_IN))[0].square().sum().backward()
+    assert layer.weight_hidden.grad is not None
+    for weights in (layer.weight_hidden, layer.weight_hidden.grad):
+        assert not weights[unused].any()
+        assert weights[~unused].all()
+    for k in range(4):
+        block = layer.weight_hidden[2 * k : 2 * k + 2, 2 * k : 2 * k + 2]
+        torch.testing.assert_close(block @ block.T, torch.eye(2))
+
+
+@pytest.mark.parametrize("execution", ["compiled", "plain"])
+def test_dropped_weights_are_those_of_the_modules(execution: Execution) -> None:
+    """Under WeightDrop, `forward` uses the weights that it is lent."""
+    layer = layer_of((1, 2, 4))
+    x = torch.randn(B, 9, D_IN, dtype=torch.float64)
+    with executing(execution):
+        y, _ = WeightDrop(layer, 1.0).train()(x)
+    with torch.no_grad():
+        layer.weight_hidden.zero_()
+    torch.testing.assert_close(y, layer(x)[0])
+
+
+@pytest.mark.parametrize("periods", [(), (0, 1), (-1,), (2, 1), (1, 1), (2, 3)], ids=str)
+def test_periods_that_are_none_are_refused(periods: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="periods are positive, ascending, and each divides the next; not"):
+        Clockwork(D_IN, 12, periods=periods)
+
+
+def test_units_that_cannot_be_divided_are_refused() -> None:
+    with pytest.raises(ValueError, match="7 units cannot be divided among 3 periods"):
+        Clockwork(D_IN, 7, periods=(1, 2, 4))
+
+
+def test_threads_share_it() -> None:
+    """Where the clocks of the rows differ, weights are lent to a part, and every thread has the same ones back."""
+    layer = layer_of((1, 2, 4), size=8).eval()
+    x, state = torch.randn(B, 5, D_IN, dtype=torch.float64), state_of(layer, [0, 1, 2, 3])
+    with torch.no_grad():
+        expected = layer(x, state)[0]
+    start = Barrier(8)
+
+    def work(_: int) -> list[Tensor]:
+        start.wait()
+        with torch.no_grad(), executing("fold"):
+            return [layer(x, state)[0] for _ in range(20)]
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    with ThreadPoolExecutor(8) as pool:
+        found = [y for ys in pool.map(work, range(8)) for y in ys]
+    sys.setswitchinterval(before)
+    for y in found:
+        torch.testing.assert_close(y, expected)

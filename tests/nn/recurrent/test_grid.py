@@ -1,0 +1,86 @@
+"""The Grid LSTM against the paper's equations, one row, position, layer and dimension at a time."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from ensue.nn import watch
+from ensue.nn.recurrent.grid import GridLSTM
+from ensue.nn.recurrent.lstm import LSTMState
+from ensue.types import State, leaves
+from nn.recurrent.lstm_stacks import D_IN, B, D, T, check, random_state, randomized
+
+
+def layer_of(num_layers: int) -> GridLSTM:
+    return randomized(GridLSTM(D_IN, D, num_layers=num_layers))
+
+
+def lstm(H: Tensor, c: Tensor, W: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """W is (4, d, 2 d), one matrix for each gate; H is both hidden vectors."""
+    i, f, o = (torch.sigmoid(W[gate] @ H + b[gate]) for gate in (0, 1, 3))
+    c = f * c + i * torch.tanh(W[2] @ H + b[2])
+    return o * torch.tanh(c), c
+
+
+def written_out(layer: GridLSTM, x: Tensor, state: State, lengths: list[int]) -> tuple[Tensor, list[Tensor]]:
+    """Kalchbrenner et al. 2015. Returns the outputs, and h and c of each layer in time."""
+    y = [[torch.zeros(D, dtype=x.dtype)] * T for _ in range(B)]
+    final = [[leaf[row] for row in range(B)] for leaf in leaves(state)]
+    for row, length in enumerate(lengths):
+        for t in range(length):
+            h_depth, c_depth = (layer.entry.weight @ x[row, t] + layer.entry.bias).view(2, D)
+            for l, part in enumerate(layer.stack):
+                h_time, c_time = final[2 * l][row], final[2 * l + 1][row]
+                W = torch.cat((part.weight_hidden, part.weight_input), dim=1).view(2, 4, D, 2 * D)
+                b = part.bias.view(2, 4, D)
+                H = torch.cat((h_time, h_depth))
+                final[2 * l][row], final[2 * l + 1][row] = lstm(H, c_time, W[0], b[0])
+                h_depth, c_depth = lstm(H, c_depth, W[1], b[1])
+            y[row][t] = h_depth
+    return torch.stack([torch.stack(row) for row in y]), [torch.stack(leaf) for leaf in final]
+
+
+@pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
+@pytest.mark.parametrize("num_layers", [1, 2, 3])
+def test_values_states_and_gradients(num_layers: int, ragged: bool) -> None:
+    check(layer_of(num_layers), written_out, ragged=ragged)
+
+
+def test_the_last_layer_in_time_shows_at_the_next_position_only() -> None:
+    layer = layer_of(2)
+    first, last = random_state(layer)
+    x = torch.randn(B, D_IN, dtype=torch.float64)
+    _, (_, after) = layer.step(x, (first, last))
+    moved = LSTMState(after.h + 1, after.c)
+    y, _ = layer.step(x, (first, after))
+    y_moved, _ = layer.step(x, (first, moved))
+    assert not torch.isclose(y, y_moved).any()
+
+
+def test_gates_seen_by_taps_make_both_cells() -> None:
+    layer, x = layer_of(2), torch.randn(B, T, D_IN, dtype=torch.float64)
+    with watch(layer) as seen:
+        y, state = layer(x)
+    taps = {name: torch.stack(tensors, dim=1) for name, tensors in seen.items()}
+
+    def update(dimension: str) -> Tensor:
+        return taps[f"{dimension}.input"] * taps[f"{dimension}.candidate"]
+
+    depth, time = "stack.layers.1.depth", "stack.layers.1.time"
+    c_below, c_time = taps["stack.layers.0.depth.cell"], taps[f"{time}.cell"]
+    c_before = torch.cat((torch.zeros(B, 1, D), c_time[:, :-1]), dim=1)
+    torch.testing.assert_close(taps[f"{depth}.cell"], taps[f"{depth}.forget"] * c_below + update(depth))
+    torch.testing.assert_close(c_time, taps[f"{time}.forget"] * c_before + update(time))
+    torch.testing.assert_close(taps[f"{depth}.output"] * taps[f"{depth}.cell"].tanh(), y)
+    torch.testing.assert_close(taps[f"{time}.hidden"][:, -1], state[1].h)
+
+
+def test_forget_biases_start_at_one() -> None:
+    (part,) = GridLSTM(D_IN, D, num_layers=1).stack
+    assert part.bias.view(2, 4, D)[:, 1].unique().tolist() == [1]
+    assert part.bias.sum() == 2 * D
+
+
+def test_without_layers_it_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one layer, not 0"):
+        GridLSTM(D_IN, D, num_layers=0)

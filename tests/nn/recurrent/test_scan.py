@@ -1,0 +1,202 @@
+"""Every execution of the scan against the loop that the equation is, in values, gradients and rounding."""
+
+import sys
+from collections import Counter
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ensue.nn.recurrent.scan import GPU_CHUNK, _by_chunks, scan
+
+SCAN = sys.modules["ensue.nn.recurrent.scan"]  # ensue.nn.scan is the function
+SHAPES = [(1, 0, 1), (2, 1, 3), (1, 2, 1), (3, 3, 2), (1, 31, 5), (4, 64, 1), (1, 1000, 1), (2, 1000, 7), (0, 40, 3)]
+CHUNKS = [2, 3, GPU_CHUNK, 16, 10**6]
+same = torch.testing.assert_close
+
+
+def coefficients(B: int, T: int, d: int, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor]:
+    """a in (-1, 1), b and start."""
+    generator = torch.Generator().manual_seed(B + 10 * T + d)
+    a = 2 * torch.rand(B, T, d, dtype=dtype, generator=generator) - 1
+    return a, *(torch.randn(*shape, dtype=dtype, generator=generator) for shape in ((B, T, d), (B, d)))
+
+
+def by_hand(a: Tensor, b: Tensor, start: Tensor) -> Tensor:
+    """Autograd over the equation."""
+    h, outputs = start, []
+    for a_t, b_t in zip(a.unbind(1), b.unbind(1), strict=True):
+        h = a_t * h + b_t
+        outputs.append(h)
+    return torch.stack(outputs, dim=1) if outputs else b
+
+
+@pytest.mark.parametrize("length", CHUNKS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_every_execution_is_the_loop(shape: tuple[int, int, int], length: int) -> None:
+    a, b, start = coefficients(*shape)
+    forward, reverse = torch.full_like(b, torch.nan), torch.full_like(b, torch.nan)
+    _by_chunks(a, b, start, forward, length=length, reverse=False)
+    _by_chunks(a, b, start, reverse, length=length, reverse=True)
+    same(forward, by_hand(a, b, start))
+    same(reverse, by_hand(a.flip(1), b.flip(1), start).flip(1))
+
+
+@given(
+    shape=st.tuples(st.integers(0, 3), st.integers(0, 40), st.integers(1, 3)),
+    length=st.integers(2, 9),
+    reverse=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_wherever_the_chunks_end(shape: tuple[int, int, int], length: int, reverse: bool) -> None:
+    a, b, start = coefficients(*shape)
+    h = torch.full_like(b, torch.nan)
+    _by_chunks(a, b, start, h, length=length, reverse=reverse)
+    if reverse:
+        a, b, h = a.flip(1), b.flip(1), h.flip(1)
+    same(h, by_hand(a, b, start))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+@pytest.mark.parametrize("length", CHUNKS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_gradients(
+    shape: tuple[int, int, int], length: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SCAN, "CPU_CHUNK", length)
+    given = [x.requires_grad_() for x in coefficients(*shape, dtype)]
+    h, expected = scan(*given), by_hand(*given)
+    same(h, expected)
+    dh = torch.randn(h.shape, dtype=dtype)
+    found = torch.autograd.grad(h, given, dh)
+    same(found, torch.autograd.grad(expected, given, dh, allow_unused=True, materialize_grads=True))
+
+
+@pytest.mark.parametrize("length", [2, 16])
+def test_gradcheck(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SCAN, "CPU_CHUNK", length)
+    assert torch.autograd.gradcheck(scan, [x.requires_grad_() for x in coefficients(2, 7, 2)])
+
+
+def test_a_wide_sequence_is_read_position_by_position() -> None:
+    """The other choice that a CPU has."""
+    given = coefficients(1, 100, 5000)
+    same(scan(*given), by_hand(*given))
+
+
+def test_strides_do_not_matter() -> None:
+    """Halves of one tensor, time before the batch, a gradient that is one number expanded."""
+    whole = torch.randn(40, 2, 6, dtype=torch.float64).transpose(0, 1).requires_grad_()
+    start = torch.randn(2, 3, dtype=torch.float64)
+    a, b = whole.tanh().chunk(2, dim=-1)
+    (found,) = torch.autograd.grad(scan(a, b, start).sum(), whole, retain_graph=True)
+    (expected,) = torch.autograd.grad(by_hand(a, b, start).sum(), whole)
+    same(found, expected)
+
+
+def test_a_row_stands_still_where_its_mask_is_false() -> None:
+    a, b, start = (x.requires_grad_() for x in coefficients(4, 33, 3))
+    lengths = torch.tensor([33, 0, 17, 1])
+    mask = torch.arange(33) < lengths.unsqueeze(1)
+    at_padding = ~mask.unsqueeze(-1)
+    h = scan(a.masked_fill(at_padding, torch.nan), b.masked_fill(at_padding, torch.nan), start, mask=mask)
+    alone = [by_hand(*(x[row : row + 1, :n] for x in (a, b)), start[row : row + 1]) for row, n in enumerate(lengths)]
+    for row, n in enumerate(lengths.tolist()):
+        end = alone[row][0, -1] if n else start[row]
+        same(h[row], torch.cat((alone[row][0], end.expand(33 - n, 3))))
+    da, db = torch.autograd.grad(h.sum(), (a, b))
+    assert not da[~mask].any()
+    assert not db[~mask].any()
+    assert bool(da.isfinite().all())
+
+
+class Operations(TorchDispatchMode):
+    """Counts what is computed, without the views."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not func.is_view:
+            self.count[func.overloadpacket.__name__] += 1
+        return func(*args, **(kwargs or {}))
+
+
+def operations(T: int, device: str) -> int:
+    a, b, start = (x.to(device).requires_grad_() for x in coefficients(1, T, 1))
+    with Operations() as seen:
+        scan(a, b, start).sum().backward()
+    return seen.count.total()
+
+
+def test_depth_is_logarithmic_away_from_the_cpu() -> None:
+    """`meta` is no CPU: four times the positions are a constant number of operations more."""
+    counts = [operations(4**k + 1, "meta") for k in range(3, 9)]
+    steps = np.diff(counts)
+    assert set(steps) == {steps[0]}
+    assert counts[-1] < 300
+
+
+def loop64(a: Tensor, b: Tensor, h: Tensor) -> Tensor:
+    """The equation in float64, position by position, for one row."""
+    coefficients, values, state = (x[0].double().numpy() for x in (a, b, h))
+    found = np.empty_like(values)
+    for t in range(len(found)):
+        state = found[t] = coefficients[t] * state + values[t]
+    return torch.from_numpy(found).unsqueeze(0)
+
+
+class LongSequence(NamedTuple):
+    """100,000 positions in float32, and in float64 what is right for them."""
+
+    a: Tensor
+    b: Tensor
+    start: Tensor
+    dh: Tensor
+    h: Tensor
+    db: Tensor
+
+
+LONG = {"gates of all kinds": 1e-6, "near 1": 1e-4, "random walk": 2e-5}
+"""a and b as minGRU may have them, and the error allowed, relative to the largest number.
+
+"near 1" is the same number everywhere, so that its powers are rounded in the same direction each time.
+"""
+
+
+@cache
+def long_sequence(kind: str) -> LongSequence:
+    generator = torch.Generator().manual_seed(0)
+    v_z, v_n, dh = torch.randn(3, 1, 100_000, 4, generator=generator)
+    start, z, n = torch.zeros(1, 4), torch.sigmoid(3 * v_z - 3), torch.nn.functional.softplus(v_n)
+    match kind:
+        case "near 1":
+            z = torch.full_like(z, 1e-5)
+            a, b = 1 - z, z * n
+        case "random walk":
+            a, b = torch.ones_like(z), v_n
+        case _:
+            a, b = 1 - z, z * n
+    after = torch.cat((a[:, 1:], torch.zeros_like(a[:, :1])), dim=1)
+    errors = loop64(after.flip(1), dh.flip(1), start).flip(1)
+    return LongSequence(a, b, start, dh, loop64(a, b, start), errors)
+
+
+@pytest.mark.parametrize("length", [GPU_CHUNK, 16, pytest.param(10**6, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", LONG)
+def test_float32_is_stable_over_100_000_positions(kind: str, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in the gradient, of which the error terms are a scan from the other end."""
+    monkeypatch.setattr(SCAN, "CPU_CHUNK", length)
+    long = long_sequence(kind)
+    b = long.b.clone().requires_grad_()
+    h = scan(long.a, b, long.start)
+    (db,) = torch.autograd.grad(h, b, long.dh)
+    for found, exact in ((h.detach(), long.h), (db, long.db)):
+        assert float((found - exact).abs().max() / exact.abs().max()) < LONG[kind]

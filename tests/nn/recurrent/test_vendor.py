@@ -1,0 +1,154 @@
+"""Ragged rows in the fused kernels: by stairs on a CPU, packed elsewhere, against the fold of `step`."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from ensue.engine import executing
+from ensue.nn import GRU, LSTM, Elman, Recurrent
+from ensue.nn.recurrent import vendor
+from ensue.nn.recurrent.lstm import LSTMState
+from ensue.types import State, leaves
+
+D_IN, D = 3, 4
+LAYERS: dict[str, Callable[[], Recurrent]] = {
+    "lstm": lambda: LSTM(D_IN, D),
+    "gru": lambda: GRU(D_IN, D),
+    "elman tanh": lambda: Elman(D_IN, D),
+    "elman relu": lambda: Elman(D_IN, D, activation="relu"),
+}
+
+
+def mask_of(lengths: Sequence[int], length: int | None = None) -> Tensor:
+    return torch.arange(max(lengths) if length is None else length) < torch.tensor(lengths).unsqueeze(1)
+
+
+def as_forward_and_as_fold(make: Callable[[], Recurrent], mask: Tensor) -> list[list[Tensor]]:
+    """Of both: outputs at real positions, final state, gradients; from NaN at padding and a random initial state."""
+    torch.manual_seed(0)
+    layer = make().double()
+    for parameter in layer.parameters():
+        torch.nn.init.normal_(parameter, std=0.7)
+    B, T = mask.shape
+    x = torch.randn(B, T, D_IN, dtype=torch.float64).masked_fill(~mask.unsqueeze(2), torch.nan).requires_grad_()
+    empty = layer.init_state(B)
+    state = type(empty)(*(torch.randn_like(leaf).requires_grad_() for leaf in leaves(empty)))
+    weights = [torch.randn(B, T, D, dtype=torch.float64), *(torch.randn_like(leaf) for leaf in leaves(empty))]
+    found = []
+    for execution in (layer, layer.fold):
+        y, final = execution(x, state, mask=mask)
+        results = [y[mask], *leaves(final)]
+        weighted = [results[0] * weights[0][mask], *(a * b for a, b in zip(results[1:], weights[1:], strict=True))]
+        total = torch.stack([part.sum() for part in weighted]).sum()
+        gradients = torch.autograd.grad(total, [x, *leaves(state), *layer.parameters()])
+        found.append([*results, *gradients])
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _by_the_vendor() -> Iterator[None]:
+    with executing("plain"):  # where nothing may be compiled, these layers take the vendor's kernel
+        yield
+
+
+@pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
+@pytest.mark.parametrize("stair", [0, vendor.STAIR], ids=["a stair for each length", "one for all"])
+@pytest.mark.parametrize("lengths", [[3, 5, 1, 5, 2], [0, 4, 0, 1], [2, 2], [0, 0]], ids=str)
+def test_stairs(make: Callable[[], Recurrent], stair: int, lengths: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vendor, "STAIR", stair)
+    ours, fold = as_forward_and_as_fold(make, mask_of(lengths, 6))
+    torch.testing.assert_close(ours, fold)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    lengths=st.lists(st.integers(0, 12), min_size=1, max_size=8),
+    stair=st.sampled_from([0, 300, 1000]),
+    name=st.sampled_from(["lstm", "gru"]),
+)
+def test_stairs_of_any_lengths(lengths: list[int], stair: int, name: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vendor, "STAIR", stair)
+        ours, fold = as_forward_and_as_fold(LAYERS[name], mask_of(lengths, 12))
+    torch.testing.assert_close(ours, fold)
+
+
+@pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
+def test_packed_rows(make: Callable[[], Recurrent], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runs on other devices, on this one."""
+    monkeypatch.setattr(vendor, "_run_stairs", vendor._run_packed)
+    ours, fold = as_forward_and_as_fold(make, mask_of([3, 0, 5, 1]))
+    torch.testing.assert_close(ours, fold)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+def test_a_cell_is_held_exactly(dtype: torch.dtype) -> None:
+    """Where the vendor's kernel rounds: a row followed by much padding has the cell it has without any."""
+    torch.manual_seed(0)
+    layer, x = LSTM(16, 16), torch.randn(2, 100, 16)
+    torch.nn.init.normal_(layer.weight_hidden)
+    with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+        _, one = layer(x, mask=mask_of([100, 7]))
+        _, other = layer(x[:, :8], mask=mask_of([8, 7]))
+    torch.testing.assert_close(one.c[1], other.c[1], rtol=0, atol=0)
+    torch.testing.assert_close(one.h[1], other.h[1], rtol=0, atol=0)
+
+
+def test_half_precision_is_close() -> None:
+    torch.manual_seed(0)
+    layer, mask = LSTM(16, 16), mask_of([9, 2, 30, 0])
+    x = torch.randn(4, 30, 16, requires_grad=True)
+    y, state = layer.fold(x, mask=mask)
+    with torch.autocast("cpu", torch.bfloat16):
+        y_half, state_half = layer(x, mask=mask)
+    torch.testing.assert_close(y_half[mask].float(), y[mask], rtol=0, atol=2e-2)
+    torch.testing.assert_close(state_half.h.float(), state.h, rtol=0, atol=2e-2)
+    torch.testing.assert_close(state_half.c.float(), state.c, rtol=0, atol=5e-2)
+
+
+@given(lengths=st.lists(st.integers(1, 40), min_size=1, max_size=30), size=st.sampled_from([1, 10**5, 10**6, 10**8]))
+def test_cuts_save_what_they_cost(lengths: list[int], size: int) -> None:
+    """Together they save more than their calls cost, and no further one would."""
+    lengths.sort()
+    ends = vendor.stairs(lengths, size)
+    assert ends == sorted(set(ends))
+    assert set(ends) <= set(lengths)
+    assert ends[-1] == lengths[-1]
+    saved = 0
+    for begin, end in zip([0, *ends], ends, strict=False):
+        saved += sum(length <= begin for length in lengths) * (end - begin)
+        ended = [length for length in lengths if begin < length <= end]
+        assert all(count * (end - length) * size <= vendor.STAIR for count, length in enumerate(ended, 1))
+    assert len(ends) == 1 or saved * size > vendor.STAIR * (len(ends) - 1)
+
+
+def test_one_long_row_does_not_pad_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed = []
+
+    def counting(x: Tensor, *rest: Any) -> Any:
+        computed.append(x.shape[0] * x.shape[1])
+        return torch.lstm(x, *rest)
+
+    lengths = [20] * 31 + [2000]
+    layer, mask = LSTM(64, 64), mask_of(lengths)
+    weights = [layer.weight_input, layer.weight_hidden, layer.bias, layer.zero_bias]
+    vendor.run_kernel(counting, torch.zeros(*mask.shape, 64), layer.init_state(32), weights, mask)
+    assert sum(computed) == sum(lengths)
+
+
+class LouderLSTM(LSTM):
+    """Another cell, although it is an LSTM."""
+
+    def step(self, x_t: Tensor, state: State = None) -> tuple[Tensor, LSTMState]:
+        h, (_, c) = super().step(x_t, state)
+        return 2 * h, LSTMState(2 * h, c)
+
+
+def test_a_subclass_with_another_step_is_not_run_by_the_kernel() -> None:
+    layer, x = LouderLSTM(D_IN, D), torch.randn(2, 5, D_IN)
+    torch.testing.assert_close(layer(x)[0], layer.fold(x)[0])

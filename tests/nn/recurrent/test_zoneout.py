@@ -1,0 +1,284 @@
+"""Zoneout against its equations written out; what it draws; and what it does around and inside other layers."""
+
+import re
+from collections.abc import Callable, Iterator
+
+import jaxtyping
+import pytest
+import torch
+from torch import Tensor, sigmoid, tanh
+
+from ensue.nn import GRU, LSTM, Elman, Recurrent, Stack, WeightDrop, watch
+from ensue.nn.recurrent.projected import ProjectedLSTM
+from ensue.nn.recurrent.zoneout import Zoneout
+from ensue.types import leaves
+
+D_IN, D, B, T = 3, 5, 5, 6
+LENGTHS = torch.tensor([4, 6, 0, 1, 3])
+MASK = torch.arange(T) < LENGTHS.unsqueeze(1)
+
+Kept = list[Tensor]
+"""For h and for c, how much of the old value each unit keeps at each position: (B, T, d)."""
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
+def lstm_step(layer: Recurrent, x: Tensor, h: Tensor, c: Tensor) -> list[Tensor]:
+    """The equations of an LSTM for one row, with or without a projection."""
+    w = dict(layer.named_parameters())
+    i, f, g, o = (w["weight_input"] @ x + w["weight_hidden"] @ h + w["bias"]).reshape(4, len(c))
+    new = sigmoid(f) * c + sigmoid(i) * tanh(g)
+    shown = sigmoid(o) * tanh(new)
+    return [w["weight_projection"] @ shown if "weight_projection" in w else shown, new]
+
+
+def elman_step(layer: Recurrent, x: Tensor, h: Tensor) -> list[Tensor]:
+    w = dict(layer.named_parameters())
+    return [tanh(w["weight_input"] @ x + w["weight_hidden"] @ h + w["bias"])]
+
+
+Step = Callable[..., list[Tensor]]
+CASES: dict[str, tuple[Callable[[], Zoneout], Step]] = {
+    "lstm": (lambda: Zoneout(LSTM(D_IN, D), hidden=0.3, cell=0.6), lstm_step),
+    "lstm, cell alone": (lambda: Zoneout(LSTM(D_IN, D), hidden=0.0, cell=0.5), lstm_step),
+    "projected": (lambda: Zoneout(ProjectedLSTM(D_IN, D, d_cell=7), hidden=0.4, cell=0.2), lstm_step),
+    "elman": (lambda: Zoneout(Elman(D_IN, D), hidden=0.5), elman_step),
+}
+
+
+def written_out(layer: Recurrent, step: Step, x: Tensor, state: list[Tensor], kept: Kept, lengths: Tensor) -> Kept:
+    """Outputs (B, T, d) with zeros at padding, and the final leaves, row by row."""
+    rows = []
+    for row, length in enumerate(lengths.tolist()):
+        old, outputs = [leaf[row] for leaf in state], []
+        for t in range(length):
+            new = step(layer, x[row, t], *old)
+            old = [m[row, t] * a + (1 - m[row, t]) * b for m, a, b in zip(kept, old, new, strict=True)]
+            outputs.append(old[0])
+        rows.append([torch.stack([*outputs, *[torch.zeros_like(old[0])] * (T - length)]), *old])
+    return [torch.stack(part) for part in zip(*rows, strict=True)]
+
+
+def gradients(results: list[Tensor], sources: list[Tensor]) -> list[Tensor]:
+    """Of a sum of `results`, each entry with a weight of its own."""
+    generator = torch.Generator().manual_seed(7)
+    weighted = [(r * torch.randn(r.shape, dtype=r.dtype, generator=generator)).sum() for r in results]
+    return list(torch.autograd.grad(torch.stack(weighted).sum(), sources))
+
+
+def started(layer: Recurrent) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Inputs, and a state that is not the initial one; every parameter far from where training begins."""
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.normal_(std=0.6)
+    x, state = torch.randn(B, T, D_IN, dtype=torch.float64, requires_grad=True), layer.init_state(B)
+    return x, type(state)(*(torch.randn_like(leaf).requires_grad_() for leaf in state))
+
+
+def agree(found: list[Tensor], expected: list[Tensor], sources: list[Tensor]) -> None:
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(gradients(found, sources), gradients(expected, sources))
+
+
+def real(y: Tensor, ragged: bool) -> Tensor:
+    return y.masked_fill(~MASK.unsqueeze(-1), 0.0) if ragged else y
+
+
+def drawn(layer: Zoneout, x: Tensor, state: tuple[Tensor, ...]) -> Kept:
+    """The masks of a call in training, seen from outside: a unit was kept where it is what it was, to the bit."""
+    with watch(layer, "kept.*") as seen:
+        layer(x, state)
+    pasts = [torch.stack([start, *passed], dim=1) for start, passed in zip(state, seen.values(), strict=True)]
+    return [(past[:, 1:] == past[:, :-1]).double() for past in pasts]
+
+
+@pytest.mark.parametrize("execution", ["forward", "fold"])
+@pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
+@pytest.mark.parametrize(("make", "step"), CASES.values(), ids=CASES)
+def test_in_eval_a_unit_keeps_its_expected_share(
+    make: Callable[[], Zoneout], step: Step, ragged: bool, execution: str
+) -> None:
+    layer = make().double().eval()
+    x, state = started(layer)
+    y, final = getattr(layer, execution)(x, state, mask=MASK if ragged else None)
+    shares = zip(state, layer.shares.values(), strict=True)
+    kept = [torch.full((B, T, leaf.shape[1]), share, dtype=torch.float64) for leaf, share in shares]
+    lengths = LENGTHS if ragged else torch.full((B,), T)
+    expected = written_out(layer.layer, step, x, list(state), kept, lengths)
+    agree([real(y, ragged), *final], expected, [x, *state, *layer.parameters()])
+
+
+@pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
+@pytest.mark.parametrize(("make", "step"), CASES.values(), ids=CASES)
+def test_in_training_a_unit_keeps_all_or_nothing(make: Callable[[], Zoneout], step: Step, ragged: bool) -> None:
+    layer = make().double()
+    x, state = started(layer)
+    torch.manual_seed(1)
+    kept = drawn(layer, x, state)
+    assert all(0 < m.mean() < 1 for m, share in zip(kept, layer.shares.values(), strict=True) if share)
+    torch.manual_seed(1)
+    y, final = layer(x, state, mask=MASK if ragged else None)
+    lengths = LENGTHS if ragged else torch.full((B,), T)
+    expected = written_out(layer.layer, step, x, list(state), kept, lengths)
+    agree([real(y, ragged), *final], expected, [x, *state, *layer.parameters()])
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("make", [lambda: LSTM(D_IN, D), lambda: GRU(D_IN, D), lambda: Elman(D_IN, D)])
+def test_without_any_it_is_the_layer(make: Callable[[], Recurrent], training: bool) -> None:
+    layer = Zoneout(make().double(), hidden=0.0).train(training)
+    x, state = started(layer)
+    sources = [x, *state, *layer.parameters()]
+    for mask in (None, MASK):
+        (y, final), (y_layer, final_layer) = layer(x, state, mask=mask), layer.layer(x, state, mask=mask)
+        ragged = mask is not None
+        agree([real(y, ragged), *final], [real(y_layer, ragged), *final_layer], sources)
+    torch.testing.assert_close(layer.step(x[:, 0], state), layer.layer.step(x[:, 0], state))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_with_all_of_it_nothing_moves(training: bool) -> None:
+    layer = Zoneout(LSTM(D_IN, D).double(), hidden=1.0, cell=1.0).train(training)
+    x, state = started(layer)
+    y, final = layer(x, state)
+    assert torch.equal(y, state[0].unsqueeze(1).expand_as(y))
+    torch.testing.assert_close(list(leaves(final)), list(state), rtol=0, atol=0)
+    y_t, after = layer.step(x[:, 0], state)
+    torch.testing.assert_close([y_t, *after], [state[0], *state], rtol=0, atol=0)
+
+
+def test_masks_are_new_for_each_unit_position_row_and_call() -> None:
+    """Of every share as many as it says, and as often together with a neighbor as chance has it."""
+    layer = Zoneout(LSTM(D_IN, 16).double(), hidden=0.3, cell=0.6)
+    x, start = torch.randn(60, 20, D_IN, dtype=torch.float64), layer.init_state(60)
+    state = type(start)(*(torch.randn_like(leaf) for leaf in start))
+    h, c = drawn(layer, x, state)
+    h_again, _ = drawn(layer, x, state)
+    for m, share in ((h, 0.3), (c, 0.6)):
+        assert m.mean().item() == pytest.approx(share, abs=0.02)
+        for dim in range(3):
+            together = (m * m.roll(1, dim)).mean().item()
+            assert together == pytest.approx(share**2, abs=0.02)
+    assert (h * h_again).mean().item() == pytest.approx(0.3**2, abs=0.02)
+    assert (h * c).mean().item() == pytest.approx(0.3 * 0.6, abs=0.02)
+
+
+def test_a_call_in_training_draws_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the first position: what runs over them can be the fast path."""
+    layer, shapes, draw = Zoneout(LSTM(D_IN, D), hidden=0.3, cell=0.6), [], Tensor.uniform_
+    monkeypatch.setattr(Tensor, "uniform_", lambda masks: shapes.append(masks.shape) or draw(masks))
+    layer(torch.randn(B, T, D_IN))
+    assert shapes == [(T, B, D), (T, B, D)]
+
+
+def test_a_step_in_training_draws_for_its_position() -> None:
+    layer = Zoneout(LSTM(D_IN, 16).double(), hidden=0.3, cell=0.6)
+    x_t, state = torch.randn(200, D_IN, dtype=torch.float64), layer.init_state(200)
+    state = type(state)(*(torch.randn_like(leaf) for leaf in state))
+    y_t, after = layer.step(x_t, state)
+    assert torch.equal(y_t, after.h)
+    for new, old, share in zip(after, state, (0.3, 0.6), strict=True):
+        assert (new == old).double().mean().item() == pytest.approx(share, abs=0.04)
+    assert not torch.equal(layer.step(x_t, state)[0], y_t)
+
+
+def test_eval_is_the_mean_of_training() -> None:
+    """Over one position, where it holds exactly."""
+    layer = Zoneout(LSTM(D_IN, D).double(), hidden=0.3, cell=0.6)
+    x, state = started(layer)
+    rows = torch.zeros(20_000, dtype=torch.long)
+    with torch.no_grad():
+        _, noisy = layer(x[rows, :1], type(state)(*(leaf[rows] for leaf in state)))
+        _, expected = layer.eval()(x[:1, :1], type(state)(*(leaf[:1] for leaf in state)))
+    for found, mean in zip(noisy, expected, strict=True):
+        torch.testing.assert_close(found.mean(0, keepdim=True), mean, rtol=0, atol=0.03)
+
+
+def test_padding_in_training_touches_no_row() -> None:
+    """With NaN at padding, a row's final state is that after its last position, and an empty row's the one given."""
+    layer = Zoneout(LSTM(D_IN, D).double(), hidden=0.5, cell=0.5)
+    x, state = started(layer)
+    y, final = layer(x.masked_fill(~MASK.unsqueeze(-1), torch.nan), state, mask=MASK)
+    for row, length in enumerate(LENGTHS.tolist()):
+        torch.testing.assert_close(final.h[row], y[row, length - 1] if length else state[0][row], rtol=0, atol=0)
+    assert torch.equal(final.c[2], state[1][2])
+    assert all(bool(leaf.isfinite().all()) for leaf in final)
+
+
+def test_it_stands_in_a_stack() -> None:
+    """A step after a prompt is the next position of the whole."""
+    stack = Stack([Zoneout(LSTM(D_IN, D), hidden=0.2, cell=0.2), Zoneout(GRU(D, 4), hidden=0.2)]).double().eval()
+    x = torch.randn(B, T, D_IN, dtype=torch.float64)
+    y, _ = stack(x)
+    _, state = stack(x[:, :-1])
+    torch.testing.assert_close(stack.step(x[:, -1], state)[0], y[:, -1])
+
+
+def test_weights_are_dropped_around_it() -> None:
+    """One dropped U for all positions, and kept units beside it; in `eval` neither."""
+    layer = WeightDrop(Zoneout(Elman(1, 1, activation="relu"), hidden=0.5), 0.5)
+    with torch.no_grad():
+        for name, parameter in layer.named_parameters():
+            parameter.fill_(1.0 if name.endswith("weight_hidden") else 0.0)
+    start, x = layer.init_state(1)._replace(h=torch.ones(1, 1)), torch.zeros(1, 3, 1)
+    runs = {tuple(layer(x, start)[0].flatten().tolist()) for _ in range(300)}
+    kept = [[bool(number >> t & 1) for t in range(3)] for number in range(8)]
+
+    def run(weight: float, keeps: list[bool]) -> tuple[float, ...]:
+        h, outputs = 1.0, []
+        for keep in keeps:
+            h = h if keep else weight * h
+            outputs.append(h)
+        return tuple(outputs)
+
+    assert runs == {run(weight, keeps) for weight in (0.0, 2.0) for keeps in kept}
+    assert layer.eval()(x, start)[0].flatten().tolist() == [1.0, 1.0, 1.0]
+
+
+def test_weights_dropped_around_it_are_trained() -> None:
+    zoneout = Zoneout(LSTM(D_IN, D), hidden=0.5, cell=0.5)
+    WeightDrop(zoneout, 0.5)(torch.randn(2, 5, D_IN))[0].sum().backward()
+    gradient = zoneout.layer.get_parameter("weight_hidden").grad
+    assert gradient is not None
+    assert 0 < (gradient == 0).float().mean() < 1
+
+
+@pytest.fixture
+def unchecked_types() -> Iterator[None]:
+    """As at use, where no checker stands before a layer's own words."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+WRONG: list[tuple[Callable[[], object], str]] = [
+    (lambda: Zoneout(LSTM(4, 4), hidden=1.5), "zoneout is a share from 0 to 1, not 1.5"),
+    (lambda: Zoneout(LSTM(4, 4), hidden=0.5, cell=-0.1), "zoneout is a share from 0 to 1, not -0.1"),
+    (
+        lambda: Zoneout(GRU(4, 4), hidden=0.5, cell=0.5),
+        "the state of GRU(d_in=4, d_out=4, reset='after') has no cell c",
+    ),
+    (
+        lambda: Zoneout(WeightDrop(LSTM(4, 4), 0.5), hidden=0.5),  # type: ignore[arg-type]
+        "Zoneout needs a Recurrent layer, which WeightDrop(LSTM(d_in=4, d_out=4), p=0.5) is not",
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), WRONG, ids=[message for _, message in WRONG])
+@pytest.mark.usefixtures("unchecked_types")
+def test_wrong_arguments_are_named(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}[^\n]*$"):
+        make()
+
+
+def test_a_state_without_its_output_is_named() -> None:
+    class Silent(LSTM):
+        def init_state(self, batch_size: int, memory: object = None) -> tuple[Tensor, ...]:  # type: ignore[override]
+            return tuple(super().init_state(batch_size))
+
+    with pytest.raises(ValueError, match=r"^Zoneout needs a layer whose state has its output h, which that of Silent"):
+        Zoneout(Silent(4, 4), hidden=0.5)
