@@ -37,6 +37,7 @@ PAGES = sorted(
     path for path in [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")] if "_build" not in path.parts
 )
 README = REPOSITORY / "README.md"
+BENCHMARKS_PAGE = REPOSITORY / "docs" / "benchmarks.md"
 RECIPES_PAGE = REPOSITORY / "docs" / "recipes.md"
 RUN_HERE = {"data", "evaluate", "generate", "inspect", "predict", "recipes", "score"}
 """Commands that are run, on a small model; the others train, and are parsed."""
@@ -210,8 +211,33 @@ def first_cells(page: Path, head: str) -> list[str]:
 
 
 def test_every_recipe_is_listed_and_nothing_else() -> None:
-    for page in (README, RECIPES_PAGE):
-        assert sorted(first_cells(page, "recipe")) == recipe_names(), name_of(page)
+    assert sorted(first_cells(RECIPES_PAGE, "recipe")) == recipe_names()
+
+
+def section(page: Path, heading: str) -> str:
+    """The text of a page from a heading of the second level to the next one."""
+    match = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", page.read_text(encoding="utf-8"), re.M | re.S)
+    assert match, f"{name_of(page)} has no section {heading!r}"
+    return match[1]
+
+
+NUMBER = r"\d[\d,]*\.\d+|\d+,\d{3}"
+
+
+@pytest.mark.parametrize(("page", "heading"), [("README.md", "Numbers beside peers"), ("docs/index.md", "In numbers")])
+def test_numbers_of_the_first_pages_are_among_the_measurements(page: str, heading: str) -> None:
+    """They are said twice; a new measurement has to change both."""
+    measured = set(re.findall(NUMBER, BENCHMARKS_PAGE.read_text(encoding="utf-8")))
+    said = set(re.findall(NUMBER, section(REPOSITORY / page, heading)))
+    assert len(said) > 5
+    assert not {number for number in said - measured if number.replace(",", "") not in measured}
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = REPOSITORY / "docs" / "index.md"
+    listed = "\n".join(block.text for block in blocks(index, "{toctree}")).splitlines()
+    pages = [page.relative_to(index.parent).with_suffix("").as_posix() for page in PAGES if index.parent in page.parents]
+    assert sorted([line for line in listed if line and not line.startswith(":")] + ["index"]) == sorted(pages)
 
 
 def test_every_key_of_a_recipe_is_explained() -> None:
@@ -349,7 +375,7 @@ def repository_files() -> list[str]:
 
 
 def test_the_tree_in_the_readme_is_the_repository() -> None:
-    (block,) = blocks(README, "text")
+    *_, block = blocks(README, "text")
     listed = tree(block.text)
     assert len(listed) == len(set(listed))
     assert [path for path in listed if not (REPOSITORY / path).exists()] == [], "no longer there"
