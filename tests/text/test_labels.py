@@ -33,10 +33,6 @@ def labels_of(scheme: Scheme, tag_scheme: Scheme) -> Labels:
     return Labels(tag_set(CLASSES, scheme), scheme=scheme, tag_scheme=tag_scheme)
 
 
-def bilou(labels: list[str]) -> list[str]:
-    return [{"E": "L", "S": "U"}.get(label[0], label[0]) + label[1:] for label in labels]
-
-
 @settings(max_examples=200)
 @given(pair=st.sampled_from(PAIRS), sentence=sentences())
 def test_spans_are_learned_in_one_scheme_and_answered_in_another(
@@ -49,16 +45,6 @@ def test_spans_are_learned_in_one_scheme_and_answered_in_another(
     assert [labels.tags.symbols[tag] for tag in tags] == encode(spans, length, tag_scheme)
     assert labels.decode(tags) == written
     assert labels.has_spans
-
-
-@given(tag_scheme=st.sampled_from(SCHEMES), sentence=sentences())
-def test_bilou_is_iobes_in_other_letters(tag_scheme: Scheme, sentence: tuple[list[Span], int]) -> None:
-    labels = Labels(bilou(tag_set(CLASSES, "iobes")), scheme="iobes", tag_scheme=tag_scheme)
-    spans, length = sentence
-    written = bilou(encode(spans, length, "iobes"))
-    tags = labels.encode(written)
-    assert [labels.tags.symbols[tag] for tag in tags] == encode(spans, length, tag_scheme)
-    assert labels.decode(tags) == written
 
 
 def test_by_hand() -> None:
@@ -87,15 +73,19 @@ def test_a_class_that_training_did_not_have(scheme: Scheme, tag_scheme: Scheme) 
     assert [labels.tags.symbols[tag] for tag in tags[3:]] == encode([Span("PER", 1, 3)], 4, tag_scheme)
 
 
-TOLD: dict[Scheme, list[str]] = {"iob1": ["BIES"], "bio": ["BS", "IE"], "iobes": list("BIES"), "bmes": list("BIES")}
+TOLD: dict[Scheme, list[str]] = {"iob1": ["BIES"], "bio": ["BS", "IE"], "ioe1": ["BIES"], "ioe2": ["BI", "ES"]}
 """Which places in a span a scheme tells apart."""
 
 
 def place(label: str, *schemes: Scheme) -> tuple[str, str]:
     """The place in a span, as far as all these schemes tell it, and of what."""
-    kind, _, name = label.replace("M-", "I-").replace("L-", "E-").replace("U-", "S-").partition("-")
+    prefix, _, name = label.partition("-")
+    kind = {"M": "I", "L": "E", "U": "S", "W": "S"}.get(prefix, prefix)
     for scheme in schemes:
-        kind = "".join(sorted({other for group in TOLD[scheme] for other in group if set(kind) & set(group)})) or "O"
+        kind = (
+            "".join(sorted({other for group in TOLD.get(scheme, "BIES") for other in group if set(kind) & set(group)}))
+            or "O"
+        )
     return kind, name
 
 
@@ -114,13 +104,12 @@ def test_the_confidence_of_a_label_is_that_of_all_tags_that_may_be_written_as_it
 
 
 @settings(max_examples=200)
-@given(pair=st.sampled_from(PAIRS), in_bilou=st.booleans(), sentence=sentences())
+@given(pair=st.sampled_from(PAIRS), sentence=sentences())
 def test_a_label_is_at_least_as_probable_as_the_tag_that_it_was_made_of(
-    pair: tuple[Scheme, Scheme], in_bilou: bool, sentence: tuple[list[Span], int]
+    pair: tuple[Scheme, Scheme], sentence: tuple[list[Span], int]
 ) -> None:
     scheme, tag_scheme = pair
-    names = tag_set(CLASSES, scheme)
-    labels = Labels(bilou(names) if in_bilou and scheme == "iobes" else names, scheme=scheme, tag_scheme=tag_scheme)
+    labels = labels_of(scheme, tag_scheme)
     tags = labels.encode(encode(*sentence, scheme))
     certain = np.eye(len(labels))[tags]
     assert labels.confidence(labels.decode(tags), certain) == [1.0] * len(tags)

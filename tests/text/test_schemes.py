@@ -48,6 +48,9 @@ def sentences(draw: st.DrawFn) -> tuple[list[Span], int]:
         pytest.param("B-PER E-PER O S-LOC B-LOC E-LOC S-ORG", "PER:0-2 LOC:3-4 LOC:4-6 ORG:6-7", id="iobes"),
         pytest.param("B-PER L-PER O U-LOC B-LOC L-LOC U-ORG", "PER:0-2 LOC:3-4 LOC:4-6 ORG:6-7", id="bilou"),
         pytest.param("B-PER M-PER M-PER E-PER S-PER O", "PER:0-4 PER:4-5", id="bmes"),
+        pytest.param("B-PER M-PER M-PER E-PER W-PER O", "PER:0-4 PER:4-5", id="bmewo"),
+        pytest.param("I-PER I-PER O I-LOC E-LOC I-LOC I-ORG", "PER:0-2 LOC:3-5 LOC:5-6 ORG:6-7", id="ioe1"),
+        pytest.param("I-PER E-PER O E-LOC E-LOC I-LOC E-LOC", "PER:0-2 LOC:3-4 LOC:4-5 LOC:5-7", id="ioe2"),
         pytest.param("O I-X I-Y B-Y I-X", "X:1-2 Y:2-3 Y:3-4 X:4-5", id="another class begins another span"),
         pytest.param("E-X E-X I-X E-X O E-X", "X:0-1 X:1-2 X:2-4 X:5-6", id="an end without a beginning is a span"),
         pytest.param("S-X I-X S-X E-X B-X", "X:0-1 X:1-2 X:2-3 X:3-4 X:4-5", id="nothing goes on after S"),
@@ -77,7 +80,8 @@ def test_long_sequences_as_seqeval_reads_them(labels: list[str]) -> None:
 def test_other_letters_mean_the_same(labels: list[str]) -> None:
     bilou = [label.replace("E-", "L-").replace("S-", "U-") for label in labels]
     bmes = [label.replace("I-", "M-") for label in labels]
-    assert spans(bilou) == spans(bmes) == spans(labels)
+    bmewo = [label.replace("S-", "W-") for label in bmes]
+    assert spans(bilou) == spans(bmes) == spans(bmewo) == spans(labels)
 
 
 @pytest.mark.parametrize(
@@ -87,6 +91,10 @@ def test_other_letters_mean_the_same(labels: list[str]) -> None:
         ("bio", "B-X I-X I-X B-X B-Y O B-Y B-Y I-Y"),
         ("iobes", "B-X I-X E-X S-X S-Y O S-Y B-Y E-Y"),
         ("bmes", "B-X M-X E-X S-X S-Y O S-Y B-Y E-Y"),
+        ("bilou", "B-X I-X L-X U-X U-Y O U-Y B-Y L-Y"),
+        ("bmewo", "B-X M-X E-X W-X W-Y O W-Y B-Y E-Y"),
+        ("ioe1", "I-X I-X E-X I-X I-Y O E-Y I-Y I-Y"),
+        ("ioe2", "I-X I-X E-X E-X E-Y O E-Y I-Y E-Y"),
     ],
 )
 def test_written(scheme: Scheme, expected: str) -> None:
@@ -165,7 +173,13 @@ def test_legal_transitions_by_hand() -> None:
         pytest.param("B-X O | B-X B-X", "bio", id="bio without I"),
         pytest.param("B-X I-X E-X O S-Y | O", "iobes", id="iobes"),
         pytest.param("S-X O S-Y", "iobes", id="S alone"),
-        pytest.param("B-X I-X L-X O U-Y", "iobes", id="bilou"),
+        pytest.param("B-X I-X L-X O U-Y", "bilou", id="bilou"),
+        pytest.param("B-X M-X E-X O W-Y", "bmewo", id="bmewo"),
+        pytest.param("W-X", "bmewo", id="W alone"),
+        pytest.param("I-X E-X O E-Y", "ioe2", id="ioe2"),
+        pytest.param("E-X", "ioe2", id="E alone"),
+        pytest.param("I-X E-X I-X O I-Y", "ioe1", id="ioe1"),
+        pytest.param("I-X E-X O I-Y | " + "I-X E-X | " * 30, "ioe2", id="ioe2 with a slip"),
         pytest.param("B-NAME M-NAME E-NAME S-NAME O", "bmes", id="bmes"),
         pytest.param("B-NAME E-NAME M-NAME E-NAME | " + "S-X | " * 30, "bmes", id="bmes with a slip"),
         pytest.param("B-X O I-X | " + "B-X I-X | " * 30, "bio", id="bio with a slip"),
@@ -195,7 +209,7 @@ def test_what_is_written_is_detected(found: list[tuple[list[Span], int]], scheme
         return
     assert detected is not None
     assert [encode(sentence, length, detected) for sentence, length in named] == labels
-    if scheme in ("bio", "iob1"):
+    if scheme in ("bio", "iob1", "ioe2"):
         assert detected == scheme
 
 

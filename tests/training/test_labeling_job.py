@@ -76,7 +76,7 @@ def test_the_scheme_of_learning_is_the_recipes(wanted: str, tags: int, names: Pa
     assert job.build_model().head.num_tags == tags
 
 
-@pytest.mark.parametrize("scheme", ["iob1", "bio", "iobes", "bmes"])
+@pytest.mark.parametrize("scheme", ["iob1", "bio", "iobes", "bmes", "ioe1", "bmewo"])
 def test_learned_in_the_files_own_scheme_paths_are_legal_in_it(scheme: Scheme, tmp_path: Path) -> None:
     path = tmp_path / "names.txt"
     path.write_text(columns(TAGGED, scheme))

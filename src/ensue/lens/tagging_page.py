@@ -21,7 +21,7 @@ MOST_TAGS = 25
 """Tags that are drawn, if the path needs no more."""
 MOST_CHANGES = 12
 """Words that are named in which a path differs from the best one."""
-PREFIXES = "BIMELSU"
+PREFIXES = "BIMELSUW"
 
 
 def tagger_sections(view: TaggerView, text: ShownText, *, colors: Mapping[str, str], has_spans: bool) -> list[Section]:

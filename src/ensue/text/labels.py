@@ -13,16 +13,19 @@ from ensue.text.schemes import Scheme, convert, legal_transitions, position, tag
 from ensue.text.vocabulary import Vocabulary
 
 FORMAT_VERSION = 1
-_BILOU = {"E-": "L-", "S-": "U-"}
-_ALIKE = {"iob1": {"B": "I", "E": "I", "S": "I"}, "bio": {"S": "B", "E": "I"}}
+_ALIKE = {
+    "iob1": {"B": "I", "E": "I", "S": "I"},
+    "bio": {"S": "B", "E": "I"},
+    "ioe1": {"B": "I", "E": "I", "S": "I"},
+    "ioe2": {"S": "E", "B": "I"},
+}
 """The places in a span that a scheme does not tell apart."""
 
 
 class Labels:
     """`names` are the labels of the training data, `scheme` how they write spans (None: plain labels).
 
-    Spans are learned in `tag_scheme`, with every tag that their classes can have; plain labels are their own tags. A
-    file of BILOU, which counts as iobes, is read and written in its own letters.
+    Spans are learned in `tag_scheme`, with every tag that their classes can have; plain labels are their own tags.
     """
 
     def __init__(self, names: Sequence[str], *, scheme: Scheme | None, tag_scheme: Scheme | None) -> None:
@@ -36,7 +39,6 @@ class Labels:
         written = [self._written(tag) for tag in self.tags.symbols]
         self._place_of = {place: number for number, place in enumerate(dict.fromkeys(written))}
         self._places = np.array([self._place_of[place] for place in written])
-        self.is_bilou = self.has_spans and any(name[:2] in _BILOU.values() for name in names)
 
     @property
     def has_spans(self) -> bool:
@@ -56,9 +58,9 @@ class Labels:
         """The labels of a sentence, in the scheme of the training file."""
         symbols = self.tags.symbols
         labels = [symbols[tag] for tag in tags]
-        if self.scheme:  # also where the schemes are one: a softmax may break it
-            labels = convert(labels, self.scheme)
-        return [_BILOU.get(label[:2], label[:2]) + label[2:] for label in labels] if self.is_bilou else labels
+        return (
+            convert(labels, self.scheme) if self.scheme else labels
+        )  # where the schemes are one, a softmax may break it
 
     def confidence(self, labels: Sequence[str], marginals: NDArray[np.floating[Any]]) -> list[float]:
         """The probability of each label of a sentence: that of all tags which are written as it.

@@ -1,11 +1,13 @@
 """Label schemes: spans written as a label per token, read back, told apart. It scores nothing and reads no files.
 
-A label is `O` (outside) or a prefix, a dash and the span's class: `B-PER`. Four schemes put the prefixes differently:
+A label is `O` (outside) or a prefix, a dash and the span's class: `B-PER`. Eight schemes put the prefixes differently:
 
 - `iob1` (Ramshaw & Marcus 1995): `I` inside; `B` only where a span follows another of its class without a gap.
 - `bio` (IOB2): `B` on the first token of every span, `I` on the others.
-- `iobes`: `B I ... I E`, and `S` for a span of one token. BILOU is the same with `L` for `E` and `U` for `S`.
-- `bmes`: iobes with `M` for `I`.
+- `ioe1` (Tjong Kim Sang & Veenstra 1999): `I` inside; `E` only on the last token of a span that another of its class
+  follows without a gap.
+- `ioe2`: `E` on the last token of every span, `I` on the others.
+- `iobes`: `B I ... I E`, and `S` for a span of one token. `bilou`, `bmes` and `bmewo` are the same in other letters.
 """
 
 from __future__ import annotations
@@ -21,20 +23,36 @@ from numpy.typing import NDArray
 
 from ensue.errors import DataError
 
-Scheme = Literal["iob1", "bio", "iobes", "bmes"]
+Scheme = Literal["iob1", "bio", "ioe1", "ioe2", "iobes", "bilou", "bmes", "bmewo"]
 OUTSIDE = "O"
-PREFIXES: dict[Scheme, str] = {"iob1": "BI", "bio": "BI", "iobes": "BIES", "bmes": "BMES"}
+PREFIXES: dict[Scheme, str] = {
+    "iob1": "BI",
+    "bio": "BI",
+    "ioe1": "EI",
+    "ioe2": "EI",
+    "iobes": "BIES",
+    "bilou": "BILU",
+    "bmes": "BMES",
+    "bmewo": "BMEW",
+}
+"""The letters of each; of four: for the first token, those inside, the last one, and a span of one token."""
 TOLERATED = 0.05
 """The share of sentences with spans that may break the scheme. Annotators slip (CoNLL-2003's training file has one
 sentence that breaks IOB1), and `spans` reads the slips, too."""
-_ALPHABETS: list[tuple[str, tuple[Scheme, ...]]] = [
-    ("BI", ("bio", "iob1")),
-    ("BIES", ("iobes",)),
-    ("BILU", ("iobes",)),
-    ("BMES", ("bmes",)),
+_ALPHABETS: list[tuple[Scheme, ...]] = [
+    ("bio", "iob1"),
+    ("ioe2", "ioe1"),
+    ("iobes",),
+    ("bilou",),
+    ("bmes",),
+    ("bmewo",),
 ]
-_EXPECTED = "expected bio or iob1 (B- I-), iobes (B- I- E- S- or B- I- L- U-) or bmes (B- M- E- S-)"
-_KINDS = {"B": "B", "I": "I", "M": "I", "E": "E", "L": "E", "S": "S", "U": "S"}
+"""Schemes of the same letters. Letters that several have in part are those of the first."""
+_EXPECTED = (
+    "expected bio or iob1 (B- I-), ioe1 or ioe2 (I- E-), iobes (B- I- E- S-), bilou (B- I- L- U-), bmes (B- M- E- S-) "
+    "or bmewo (B- M- E- W-)"
+)
+_KINDS = {"B": "B", "I": "I", "M": "I", "E": "E", "L": "E", "S": "S", "U": "S", "W": "S"}
 
 
 class Span(NamedTuple):
@@ -54,7 +72,7 @@ class Position(NamedTuple):
 
 @lru_cache(maxsize=1 << 14)
 def position(label: str) -> Position:
-    """The label taken apart at its first dash. What has none of the prefixes B I M E L S U is outside."""
+    """The label taken apart at its first dash. What has none of the prefixes B I M E L S U W is outside."""
     prefix, _, name = label.partition("-")
     kind = _KINDS.get(prefix, OUTSIDE)
     return Position(kind, "" if kind == OUTSIDE else name)
@@ -91,23 +109,30 @@ def spans(labels: Sequence[str]) -> list[Span]:
 def encode(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
     """The labels of a sentence of `length` tokens with these spans, which must not overlap."""
     labels = [OUTSIDE] * length
-    previous = Span("", 0, 0)
-    for span in sorted(spans, key=lambda span: span.start):
-        assert previous.end <= span.start < span.end <= length, f"{span} in {length} tokens after {previous}"
-        touches = previous.end == span.start > 0 and previous.label == span.label
-        prefixes = _prefixes(scheme, span.end - span.start, touches=touches)
+    ordered = sorted(spans, key=lambda span: span.start)
+    for before, span, after in zip([None, *ordered], ordered, [*ordered[1:], None], strict=False):
+        first = before.end if before else 0
+        assert first <= span.start < span.end <= length, f"{span} in {length} tokens after {before}"
+        prefixes = _prefixes(
+            scheme, span.end - span.start, follows=_touch(before, span), is_followed=_touch(span, after)
+        )
         labels[span.start : span.end] = [_label(prefix, span.label) for prefix in prefixes]
-        previous = span
     return labels
 
 
-def _prefixes(scheme: Scheme, length: int, *, touches: bool) -> str:
-    """The prefixes of a span; `touches`: it follows another of its class without a gap."""
+def _touch(left: Span | None, right: Span | None) -> bool:
+    """Whether two spans are of one class and have no gap between them."""
+    return left is not None and right is not None and left.end == right.start and left.label == right.label
+
+
+def _prefixes(scheme: Scheme, length: int, *, follows: bool, is_followed: bool) -> str:
+    """The prefixes of a span; whether it follows another of its class without a gap, and is followed by one."""
     if scheme in ("iob1", "bio"):
-        first = "B" if touches or scheme == "bio" else "I"
-        return first + "I" * (length - 1)
-    inside = "M" if scheme == "bmes" else "I"
-    return "S" if length == 1 else "B" + inside * (length - 2) + "E"
+        return ("B" if follows or scheme == "bio" else "I") + "I" * (length - 1)
+    if scheme in ("ioe1", "ioe2"):
+        return "I" * (length - 1) + ("E" if is_followed or scheme == "ioe2" else "I")
+    first, inside, last, single = tuple(PREFIXES[scheme])
+    return single if length == 1 else first + inside * (length - 2) + last
 
 
 def _label(prefix: str, name: str) -> str:
@@ -143,11 +168,17 @@ def legal_transitions(
 def is_legal(scheme: Scheme, before: str, label: str) -> bool:
     """Whether `scheme` writes `label` after `before`. Start and end of a sentence are like `O` there."""
     left, right = position(before), position(label)
-    goes_on = left.kind in "BI" and left.label == right.label
-    if scheme == "bio":
-        return right.kind in "OB" or (right.kind == "I" and goes_on)
-    if scheme == "iob1":
-        return right.kind in "OI" or (right.kind == "B" and goes_on)
+    is_same = left.label == right.label
+    goes_on = left.kind in "BI" and is_same
+    match scheme:
+        case "bio":
+            return right.kind in "OB" or (right.kind == "I" and goes_on)
+        case "iob1":
+            return right.kind in "OI" or (right.kind == "B" and goes_on)
+        case "ioe2":
+            return right.kind in "IE" and is_same if left.kind == "I" else right.kind in "OIE"
+        case "ioe1":
+            return right.kind in "IE" and is_same if left.kind == "E" else right.kind in "OIE"
     return goes_on if right.kind in "IE" else left.kind not in "BI"
 
 
@@ -217,8 +248,8 @@ class SchemeDetector:
         A scheme needs labels with prefix, dash and class. A bare `B` or `S` is a plain label, and a file of `O` alone
         is plain, too: it says nothing of spans. Where labels with a prefix are no more than those without (`O` aside),
         they only look so, as some codes of parts of speech do, and all are plain. A file in which every span begins
-        with `B` is bio; one in which `B` only ever parts two spans is iob1. `iobes` stands for BILOU, too, and for
-        what iobes and bmes write alike.
+        with `B` is bio; one in which `B` only ever parts two spans is iob1; `E` tells ioe2 and ioe1 apart likewise.
+        Where several schemes write the same labels, it is the first of iob1, iobes and bmes that does.
 
         DataError (with `path` and the line that was fed) for a label without a prefix among more that have one, for
         prefixes that no scheme has together, and where more than `TOLERATED` of the sentences with spans break every
@@ -233,7 +264,8 @@ class SchemeDetector:
             at = f" ({place})" if path is None or place.line is None else ""
             message = f'the label "{label}"{at} has no prefix, but others have, as {prefix}- in {other}; {_EXPECTED}'
             raise DataError(message, path, place.line)
-        schemes = next((schemes for letters, schemes in _ALPHABETS if set(self._first_of) <= set(letters)), ())
+        found = set(self._first_of)
+        schemes = next((schemes for schemes in _ALPHABETS if found <= set(PREFIXES[schemes[0]])), ())
         if not schemes:
             places = ", ".join(f"{prefix}- (first in {place})" for prefix, place in self._first_of.items())
             latest = max(self._first_of.values(), key=lambda place: place.sentence)
