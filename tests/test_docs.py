@@ -236,7 +236,9 @@ def test_numbers_of_the_first_pages_are_among_the_measurements(page: str, headin
 def test_every_page_is_in_the_index() -> None:
     index = REPOSITORY / "docs" / "index.md"
     listed = "\n".join(block.text for block in blocks(index, "{toctree}")).splitlines()
-    pages = [page.relative_to(index.parent).with_suffix("").as_posix() for page in PAGES if index.parent in page.parents]
+    pages = [
+        page.relative_to(index.parent).with_suffix("").as_posix() for page in PAGES if index.parent in page.parents
+    ]
     assert sorted([line for line in listed if line and not line.startswith(":")] + ["index"]) == sorted(pages)
 
 
