@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from engine.twins import needs_compiler
-from ensue.engine import c_library, compiled, executing, explain, products, running, unroll
+from ensue.engine import c_library, c_passes, executing, execution, explain, products, unroll
 from ensue.nn import LSTM
 from ensue.notices import Notice, forget_what_was_said
 from ensue.private_folder import HAS_OWNERS, PrivateFolder, private_folder
@@ -33,15 +33,15 @@ Library = Callable[..., ctypes.CDLL | None]
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
     """`library` as it is in a process that has not compiled anything yet."""
     fresh = cache(c_library.library.__wrapped__)
-    for module in (c_library, compiled, products):
+    for module in (c_library, c_passes, products):
         monkeypatch.setattr(module, "library", fresh)
-    monkeypatch.setattr(compiled, "products", cache(products.products.__wrapped__))
+    monkeypatch.setattr(c_passes, "products", cache(products.products.__wrapped__))
     monkeypatch.delenv("ENSUE_CELLS", raising=False)
     return fresh
 
 
 def with_compiler(monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...] | None) -> None:
-    for module in (c_library, running):
+    for module in (c_library, execution):
         monkeypatch.setattr(module, "compiler", lambda: command)
 
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from ensue.engine import Execution, executing, huge_pages, storage, unroll
-from ensue.engine.execution import Runner, Values
 from ensue.engine.huge_pages import HugePages
-from ensue.engine.plain import Plain
+from ensue.engine.packing import Packing
+from ensue.engine.plain_passes import PlainPasses
 from ensue.engine.program import Array, build
-from ensue.engine.rows import Rows
+from ensue.engine.runner import Runner, Values
 from ensue.engine.schedule import schedule
 from ensue.engine.storage import LARGE, Storage, room
 from ensue.engine.trace import trace
@@ -25,14 +25,14 @@ def test_rows_without_their_padding() -> None:
     lengths = [2, 0, 4, 4, 1, 3]
     mask = torch.arange(5) < torch.tensor(lengths).unsqueeze(1)
     x = torch.randn(6, 5, 3)
-    rows = Rows.of(x, mask)
+    rows = Packing.of(x, mask)
     order = sorted(range(6), key=lambda row: -lengths[row])  # stable
     places = [(row, t) for t in range(5) for row in order if t < lengths[row]]
     packed = torch.stack([x[place] for place in places])
     assert rows.size == sum(lengths)
     assert rows.counts.tolist() == [5, 4, 3, 2]
     assert torch.equal(rows.packed(x), packed)
-    assert torch.equal(rows.padded_again(packed), x.masked_fill(~mask.unsqueeze(-1), 0.0))
+    assert torch.equal(rows.unpacked(packed), x.masked_fill(~mask.unsqueeze(-1), 0.0))
     assert torch.equal(rows.sorted(x[:, 0]), x[order, 0])
     assert torch.equal(rows.unsorted(rows.sorted(x[:, 0])), x[:, 0])
     expected = torch.stack([x[row, t - 1] for row, t in places if t])
@@ -41,10 +41,10 @@ def test_rows_without_their_padding() -> None:
 
 def test_a_batch_without_padding_is_not_reordered() -> None:
     x = torch.randn(4, 3, 2)
-    for rows in (Rows.of(x, None), Rows.of(x, torch.ones(4, 3, dtype=torch.bool))):
+    for rows in (Packing.of(x, None), Packing.of(x, torch.ones(4, 3, dtype=torch.bool))):
         packed = rows.packed(x)
         assert torch.equal(packed, torch.cat([x[:, t] for t in range(3)]))
-        assert torch.equal(rows.padded_again(packed), x)
+        assert torch.equal(rows.unpacked(packed), x)
         assert torch.equal(packed[rows.before], packed[:8])
         assert rows.sorted(x) is x
 
@@ -57,13 +57,13 @@ class TestMemory:
     def arrays(self, monkeypatch: pytest.MonkeyPatch, *, trains: bool) -> dict[str, dict[Array, Storage]]:
         """Those that each pass is run on."""
         seen: dict[str, dict[Array, Storage]] = {}
-        run = Plain.run
+        run = PlainPasses.run
 
-        def spy(plain: Plain, name: str, arrays: dict[Array, Storage], *args: Any, **kwargs: Any) -> None:
+        def spy(plain: PlainPasses, name: str, arrays: dict[Array, Storage], *args: Any, **kwargs: Any) -> None:
             seen[name] = dict(arrays)
             run(plain, name, arrays, *args, **kwargs)
 
-        monkeypatch.setattr(Plain, "run", spy)
+        monkeypatch.setattr(PlainPasses, "run", spy)
         layer = LSTM(3, self.d)
         with torch.set_grad_enabled(trains), executing("plain"):
             found = unroll(layer, torch.randn(B, T, 3), layer.init_state(B), None)
@@ -100,14 +100,14 @@ class TestMemory:
 
     def test_of_what_is_kept(self) -> None:
         program = build(trace(LSTM(3, self.d)))
-        runner = Runner(program, Plain(program), torch.float64)
+        runner = Runner(program, PlainPasses(program), torch.float64)
         layer = LSTM(3, self.d)
         tensors = [torch.zeros(self.N, 3)]
         tensors += [torch.zeros(B, self.d)] * 2 + [layer.bias.view(1, -1)] * len(runner.program.trace.vectors)
         shapes = ((3, 4 * self.d), (self.d, 4 * self.d))
         matrices = [torch.zeros(*shapes[place]) for place in range(len(runner.program.trace.matrices))]
         values = Values.of([tensor.detach() for tensor in (*tensors, *matrices)], runner.program)
-        rows = Rows.of(torch.zeros(B, T, 3), None)
+        rows = Packing.of(torch.zeros(B, T, 3), None)
         output, _, kept = runner.forward(values, rows, keep=True)
         assert self.numbers(kept) + output.numel() // self.N == 6 * self.d
         assert runner.forward(values, rows, keep=False)[2] == {}

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor, nn, sigmoid, tanh
 from torch.nn import functional as F
 
-from ensue.engine import explain, running, unroll
+from ensue.engine import execution, explain, unroll
 from ensue.engine.operations import OPERATIONS
 from ensue.engine.program import build
 from ensue.engine.schedule import Segment, schedule
 from ensue.engine.trace import trace
-from ensue.engine.triton_pass import launched
+from ensue.engine.triton_passes import triton_passes
 from ensue.engine.triton_source import BARRIER, Kernel, kernels
 from ensue.nn import (
     GRU,
@@ -194,7 +194,7 @@ def agrees_with_fold(cell: str, d: int, dtype: torch.dtype, lengths: list[int], 
 
 def interpreted() -> None:
     """What a process does in which Triton was made to interpret: there kernels run on a CPU."""
-    running.compiled = lambda program, dtype, **_: launched(program, dtype)  # type: ignore[assignment]
+    execution.c_passes = lambda program, dtype, **_: triton_passes(program, dtype)  # type: ignore[assignment]
     for cell, dtype, lengths in product(CELLS, TOLERANCES, LENGTHS.values()):
         agrees_with_fold(cell, D, dtype, lengths, "cpu")
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from ensue.models.tag_heads import PADDING, CRFTagHead, SoftmaxTagHead, TagHead, ViterbiTagHead
-from ensue.nn import Legal
+from ensue.nn import LegalTags
 from ensue.text.labels import Labels
 
 same = torch.testing.assert_close
@@ -25,10 +25,10 @@ LEGAL_NEXT = {"<": [0, 1, 4], 0: [0, 1, 4, ">"], 1: [2, 3], 2: [0, 1, 4, ">"], 3
 """What may follow what in iobes, by hand; < and > are the ends."""
 
 
-def legality() -> Legal:
+def legality() -> LegalTags:
     found = LABELS.legal()
     assert found is not None
-    return Legal(*map(torch.from_numpy, found))
+    return LegalTags(*map(torch.from_numpy, found))
 
 
 def softmax(**options: float) -> SoftmaxTagHead:

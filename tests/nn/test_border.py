@@ -10,9 +10,9 @@ from torch import Tensor
 
 from engine.twins import needs_compiler
 from ensue.engine import executing
-from ensue.engine.execution import Runner, Values
-from ensue.engine.rows import Rows
-from ensue.engine.running import _before, _runner
+from ensue.engine.execution import _before, _runner
+from ensue.engine.packing import Packing
+from ensue.engine.runner import Runner, Values
 from ensue.engine.storage import Storage
 from ensue.nn import (
     GRU,
@@ -258,7 +258,7 @@ def test_errors_that_arrive_in_other_forms() -> None:
 def test_errors_that_do_not_fit_reach_no_c(change: Callable[[Tensor], Tensor], message: str) -> None:
     """Torch would refuse them, too, before they come so far."""
     layer, x = PeepholeLSTM(8, 16).double(), torch.randn(B, T, 8, dtype=torch.float64)
-    rows, runner = Rows.of(x, None), _runner(layer)
+    rows, runner = Packing.of(x, None), _runner(layer)
     assert isinstance(runner, Runner)
     tensors = [tensor.detach() for tensor in _before(layer, runner, x, layer.init_state(B), rows)]
     values, needed = (Values.of(items, runner.program) for items in (tensors, [True] * len(tensors)))

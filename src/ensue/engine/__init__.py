@@ -1,16 +1,18 @@
 """The recurrence engine: any layer that writes `step` runs over whole sequences as fast as the hardware allows.
 
-`step` is traced (`trace.py`) into a graph of one step (`graph.py`, `operations.py`), the graph is differentiated
-(`derivative.py`) and made ready as three passes (`program.py`). A pass is printed as C (`schedule.py`, `c_source.py`),
-compiled once for a machine (`c_library.py`) and called (`compiled.py`), or runs in torch's own operations (`plain.py`).
-On a GPU it is printed in Triton (`triton_source.py`) and launched position by position (`triton_pass.py`).
-`execution.py` does what lies outside of the loop over positions. Ragged rows are packed without padding (`rows.py`).
+- `trace.py` records `step` as a graph of one step (`graph.py`, `operations.py`); `derivative.py` differentiates it.
+- `program.py` makes three passes of the graph: forward, inference, backward.
+- `schedule.py` orders a pass, `c_source.py` prints it as C, `c_library.py` compiles that once for a machine and
+  `c_passes.py` calls it.
+- `plain_passes.py` runs the same passes in torch operations, `triton_passes.py` in Triton on a GPU.
+- `runner.py` does what lies outside of the loop over positions; `packing.py` leaves the padding of ragged rows out.
+- `execution.py` chooses which of these ways a layer runs. `explain(layer)` says which it is, and why.
 
-A cell need not know of it. `explain(layer)` says how a layer will run, and why.
+A cell need not know of any of this.
 """
 
+from ensue.engine.execution import Execution, executing, explain, may_compile, runs_compiled, unroll
 from ensue.engine.products import bf16_kernel, bf16_kernels, use_bf16_kernel
-from ensue.engine.running import Execution, executing, explain, may_compile, runs_compiled, unroll
 
 __all__ = [
     "Execution",

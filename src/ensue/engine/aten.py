@@ -126,7 +126,7 @@ def _split(nodes: Nodes, args: Any, kwargs: dict[str, Any]) -> list[Node]:
     node = nodes.node(value)
     if isinstance(sizes, int):
         sizes = [min(sizes, node.width - start) for start in range(0, node.width, sizes)]
-    return [nodes.graph.slice(node, sum(sizes[:place]), size) for place, size in enumerate(sizes)]
+    return [nodes.graph.slice(node, sum(sizes[:k]), size) for k, size in enumerate(sizes)]
 
 
 def _slice(nodes: Nodes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Node:

@@ -25,7 +25,7 @@ class Source:
         self.sizes: list[int] = []
         self.matrices: dict[tuple[int, bool], tuple[int, int]] = {}
         """Which ones, whether transposed, and their sizes (k, n) then."""
-        self.places = {array: place for place, array in enumerate(schedule.arrays)}
+        self.numbers = {array: number for number, array in enumerate(schedule.arrays)}
         self.work = [array for array in schedule.arrays if array.name == "work"]
         self._row_names: dict[Node, str] = {}
         self._rows_of: dict[str, str] = {}
@@ -49,7 +49,7 @@ class Source:
         for product in segment.products:
             key = (product.matrix, product.transposed)
             self.matrices.setdefault(key, (product.factor.width, product.result.width))
-            a, c = self.places[product.factor.array], self.places[product.result.array]
+            a, c = self.numbers[product.factor.array], self.numbers[product.result.array]
             yield (
                 f"    multiply(rows, {self._size(product.result.width)}, {self._size(product.factor.width)}, "
                 f"p[{a}]{self._offset(product.factor)}, ld[{a}], packed[{list(self.matrices).index(key)}], "
@@ -66,9 +66,9 @@ class Source:
 
     def _at(self, view: View, feature: str) -> str:
         """A number of a view. Where its row begins is said before all loops, or compilers look it up for each."""
-        place = self.places[view.array]
-        row = "" if view.array.extent in ("vector", "sum") else f" + r * ld[{place}]"
-        name = self._rows_of.setdefault(f"p[{place}]{row}{self._offset(view)}", f"a{len(self._rows_of)}")
+        number = self.numbers[view.array]
+        row = "" if view.array.extent in ("vector", "sum") else f" + r * ld[{number}]"
+        name = self._rows_of.setdefault(f"p[{number}]{row}{self._offset(view)}", f"a{len(self._rows_of)}")
         return f"{name}[{feature}]"
 
     def _value(self, node: Node, names: dict[Node, str], feature: str) -> Iterator[str]:

@@ -42,7 +42,7 @@ def _sent_back(node: Node, error: Node) -> tuple[Node | None, ...]:
         case "slice":
             return (_placed(error, node),)
         case "cat":
-            starts = [sum(part.width for part in node.args[:place]) for place in range(len(node.args))]
+            starts = [sum(part.width for part in node.args[:k]) for k in range(len(node.args))]
             return tuple(graph.slice(error, start, part.width) for start, part in zip(starts, node.args, strict=True))
         case "sum":
             return (graph.broadcast(error, node.args[0].width),)

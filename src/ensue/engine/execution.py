@@ -1,216 +1,146 @@
-"""A program over whole sequences: forward keeps what backward needs, backward goes from right to left.
-
-Every product that does not wait for the step before is one product over all positions: W x before the loop, and after
-the backward loop the error at x and at every matrix, `dU = Σ_t δ_t h_{t-1}ᵀ` (reference: Werbos 1990).
-"""
+"""From a layer and its input to the outputs: which way a layer runs, and its program at hand."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
+from operator import attrgetter
+from threading import RLock
+from typing import Any, Literal, get_args
+from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
-from torch.autograd.function import once_differentiable
+from torch import Tensor, nn
 
-from ensue.engine.compiled import Compiled
-from ensue.engine.graph import reachable
-from ensue.engine.memory import shared
-from ensue.engine.plain import Plain
-from ensue.engine.program import Array, Product, Program, View
-from ensue.engine.rows import Rows
-from ensue.engine.storage import Arrays, Storage, room
-from ensue.engine.triton_pass import Launched
+from ensue.engine.c_library import compiler
+from ensue.engine.c_passes import CompiledPasses, c_passes
+from ensue.engine.packing import Packing
+from ensue.engine.plain_passes import PlainPasses
+from ensue.engine.products import Bf16Kernel, bf16_kernel
+from ensue.engine.program import Program, build
+from ensue.engine.runner import Runner
+from ensue.engine.trace import Untraceable, trace
+from ensue.engine.triton_passes import TritonPasses, triton_passes
+from ensue.types import State, leaves, map_state
 
-Item = TypeVar("Item")
+Execution = Literal["compiled", "plain", "fold"]
 
-
-@dataclass(frozen=True)
-class Values(Generic[Item]):
-    """Something for each tensor that a program is run on; the tensors are of one type and device."""
-
-    x: Item
-    """(N, d_in), as `Rows` packs it."""
-    states: Sequence[Item]
-    """(B, width), in the order of `Rows`."""
-    vectors: Sequence[Item]
-    """(1, width)"""
-    matrices: Sequence[Item]
-    """(k, n), of any strides."""
-
-    @classmethod
-    def of(cls, items: Sequence[Item], program: Program) -> Values[Item]:
-        trace = program.trace
-        parts, begin = [], 1
-        for group in (trace.states, trace.vectors, trace.matrices):
-            parts.append(items[begin : begin + len(group)])
-            begin += len(group)
-        return cls(items[0], *parts)
+_most: ContextVar[Execution] = ContextVar("most", default="compiled")
+_runners: WeakKeyDictionary[nn.Module, dict[Any, Runner | str]] = WeakKeyDictionary()
+_building = RLock()
+"""Of threads that run a layer for the first time at once, one traces and compiles; a step may run layers itself."""
 
 
-class Runner:
-    """A program with the way it is run: compiled (on a GPU in Triton), or in torch."""
-
-    def __init__(self, program: Program, functions: Compiled | Launched | Plain, dtype: torch.dtype) -> None:
-        self.program, self.functions, self.dtype, self.shared = program, functions, dtype, shared(program)
-        self._leaves = [array for array in program.forward.reads.values() if array.name in ("input", "vector")]
-        nodes = reachable([program.trace.output, *program.trace.states])
-        self._matrices = {node.index: (node.args[0].width, node.width) for node in nodes if node.op == "product"}
-
-    def __call__(self, tensors: Sequence[Tensor], rows: Rows) -> tuple[Tensor, ...]:
-        """The outputs (N, d_out) and the final states (B, width)."""
-        self._check(Values.of(tensors, self.program), rows)
-        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-            return _Recurrence.apply(self, rows, *tensors)  # type: ignore[no-any-return, no-untyped-call]
-        output, finals, _ = self.forward(Values.of(tensors, self.program), rows, keep=False)
-        return (output, *finals)
-
-    def _check(self, values: Values[Tensor], rows: Rows) -> None:
-        """Raises `ValueError` where something has other sizes than when the step was traced."""
-        states = zip(values.states, self.program.states, strict=True)
-        given = [(f"state {k}", state, (rows.batch, array.width)) for k, (state, array) in enumerate(states)]
-        given += [(f"matrix {k}", values.matrices[k], sizes) for k, sizes in self._matrices.items()]
-        for array in self._leaves:
-            is_input = array.name == "input"
-            tensor = values.x if is_input else values.vectors[array.number]
-            given.append((f"{array.name} {array.number}", tensor, (rows.size if is_input else 1, array.width)))
-        for name, tensor, sizes in given:
-            if tensor.shape != sizes:
-                raise ValueError(f"{name} of the step was {sizes} when it was traced, and is {tuple(tensor.shape)} now")
-
-    def forward(self, values: Values[Tensor], rows: Rows, *, keep: bool) -> tuple[Tensor, list[Tensor], Arrays]:
-        """The outputs, the final states, and the arrays that `backward` will want."""
-        program, like = self.program, values.states[0]
-        arrays = {program.output: Storage(like.new_empty(rows.size, program.output.width))}
-        for array in program.states:
-            size = rows.size if keep else 2 * rows.batch
-            arrays.setdefault(array, Storage(room(like, size, array.width), is_ring=not keep))
-        for product in program.products:
-            if product.hoisted is not None:
-                arrays[product.hoisted] = Storage(room(like, rows.size, product.hoisted.width))
-                factor, matrix = _features(values.x, product.factor), values.matrices[product.matrix]
-                self.functions.multiply(factor, matrix, arrays[product.hoisted].tensor)
-        if keep:
-            self._make_room(program.kept, arrays, rows.size, like)
-        finals = [start.clone() for start in values.states]
-        ends = list(zip(program.states, finals, strict=True))
-        name, given = "forward" if keep else "inference", {**arrays, **self._read(values, arrays)}
-        self.functions.run(name, given, rows, values.matrices, finals=ends)
-        output = arrays.pop(program.output).tensor
-        return output, finals, arrays if keep else {}
-
-    def _make_room(self, wanted: Sequence[Array], arrays: Arrays, size: int, like: Tensor) -> None:
-        """Storage for arrays of all positions: inside of others where that may be."""
-        for array in wanted:
-            if array in self.shared and self.shared[array].array in arrays:
-                view = self.shared[array]
-                host = arrays[view.array].tensor
-                arrays[array] = Storage(host[:, view.start : view.start + view.width])
-            elif array not in arrays:
-                arrays[array] = Storage(room(like, size, array.width))
-
-    def _read(self, values: Values[Tensor], arrays: Arrays) -> Arrays:
-        """What a pass is given, and the states as the position after reads them."""
-        found = {
-            array: Storage(values.x if array.name == "input" else values.vectors[array.number])
-            for array in self._leaves
-        }
-        for place, (array, start) in enumerate(zip(self.program.states, values.states, strict=True)):
-            state = arrays[array]
-            found[Array("previous", place, array.width, "previous")] = Storage(state.tensor, start, state.is_ring)
-        return found
-
-    def backward(
-        self, values: Values[Tensor], rows: Rows, arrays: Arrays, errors: Sequence[Tensor], needed: Values[bool]
-    ) -> list[Tensor | None]:
-        """From the errors at the outputs and final states to those at all values that are `needed`.
-
-        What `arrays` hold is written over.
-        """
-        program, like = self.program, values.states[0]
-        output, *states = errors
-        arrays = {**arrays, **self._read(values, arrays)}
-        arrays[Array("error output", 0, program.output.width, "position")] = Storage(output)
-        for place, (error, array) in enumerate(zip(states, program.states, strict=True)):
-            arrays[Array("error state", place, array.width, "row")] = Storage(error.clone())
-        written = [array for _, array in program.backward.writes]
-        for array in written:
-            if array.extent == "sum":
-                arrays[array] = Storage(like.new_zeros(torch.get_num_threads(), array.width))
-        self._make_room([array for array in written if array.extent == "position"], arrays, rows.size, like)
-        self.functions.run("backward", arrays, rows, values.matrices, finals=[])
-        found = {array: storage.tensor for array, storage in arrays.items()}
-        x = self._error_at_x(values, found) if needed.x else None
-        matrices = self._errors_at_matrices(values, rows, arrays, needed)
-        before = [found[Array("error state", k, v.shape[1], "row")] for k, v in enumerate(values.states)]
-        sums = [found.get(Array("error vector", k, v.shape[1], "sum")) for k, v in enumerate(values.vectors)]
-        return [x, *before, *(None if part is None else part.sum(0, keepdim=True) for part in sums), *matrices]
-
-    def _error_at_x(self, values: Values[Tensor], found: dict[Array, Tensor]) -> Tensor:
-        """What the step itself reads of x, and what its products with x do."""
-        d_in = values.x.shape[1]
-        hoisted = [product for product in self.program.products if product.hoisted is not None]
-        error = found.get(Array("error input", 0, d_in, "position"))
-        is_new = error is None and len(hoisted) == 1 and hoisted[0].factor.width == d_in
-        if error is None:
-            error = torch.empty_like(values.x) if is_new else torch.zeros_like(values.x)
-        for product in hoisted:
-            matrix = values.matrices[product.matrix]
-            self.functions.multiply(
-                found[product.error], matrix.t(), _features(error, product.factor), accumulate=not is_new
-            )
-        return error
-
-    def _errors_at_matrices(
-        self, values: Values[Tensor], rows: Rows, arrays: Arrays, needed: Values[bool]
-    ) -> list[Tensor | None]:
-        errors: list[Tensor | None] = [None] * len(values.matrices)
-        for product in self.program.products:
-            if needed.matrices[product.matrix]:
-                before, matrix = errors[product.matrix], values.matrices[product.matrix]
-                out = matrix.new_empty(matrix.shape[1], matrix.shape[0]) if before is None else before.t()
-                self._add_error_at_matrix(product, rows, arrays, out, accumulate=before is not None)
-                errors[product.matrix] = out.t()
-        return errors
-
-    def _add_error_at_matrix(
-        self, product: Product, rows: Rows, arrays: Arrays, out: Tensor, *, accumulate: bool
-    ) -> None:
-        """Σ over positions of error ⊗ factor, (n, k)."""
-        error, storage = arrays[product.error].tensor, arrays[product.factor.array]
-        factor = _features(storage.tensor, product.factor)
-        if storage.start is None:
-            self.functions.multiply(error.t(), factor, out, accumulate=accumulate)
-            return
-        first = int(rows.counts[0])
-        start = _features(storage.start, product.factor)
-        self.functions.multiply(error[:first].t(), start[:first], out, accumulate=accumulate)
-        if rows.size > first:
-            self.functions.multiply(error[first:].t(), factor[rows.before], out, accumulate=True)
+@contextmanager
+def executing(execution: Execution) -> Iterator[None]:
+    """Inside, layers run at most so: "compiled" (the default), "plain" in torch, "fold" step by step under autograd."""
+    if execution not in get_args(Execution):
+        raise ValueError(f"execution is compiled, plain or fold, not {execution!r}")
+    token = _most.set(execution)
+    try:
+        yield
+    finally:
+        _most.reset(token)
 
 
-def _features(tensor: Tensor, view: View) -> Tensor:
-    return tensor[:, view.start : view.start + view.width]
+def explain(layer: nn.Module) -> str:
+    """How `layer` runs over whole sequences, in one line."""
+    runner = _runner(layer)
+    if isinstance(runner, str):
+        return f"step by step under autograd: its step holds {runner}"
+    if not isinstance(runner.functions, PlainPasses):
+        return "compiled (Triton)" if isinstance(runner.functions, TritonPasses) else "compiled"
+    if compiler() is None:
+        return "in torch operations, position by position: no C compiler (cc, gcc, clang or the package ziglang) found"
+    return "in torch operations, position by position"
 
 
-class _Recurrence(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, runner: Runner, rows: Rows, *tensors: Tensor) -> tuple[Tensor, ...]:
-        output, finals, ctx.arrays = runner.forward(Values.of(tensors, runner.program), rows, keep=True)
-        ctx.runner, ctx.rows = runner, rows
-        ctx.save_for_backward(*tensors, output)
-        return (output, *finals)
+def may_compile() -> bool:
+    """Whether layers run compiled where they can: see `executing`."""
+    return _most.get() == "compiled"
 
-    @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, *errors: Tensor) -> tuple[Tensor | None, ...]:
-        runner: Runner = ctx.runner
-        *tensors, output = ctx.saved_tensors
-        values = Values.of(tensors, runner.program)
-        if ctx.arrays is None:  # backward once more through the same graph: what was written over is made again
-            ctx.arrays = runner.forward(values, ctx.rows, keep=True)[2]
-        arrays, ctx.arrays = {**ctx.arrays, runner.program.output: Storage(output)}, None
-        needed = Values.of(ctx.needs_input_grad[2:], runner.program)
-        errors = tuple(error.resolve_neg().contiguous() for error in errors)
-        return None, None, *runner.backward(values, ctx.rows, arrays, errors, needed)
+
+def runs_compiled(layer: nn.Module, x: Tensor) -> bool:
+    """Whether `unroll` would run `layer` on `x` as compiled code; under autocast, in its type."""
+    if not may_compile() or x.device.type != "cpu":
+        return False
+    runner = _runner(layer)
+    if not isinstance(runner, Runner) or not isinstance(runner.functions, CompiledPasses):
+        return False
+    return not torch.is_autocast_enabled("cpu") or runner.functions.bf16_kernel is not None
+
+
+def unroll(layer: Any, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, State] | None:
+    """`layer.fold`, faster: the outputs (B, T, d_out), with zeros at padding, and the final state.
+
+    None where the layer cannot be run so.
+    """
+    if _most.get() == "fold" or x.shape[0] == 0 or x.shape[1] == 0 or torch.compiler.is_compiling():
+        return None
+    runner = _runner(layer)
+    if isinstance(runner, str):
+        return None
+    if x.shape[2] != layer.d_in:
+        raise ValueError(f"x has {x.shape[2]} features, {type(layer).__name__} reads {layer.d_in}")
+    packing = Packing.of(x, mask)
+    if packing.size == 0:
+        return None
+    state = layer.init_state(len(x)) if state is None else state
+    device = x.device.type
+    with torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext():
+        tensors = _before(layer, runner, x, state, packing)
+        packed, *finals = runner(tensors, packing)
+        after = iter(map(packing.unsorted, finals))
+        return packing.unpacked(packed), map_state(lambda leaf: next(after), state)
+
+
+def _runner(layer: nn.Module) -> Runner | str:
+    """The program of a layer in its present mode, or what kept it from having one."""
+    some = next(layer.parameters(), None)
+    dtype, device = (torch.get_default_dtype(), torch.device("cpu")) if some is None else (some.dtype, some.device)
+    execution = _most.get()
+    known = _runners.setdefault(layer, {})
+    in_bf16 = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
+    kernel = bf16_kernel() if in_bf16 and dtype == torch.float32 else None
+    key = (layer.training, dtype, device, execution, kernel)
+    if key not in known:
+        with _building:
+            if key not in known:  # no other thread has built it meanwhile
+                known[key] = _built(layer, dtype, device, kernel)
+    return known[key]
+
+
+def _built(layer: nn.Module, dtype: torch.dtype, device: torch.device, kernel: Bf16Kernel | None) -> Runner | str:
+    try:
+        program = build(trace(layer))
+    except Untraceable as reason:
+        return str(reason)
+    except RecursionError:
+        return "more operations after one another than can be followed"
+    functions = _functions(program, dtype, device, kernel) if may_compile() else None
+    return Runner(program, functions or PlainPasses(program), dtype)
+
+
+def _functions(
+    program: Program, dtype: torch.dtype, device: torch.device, kernel: Bf16Kernel | None
+) -> CompiledPasses | TritonPasses | None:
+    """None where nothing can be compiled."""
+    if device.type == "cpu":
+        return c_passes(program, dtype, kernel)
+    return triton_passes(program, dtype) if device.type == "cuda" else None
+
+
+def _before(layer: nn.Module, runner: Runner, x: Tensor, state: State, packing: Packing) -> list[Tensor]:
+    """What the passes read, worked out by torch from parameters, x and the state."""
+    trace, dtype = runner.program.trace, runner.dtype
+    values: dict[int, Any] = dict(trace.constants)
+    for name, key in trace.parameters.items():
+        values[key] = attrgetter(name)(layer)
+    for call in trace.once:
+        call.run(values)
+    before = [packing.sorted(leaf).to(dtype).resolve_neg().contiguous() for leaf in leaves(state)]
+    packed = packing.packed(x).to(dtype).resolve_neg()
+    matrices = [values[matrix.key][matrix.start : matrix.stop] for matrix in trace.matrices]
+    vectors = [values[key].reshape(1, -1).contiguous() for key in trace.vectors]
+    return [packed if packed.stride(1) == 1 else packed.contiguous(), *before, *vectors, *matrices]

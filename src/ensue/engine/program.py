@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 from ensue.engine.derivative import errors
 from ensue.engine.graph import Node, reachable
 from ensue.engine.operations import COSTLY, OPERATIONS
-from ensue.engine.trace import Trace
+from ensue.engine.trace import TracedStep
 
 Extent = Literal["position", "previous", "row", "vector", "sum"]
 """What an array has a row of features for: every position of every row; the same, read one position earlier; every row;
@@ -66,7 +66,7 @@ class Product:
 class Program:
     """See the module. `states` are the arrays in which the leaves of the state stand over all positions."""
 
-    trace: Trace
+    trace: TracedStep
     forward: Pass
     inference: Pass
     backward: Pass
@@ -80,13 +80,13 @@ class Program:
         return {"forward": self.forward, "inference": self.inference, "backward": self.backward}
 
 
-def build(trace: Trace) -> Program:
+def build(trace: TracedStep) -> Program:
     results = [trace.output, *trace.states]
     products = [node for node in reachable(results) if node.op == "product"]
     given = _given(trace)
     hoisted = {
-        node: Array("hoisted", place, node.width, "position")
-        for place, node in enumerate(products)
+        node: Array("hoisted", number, node.width, "position")
+        for number, node in enumerate(products)
         if _leaf(node.args[0]).op == "input"
     }
     output, states = _ends(trace)
@@ -98,8 +98,8 @@ def build(trace: Trace) -> Program:
     there = {**given, **{node: array for node, array in ends.items() if node.op not in ("input", "state")}}
     wanted = [node for node, _ in writes] + [node.args[0] for node in products if _leaf(node.args[0]) not in given]
     kept = {
-        node: hoisted.get(node) or Array("saved", place, node.width, "position")
-        for place, node in enumerate(_kept(wanted, results, there))
+        node: hoisted.get(node) or Array("saved", number, node.width, "position")
+        for number, node in enumerate(_kept(wanted, results, there))
     }
     there.update(kept)
     factor_of, remade = _factors(products, there)
@@ -117,12 +117,12 @@ def build(trace: Trace) -> Program:
     )
 
 
-def _given(trace: Trace) -> dict[Node, Array]:
+def _given(trace: TracedStep) -> dict[Node, Array]:
     """Where the leaves of a step stand."""
     graph = trace.graph
     found = {
-        graph.node("state", width=width, number=place): Array("previous", place, width, "previous")
-        for place, width in enumerate(trace.state_widths)
+        graph.node("state", width=width, number=number): Array("previous", number, width, "previous")
+        for number, width in enumerate(trace.state_widths)
     }
     for node in reachable([trace.output, *trace.states]):
         if node.op in ("input", "vector"):
@@ -131,12 +131,12 @@ def _given(trace: Trace) -> dict[Node, Array]:
     return found
 
 
-def _ends(trace: Trace) -> tuple[Array, list[Array]]:
+def _ends(trace: TracedStep) -> tuple[Array, list[Array]]:
     """Where outputs and states are written. What is both stands in one place, and so do two states that are one."""
     output = Array("output", 0, trace.output.width, "position")
     known = {trace.output: output}
-    for place, node in enumerate(trace.states):
-        known.setdefault(node, Array("state", place, node.width, "position"))
+    for number, node in enumerate(trace.states):
+        known.setdefault(node, Array("state", number, node.width, "position"))
     return output, [known[node] for node in trace.states]
 
 
@@ -160,22 +160,22 @@ def _leaf(node: Node) -> Node:
     return node.args[0] if node.op == "slice" else node
 
 
-def _arriving(trace: Trace) -> dict[Node, Array]:
+def _arriving(trace: TracedStep) -> dict[Node, Array]:
     """The errors that arrive from outside: at the output (0), and at the states from the position after (1, ...)."""
     graph, width = trace.graph, trace.output.width
     found = {graph.node("error", width=width): Array("error output", 0, width, "position")}
-    for place, width in enumerate(trace.state_widths):
-        leaf = graph.node("error", width=width, number=place + 1)
-        found[leaf] = Array("error state", place, width, "row")
+    for number, width in enumerate(trace.state_widths):
+        leaf = graph.node("error", width=width, number=number + 1)
+        found[leaf] = Array("error state", number, width, "row")
     return found
 
 
-def _errors(trace: Trace) -> dict[Node, Node]:
+def _errors(trace: TracedStep) -> dict[Node, Node]:
     arriving = list(_arriving(trace))
     return errors(zip([trace.output, *trace.states], arriving, strict=True))
 
 
-def _written_back(trace: Trace, back: dict[Node, Node]) -> list[tuple[Node, Array]]:
+def _written_back(trace: TracedStep, back: dict[Node, Node]) -> list[tuple[Node, Array]]:
     """The errors at the leaves of a step. A state that the step does not read gets zeros."""
     found = []
     for node, error in back.items():
@@ -183,9 +183,9 @@ def _written_back(trace: Trace, back: dict[Node, Node]) -> list[tuple[Node, Arra
             found.append((error, Array("error input", node.index, node.width, "position")))
         elif node.op == "vector":
             found.append((error, Array("error vector", node.index, node.width, "sum")))
-    for place, width in enumerate(trace.state_widths):
-        error = back.get(trace.graph.node("state", width=width, number=place), trace.graph.constant(0, width))
-        found.append((error, Array("error state", place, width, "row")))
+    for number, width in enumerate(trace.state_widths):
+        error = back.get(trace.graph.node("state", width=width, number=number), trace.graph.constant(0, width))
+        found.append((error, Array("error state", number, width, "row")))
     return found
 
 

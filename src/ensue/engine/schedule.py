@@ -60,12 +60,12 @@ class Segment:
 class Schedule:
     segments: list[Segment]
     arrays: list[Array]
-    places: dict[Node, View]
+    views: dict[Node, View]
 
     def view(self, node: Node) -> View | None:
         """Where to read a value that the loop has not at hand; None of constants, and of numbers known to the row."""
-        if node in self.places or node.op != "slice":
-            return self.places.get(node)
+        if node in self.views or node.op != "slice":
+            return self.views.get(node)
         whole = self.view(node.args[0])
         return None if whole is None else View(whole.array, whole.start + node.index, node.width)
 
@@ -79,7 +79,7 @@ class _Scheduler:
 
     def __init__(self, work: Pass) -> None:
         self.work = work
-        self.places = {node: View(array, 0, array.width) for node, array in work.reads.items()}
+        self.views = {node: View(array, 0, array.width) for node, array in work.reads.items()}
         self.writes: dict[Node, list[View]] = defaultdict(list)
         for node, array in work.writes:
             self.writes[node].append(View(array, 0, array.width))
@@ -95,7 +95,7 @@ class _Scheduler:
         for node in self.nodes:
             if self._is_free(node):
                 self.free.add(node)
-        self._place()
+        self._set_views()
 
     def _is_free(self, node: Node) -> bool:
         """Whether a vector is cheap, and so is all that it is made of."""
@@ -107,9 +107,9 @@ class _Scheduler:
         """Whether a node stands in an array by itself, and keeps doing so."""
         if node.op == "slice":
             (whole,) = node.args
-            is_overwritten = whole in self.places and self.places[whole].array.name == "error state"
+            is_overwritten = whole in self.views and self.views[whole].array.name == "error state"
             return not is_overwritten and self._stands(whole)
-        return node in self.places or node.op in PRODUCTS or node.op == "constant"
+        return node in self.views or node.op in PRODUCTS or node.op == "constant"
 
     def _level(self, node: Node) -> int:
         return self.levels.get(node, 0)
@@ -125,24 +125,24 @@ class _Scheduler:
         """Whether a loop works the node out, so that it stands nowhere unless it is written."""
         return node in self.levels and node.op not in PRODUCTS and node.op not in ("slice", "cat")
 
-    def _place(self) -> None:
+    def _set_views(self) -> None:
         for node in self.nodes:
             if node.op == "cat":
-                self._place_cat(node)
+                self._set_view_of_cat(node)
         for node in self.nodes:
             if node.op in PRODUCTS:
-                self.places[node] = self._place_of(node)
+                self.views[node] = self._view_of(node)
         for node in self.nodes:
             for arg in node.args:
                 if self._is_looped(arg) and self._is_read_later(arg, node):
-                    self.places[arg] = self._place_of(arg)
+                    self.views[arg] = self._view_of(arg)
 
-    def _place_cat(self, node: Node) -> None:
+    def _set_view_of_cat(self, node: Node) -> None:
         """Things side by side are written part by part."""
         # What a loop writes where it reads other features has to be written elsewhere first.
         late = [view for view in self.writes[node] if view.array.name == "error state"]
         if late or any(node in other.args for other in self.nodes):
-            self.places[node] = self._place_of(node)
+            self.views[node] = self._view_of(node)
         views, self.writes[node] = self.writes[node], late
         for view in (view for view in views if view not in late):
             start = view.start
@@ -150,12 +150,12 @@ class _Scheduler:
                 self.writes[part].append(View(view.array, start, part.width))
                 start += part.width
 
-    def _place_of(self, node: Node) -> View:
+    def _view_of(self, node: Node) -> View:
         """Where a node can be read again: where it is written anyway, or a new array."""
-        for view in [self.places.get(node), *self.writes[node]]:
+        for view in [self.views.get(node), *self.writes[node]]:
             if view is not None and view.array.extent in ("position", "row") and view.array.name != "error state":
                 return view
-        array = Array("work", sum(view.array.name == "work" for view in self.places.values()), node.width, "row")
+        array = Array("work", sum(view.array.name == "work" for view in self.views.values()), node.width, "row")
         self.writes[node].append(View(array, 0, node.width))
         return self.writes[node][-1]
 
@@ -176,17 +176,17 @@ class _Scheduler:
         return self.segment_of[self._level(node) - (node.op == "sum")]
 
     def schedule(self) -> Schedule:
-        plan = Schedule([Segment() for _ in range(self.segment_of[-1] + 1)], [], self.places)
+        plan = Schedule([Segment() for _ in range(self.segment_of[-1] + 1)], [], self.views)
         for node in self.nodes:
             if node.op in PRODUCTS:
                 factor = plan.view(node.args[0])
                 assert factor is not None, node
-                product = Multiply(factor, node.index, node.op == "product_t", self.places[node])
+                product = Multiply(factor, node.index, node.op == "product_t", self.views[node])
                 plan.segments[self.segment_of[self._level(node)]].products.append(product)
         for level, found in enumerate(self._loops()):
             if found:
                 plan.segments[self.segment_of[level]].levels.append(dict(sorted(found.items())))
-        arrays = [*self.work.reads.values(), *(view.array for view in self.places.values())]
+        arrays = [*self.work.reads.values(), *(view.array for view in self.views.values())]
         arrays += [array for _, array in self.work.writes]
         plan.arrays = list(dict.fromkeys(arrays))
         return plan
@@ -213,9 +213,9 @@ class _Scheduler:
             when.update(late)
             for (node, _), level in late.items():
                 is_at_hand = self._is_at_hand(node, level) or (level == self._level(node) and node.op != "sum")
-                if self._is_looped(node) and not is_at_hand and node not in self.places:
-                    self.places[node] = self._place_of(node)
-                    when[node, self.places[node]] = self._level(node)
+                if self._is_looped(node) and not is_at_hand and node not in self.views:
+                    self.views[node] = self._view_of(node)
+                    when[node, self.views[node]] = self._level(node)
 
     def _loops_with(self, when: dict[tuple[Node, View], int]) -> list[dict[int, Loop]]:
         loops: list[dict[int, Loop]] = [{} for _ in self.segment_of]
@@ -227,7 +227,7 @@ class _Scheduler:
         for (node, view), level in when.items():
             if node.op == "sum" and self._segment(node) != self.segment_of[level]:
                 _loop(loops[level - 1], node.args[0].width).sums_written.append((node, view))
-            elif node.op not in PRODUCTS or view != self.places[node]:
+            elif node.op not in PRODUCTS or view != self.views[node]:
                 _loop(loops[level], node.width).writes.append((node, view))
         self._add_free(loops)
         return loops

@@ -22,7 +22,7 @@ from ensue.types import State, leaves, map_state
 
 
 @dataclass(frozen=True)
-class Place:
+class TensorKey:
     """Which recorded tensor an argument was."""
 
     key: int
@@ -30,7 +30,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Call:
-    """A recorded operation, its tensors replaced by places."""
+    """A recorded operation, its tensors replaced by keys."""
 
     function: Any
     args: Any
@@ -54,7 +54,7 @@ class Matrix:
 
 
 @dataclass
-class Trace:
+class TracedStep:
     """One step: what is computed before it from parameters, and the graph of the rest."""
 
     graph: Graph
@@ -71,13 +71,13 @@ class Trace:
     state_widths: list[int]
 
 
-def trace(layer: Any) -> Trace:
+def trace(layer: Any) -> TracedStep:
     """The trace of `layer.step`, the same whatever mode torch is in. Raises `Untraceable`."""
     with torch.inference_mode(False), torch.no_grad():  # where there is no autograd, nothing is below it
         return _traced(layer)
 
 
-def _traced(layer: Any) -> Trace:
+def _traced(layer: Any) -> TracedStep:
     named = {**dict(layer.named_parameters()), **dict(layer.named_buffers())}
     rows = _number_of_rows(layer, named)
     reference = next((tensor for tensor in named.values() if tensor.is_floating_point()), torch.zeros(()))
@@ -136,8 +136,8 @@ class _Lowering(Nodes):
         self.parameters = {name: id(tensor) for name, tensor in named.items()}
         self.fixed = set(self.parameters.values())
         self.nodes: dict[int, Node] = {id(x_t): self.graph.node("input", width=x_t.shape[1])}
-        for place, leaf in enumerate(before):
-            self.nodes[id(leaf)] = self.graph.node("state", width=leaf.shape[1], number=place)
+        for number, leaf in enumerate(before):
+            self.nodes[id(leaf)] = self.graph.node("state", width=leaf.shape[1], number=number)
         self.widths = [leaf.shape[1] for leaf in before]
         self.constants: dict[int, Tensor] = {}
         self.once: list[Call] = []
@@ -165,7 +165,7 @@ class _Lowering(Nodes):
         elif torch.Tag.nondeterministic_seeded in function.tags:
             raise Untraceable(f"{name}, which draws random numbers")
         else:
-            call = Call(function, _with_places(args), _with_places(kwargs), [id(result) for result in results])
+            call = Call(function, _with_keys(args), _with_keys(kwargs), [id(result) for result in results])
             self.once.append(call)
             self.fixed.update(call.results)
 
@@ -205,17 +205,17 @@ class _Lowering(Nodes):
         assert total is not None
         return total
 
-    def finished(self, y: Any, after: State, before: State) -> Trace:
+    def finished(self, y: Any, after: State, before: State) -> TracedStep:
         results = [y, *leaves(after)]
         if len(results) != 1 + len(self.widths) or type(after) is not type(before):
             raise Untraceable("a state of another shape than the one before")
-        for place, result in enumerate(results):
+        for k, result in enumerate(results):
             if not isinstance(result, Tensor) or result.dim() != 2 or len(result) != self.rows:
                 raise Untraceable("a result that is not of (rows, features)")
-            if place and result.shape[1] != self.widths[place - 1]:
+            if k and result.shape[1] != self.widths[k - 1]:
                 raise Untraceable("a state of another size than the one before")
         output, *states = (self.node(result) for result in results)
-        return Trace(
+        return TracedStep(
             self.graph, self.parameters, self.constants, self.once, self.vectors, self.matrices, output, states,
             self.widths,
         )  # fmt: skip
@@ -251,9 +251,9 @@ def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     return change(value)
 
 
-def _with_places(value: Any) -> Any:
-    return _mapped(value, lambda part: Place(id(part)) if isinstance(part, Tensor) else part)
+def _with_keys(value: Any) -> Any:
+    return _mapped(value, lambda part: TensorKey(id(part)) if isinstance(part, Tensor) else part)
 
 
 def _with_tensors(value: Any, values: dict[int, Any]) -> Any:
-    return _mapped(value, lambda part: values[part.key] if isinstance(part, Place) else part)
+    return _mapped(value, lambda part: values[part.key] if isinstance(part, TensorKey) else part)

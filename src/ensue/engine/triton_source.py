@@ -8,7 +8,7 @@ power of two. What is worked out or read once stays at hand for the rest of the 
 features change places.
 
 Threads of a program do not see each other's writes until they meet at a barrier, and arrays may lie in others
-(`memory.py`). So each level reads all it needs before it writes anything, with a barrier in between and one after.
+(`overlays.py`). So each level reads all it needs before it writes anything, with a barrier in between and one after.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def kernels(name: str, plan: Schedule, dtype: torch.dtype) -> list[Kernel | None
 
 def _all(name: str, plan: Schedule, dtype: torch.dtype, unread: frozenset[Array]) -> list[Kernel | None]:
     return [
-        _Printer(plan, dtype, unread).kernel(f"{name}_{place}", segment) if segment.levels else None
-        for place, segment in enumerate(plan.segments)
+        _Printer(plan, dtype, unread).kernel(f"{name}_{number}", segment) if segment.levels else None
+        for number, segment in enumerate(plan.segments)
     ]
 
 
@@ -70,18 +70,18 @@ class _Printer:
         body: list[str] = []
         for loops in segment.levels:
             body += ([BARRIER] if body else []) + list(self._level(list(loops.values())))
-        places = range(len(self.arrays))
-        moving = [f"at{place}" for place, array in enumerate(self.arrays) if moves(array)]
-        given = [*(f"p{place}" for place in places), *moving, *(f"ld{place}: tl.constexpr" for place in places)]
+        numbers = range(len(self.arrays))
+        moving = [f"at{number}" for number, array in enumerate(self.arrays) if moves(array)]
+        given = [*(f"p{number}" for number in numbers), *moving, *(f"ld{number}: tl.constexpr" for number in numbers)]
         lines = [f"@triton.jit(do_not_specialize={moving})", f"def {name}({', '.join(given)}):"]
         lines += [f"    {line}" for line in [*self._head(), *body]]
         return Kernel(name, self.arrays, "\n".join(lines) + "\n", max(map(_power, self.widths)), self.read)
 
     def _head(self) -> Iterator[str]:
         yield "row = tl.program_id(0).to(tl.int64)"
-        for place, array in enumerate(self.arrays):
-            row = f"(at{place} + row)" if moves(array) else "row"
-            yield f"a{place} = p{place}" + ("" if array.extent == "vector" else f" + {row} * ld{place}")
+        for number, array in enumerate(self.arrays):
+            row = f"(at{number} + row)" if moves(array) else "row"
+            yield f"a{number} = p{number}" + ("" if array.extent == "vector" else f" + {row} * ld{number}")
         for width in sorted(self.widths - {1}):
             yield f"j{width} = tl.arange(0, {_power(width)})"
             yield f"m{width} = j{width} < {width}"
@@ -118,9 +118,7 @@ class _Printer:
         for node in loop.nodes:
             if node not in self.names:
                 operation, conditions = OPERATIONS[node.op], CHOOSING.get(node.op, 0)
-                given = [
-                    self._truth(arg) if place < conditions else self._number(arg) for place, arg in enumerate(node.args)
-                ]
+                given = [self._truth(arg) if k < conditions else self._number(arg) for k, arg in enumerate(node.args)]
                 self.names[node] = self._new_name()
                 yield f"{self.names[node]} = {(operation.triton or operation.c).format(*given)}"
         for node in loop.sums:

@@ -18,7 +18,7 @@ from ensue.lens.encoder import Attention, Trace, attention_of, traces_of
 from ensue.lens.features import Part, Place, ReadWords
 from ensue.models.tag_heads import CRFTagHead, TagHead, ViterbiTagHead
 from ensue.models.tagger import Tagger
-from ensue.nn import Tables, k_best, log_partition
+from ensue.nn import ChainScores, k_best, log_partition
 
 NUM_PATHS = 5
 BUDGET_WORDS = 100_000
@@ -61,7 +61,7 @@ class TaggerView:
     emissions: NDArray[np.float32]
     path: NDArray[np.int64]
     marginals: NDArray[np.float32]
-    tables: Tables | None
+    tables: ChainScores | None
     """Scores of tags one after the other; None for a head that has none."""
     paths: list[TagPath]
     parts: list[list[Part]]
@@ -101,18 +101,18 @@ def view_tagger(model: Tagger, read: ReadWords, tags: tuple[str, ...], *, num_wo
     )
 
 
-def _chain(head: TagHead, emissions: Tensor) -> tuple[Tensor, Tables | None]:
+def _chain(head: TagHead, emissions: Tensor) -> tuple[Tensor, ChainScores | None]:
     """The scores over which the head looks for the best path, and its tables."""
     match head:
         case CRFTagHead():
             return emissions, head.crf.tables()
         case ViterbiTagHead():
-            tables = [head.get_parameter(name).cpu().numpy() for name in Tables._fields]
-            return emissions.log_softmax(-1), Tables(*tables)
+            tables = [head.get_parameter(name).cpu().numpy() for name in ChainScores._fields]
+            return emissions.log_softmax(-1), ChainScores(*tables)
     return emissions.log_softmax(-1), None
 
 
-def _paths(scores: Tensor, tables: Tables) -> list[TagPath]:
+def _paths(scores: Tensor, tables: ChainScores) -> list[TagPath]:
     """The best paths with their probabilities among all paths."""
     chain = [torch.from_numpy(table).to(scores.device) for table in tables]
     found, totals = k_best(scores, *chain, k=NUM_PATHS)

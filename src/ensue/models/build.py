@@ -26,7 +26,7 @@ from ensue.models.word_features import WordFeatures
 from ensue.nn import (
     AttentionPooling,
     LastPooling,
-    Legal,
+    LegalTags,
     MaxPooling,
     MeanPooling,
     Pooling,
@@ -95,7 +95,7 @@ def build_tagger(
 
 def _tag_head(specification: TagHeadSpecification, d_in: int, labels: Labels) -> TagHead:
     tables = labels.legal() if specification.legal else None
-    legal = None if tables is None else Legal(*map(torch.from_numpy, tables))
+    legal = None if tables is None else LegalTags(*map(torch.from_numpy, tables))
     match specification.kind:
         case "crf":
             return CRFTagHead(d_in, len(labels), legal=legal)

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ensue.nn import Legal, LinearChainCRF, Tap, marginals, viterbi, viterbi_path
+from ensue.nn import LegalTags, LinearChainCRF, Tap, marginals, viterbi, viterbi_path
 
 PADDING = -1
 """The tag of places that are not real."""
@@ -94,7 +94,13 @@ class ViterbiTagHead(SoftmaxTagHead):
     """
 
     def __init__(
-        self, d_in: int, num_tags: int, *, legal: Legal | None = None, weight: float = 1.0, label_smoothing: float = 0.0
+        self,
+        d_in: int,
+        num_tags: int,
+        *,
+        legal: LegalTags | None = None,
+        weight: float = 1.0,
+        label_smoothing: float = 0.0,
     ) -> None:
         super().__init__(d_in, num_tags, label_smoothing=label_smoothing)
         self.weight, self.legal = weight, legal
@@ -139,7 +145,7 @@ class ViterbiTagHead(SoftmaxTagHead):
 class CRFTagHead(TagHead):
     """A linear-chain CRF over the emissions (Lafferty et al. 2001; Lample et al. 2016)."""
 
-    def __init__(self, d_in: int, num_tags: int, *, legal: Legal | None = None) -> None:
+    def __init__(self, d_in: int, num_tags: int, *, legal: LegalTags | None = None) -> None:
         super().__init__(d_in, num_tags)
         self.crf = LinearChainCRF(num_tags, legal=legal)
 

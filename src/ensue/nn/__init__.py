@@ -15,7 +15,7 @@ from ensue.nn.combinators import Bidirectional, Residual, Stack
 from ensue.nn.dropout import Dropout, VariationalDropout, WeightDrop
 from ensue.nn.embeddings import TokenEmbedding, VectorInput
 from ensue.nn.heads.chain import log_partition, marginals
-from ensue.nn.heads.crf import Legal, LinearChainCRF, Tables
+from ensue.nn.heads.crf import ChainScores, LegalTags, LinearChainCRF
 from ensue.nn.heads.linear_cross_entropy import linear_cross_entropy
 from ensue.nn.heads.paths import k_best, viterbi, viterbi_path
 from ensue.nn.heads.softmax import SoftmaxHead, TiedSoftmaxHead
@@ -45,6 +45,7 @@ __all__ = [
     "QRNN",
     "AttentionPooling",
     "Bidirectional",
+    "ChainScores",
     "CharacterCNN",
     "CharacterLSTM",
     "Clockwork",
@@ -62,7 +63,7 @@ __all__ = [
     "LastPooling",
     "LayerNormLSTM",
     "LearnedPositions",
-    "Legal",
+    "LegalTags",
     "LinearChainCRF",
     "LinearRecurrence",
     "LinearState",
@@ -89,7 +90,6 @@ __all__ = [
     "SinusoidalPositions",
     "SoftmaxHead",
     "Stack",
-    "Tables",
     "Tap",
     "Taps",
     "TiedSoftmaxHead",

@@ -66,10 +66,10 @@ class Branch:
         if type(state) is not self.kind or len(state) != len(self.parts):
             wanted = self.kind.__name__ if hasattr(self.kind, "_fields") else f"a tuple of {len(self.parts)}"
             return Misfit(TypeError, f"{{}} as {wanted}", _named(state))
-        for place, part in enumerate(state):
-            found: Misfit | None = self.parts[place].misfit(part, rows)
+        for index, part in enumerate(state):
+            found: Misfit | None = self.parts[index].misfit(part, rows)
             if found is not None:
-                return found._replace(path=self.names[place] + found.path)
+                return found._replace(path=self.names[index] + found.path)
         return self._growth(state) if self.grows else None
 
     def _growth(self, state: Any) -> Misfit | None:
@@ -91,7 +91,7 @@ def form_of(state: State) -> Leaf | Branch | Empty:
         return Empty()
     if isinstance(state, Tensor):
         return Leaf(tuple(state.shape[1:]), state.dtype, state.device)
-    names = [f".{name}" for name in getattr(state, "_fields", ())] or [f"[{place}]" for place in range(len(state))]
+    names = [f".{name}" for name in getattr(state, "_fields", ())] or [f"[{index}]" for index in range(len(state))]
     parts, grows = [form_of(part) for part in state], hasattr(state, "grows")
     for part in parts:
         if grows and isinstance(part, Leaf):

@@ -88,8 +88,8 @@ class LastPooling(Pooling):
             return LastState(last, first, started)
         counts = _counts(h, mask)
         some = counts > 0
-        place = (counts - 1).clamp(min=0).view(-1, 1, 1).expand(-1, 1, self.d_last)
-        newest = h[..., : self.d_last].gather(1, place).squeeze(1)
+        index = (counts - 1).clamp(min=0).view(-1, 1, 1).expand(-1, 1, self.d_last)
+        newest = h[..., : self.d_last].gather(1, index).squeeze(1)
         starts = some & ~started
         return LastState(
             last=torch.where(some.unsqueeze(1), newest, last),

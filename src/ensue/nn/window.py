@@ -46,8 +46,8 @@ class Window(Parallel):
         if mask is None:
             return seen[:, length:]
         offsets = torch.arange(self.size - 1, device=seen.device)
-        places = mask.sum(1, keepdim=True) + offsets
-        return seen.gather(1, places.unsqueeze(-1).expand(-1, -1, self.d_in))
+        indices = mask.sum(1, keepdim=True) + offsets
+        return seen.gather(1, indices.unsqueeze(-1).expand(-1, -1, self.d_in))
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, size={self.size}"

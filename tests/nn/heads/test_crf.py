@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.nn import Legal, LinearChainCRF, viterbi_path
+from ensue.nn import LegalTags, LinearChainCRF, viterbi_path
 from nn.heads.chains import INF, Problem, counted, enumerated, padded, problem
 
 
@@ -18,7 +18,7 @@ def some_tags(p: Problem) -> Tensor:
     return tags.masked_fill(~p.mask, -100)
 
 
-def crf_with(p: Problem, legal: Legal | None = None) -> LinearChainCRF:
+def crf_with(p: Problem, legal: LegalTags | None = None) -> LinearChainCRF:
     crf = LinearChainCRF(len(p.start), legal=legal).to(p.emissions.dtype)
     with torch.no_grad():
         for parameter, table in zip((crf.start, crf.transitions, crf.end), p[1:4], strict=True):
@@ -26,7 +26,7 @@ def crf_with(p: Problem, legal: Legal | None = None) -> LinearChainCRF:
     return crf
 
 
-LEGAL = Legal(
+LEGAL = LegalTags(
     start=torch.tensor([True, True, False]),
     pairs=torch.tensor([[True, True, False], [True, True, True], [True, True, True]]),
     end=torch.tensor([True, True, True]),
@@ -35,7 +35,7 @@ LEGAL = Legal(
 
 
 @pytest.mark.parametrize("legal", [None, LEGAL], ids=["free", "IOB"])
-def test_the_module_is_the_distribution(legal: Legal | None) -> None:
+def test_the_module_is_the_distribution(legal: LegalTags | None) -> None:
     """Every method against the probabilities of all legal paths."""
     p = problem([4, 2, 0, 1], 3)
     crf = crf_with(p, legal)

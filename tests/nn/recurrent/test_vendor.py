@@ -1,4 +1,4 @@
-"""Ragged rows in the fused kernels: by stairs on a CPU, packed elsewhere, against the fold of `step`."""
+"""Ragged rows in the fused kernels: by blocks on a CPU, packed elsewhere, against the fold of `step`."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -57,10 +57,10 @@ def _by_the_vendor() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
-@pytest.mark.parametrize("stair", [0, vendor.STAIR], ids=["a stair for each length", "one for all"])
+@pytest.mark.parametrize("cost", [0, vendor.CUT_COST], ids=["a block for each length", "one for all"])
 @pytest.mark.parametrize("lengths", [[3, 5, 1, 5, 2], [0, 4, 0, 1], [2, 2], [0, 0]], ids=str)
-def test_stairs(make: Callable[[], Recurrent], stair: int, lengths: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vendor, "STAIR", stair)
+def test_blocks(make: Callable[[], Recurrent], cost: int, lengths: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vendor, "CUT_COST", cost)
     ours, fold = as_forward_and_as_fold(make, mask_of(lengths, 6))
     torch.testing.assert_close(ours, fold)
 
@@ -68,12 +68,12 @@ def test_stairs(make: Callable[[], Recurrent], stair: int, lengths: list[int], m
 @settings(max_examples=25, deadline=None)
 @given(
     lengths=st.lists(st.integers(0, 12), min_size=1, max_size=8),
-    stair=st.sampled_from([0, 300, 1000]),
+    cost=st.sampled_from([0, 300, 1000]),
     name=st.sampled_from(["lstm", "gru"]),
 )
-def test_stairs_of_any_lengths(lengths: list[int], stair: int, name: str) -> None:
+def test_blocks_of_any_lengths(lengths: list[int], cost: int, name: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vendor, "STAIR", stair)
+        patch.setattr(vendor, "CUT_COST", cost)
         ours, fold = as_forward_and_as_fold(LAYERS[name], mask_of(lengths, 12))
     torch.testing.assert_close(ours, fold)
 
@@ -81,7 +81,7 @@ def test_stairs_of_any_lengths(lengths: list[int], stair: int, name: str) -> Non
 @pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
 def test_packed_rows(make: Callable[[], Recurrent], monkeypatch: pytest.MonkeyPatch) -> None:
     """What runs on other devices, on this one."""
-    monkeypatch.setattr(vendor, "_run_stairs", vendor._run_packed)
+    monkeypatch.setattr(vendor, "_run_blocks", vendor._run_packed)
     ours, fold = as_forward_and_as_fold(make, mask_of([3, 0, 5, 1]))
     torch.testing.assert_close(ours, fold)
 
@@ -115,7 +115,7 @@ def test_half_precision_is_close() -> None:
 def test_cuts_save_what_they_cost(lengths: list[int], size: int) -> None:
     """Together they save more than their calls cost, and no further one would."""
     lengths.sort()
-    ends = vendor.stairs(lengths, size)
+    ends = vendor.block_ends(lengths, size)
     assert ends == sorted(set(ends))
     assert set(ends) <= set(lengths)
     assert ends[-1] == lengths[-1]
@@ -123,8 +123,8 @@ def test_cuts_save_what_they_cost(lengths: list[int], size: int) -> None:
     for begin, end in zip([0, *ends], ends, strict=False):
         saved += sum(length <= begin for length in lengths) * (end - begin)
         ended = [length for length in lengths if begin < length <= end]
-        assert all(count * (end - length) * size <= vendor.STAIR for count, length in enumerate(ended, 1))
-    assert len(ends) == 1 or saved * size > vendor.STAIR * (len(ends) - 1)
+        assert all(count * (end - length) * size <= vendor.CUT_COST for count, length in enumerate(ended, 1))
+    assert len(ends) == 1 or saved * size > vendor.CUT_COST * (len(ends) - 1)
 
 
 def test_one_long_row_does_not_pad_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,8 +62,8 @@ class LearnedPositions(Parallel):
         after = advanced(position, length, mask)
         if len(after) and int(after.max()) > self.max_positions:
             raise ContextError(f"{int(after.max())} positions; this model has learned {self.max_positions}")
-        places = numbered(position, length).clamp(max=self.max_positions - 1)  # padding may lie beyond
-        return x + F.embedding(places, self.weight), PositionState(after)
+        positions = numbered(position, length).clamp(max=self.max_positions - 1)  # padding may lie beyond
+        return x + F.embedding(positions, self.weight), PositionState(after)
 
     def extra_repr(self) -> str:
         return f"d_model={self.d_in}, max_positions={self.max_positions}"

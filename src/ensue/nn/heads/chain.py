@@ -238,8 +238,8 @@ def _in_reverse(both: Float[Tensor, "T 2 B K"], side: int, mask: Bool[Tensor, "B
     """A copy of one side of `both`, with each row's real positions in reverse order."""
     T, _, B, K = both.shape
     positions = torch.arange(T, device=mask.device).unsqueeze(1)
-    places = torch.where(mask.t(), mask.sum(1) - 1 - positions, positions)
-    rows = (2 * places + side) * B + torch.arange(B, device=mask.device)
+    reversed_positions = torch.where(mask.t(), mask.sum(1) - 1 - positions, positions)
+    rows = (2 * reversed_positions + side) * B + torch.arange(B, device=mask.device)
     return both.view(-1, K).index_select(0, rows.flatten()).view(T, B, K)
 
 

@@ -17,7 +17,7 @@ from ensue.nn.heads.chain import log_partition, marginals, score
 from ensue.nn.heads.paths import k_best, viterbi
 
 
-class Legal(NamedTuple):
+class LegalTags(NamedTuple):
     """What is allowed: to begin with a tag, to go from tag i to tag j (row i, column j), to end with a tag."""
 
     start: Bool[Tensor, " K"]
@@ -25,7 +25,7 @@ class Legal(NamedTuple):
     end: Bool[Tensor, " K"]
 
 
-class Tables(NamedTuple):
+class ChainScores(NamedTuple):
     """The scores of a chain apart from its emissions; -inf where something is forbidden."""
 
     start: Float[np.ndarray, " K"]
@@ -44,20 +44,20 @@ class LinearChainCRF(nn.Module):
     the empty one, of score 0. Sums are computed in float64, also under autocast.
     """
 
-    def __init__(self, num_tags: int, *, legal: Legal | None = None) -> None:
+    def __init__(self, num_tags: int, *, legal: LegalTags | None = None) -> None:
         super().__init__()
         K = self.num_tags = num_tags
         if legal is not None and [tuple(part.shape) for part in legal] != [(K,), (K, K), (K,)]:
             raise ValueError(f"legal has {len(legal.start)} tags, the CRF {K}")
         self.start, self.end = nn.Parameter(torch.zeros(K)), nn.Parameter(torch.zeros(K))
         self.transitions = nn.Parameter(torch.zeros(K, K))
-        for name, part in zip(Legal._fields, legal or (None, None, None), strict=True):
+        for name, part in zip(LegalTags._fields, legal or (None, None, None), strict=True):
             self.register_buffer(f"legal_{name}", part, persistent=False)
 
     @property
-    def legal(self) -> Legal | None:
-        found = [getattr(self, f"legal_{name}") for name in Legal._fields]
-        return None if found[0] is None else Legal(*found)
+    def legal(self) -> LegalTags | None:
+        found = [getattr(self, f"legal_{name}") for name in LegalTags._fields]
+        return None if found[0] is None else LegalTags(*found)
 
     def _tables(self) -> tuple[Tensor, Tensor, Tensor]:
         """The scores of start, transitions and end, -inf where something is illegal."""
@@ -71,9 +71,9 @@ class LinearChainCRF(nn.Module):
             raw[2].masked_fill(~end, -torch.inf),
         )
 
-    def tables(self) -> Tables:
+    def tables(self) -> ChainScores:
         """The same in numpy, as `viterbi_path` takes them."""
-        return Tables(*(scores.detach().cpu().numpy() for scores in self._tables()))
+        return ChainScores(*(scores.detach().cpu().numpy() for scores in self._tables()))
 
     def log_partition(
         self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None = None

@@ -95,25 +95,25 @@ def k_best(
     dtype = torch.promote_types(emissions.dtype, start.dtype)
     here, mask = blank(emissions, mask).to(dtype), real_positions(emissions, mask)
     if not T:
-        return torch.zeros(B, k, 0, dtype=torch.int64, device=mask.device), _in_first_place(here.new_zeros(B), k)
-    best, origins = [_in_first_place(start + here[:, 0], k)], []  # (B, K, k) and (B, K k) for each position
+        return torch.zeros(B, k, 0, dtype=torch.int64, device=mask.device), _only_first(here.new_zeros(B), k)
+    best, origins = [_only_first(start + here[:, 0], k)], []  # (B, K, k) and (B, K k) for each position
     for t in range(1, T):
-        sums = (best[-1].unsqueeze(1) + transitions.t().unsqueeze(2)).flatten(2)  # [b, j, (i, place)]
+        sums = (best[-1].unsqueeze(1) + transitions.t().unsqueeze(2)).flatten(2)  # [b, j, (i, rank)]
         found = sums.topk(k)
         best.append(found.values + here[:, t].unsqueeze(2))
         origins.append(found.indices.flatten(1))
     last = last_positions(mask)
     ending = torch.stack(best)[last, torch.arange(B, device=last.device)] + end.unsqueeze(1)
     scores, final = ending.flatten(1).topk(k)
-    place, path = final, [final // k]
+    rank, path = final, [final // k]
     for t in range(T - 1, 0, -1):
-        place = torch.where((last < t).unsqueeze(1), final, origins[t - 1].gather(1, place))
-        path.append(place // k)
-    scores = torch.where(mask[:, :1], scores, _in_first_place(here.new_zeros(B), k))
+        rank = torch.where((last < t).unsqueeze(1), final, origins[t - 1].gather(1, rank))
+        path.append(rank // k)
+    scores = torch.where(mask[:, :1], scores, _only_first(here.new_zeros(B), k))
     real = mask.unsqueeze(1) & (scores > -torch.inf).unsqueeze(2)
     return torch.stack(path[::-1], 2).masked_fill(~real, 0), scores
 
 
-def _in_first_place(scores: Float[Tensor, "*shape"], k: int) -> Float[Tensor, "*shape {k}"]:
-    """The scores as the first of k, with -inf in the other places."""
+def _only_first(scores: Float[Tensor, "*shape"], k: int) -> Float[Tensor, "*shape {k}"]:
+    """The scores as the first of k, with -inf in the others."""
     return F.pad(scores.unsqueeze(-1), (0, k - 1), value=-torch.inf)

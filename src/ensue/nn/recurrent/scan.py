@@ -108,30 +108,30 @@ def _by_chunks(a: Tensor, b: Tensor, start: Tensor, out: Tensor, *, length: int,
     T = a.shape[1]
     chunks = T // length
     if chunks < 2:
-        _one_by_one(_places(a, reverse), _places(b, reverse), start, _places(out, reverse))
+        _one_by_one(_slices(a, reverse), _slices(b, reverse), start, _slices(out, reverse))
         return
     rest = T - chunks * length
     whole, tail = (slice(rest, T), slice(0, rest)) if reverse else (slice(0, T - rest), slice(T - rest, T))
-    places_a, places_b, places_out = (
-        _places(x[:, whole].view(len(x), chunks, length, x.shape[2]), reverse, dim=2) for x in (a, b, out)
+    slices_a, slices_b, slices_out = (
+        _slices(x[:, whole].view(len(x), chunks, length, x.shape[2]), reverse, dim=2) for x in (a, b, out)
     )
-    A, B = _compose(places_a, places_b)
-    ends = places_out[-1]
+    A, B = _compose(slices_a, slices_b)
+    ends = slices_out[-1]
     _by_chunks(A, B, start, ends, length=length, reverse=reverse)
     begins = torch.cat((ends[:, 1:], start[:, None]) if reverse else (start[:, None], ends[:, :-1]), dim=1)
-    _one_by_one(places_a[:-1], places_b[:-1], begins, places_out[:-1])
+    _one_by_one(slices_a[:-1], slices_b[:-1], begins, slices_out[:-1])
     end = ends[:, 0 if reverse else -1]
-    _one_by_one(_places(a[:, tail], reverse), _places(b[:, tail], reverse), end, _places(out[:, tail], reverse))
+    _one_by_one(_slices(a[:, tail], reverse), _slices(b[:, tail], reverse), end, _slices(out[:, tail], reverse))
 
 
-def _places(x: Tensor, reverse: bool, dim: int = 1) -> Sequence[Tensor]:
+def _slices(x: Tensor, reverse: bool, dim: int = 1) -> Sequence[Tensor]:
     """The slices of `x` along `dim`, in the order of reading."""
-    places = x.unbind(dim)
-    return places[::-1] if reverse else places
+    slices = x.unbind(dim)
+    return slices[::-1] if reverse else slices
 
 
 def _compose(a: Sequence[Tensor], b: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """The (A, B) of all given places together: after them h is A ⊙ h + B."""
+    """The (A, B) of all given positions together: after them h is A ⊙ h + B."""
     A, B = a[0], b[0]
     for a_t, b_t in zip(a[1:], b[1:], strict=True):
         A, B = a_t * A, torch.addcmul(b_t, a_t, B)

@@ -24,7 +24,7 @@ from ensue.types import hold
 warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
 
 
-STAIR = 1 << 25
+CUT_COST = 1 << 25
 """Products (positions of padding × weights) that a cut has to save to be worth a further call (LOG.md)."""
 
 HOLD = 1e4
@@ -33,10 +33,12 @@ HOLD = 1e4
 Options: TypeAlias = tuple[bool, int, float, bool, bool]
 
 
-def takes_kernel(layer: Recurrent, kind: type[Recurrent], x: Tensor) -> bool:
-    """Whether `layer` runs on `x` by the kernel for `kind`: where `step` is that of `kind`, nobody watches, and the
-    engine has no compiled code."""
-    return type(layer).step is kind.step and not is_watched(layer) and not runs_compiled(layer, x)
+def takes_kernel(layer: Recurrent, layer_class: type[Recurrent], x: Tensor) -> bool:
+    """Whether `layer` runs on `x` by the kernel for `layer_class`.
+
+    It does where `step` is the one of `layer_class`, nobody watches, and the engine has no compiled code.
+    """
+    return type(layer).step is layer_class.step and not is_watched(layer) and not runs_compiled(layer, x)
 
 
 def run_kernel(
@@ -59,7 +61,7 @@ def run_kernel(
     options = (True, 1, 0.0, torch.is_grad_enabled(), False)
     if mask is None or bool(mask.all()):
         return _run_dense(kernel, x, state, weights, options=options)
-    run_ragged = _run_stairs if x.device.type == "cpu" else _run_packed
+    run_ragged = _run_blocks if x.device.type == "cpu" else _run_packed
     return run_ragged(kernel, x, state, weights, mask=mask, options=options)
 
 
@@ -72,7 +74,7 @@ def _run_dense(
     return y, [leaf.squeeze(0) for leaf in after]
 
 
-def _run_stairs(
+def _run_blocks(
     kernel: Callable[..., Any],
     x: Tensor,
     state: Sequence[Tensor],
@@ -81,10 +83,10 @@ def _run_stairs(
     mask: Tensor,
     options: Options,
 ) -> tuple[Tensor, list[Tensor]]:
-    """Ragged rows on a CPU, where torch has no fused kernel for packed ones: dense calls over stairs of rows.
+    """Ragged rows on a CPU, where torch has no fused kernel for packed ones: dense calls over blocks of rows.
 
     The rows, the longest first, run together up to some length; those that are longer go on without the others. Within
-    a stair padding is computed and changes nothing: h is read at each row's last position, and an LSTM's cell is held.
+    a block padding is computed and changes nothing: h is read at each row's last position, and an LSTM's cell is held.
     """
     if len(state) > 1:
         x, weights = _holding(x, weights, mask)
@@ -92,13 +94,13 @@ def _run_stairs(
     size = weights[0].numel() + weights[1].numel()
     rows = lengths.argsort(descending=True)
     falling = lengths[rows].tolist()
-    ends = stairs(falling[::-1], size)
+    ends = block_ends(falling[::-1], size)
     if len(ends) == 1:
         y, after = _run_dense(kernel, x[:, : ends[0]], state, weights, options=options)
     else:
         sorted_state = [leaf[rows] for leaf in state]
         counts = [sum(length > begin for length in falling) for begin in [0, *ends[:-1]]]
-        y, after = _climb(kernel, x[rows], sorted_state, weights, ends=ends, counts=counts, options=options)
+        y, after = _run_sorted_blocks(kernel, x[rows], sorted_state, weights, ends=ends, counts=counts, options=options)
         back = rows.argsort()
         y, after = y[back], [leaf[back] for leaf in after]
     last = y.gather(1, (lengths - 1).view(-1, 1, 1).expand(-1, 1, y.shape[2])).squeeze(1)
@@ -106,7 +108,7 @@ def _run_stairs(
     return F.pad(y, (0, 0, 0, x.shape[1] - y.shape[1])), [h, *after[1:]]
 
 
-def _climb(
+def _run_sorted_blocks(
     kernel: Callable[..., Any],
     x: Tensor,
     state: list[Tensor],
@@ -116,7 +118,7 @@ def _climb(
     counts: list[int],
     options: Options,
 ) -> tuple[Tensor, list[Tensor]]:
-    """Sorted rows, stair by stair: each ends at a position of `ends` and is of the first `counts` rows."""
+    """Sorted rows, block by block: each ends at a position of `ends` and is of the first `counts` rows."""
     pieces, finished = [], []
     for begin, end, count, following in zip([0, *ends], ends, counts, [*counts[1:], 0], strict=False):
         y, state = _run_dense(kernel, x[:count, begin:end], state, weights, options=options)
@@ -137,15 +139,15 @@ def _holding(x: Tensor, weights: Sequence[Tensor], mask: Tensor) -> tuple[Tensor
     return torch.cat((x, (~mask).unsqueeze(-1).to(x.dtype)), dim=-1), [torch.cat((W, column.view(-1, 1)), 1), *others]
 
 
-def stairs(lengths: list[int], size: int) -> list[int]:
+def block_ends(lengths: list[int], size: int) -> list[int]:
     """Where to cut: ascending positions, the last being the largest of the ascending `lengths`.
 
     A cut saves the padding of the rows that end there, times the `size` of the weights, and costs a call.
     """
     saved, count = max((count * (lengths[-1] - length), count) for count, length in enumerate(lengths, 1))
-    if saved * size <= STAIR:
+    if saved * size <= CUT_COST:
         return lengths[-1:]
-    return stairs(lengths[:count], size) + stairs(lengths[count:], size)
+    return block_ends(lengths[:count], size) + block_ends(lengths[count:], size)
 
 
 def _run_packed(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 
-class Rows:
+class Packing:
     """How a batch of `batch` rows and `positions` positions is laid out."""
 
     def __init__(self, batch: int, positions: int, mask: Tensor | None) -> None:
@@ -34,7 +34,7 @@ class Rows:
         self.size = int(self.counts.sum())
 
     @classmethod
-    def of(cls, x: Tensor, mask: Tensor | None) -> Rows:
+    def of(cls, x: Tensor, mask: Tensor | None) -> Packing:
         """For x (B, T, d); a mask that is True everywhere is none."""
         batch, positions, _ = x.shape
         return _whole(batch, positions) if mask is None or bool(mask.all()) else cls(batch, positions, mask)
@@ -45,7 +45,7 @@ class Rows:
             return x.transpose(0, 1).reshape(-1, x.shape[2])
         return x[self._row_of, self._position_of]
 
-    def padded_again(self, packed: Tensor) -> Tensor:
+    def unpacked(self, packed: Tensor) -> Tensor:
         """(N, d) to (B, T, d), with zeros at padding."""
         if self.order is None:
             return packed.view(self.padded, self.batch, -1).transpose(0, 1)
@@ -62,19 +62,19 @@ class Rows:
     @cached_property
     def _row_of(self) -> Tensor:
         assert self.order is not None
-        return self.order[self._places[1]]
+        return self.order[self._positions_and_ranks[1]]
 
     @cached_property
     def _position_of(self) -> Tensor:
-        return self._places[0]
+        return self._positions_and_ranks[0]
 
     @cached_property
-    def _places(self) -> tuple[Tensor, Tensor]:
+    def _positions_and_ranks(self) -> tuple[Tensor, Tensor]:
         """For each of the N packed rows its position and its place in the order."""
         assert self.order is not None
         there = torch.arange(len(self.counts), device=self.order.device).unsqueeze(1) < self.lengths
-        position, place = there.nonzero(as_tuple=True)
-        return position, place
+        position, rank = there.nonzero(as_tuple=True)
+        return position, rank
 
     @cached_property
     def before(self) -> Tensor | slice:
@@ -83,11 +83,11 @@ class Rows:
             return slice(0, self.size - self.batch if self.size else 0)
         first = int(self.counts[0]) if len(self.counts) else 0
         begins = torch.from_numpy(self.begins).to(self.order.device)
-        position, place = (part[first:] for part in self._places)
-        return begins[position - 1] + place
+        position, rank = (part[first:] for part in self._positions_and_ranks)
+        return begins[position - 1] + rank
 
 
 @lru_cache
-def _whole(batch: int, positions: int) -> Rows:
+def _whole(batch: int, positions: int) -> Packing:
     """Where every row has every position."""
-    return Rows(batch, positions, None)
+    return Packing(batch, positions, None)

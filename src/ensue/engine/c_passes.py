@@ -12,9 +12,9 @@ from torch import Tensor
 from ensue.engine.addresses import address, address_of_rows
 from ensue.engine.c_library import library
 from ensue.engine.c_source import Source
+from ensue.engine.packing import Packing
 from ensue.engine.products import Bf16Kernel, Products, in_parts, products
 from ensue.engine.program import Array, Program
-from ensue.engine.rows import Rows
 from ensue.engine.schedule import schedule
 from ensue.engine.storage import Arrays, Finals, Storage
 
@@ -28,24 +28,26 @@ void {name}(const range *of, const array *a, const final_state *finals, const in
 """
 
 
-class Compiled:
+class CompiledPasses:
     """The passes of a program as functions of C; see `compiled`."""
 
     def __init__(self, sources: dict[str, Source], functions: ctypes.CDLL, products: Products) -> None:
         self._sources, self._functions, self._products = sources, functions, products
         self.multiply, self.bf16_kernel = products.multiply, products.kernel
 
-    def run(self, name: str, arrays: Arrays, rows: Rows, matrices: Sequence[Tensor], *, finals: Finals) -> None:
-        """As `Plain.run`."""
+    def run(self, name: str, arrays: Arrays, packing: Packing, matrices: Sequence[Tensor], *, finals: Finals) -> None:
+        """As `PlainPasses.run`."""
         source, dtype = self._sources[name], self._products.dtype
         like = next(iter(arrays.values())).tensor
-        places = source.places
+        numbers, batch = source.numbers, packing.batch
         sums = [len(storage.tensor) for array, storage in arrays.items() if array.extent == "sum"]
-        workers = min([torch.get_num_threads(), rows.batch, *sums])  # the number of threads may have changed since
-        work = {array: Storage(like.new_empty(rows.batch, array.width)) for array in source.work}
-        table = _table([_described(array, arrays.get(array) or work[array], rows, dtype, workers) for array in places])
+        workers = min([torch.get_num_threads(), batch, *sums])  # the number of threads may have changed since
+        work = {array: Storage(like.new_empty(batch, array.width)) for array in source.work}
+        table = _table(
+            [_described(array, arrays.get(array) or work[array], packing, dtype, workers) for array in numbers]
+        )
         ends = _table([
-            (places[array], array.width, address(f"the last {_named(array)}", final, dtype, (rows.batch, array.width)))
+            (numbers[array], array.width, address(f"the last {_named(array)}", final, dtype, (batch, array.width)))
             for array, final in finals
         ])  # fmt: skip
         packed = [
@@ -57,15 +59,16 @@ class Compiled:
         function = self._functions[name]
 
         def run_rows(first: int, last: int, worker: int) -> None:
-            numbers = (len(rows.counts), rows.batch, first, last, worker, name == "backward", len(places), len(finals))
-            of = _table([*numbers, rows.counts.ctypes.data, rows.begins.ctypes.data])
-            given = (part.ctypes.data for part in (of, table, ends, sizes, addresses))
+            part = (first, last, worker, name == "backward")
+            sizes_of = (len(packing.counts), batch, *part, len(numbers), len(finals))
+            of = _table([*sizes_of, packing.counts.ctypes.data, packing.begins.ctypes.data])
+            given = (entry.ctypes.data for entry in (of, table, ends, sizes, addresses))
             function(*map(ctypes.c_void_p, given), ctypes.c_void_p(self._products.multiply_packed))
 
-        in_parts(rows.batch, run_rows, most=workers)
+        in_parts(batch, run_rows, most=workers)
 
 
-def compiled(program: Program, dtype: torch.dtype, bf16_kernel: Bf16Kernel | None = None) -> Compiled | None:
+def c_passes(program: Program, dtype: torch.dtype, bf16_kernel: Bf16Kernel | None = None) -> CompiledPasses | None:
     """None where there is no compiler, or the type is neither float32 nor float64.
 
     `bf16_kernel` is for float32: products in bfloat16, summed in float32.
@@ -77,7 +80,7 @@ def compiled(program: Program, dtype: torch.dtype, bf16_kernel: Bf16Kernel | Non
     multiplication, functions = products(dtype, bf16_kernel), library(text, dtype)
     if multiplication is None or functions is None:
         return None
-    return Compiled(sources, functions, multiplication)
+    return CompiledPasses(sources, functions, multiplication)
 
 
 def _table(rows: Sequence[int] | Sequence[tuple[int, ...]]) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
@@ -85,15 +88,15 @@ def _table(rows: Sequence[int] | Sequence[tuple[int, ...]]) -> np.ndarray[tuple[
     return np.array(rows if len(rows) else [0], dtype=np.int64)
 
 
-def _described(array: Array, storage: Storage, rows: Rows, dtype: torch.dtype, workers: int) -> tuple[int, ...]:
+def _described(array: Array, storage: Storage, packing: Packing, dtype: torch.dtype, workers: int) -> tuple[int, ...]:
     """An array as loop.h has it, with room for all that is read and written there."""
-    name, of_positions = _named(array), 2 * rows.batch if storage.is_ring else rows.size
-    size = {"row": rows.batch, "vector": 1, "sum": workers}.get(array.extent, of_positions)
+    name, of_positions = _named(array), 2 * packing.batch if storage.is_ring else packing.size
+    size = {"row": packing.batch, "vector": 1, "sum": workers}.get(array.extent, of_positions)
     where = address_of_rows(name, storage.tensor, dtype, size, array.width), storage.tensor.stride(0)
     before = (0, 0)
     if array.extent == "previous":
         assert storage.start is not None
-        start = address_of_rows(f"the first {name}", storage.start, dtype, rows.batch, array.width)
+        start = address_of_rows(f"the first {name}", storage.start, dtype, packing.batch, array.width)
         before = start, storage.start.stride(0)
     extent = (RINGS if storage.is_ring else EXTENTS)[array.extent]
     return *where, *before, extent

@@ -21,7 +21,7 @@ class Event:
     is_loop: bool
 
 
-def shared(program: Program) -> dict[Array, View]:
+def overlays(program: Program) -> dict[Array, View]:
     """Where the arrays lie that need no room of their own."""
     forward, backward = (list(_events(schedule(work))) for work in (program.forward, program.backward))
     after_loop = {product.factor.array for product in program.products}
@@ -29,7 +29,7 @@ def shared(program: Program) -> dict[Array, View]:
     found: dict[Array, View] = {}
     for kept in program.kept:
         hosts = [host for host in hoisted if host not in program.kept]
-        view = next(_free_places(kept, hosts, found, forward), None)
+        view = next(_free_slices(kept, hosts, found, forward), None)
         if view is not None:
             found[kept] = view
     for host in dict.fromkeys([*hoisted, *(array for array in program.kept if array not in found)]):
@@ -43,7 +43,7 @@ def shared(program: Program) -> dict[Array, View]:
     return found
 
 
-def _free_places(kept: Array, hosts: list[Array], taken: dict[Array, View], events: list[Event]) -> Iterator[View]:
+def _free_slices(kept: Array, hosts: list[Array], taken: dict[Array, View], events: list[Event]) -> Iterator[View]:
     """Slices of hosts that nothing reads any more when `kept` is written."""
     slices = [view for event in events for view in event.reads if view.array in hosts and view.width == kept.width]
     for view in dict.fromkeys(slices):
@@ -57,8 +57,8 @@ def _may_replace(old: dict[Array, View], new: dict[Array, View], events: list[Ev
 
     What lies there has to be read before, or in the same place of the same loop, which reads before it writes.
     """
-    reads = [(place, view) for place, event in enumerate(events) for view in _lying(event.reads, old)]
-    writes = [(place, view) for place, event in enumerate(events) for view in _lying(event.writes, new)]
+    reads = [(position, view) for position, event in enumerate(events) for view in _lying(event.reads, old)]
+    writes = [(position, view) for position, event in enumerate(events) for view in _lying(event.writes, new)]
     return all(
         read < written or (read == written and events[read].is_loop and view == other) or not _overlap(view, other)
         for read, view in reads

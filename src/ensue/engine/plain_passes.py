@@ -9,25 +9,25 @@ from torch import Tensor
 
 from ensue.engine.graph import Node
 from ensue.engine.operations import OPERATIONS
+from ensue.engine.packing import Packing
 from ensue.engine.program import Array, Program
-from ensue.engine.rows import Rows
 from ensue.engine.storage import Arrays, Finals, Storage
 
 
-class Plain:
+class PlainPasses:
     """The passes of a program."""
 
     def __init__(self, program: Program) -> None:
         self._passes = program.passes
 
-    def run(self, name: str, arrays: Arrays, rows: Rows, matrices: Sequence[Tensor], *, finals: Finals) -> None:
+    def run(self, name: str, arrays: Arrays, packing: Packing, matrices: Sequence[Tensor], *, finals: Finals) -> None:
         """Fill the arrays that the pass writes; at the end of each row its states are copied to `finals` (B, width)."""
         work = self._passes[name]
-        counts = [*rows.counts.tolist(), 0]
-        positions = range(len(rows.counts))
+        counts = [*packing.counts.tolist(), 0]
+        positions = range(len(packing.counts))
         for t in reversed(positions) if name == "backward" else positions:
-            here = {array: _rows_of(array, storage, rows, t) for array, storage in arrays.items()}
-            position = _Position(counts[t], {node: here[array] for node, array in work.reads.items()}, matrices)
+            here = {array: _rows_of(array, storage, packing, t) for array, storage in arrays.items()}
+            position = _ValuesAt(counts[t], {node: here[array] for node, array in work.reads.items()}, matrices)
             found = [(position.result(node), array) for node, array in work.writes]
             for value, array in found:
                 if array.extent == "sum":
@@ -46,10 +46,10 @@ class Plain:
             torch.mm(a, b, out=out)
 
 
-def _rows_of(array: Array, storage: Storage, rows: Rows, t: int) -> Tensor:
+def _rows_of(array: Array, storage: Storage, packing: Packing, t: int) -> Tensor:
     if array.extent in ("vector", "sum"):
         return storage.tensor[:1]
-    count = int(rows.counts[t])
+    count = int(packing.counts[t])
     if array.extent == "row":
         return storage.tensor[:count]
     if array.extent == "previous":
@@ -57,11 +57,11 @@ def _rows_of(array: Array, storage: Storage, rows: Rows, t: int) -> Tensor:
             assert storage.start is not None
             return storage.start[:count]
         t -= 1
-    begin = t % 2 * rows.batch if storage.is_ring else int(rows.begins[t])
+    begin = t % 2 * packing.batch if storage.is_ring else int(packing.begins[t])
     return storage.tensor[begin : begin + count]
 
 
-class _Position:
+class _ValuesAt:
     """What is known of one position."""
 
     def __init__(self, rows: int, reads: dict[Node, Tensor], matrices: Sequence[Tensor]) -> None:

@@ -19,9 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ensue.engine.plain import Plain
+from ensue.engine.packing import Packing
+from ensue.engine.plain_passes import PlainPasses
 from ensue.engine.program import Array, Program
-from ensue.engine.rows import Rows
 from ensue.engine.schedule import Schedule, View, schedule
 from ensue.engine.storage import Arrays, Finals, Storage
 from ensue.engine.triton_source import IMPORTS, Kernel, kernels, moves
@@ -31,31 +31,33 @@ MOST_WARPS = 16
 
 
 @dataclass(frozen=True)
-class _Printed:
+class _PrintedPass:
     """A pass: what it does, and the kernel of each of its segments."""
 
     plan: Schedule
     kernels: list[Kernel | None]
 
 
-class Launched:
+class TritonPasses:
     """The passes of a program as kernels; see `launched`."""
 
-    def __init__(self, passes: dict[str, _Printed], functions: dict[str, Any]) -> None:
+    def __init__(self, passes: dict[str, _PrintedPass], functions: dict[str, Any]) -> None:
         self._passes, self._functions = passes, functions
 
-    multiply = staticmethod(Plain.multiply)
+    multiply = staticmethod(PlainPasses.multiply)
 
-    def run(self, name: str, arrays: Arrays, rows: Rows, matrices: Sequence[Tensor], *, finals: Finals) -> None:
-        """As `Plain.run`."""
+    def run(self, name: str, arrays: Arrays, packing: Packing, matrices: Sequence[Tensor], *, finals: Finals) -> None:
+        """As `PlainPasses.run`."""
         work = self._passes[name]
         some = next(iter(arrays.values())).tensor
-        own = {array: Storage(some.new_zeros(rows.batch, array.width)) for array in work.plan.arrays if _is_own(array)}
-        counts = [*rows.counts.tolist(), 0]
-        positions = range(len(rows.counts))
+        own = {
+            array: Storage(some.new_zeros(packing.batch, array.width)) for array in work.plan.arrays if _is_own(array)
+        }
+        counts = [*packing.counts.tolist(), 0]
+        positions = range(len(packing.counts))
         with torch.cuda.device(some.device) if some.is_cuda else nullcontext():
             for t in reversed(positions) if name == "backward" else positions:
-                here = _Position({**arrays, **own}, rows, t)
+                here = _ArraysAt({**arrays, **own}, packing, t)
                 self._run_position(work, here, counts[t], matrices)
                 for array, final in finals:
                     if counts[t + 1] < counts[t]:
@@ -64,7 +66,7 @@ class Launched:
             if array.extent == "sum":
                 arrays[array].tensor[0] += storage.tensor.sum(0)
 
-    def _run_position(self, work: _Printed, here: _Position, count: int, matrices: Sequence[Tensor]) -> None:
+    def _run_position(self, work: _PrintedPass, here: _ArraysAt, count: int, matrices: Sequence[Tensor]) -> None:
         for segment, kernel in zip(work.plan.segments, work.kernels, strict=True):
             for product in segment.products:
                 matrix = matrices[product.matrix].t() if product.transposed else matrices[product.matrix]
@@ -80,11 +82,11 @@ class Launched:
 
 
 @dataclass(frozen=True)
-class _Position:
+class _ArraysAt:
     """Where the arrays stand at position t."""
 
     arrays: Arrays
-    rows: Rows
+    packing: Packing
     t: int
 
     def stands(self, array: Array) -> tuple[Tensor, int]:
@@ -97,7 +99,7 @@ class _Position:
                 assert storage.start is not None
                 return storage.start, 0
             t -= 1
-        return storage.tensor, t % 2 * self.rows.batch if storage.is_ring else int(self.rows.begins[t])
+        return storage.tensor, t % 2 * self.packing.batch if storage.is_ring else int(self.packing.begins[t])
 
     def rows_of(self, array: Array, begin: int, end: int) -> Tensor:
         tensor, first = self.stands(array)
@@ -108,16 +110,16 @@ class _Position:
         return rows.expand(count, -1) if view.array.extent == "vector" else rows
 
 
-def launched(program: Program, dtype: torch.dtype) -> Launched | None:
+def triton_passes(program: Program, dtype: torch.dtype) -> TritonPasses | None:
     """None where there is no Triton, or the type is neither float32 nor float64."""
     if dtype not in (torch.float32, torch.float64) or importlib.util.find_spec("triton") is None:
         return None
     printed = {}
     for name, work in program.passes.items():
         plan = schedule(work)
-        printed[name] = _Printed(plan, kernels(name, plan, dtype))
+        printed[name] = _PrintedPass(plan, kernels(name, plan, dtype))
     texts = [kernel.text for work in printed.values() for kernel in work.kernels if kernel is not None]
-    return Launched(printed, _functions("\n\n".join([IMPORTS, *texts])))
+    return TritonPasses(printed, _functions("\n\n".join([IMPORTS, *texts])))
 
 
 def _is_own(array: Array) -> bool:
