@@ -25,7 +25,7 @@ FLOORS = [
 ]
 """From the ground up. On a floor, one door leads on: what stands to the left may read what stands to its right."""
 ORDER = {part: place for place, part in enumerate(part for floor in FLOORS for part in reversed(floor))}
-ROOMS = {"data": [["corpus", "sentences", "documents"], ["survey"]]}
+ROOMS = {"data": [["detection"], ["corpus", "sentences", "documents"], ["survey"]]}
 """Folders of a part, from the ground up. Its own files lie below them and import from none; those of a row, neither."""
 ALONE = {"engine": FLOORS[0], "nn": [*FLOORS[0], "engine"]}
 """What works without everything else, though other floors lie below it."""

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 import ensue.console.data_summary  # what every case would import
-import ensue.data.survey.kinds
+import ensue.data.detection.kind
 from conftest import REPOSITORY
 from fuzz import data_files, process, recipes
 from fuzz.case import Case
@@ -112,10 +112,10 @@ def test_a_bug_of_a_reader_is_found_where_it_is_and_nothing_else(
 ) -> None:
     well, refused = data(tmp_path, "well"), data(tmp_path, "refused", "nothing")
     assert judged(well, refused) == [None, None]
-    monkeypatch.setattr(ensue.data.survey.kinds, "_seen", lambda *arguments: {}["label"])
+    monkeypatch.setattr(ensue.data.detection.kind, "_seen", lambda *arguments: {}["label"])
     (finding,) = judged(data(tmp_path, "wrong"))
     assert finding is not None
-    assert (finding.what, finding.where) == ("KeyError", "ensue/data/survey/kinds.py take")
+    assert (finding.what, finding.where) == ("KeyError", "ensue/data/detection/kind.py take")
 
 
 def test_a_case_is_a_function_of_its_seed(tmp_path: Path) -> None:

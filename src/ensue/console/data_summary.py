@@ -20,7 +20,7 @@ from ensue.console.data_tables import (
     rendered,
     shown,
 )
-from ensue.data.documents.recognition import FOLDERS
+from ensue.data.detection.format_names import FOLDERS
 from ensue.data.survey.counts import MOST_REMEMBERED
 from ensue.data.survey.measurement import summarize
 from ensue.data.survey.summary import DocumentSummary, LabeledSummary, PlainSummary, SentenceSummary, Summary

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from ensue.data.documents import Choice, Column, DocumentSource, Layout, detect_lines
-from ensue.data.documents.recognition import format_of
 from ensue.data.lines import Lines
 from ensue.errors import DataError
 
@@ -24,27 +23,6 @@ def layout(text: str, choice: Choice | None = None, *, name: str = "x.tsv", **op
 def numbered(form: str, count: int = 20) -> list[str]:
     """Rows with a number, a label that comes again, and a text."""
     return [form.format(i=i, label=("good", "bad")[i % 2], text=f"{WORDS[i % 5]} {i}") for i in range(count)]
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "expected"),
-    [
-        ("x.tsv", "a", "tsv"),
-        ("x.CSV.xz", "a", "csv"),
-        ("x.jsonl.gz", "a", "json"),
-        ("x.ft", "a", "fasttext"),
-        ("x.txt", '\n {"a": 1}', "json"),
-        ("stsa.train", "1 a b\n0 c d\n1 e\n", "first-word"),
-        ("x", "__label__1 a b\n", "fasttext"),
-        ("x", "a b __label__1\n", "fasttext"),
-        ("x", "a\tb\n\nc\td\n", "tsv"),
-        ("x", "a\tb\nc d\n", ""),
-        ("x", "the day\nof all\ndays\n", ""),
-        ("x", "", ""),
-    ],
-)
-def test_formats_are_told_by_name_then_by_first_lines(name: str, text: str, expected: str) -> None:
-    assert format_of(Lines([text], name), is_labeled=True) == expected
 
 
 def test_without_labels_the_first_word_is_one_only_if_it_was_in_the_run() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.data.lines import Lines
-from ensue.data.sentences.formats import FORMATS, SentenceSource, detect, format_class
+from ensue.data.sentences.formats import FORMATS, SentenceSource, format_class
 from ensue.data.sentences.plain import PlainText
 from ensue.data.sentences.sentence import Sentence, joined
 from ensue.errors import DataError, RecipeError
@@ -27,39 +27,6 @@ def test_lines_are_cut_at_line_ends_wherever_chunks_are(chunks: list[str], count
     assert lines.head(count) == expected[:count]
     assert lines.head(count) == expected[:count]
     assert list(lines) == list(enumerate(expected, 1))
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "expected"),
-    [
-        ("x.conllu", "", "conllu"),
-        ("x.CONLLU.xz", "anything", "conllu"),
-        ("x.jsonl", "", "json"),
-        ("x.json.gz", "", "json"),
-        ("x.conll", "a O\n", "columns"),
-        ("x.conll", CONLLU, "conllu"),
-        ("x.bmes", "a\n", "columns"),
-        ("stdin", CONLLU, "conllu"),
-        ("stdin", CONLLU.replace("\n1\t", "\n1-2\ta" + "\t_" * 8 + "\n1\t"), "conllu"),
-        ("x.txt", '\n {"tokens": []}\n', "json"),
-        ("x.txt", "a NN O\nb NN O\n\nc NN O\n", "columns"),
-        ("x.txt", "a O\n\nb O\nc O\n", "columns"),
-        ("x.tsv", "a b\tO\nc\tO\n", "columns"),
-        ("x.txt", "a\nb\n\nc\n", "columns"),
-        ("x.txt", "-DOCSTART- O\n\nb O\n", "columns"),
-        ("x.txt", "a O\n" * 200, "columns"),
-        ("x.txt", "Janet will back the bill\nShe did\n", "text"),
-        ("x.txt", "Janet will back the bill\n", "text"),
-        ("x.txt", "Janet\n\nBill\n\n", "text"),
-        ("x.txt", "two words\nand more\n", "text"),
-        ("x.txt", "", "text"),
-        ("x", "\n\n", "text"),
-    ],
-)
-def test_detection(name: str, text: str, expected: str) -> None:
-    lines = Lines([text], name)
-    assert detect(lines) == expected
-    assert "".join(line for _, line in lines) == text
 
 
 def test_unknown_format() -> None:

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.data.decoding import BLOCK_BYTES
+from ensue.data.detection.kind import first_lines, take
 from ensue.data.survey.counts import MOST_VALUES, ColumnValues, Lengths, Repeats
-from ensue.data.survey.kinds import first_lines, take
 from ensue.data.survey.measurement import DOCUMENT_SPLITTER, SENTENCE_SPLITTER, summarize
 from ensue.data.survey.summary import DocumentSummary, PlainSummary, SentenceSummary
 from ensue.errors import DataError

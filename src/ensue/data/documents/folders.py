@@ -8,22 +8,9 @@ from pathlib import Path
 from ensue.data.decoding import checked_encoding, decoded
 from ensue.data.documents.document import Document
 from ensue.data.documents.format import shown_probabilities
-from ensue.data.documents.recognition import SUFFIXES, suffix
-from ensue.data.files import expanded, readable, visible
+from ensue.data.files import visible
 from ensue.data.records import MAX_CHARACTERS
 from ensue.errors import DataError
-
-
-def has_class_folders(location: Path) -> bool:
-    """Whether there are folders of texts: several, or one and nothing else; folders of tables are none."""
-    with readable(location):
-        path = expanded(location)
-        if not str(location) or not path.is_dir():
-            return False
-    entries = visible(path)
-    folders = [entry for entry in entries if entry.is_dir()]
-    is_table = any(suffix(file.name) in SUFFIXES for folder in folders for file in visible(folder))
-    return (len(folders) > 1 or (bool(folders) and folders == entries)) and not is_table
 
 
 def read_folders(root: Path, *, encoding: str = "utf-8") -> Iterator[Document]:

@@ -6,12 +6,13 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from ensue.data.detection.format_names import FOLDERS
+from ensue.data.detection.formats import text_format
 from ensue.data.documents.document import Choice, Document, Layout
 from ensue.data.documents.folders import write_folders
 from ensue.data.documents.format import DocumentFormat
 from ensue.data.documents.json_documents import JsonDocuments
 from ensue.data.documents.line_formats import FastText, FirstWord, UnlabeledLines
-from ensue.data.documents.recognition import FOLDERS, format_of
 from ensue.data.documents.tables import Csv, Tsv
 from ensue.data.lines import Lines
 from ensue.errors import DataError, nearest
@@ -42,7 +43,8 @@ def detect_lines(
     DataError where something cannot be told, naming the setting that says it.
     """
     choice = choice or Choice()
-    name = _checked(format) if format else format_of(lines, is_labeled=choice.is_labeled, like=like, labels=labels)
+    known = like.format if like else ""
+    name = _checked(format) or text_format(lines, is_labeled=choice.is_labeled, known=known, labels=labels)
     if not name:
         formats = ", ".join([*FORMATS, FOLDERS])
         raise DataError(f"no labels found; --set data.format=... says what it is ({formats})", lines.name)
@@ -77,7 +79,7 @@ def write(document: Document, layout: Layout, labels: Sequence[str], probabiliti
 
 
 def _checked(name: str) -> str:
-    if name not in FORMATS:
+    if name and name not in FORMATS:
         known = [*FORMATS, FOLDERS]
         raise DataError(f'unknown format "{name}"' + (nearest(name, known) or f"; expected {', '.join(known)}"))
     return name

@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from ensue.data.detection.line_signs import FASTTEXT_PREFIX
 from ensue.data.documents.document import Choice, Document, Layout
 from ensue.data.documents.format import DocumentFormat, shown_probabilities, split_labels
 from ensue.data.lines import Lines
 from ensue.data.records import records, without_end
 
-PREFIX = "__label__"
-_LEADING = re.compile(rf"[ \t]*(?:{PREFIX}[^ \t]+(?:[ \t]+|\Z))*")
-_TRAILING = re.compile(rf"[ \t]*(?:[^ \t]+?{PREFIX[::-1]}(?:[ \t]+|\Z))+")  # read from the end of the line
+_LEADING = re.compile(rf"[ \t]*(?:{FASTTEXT_PREFIX}[^ \t]+(?:[ \t]+|\Z))*")
+_TRAILING = re.compile(rf"[ \t]*(?:[^ \t]+?{FASTTEXT_PREFIX[::-1]}(?:[ \t]+|\Z))+")  # read from the end of the line
 
 
 class FastTextLine(NamedTuple):
@@ -26,13 +26,14 @@ class FastTextLine(NamedTuple):
     @classmethod
     def of(cls, body: str) -> FastTextLine:
         start = match.end() if (match := _LEADING.match(body)) else 0
-        behind = _TRAILING.match(body[start:][::-1]) if PREFIX in body[start:] else None
+        behind = _TRAILING.match(body[start:][::-1]) if FASTTEXT_PREFIX in body[start:] else None
         stop = len(body) - behind.end() if behind else len(body)
         return cls(body[:start], body[start:stop], body[stop:])
 
     @property
     def labels(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(mark.removeprefix(PREFIX) for mark in (self.leading + " " + self.trailing).split()))
+        marks = f"{self.leading} {self.trailing}".split()
+        return tuple(dict.fromkeys(mark.removeprefix(FASTTEXT_PREFIX) for mark in marks))
 
 
 class FastText(DocumentFormat):
@@ -52,7 +53,7 @@ class FastText(DocumentFormat):
         """The format has no place for probabilities; blanks within a label become `_`."""
         body, end = without_end(document.source)
         parts = FastTextLine.of(body)
-        marks = " ".join(PREFIX + _one_word(label) for label in labels)
+        marks = " ".join(FASTTEXT_PREFIX + _one_word(label) for label in labels)
         if parts.trailing.strip() and not parts.leading.strip():
             return f"{document.before}{parts.text} {marks}{end}"
         return f"{document.before}{marks} {parts.text}{end}"

@@ -7,10 +7,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from ensue.data.detection.folders import has_class_folders
+from ensue.data.detection.format_names import FOLDERS
 from ensue.data.documents.document import Choice, Document, Layout
-from ensue.data.documents.folders import has_class_folders, read_folders
+from ensue.data.documents.folders import read_folders
 from ensue.data.documents.formats import detect_lines, read_lines, write
-from ensue.data.documents.recognition import FOLDERS
 from ensue.data.files import common_format, expanded
 from ensue.data.lines import KeptLines, Lines, is_blank, missing_end
 from ensue.data.records import lines_of, sample

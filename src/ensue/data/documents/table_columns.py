@@ -18,6 +18,7 @@ from operator import contains
 from textwrap import shorten
 from typing import NamedTuple
 
+from ensue.data.detection.line_signs import are_few
 from ensue.data.documents.document import Choice, Column
 from ensue.errors import DataError, nearest
 
@@ -46,7 +47,6 @@ PAIRS = (
 OTHERS = ("id", "ids", "index", "idx", "no", "number", "date", "time", "author", "user", "source", "rating", "score")
 _NAMES = {*TITLES, *OTHERS, *(name for group in (*LABELS, *TEXTS, *PAIRS) for name in group)}
 _TEXT_NAMES = {name for group in (*TEXTS, *PAIRS) for name in group}
-_LONGEST_LABEL = 60
 _LONGEST_NAME = 40
 _MOST_NAMES = 12
 
@@ -198,17 +198,6 @@ def _stands_out(first: Sequence[str], columns: Sequence[Sequence[str]]) -> bool:
         return False
     texts = [name for name, cells in zip(first, columns, strict=True) if _num_words(cells) >= 3]
     return any(map(are_few, columns)) and bool(texts) and not any(" " in name for name in texts)
-
-
-def are_few(cells: Sequence[str]) -> bool:
-    """Whether these may be labels: short, and at most a quarter of them differ (two may, if one comes twice)."""
-    distinct = set(cells)
-    return (
-        any(distinct)
-        and len(distinct) < len(cells)
-        and len(distinct) <= max(2, len(cells) // 4)
-        and max(map(len, distinct)) <= _LONGEST_LABEL
-    )
 
 
 def _num_words(cells: Sequence[str]) -> float:

@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ensue.data.detection.line_signs import DOCUMENT_START
 from ensue.data.lines import Lines, Paragraph, is_blank, paragraphs
 from ensue.data.sentences.sentence import Format, Sentence, SourceLines, checked_label, missing_column
 from ensue.errors import DataError
 
-DOCUMENT_START = "-DOCSTART-"
 _FIELD = re.compile(r"[^ \t]+")
 
 

@@ -1,18 +1,17 @@
-"""Which formats of labeled sentences there are, which one a file has, and the sentences of whole folders."""
+"""Which formats of labeled sentences there are, and the sentences of whole files and folders."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 
-from ensue.data.decoding import COMPRESSED
+from ensue.data.detection.formats import sentence_format
 from ensue.data.files import common_format
 from ensue.data.lines import KeptLines, Lines, is_blank, missing_end
-from ensue.data.records import lines_of
-from ensue.data.sentences.columns import DOCUMENT_START, Columns
+from ensue.data.records import lines_of, sample
+from ensue.data.sentences.columns import Columns
 from ensue.data.sentences.conllu import Conllu
 from ensue.data.sentences.json_sentences import JsonSentences
 from ensue.data.sentences.plain import PlainText
@@ -27,20 +26,6 @@ FORMATS: dict[str, type[Format]] = {
     JsonSentences.name: JsonSentences,
     PlainText.name: PlainText,
 }
-_SUFFIXES = {
-    ".conllu": Conllu.name,
-    ".jsonl": JsonSentences.name,
-    ".ndjson": JsonSentences.name,
-    ".json": JsonSentences.name,
-    ".conll": Columns.name,
-    ".bio": Columns.name,
-    ".iob": Columns.name,
-    ".iob2": Columns.name,
-    ".bmes": Columns.name,
-    ".bioes": Columns.name,
-    ".iobes": Columns.name,
-}
-_LINES_TO_LOOK_AT = 100
 
 
 class SentenceSource:
@@ -76,8 +61,8 @@ class SentenceSource:
         """The format that the files look like; those with nothing in them look like the others."""
         formats: dict[str, str] = {}
         for lines in (opened() for opened in self._files):
-            name = detect(lines)
-            if len(self._files) == 1 or not all(map(is_blank, lines.head(_LINES_TO_LOOK_AT))):
+            name = sentence_format(lines)
+            if len(self._files) == 1 or not all(map(is_blank, sample(lines))):
                 formats[lines.name] = name
         return common_format(formats) or PlainText.name
 
@@ -105,38 +90,3 @@ def format_class(name: str) -> type[Format]:
     if name not in FORMATS:
         raise DataError(f'unknown format "{name}"; expected one of {", ".join(FORMATS)}{nearest(name, FORMATS)}')
     return FORMATS[name]
-
-
-def detect(lines: Lines) -> str:
-    """A key of `FORMATS` for what a file's name and its first lines look like; "text" where nothing speaks for another.
-
-    A file of unknown suffix has columns if each of its rows has as many and blank lines part them, or tabs do.
-    """
-    path = Path(lines.name)
-    suffix = Path(path.stem).suffix if path.suffix.lower() in COMPRESSED else path.suffix
-    head = lines.head(_LINES_TO_LOOK_AT)
-    named = _SUFFIXES.get(suffix.lower())
-    if named in (None, Columns.name) and _is_conllu(head):
-        return Conllu.name
-    if named:
-        return named
-    if next((line for line in head if not is_blank(line)), "").lstrip().startswith("{"):
-        return JsonSentences.name
-    return Columns.name if _has_columns(head) else PlainText.name
-
-
-def _is_conllu(head: Sequence[str]) -> bool:
-    """Whether the first row has ten columns, the first of them the number 1, or a range or empty node in its place."""
-    fields = next((line.split("\t") for line in head if not is_blank(line) and not line.startswith("#")), [])
-    return len(fields) == 10 and (fields[0] in ("1", "0.1") or fields[0].startswith("1-"))
-
-
-def _has_columns(head: Sequence[str]) -> bool:
-    if any(line.startswith(DOCUMENT_START) for line in head):
-        return True
-    rows = [line for line in head if not is_blank(line)]
-    has_tabs = bool(rows) and "\t" in rows[0]
-    widths = {line.count("\t") if has_tabs else len(line.split()) for line in rows}
-    has_long_sentence = any(not is_blank(line) and not is_blank(behind) for line, behind in pairwise(head))
-    has_parts = len(rows) < len(head) or (len(head) == _LINES_TO_LOOK_AT and widths <= {2, 3, 4})
-    return len(widths) == 1 and (has_tabs or (has_parts and has_long_sentence))

@@ -12,17 +12,23 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ensue.data.json_spans import (
+    LABEL_KEYS,
+    SPAN_KEYS,
+    TOKEN_KEYS,
+    TextSpan,
+    is_list_of_spans,
+    label_key,
+    span_list,
+    text_spans,
+)
 from ensue.data.lines import Lines, Paragraph, is_blank, records
-from ensue.data.sentences.json_spans import TextSpan, is_list_of_spans, span_list, text_spans
 from ensue.data.sentences.sentence import Format, Sentence, SourceLines, Surface, joined
 from ensue.errors import DataError, nearest
 from ensue.parsing import parse_json
 from ensue.text.schemes import Span, encode, spans
 from ensue.text.tokens import Token, tokens
 
-TOKEN_KEYS = ("tokens", "words")
-LABEL_KEYS = ("labels", "tags", "ner_tags", "pos_tags")
-SPAN_KEYS = ("labels", "spans", "entities", "label")
 NEW_SPANS = "spans"
 _DECODER = json.JSONDecoder()
 
@@ -96,8 +102,7 @@ class JsonSentences(Format):
 
     def labels(self, sentence: Sentence, column: str | None = None) -> tuple[str, ...]:
         """By default the first of "labels", "tags", "ner_tags", "pos_tags", "spans", "entities" and "label"."""
-        usual = [key for key in (*LABEL_KEYS, *SPAN_KEYS) if key in sentence.columns]
-        return sentence.column(column or next(iter(usual), self.default_column))
+        return sentence.column(column or label_key(sentence.columns) or self.default_column)
 
     def write(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
         """The object with the labels, or with the spans that they say; all else stands as it did, to the last blank.

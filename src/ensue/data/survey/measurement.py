@@ -15,17 +15,18 @@ from typing import Any, get_args
 
 from ensue.data import documents
 from ensue.data.decoding import checked_encoding, decoded
+from ensue.data.detection.format_names import FOLDERS
+from ensue.data.detection.kind import Taken, first_lines, take
 from ensue.data.documents import Choice, Document, DocumentSource
-from ensue.data.documents.recognition import FOLDERS
 from ensue.data.documents.tables import TableFormat
+from ensue.data.json_spans import TOKEN_KEYS, label_key
 from ensue.data.sentences.columns import ColumnLines
 from ensue.data.sentences.conllu import NAMES, Conllu
 from ensue.data.sentences.formats import SentenceSource
-from ensue.data.sentences.json_sentences import TOKEN_KEYS, JsonSentences
+from ensue.data.sentences.json_sentences import JsonSentences
 from ensue.data.sentences.sentence import Sentence
 from ensue.data.sources import TextSource
 from ensue.data.survey.counts import ColumnValues, Lengths
-from ensue.data.survey.kinds import Taken, first_lines, label_key, take
 from ensue.data.survey.summary import DocumentSummary, FileLine, PlainSummary, SentenceSummary, Slips
 from ensue.errors import DataError
 from ensue.parsing import ParseError, parse_json

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from ensue.data.detection.kind import Taken
 from ensue.data.documents import Layout
 from ensue.data.survey.counts import ColumnValues, Lengths, Repeats
-from ensue.data.survey.kinds import Taken
 from ensue.errors import DataError
 from ensue.text.schemes import Scheme
 

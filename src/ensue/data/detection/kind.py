@@ -5,10 +5,10 @@ file decides, by its suffix (before `.xz` and `.gz`) and its first lines; the fi
 
 1. CoNLL-U by suffix or first row: sentences.
 2. JSON by suffix or a first `{`: sentences if an object has a list of tokens or a text with spans, else texts.
-3. Columns, as `formats.detect` sees them (a suffix such as `.conll`, `-DOCSTART-`, rows of as many columns with blank
+3. Columns, as `sentence_format` sees them (a suffix such as `.conll`, `-DOCSTART-`, rows of as many columns with blank
    lines between them): sentences; texts if the file is a `.csv`, if most cells of a column hold several words, or if it
    is a `.tsv` without blank lines between rows.
-4. A table, `__label__`, or a label before each line, as `documents.recognition` sees them: texts. It is not a label but
+4. A table, `__label__`, or a label before each line, as `text_format` sees them: texts. It is not a label but
    prose if most lines begin with words that are as usual inside of lines, or most of these words come once.
 5. Three of four rows have as many columns, and blank lines part them: sentences. Or as many tabs: texts. One of the
    others is then the first wrong line.
@@ -19,33 +19,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from ensue.data import documents
 from ensue.data.decoding import decoded
-from ensue.data.documents.folders import has_class_folders
-from ensue.data.documents.recognition import FOLDERS, format_of, suffix
+from ensue.data.detection import line_signs
+from ensue.data.detection.folders import has_class_folders
+from ensue.data.detection.format_names import FOLDERS, SENTENCE_FORMATS, TEXT_FORMATS, suffix
+from ensue.data.detection.formats import sentence_format, text_format
+from ensue.data.json_spans import TOKEN_KEYS, is_list_of_spans
 from ensue.data.lines import Lines, is_blank
-from ensue.data.sentences import formats
-from ensue.data.sentences.columns import Columns
-from ensue.data.sentences.conllu import Conllu
-from ensue.data.sentences.json_sentences import LABEL_KEYS, SPAN_KEYS, TOKEN_KEYS, JsonSentences
-from ensue.data.sentences.json_spans import is_list_of_spans
-from ensue.data.sentences.plain import PlainText
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, nearest
 from ensue.parsing import ParseError, parse_json
 
 Kind = Literal["sentences", "texts", "text"]
-SENTENCES = {Columns.name, Conllu.name}
-PLAIN = {PlainText.name, "plain"}
-NAMES = tuple(dict.fromkeys([*formats.FORMATS, *documents.FORMATS, FOLDERS]))
+SENTENCES = {"columns", "conllu"}
+PLAIN = {"text", "plain"}
+NAMES = tuple(dict.fromkeys([*SENTENCE_FORMATS, *TEXT_FORMATS, FOLDERS]))
 """What `format` may be."""
 _LINES_TO_LOOK_AT = 1000
 _MOST = 0.75
-_FEW = 10
 
 
 class Taken(NamedTuple):
@@ -77,7 +71,7 @@ def take(
     if not format and has_class_folders(Path(location)) and _named(path) not in SENTENCES:
         return Taken("texts", FOLDERS, "a folder for each class", True)
     head = first_lines(path, encoding=source.encoding)
-    seen, looks_like = _seen(head, path, words, labels), formats.detect(Lines(head, str(path)))
+    seen, looks_like = _seen(head, path, words, labels), sentence_format(Lines(head, str(path)))
     if format:
         kind = _kind_of(format, head, words, labels)
         seen = Taken(kind, format, "as --format says", seen.kind == kind and seen.format == format)
@@ -101,12 +95,12 @@ def first_lines(path: Path, *, encoding: str = "utf-8") -> list[str]:
 
 def _named(path: Path) -> str:
     """The format that the suffix says; empty if none."""
-    found = formats.detect(Lines([], str(path)))
-    return found if found not in PLAIN else format_of(Lines([], str(path)), is_labeled=True)
+    found = sentence_format(Lines([], str(path)))
+    return found if found not in PLAIN else text_format(Lines([], str(path)), is_labeled=True)
 
 
 def _kind_of(format: str, head: Sequence[str], words: str, labels: str) -> Kind:
-    if format == JsonSentences.name:
+    if format == "json":
         return "sentences" if has_sentences(head, words, labels) else "texts"
     return "sentences" if format in SENTENCES else "text" if format in PLAIN else "texts"
 
@@ -114,47 +108,23 @@ def _kind_of(format: str, head: Sequence[str], words: str, labels: str) -> Kind:
 def _seen(head: Sequence[str], path: Path, words: str, labels: str) -> Taken:
     """What the file is taken for by its name and its first lines."""
     name, by_name = str(path), suffix(path.name)
-    found = formats.detect(Lines(head, name))
+    found = sentence_format(Lines(head, name))
     by_suffix = _named(path) == found
     sign = f"by its suffix {by_name}" if _named(path) else "by its first lines"
-    if found == JsonSentences.name:
+    if found == "json":
         return Taken(_kind_of(found, head, words, labels), found, sign, True)
     rows = [line.rstrip("\r\n") for line in head if not is_blank(line)]
-    if found == Conllu.name or (found == Columns.name and (by_suffix or not _is_table(rows, head, by_name))):
+    if found == "conllu" or (found == "columns" and (by_suffix or not _is_table(rows, head, by_name))):
         return Taken("sentences", found, sign, True)
-    documented = format_of(Lines(head, name), is_labeled=True)
-    if documented and not (documented == "first-word" and _is_prose(rows)):
+    documented = text_format(Lines(head, name), is_labeled=True)
+    if documented and not (documented == "first-word" and line_signs.are_prose(rows)):
         return Taken("texts", documented, sign, True)
-    return _nearly(rows, head) or Taken("text", PlainText.name, "no columns, no labels", True)
+    return _nearly(rows, head) or Taken("text", "text", "no columns, no labels", True)
 
 
 def _is_table(rows: Sequence[str], head: Sequence[str], suffix: str) -> bool:
-    return suffix == ".csv" or _has_texts(rows) or (suffix in (".tsv", ".tab") and not _is_parted(head))
-
-
-def _has_texts(rows: Sequence[str]) -> bool:
-    """Whether most cells of a column between tabs hold several words."""
-    cells = [row.split("\t") for row in rows if "\t" in row]
-    width = min(map(len, cells), default=0)
-    return any(sum(" " in row[place].strip() for row in cells) > len(cells) / 2 for place in range(width))
-
-
-def _is_prose(rows: Sequence[str]) -> bool:
-    """Whether the first words are not labels: most of many occur once, or most lines begin with one that comes inside
-    of lines at least half as often as before them.
-    """
-    words = [row.casefold().split() for row in rows]
-    first = Counter(line[0] for line in words)
-    inside = Counter(word for line in words for word in line[1:])
-    if len(first) > _FEW and sum(count == 1 for count in first.values()) > len(first) / 2:
-        return True
-    return sum(count for word, count in first.items() if 2 * inside[word] >= count) > len(rows) / 2
-
-
-def _is_parted(head: Sequence[str]) -> bool:
-    """Whether a blank line stands between two rows, and not all rows stand alone."""
-    blanks = [is_blank(line) for line in "".join(head).strip().split("\n")]
-    return any(blanks) and any(not before and not behind for before, behind in pairwise(blanks))
+    is_tsv = suffix in (".tsv", ".tab")
+    return suffix == ".csv" or line_signs.have_texts(rows) or (is_tsv and not line_signs.is_parted(head))
 
 
 def _nearly(rows: Sequence[str], head: Sequence[str]) -> Taken | None:
@@ -165,8 +135,8 @@ def _nearly(rows: Sequence[str], head: Sequence[str]) -> Taken | None:
     if width < 2 or count < _MOST * len(rows):
         return None
     sign = f"{count:,} of the first {len(rows):,} rows have {width} columns"
-    if _is_parted(head) and not _has_texts(rows):
-        return Taken("sentences", Columns.name, sign, False)
+    if line_signs.is_parted(head) and not line_signs.have_texts(rows):
+        return Taken("sentences", "columns", sign, False)
     return Taken("texts", "tsv", sign, False) if has_tabs else None
 
 
@@ -190,8 +160,3 @@ def _record(line: str) -> dict[str, Any] | None:
     except ParseError:  # the reader will say so
         return None
     return record if isinstance(record, dict) else None
-
-
-def label_key(names: Sequence[str]) -> str:
-    """Which of these keys of a JSON sentence has the labels if nobody says it; empty if none."""
-    return next((key for key in (*LABEL_KEYS, *SPAN_KEYS) if key in names), "")

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+TOKEN_KEYS = ("tokens", "words")
+LABEL_KEYS = ("labels", "tags", "ner_tags", "pos_tags")
+SPAN_KEYS = ("labels", "spans", "entities", "label")
+"""Keys of what a sentence in JSON has: its words, a label for each of them, spans of its text."""
 _NAMES = ("start", "end", "label")
+
+
+def label_key(names: Collection[str]) -> str:
+    """Which of these keys of a sentence has the labels if nobody says it; empty if none."""
+    return next((key for key in (*LABEL_KEYS, *SPAN_KEYS) if key in names), "")
 
 
 class TextSpan(NamedTuple):

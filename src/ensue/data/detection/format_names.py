@@ -1,0 +1,25 @@
+"""The names of all formats, and the suffixes that say them. Their readers are in `sentences` and `documents`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ensue.data.decoding import COMPRESSED
+
+SENTENCE_FORMATS = ("columns", "conllu", "json", "text")
+TEXT_FORMATS = ("tsv", "csv", "json", "fasttext", "first-word", "plain")
+FOLDERS = "folders"
+"""A folder for each class, with a file for each text."""
+_JSON = {".json": "json", ".jsonl": "json", ".ndjson": "json"}
+SENTENCE_SUFFIXES = {
+    **_JSON,
+    ".conllu": "conllu",
+    **dict.fromkeys((".conll", ".bio", ".iob", ".iob2", ".bmes", ".bioes", ".iobes"), "columns"),
+}
+TEXT_SUFFIXES = {**_JSON, ".tsv": "tsv", ".tab": "tsv", ".csv": "csv", ".ft": "fasttext", ".fasttext": "fasttext"}
+
+
+def suffix(name: str) -> str:
+    """`.csv` for `a.csv.xz`."""
+    path = Path(name.lower())
+    return Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix

@@ -1,0 +1,51 @@
+"""Which format a file has, by its name, else by its first lines: of labeled sentences, or of labeled texts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from ensue.data.detection import line_signs
+from ensue.data.detection.format_names import FOLDERS, SENTENCE_SUFFIXES, TEXT_SUFFIXES, suffix
+from ensue.data.lines import Lines, is_blank
+from ensue.data.records import sample
+
+_LINES_TO_LOOK_AT = 100
+
+
+def sentence_format(lines: Lines) -> str:
+    """One of `SENTENCE_FORMATS`; "text" where nothing speaks for another.
+
+    A file of unknown suffix has columns if each of its rows has as many and blank lines part them, or tabs do.
+    """
+    head = lines.head(_LINES_TO_LOOK_AT)
+    named = SENTENCE_SUFFIXES.get(suffix(lines.name))
+    if named in (None, "columns") and line_signs.is_conllu(head):
+        return "conllu"
+    if named:
+        return named
+    if line_signs.is_json([line for line in head if not is_blank(line)]):
+        return "json"
+    return "columns" if line_signs.has_columns(head, is_cut=len(head) == _LINES_TO_LOOK_AT) else "text"
+
+
+def text_format(lines: Lines, *, is_labeled: bool, known: str = "", labels: Collection[str] = ()) -> str:
+    """One of `TEXT_FORMATS`, or an empty string where none is seen in a file that should have labels.
+
+    The suffix before `.xz` or `.gz` says it. Else a first line that begins with `{` is JSON, one with `__label__` is
+    fastText's, tabs in every line make a table, and words that come again at the beginning of lines are labels. In a
+    file that need not have any they are only if the run has read such lines (`known` is its format) and knows them as
+    its `labels`.
+    """
+    if name := TEXT_SUFFIXES.get(suffix(lines.name)):
+        return name
+    rows = [line.rstrip("\r\n") for line in sample(lines) if not is_blank(line)]
+    known = known if known != FOLDERS else ""
+    if line_signs.is_json(rows):
+        return "json"
+    if line_signs.is_fasttext(rows):
+        return "fasttext"
+    if line_signs.are_tabbed(rows):
+        return "tsv"
+    if (is_labeled or known == "first-word") and line_signs.begin_with_labels(rows, None if is_labeled else labels):
+        return "first-word"
+    return known if is_labeled else "plain"

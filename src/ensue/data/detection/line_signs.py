@@ -1,0 +1,89 @@
+"""What the first lines of a file look like. Each function is a question; `formats` and `kind` ask them in order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from itertools import pairwise
+
+from ensue.data.lines import is_blank
+
+DOCUMENT_START = "-DOCSTART-"
+FASTTEXT_PREFIX = "__label__"
+_LONGEST_LABEL = 60
+_FEW = 10
+
+
+def is_json(rows: Sequence[str]) -> bool:
+    """Whether the first row begins an object."""
+    return bool(rows) and rows[0].lstrip().startswith("{")
+
+
+def is_conllu(head: Sequence[str]) -> bool:
+    """Whether the first row has ten columns, the first of them the number 1, or a range or empty node in its place."""
+    fields = next((line.split("\t") for line in head if not is_blank(line) and not line.startswith("#")), [])
+    return len(fields) == 10 and (fields[0] in ("1", "0.1") or fields[0].startswith("1-"))
+
+
+def has_columns(head: Sequence[str], *, is_cut: bool) -> bool:
+    """Whether each row has as many columns, and blank lines part them, or tabs do; `is_cut`: the file goes on."""
+    if any(line.startswith(DOCUMENT_START) for line in head):
+        return True
+    rows = [line for line in head if not is_blank(line)]
+    has_tabs = bool(rows) and "\t" in rows[0]
+    widths = {line.count("\t") if has_tabs else len(line.split()) for line in rows}
+    has_long_sentence = any(not is_blank(line) and not is_blank(behind) for line, behind in pairwise(head))
+    has_parts = len(rows) < len(head) or (is_cut and widths <= {2, 3, 4})
+    return len(widths) == 1 and (has_tabs or (has_parts and has_long_sentence))
+
+
+def is_fasttext(rows: Sequence[str]) -> bool:
+    """Whether the first row begins or ends with a label as fastText writes it."""
+    words = rows[0].split() if rows else []
+    return any(word.startswith(FASTTEXT_PREFIX) and word != FASTTEXT_PREFIX for word in words[:1] + words[-1:])
+
+
+def are_tabbed(rows: Sequence[str]) -> bool:
+    return bool(rows) and all("\t" in row for row in rows)
+
+
+def begin_with_labels(rows: Sequence[str], known: Collection[str] | None = None) -> bool:
+    """Whether the first words may be labels: `known` ones, or few."""
+    words = [row.split(" ")[0] for row in rows if row.find(" ") > 0]
+    return len(words) == len(rows) > 0 and (are_few(words) if known is None else set(words) <= set(known))
+
+
+def are_few(cells: Sequence[str]) -> bool:
+    """Whether these may be labels: short, and at most a quarter of them differ (two may, if one comes twice)."""
+    distinct = set(cells)
+    return (
+        any(distinct)
+        and len(distinct) < len(cells)
+        and len(distinct) <= max(2, len(cells) // 4)
+        and max(map(len, distinct)) <= _LONGEST_LABEL
+    )
+
+
+def have_texts(rows: Sequence[str]) -> bool:
+    """Whether most cells of a column between tabs hold several words."""
+    cells = [row.split("\t") for row in rows if "\t" in row]
+    width = min(map(len, cells), default=0)
+    return any(sum(" " in row[place].strip() for row in cells) > len(cells) / 2 for place in range(width))
+
+
+def are_prose(rows: Sequence[str]) -> bool:
+    """Whether the first words are not labels: most of many occur once, or most lines begin with one that comes inside
+    of lines at least half as often as before them.
+    """
+    words = [row.casefold().split() for row in rows]
+    first = Counter(line[0] for line in words)
+    inside = Counter(word for line in words for word in line[1:])
+    if len(first) > _FEW and sum(count == 1 for count in first.values()) > len(first) / 2:
+        return True
+    return sum(count for word, count in first.items() if 2 * inside[word] >= count) > len(rows) / 2
+
+
+def is_parted(head: Sequence[str]) -> bool:
+    """Whether a blank line stands between two rows, and not all rows stand alone."""
+    blanks = [is_blank(line) for line in "".join(head).strip().split("\n")]
+    return any(blanks) and any(not before and not behind for before, behind in pairwise(blanks))
