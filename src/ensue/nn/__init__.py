@@ -2,9 +2,9 @@
 
     rnn = ensue.nn.LSTM(d_in=8, d_out=16)
     y, state = rnn(x)                   # (B, T, 8) to (B, T, 16)
-    y_t, state = rnn.step(x_t, state)   # (B, 8) to (B, 16), going on from there
+    y_t, state = rnn.step(x_t, state)   # (B, 8) to (B, 16), continuing from that state
 
-A floor of its own: it needs nothing of ensue but `ensue.types` and `ensue.errors`.
+The layers need nothing of ensue but the ground and the engine.
 """
 
 from ensue.nn.attention.multi_head import KVState, MultiHeadAttention

@@ -1,8 +1,8 @@
-"""What enters a layer is checked here before anything reads it: sizes, types and devices of x, the state and the mask.
+"""The check of a layer's arguments before anything reads them: sizes, types and devices of x, the state and the mask.
 
-A wrong size is a `ValueError`, a wrong type or device a `TypeError`, each in one line that says what was expected and
-what was found. Every layer's `forward`, `fold` and `step` pass through here, which `SequenceLayer` sees to; `expect` is
-for what is no layer. Inside of `torch.compile` nothing is checked: torch's own operations run there.
+A wrong size is a `ValueError`, a wrong type or device a `TypeError`. The message is one line that says what was
+expected and what was found. `SequenceLayer` wraps `forward`, `fold` and `step` of every layer in this check; `expect`
+is for other modules and functions. Inside of `torch.compile` nothing is checked, since only torch's operations run.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ensue.types import State, leaves
 
 Sizes = Sequence[int | str]
-"""Of a tensor; a word stands for any number."""
+"""The sizes of a tensor; a word stands for any number."""
 ANY = "any"
 
 
 class Misfit(NamedTuple):
-    """Something other than was expected."""
+    """The difference between what was expected and what was found."""
 
     kind: type[Exception]
     expected: str
-    """With {} for the name of what does not fit."""
+    """With {} in place of the argument's name."""
     found: object
     path: str = ""
 
@@ -40,7 +40,7 @@ class Misfit(NamedTuple):
 
 @dataclass(slots=True)
 class Leaf:
-    """A tensor of a state; `sizes` are those behind the rows."""
+    """The form of a tensor of a state; `sizes` are those after the rows."""
 
     sizes: tuple[int | str, ...]
     dtype: torch.dtype
@@ -49,13 +49,13 @@ class Leaf:
     def misfit(self, state: Any, rows: int) -> Misfit | None:
         sizes = (rows, *self.sizes)
         if type(state) is Tensor and state.shape == sizes and state.dtype is self.dtype and state.device == self.device:
-            return None  # what is usual, quickly
+            return None  # the usual case, quickly
         return misfit(state, sizes, self.dtype, self.device)
 
 
 @dataclass(slots=True)
 class Branch:
-    """A tuple of states. Where it `grows`, some sizes of its leaves are free, but the same in all."""
+    """The form of a tuple of states. If it `grows`, one size of its leaves is free, but the same in all of them."""
 
     kind: type[Any]
     names: list[str]
@@ -79,14 +79,14 @@ class Branch:
 
 
 class Empty:
-    """No state."""
+    """The form of a layer without a state."""
 
     def misfit(self, state: Any, rows: int) -> Misfit | None:
         return None if state is None else Misfit(TypeError, "no initial {}", _named(state))
 
 
 def form_of(state: State) -> Leaf | Branch | Empty:
-    """What a state has to be, by that of a beginning. What is empty then grows, where the tuple's class says so."""
+    """The form of a state like `state`, an initial one. If its class has `grows`, sizes of 0 are free."""
     if state is None:
         return Empty()
     if isinstance(state, Tensor):
@@ -100,7 +100,7 @@ def form_of(state: State) -> Leaf | Branch | Empty:
 
 
 class Border:
-    """What may enter a module that has `d_in` and `init_state`, as the module is now."""
+    """The arguments that a module with `d_in` and `init_state` takes, in its present type and device."""
 
     def __init__(self, module: Any) -> None:
         self.d_in = module.d_in
@@ -108,11 +108,11 @@ class Border:
         some = self._held.get(self._name)
         self.dtype = None if some is None else some.dtype
         self.device = None if some is None else some.device
-        with _disable_current_modes():  # a tracer would take this for a part of the step
+        with _disable_current_modes():  # a tracer would record this as a part of the step
             self.form = form_of(module.init_state(1))
 
     def misfit(self, x: Any, state: Any, mask: Any, before: tuple[str, ...]) -> tuple[str, Misfit] | None:
-        """What does not fit, under its name; `before` is what stands before the features of x."""
+        """The name of the first argument that does not fit, and why; `before` names the sizes before x's features."""
         some = self._held.get(self._name)
         if some is not None and some.dtype is not self.dtype:
             return "parameters", Misfit(TypeError, f"{{}} in {self.dtype}", some.dtype)
@@ -134,7 +134,7 @@ class Border:
 
 
 class _Inside(threading.local):
-    """Whether what runs now was called by something whose arguments have been checked."""
+    """Whether the arguments of an outer call in this thread have been checked."""
 
     now = False
 
@@ -179,7 +179,7 @@ def _whole(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def guarded_update(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same for the `update` of a pooling, from a state and a segment h to a state."""
+    """`function`, the `update` of a pooling from a state and a segment h to a state, with a check before it."""
 
     @wraps(function)
     def update(self: Any, state: Any, h: Any, mask: Any = None) -> Any:
@@ -191,7 +191,7 @@ def guarded_update(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def guarded_result(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same for the `result` of a pooling, from a state."""
+    """`function`, the `result` of a pooling from a state, with a check before it."""
 
     @wraps(function)
     def result(self: Any, state: Any) -> Any:
@@ -215,7 +215,7 @@ def _check_state(module: nn.Module, state: Any) -> None:
 def _check(module: nn.Module, name: str, x: Any, state: Any, mask: Any, before: tuple[str, ...]) -> None:
     border = _borders.get(module)
     if border is None or border.misfit(x, state, mask, before) is not None:
-        _borders[module] = border = Border(module)  # the module may have changed since
+        _borders[module] = border = Border(module)  # the module may have changed
         found = border.misfit(x, state, mask, before)
         if found is not None:
             what, reason = found
@@ -223,14 +223,14 @@ def _check(module: nn.Module, name: str, x: Any, state: Any, mask: Any, before: 
 
 
 def expect(where: str, what: str, tensor: Any, sizes: Sizes, dtype: Any = None, *, like: Tensor | None = None) -> None:
-    """Raises where `tensor` has not these sizes, this type (None: any real numbers) or is not where `like` is."""
+    """Raises unless `tensor` has these sizes, this type (None: any real numbers) and the device of `like`."""
     found = misfit(tensor, sizes, dtype, None if like is None else like.device)
     if found is not None:
         raise found.error(where, what)
 
 
 def misfit(found: Any, sizes: Sizes, dtype: Any, device: torch.device | None) -> Misfit | None:
-    """What of a tensor is not as expected. `dtype` is a type, `int` for whole numbers, or None for real ones."""
+    """How a tensor differs from what is expected. `dtype` is a type, `int` for whole numbers, or None for real ones."""
     if not isinstance(found, Tensor):
         return Misfit(TypeError, "{} as a tensor", _named(found))
     shape = found.shape
@@ -245,7 +245,7 @@ def misfit(found: Any, sizes: Sizes, dtype: Any, device: torch.device | None) ->
 
 
 def expect_mask(where: str, mask: Tensor | None, like: Tensor) -> None:
-    """Raises where `mask` is no right padding of `like` (B, T, ...)."""
+    """Raises unless `mask` is None or a right padding of `like` (B, T, ...)."""
     if mask is not None:
         found = misfit(mask, like.shape[:2], torch.bool, like.device) or _gap(mask)
         if found is not None:
@@ -253,24 +253,24 @@ def expect_mask(where: str, mask: Tensor | None, like: Tensor) -> None:
 
 
 def expect_features(where: str, what: str, tensor: Any, features: int, like: Tensor | None) -> None:
-    """Raises where `tensor` is not (..., features) in the type of `like` (None: any real numbers) and where that is."""
+    """Raises unless `tensor` is (..., features), with type and device of `like` (None: any real numbers)."""
     sizes: list[int | str] = [*[ANY] * max(tensor.dim() - 1, 0), features] if isinstance(tensor, Tensor) else []
     expect(where, what, tensor, sizes, None if like is None else like.dtype, like=like)
 
 
 def expect_ids(where: str, ids: Any, like: Tensor) -> None:
-    """Raises where `ids` are not whole numbers, of any sizes, where `like` is."""
+    """Raises unless `ids` are whole numbers, of any sizes, on the device of `like`."""
     expect(where, "ids", ids, ids.shape if isinstance(ids, Tensor) else (), int, like=like)
 
 
 def expect_words(where: str, ids: Any, mask: Tensor | None) -> None:
-    """Raises where `ids` and `mask` are not (words, characters)."""
+    """Raises unless `ids` and `mask` are (words, characters)."""
     expect(where, "ids", ids, ("words", "characters"), int)
     expect_mask(where, mask, ids)
 
 
 def _gap(mask: Tensor) -> Misfit | None:
-    """Real positions come first in each row."""
+    """The misfit of a mask whose real positions do not come first in each row."""
     if mask.is_meta or torch.compiler.is_compiling() or not bool((mask[:, 1:] > mask[:, :-1]).any()):
         return None
     row = int((mask[:, 1:] > mask[:, :-1]).any(1).nonzero()[0])
@@ -278,7 +278,7 @@ def _gap(mask: Tensor) -> Misfit | None:
 
 
 def _is_of(found: Tensor, dtype: Any) -> bool:
-    """Whether numbers are of a kind, or of a type that autocast makes of it."""
+    """Whether the numbers are of the type `dtype`, or of a type that autocast turns it into."""
     if dtype is int:
         return found.dtype in (torch.int32, torch.int64)
     if dtype is None or not dtype.is_floating_point:
@@ -288,7 +288,7 @@ def _is_of(found: Tensor, dtype: Any) -> bool:
 
 
 def _reference(module: nn.Module) -> tuple[dict[str, Tensor | None], str]:
-    """Where the tensor is held that has the type and device of a module: its first parameter, else buffer."""
+    """The dict and the name of the tensor that has a module's type and device: its first parameter, else buffer."""
     for kind in ("_parameters", "_buffers"):
         for part in module.modules():
             for name, tensor in getattr(part, kind).items():

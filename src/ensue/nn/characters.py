@@ -1,7 +1,7 @@
 """Vectors of words from their characters, trained with the task: by an LSTM in both directions, or by a convolution.
 
-Not layers: a word's characters (U, L), right-padded, give one vector (U, d_out). Words, not occurrences of words: who
-has a batch of sentences asks once for each different word in it.
+These are not layers: the characters of U words (U, L), right-padded, give one vector for each word (U, d_out). For a
+batch of sentences, compute each distinct word once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class CharacterLSTM(nn.Module):
     def forward(
         self, ids: Int[Tensor, "U L"], mask: Bool[Tensor, "U L"] | None = None
     ) -> Float[Tensor, "U {self.d_out}"]:
-        """`mask` is True on a word's characters, which come first; a word without any gives zeros."""
+        """The vectors of words. `mask` is True on a word's characters, which come first; an empty word gives zeros."""
         expect_words(type(self).__name__, ids, mask)
         backward = reverse_rows(ids.unsqueeze(-1), mask).squeeze(-1)
         _, last = self.rightward(self.embedding(ids), mask=mask)
@@ -53,8 +53,8 @@ class CharacterCNN(nn.Module):
 
         r_j = max_t (W [x_{t-k}; ...; x_t; ...; x_{t+k}] + b)_j
 
-    The windows of width 2 k + 1 (one more to the right where `widths` has an even one) are centered on each character;
-    zeros stand before and after the word. The widths share `d_out` equally.
+    The windows of width 2 k + 1 are centered on each character; an even width has one more character on the right.
+    Zeros stand before and after the word. The widths share `d_out` equally.
     """
 
     def __init__(self, num_characters: int, *, d_character: int, d_out: int, widths: Sequence[int] = (3,)) -> None:
@@ -72,7 +72,7 @@ class CharacterCNN(nn.Module):
     def forward(
         self, ids: Int[Tensor, "U L"], mask: Bool[Tensor, "U L"] | None = None
     ) -> Float[Tensor, "U {self.d_out}"]:
-        """`mask` is True on a word's characters, which come first; a word without any gives zeros."""
+        """The vectors of words. `mask` is True on a word's characters, which come first; an empty word gives zeros."""
         expect_words(type(self).__name__, ids, mask)
         x = blank(self.embedding(ids), mask)
         responses = [linear(_windows(x, width)) for linear, width in zip(self.filters, self.widths, strict=True)]

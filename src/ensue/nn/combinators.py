@@ -1,4 +1,4 @@
-"""The only three ways to make a layer out of layers: one after another, around a bypass, in both directions."""
+"""The three ways to make a layer out of layers: one after another, with a bypass, in both directions."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ Merge = Literal["concatenate", "sum", "product", "mean"]
 
 
 class Stack(SequenceLayer):
-    """Layers one after another: the output sequence of one is the input sequence of the next.
+    """Layers one after another: the output of a layer is the input of the next.
 
-    Its state is the tuple of their states; it is causal if all of them are.
+    The state is the tuple of the layers' states. A stack is causal if all its layers are. Raises `ValueError` if there
+    is no layer, or if the sizes of two neighbors differ.
     """
 
     def __init__(self, layers: Iterable[SequenceLayer]) -> None:
@@ -62,7 +63,10 @@ class Stack(SequenceLayer):
 
 
 class Residual(SequenceLayer):
-    """A layer and a bypass around it: `y = x + layer(x)` (He et al. 2016)."""
+    """A layer and a bypass around it: `y = x + layer(x)` (He et al. 2016).
+
+    Raises `ValueError` if the layer has not as many features out as in.
+    """
 
     def __init__(self, layer: SequenceLayer) -> None:
         super().__init__()
@@ -89,11 +93,11 @@ class Residual(SequenceLayer):
 
 
 class Bidirectional(SequenceLayer):
-    """Two independent layers, one of which reads each row from its last real position to its first.
+    """Two layers; the second one reads each row from its last real position to its first (Schuster & Paliwal 1997).
 
-    Schuster & Paliwal 1997. The outputs at a position are concatenated (default), summed, multiplied or averaged. The
-    final state is the pair of theirs; the backward one's stands at position 1. It looks ahead, so it has no `step` and
-    takes no initial state.
+    The outputs at a position are concatenated (default), summed, multiplied or averaged. The final state is the pair of
+    the layers' final states; that of the backward layer is its state after a row's first position. The layer looks
+    ahead, so it has no `step` and takes no initial state.
     """
 
     is_causal = False
@@ -134,7 +138,7 @@ class Bidirectional(SequenceLayer):
 
 
 def reverse_rows(x: Tensor, mask: Tensor | None) -> Tensor:
-    """`x` (B, T, d) with each row's real positions in reverse order; padding stays where it is."""
+    """`x` (B, T, d) with the real positions of each row in reverse order; padding stays in place."""
     if mask is None:
         return x.flip(1)
     positions = torch.arange(x.shape[1], device=x.device)

@@ -1,4 +1,4 @@
-"""Dropout with memory: one mask for a whole sequence, and on recurrent weights. Plain dropout is `Pointwise`."""
+"""Dropout: plain, with one mask for a whole sequence, and on recurrent weights."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from ensue.types import Memory, State
 
 
 def checked_share(p: float) -> float:
-    """`p`, if it is the share of something that can be dropped; raises `ValueError` otherwise."""
+    """`p`; raises `ValueError` unless it is from 0 to 1."""
     if not 0 <= p <= 1:
         raise ValueError(f"dropout is a share from 0 to 1, not {p}")
     return p
 
 
 def Dropout(p: float, *, d_in: int) -> Pointwise:
-    """Plain dropout (Srivastava et al. 2014) as a layer: every feature of every position by itself."""
+    """Plain dropout (Srivastava et al. 2014) as a layer, with a mask of its own for every feature of every position."""
     return Pointwise(nn.Dropout(checked_share(p)), d_in=d_in)
 
 
 class VariationalDropout(Parallel):
-    """One mask per row, the same at all positions of a call (Gal & Ghahramani 2016).
+    """Dropout with one mask for each row, the same at all positions of a call (Gal & Ghahramani 2016).
 
-    In training, `step` draws a mask at each call; it is the identity in `eval`, as ever.
+    In training, each call of `step` draws a mask. In evaluation the layer is the identity.
     """
 
     def __init__(self, p: float, *, d_in: int) -> None:
@@ -45,11 +45,10 @@ class VariationalDropout(Parallel):
 
 
 class WeightDrop(SequenceLayer):
-    """Dropout on the recurrent weights of a layer, one mask per call of `forward` (Merity et al. 2018, DropConnect).
+    """Dropout on the recurrent weights of a layer, one mask for each call of `forward` (Merity et al. 2018, AWD-LSTM).
 
-    Since the layer is called with the dropped weights in place of its own, it may be any recurrent layer with a
-    parameter `weight_hidden`, its own or one of a part's, and keeps its fast path. `step` is for use, not for training,
-    and drops nothing.
+    The layer is called with dropped weights in place of its own, so it keeps its fast path. It may be any layer that
+    has a parameter `weight_hidden`, or a part with one; `ValueError` otherwise. `step` drops nothing.
     """
 
     def __init__(self, layer: SequenceLayer, p: float) -> None:

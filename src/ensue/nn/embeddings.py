@@ -1,4 +1,4 @@
-"""What turns a model's input into features: a table of token vectors, or real vectors as they are."""
+"""The input of a model as features: a table of token vectors, or real vectors."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from ensue.nn.dropout import checked_share
 class TokenEmbedding(nn.Module):
     """A trained vector for each token: ids (...) to features (..., d_out).
 
-    Vectors are multiplied by `scale` (Vaswani et al. 2017, section 3.4) and start so that the features have unit
-    variance: a table that a softmax shares has to start small, while recurrent layers learn fastest from large inputs.
+    Vectors are multiplied by `scale` (Vaswani et al. 2017, section 3.4). They start so that the features have unit
+    variance. With a large `scale` the table starts small, as a table that a softmax shares has to; recurrent layers
+    learn fastest from large inputs.
 
-    `dropout` is the share of the vocabulary whose vectors are zero in a training step, wherever they occur, the others
-    scaled up (Gal & Ghahramani 2016).
+    `dropout` is the share of the vocabulary whose vectors are zero in a training step. The others are scaled up (Gal &
+    Ghahramani 2016).
     """
 
     def __init__(self, vocabulary_size: int, d_out: int, *, dropout: float = 0.0, scale: float = 1.0) -> None:
@@ -29,6 +30,7 @@ class TokenEmbedding(nn.Module):
         nn.init.normal_(self.weight, std=1 / scale)
 
     def forward(self, ids: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape d_out"]:
+        """The vectors of `ids`, which may have any shape. Raises `TypeError` unless they are whole numbers."""
         expect_ids(type(self).__name__, ids, self.weight)
         if not self.training or self.dropout == 0:
             features = F.embedding(ids, self.weight)
@@ -41,7 +43,7 @@ class TokenEmbedding(nn.Module):
 
 
 class VectorInput(nn.Module):
-    """Real vectors (..., d_in) as features: as they are, or projected to `d_out` where that differs."""
+    """Real vectors (..., d_in) as features: unchanged, or projected to `d_out` if that differs from `d_in`."""
 
     def __init__(self, d_in: int, d_out: int | None = None) -> None:
         super().__init__()
@@ -49,6 +51,7 @@ class VectorInput(nn.Module):
         self.projection = nn.Identity() if self.d_out == d_in else nn.Linear(d_in, self.d_out)
 
     def forward(self, x: Float[Tensor, "*shape d_in"]) -> Float[Tensor, "*shape d_out"]:
+        """The features of `x`. Raises `ValueError` for a wrong size, `TypeError` for a wrong type."""
         expect_features(type(self).__name__, "x", x, self.d_in, next(self.parameters(), None))
         features: Tensor = self.projection(x)
         return features

@@ -1,12 +1,12 @@
-"""The one idea of a layer: a function with two executions, `forward` over a sequence and `step` over one position.
+"""The contract of a layer: a function with two executions, `forward` over a sequence and `step` over one position.
 
-Contract, which `tests/laws` holds every layer to:
+`tests/laws` tests every layer for it:
 
 - `x` is (B, T, d_in), batch first. `mask` (B, T) is True on a row's real positions; they come first (right padding).
-- `forward` of a whole sequence gives, at every real position, what a fold of `step` gives. Outputs at padding are
-  unspecified, and what stands in `x` there (NaN too) reaches neither another output nor the final state.
-- The final state is a row's state after its last real position. `forward(rest, state)` goes on from it.
-- A state is a value (`ensue.types`): given as an argument, returned, never kept and never changed in place.
+- At every real position, `forward` gives the output that a fold of `step` gives. Outputs at padding are unspecified.
+  The values of `x` at padding (NaN too) change neither another output nor the final state.
+- The final state of a row is its state after its last real position. `forward(rest, state)` continues from it.
+- A state is a value (`ensue.types`): an argument and a result, never kept and never changed in place.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class SequenceLayer(nn.Module, ABC):
     d_in: int
     d_out: int
     is_causal: bool = True
-    """Whether an output depends on its own and earlier positions only; only such a layer can step."""
+    """Whether an output depends on its own and earlier positions only. Only such a layer has a `step`."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Whoever writes a layer gets the checks of `ensue.nn.border` with it."""
+        """Every layer gets the checks of `ensue.nn.border`."""
         super().__init_subclass__(**options)
         for entry in ("forward", "fold", "step"):
             function = vars(cls).get(entry)
@@ -41,21 +41,24 @@ class SequenceLayer(nn.Module, ABC):
                 setattr(cls, entry, guarded(entry, function))
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
-        """The state before the first position, for `batch_size` rows. Attention over another sequence enters here."""
+        """The state before the first position, for `batch_size` rows. `memory` is what a decoder attends to."""
         return None
 
     @abstractmethod
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], State]:
-        """All positions at once, from `state` (None: from the beginning). Returns the outputs and the final state."""
+        """All positions at once, from `state` (None: from the beginning). Returns the outputs and the final state.
+
+        Raises `ValueError` for a wrong size and `TypeError` for a wrong type or device of x, the state or the mask.
+        """
 
     @abstractmethod
     def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], State]:
         """One position. Returns its output and the state after it."""
 
     def __repr__(self) -> str:
-        """One line, as one would construct the layer; its parts are shown where they are its arguments."""
+        """One line: the call that makes the layer."""
         return f"{type(self).__name__}({self.extra_repr()})"
 
     def extra_repr(self) -> str:
@@ -63,11 +66,11 @@ class SequenceLayer(nn.Module, ABC):
 
 
 class Recurrent(SequenceLayer):
-    """A layer whose equations are those of one position: write `step`; `forward` is its fold, made fast.
+    """A layer that is written as the equations of one position: write `step`, and `forward` follows from it.
 
-    The engine (`ensue.engine`) derives from `step` how to run and differentiate whole sequences. What it cannot run,
-    and whatever is watched, goes step by step. A subclass may override `forward` with something faster still; `fold`
-    remains what it has to agree with.
+    The engine (`ensue.engine`) derives from `step` how to run and differentiate whole sequences. A layer that the
+    engine cannot run, or that is watched, runs step by step. A subclass may override `forward` with something faster;
+    it has to agree with `fold`.
     """
 
     def forward(
@@ -79,7 +82,7 @@ class Recurrent(SequenceLayer):
     def fold(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], State]:
-        """`step` from left to right; a row's state is held where its mask is False."""
+        """Calls `step` from left to right. Where the mask of a row is False, its state does not change."""
         state = self.init_state(len(x)) if state is None else state
         x = blank(x, mask)
         outputs = []
@@ -91,7 +94,7 @@ class Recurrent(SequenceLayer):
 
 
 class Parallel(SequenceLayer):
-    """A layer that sees a whole sequence at once: write `forward`; `step` is `forward` on one position."""
+    """A layer that reads a whole sequence at once: write `forward`; `step` is `forward` on one position."""
 
     def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], State]:
         if not self.is_causal:
@@ -101,7 +104,7 @@ class Parallel(SequenceLayer):
 
 
 class Pointwise(Parallel):
-    """Any module that treats each position by itself (normalization, dropout, a projection), as a layer.
+    """A module that computes each position by itself (normalization, dropout, a projection), as a layer.
 
     `module` maps (..., d_in) to (..., d_out).
     """
@@ -124,5 +127,5 @@ class Pointwise(Parallel):
 
 
 def blank(x: Tensor, mask: Tensor | None) -> Tensor:
-    """`x` (B, T, d) with zeros where `mask` (B, T) is False, so that nothing there can spread, not even NaN."""
+    """`x` (B, T, d) with zeros where `mask` (B, T) is False, so that no value there can spread, not even NaN."""
     return x if mask is None else x.masked_fill(~mask.unsqueeze(-1), 0.0)

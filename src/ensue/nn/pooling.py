@@ -1,7 +1,7 @@
 """One vector for a sequence: its last state, mean, maximum or a weighted mean over real positions.
 
-Not a layer: (B, T, d_in) to (B, d_out). A long sequence may come in segments, since what has been seen so far is a
-state as a layer's is: `update` it with each segment, then ask for the `result`. `forward` is that for one segment.
+A pooling is not a layer: it maps (B, T, d_in) to (B, d_out). It can read a long sequence in segments, with a state like
+a layer's: call `update` for each segment, then `result`. `forward` does this for one segment.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from ensue.types import State
 
 
 class Pooling(nn.Module, ABC):
-    """A map from sequences of `d_in` features to vectors of `d_out`. A row without real positions gives zeros."""
+    """A map from sequences of `d_in` features to vectors of `d_out`. A row without real positions gives zeros.
+
+    Wrong sizes are a `ValueError`, wrong types a `TypeError`.
+    """
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__()
@@ -30,7 +33,7 @@ class Pooling(nn.Module, ABC):
         self.register_buffer("zero", torch.zeros(()), persistent=False)  # knows the module's device and type
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """As of a layer: see `ensue.nn.border`."""
+        """Every pooling gets the checks of `ensue.nn.border`."""
         super().__init_subclass__(**options)
         for name, guarded in (("update", guarded_update), ("result", guarded_result)):
             if name in vars(cls):
@@ -46,11 +49,12 @@ class Pooling(nn.Module, ABC):
 
     @abstractmethod
     def result(self, state: State) -> Float[Tensor, "B d_out"]:
-        """The vector of all that has been seen."""
+        """The vector of all segments so far."""
 
     def forward(
         self, h: Float[Tensor, "B T d_in"], mask: Bool[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B d_out"]:
+        """The vectors of whole sequences; `mask` is True on real positions, which come first (None: all)."""
         return self.result(self.update(self.init_state(len(h)), h, mask))
 
     def extra_repr(self) -> str:
@@ -58,6 +62,8 @@ class Pooling(nn.Module, ABC):
 
 
 class LastState(NamedTuple):
+    """The state of `LastPooling`: the newest features, those of the first position, and whether a row has any."""
+
     last: Float[Tensor, "B d_last"]
     first: Float[Tensor, "B d_first"]
     started: Bool[Tensor, " B"]
@@ -66,8 +72,8 @@ class LastState(NamedTuple):
 class LastPooling(Pooling):
     """The features at the last real position.
 
-    Where `bidirectional`, those of a `Bidirectional` layer that concatenates: the first half at the last position and
-    the second half at the first, which is where its backward layer ends.
+    With `bidirectional`, for the features of a `Bidirectional` layer that concatenates: the first half at the last
+    position, and the second half at the first position, where the backward layer ends.
     """
 
     def __init__(self, d_in: int, *, bidirectional: bool = False) -> None:
@@ -105,6 +111,8 @@ class LastPooling(Pooling):
 
 
 class MeanState(NamedTuple):
+    """The state of `MeanPooling`: the sum and the number of the real positions so far."""
+
     total: Float[Tensor, "B d"]
     positions: Int[Tensor, " B"]
 
@@ -128,11 +136,13 @@ class MeanPooling(Pooling):
 
 
 class MaxState(NamedTuple):
+    """The state of `MaxPooling`: the largest value of each feature so far, -inf before the first."""
+
     maximum: Float[Tensor, "B d"]
 
 
 class MaxPooling(Pooling):
-    """The maximum of each feature over real positions. Among equal ones the first counts, and it gets the gradient."""
+    """The maximum of each feature over real positions. Among equal values the first one gets the gradient."""
 
     def __init__(self, d_in: int) -> None:
         super().__init__(d_in, d_in)
@@ -151,6 +161,8 @@ class MaxPooling(Pooling):
 
 
 class AttentionState(NamedTuple):
+    """The state of `AttentionPooling`: the largest score so far, and the sums of the softmax relative to it."""
+
     maximum: Float[Tensor, "B 1"]
     denominator: Float[Tensor, "B 1"]
     total: Float[Tensor, "B d"]
@@ -161,7 +173,7 @@ class AttentionPooling(Pooling):
 
         u_t = tanh(W h_t + b)      a_t = softmax_t(v · u_t)      result = Σ_t a_t h_t
 
-    The softmax goes on over segments: its state is the largest score so far and sums relative to it.
+    The softmax is over all segments: its state is the largest score so far and the sums relative to it.
     """
 
     def __init__(self, d_in: int, *, d_attention: int | None = None) -> None:
@@ -201,7 +213,7 @@ class AttentionPooling(Pooling):
 
 
 class Poolings(Pooling):
-    """Several poolings of the same features, side by side. Its state is the tuple of theirs."""
+    """Several poolings of the same features, concatenated. The state is the tuple of their states."""
 
     def __init__(self, poolings: Iterable[Pooling]) -> None:
         parts = list(poolings)

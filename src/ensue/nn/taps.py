@@ -1,12 +1,12 @@
-"""Looking inside from outside: `Tap` marks a place worth seeing, `watch` collects what passes through it.
+"""Looking inside from outside: a `Tap` marks a value worth seeing, `watch` collects the values at taps.
 
     with watch(model, "*.gates.forget") as seen:
         model(ids)
     seen["layers.layers.0.gates.forget"]     # a list of tensors, in the order of the calls
 
-A recurrent layer passes its taps once a position with (B, d) tensors, a parallel layer once a call. A layer whose fast
-path has no such place (vendor kernels) takes the written-out one while somebody watches. Who watches is known to a
-thread of execution (a context variable) and not to the model: others that use it meanwhile see and notice nothing.
+A recurrent layer calls its taps at each position with (B, d) tensors, a parallel layer calls them once. A fast path
+without taps (a vendor's kernel) is not used while they are watched. A context variable holds what is watched, not the
+model, so other threads that use the model meanwhile are not affected.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from torch import Tensor, nn
 from ensue.errors import EnsueError, nearest
 
 _watched: ContextVar[Mapping[nn.Module, Sequence[list[Tensor]]]] = ContextVar("watched", default=MappingProxyType({}))
-"""For each tap that is watched where to put what passes; replaced as a whole."""
+"""For each watched tap, the lists that collect its values. The mapping is replaced, never changed."""
 
 
 class Tap(nn.Module):
-    """The identity, at a place that can be watched by its name."""
+    """The identity. Its values can be watched by its name in the model."""
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Without torch's machinery where there is no hook: a step passes many taps."""
+        """Skips torch's handling of hooks if there are none, since a step calls many taps."""
         return self.forward(x) if not self._forward_hooks else super().__call__(x)  # type: ignore[no-any-return]
 
     def forward(self, x: Tensor) -> Tensor:
+        """Returns `x`, a tensor of any shape, and adds it to what is watched."""
         for seen in _watched.get().get(self, ()):
             seen.append(x)
         return x
@@ -53,7 +54,7 @@ class Taps(nn.Module):
 
 
 def is_watched(module: nn.Module) -> bool:
-    """Whether anybody watches a tap of `module` itself or of its parts."""
+    """Whether a tap of `module` or of its parts is watched in this thread."""
     watched = _watched.get()
     return bool(watched) and any(part in watched for part in module.modules())
 
@@ -65,10 +66,10 @@ def tap_names(model: nn.Module) -> list[str]:
 
 @contextmanager
 def watch(model: nn.Module, *patterns: str) -> Iterator[dict[str, list[Tensor]]]:
-    """Collect what passes the taps whose qualified name matches one of the shell-style `patterns` (default: all).
+    """Collects the values at the taps whose qualified names match one of the shell-style `patterns` (default: all).
 
-    Yields a dict from name to the list of tensors seen. They keep their history; detach what you store for long.
-    Raises `EnsueError` where a pattern matches no tap.
+    Yields a dict from name to a list of tensors, in the order of the calls. The tensors keep their history for
+    autograd; detach those that you keep. Raises `EnsueError` if a pattern matches no tap.
     """
     names = tap_names(model)
     for pattern in patterns:

@@ -14,12 +14,17 @@ from ensue.types import Memory, State
 
 
 class WindowState(NamedTuple):
+    """The state of a `Window`."""
+
     last: Float[Tensor, "B before d_in"]
     """The last N - 1 inputs, the oldest first; zeros stand before the beginning."""
 
 
 class Window(Parallel):
-    """`h_t = tanh(W [x_{t-N+1}; ...; x_t] + b)` (Bengio et al. 2003; SLP fig. 9.1); `size` is N."""
+    """`h_t = tanh(W [x_{t-N+1}; ...; x_t] + b)` (Bengio et al. 2003; SLP fig. 9.1); `size` is N.
+
+    Raises `ValueError` if `size` is below 1.
+    """
 
     def __init__(self, d_in: int, d_out: int, *, size: int) -> None:
         super().__init__()

@@ -18,7 +18,7 @@ from ensue.types import Memory, State
 
 
 class KVState(NamedTuple):
-    """The keys and values of the S columns read so far, which of them are real, and how many real ones a row has."""
+    """The keys and values of the S positions read so far, which of them are real, and the number of real ones."""
 
     keys: Float[Tensor, "B H S d_head"]
     values: Float[Tensor, "B H S d_head"]
@@ -27,7 +27,7 @@ class KVState(NamedTuple):
 
     @property
     def grows(self) -> bool:
-        """S is 0 at the beginning."""
+        """Always True: S is 0 at the beginning and grows."""
         return True
 
 
@@ -36,9 +36,10 @@ class MultiHeadAttention(Parallel):
 
         head_j = softmax(Q_j K_jᵀ / √d_head) V_j,   Q, K, V = W_Q x, W_K x, W_V x,   y = W_O [head_1; ...; head_h]
 
-    A causal layer's position sees itself and what came before; otherwise all real positions. `dropout` acts on the
-    attention weights. It runs on torch's scaled-dot-product kernel, and spells the equation out while its tap
-    `weights`, (B, H, T, S), is watched.
+    In a causal layer a position attends to itself and to earlier real positions, otherwise to all real positions.
+    `dropout` acts on the attention weights. It runs on torch's scaled-dot-product kernel; only while the tap `weights`,
+    (B, H, T, S), is watched, the equation is computed as written. Raises `ValueError` if the heads cannot share
+    `d_model`.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class MultiHeadAttention(Parallel):
         return F.dropout(weights, dropout, self.training) @ state.values
 
     def _allowed(self, real: Tensor, length: int) -> Tensor:
-        """Which of the S columns each of the last `length` may see, (B, 1, T, S); always itself, so no row is empty."""
+        """Which of the S positions each of the last `length` attends to, (B, 1, T, S); always to itself."""
         columns = torch.arange(real.shape[1], device=real.device)
         queries = columns[real.shape[1] - length :].unsqueeze(1)
         itself = columns == queries
@@ -120,7 +121,7 @@ class MultiHeadAttention(Parallel):
 def fused_attention(
     queries: Tensor, keys: Tensor, values: Tensor, allowed: Tensor | None, *, dropout: float, is_causal: bool
 ) -> Tensor:
-    """Torch's scaled-dot-product kernel; on a CPU never in bfloat16, whose backward pass is slow there (LOG.md)."""
+    """Torch's scaled-dot-product kernel. On a CPU it is never in bfloat16, whose backward pass is slow (LOG.md)."""
     if queries.device.type == "cpu":
         dtype = torch.promote_types(queries.dtype, torch.float32)
         queries, keys, values = queries.to(dtype), keys.to(dtype), values.to(dtype)

@@ -1,7 +1,7 @@
-"""Where a position stands: learned, sinusoidal and rotary encodings.
+"""Encodings of positions: learned, sinusoidal and rotary.
 
-A row's positions count its real tokens from 0, and the count is part of the state, so that what follows a prefix goes
-on where it ended, for every row by itself.
+A row's positions count its real tokens from 0. The count is part of the state, so each row continues after its own
+prefix.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from ensue.types import Memory, State
 
 
 class PositionState(NamedTuple):
+    """The state of a layer that adds positions."""
+
     position: Int[Tensor, " B"]
     """How many tokens a row has read."""
 
@@ -31,14 +33,14 @@ def numbered(position: Tensor, length: int) -> Tensor:
 
 
 def advanced(position: Tensor, length: int, mask: Tensor | None) -> Tensor:
-    """`position` (B,) after a call with `length` columns, of which those in `mask` are real."""
+    """`position` (B,) after a call with `length` columns; those in `mask` are real."""
     return position + (length if mask is None else mask.sum(1))
 
 
 class LearnedPositions(Parallel):
     """`x_t + P[t]` with a trained vector for each of `max_positions` positions (Radford et al. 2018).
 
-    Raises `ContextError` for a position beyond the last.
+    Raises `ContextError` for a position after the last.
     """
 
     def __init__(self, d_model: int, *, max_positions: int) -> None:
@@ -55,7 +57,7 @@ class LearnedPositions(Parallel):
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], PositionState]:
         length = x.shape[1]
-        if state is None and length <= self.max_positions:  # all rows alike: no look-up
+        if state is None and length <= self.max_positions:  # the same for all rows: no look-up
             (position,) = self.init_state(len(x))
             return x + self.weight[:length], PositionState(advanced(position, length, mask))
         (position,) = self.init_state(len(x)) if state is None else state
@@ -96,9 +98,10 @@ class SinusoidalPositions(Parallel):
 
 
 class Rotary(nn.Module):
-    """Rotary positions (Su et al. 2021): each pair (2i, 2i+1) of a query or key turns by `t / 10000^(2i/d)` radians.
+    """Rotary positions (Su et al. 2021): rotates each pair (2i, 2i+1) of a query or key by `t / 10000^(2i/d)` radians.
 
-    Not a layer: attention applies it to queries and keys, whose products then depend on distances alone.
+    It is not a layer: attention applies it to queries and keys, whose products then depend on distances alone. Raises
+    `ValueError` if `d_head` is odd.
     """
 
     def __init__(self, d_head: int) -> None:
@@ -109,6 +112,7 @@ class Rotary(nn.Module):
         self.register_buffer("frequencies", inverse_frequencies(d_head), persistent=False)
 
     def forward(self, x: Float[Tensor, "B H T d_head"], positions: Int[Tensor, "B T"]) -> Float[Tensor, "B H T d_head"]:
+        """Queries or keys `x`, rotated by their `positions`."""
         expect("Rotary", "x", x, ("rows", "heads", "positions", 2 * len(self.frequencies)))
         expect("Rotary", "positions", positions, (x.shape[0], x.shape[2]), int, like=x)
         angles = (positions.unsqueeze(-1) * self.frequencies).unsqueeze(1)

@@ -21,7 +21,7 @@ Activation = Literal["relu", "gelu"]
 
 
 def checked(what: str, value: str, choices: Any) -> None:
-    """Raises `ValueError` where `value` is none of the `choices`, a `Literal`."""
+    """Raises `ValueError` unless `value` is one of the `choices`, a `Literal`."""
     if value not in get_args(choices):
         raise ValueError(f"{what} is one of {', '.join(get_args(choices))}, not {value!r}")
 
@@ -89,7 +89,8 @@ class Transformer(Stack):
     """Positions, `num_layers` blocks and, with pre-norm, a last normalization, as a `Stack`.
 
     Learned positions need `max_positions`, the longest context. Matrices start normal with σ = 1/√fan-in (LeCun et al.
-    1998), those that write into the residual stream divided by √(2 · num_layers) (Radford et al. 2019), biases at zero.
+    1998); for those that write into the residual stream σ is divided by √(2 · num_layers) (Radford et al. 2019).
+    Biases start at zero.
     """
 
     def __init__(

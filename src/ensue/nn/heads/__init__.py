@@ -1,1 +1,1 @@
-"""What stands on the last layer: softmax and its loss over a vocabulary, and a chain over labels."""
+"""Heads, which follow the last layer: a softmax over a vocabulary with its loss, and a chain over labels."""

@@ -1,12 +1,12 @@
 """Sums over all paths of a chain of tags: log Z, its derivatives, marginals.
 
-Functions of scores, not a module (`crf.py` has one); the best paths are found in `paths.py`. A path y of a row with
-emissions e (T, K) scores
+These are functions of scores; `crf.py` has the module, and `paths.py` finds the best paths. The score of a path y in a
+row with emissions e (T, K) is
 
     start[y_1] + Σ_t e_t[y_t] + Σ_t transitions[y_{t-1}, y_t] + end[y_T]
 
-where -inf forbids. `mask` (B, T) is True on real positions, which come first; what stands at padding reaches nothing. A
-row without real positions has one path, the empty one, whose score is 0.
+A score of -inf makes a path illegal. `mask` (B, T) is True on real positions, which come first; values at padding
+change nothing. A row without real positions has one path, the empty one, with the score 0.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from ensue.nn.layer import blank
 from ensue.types import widest
 
 NEVER = -1e30
-"""A forbidden score in sums over logarithms, where -inf - -inf would be NaN."""
+"""The score of an illegal path in sums over logarithms, where -inf - -inf would be NaN."""
 
 RESCALE_EVERY = 4
-"""Steps after which sums are brought back to a maximum of 1."""
+"""After this many steps, sums are scaled to a maximum of 1."""
 
 
 def score(
@@ -37,7 +37,7 @@ def score(
     end: Float[Tensor, " K"],
     mask: Bool[Tensor, "B T"] | None = None,
 ) -> Float[Tensor, " B"]:
-    """The scores of given paths. The tags at padding may be any numbers."""
+    """The scores of the paths `tags`. The tags at padding may be any numbers."""
     expect_scores("score", emissions, start, transitions, end, mask)
     expect("score", "tags", tags, emissions.shape[:2], torch.int64, like=emissions)
     if emissions.shape[1] == 0:
@@ -57,7 +57,7 @@ def log_partition(
     end: Float[Tensor, " K"],
     mask: Bool[Tensor, "B T"] | None = None,
 ) -> Float[Tensor, " B"]:
-    """`log Σ_y exp score(y)`, -inf where every path is forbidden. Differentiable once."""
+    """`log Σ_y exp score(y)` in nats; -inf if every path is illegal. Differentiable once."""
     expect_scores("log_partition", emissions, start, transitions, end, mask)
     dtype = torch.promote_types(emissions.dtype, start.dtype)
     scores, mask = _Scores(blank(emissions, mask), start, transitions, end), real_positions(emissions, mask)
@@ -85,7 +85,7 @@ def marginals(
             sums = _sums(scores, mask)
         if sums is not None:
             return sums.marginals().to(emissions.dtype)
-        # The derivatives of log Z, also where gradients are forbidden outside.
+        # The derivatives of log Z, even if the caller has disabled gradients.
         with torch.inference_mode(False), torch.enable_grad():
             copies, mask = _Scores(*(part.detach().clone() for part in scores)), mask.clone()
             total = _log_partition_in_logs(copies._replace(emissions=copies.emissions.requires_grad_()), mask)
@@ -100,19 +100,19 @@ class _Scores(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """What the two sweeps over a chain leave: exponentials, time first, each row and position up to a factor."""
+    """The results of both sweeps over a chain: exponentials, time first, with a factor for each row and position."""
 
     log_partition: Float[Tensor, " B"]
     arrivals: Float[Tensor, "T B K"]
-    """From the left, over all that leads to a tag, its own emission left out."""
+    """Sums from the left over all paths that lead to a tag, without its own emission."""
     through: Float[Tensor, "T 2 B K"]
-    """From the left, over all that ends with a tag, its emission included; from the right, with each row reversed."""
+    """Sums from the left over all paths that end with a tag, with its emission; and the same over reversed rows."""
     pairs: Float[Tensor, "K K"]
     """exp of the transitions."""
     mask: Bool[Tensor, "B T"]
 
     def suffixes(self, weight: Float[Tensor, " B"]) -> Float[Tensor, "T B K"]:
-        """Over all that begins with a tag, scaled to Σ_j arrival_j suffix_j = `weight`; 0 at padding."""
+        """Sums over all paths that begin with a tag, scaled to Σ_j arrival_j suffix_j = `weight`; 0 at padding."""
         suffixes, real = _in_reverse(self.through, 1, self.mask), self.mask.t()
         totals = torch.linalg.vecdot(self.arrivals, suffixes).masked_fill(~real, 1.0)
         return suffixes.div_(totals.unsqueeze(2)).mul_((weight * real).unsqueeze(2))
@@ -122,12 +122,12 @@ class _Sums(NamedTuple):
 
 
 class _LogPartition(torch.autograd.Function):
-    """The derivatives of log Z are expected counts; the sweeps of the forward pass have all that they need."""
+    """log Z with its derivatives, the expected counts, which follow from the sweeps of the forward pass."""
 
     @staticmethod
     def forward(ctx: Any, emissions: Tensor, start: Tensor, transitions: Tensor, end: Tensor, sums: _Sums) -> Tensor:
         ctx.sums, ctx.dtypes = sums, [part.dtype for part in (emissions, start, transitions, end)]
-        return sums.log_partition.clone()  # an output that its own node holds would never be freed
+        return sums.log_partition.clone()  # an output that is held by its own node would never be freed
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
@@ -143,10 +143,10 @@ class _LogPartition(torch.autograd.Function):
 
 
 def _sums(scores: _Scores, mask: Tensor) -> _Sums | None:
-    """Both sweeps as products of exponentials; None where a number may have got too small to be right.
+    """Both sweeps as products of exponentials; None if a number may be too small to be exact.
 
-    The sweep from right to left is that from left to right over the rows in reverse, with transposed transitions: both
-    run as one.
+    The sweep from right to left is a sweep from left to right over the reversed rows, with transposed transitions. Both
+    run in the same matrix products.
     """
     B, T, K = scores.emissions.shape
     if not (B and T and K):
@@ -172,12 +172,12 @@ def _sums(scores: _Scores, mask: Tensor) -> _Sums | None:
 
 
 def _sweep(through: Tensor, begin: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor]:
-    """Multiply what has been summed so far into the emissions `through` (T, 2, B, K), in place.
+    """Multiplies the sums so far into the emissions `through` (T, 2, B, K), in place.
 
-    Returns the sums from the left before each emission (T, B, K), and what those after it were divided by (T, B).
+    Returns the sums from the left before each emission (T, B, K), and the divisors of the sums after it (T, B).
     """
     T, _, B, K = through.shape
-    # At each step both directions are written, the second one to where the first one's next sums will stand.
+    # Each step writes both directions; the second one goes to the place of the first one's next sums.
     arrivals, scales = through.new_empty(T + 1, B, K), through.new_ones(T, 2, B, 1)
     arrivals[:2] = begin.unsqueeze(1)
     previous = None
@@ -193,10 +193,10 @@ def _sweep(through: Tensor, begin: Tensor, pairs: Tensor) -> tuple[Tensor, Tenso
 
 
 def _least(after: Tensor, ends: Tensor, transitions: Tensor) -> Tensor:
-    """The smallest sum over paths of which one is not forbidden.
+    """The smallest of the sums that have a legal path.
 
-    A term that underflows is below the smallest normal number; it is nothing beside a sum, or a product of two, that
-    is far above. So if every sum is, each is right, and so is all that is made of them. NaN stays NaN.
+    A term that underflows is below the smallest normal number. It does not matter in a sum, or in a product of two
+    sums, that is far above this number. So if the smallest sum is far above, all sums are exact. NaN stays NaN.
     """
     if bool(torch.minimum(ends.amin(), transitions.amin()) > -torch.inf):
         return after.amin()
@@ -210,7 +210,7 @@ def _least(after: Tensor, ends: Tensor, transitions: Tensor) -> Tensor:
 def reachable(
     begin: Bool[np.ndarray, " K"], allowed: Bool[np.ndarray, "K K"], length: int
 ) -> Bool[np.ndarray, "{length} K"]:
-    """The tags at each position that an allowed path from the left leads to."""
+    """The tags at each position that a legal path from the left can reach."""
     reached = np.empty((length, len(begin)), dtype=bool)
     reached[:] = begin
     for t in range(1, length):
@@ -221,7 +221,7 @@ def reachable(
 
 
 def _log_partition_in_logs(scores: _Scores, mask: Tensor) -> Float[Tensor, " B"]:
-    """The same by logsumexp at every step, for autograd: slow, and right for all numbers."""
+    """`log_partition` with logsumexp at every step, for autograd: slow, and exact for all numbers."""
     dtype = widest(scores.emissions.device)
     emissions, start, transitions, end = (part.to(dtype).clamp(min=NEVER) for part in scores)
     if emissions.shape[1] == 0:
@@ -246,7 +246,7 @@ def _in_reverse(both: Float[Tensor, "T 2 B K"], side: int, mask: Bool[Tensor, "B
 def expect_scores(
     where: str, emissions: Tensor, start: Tensor, transitions: Tensor, end: Tensor, mask: Tensor | None
 ) -> None:
-    """Raises where these are not the scores of one chain."""
+    """Raises `ValueError` or `TypeError` unless these are the scores of one chain."""
     expect(where, "emissions", emissions, ("rows", "positions", "tags"))
     K = emissions.shape[2]
     for what, table, sizes in (("start", start, (K,)), ("transitions", transitions, (K, K)), ("end", end, (K,))):
@@ -255,10 +255,10 @@ def expect_scores(
 
 
 def real_positions(emissions: Tensor, mask: Tensor | None) -> Tensor:
-    """The mask (B, T), all True where there is none."""
+    """The mask (B, T); all True if there is none."""
     return torch.ones(emissions.shape[:2], dtype=torch.bool, device=emissions.device) if mask is None else mask
 
 
 def last_positions(mask: Tensor) -> Tensor:
-    """The last real position of each row (B,), 0 where there is none."""
+    """The last real position of each row (B,); 0 if there is none."""
     return (mask.sum(1) - 1).clamp(min=0)

@@ -1,7 +1,7 @@
 """The linear-chain conditional random field: a head that scores whole sequences of tags.
 
-A module with the scores of tag pairs and of both ends; the dynamic programs are those of `chain.py` (sums) and
-`paths.py` (maxima). Not a layer: what it makes of emission scores (B, T, K) is a distribution over paths.
+The module has the scores of tag pairs and of both ends. `chain.py` has its sums over paths, `paths.py` its best paths.
+It is not a layer: it turns emission scores (B, T, K) into a distribution over paths.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ensue.nn.heads.paths import k_best, viterbi
 
 
 class LegalTags(NamedTuple):
-    """What is allowed: to begin with a tag, to go from tag i to tag j (row i, column j), to end with a tag."""
+    """What is legal: tags that begin a path, pairs of neighbors (row i before column j), tags that end a path."""
 
     start: Bool[Tensor, " K"]
     pairs: Bool[Tensor, "K K"]
@@ -26,7 +26,7 @@ class LegalTags(NamedTuple):
 
 
 class ChainScores(NamedTuple):
-    """The scores of a chain apart from its emissions; -inf where something is forbidden."""
+    """The scores of a chain without its emissions; -inf for what is illegal."""
 
     start: Float[np.ndarray, " K"]
     transitions: Float[np.ndarray, "K K"]
@@ -39,9 +39,10 @@ class LinearChainCRF(nn.Module):
         score(x, y) = start[y_1] + Σ_t e_t[y_t] + Σ_t A[y_{t-1}, y_t] + end[y_T]
         P(y | x) = exp score(x, y) / Z(x)      Z(x) = Σ_y exp score(x, y), over the legal y
 
-    All scores start at zero: the emissions alone. In every method `emissions` are (B, T, K) and `mask` (B, T) is True
-    on real positions, which come first (None: all); what stands at padding reaches nothing. An empty row has one path,
-    the empty one, of score 0. Sums are computed in float64, also under autocast.
+    All scores start at zero, so that only the emissions count. In every method `emissions` are (B, T, K) and `mask`
+    (B, T) is True on real positions, which come first (None: all). Values at padding change nothing. An empty row has
+    one path, the empty one, with the score 0. Sums are computed in float64, also under autocast. Raises `ValueError` if
+    `legal` has not `num_tags` tags.
     """
 
     def __init__(self, num_tags: int, *, legal: LegalTags | None = None) -> None:
@@ -56,11 +57,12 @@ class LinearChainCRF(nn.Module):
 
     @property
     def legal(self) -> LegalTags | None:
+        """What is legal; None if everything is."""
         found = [getattr(self, f"legal_{name}") for name in LegalTags._fields]
         return None if found[0] is None else LegalTags(*found)
 
     def _tables(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The scores of start, transitions and end, -inf where something is illegal."""
+        """The scores of start, transitions and end; -inf for what is illegal."""
         raw = self.start, self.transitions, self.end
         if self.legal is None:
             return raw
@@ -72,7 +74,7 @@ class LinearChainCRF(nn.Module):
         )
 
     def tables(self) -> ChainScores:
-        """The same in numpy, as `viterbi_path` takes them."""
+        """The scores of start, transitions and end as numpy arrays, which `viterbi_path` takes."""
         return ChainScores(*(scores.detach().cpu().numpy() for scores in self._tables()))
 
     def log_partition(
@@ -84,16 +86,16 @@ class LinearChainCRF(nn.Module):
     def score(
         self, emissions: Float[Tensor, "B T K"], tags: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None = None
     ) -> Float[Tensor, " B"]:
-        """The score of each row's `tags`, by the parameters as they are: an illegal path has a finite one, too."""
+        """The score of the path `tags` of each row, from the parameters: an illegal path has a finite score too."""
         return score(emissions, tags, self.start, self.transitions, self.end, mask)
 
     def nats(
         self, emissions: Float[Tensor, "B T K"], tags: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None = None
     ) -> Float[Tensor, " B"]:
-        """`log Z - score`, the loss of each row.
+        """`log Z - score`, the loss of each row in nats.
 
-        Where the tags are a legal path it is -log P(tags). Where not, so that training on broken data goes on, it is
-        finite: the prohibition counts in Z, not in the score.
+        For a legal path this is -log P(tags). For an illegal path it is finite too, so that training on data that break
+        their scheme can go on: illegal paths are left out of Z, not of the score.
         """
         return self.log_partition(emissions, mask) - self.score(emissions, tags, mask)
 
@@ -112,7 +114,7 @@ class LinearChainCRF(nn.Module):
     def best_k(
         self, emissions: Float[Tensor, "B T K"], k: int, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Int[Tensor, "B k T"], Float[Tensor, "B k"]]:
-        """The k most probable paths, best first, and their scores; -inf where a row has fewer."""
+        """The k most probable paths, the best first, and their scores; -inf if a row has fewer paths."""
         return k_best(emissions, *self._tables(), k=k, mask=mask)
 
     def extra_repr(self) -> str:

@@ -1,14 +1,13 @@
 """A linear layer and its softmax cross-entropy as one function that never holds all logits.
 
-For a vocabulary of V tokens the logits of a batch (rows × V) are by far its largest tensor, and plain autograd writes
-and reads it five times. Here a chunk of rows goes through at a time and stays in cache: logits, softmax, and at once
-the gradients, which for a sum of nats are known in the forward pass:
+With a vocabulary of V tokens, the logits of a batch (rows × V) are by far its largest tensor, and plain autograd writes
+and reads them five times. Here a chunk of rows is computed at a time and stays in cache: logits, softmax and gradients.
+For a sum of nats the gradients are known in the forward pass:
 
     dlogits = softmax(logits) - onehot(target),   dh = dlogits V,   dV = dlogitsᵀ h,   db = Σ dlogits
 
-The bias is the weight of one more feature that is always 1. Under autocast the three products run in its type. What
-comes of the first is read as float32, a block at a time: exponentials, nats and whatever is summed over blocks and
-chunks are never in half precision.
+The bias is the weight of one more feature that is always 1. Under autocast the three products run in its type. Logits
+are read as float32, a block at a time. Exponentials, nats and sums over blocks and chunks are never in half precision.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from torch import Tensor
 from ensue.nn.border import expect
 
 CHUNK_ELEMENTS, CHUNK_ROWS = 1 << 22, 256
-"""Logits held at a time, and the rows that they are at least; the fastest on CPUs (LOG.md)."""
+"""The number of logits in a chunk, and the smallest number of its rows; the fastest on CPUs (LOG.md)."""
 
 BLOCK_ELEMENTS = 1 << 18
-"""Logits whose softmax is taken at a time, so that it stays in a cache of 2 MB (LOG.md)."""
+"""The number of logits in a block, whose softmax stays in a cache of 2 MB (LOG.md)."""
 
 ALIGNMENT = 16
-"""Features are padded to a multiple of this many, which the products' kernels like."""
+"""Features are padded to a multiple of this number, for which the kernels of products are fastest."""
 
 
 def linear_cross_entropy(
@@ -82,9 +81,9 @@ def _chunked(
 
 
 def _to_gradient(logits: Tensor, wanted: Tensor) -> Tensor:
-    """The sum of the rows' nats; in the place of `logits` (n, V) is left the nats' gradient by them.
+    """The sum of the rows' nats. Replaces `logits` (n, V) by the gradient of the nats.
 
-    The largest share of a softmax is 1 over its sum of exponentials, whose logarithm the nats are made of.
+    The largest probability of a softmax is 1 over its sum of exponentials, and the nats need the logarithm of this sum.
     """
     z = logits.to(_at_least_float32(logits.dtype))
     p = torch.softmax(z, dim=1)

@@ -1,7 +1,7 @@
 """The best path through a chain of tags, and the k best.
 
-Functions of scores as `chain.py` has them. They only add and compare, in the scores' own precision, and have no
-gradients. For a single sentence there is `viterbi_path` in numpy: torch would spend its time on calls.
+These are functions of the same scores as in `chain.py`. They only add and compare, in the scores' own precision, and
+have no gradients. `viterbi_path` is for a single sentence, in numpy: in torch the calls would take most of the time.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def viterbi(
     end: Float[Tensor, " K"],
     mask: Bool[Tensor, "B T"] | None = None,
 ) -> tuple[Int[Tensor, "B T"], Float[Tensor, " B"]]:
-    """The path with the highest score (0 at padding), and that score; -inf where every path is forbidden.
+    """The path with the highest score (0 at padding), and its score; -inf if every path is illegal.
 
-    The sweep to the right finds maxima only; where they came from is asked on the way back, along the path.
+    The sweep to the right keeps maxima only. The predecessors are found on the way back, along the best path.
     """
     expect_scores("viterbi", emissions, start, transitions, end, mask)
     B, T, K = emissions.shape
@@ -47,7 +47,7 @@ def viterbi(
     tag, path, shortest = final, [final], int(last.min())
     for t in range(T - 1, 0, -1):
         tag = (steps[t - 1] + table.index_select(1, tag)).argmax(0)
-        if t > shortest:  # some rows have not begun yet
+        if t > shortest:  # some rows end before t
             tag = torch.where(last < t, final, tag)
         path.append(tag)
     return torch.stack(path[::-1], 1).masked_fill(~mask, 0), scores.masked_fill(~mask[:, 0], 0.0)
@@ -59,7 +59,7 @@ def viterbi_path(
     transitions: Float[np.ndarray, "K K"],
     end: Float[np.ndarray, " K"],
 ) -> Int[np.ndarray, " T"]:
-    """The tags of the path with the highest score through one sentence."""
+    """The tags of the path with the highest score through one sentence. Raises `ValueError` for wrong sizes."""
     K = len(start)
     if emissions.shape[1:] != (K,) or transitions.shape != (K, K) or end.shape != (K,):
         sizes = ", ".join(str(part.shape) for part in (emissions, start, transitions, end))
@@ -87,7 +87,10 @@ def k_best(
     k: int,
     mask: Bool[Tensor, "B T"] | None = None,
 ) -> tuple[Int[Tensor, "B {k} T"], Float[Tensor, "B {k}"]]:
-    """The k paths with the highest scores, the best first; where there are fewer, tags 0 with a score of -inf."""
+    """The k paths with the highest scores, the best first, and their scores.
+
+    If a row has fewer paths, the others have the tags 0 and the score -inf. Raises `ValueError` if k is below 1.
+    """
     expect_scores("k_best", emissions, start, transitions, end, mask)
     if k < 1:
         raise ValueError(f"k_best expects k of 1 or more, found {k}")

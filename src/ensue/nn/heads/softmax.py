@@ -12,11 +12,11 @@ from ensue.nn.embeddings import TokenEmbedding
 from ensue.nn.heads.linear_cross_entropy import linear_cross_entropy
 
 LARGE_VOCABULARY = 1024
-"""From here on the chunked loss is faster than the plain one (LOG.md)."""
+"""From this size on, the chunked loss is faster than the plain one (LOG.md)."""
 
 
 class SoftmaxHead(nn.Module):
-    """`logits = V h + b` with its own V."""
+    """`logits = V h + b` with a matrix V of its own."""
 
     def __init__(self, d_in: int, vocabulary_size: int) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class SoftmaxHead(nn.Module):
         nn.init.normal_(self.weight, std=0.02)
 
     def start_from_counts(self, counts: Int[Tensor, " V"]) -> None:
-        """Let the biases start at the tokens' log frequencies, which training otherwise spends its first steps on."""
+        """Sets the biases to the tokens' log frequencies, which training would otherwise learn in its first steps."""
         expect("start_from_counts", "counts", counts, (self.vocabulary_size,), int)
         with torch.no_grad():
             self.bias.copy_(((counts + 1) / (counts + 1).sum()).log())
@@ -36,15 +36,16 @@ class SoftmaxHead(nn.Module):
         return self.weight
 
     def features(self, h: Float[Tensor, "*shape d_in"]) -> Float[Tensor, "*shape d"]:
-        """What V multiplies."""
+        """The features that V multiplies."""
         return h
 
     def forward(self, h: Float[Tensor, "*shape d_in"]) -> Float[Tensor, "*shape V"]:
+        """The logits of `h`. Raises `ValueError` for a wrong size, `TypeError` for a wrong type."""
         expect_features(type(self).__name__, "h", h, self.d_in, self.bias)
         return F.linear(self.features(h), self.matrix(), self.bias)
 
     def nats(self, h: Float[Tensor, "*shape d_in"], targets: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        """The surprisal `-log softmax(logits)[target]` of each target."""
+        """The surprisal `-log softmax(logits)[target]` of each target, in nats."""
         self._expect("nats", h, targets)
         return F.cross_entropy(self(h).flatten(0, -2), targets.flatten(), reduction="none").view_as(targets)
 
@@ -54,7 +55,7 @@ class SoftmaxHead(nn.Module):
         expect(where, "targets", targets, h.shape[:-1], torch.int64, like=h)
 
     def total_nats(self, h: Float[Tensor, "*shape d_in"], targets: Int[Tensor, "*shape"]) -> Float[Tensor, ""]:
-        """The sum of `nats`, which training minimizes; a large vocabulary's logits are never held at once."""
+        """The sum of `nats`, which training minimizes. The logits of a large vocabulary are never held all at once."""
         self._expect("total_nats", h, targets)
         if self.vocabulary_size < LARGE_VOCABULARY:
             return F.cross_entropy(self(h).flatten(0, -2), targets.flatten(), reduction="sum")
@@ -67,7 +68,7 @@ class SoftmaxHead(nn.Module):
 class TiedSoftmaxHead(SoftmaxHead):
     """`logits = E h + b`, where E is the embedding's table (Press & Wolf 2017; Inan et al. 2017).
 
-    Where `d_in` differs from the embedding's size, h goes through a projection first.
+    If `d_in` differs from the embedding's size, h is projected first.
     """
 
     def __init__(self, d_in: int, embedding: TokenEmbedding) -> None:

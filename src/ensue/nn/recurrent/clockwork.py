@@ -1,4 +1,4 @@
-"""The clockwork recurrent network: modules that work at different rates, each a simple recurrent network."""
+"""The clockwork recurrent network: modules with different periods, each a simple recurrent network."""
 
 from __future__ import annotations
 
@@ -20,26 +20,29 @@ from ensue.nn.taps import Tap, is_watched
 from ensue.types import Memory, State
 
 _lending = Lock()
-"""Weights are lent to a layer that has none of its own, for one call."""
+"""Held while the weights of `ClockworkUnits` are replaced for a call."""
 
 
 class ClockworkState(NamedTuple):
+    """The hidden state h, which is the output, and the clock of each row."""
+
     h: Float[Tensor, "B d"]
     clock: Int[Tensor, " B"]
-    """How many positions the row has read."""
+    """The number of positions that the row has read."""
 
 
 class Clockwork(Recurrent):
-    """Koutník et al. 2014. The units are modules of equal size, fast ones first; module k has the period P_k:
+    """The clockwork network (Koutník et al. 2014). The units are modules of equal size, the fast ones first; module k
+    has the period P_k:
 
         ĥ = tanh(W x + U h + b)
         h'_k = ĥ_k where t mod P_k = 0, h_k elsewhere          t = 0, 1, ... is the row's own clock
 
-    A module reads itself and the slower ones: block (k, j) of U is used only if P_j ≥ P_k. The blocks below the
-    diagonal are in `weight_hidden` (d, d), start at 0 and stay there: nothing reads them, no gradient reaches them.
+    A module reads itself and the slower modules: block (k, j) of U is used only if P_j ≥ P_k. `weight_hidden` (d, d)
+    also has the blocks below the diagonal. They start at 0 and stay 0, since they are not read and get no gradient.
 
-    Raises `ValueError` where `periods` are not positive, ascending and each a divisor of the next, or do not divide the
-    units evenly.
+    Raises `ValueError` unless `periods` are positive and ascending, each divides the next, and their number divides
+    `d_out`.
     """
 
     def __init__(self, d_in: int, d_out: int, *, periods: Sequence[int] = (1, 2, 4, 8, 16, 32, 64, 128)) -> None:
@@ -55,7 +58,7 @@ class Clockwork(Recurrent):
         self.is_heard: Tensor
         self.register_buffer("period", torch.tensor(self.periods).repeat_interleave(self.size), persistent=False)
         self.register_buffer("is_heard", self.period >= self.period.unsqueeze(1), persistent=False)
-        # In a tuple, so that it is no part of this layer: it lends its equations and is lent the weights.
+        # In a tuple, so that torch does not count it as a part: `_all_at_once` calls it with this layer's weights.
         self.lent = (ClockworkUnits(d_out),)
         self.hidden = Tap()
         nn.init.xavier_uniform_(self.weight_input)
@@ -82,8 +85,8 @@ class Clockwork(Recurrent):
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], ClockworkState]:
-        """In C where the clocks of all rows show the same, up to whole turns of the slowest module: what rests costs
-        nothing. Otherwise all units at every position, those that rest included."""
+        """In C, which skips resting modules, if the clocks of all rows agree up to multiples of the longest period.
+        Otherwise all units are computed at every position."""
         if is_watched(self):
             return self.fold(x, state, mask=mask)
         h, clock = self.init_state(len(x)) if state is None else state
@@ -101,14 +104,14 @@ class Clockwork(Recurrent):
         return y, ClockworkState(torch.where(mask[:, :1], y.gather(1, last).squeeze(1), h), clock + lengths)
 
     def _agreed(self, clock: Tensor) -> int | None:
-        """What the clocks of all rows show, up to whole turns of the slowest module."""
+        """The clock that all rows agree on, modulo the longest period; None if they do not."""
         phases = set((clock % self.periods[-1]).tolist())
         return phases.pop() if len(phases) == 1 else None
 
     def _runs_turns(self, x: Tensor, h: Tensor) -> bool:
-        """Whether the functions below run these: where layers may be compiled. C checks no types.
+        """Whether the C code can read these: C checks no types.
 
-        Under autocast too, in float32: that what rests is left out saves more than bfloat16 does.
+        It runs in float32 under autocast too, since skipping modules saves more than bfloat16 does.
         """
         fits = x.shape[2] == self.d_in and h.shape == (len(x), self.d_out) and x.numel() > 0
         alike = {(tensor.dtype, tensor.device) for tensor in (x, h, self.bias)} == {(x.dtype, torch.device("cpu"))}
@@ -116,12 +119,12 @@ class Clockwork(Recurrent):
         return fits and alike and is_free and functions(x.dtype) is not None
 
     def _all_at_once(self, x: Tensor, h: Tensor, clock: Tensor, mask: Tensor | None) -> tuple[Tensor, ElmanState]:
-        """`fold`, with what x and the clocks say made ready for all positions."""
+        """`fold`, with the products of x and the working modules computed for all positions beforehand."""
         clocks = clock.unsqueeze(1) + torch.arange(x.shape[1], device=x.device)
         works = clocks.unsqueeze(-1) % self.period == 0
         u = torch.cat((F.linear(x, self.weight_input, self.bias), works.to(x.dtype)), dim=-1)
         weights = {"weight_hidden": self.weight_hidden * self.is_heard}
-        with _lending:  # the weights of another thread are put back before these come
+        with _lending:  # another thread's weights are restored first
             y, after = torch.func.functional_call(self.lent[0], weights, (u, ElmanState(h)), {"mask": mask})
         return y, after
 
@@ -151,7 +154,7 @@ class ClockworkUnits(Recurrent):
 
 
 def checked_periods(periods: Sequence[int]) -> tuple[int, ...]:
-    """`periods`, if they can be those of a `Clockwork`; raises `ValueError` otherwise."""
+    """`periods` as a tuple; raises `ValueError` unless a `Clockwork` can have them."""
     ascending = all(0 < fast < slow and slow % fast == 0 for fast, slow in pairwise(periods))
     if not periods or periods[0] < 1 or not ascending:
         raise ValueError(f"periods are positive, ascending, and each divides the next; not {tuple(periods)}")

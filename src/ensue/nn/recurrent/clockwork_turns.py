@@ -1,7 +1,7 @@
-"""The clockwork network over whole sequences in C (clockwork.c), where what rests costs nothing.
+"""The clockwork network over whole sequences in C (clockwork.c), which skips the modules that rest.
 
-Written by hand, since it does less than `step` says: which modules rest is known beforehand where all clocks agree. It
-is compiled as the engine's cells are.
+The C code is written by hand and not derived from `step`: if all clocks agree, the modules that rest are known
+beforehand. It is compiled like the engine's cells.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ensue.engine.c_library import library
 from ensue.engine.products import in_parts
 
 PART = 32
-"""Units from which on a module is multiplied by itself: fewer do not fill the registers."""
+"""Modules with fewer units share a product, since they would not fill the registers."""
 
 
 class Turns:
-    """Where each module works when all clocks show `start` at the first position, as the functions in C read it."""
+    """The positions at which each module works if all clocks are `start` at the first one, for the functions in C."""
 
     def __init__(self, periods: tuple[int, ...], size: int, start: int, extents: tuple[int, int, int]) -> None:
         batch, positions, d_in = extents
@@ -41,15 +41,15 @@ class Turns:
             "x": of_x, "h": of_h, "W": (d, d_in), "U": (d, d), "b": (d,), "y": of_y, "error": of_y,
             "errors": (errors,), "at x": of_x, "at h": of_h, "at W": (d, d_in), "at U": (d, d),
         }  # fmt: skip
-        """Of all tensors by their names; `errors` are those at pre-activations."""
+        """The sizes of all tensors by name; `errors` are the errors at pre-activations."""
         shape = [batch, positions, start, d_in, d, len(numbers) // 6, size, len(periods), *periods]
         self._numbers = (ctypes.c_int64 * len(shape))(*shape), (ctypes.c_int64 * len(numbers))(*numbers)
 
     def run(self, name: str, rows: int, given: dict[str, Tensor], *, sums: Tensor | None = None) -> None:
-        """A function, on so many rows in parts, on tensors by the names of `sizes`; `sums` has a row for each thread.
+        """Calls a function on `rows` rows, in parts, with tensors by the names of `sizes`; `sums` has a row per thread.
 
         Raises:
-            ValueError, TypeError: a tensor is not what the function takes it for.
+            ValueError, TypeError: a tensor has not the size, the type or the layout that the function expects.
             MemoryError: there is no room for the packed matrices.
         """
         dtype = next(iter(given.values())).dtype
@@ -71,14 +71,14 @@ turns_of = lru_cache(Turns)
 
 @cache
 def functions(dtype: torch.dtype) -> ctypes.CDLL | None:
-    """None where there is no compiler, or the type is neither float32 nor float64."""
+    """The compiled functions; None without a compiler, and for types other than float32 and float64."""
     if dtype not in (torch.float32, torch.float64):
         return None
     return library((Path(__file__).parent / "clockwork.c").read_text(encoding="utf-8"), dtype)
 
 
 class ClockworkTurns(torch.autograd.Function):
-    """The outputs and the states after the last position."""
+    """The functions in C with their gradients: gives the outputs and the states after the last position."""
 
     @staticmethod
     def forward(ctx: Any, turns: Turns, x: Tensor, h: Tensor, W: Tensor, U: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Long short-term memory with one gate for forgetting and taking in."""
+"""Long short-term memory with one gate for forgetting and for input."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ensue.types import State
 
 
 class CoupledLSTM(LSTMVariant):
-    """The coupled gates of Greff et al. 2017 (CIFG): what is forgotten is what is taken in, i = 1 - f.
+    """An LSTM with coupled gates, i = 1 - f (Greff et al. 2017, CIFG):
 
         f = σ(W_f x + U_f h + b_f)      g = tanh(W_g x + U_g h + b_g)    o = σ(W_o x + U_o h + b_o)
         c' = f ⊙ c + (1 - f) ⊙ g        h' = o ⊙ tanh(c')

@@ -1,4 +1,4 @@
-"""The depth-gated LSTM: a stack in which a cell is also fed by the cell below it."""
+"""The depth-gated LSTM: a stack in which each cell also gets the cell below it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ensue.types import Memory, State
 
 
 class OpenLSTM(Recurrent):
-    """An LSTM with `d_cell` units that hands on [h; c], 2 `d_cell` features, where `LSTM` shows h alone."""
+    """An LSTM of `d_cell` units whose output is [h; c], 2 `d_cell` features."""
 
     def __init__(self, d_in: int, d_cell: int) -> None:
         super().__init__()
@@ -35,9 +35,9 @@ class OpenLSTM(Recurrent):
 
 
 class DepthGatedLayer(Recurrent):
-    """An upper layer of a `DepthGatedLSTM`, which has the equations: from [h; c] of the layer below to its own [h; c].
+    """An upper layer of a `DepthGatedLSTM`: from [h; c] of the layer below to its own [h; c].
 
-    The weights stack i, f, g, o, d; the recurrent ones have no block for d, which does not see h.
+    The weights stack i, f, g, o, d. The recurrent weights have no block for d, which does not read h.
     """
 
     def __init__(self, d_cell: int) -> None:
@@ -73,15 +73,15 @@ class DepthGatedLayer(Recurrent):
 
 
 class DepthGatedLSTM(SequenceLayer):
-    """Yao et al. 2015: an LSTM, and above it `num_layers - 1` layers whose input x is the h of the layer below and
-    whose cell receives the cell below, c_below, at the same position, through a depth gate d:
+    """A stack of LSTMs with depth gates (Yao et al. 2015). The first layer is an LSTM. The input x of an upper layer is
+    the h of the layer below, and the cell below at the same position, c_below, enters through a depth gate d:
 
         d = σ(W_d x + w_c ⊙ c + w_l ⊙ c_below + b_d)
         c' = d ⊙ c_below + f ⊙ c + i ⊙ g          h' = o ⊙ tanh(c')
 
-    i, f, g and o are those of `LSTM`; the paper's have peepholes, these have none. The vectors w_c and w_l start at 0,
-    the forget biases at 1. The output is h of the top layer, the state a tuple of one `LSTMState` for each layer.
-    Raises `ValueError` if there is no layer.
+    i, f, g and o are those of `LSTM`, without the paper's peepholes. The vectors w_c and w_l start at 0, the forget
+    biases at 1. The output is h of the top layer; the state is a tuple of one `LSTMState` for each layer. Raises
+    `ValueError` if `num_layers` is below 1.
     """
 
     def __init__(self, d_in: int, d_out: int, *, num_layers: int) -> None:

@@ -17,11 +17,16 @@ from ensue.types import Memory, State
 
 
 class ElmanState(NamedTuple):
+    """The hidden state h, which is the output."""
+
     h: Float[Tensor, "B d"]
 
 
 class Elman(Recurrent):
-    """`h_t = g(U h_{t-1} + W x_t + b)`, with g = tanh or ReLU; the output is h_t (Elman 1990; SLP ch. 9)."""
+    """`h_t = g(U h_{t-1} + W x_t + b)`, with g = tanh or ReLU; the output is h_t (Elman 1990; SLP ch. 9).
+
+    Raises `ValueError` for another `activation`.
+    """
 
     def __init__(self, d_in: int, d_out: int, *, activation: Literal["tanh", "relu"] = "tanh") -> None:
         super().__init__()

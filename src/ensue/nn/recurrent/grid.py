@@ -1,4 +1,4 @@
-"""The Grid LSTM in two dimensions, time and depth: an LSTM along each, with one view of both."""
+"""The Grid LSTM in two dimensions, time and depth: an LSTM along each, which read both."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ SEEN = ("input", "forget", "candidate", "output", "cell", "hidden")
 
 
 class GridLayer(Recurrent):
-    """The blocks of a `GridLSTM` at one depth: from [h_depth; c_depth] below to those above; its state is time's.
+    """The blocks of a `GridLSTM` at one depth: from [h_depth; c_depth] of the layer below to its own.
 
-    The weights stack i, f, g, o of time, then those of depth. `weight_input` multiplies h_depth, `weight_hidden`
-    h_time: side by side they are the two W that multiply H.
+    The state is that of the time dimension. The weights stack i, f, g, o of time, then those of depth. `weight_input`
+    multiplies h_depth and `weight_hidden` multiplies h_time; together they are the W that multiplies H.
     """
 
     def __init__(self, d_cell: int) -> None:
@@ -61,18 +61,17 @@ def gated(z: Float[Tensor, "B z"], c: Float[Tensor, "B d"], taps: Taps) -> tuple
 
 
 class GridLSTM(SequenceLayer):
-    """Kalchbrenner, Danihelka & Graves 2015, with the two dimensions time and depth. In each of `num_layers` layers,
-    at each position:
+    """The Grid LSTM with the dimensions time and depth (Kalchbrenner, Danihelka & Graves 2015). In each of `num_layers`
+    layers, at each position:
 
         H = [h_time; h_depth]                                  h_time from t - 1, h_depth from the layer below
-        h'_time, c'_time = LSTM_time(H, c_time)                go on to t + 1
-        h'_depth, c'_depth = LSTM_depth(H, c_depth)            go up to the layer above
+        h'_time, c'_time = LSTM_time(H, c_time)                passed to t + 1
+        h'_depth, c'_depth = LSTM_depth(H, c_depth)            passed to the layer above
 
-    where LSTM(H, c) is c' = f ⊙ c + i ⊙ g, h' = o ⊙ tanh(c'), with i, f, o = σ(W H + b) and g = tanh(W H + b). No
-    weights are shared, neither between layers nor between dimensions. A linear map of x gives (h_depth, c_depth) that
-    enter the first layer. The output is h_depth above the last; what its time dimension makes goes nowhere but on in
-    time. The state is a tuple of one `LSTMState` of the time dimension for each layer; the forget biases start at 1.
-    Raises `ValueError` if there is no layer.
+    where LSTM(H, c) is c' = f ⊙ c + i ⊙ g, h' = o ⊙ tanh(c'), with i, f, o = σ(W H + b) and g = tanh(W H + b). Layers
+    and dimensions share no weights. A linear map of x gives the (h_depth, c_depth) that enter the first layer. The
+    output is h_depth of the last layer. The state is a tuple of one `LSTMState` of the time dimension for each layer.
+    The forget biases start at 1. Raises `ValueError` if `num_layers` is below 1.
     """
 
     def __init__(self, d_in: int, d_out: int, *, num_layers: int) -> None:

@@ -17,18 +17,21 @@ from ensue.types import Memory, State
 
 
 class GRUState(NamedTuple):
+    """The hidden state h, which is the output."""
+
     h: Float[Tensor, "B d"]
 
 
 class GRU(Recurrent):
-    """Cho et al. 2014. The reset gate stands before or after the recurrent product of the candidate:
+    """The gated recurrent unit (Cho et al. 2014). The reset gate is before or after the candidate's recurrent product:
 
         r = σ(W_r x + U_r h + b_r)        z = σ(W_z x + U_z h + b_z)
         before:  n = tanh(W_n x + b_n + U_n (r ⊙ h))            h' = (1 - z) ⊙ h + z ⊙ n
         after:   n = tanh(W_n x + b_n + r ⊙ (U_n h + b'_n))     h' = (1 - z) ⊙ n + z ⊙ h
 
-    "before" is the paper's. "after" is that of cuDNN and torch: with it `forward` takes their kernel. Note that the two
-    also swap the roles of z and 1 - z. The weights stack r, z, n in torch's order.
+    "before" is the form of the paper. "after" is the form of cuDNN and torch, so `forward` can take their kernel. The
+    two forms also swap the roles of z and 1 - z. The weights stack r, z, n in torch's order. Raises `ValueError` for
+    another `reset`.
     """
 
     def __init__(self, d_in: int, d_out: int, *, reset: Literal["before", "after"] = "after") -> None:

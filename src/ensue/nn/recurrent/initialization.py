@@ -1,4 +1,4 @@
-"""How the weights of recurrent layers begin: those of all gates stand in one parameter, each gate's block by itself."""
+"""The initial weights of recurrent layers. One parameter holds all gates; each gate's block is drawn by itself."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import nn
 
 
 def input_weight(blocks: int, d_out: int, d_in: int) -> nn.Parameter:
-    """W, (blocks · d_out, d_in): each block uniform as Glorot & Bengio 2010 have it."""
+    """W, (blocks · d_out, d_in): each block is uniform (Glorot & Bengio 2010)."""
     weight = nn.Parameter(torch.empty(blocks * d_out, d_in))
     for block in weight.chunk(blocks):
         nn.init.xavier_uniform_(block)
@@ -15,7 +15,7 @@ def input_weight(blocks: int, d_out: int, d_in: int) -> nn.Parameter:
 
 
 def hidden_weight(blocks: int, d_out: int, d_in: int | None = None) -> nn.Parameter:
-    """U, (blocks · d_out, d_in): each block a random orthogonal matrix (Saxe et al. 2014); `d_in` None is `d_out`."""
+    """U, (blocks · d_out, d_in): random orthogonal blocks (Saxe et al. 2014); `d_in` None is `d_out`."""
     weight = nn.Parameter(torch.empty(blocks * d_out, d_out if d_in is None else d_in))
     for block in weight.chunk(blocks):
         nn.init.orthogonal_(block)
@@ -23,7 +23,7 @@ def hidden_weight(blocks: int, d_out: int, d_in: int | None = None) -> nn.Parame
 
 
 def gate_bias(blocks: int, d_out: int, *, forget: int | None = None) -> nn.Parameter:
-    """b, (blocks · d_out): zeros, but ones in the block `forget`, so that a fresh cell remembers (Jozefowicz 2015)."""
+    """b, (blocks · d_out): zeros, and ones in the block `forget`, so that a new cell remembers (Jozefowicz 2015)."""
     bias = torch.zeros(blocks, d_out)
     if forget is not None:
         bias[forget] = 1.0

@@ -12,14 +12,16 @@ from ensue.types import State
 
 
 class LayerNormLSTM(LSTMVariant):
-    """Ba, Kiros & Hinton 2016, eqs. 20-22, with LN(a; γ) = γ ⊙ (a - mean a) / √(var a + 1e-5):
+    """An LSTM with layer normalization (Ba, Kiros & Hinton 2016, eqs. 20-22).
+
+    With LN(a; γ) = γ ⊙ (a - mean a) / √(var a + 1e-5):
 
         [i; f; g; o] = [σ; σ; tanh; σ](LN(W x; γ_x) + LN(U h; γ_h) + b)
         c' = f ⊙ c + i ⊙ g      h' = o ⊙ tanh(LN(c'; γ_c) + b_c)
 
-    Each of the first two means and variances is over all 4d numbers of a row, not over those of one gate, and the cell
-    that goes on is c' itself; both are the paper's, and other codes differ. The paper's three biases of the gates are
-    one, since they are added. The weights stack i, f, g, o. The gains γ start at 1, the forget bias at 1.
+    The first two normalizations are over all 4d numbers of a row, not over those of one gate, and the cell that is
+    passed on is c' itself. Both are so in the paper; other implementations differ. The three biases of the paper's
+    gates are one here, since they are added. The weights stack i, f, g, o. The gains γ and the forget bias start at 1.
     """
 
     def __init__(self, d_in: int, d_out: int) -> None:

@@ -1,4 +1,4 @@
-"""Recurrent layers that are linear in their state, feature by feature, so that a scan can run them."""
+"""Recurrent layers that are linear in their state, feature by feature, which a scan can run."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from ensue.types import Memory, State
 
 
 class LinearState(NamedTuple):
+    """The state h of a `LinearRecurrence`."""
+
     h: Float[Tensor, "B d"]
 
 
 class LinearRecurrence(Recurrent, ABC):
-    """`h' = a ⊙ h + b` with a and b that depend on x alone, and `h_0 = 0`. A layer says what they are."""
+    """`h' = a ⊙ h + b` with a and b that depend on x alone, and `h_0 = 0`. A subclass writes `coefficients`."""
 
     def __init__(self, d_in: int, d_out: int, *, gates: tuple[str, ...], forget: int | None = None) -> None:
         """A product of x gives the pre-activations of all `gates`; the bias of gate number `forget` starts at 1."""
@@ -35,18 +37,18 @@ class LinearRecurrence(Recurrent, ABC):
 
     @abstractmethod
     def coefficients(self, x: Float[Tensor, "*positions d_in"]) -> tuple[Tensor, Tensor, Tensor | None]:
-        """a, b and what the output is multiplied by (None: nothing), each (*positions, d_out)."""
+        """a, b and the output gate (None: there is none), each (*positions, d_out)."""
 
     def output(self, h: Tensor, gate: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The output and the state, as they are seen by taps."""
+        """The output and the new state, from h and the output gate."""
         h = self.hidden(h)
         return h, h
 
     def preactivations(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Those of each gate, (*positions, d_out).
+        """The pre-activations of each gate, (*positions, d_out).
 
-        Under autocast the product is in its type, and they are not: bfloat16 has no number between 1 and 0.996, which
-        is where a gate that remembers lives.
+        Under autocast the product is in its type, and they are not: bfloat16 has no number between 0.996 and 1, and a
+        gate that remembers needs them.
         """
         v = F.linear(x, self.weight_input, self.bias)
         return v.to(self.weight_input.dtype).chunk(len(self.bias) // self.d_out, dim=-1)
@@ -63,7 +65,7 @@ class LinearRecurrence(Recurrent, ABC):
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], LinearState]:
-        # Compiled, one loop over positions with the gates inside it reads and writes less than a scan beside them.
+        # A compiled loop computes the gates inside, so it reads and writes less than a scan after them.
         if is_watched(self) or (x.device.type == "cpu" and compiler() is not None):
             return super().forward(x, state, mask=mask)
         return self.by_scan(x, state, mask=mask)
@@ -71,7 +73,7 @@ class LinearRecurrence(Recurrent, ABC):
     def by_scan(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], LinearState]:
-        """`forward` with all positions at once: on GPUs, and on CPUs without a compiler."""
+        """`forward` by a scan over all positions, as on GPUs and on CPUs without a compiler."""
         (start,) = self.init_state(len(x)) if state is None else state
         a, b, gate = self.coefficients(blank(x, mask))
         y, h = self.output(scan(a, b, start, mask=mask), gate)

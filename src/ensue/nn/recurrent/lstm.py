@@ -18,14 +18,16 @@ from ensue.types import Memory, State
 
 
 class LSTMState(NamedTuple):
+    """The hidden state h, which is the output, and the cell c."""
+
     h: Float[Tensor, "B d"]
     c: Float[Tensor, "B d"]
 
 
 class LSTMVariant(Recurrent):
-    """What all variants of the LSTM share but for their equations: the weights of all gates, and a state of h and c.
+    """The weights of all gates and the state of h and c, which the variants of the LSTM share.
 
-    `gates` are in the order in which the weights stack them; the forget bias starts at 1 (Jozefowicz et al. 2015).
+    `gates` are in the order in which the weights stack them. The forget bias starts at 1 (Jozefowicz et al. 2015).
     """
 
     def __init__(
@@ -45,7 +47,7 @@ class LSTMVariant(Recurrent):
 
 
 class LSTM(LSTMVariant):
-    """Hochreiter & Schmidhuber 1997, with the forget gate of Gers et al. 2000 (SLP eqs. 9.22-9.29):
+    """Long short-term memory (Hochreiter & Schmidhuber 1997; Gers et al. 2000 for the forget gate; SLP eqs. 9.22-9.29):
 
         i = σ(W_i x + U_i h + b_i)        f = σ(W_f x + U_f h + b_f)
         g = tanh(W_g x + U_g h + b_g)     o = σ(W_o x + U_o h + b_o)

@@ -1,4 +1,4 @@
-"""minGRU and minLSTM: gated layers whose gates look at the input only."""
+"""minGRU and minLSTM: gated layers whose gates read the input only."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ensue.nn.recurrent.linear_recurrence import LinearRecurrence
 
 
 class MinGRU(LinearRecurrence):
-    """Feng et al. 2024, "Were RNNs all we needed?": a GRU without reset gate, whose gate and candidate see x only:
+    """A GRU without reset gate, whose gate and candidate read x only (Feng et al. 2024, "Were RNNs all we needed?"):
 
         z = σ(W_z x + b_z)        n = g(W_n x + b_n)        h' = (1 - z) ⊙ h + z ⊙ n
 
         g(v) = v + 0.5 where v ≥ 0, else σ(v)
 
-    The paper's g makes n, and so h, positive, since it trains by sums of logarithms; the scan here needs none, and g is
-    kept because it is the published layer. The weights stack z, n.
+    g makes n and h positive, which the paper needs for its sums of logarithms. The scan here has no logarithms; g is
+    kept as published. The weights stack z, n.
     """
 
     def __init__(self, d_in: int, d_out: int) -> None:
@@ -31,13 +31,13 @@ class MinGRU(LinearRecurrence):
 
 
 class MinLSTM(LinearRecurrence):
-    """Feng et al. 2024: an LSTM without output gate, whose gates see x only and share what they let through:
+    """An LSTM without output gate, whose gates read x only and are normalized to a sum of 1 (Feng et al. 2024):
 
         f = σ(W_f x + b_f)        i = σ(W_i x + b_i)        n = g(W_n x + b_n)
         f' = f / (f + i)          i' = i / (f + i)          h' = f' ⊙ h + i' ⊙ n
 
-    with the g of `MinGRU`. Computed as f' = σ(log f - log i), i' = σ(log i - log f), it needs no quotient of numbers
-    that may both vanish. The taps see f' and i'. The weights stack f, i, n.
+    with the g of `MinGRU`. f' is computed as σ(log f - log i) and i' as σ(log i - log f), since f and i may both be
+    near 0. The taps see f' and i'. The weights stack f, i, n.
     """
 
     def __init__(self, d_in: int, d_out: int) -> None:

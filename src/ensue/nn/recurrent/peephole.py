@@ -1,4 +1,4 @@
-"""Long short-term memory whose gates see the cell."""
+"""Long short-term memory whose gates read the cell."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ensue.types import State
 
 
 class PeepholeLSTM(LSTMVariant):
-    """Gers & Schmidhuber 2000: every gate reads its own unit of the cell, the output gate the new one.
+    """An LSTM whose gates read the cell of their own unit; the output gate reads the new one (Gers & Schmidhuber 2000):
 
         i = σ(W_i x + U_i h + p_i ⊙ c + b_i)    f = σ(W_f x + U_f h + p_f ⊙ c + b_f)
         g = tanh(W_g x + U_g h + b_g)           c' = f ⊙ c + i ⊙ g
         o = σ(W_o x + U_o h + p_o ⊙ c' + b_o)   h' = o ⊙ tanh(c')
 
-    The weights stack i, f, g, o. The peepholes p (d,) start at 0, where this is the LSTM; the forget bias starts at 1.
+    The weights stack i, f, g, o. The peepholes p (d,) start at 0, which makes it an LSTM. The forget bias starts at 1.
     """
 
     def __init__(self, d_in: int, d_out: int) -> None:

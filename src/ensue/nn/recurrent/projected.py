@@ -16,12 +16,14 @@ from ensue.types import Memory, State
 
 
 class ProjectedLSTMState(NamedTuple):
+    """The output h and the cell c of a `ProjectedLSTM`."""
+
     h: Float[Tensor, "B d_out"]
     c: Float[Tensor, "B d_cell"]
 
 
 class ProjectedLSTM(Recurrent):
-    """Sak, Senior & Beaufays 2014, without their peepholes: what is fed back and put out is a projection (d_out,).
+    """An LSTM whose output h is a projection of a larger cell (Sak, Senior & Beaufays 2014, without their peepholes):
 
         i = σ(W_i x + U_i h + b_i)        f = σ(W_f x + U_f h + b_f)
         g = tanh(W_g x + U_g h + b_g)     o = σ(W_o x + U_o h + b_o)

@@ -1,4 +1,4 @@
-"""The quasi-recurrent network: gates from a window of the input, and a memory without weights, run by a scan."""
+"""The quasi-recurrent network: gates from a window of the input, and a recurrence without weights."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ from ensue.types import Memory, State
 
 
 class QRNNState(NamedTuple):
+    """The state of a `QRNN`: the cell and the last inputs."""
+
     c: Float[Tensor, "B d"]
     last: Float[Tensor, "B before d_in"]
     """The last `size` - 1 inputs, the oldest first; zeros stand before the beginning."""
 
 
 class QRNN(Recurrent):
-    """Bradbury et al. 2017, with fo-pooling. Over a window X = [x_{t-size+1}; ...; x_t], a masked convolution:
+    """The quasi-recurrent network with fo-pooling (Bradbury et al. 2017). With X = [x_{t-size+1}; ...; x_t]:
 
         z = tanh(W_z X + b_z)        f = σ(W_f X + b_f)        o = σ(W_o X + b_o)
         c' = f ⊙ c + (1 - f) ⊙ z     h = o ⊙ c'
 
-    `pooling` is what is done with a window.
+    The part `pooling` computes this from windows. Raises `ValueError` if `size` is below 1.
     """
 
     def __init__(self, d_in: int, d_out: int, *, size: int = 2) -> None:
@@ -71,9 +73,9 @@ class QRNN(Recurrent):
 
 
 class FoPooling(LinearRecurrence):
-    """The gates of a `QRNN` and its memory, from windows (B, T, inputs). The weights stack z, f, o.
+    """The gates of a `QRNN` and its cell, from windows (B, T, inputs). The weights stack z, f, o.
 
-    The forget bias starts at 1, as that of our LSTM does.
+    The forget bias starts at 1, as in the LSTM.
     """
 
     def __init__(self, d_in: int, d_out: int) -> None:

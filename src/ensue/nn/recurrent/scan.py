@@ -2,13 +2,14 @@
 
     h_t = a_t ⊙ h_{t-1} + b_t
 
-Two positions compose to one, (a_1, b_1) then (a_2, b_2) being (a_2 a_1, a_2 b_1 + b_2), and so do chunks of positions.
-So a sequence is cut in chunks; the composition of each chunk is worked out for all of them side by side; the chunks, a
-shorter sequence, are scanned in the same way; and from what each chunk begins with its positions follow, again side by
-side (Blelloch 1990; Martin & Cundy 2018). In chunks of a fixed length that takes O(log T) operations one after another
-and O(T) work. A GPU takes short chunks; a CPU longer ones, or a single one where a position is wide enough by itself.
+Two positions compose to one: (a_1, b_1) then (a_2, b_2) is (a_2 a_1, a_2 b_1 + b_2). Chunks of positions compose in the
+same way. The scan cuts a sequence into chunks and composes each chunk, all chunks in parallel. The chunks are a shorter
+sequence, which is scanned in the same way; this gives the state at the beginning of each chunk. From there the
+positions of each chunk follow, again in parallel (Blelloch 1990; Martin & Cundy 2018). With chunks of a fixed length
+this takes O(log T) consecutive operations and O(T) work. A GPU takes short chunks. A CPU takes longer chunks, or a
+single one if a position is wide enough to keep it busy.
 
-There are only products and sums, no quotient and no logarithm: where |a| ≤ 1, nothing overflows and no error grows.
+There are only products and sums, no quotient and no logarithm: if |a| ≤ 1, nothing overflows and no error grows.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from torch.autograd.function import once_differentiable
 from ensue.nn.border import expect, expect_mask
 
 GPU_CHUNK = 4
-"""Positions of a chunk where operations are started one after another and each is wide."""
+"""Positions of a chunk on a GPU."""
 
 CPU_CHUNK, CPU_WIDTH = 16, 4096
-"""The same on a CPU, for rows × features below a width; what is wider keeps it busy position by position (LOG.md)."""
+"""Positions of a chunk on a CPU, and the rows × features from which on there is a single chunk (LOG.md)."""
 
 
 def scan(
@@ -39,9 +40,9 @@ def scan(
 ) -> Float[Tensor, "B T d"]:
     """All `h_t = a_t ⊙ h_{t-1} + b_t` (B, T, d), with `start` (B, d) before the first.
 
-    Where `mask` is False a row stands still, as it does by a = 1 and b = 0.
+    Where `mask` is False, h does not change, as with a = 1 and b = 0.
 
-    The gradient is a scan from right to left, of the error terms δ_t = ∂loss/∂h_t:
+    The gradient is a scan from right to left over the errors δ_t = ∂loss/∂h_t:
 
         δ_t = dh_t + a_{t+1} ⊙ δ_{t+1}        da_t = δ_t ⊙ h_{t-1}        db_t = δ_t        dstart = a_1 ⊙ δ_1
     """
@@ -88,7 +89,7 @@ def _backward(a: Tensor, start: Tensor, h: Tensor, dh: Tensor) -> tuple[Tensor, 
 
 
 def _execute(a: Tensor, b: Tensor, start: Tensor, out: Tensor, *, reverse: bool) -> None:
-    """The scan into `out`, from right to left if `reverse`, by what suits the device and the size."""
+    """The scan into `out`, from right to left if `reverse`, with chunks that suit the device and the size."""
     if a.device.type == "cpu":
         _on_cpu(a, b, start, out, reverse=reverse)
     else:
@@ -101,9 +102,9 @@ def _on_cpu(a: Tensor, b: Tensor, start: Tensor, out: Tensor, *, reverse: bool) 
 
 
 def _by_chunks(a: Tensor, b: Tensor, start: Tensor, out: Tensor, *, length: int, reverse: bool) -> None:
-    """By chunks of `length` positions, all of them side by side; position by position where there are no two chunks.
+    """The scan in chunks of `length` positions, all in parallel; position by position if there are no two chunks.
 
-    The positions that fill no chunk are read last.
+    The remaining positions, which fill no chunk, are read last.
     """
     T = a.shape[1]
     chunks = T // length
@@ -131,7 +132,7 @@ def _slices(x: Tensor, reverse: bool, dim: int = 1) -> Sequence[Tensor]:
 
 
 def _compose(a: Sequence[Tensor], b: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """The (A, B) of all given positions together: after them h is A ⊙ h + B."""
+    """The composition (A, B) of the given positions: after them h is A ⊙ h + B."""
     A, B = a[0], b[0]
     for a_t, b_t in zip(a[1:], b[1:], strict=True):
         A, B = a_t * A, torch.addcmul(b_t, a_t, B)

@@ -1,6 +1,6 @@
-"""Torch's fused recurrent kernels (oneDNN, cuDNN and their fall-backs) behind the contract of a layer.
+"""Torch's fused recurrent kernels (oneDNN, cuDNN and their fall-backs) with the contract of a layer.
 
-Not a layer: a function that an LSTM, GRU or Elman layer calls in `forward`, where the arithmetic is that of its `step`.
+The `forward` of an LSTM, GRU or Elman layer calls these functions. They compute what `step` computes.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from ensue.nn.layer import Recurrent, blank
 from ensue.nn.taps import is_watched
 from ensue.types import hold
 
-# Our weights are separate tensors, since a layer may be handed others for one call (WeightDrop); cuDNN then copies them
-# into one piece at each call, which costs little beside the product itself, and says so each time.
+# Weights are separate tensors, since WeightDrop replaces them for a call. cuDNN copies them into one piece at each call
+# and warns each time; the copy takes little time beside the product.
 warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
 
 
 CUT_COST = 1 << 25
-"""Products (positions of padding × weights) that a cut has to save to be worth a further call (LOG.md)."""
+"""Multiplications (positions of padding × weights) that a cut has to save to be worth another call (LOG.md)."""
 
 HOLD = 1e4
-"""A pre-activation at which a gate is exactly open or shut in every precision."""
+"""A pre-activation at which a gate is exactly 1, or with a minus sign 0, in every precision."""
 
 Options: TypeAlias = tuple[bool, int, float, bool, bool]
 
 
 def takes_kernel(layer: Recurrent, layer_class: type[Recurrent], x: Tensor) -> bool:
-    """Whether `layer` runs on `x` by the kernel for `layer_class`.
+    """Whether `layer` takes the kernel for `layer_class` to read `x`.
 
-    It does where `step` is the one of `layer_class`, nobody watches, and the engine has no compiled code.
+    It does if its `step` is that of `layer_class`, no tap is watched, and the engine has no compiled code for it.
     """
     return type(layer).step is layer_class.step and not is_watched(layer) and not runs_compiled(layer, x)
 
@@ -56,8 +56,7 @@ def run_kernel(
     if x.shape[0] == 0 or x.shape[1] == 0:
         return x.new_zeros(x.shape[0], x.shape[1], state[0].shape[1]), list(state)
     x = blank(x, mask)
-    # Biases, layers, dropout, whether to keep what a backward pass needs (cuDNN goes by this, not by autograd),
-    # bidirectional.
+    # Biases, layers, dropout, whether to keep values for a backward pass (cuDNN does not ask autograd), bidirectional.
     options = (True, 1, 0.0, torch.is_grad_enabled(), False)
     if mask is None or bool(mask.all()):
         return _run_dense(kernel, x, state, weights, options=options)
@@ -83,10 +82,11 @@ def _run_blocks(
     mask: Tensor,
     options: Options,
 ) -> tuple[Tensor, list[Tensor]]:
-    """Ragged rows on a CPU, where torch has no fused kernel for packed ones: dense calls over blocks of rows.
+    """Ragged rows on a CPU, where torch has no fused kernel for packed rows: dense calls over blocks of rows.
 
-    The rows, the longest first, run together up to some length; those that are longer go on without the others. Within
-    a block padding is computed and changes nothing: h is read at each row's last position, and an LSTM's cell is held.
+    The rows are sorted, the longest first. All run together up to some length, then the longer ones without the others.
+    Padding within a block is computed and changes nothing: h is read at each row's last position, and the cell of an
+    LSTM is held.
     """
     if len(state) > 1:
         x, weights = _holding(x, weights, mask)
@@ -118,7 +118,7 @@ def _run_sorted_blocks(
     counts: list[int],
     options: Options,
 ) -> tuple[Tensor, list[Tensor]]:
-    """Sorted rows, block by block: each ends at a position of `ends` and is of the first `counts` rows."""
+    """Sorted rows, block by block: a block ends at a position of `ends` and has the first `counts` rows."""
     pieces, finished = [], []
     for begin, end, count, following in zip([0, *ends], ends, counts, [*counts[1:], 0], strict=False):
         y, state = _run_dense(kernel, x[:count, begin:end], state, weights, options=options)
@@ -129,9 +129,9 @@ def _run_sorted_blocks(
 
 
 def _holding(x: Tensor, weights: Sequence[Tensor], mask: Tensor) -> tuple[Tensor, list[Tensor]]:
-    """An LSTM's input and W with one more feature, which at padding shuts the input gate and opens the forget gate.
+    """An LSTM's input and W with one more feature, which at padding closes the input gate and opens the forget gate.
 
-    There c' = 1 c + 0 g, exactly.
+    So at padding c' = 1 c + 0 g, exactly.
     """
     W, *others = weights
     column = W.new_zeros(4, len(W) // 4)
@@ -140,7 +140,7 @@ def _holding(x: Tensor, weights: Sequence[Tensor], mask: Tensor) -> tuple[Tensor
 
 
 def block_ends(lengths: list[int], size: int) -> list[int]:
-    """Where to cut: ascending positions, the last being the largest of the ascending `lengths`.
+    """The positions at which blocks end, ascending. `lengths` ascend, and the last position is the largest of them.
 
     A cut saves the padding of the rows that end there, times the `size` of the weights, and costs a call.
     """
@@ -159,7 +159,7 @@ def _run_packed(
     mask: Tensor,
     options: Options,
 ) -> tuple[Tensor, list[Tensor]]:
-    """Ragged rows elsewhere. A row without a real position reads one zero vector, and its state is put back."""
+    """Ragged rows on other devices. A row without a real position reads one zero vector; its state is restored."""
     lengths = mask.sum(1)
     packed = pack_padded_sequence(x, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
     assert packed.sorted_indices is not None

@@ -14,16 +14,17 @@ from ensue.types import Memory, State
 
 
 class Zoneout(Recurrent):
-    """Krueger et al. 2017, around a recurrent layer whose state is a NamedTuple of its output h and perhaps a cell c:
+    """Zoneout (Krueger et al. 2017) of a recurrent layer whose state is a NamedTuple with its output h, and perhaps c:
 
         (h̃, c̃) = layer.step(x, (h, c))
         h' = m_h ⊙ h + (1 - m_h) ⊙ h̃        c' = m_c ⊙ c + (1 - m_c) ⊙ c̃
 
-    In training the masks m are drawn anew at each position of each row, 1 with probability `hidden` and `cell`; in
-    `eval` they are these probabilities. As in the paper, h̃ is made of c̃, not of c'. Other parts of the state are left
-    to the layer. Raises `ValueError` for a layer without such a state, and for shares outside of 0 to 1.
+    In training the masks m are drawn for each unit at each position; they are 1 with the probability `hidden` or
+    `cell`. In evaluation they are these probabilities. As in the paper, h̃ is computed from c̃, not from c'. Other
+    parts of the state are not changed. Raises `ValueError` for a layer without such a state, and for shares outside of
+    0 to 1.
 
-    With dropped recurrent weights it is `WeightDrop(Zoneout(layer, ...), p)`.
+    To drop recurrent weights too, write `WeightDrop(Zoneout(layer, ...), p)`.
     """
 
     def __init__(self, layer: Recurrent, *, hidden: float, cell: float = 0.0) -> None:
@@ -47,7 +48,7 @@ class Zoneout(Recurrent):
 
     @property
     def given_masks(self) -> GivenMasks:
-        """What runs in training, when the masks of a call have been drawn."""
+        """The layer that runs in training, once the masks of a call have been drawn."""
         return self._given[0]
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
@@ -58,7 +59,7 @@ class Zoneout(Recurrent):
     ) -> tuple[Float[Tensor, "B T d_out"], State]:
         if not self.training:
             return super().forward(x, state, mask=mask)
-        by_position = x.transpose(0, 1)  # which is how the engine wants rows: it need not copy them
+        by_position = x.transpose(0, 1)  # the engine reads this order without a copy
         given = torch.cat((by_position, *self._draw(by_position)), dim=-1).transpose(0, 1)
         y, state = self.given_masks(given, state, mask=mask)
         return y, state
@@ -67,7 +68,7 @@ class Zoneout(Recurrent):
         return self.mixed(x_t, state, self._draw(x_t) if self.training else list(self.shares.values()))
 
     def mixed(self, x_t: Tensor, state: State, masks: Sequence[Tensor | float]) -> tuple[Tensor, State]:
-        """One position, of which each of `masks` says how much of the old h, c is kept: (B, d) each, or one number."""
+        """One position. `masks` say how much of the old h and c is kept: (B, d) each, or one number."""
         state = self.init_state(len(x_t)) if state is None else state
         _, new = self.layer.step(x_t, state)
         for name, m in zip(self.shares, masks, strict=True):
@@ -87,9 +88,9 @@ class Zoneout(Recurrent):
 
 
 class GivenMasks(Recurrent):
-    """A `Zoneout` whose `x` carries the masks behind its features, (B, T, d_in + d_h + d_c), and which draws nothing.
+    """A `Zoneout` that reads its masks from `x`, after the features: (B, T, d_in + d_h + d_c).
 
-    So it is deterministic, and runs as fast as any layer. No gradient reaches the masks.
+    It draws nothing, so it is deterministic and the engine can compile it. No gradient reaches the masks.
     """
 
     def __init__(self, zoneout: Zoneout) -> None:
