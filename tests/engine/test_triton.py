@@ -8,20 +8,25 @@ import subprocess
 import sys
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from functools import cache
 from itertools import product
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn, sigmoid, tanh
 from torch.nn import functional as F
 
-from ensue.engine import execution, explain, unroll
+from ensue import notices
+from ensue.engine import execution, explain, triton_source, unroll
 from ensue.engine.operations import OPERATIONS
-from ensue.engine.program import build
+from ensue.engine.plain_passes import PlainPasses
+from ensue.engine.program import Program, build
 from ensue.engine.schedule import Segment, schedule
+from ensue.engine.storage import Arrays
 from ensue.engine.trace import trace
-from ensue.engine.triton_passes import triton_passes
+from ensue.engine.triton_passes import TritonPasses, triton_passes
 from ensue.engine.triton_source import BARRIER, Kernel, kernels
 from ensue.nn import (
     GRU,
@@ -36,6 +41,7 @@ from ensue.nn import (
 )
 from ensue.nn.recurrent.depth_gated import DepthGatedLayer
 from ensue.nn.recurrent.grid import GridLayer
+from ensue.notices import Notice
 from ensue.types import State, leaves, map_state
 
 D_IN, D = 3, 5
@@ -192,13 +198,68 @@ def agrees_with_fold(cell: str, d: int, dtype: torch.dtype, lengths: list[int], 
     torch.testing.assert_close(*found, rtol=tolerance, atol=tolerance, msg=lambda text: f"{cell}, {lengths}: {text}")
 
 
+class FailingPasses(TritonPasses):
+    """Kernels that do not compile."""
+
+    def __init__(self, program: Program) -> None:
+        pass
+
+    def run(self, *_: Any, **__: Any) -> None:
+        raise RuntimeError("out of resource: shared memory\nRequired: 1")
+
+
+class WrongPasses(TritonPasses):
+    """Plain passes with an error in one of them."""
+
+    def __init__(self, program: Program, wrong: str) -> None:
+        self.program, self.wrong, self.plain = program, wrong, PlainPasses(program)
+
+    def run(self, name: str, arrays: Arrays, *given: Any, **options: Any) -> None:
+        self.plain.run(name, arrays, *given, **options)
+        if name == self.wrong:
+            _, array = self.program.passes[name].writes[0]
+            arrays[array].tensor.mul_(1.01)
+
+
+@pytest.mark.parametrize("wrong", [None, "forward", "inference", "backward"])
+def test_kernels_that_fail_are_not_used(wrong: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether they do not compile or give other numbers: the layer runs in torch operations, and that is said once."""
+
+    def passes(program: Program, *_: Any) -> TritonPasses:
+        return FailingPasses(program) if wrong is None else WrongPasses(program, wrong)
+
+    monkeypatch.setattr(execution, "c_passes", passes)
+    monkeypatch.setattr("ensue.notices._said", set())
+    layer, x = PeepholeLSTM(D_IN, D), torch.randn(2, 4, D_IN)
+    why = "RuntimeError: out of resource: shared memory" if wrong is None else "numbers are not those of torch"
+    with pytest.warns(Notice, match=rf"^no Triton kernels for PeepholeLSTM \(.*{why}.*\); it runs in torch") as said:
+        y, _ = layer(x)
+    assert len(said) == 1
+    torch.testing.assert_close(y, layer.fold(x)[0])
+    assert explain(layer).startswith("in torch operations")
+    PeepholeLSTM(D_IN, D)(x)  # warnings are errors here
+
+
+def test_kernels_that_agree_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execution, "c_passes", lambda program, *_: WrongPasses(program, "none"))
+    layer, state = PeepholeLSTM(D_IN, D), torch.get_rng_state()
+    assert explain(layer) == "compiled (Triton)"
+    assert torch.equal(torch.get_rng_state(), state)  # what is tried draws no number of a training step
+
+
 def interpreted() -> None:
     """What a process does in which Triton was made to interpret: there kernels run on a CPU."""
-    execution.c_passes = lambda program, dtype, **_: triton_passes(program, dtype)  # type: ignore[assignment]
+    execution.c_passes = lambda program, dtype, *_: triton_passes(program, dtype)  # type: ignore[assignment]
     for cell, dtype, lengths in product(CELLS, TOLERANCES, LENGTHS.values()):
         agrees_with_fold(cell, D, dtype, lengths, "cpu")
+    for planted in ("tl.sigmoid({0})", "tl.no_such_function({0})"):  # another function than tanh; one that is none
+        triton_source.OPERATIONS = OPERATIONS | {"tanh": replace(OPERATIONS["tanh"], triton=planted)}
+        notices.forget_what_was_said()
+        with pytest.warns(Notice, match="no Triton kernels for PeepholeLSTM"):
+            assert explain(PeepholeLSTM(D_IN, D)).startswith("in torch operations")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="no Triton here")
 def test_through_the_interpreter() -> None:
     command = f"from {__name__} import interpreted; interpreted()"

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from ensue.engine.agreement import LENGTHS, agrees
 from ensue.engine.c_library import compiler
 from ensue.engine.c_passes import CompiledPasses, c_passes
 from ensue.engine.packing import Packing
@@ -118,17 +119,37 @@ def _built(layer: nn.Module, dtype: torch.dtype, device: torch.device, kernel: B
         return str(reason)
     except RecursionError:
         return "more operations after one another than can be followed"
-    functions = _functions(program, dtype, device, kernel) if may_compile() else None
-    return Runner(program, functions or PlainPasses(program), dtype)
+    passes = _passes(program, dtype, device, kernel) if may_compile() else None
+    if passes is not None:
+        runner = Runner(program, passes, dtype)
+        if not isinstance(passes, TritonPasses) or _agrees(layer, runner, device):
+            return runner
+    return Runner(program, PlainPasses(program), dtype)
 
 
-def _functions(
+def _passes(
     program: Program, dtype: torch.dtype, device: torch.device, kernel: Bf16Kernel | None
 ) -> CompiledPasses | TritonPasses | None:
     """None where nothing can be compiled."""
     if device.type == "cpu":
         return c_passes(program, dtype, kernel)
     return triton_passes(program, dtype) if device.type == "cuda" else None
+
+
+def _agrees(layer: Any, runner: Runner, device: torch.device) -> bool:
+    """Whether a layer's passes in Triton are right, tried on a few rows with the weights that it has."""
+    mask = torch.arange(max(LENGTHS), device=device) < torch.tensor(LENGTHS, device=device).unsqueeze(1)
+    numbers = torch.Generator().manual_seed(0)  # the stream of a training step stays as it is
+
+    def drawn(*sizes: int) -> Tensor:
+        return torch.randn(sizes, generator=numbers).to(device, runner.dtype)
+
+    x = drawn(*mask.shape, layer.d_in)
+    packing = Packing.of(x, mask)
+    with torch.no_grad(), torch.autocast(device.type, enabled=False):
+        state = map_state(lambda leaf: drawn(*leaf.shape), layer.init_state(len(x)))
+        tensors = _before(layer, runner, x, state, packing)
+        return agrees(runner, tensors, packing, type(layer).__name__)
 
 
 def _before(layer: nn.Module, runner: Runner, x: Tensor, state: State, packing: Packing) -> list[Tensor]:

@@ -1,8 +1,8 @@
 """A program on a GPU: its passes printed in Triton (`triton_source.py`) and launched position by position.
 
 A position takes one launch for each segment and one for each product. Triton comes with torch where torch is made for
-GPUs and is imported only there. A CUDA graph of a whole pass would take the host's time away from between the launches;
-there is none yet.
+GPUs and is imported only there. A layer's kernels are tried before it runs by them (`agreement.py`). They have not been
+timed on a GPU, and there is no CUDA graph, which would take the host's time away from between the launches.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import linecache
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import torch
@@ -39,10 +39,16 @@ class _PrintedPass:
 
 
 class TritonPasses:
-    """The passes of a program as kernels; see `launched`."""
+    """The passes of a program as kernels; see `triton_passes`. Any call may raise what Triton's compiler raises."""
 
-    def __init__(self, passes: dict[str, _PrintedPass], functions: dict[str, Any]) -> None:
-        self._passes, self._functions = passes, functions
+    def __init__(self, passes: dict[str, _PrintedPass]) -> None:
+        self._passes = passes
+
+    @cached_property
+    def _functions(self) -> dict[str, Any]:
+        """The kernels by name. Triton is imported here, at the first call."""
+        texts = [kernel.text for work in self._passes.values() for kernel in work.kernels if kernel is not None]
+        return _defined("\n\n".join([IMPORTS, *texts]))
 
     multiply = staticmethod(PlainPasses.multiply)
 
@@ -118,8 +124,7 @@ def triton_passes(program: Program, dtype: torch.dtype) -> TritonPasses | None:
     for name, work in program.passes.items():
         plan = schedule(work)
         printed[name] = _PrintedPass(plan, kernels(name, plan, dtype))
-    texts = [kernel.text for work in printed.values() for kernel in work.kernels if kernel is not None]
-    return TritonPasses(printed, _functions("\n\n".join([IMPORTS, *texts])))
+    return TritonPasses(printed)
 
 
 def _is_own(array: Array) -> bool:
@@ -128,7 +133,7 @@ def _is_own(array: Array) -> bool:
 
 
 @cache
-def _functions(text: str) -> dict[str, Any]:
+def _defined(text: str) -> dict[str, Any]:
     """What `text` defines. Triton asks for the lines of a function again, and finds them as if they were of a file."""
     name = f"<ensue {hashlib.sha256(text.encode()).hexdigest()[:16]}>"
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
