@@ -8,7 +8,7 @@ from pathlib import Path
 
 import jaxtyping
 import pytest
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 
 from ensue.notices import forget_what_was_said
 
@@ -69,6 +69,15 @@ def cache_of_its_own(new_cache: Callable[[], Path], monkeypatch: pytest.MonkeyPa
     forget_what_was_said()
 
 
+@pytest.fixture
+def in_torch_operations() -> Iterator[None]:
+    """Nothing is compiled: the tests of the engine compare what is."""
+    from ensue.engine import executing  # noqa: PLC0415 (once the hook above is there)
+
+    with executing("plain"):
+        yield
+
+
 @pytest.fixture(scope="session", autouse=True)
 def nothing_waits_for_the_disk() -> Iterator[None]:
     """No test takes away the power."""
@@ -77,5 +86,23 @@ def nothing_waits_for_the_disk() -> Iterator[None]:
         yield
 
 
-settings.register_profile("shared machine", deadline=None)  # neighbors make single examples slow
-settings.load_profile("shared machine")
+settings.register_profile("few", max_examples=25, deadline=None)  # neighbors make single examples slow
+settings.register_profile("many", max_examples=200, deadline=None)
+
+
+def is_thorough(config: pytest.Config) -> bool:
+    """Whether the slow tests are wanted."""
+    return "slow" in config.option.markexpr.replace("not slow", "")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("many" if is_thorough(config) else "few")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Every property is tried again among the slow tests, with more examples."""
+    if is_thorough(config):
+        for item in items:
+            if is_hypothesis_test(getattr(item, "obj", None)):
+                item.add_marker("slow")

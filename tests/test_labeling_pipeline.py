@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.data.sentences.sentence import Sentence
@@ -235,7 +235,6 @@ def test_words_stand_where_they_are_said_to(text: str, runs: Path) -> None:
     assert answer.text[place:].strip() == ""
 
 
-@settings(max_examples=40, deadline=None)
 @given(text=st.text(max_size=60))
 def test_any_text_has_its_words_in_place(text: str, runs: Path) -> None:
     pipeline = loaded_once(runs / "plain")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -288,7 +288,6 @@ awkward = st.text(st.characters(codec="utf-8"), max_size=8).filter(lambda text: 
 """TOML reads a line break of two characters in a text of several lines as one."""
 
 
-@settings(max_examples=50)
 @given(about=awkward, columns=st.lists(awkward, max_size=3), labels=awkward, share=st.floats(0, 1, exclude_max=True))
 def test_any_text_and_number_survives(about: str, columns: list[str], labels: str, share: float) -> None:
     found = document(

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -50,7 +50,6 @@ def test_an_epoch_has_each_text_once_within_the_bounds(sizes: Sizes, epoch: int)
             within_bounds(rows, sizes)
 
 
-@settings(max_examples=200)
 @example(sizes=([1, 2], 2, 2, 0))
 @given(sizes=sizes)
 def test_reading_once_has_each_text_once_within_the_bounds_the_shortest_first(sizes: Sizes) -> None:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.decode.sampling import Sampling, draw, filtered, next_ids, penalized
@@ -90,7 +90,6 @@ def test_the_draw_is_the_generators() -> None:
     assert not torch.equal(first, other)
 
 
-@settings(deadline=None, max_examples=150)
 @given(
     logits=st.lists(st.floats(-60, 60, width=32), min_size=1, max_size=12),
     temperature=st.floats(1e-6, 50),

@@ -255,7 +255,6 @@ def test_random_steps(y: object, a: object, b: object) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
 @given(trees, trees, trees)
 def test_many_random_steps(y: object, a: object, b: object) -> None:
     check_loosely(written(y, a, b), "plain")
@@ -263,7 +262,6 @@ def test_many_random_steps(y: object, a: object, b: object) -> None:
 
 @pytest.mark.slow
 @needs_compiler
-@settings(max_examples=60)
 @given(trees, trees, trees)
 def test_random_steps_compiled(y: object, a: object, b: object) -> None:
     check_loosely(written(y, a, b), "compiled")

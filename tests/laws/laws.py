@@ -63,7 +63,7 @@ def real(y: Tensor) -> Tensor:
 
 def step_is_forward(subject: Subject) -> None:
     """A fold of `step` gives what `forward` gives: outputs, final state, and the gradients of both."""
-    layer = subject.build()
+    layer = subject.layer
     x = inputs(layer)
     y, final = layer(x)
     y_steps, final_steps = steps(layer, x, layer.init_state(B))
@@ -74,7 +74,7 @@ def step_is_forward(subject: Subject) -> None:
 
 def prefix_then_rest_is_whole(subject: Subject) -> None:
     """Wherever a sequence is cut, reading on from the state is reading on: outputs, final state and gradients."""
-    layer = subject.build()
+    layer = subject.layer
     x = inputs(layer)
     y, final = layer(x)
     expected = gradients(layer, x, y, *numbers(final))
@@ -89,7 +89,7 @@ def prefix_then_rest_is_whole(subject: Subject) -> None:
 
 def ragged_prefix_then_rest_is_whole(subject: Subject) -> None:
     """The same where rows have different lengths, some of which end before the cut; then a step from there."""
-    layer = subject.build()
+    layer = subject.layer
     x, x_next = inputs(layer), inputs(layer, 1, seed=2)[:, 0]
     y, final = layer(x, mask=MASK)
     y_next, _ = layer.step(x_next, final)
@@ -106,7 +106,7 @@ def ragged_prefix_then_rest_is_whole(subject: Subject) -> None:
 
 def causality_is_as_declared(subject: Subject) -> None:
     """A causal layer's output does not depend on later inputs; that of another does. Each depends on its own."""
-    layer = subject.build()
+    layer = subject.layer
     x = inputs(layer)
     y, _ = layer(x)
     for t in range(T):
@@ -120,7 +120,7 @@ def causality_is_as_declared(subject: Subject) -> None:
 
 def padding_changes_no_value(subject: Subject) -> None:
     """With NaN at padding, real outputs and the final state are those of a batch with zeros there."""
-    layer = subject.build()
+    layer = subject.layer
     x = inputs(layer).detach()
     y, final = layer(real(x), mask=MASK)
     y_nan, final_nan = layer(x.masked_fill(~MASK.unsqueeze(-1), torch.nan), mask=MASK)
@@ -131,7 +131,7 @@ def padding_changes_no_value(subject: Subject) -> None:
 
 def padding_changes_no_gradient(subject: Subject) -> None:
     """Whatever numbers stand at padding, the gradients are the same, and those of the padding are zero."""
-    layer = subject.build()
+    layer = subject.layer
     found = []
     for seed in (2, 3):
         x = torch.where(MASK.unsqueeze(-1), inputs(layer), 3 * inputs(layer, seed=seed)).detach().requires_grad_()
@@ -143,7 +143,7 @@ def padding_changes_no_gradient(subject: Subject) -> None:
 
 def a_row_alone_is_the_row_in_a_batch(subject: Subject) -> None:
     """A row without its padding and without the other rows gives what it gives among them, in values and gradients."""
-    layer = subject.build()
+    layer = subject.layer
     x = inputs(layer)
     y, _ = layer(x, mask=MASK)
     alone = torch.zeros_like(y)
@@ -156,7 +156,7 @@ def a_row_alone_is_the_row_in_a_batch(subject: Subject) -> None:
 
 def a_ragged_prompt_then_steps_is_each_row_alone(subject: Subject) -> None:
     """Prompts of different lengths (none at all, too) in one batch, then steps: each row as if it were alone."""
-    layer = subject.build()
+    layer = subject.layer
     x, x_more = inputs(layer).detach(), inputs(layer, MORE, seed=2).detach()
     _, state = layer(x, mask=MASK)
     y_more, _ = steps(layer, x_more, state)
@@ -168,7 +168,7 @@ def a_ragged_prompt_then_steps_is_each_row_alone(subject: Subject) -> None:
 
 def selecting_rows_commutes_with_steps(subject: Subject) -> None:
     """Reordering, repeating and dropping rows of a state, then stepping, is stepping and then doing so."""
-    layer = subject.build()
+    layer = subject.layer
     x, x_more = inputs(layer).detach(), inputs(layer, MORE, seed=2).detach()
     _, state = layer(x, mask=MASK)
     y_more, final = steps(layer, x_more, state)
@@ -180,7 +180,7 @@ def selecting_rows_commutes_with_steps(subject: Subject) -> None:
 
 def state_is_a_value(subject: Subject) -> None:
     """`step` and `forward` leave the inputs and the state they are given as they were."""
-    layer = subject.build()
+    layer = subject.layer
     x, x_more = inputs(layer).detach(), inputs(layer, MORE, seed=2).detach()
     _, state = layer(x, mask=MASK)
     before = [leaf.clone() for leaf in (x, x_more, *leaves(state))]
@@ -192,7 +192,7 @@ def state_is_a_value(subject: Subject) -> None:
 
 def state_has_the_batch_first(subject: Subject) -> None:
     """Dim 0 of every leaf of a state counts the rows, at the beginning, after `forward` and after `step`."""
-    layer = subject.build()
+    layer = subject.layer
     x = inputs(layer)
     y, final = layer(x)
     assert y.shape == (B, T, layer.d_out)
@@ -210,7 +210,7 @@ def _have_the_batch_first(state: State) -> None:
 
 def saved_and_loaded_is_the_same(subject: Subject) -> None:
     """What a state dict holds is all that a layer is: saved, and loaded into another, it gives the same outputs."""
-    layer, other = subject.build(seed=0), subject.build(seed=1)
+    layer, other = subject.layer, subject.build(seed=1)
     other.load_state_dict(load(save(layer.state_dict())), strict=True)
     x = inputs(layer)
     same(other(x)[0], layer(x)[0], rtol=0, atol=0)
@@ -218,7 +218,7 @@ def saved_and_loaded_is_the_same(subject: Subject) -> None:
 
 def every_parameter_gets_a_gradient(subject: Subject) -> None:
     """No parameter is dead."""
-    layer = subject.build()
+    layer = subject.layer
     x = inputs(layer)
     y, _ = layer(x)
     names = [name for name, _ in layer.named_parameters()]
@@ -229,7 +229,7 @@ def every_parameter_gets_a_gradient(subject: Subject) -> None:
 
 def evaluation_is_deterministic(subject: Subject) -> None:
     """In `eval`, the same input gives the same output, to the bit."""
-    layer = subject.build()
+    layer = subject.layer
     x = inputs(layer)
     (y, final), (y_again, final_again) = layer(x), layer(x)
     same(y_again, y, rtol=0, atol=0)

@@ -6,9 +6,14 @@ from .laws import EVERY_LAYER, STEPPING, Law
 from .table import SUBJECTS, Subject
 
 CASES = [
-    pytest.param(law, subject, id=f"{law.__name__}-{subject.name.replace(' ', '_')}")
+    pytest.param(
+        law,
+        subject,
+        id=f"{law.__name__}-{subject.name.replace(' ', '_')}",
+        marks=[pytest.mark.slow] if subject.is_slow else [],
+    )
     for subject in SUBJECTS
-    for law in [*EVERY_LAYER, *(STEPPING if subject.build().is_causal else [])]
+    for law in [*EVERY_LAYER, *(STEPPING if subject.make().is_causal else [])]
 ]
 
 

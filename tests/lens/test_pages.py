@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ensue.data.sentences.sentence import joined
@@ -208,7 +208,6 @@ def test_no_text_breaks_a_page(text: str) -> None:
     assert shown.attributes["dir"] == "auto"
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=6))
 @example(["<", "&lt;", "'\""])
 def test_a_text_comes_out_as_it_went_in(words: list[str]) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn import metrics as sklearn
@@ -17,7 +17,6 @@ KEYS = ["accuracy", "macro_f1", "examples", "per_label"]
 LABELS = ["b", "a", "c", "d"]
 EVERY = [*LABELS, "unheard of"]
 K = len(LABELS)
-few = settings(max_examples=50, deadline=None)  # scikit-learn takes its time
 
 
 def one_hot(label: str, top: float = 0.7) -> NDArray[np.float64]:
@@ -49,7 +48,6 @@ def assert_labels_agree(found: ClassificationScores, report: dict[str, Any]) -> 
         )
 
 
-@few
 @given(st.lists(st.tuples(st.sampled_from(EVERY), st.sampled_from(LABELS)), min_size=1, max_size=30))
 def test_single_labels_as_scikit_learn_scores_them(pairs: list[tuple[str, str]]) -> None:
     gold, predicted = [gold for gold, _ in pairs], [predicted for _, predicted in pairs]
@@ -66,7 +64,6 @@ def test_single_labels_as_scikit_learn_scores_them(pairs: list[tuple[str, str]])
     assert found.examples == len(pairs) == sum(map(sum, found.confusion))
 
 
-@few
 @given(st.lists(st.tuples(st.sets(st.sampled_from(EVERY)), st.sets(st.sampled_from(LABELS))), min_size=1, max_size=20))
 def test_several_labels_as_scikit_learn_scores_them(pairs: list[tuple[set[str], set[str]]]) -> None:
     gold = np.array([[label in right for label in EVERY] for right, _ in pairs])
@@ -180,7 +177,6 @@ decisions = st.lists(st.tuples(st.booleans(), st.integers(0, 10)), min_size=2, m
 )
 
 
-@few
 @given(decisions, st.sampled_from([np.float32, np.float64]))
 def test_no_threshold_is_better(rows: list[tuple[bool, int]], precision: type[np.floating[Any]]) -> None:
     gold = np.array([right for right, _ in rows]).reshape(-1, 2)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from seqeval import metrics as seqeval
 
@@ -108,7 +108,6 @@ def test_a_span_does_not_reach_into_the_next_sentence() -> None:
     assert (apart.f1, apart.per_label["X"].support) == (1.0, 2)
 
 
-@settings(deadline=None)
 @given(pairs)
 def test_spans_as_seqeval_scores_them(sentences: tuple[list[list[str]], list[list[str]]]) -> None:
     gold, predicted = sentences

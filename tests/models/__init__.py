@@ -1,9 +1,10 @@
 """Models of words, and the small texts that their tests share."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from pydantic import TypeAdapter
 
@@ -38,6 +39,19 @@ ENCODERS: dict[str, dict[str, Any]] = {
     "rotary": {"encoder": "transformer", "d_model": 4, "num_heads": 2, "positions": "rotary", "num_layers": 2},
     "none": {"encoder": "none"},
 }
+
+REPRESENTATIVE = {"windows", "lstm", "gru", "clockwork", "learned", "rotary", "none"}
+"""One of each kind that a model of words can tell apart; what else an encoder is, tests of encoders and layers say."""
+
+
+def some_slow(cases: Iterable[Sequence[Any]]) -> list[Any]:
+    """Cases that begin with an encoder's name, for `parametrize`: those of encoders that represent none are slow."""
+    return [pytest.param(*case, marks=[] if case[0] in REPRESENTATIVE else [pytest.mark.slow]) for case in cases]
+
+
+BY_NAME = some_slow([[name] for name in ENCODERS])
+WAYS = some_slow([*((name, True) for name in ENCODERS if name != "none"), *((name, False) for name in ENCODERS)])
+"""In both directions, and in one."""
 
 
 def reader(name: str, **changes: Any) -> Any:

@@ -1,13 +1,7 @@
-"""Models are made of layers that tests/nn has compiled and compared: here they run in torch's operations."""
-
-from collections.abc import Iterator
+"""Models are made of layers that the tests of the engine compile and compare: here they run in torch's operations."""
 
 import pytest
 
-from ensue.engine import executing
-
 
 @pytest.fixture(autouse=True)
-def in_torch_operations() -> Iterator[None]:
-    with executing("plain"):
-        yield
+def nothing_is_compiled(in_torch_operations: None) -> None: ...

@@ -14,7 +14,7 @@ from ensue.models.feature_specification import ClassHeadSpecification, FeatureSp
 from ensue.models.ngram_bag import NgramBag
 from ensue.models.word_features import WordFeatures
 from ensue.nn import MeanPooling
-from models import ENCODERS, TEXTS, lexicon_of, one_way, reader, words_of
+from models import BY_NAME, TEXTS, WAYS, lexicon_of, one_way, reader, words_of
 
 same = torch.testing.assert_close
 FEATURES = FeatureSpecification(
@@ -23,7 +23,6 @@ FEATURES = FeatureSpecification(
 LEXICON = lexicon_of(characters=True, longest_affix=2)
 POOLINGS = ["max", "last", "attention", "mean"]
 """All of them, side by side."""
-WAYS = [*((name, True) for name in ENCODERS if name != "none"), *((name, False) for name in ENCODERS)]
 BAG = {"ngrams": 2, "ngram_buckets": 512, "dropout_ngrams": 0.0}
 K = 3
 
@@ -154,7 +153,7 @@ def test_every_parameter_learns(encoder: str, bidirectional: bool) -> None:
         assert [name for name, p in trained if p.grad is None or not p.grad.any()] == []
 
 
-@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("encoder", BY_NAME)
 def test_in_segments_is_whole(encoder: str) -> None:
     head = {"pooling": POOLINGS} | BAG
     whole = build(encoder, head=head)
@@ -230,15 +229,20 @@ def test_ngrams_know_no_dropout_of_words() -> None:
     same(classifier.train()((words,)), classifier.eval()((words,)))
 
 
-@pytest.mark.parametrize(
-    ("encoder", "head", "segment"),
-    [
-        *((encoder, {"pooling": POOLINGS}, segment) for encoder in ENCODERS for segment in (0, 2)),
-        *(("lstm", head, segment) for head in (BAG, {"pooling": [], **BAG}) for segment in (0, 2)),
-    ],
-)
-def test_texts_without_words(encoder: str, head: dict[str, Any], segment: int) -> None:
-    """What is known of them is the bias of the last layer."""
+@pytest.mark.parametrize("segment", [0, 2])
+@pytest.mark.parametrize("encoder", BY_NAME)
+def test_texts_without_words(encoder: str, segment: int) -> None:
+    know_the_bias_of_the_last_layer(encoder, {"pooling": POOLINGS}, segment)
+
+
+@pytest.mark.parametrize("segment", [0, 2])
+@pytest.mark.parametrize("head", [BAG, {"pooling": [], **BAG}], ids=["beside", "alone"])
+def test_bags_of_texts_without_words(head: dict[str, Any], segment: int) -> None:
+    know_the_bias_of_the_last_layer("lstm", head, segment)
+
+
+def know_the_bias_of_the_last_layer(encoder: str, head: dict[str, Any], segment: int) -> None:
+    """And nothing else, alone and beside a text that has words."""
     classifier = build(encoder, head=head, segment=segment)
     for texts in (["", ""], ["", "the bird"]):
         loss = classifier.loss((words_of(LEXICON, texts),), torch.tensor([0, 1]))

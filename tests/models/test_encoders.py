@@ -35,7 +35,7 @@ from ensue.nn import (
     Window,
     Zoneout,
 )
-from models import ENCODERS, one_way, reader
+from models import ENCODERS, one_way, reader, some_slow
 
 same = torch.testing.assert_close
 D_IN = 5
@@ -81,9 +81,16 @@ def test_every_encoder_of_the_recipes_is_tried_here() -> None:
     assert {specification["encoder"] for specification in ENCODERS.values()} == set(BUILDERS)
 
 
-@pytest.mark.parametrize("merge", MERGES)
-@pytest.mark.parametrize("num_layers", [1, 3])
-@pytest.mark.parametrize("name", READERS)
+def one_by_one(name: str, num_layers: int, merge: str) -> Any:
+    """By default one layer is concatenated, and several are merged otherwise."""
+    is_quick = merge == ("concatenate" if num_layers == 1 else MERGES[1 + READERS.index(name) % 3])
+    return pytest.param(name, num_layers, merge, marks=[] if is_quick else [pytest.mark.slow])
+
+
+@pytest.mark.parametrize(
+    ("name", "num_layers", "merge"),
+    [one_by_one(name, num_layers, merge) for name in READERS for num_layers in (1, 3) for merge in MERGES],
+)
 def test_both_directions(name: str, num_layers: int, merge: str) -> None:
     """Every output depends on every input, of a window on its neighbors; two halves where they are concatenated."""
     specification = reader(name, num_layers=num_layers, merge=merge)
@@ -204,7 +211,7 @@ def test_a_transformer_reads_features_of_any_size(d_in: int) -> None:
     assert layers(inputs(d_in))[0].shape == (3, 7, 4)
 
 
-@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("name", some_slow([[name] for name in READERS]))
 def test_dropout_in_training_alone(name: str) -> None:
     layers, x = build(reader(name, dropout=0.5)), inputs()
     torch.manual_seed(0)
@@ -234,10 +241,10 @@ def test_dropout_before_between_and_after_recurrent_layers(name: str, kind: str)
     assert shares == ["0.4", "layer", "0.3"] + ([] if name in STACKS else ["layer", "0.3"])
 
 
-@pytest.mark.parametrize(("name", "key"), [
+@pytest.mark.parametrize(("name", "key"), some_slow([
     *((name, "dropout_input") for name in RECURRENT), *((name, "dropout_recurrent") for name in DROPPED),
     *((name, "zoneout_hidden") for name in HELD), *((name, "zoneout_cell") for name in WITH_A_CELL),
-])  # fmt: skip
+]))  # fmt: skip
 def test_each_kind_of_dropout_alone_is_in_training_alone(name: str, key: str) -> None:
     """At use, dropout is the identity; zoneout is its mean, and so not what the layer without it computes."""
     x, layers = inputs(), build(reader(name, **{key: 0.5}))

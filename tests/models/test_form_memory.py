@@ -6,7 +6,7 @@ from threading import Barrier
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.models import form_memory
@@ -38,7 +38,6 @@ def agrees(found: FormMemory, words: list[str]) -> None:
         torch.testing.assert_close(vector, REFERENCE[word])
 
 
-@settings(max_examples=40)
 @given(
     calls=st.lists(st.lists(st.sampled_from(WORDS), max_size=8), max_size=6),
     most=st.integers(0, 6),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -96,7 +96,6 @@ def test_padded_among_others_is_alone(longest: int, rows: list[list[int]]) -> No
         assert [id for id in alone if id] == [id for id in ids if id]
 
 
-@settings(max_examples=50)
 @given(rows=texts)
 def test_scores_by_hand(rows: list[list[int]]) -> None:
     bag = NgramBag(3, longest=2, buckets=BUCKETS)

@@ -11,9 +11,15 @@ from laws.table import SUBJECTS, Subject
 MASK = torch.tensor([[True, True, True], [True, False, False]])
 
 
-@pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name.replace(" ", "_"))
+CASES = [
+    pytest.param(subject, id=subject.name.replace(" ", "_"), marks=[pytest.mark.slow] if subject.is_slow else [])
+    for subject in SUBJECTS
+]
+
+
+@pytest.mark.parametrize("subject", CASES)
 def test_inputs_and_parameters(subject: Subject) -> None:
-    layer = subject.build()
+    layer = subject.layer
     x = torch.randn(2, 3, layer.d_in, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     names = [name for name, _ in layer.named_parameters()]
     features = layer.zoneout.d_in if isinstance(layer, GivenMasks) else layer.d_in

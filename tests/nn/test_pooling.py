@@ -84,7 +84,7 @@ def test_the_formula(make: Callable[[], Pooling], formula: Formula) -> None:
 
 
 @POOLINGS
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(lengths=st.lists(st.integers(0, 8), min_size=1, max_size=4), cuts=st.lists(st.integers(0, 8), max_size=3))
 def test_segments_are_the_whole(
     make: Callable[[], Pooling], formula: Formula, lengths: list[int], cuts: list[int]

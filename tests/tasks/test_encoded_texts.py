@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.data.words import StringColumn, Texts
@@ -58,7 +58,6 @@ def holds(words: Words, parts: list[list[str]]) -> None:
         assert words.columns[row, : len(text)].tolist() == np.stack(given, 1).tolist()
 
 
-@settings(max_examples=60)
 @given(parts=texts, data=st.data())
 def test_a_batch_has_the_texts_that_were_asked_for(parts: list[list[str]], data: st.DataObject) -> None:
     """In that order, some of them twice."""

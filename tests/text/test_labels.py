@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.text.labels import Labels
@@ -33,7 +33,6 @@ def labels_of(scheme: Scheme, tag_scheme: Scheme) -> Labels:
     return Labels(tag_set(CLASSES, scheme), scheme=scheme, tag_scheme=tag_scheme)
 
 
-@settings(max_examples=200)
 @given(pair=st.sampled_from(PAIRS), sentence=sentences())
 def test_spans_are_learned_in_one_scheme_and_answered_in_another(
     pair: tuple[Scheme, Scheme], sentence: tuple[list[Span], int]
@@ -103,7 +102,6 @@ def test_the_confidence_of_a_label_is_that_of_all_tags_that_may_be_written_as_it
     assert labels.confidence([], marginals[:0]) == []
 
 
-@settings(max_examples=200)
 @given(pair=st.sampled_from(PAIRS), sentence=sentences())
 def test_a_label_is_at_least_as_probable_as_the_tag_that_it_was_made_of(
     pair: tuple[Scheme, Scheme], sentence: tuple[list[Span], int]
@@ -128,7 +126,6 @@ def test_plain_labels_are_their_own_tags() -> None:
     assert looking_so.decode([0, 1, 2]) == ["L-1", "U-2", "NN"]
 
 
-@settings(max_examples=200)
 @given(pair=st.sampled_from(PAIRS), sentence=sentences())
 def test_what_is_learned_is_legal(pair: tuple[Scheme, Scheme], sentence: tuple[list[Span], int]) -> None:
     scheme, tag_scheme = pair

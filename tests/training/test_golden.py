@@ -6,13 +6,11 @@ them anew and say so: ENSUE_RECORD=1 python -m pytest -m "slow or not slow" test
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ensue.engine import executing
 from ensue.recipe import Recipe, read_recipe, recipe_names
 from training.tiny import Recorder, run_tiny, words
 
@@ -57,13 +55,7 @@ def running_text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(autouse=True)
-def in_torch_operations() -> Iterator[None]:
-    """Nothing has to be compiled; other tests compare what is."""
-    with executing("plain"):
-        yield
-
-
+@pytest.mark.usefixtures("in_torch_operations")
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_recipe_begins_as_on_record(
     name: str, running_text: Path, names: Path, topics: Path, tmp_path: Path

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.data.corpus.batches import Batches, Blocks, Segments
@@ -20,7 +20,6 @@ def make(kind: type[Batches], count: int, batch_size: int, segment_length: int, 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=50)
 @given(sizes=sizes, epoch=st.integers(0, 1000))
 def test_an_epoch_predicts_each_id_at_most_once_and_nearly_all(
     kind: type[Batches], sizes: tuple[int, int, int, int], epoch: int

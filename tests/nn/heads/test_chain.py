@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -62,7 +62,6 @@ def test_best_paths(lengths: list[int], num_tags: int) -> None:
         assert more_tags[b].tolist() == [padded(path, T) for path in row.paths[:count]] + [[0] * T] * (7 - count)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     lengths=st.lists(st.integers(0, 4), min_size=1, max_size=3),
     num_tags=st.integers(1, 3),

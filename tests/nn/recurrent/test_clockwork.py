@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -91,7 +91,6 @@ def test_values_states_and_gradients(
     compare(layer, x, state.h, [y * mask.unsqueeze(-1), final.h], list(written_out(layer, x, state, lengths)))
 
 
-@settings(max_examples=25)
 @given(
     periods=st.lists(st.integers(1, 4), min_size=1, max_size=4),
     size=st.sampled_from([1, 7, 20, 40]),

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -53,7 +53,6 @@ def test_every_execution_is_the_loop(shape: tuple[int, int, int], length: int) -
     length=st.integers(2, 9),
     reverse=st.booleans(),
 )
-@settings(max_examples=60, deadline=None)
 def test_wherever_the_chunks_end(shape: tuple[int, int, int], length: int, reverse: bool) -> None:
     a, b, start = coefficients(*shape)
     h = torch.full_like(b, torch.nan)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -65,7 +65,6 @@ def test_blocks(make: Callable[[], Recurrent], cost: int, lengths: list[int], mo
     torch.testing.assert_close(ours, fold)
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     lengths=st.lists(st.integers(0, 12), min_size=1, max_size=8),
     cost=st.sampled_from([0, 300, 1000]),
