@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ensue.console.streams import is_stream, stream_name, stream_text
-from ensue.data.documents import Document, DocumentSource, bounded
+from ensue.data.documents import Document, DocumentSource
 from ensue.data.lines import Lines
 from ensue.data.sentences.formats import SentenceSource
 from ensue.data.sentences.sentence import Sentence
@@ -119,5 +119,4 @@ def _documents(pipeline: ClassificationPipeline, path: str, format: str | None, 
 
 
 def _lines(path: str, encoding: str) -> Lines:
-    name = stream_name(path)
-    return Lines(bounded(stream_text(path, encoding), name), name)
+    return Lines(stream_text(path, encoding), stream_name(path))

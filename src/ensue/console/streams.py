@@ -7,9 +7,8 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ensue.data.decoding import BLOCK_BYTES, checked_encoding, text_of
+from ensue.data.decoding import BLOCK_BYTES, MAX_CHARACTERS, checked_encoding, text_of
 from ensue.data.files import expanded, readable
-from ensue.data.records import MAX_CHARACTERS
 from ensue.data.sources import TextSource
 from ensue.errors import DataError
 

@@ -16,6 +16,9 @@ from ensue.data.files import readable
 from ensue.errors import DataError, nearest
 
 BLOCK_BYTES = 1 << 20
+MAX_CHARACTERS = 1 << 24
+"""A longer line, record or text is an error: a quote that is not closed or a file without line ends must not fill the
+memory."""
 COMPRESSED = {".xz", ".gz"}
 OF_HOSTS = {"idna", "punycode"}
 """Encodings of names, which Python lists among those of texts; over more than a name they take the square of it."""

@@ -8,33 +8,54 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from ensue.data.decoding import decoded
+from ensue.data.decoding import MAX_CHARACTERS, decoded
+from ensue.data.json_array import array_parts, begins_array
+from ensue.errors import DataError
 
 
 class Lines:
     """Lines with their ends, read once. A line ends at `\\n` and nowhere else: `\\u2028` and its kin stand inside.
 
-    `name` is what messages call the file.
+    `name` is what messages call the file. Reading raises DataError for a line of more than `MAX_CHARACTERS`.
     """
+
+    is_array = False
+    """Whether these are not lines but the values of a JSON array, each with what stands before it (`array_parts`)."""
 
     def __init__(self, chunks: Iterable[str], name: str) -> None:
         self.name = name
-        self._lines = _split(chunks)
-        self._head: list[str] = []
+        self._chunks = iter(chunks)
+        self._lines: Iterator[tuple[int, str]] | None = None
+        self._head: list[tuple[int, str]] = []
 
     @classmethod
     def of(cls, path: Path, *, encoding: str = "utf-8") -> Self:
         """The lines of a file, decompressed. Reading them raises DataError where it cannot be decoded."""
         return cls(decoded(path, encoding), str(path))
 
+    def split_array(self) -> None:
+        """If the text begins as a JSON array of objects does, cut it into its values; before anything is read."""
+        if self._lines is None:
+            self.is_array, self._chunks = begins_array(self._chunks)
+
     def head(self, count: int) -> list[str]:
         """The first `count` lines (or all that there are), which are still to be read."""
-        self._head += islice(self._lines, max(0, count - len(self._head)))
+        return [line for _, line in self.numbered_head(count)]
+
+    def numbered_head(self, count: int) -> list[tuple[int, str]]:
+        """The same with their numbers."""
+        self._head += islice(self._unread(), max(0, count - len(self._head)))
         return self._head[:count]
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
         """Numbers from 1, and the lines."""
-        return enumerate(chain(self._head, self._lines), 1)
+        return chain(self._head, self._unread())
+
+    def _unread(self) -> Iterator[tuple[int, str]]:
+        if self._lines is None:
+            is_array, chunks = self.is_array, self._chunks
+            self._lines = array_parts(chunks, self.name) if is_array else enumerate(_split(chunks, self.name), 1)
+        return self._lines
 
 
 class KeptLines(Lines):
@@ -43,10 +64,15 @@ class KeptLines(Lines):
     def __init__(self, lines: Lines) -> None:
         super().__init__((), lines.name)
         self._of = lines
+        self.is_array = lines.is_array
         self._kept: list[str] = []
 
-    def head(self, count: int) -> list[str]:
-        return self._of.head(count)
+    def split_array(self) -> None:
+        self._of.split_array()
+        self.is_array = self._of.is_array
+
+    def numbered_head(self, count: int) -> list[tuple[int, str]]:
+        return self._of.numbered_head(count)
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
         for number, line in self._of:
@@ -107,34 +133,30 @@ def paragraphs(lines: Lines, is_aside: Callable[[str], bool]) -> Iterator[Paragr
         yield current
 
 
-def records(lines: Lines) -> Iterator[Paragraph]:
-    """The lines of a format with a record on each, and the blank lines before them; the last one takes all the rest."""
-    waiting: Paragraph | None = None
-    blank: list[str] = []
-    for number, line in lines:
-        if is_blank(line):
-            blank.append(line)
-            continue
-        if waiting:
-            yield waiting
-        waiting, blank = Paragraph(number - len(blank), [*blank, line]), []
-    if waiting:
-        waiting.lines.extend(blank)
-        yield waiting
-
-
-def _split(chunks: Iterable[str]) -> Iterator[str]:
+def _split(chunks: Iterable[str], name: str) -> Iterator[str]:
     open_line: list[str] = []
+    number, size = 1, 0
     for chunk in chunks:
         lines = io.StringIO(chunk, newline="\n").readlines()
         if lines and open_line:
+            size += len(lines[0])
             open_line.append(lines[0])
             if not lines[0].endswith("\n"):
+                if size > MAX_CHARACTERS:
+                    raise _too_long(name, number)
                 continue
             lines[0] = "".join(open_line)
             open_line = []
+        number += len(lines)
         if lines and not lines[-1].endswith("\n"):
-            open_line = [lines.pop()]
+            open_line, number = [lines.pop()], number - 1
+            size = len(open_line[0])
         yield from lines
+        if open_line and size > MAX_CHARACTERS:
+            raise _too_long(name, number)
     if open_line:
         yield "".join(open_line)
+
+
+def _too_long(name: str, number: int) -> DataError:
+    return DataError(f"a line of more than {MAX_CHARACTERS:,} characters; expected a line end", name, number)

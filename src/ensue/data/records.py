@@ -1,23 +1,20 @@
 """Physical lines to records: what holds something, with its line number and what was passed over before it.
 
-It knows no format. Here end the texts that are none: NUL characters and lines without an end.
+It knows no format. Here end the texts that are none: those with NUL characters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
-from ensue.data.decoding import decoded
-from ensue.data.lines import Lines
+from ensue.data.json_array import parted
+from ensue.data.lines import Lines, is_blank
 from ensue.errors import DataError
 
 SAMPLE_ROWS = 1000
 SAMPLE_CHARACTERS = 1 << 22
 """So much of a file says what it is."""
-MAX_CHARACTERS = 1 << 24
-"""A longer record is an error: a quote that is not closed or a file without line ends must not fill the memory."""
 
 
 class Record(NamedTuple):
@@ -28,31 +25,14 @@ class Record(NamedTuple):
     before: str = ""
 
 
-def lines_of(path: Path, *, encoding: str = "utf-8") -> Lines:
-    """The lines of a file; reading them raises DataError for one of more than `MAX_CHARACTERS`."""
-    return Lines(bounded(decoded(path, encoding), str(path)), str(path))
-
-
-def bounded(chunks: Iterable[str], name: str) -> Iterator[str]:
-    """The chunks as they are. DataError where a line becomes longer than `MAX_CHARACTERS`."""
-    number, size = 1, 0
-    for chunk in chunks:
-        end = chunk.rfind("\n")
-        size = len(chunk) - end - 1 if end >= 0 else size + len(chunk)
-        number += chunk.count("\n")
-        if size > MAX_CHARACTERS:
-            raise DataError(f"a line of more than {MAX_CHARACTERS:,} characters; expected a line end", name, number)
-        yield chunk
-
-
-def sample(lines: Lines, count: int = SAMPLE_ROWS) -> list[str]:
-    """The first lines, which are still to be read: `count` of them, or fewer where they are long."""
+def sample(lines: Lines, count: int = SAMPLE_ROWS) -> list[tuple[int, str]]:
+    """The first lines with their numbers, still to be read: `count` of them, or fewer where they are long."""
     few = 16
-    while few < count and len(head := lines.head(few)) == few:
-        if sum(map(len, head)) > SAMPLE_CHARACTERS:
+    while few < count and len(head := lines.numbered_head(few)) == few:
+        if sum(len(line) for _, line in head) > SAMPLE_CHARACTERS:
             return head
         few *= 2
-    return lines.head(min(few, count))
+    return lines.numbered_head(min(few, count))
 
 
 def records(lines: Iterable[tuple[int, str]], name: str, *, empty: bool = False) -> Iterator[Record]:
@@ -69,6 +49,19 @@ def records(lines: Iterable[tuple[int, str]], name: str, *, empty: bool = False)
             passed = []
         else:
             passed.append(line)
+
+
+def json_records(lines: Iterable[tuple[int, str]], *, is_array: bool) -> Iterator[Record]:
+    """A record for each line that is not blank, or for each value of an array whose parts these are."""
+    passed: list[str] = []
+    for number, line in lines:
+        before, text = parted(line) if is_array else ("", line)
+        passed.append(before)
+        if is_blank(text):
+            passed.append(text)
+        else:
+            yield Record(number, text, "".join(passed))
+            passed = []
 
 
 def is_empty(line: str) -> bool:

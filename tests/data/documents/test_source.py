@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from ensue.data.decoding import MAX_CHARACTERS
 from ensue.data.documents import Choice, Column, DocumentSource, Layout
 from ensue.data.lines import Lines
-from ensue.data.records import MAX_CHARACTERS
 from ensue.data.sentences.formats import SentenceSource
 from ensue.errors import DataError
 

@@ -190,7 +190,7 @@ def test_offsets_are_code_points() -> None:
     ("text", "message"),
     [
         ("{broken\n", "not JSON (Expecting property name enclosed in double quotes in column 2)"),
-        ('["a"]\n', "expected a JSON object on each line, such as {...}"),
+        ('["a"]\n', "expected a JSON object on each line, such as {...}, or an array of objects"),
         ("{}", 'expected the key "tokens" (a list) or "text", found none'),
         ("\u2028\n", "not JSON (Expecting value in column 1)"),
         (line(txt="a", id=1), 'expected the key "tokens" (a list) or "text", found "txt", "id"'),

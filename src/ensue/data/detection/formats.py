@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from ensue.data.detection import line_signs
 from ensue.data.detection.format_names import FOLDERS, SENTENCE_SUFFIXES, TEXT_SUFFIXES, suffix
@@ -15,8 +15,12 @@ _LINES_TO_LOOK_AT = 100
 def sentence_format(lines: Lines) -> str:
     """One of `SENTENCE_FORMATS`; "text" where nothing speaks for another.
 
-    A file of unknown suffix has columns if each of its rows has as many and blank lines part them, or tabs do.
+    An array of objects is JSON whatever its name. A file of unknown suffix has columns if each of its rows has as many
+    and blank lines part them, or tabs do.
     """
+    lines.split_array()
+    if lines.is_array:
+        return "json"
     head = lines.head(_LINES_TO_LOOK_AT)
     named = SENTENCE_SUFFIXES.get(suffix(lines.name))
     if named in (None, "columns") and line_signs.is_conllu(head):
@@ -31,21 +35,26 @@ def sentence_format(lines: Lines) -> str:
 def text_format(lines: Lines, *, is_labeled: bool, known: str = "", labels: Collection[str] = ()) -> str:
     """One of `TEXT_FORMATS`, or an empty string where none is seen in a file that should have labels.
 
-    The suffix before `.xz` or `.gz` says it. Else a first line that begins with `{` is JSON, one with `__label__` is
-    fastText's, tabs in every line make a table, and words that come again at the beginning of lines are labels. In a
-    file that need not have any they are only if the run has read such lines (`known` is its format) and knows them as
-    its `labels`.
+    An array of objects is JSON. Else the suffix before `.xz` or `.gz` says it. Else a first line that begins with `{`
+    is JSON, one with `__label__` is fastText's, tabs in every line make a table, and words that come again at the
+    beginning of lines are labels. In a file that need not have any they are only if the run has read such lines
+    (`known` is its format) and knows them as its `labels`.
     """
-    if name := TEXT_SUFFIXES.get(suffix(lines.name)):
-        return name
-    rows = [line.rstrip("\r\n") for line in sample(lines) if not is_blank(line)]
+    lines.split_array()
+    if lines.is_array:
+        return "json"
     known = known if known != FOLDERS else ""
+    rows = [line.rstrip("\r\n") for _, line in sample(lines) if not is_blank(line)]
+    if named := TEXT_SUFFIXES.get(suffix(lines.name)) or _by_signs(rows):
+        return named
+    if (is_labeled or known == "first-word") and line_signs.begin_with_labels(rows, None if is_labeled else labels):
+        return "first-word"
+    return known if is_labeled else "plain"
+
+
+def _by_signs(rows: Sequence[str]) -> str:
     if line_signs.is_json(rows):
         return "json"
     if line_signs.is_fasttext(rows):
         return "fasttext"
-    if line_signs.are_tabbed(rows):
-        return "tsv"
-    if (is_labeled or known == "first-word") and line_signs.begin_with_labels(rows, None if is_labeled else labels):
-        return "first-word"
-    return known if is_labeled else "plain"
+    return "tsv" if line_signs.are_tabbed(rows) else ""

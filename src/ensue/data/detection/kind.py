@@ -4,7 +4,8 @@ What the person says (`--format`) holds. Else a folder with a folder for each cl
 file decides, by its suffix (before `.xz` and `.gz`) and its first lines; the first of these that is true:
 
 1. CoNLL-U by suffix or first row: sentences.
-2. JSON by suffix or a first `{`: sentences if an object has a list of tokens or a text with spans, else texts.
+2. JSON by suffix, a first `{` or a first `[{`: sentences if an object has a list of tokens or a text with spans, else
+   texts.
 3. Columns, as `sentence_format` sees them (a suffix such as `.conll`, `-DOCSTART-`, rows of as many columns with blank
    lines between them): sentences; texts if the file is a `.csv`, if most cells of a column hold several words, or if it
    is a `.tsv` without blank lines between rows.
@@ -19,6 +20,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -29,6 +32,7 @@ from ensue.data.detection.format_names import FOLDERS, SENTENCE_FORMATS, TEXT_FO
 from ensue.data.detection.formats import sentence_format, text_format
 from ensue.data.json_spans import TOKEN_KEYS, is_list_of_spans
 from ensue.data.lines import Lines, is_blank
+from ensue.data.records import json_records
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, nearest
 from ensue.parsing import ParseError, parse_json
@@ -83,14 +87,27 @@ def take(
 
 
 def first_lines(path: Path, *, encoding: str = "utf-8") -> list[str]:
-    """The first lines of a file with their ends, as far as its first block has them whole."""
+    """The first lines of a file with their ends, or the first values of an array, that its first block has whole."""
     blocks = decoded(path, encoding)
-    lines = next(blocks, "").split("\n")
+    block = next(blocks, "")
+    if values := _values(Lines([block], str(path))):
+        return values
+    lines = block.split("\n")
     is_whole = next(blocks, None) is None
     whole = [f"{line}\n" for line in lines[:-1]]
     if lines[-1] and (is_whole or not whole):
         whole.append(lines[-1])
     return whole[:_LINES_TO_LOOK_AT]
+
+
+def _values(lines: Lines) -> list[str]:
+    """The first values of a JSON array; none where the lines are no array."""
+    lines.split_array()
+    found: list[str] = []
+    if lines.is_array:
+        with suppress(DataError):  # the block may end inside of a value
+            found.extend(islice((record.text for record in json_records(lines, is_array=True)), _LINES_TO_LOOK_AT))
+    return found
 
 
 def _named(path: Path) -> str:

@@ -9,7 +9,6 @@ for document in source:
 from ensue.data.documents.document import Choice, Column, Document, Layout
 from ensue.data.documents.formats import FORMATS, detect_lines, read_lines, write
 from ensue.data.documents.source import DocumentSource
-from ensue.data.records import bounded
 
 __all__ = [
     "FORMATS",
@@ -18,7 +17,6 @@ __all__ = [
     "Document",
     "DocumentSource",
     "Layout",
-    "bounded",
     "detect_lines",
     "read_lines",
     "write",

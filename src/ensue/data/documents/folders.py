@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ensue.data.decoding import checked_encoding, decoded
+from ensue.data.decoding import MAX_CHARACTERS, checked_encoding, decoded
 from ensue.data.documents.document import Document
 from ensue.data.documents.format import shown_probabilities
 from ensue.data.files import visible
-from ensue.data.records import MAX_CHARACTERS
 from ensue.errors import DataError
 
 

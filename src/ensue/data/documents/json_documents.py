@@ -1,4 +1,4 @@
-"""JSON lines: an object for each document, with keys for its label and its texts."""
+"""JSON: an object for each document, with keys for its label and its texts, on lines or in one array."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ensue.data.documents.document import Choice, Column, Document, Layout
 from ensue.data.documents.format import LABEL, PROBABILITY, DocumentFormat, joined_text, split_labels
 from ensue.data.documents.table_columns import find_keys, no_column
 from ensue.data.lines import Lines
-from ensue.data.records import Record, records, sample
+from ensue.data.records import Record, json_records, sample
 from ensue.errors import DataError
 from ensue.parsing import ParseError, parse_json
 
@@ -26,10 +26,11 @@ _BARE = re.compile(r"true|false|-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?", re.ASCII
 
 
 class JsonDocuments(DocumentFormat):
-    """One JSON object in each line. A label is a string, number or boolean, or a list of them."""
+    """A JSON object in each line, or an array of objects. A label is a string, number or boolean, or a list of them."""
 
     def layout(self, lines: Lines, choice: Choice) -> Layout:
-        head = records(enumerate(sample(lines), 1), lines.name)
+        lines.split_array()
+        head = json_records(sample(lines), is_array=lines.is_array)
         objects = [_object(record, lines.name) for record in head]
         if not objects:
             raise DataError("no rows", lines.name)
@@ -41,7 +42,8 @@ class JsonDocuments(DocumentFormat):
         return Layout("json", texts, labels, False, choice.separator, joined)
 
     def read(self, lines: Lines, layout: Layout, *, is_labeled: bool) -> Iterator[Document]:
-        for record in records(lines, lines.name):
+        lines.split_array()
+        for record in json_records(lines, is_array=lines.is_array):
             content = _object(record, lines.name)
             texts = tuple(_text(content, column, lines.name, record.line) for column in layout.texts)
             if layout.joined:
@@ -67,7 +69,7 @@ def _object(record: Record, name: str) -> dict[str, Any]:
     try:
         content = parse_json(record.text, _DECODER)
     except ParseError as error:
-        raise DataError(f"{error}; expected one object in each line", name, record.line) from None
+        raise DataError(f"{error}; expected one object in each line or an array of them", name, record.line) from None
     if not isinstance(content, dict):
         raise DataError('expected an object such as {"text": ..., "label": ...}', name, record.line)
     return content

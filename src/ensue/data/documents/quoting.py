@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from ensue.data.records import MAX_CHARACTERS, Record, is_empty, without_end
+from ensue.data.decoding import MAX_CHARACTERS
+from ensue.data.records import Record, is_empty, without_end
 from ensue.errors import DataError
 
 DELIMITER = ","

@@ -14,7 +14,7 @@ from ensue.data.documents.folders import read_folders
 from ensue.data.documents.formats import detect_lines, read_lines, write
 from ensue.data.files import common_format, expanded
 from ensue.data.lines import KeptLines, Lines, is_blank, missing_end
-from ensue.data.records import lines_of, sample
+from ensue.data.records import sample
 from ensue.data.sources import TextSource
 from ensue.errors import DataError
 
@@ -53,10 +53,12 @@ class DocumentSource:
             return
         else:
             paths = TextSource(location, encoding=encoding).paths
-            self._files = {str(path): partial(lines_of, path, encoding=encoding) for path in paths}
+            self._files = {str(path): partial(Lines.of, path, encoding=encoding) for path in paths}
         for name, opened in self._files.items():
             lines = opened()
-            if len(self._files) == 1 or not all(map(is_blank, sample(lines))):
+            if format in ("", "json"):
+                lines.split_array()
+            if len(self._files) == 1 or not all(is_blank(line) for _, line in sample(lines)):
                 layout = detect_lines(lines, self.choice, format=format, like=like, labels=labels)
                 self._layouts[name], like = layout, like or layout
                 common_format({name: layout.format for name, layout in self._layouts.items()})

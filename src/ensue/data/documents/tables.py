@@ -52,7 +52,7 @@ class TableFormat(DocumentFormat):
     def layout(self, lines: Lines, choice: Choice) -> Layout:
         rows: list[list[str]] = []
         try:
-            head = enumerate(sample(lines, self.sample_lines), 1)
+            head = sample(lines, self.sample_lines)
             for row in islice(self.rows(head, lines.name), SAMPLE_ROWS):
                 rows.append([self.value(field) for field in row.fields])
         except DataError:  # the sample may end inside quotes; reading says what is really wrong

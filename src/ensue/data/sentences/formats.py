@@ -10,7 +10,7 @@ from pathlib import Path
 from ensue.data.detection.formats import sentence_format
 from ensue.data.files import common_format
 from ensue.data.lines import KeptLines, Lines, is_blank, missing_end
-from ensue.data.records import lines_of, sample
+from ensue.data.records import sample
 from ensue.data.sentences.columns import Columns
 from ensue.data.sentences.conllu import Conllu
 from ensue.data.sentences.json_sentences import JsonSentences
@@ -54,7 +54,7 @@ class SentenceSource:
         else:
             self.text = TextSource(location, encoding=encoding)
             self.location = self.text.location
-            self._files = [partial(lines_of, path, encoding=self.text.encoding) for path in self.text.paths]
+            self._files = [partial(Lines.of, path, encoding=self.text.encoding) for path in self.text.paths]
         self.format = format_class(format or self._detected())(words=words, splitter=splitter, scheme=scheme)
 
     def _detected(self) -> str:
@@ -62,7 +62,7 @@ class SentenceSource:
         formats: dict[str, str] = {}
         for lines in (opened() for opened in self._files):
             name = sentence_format(lines)
-            if len(self._files) == 1 or not all(map(is_blank, sample(lines))):
+            if len(self._files) == 1 or not all(is_blank(line) for _, line in sample(lines)):
                 formats[lines.name] = name
         return common_format(formats) or PlainText.name
 

@@ -1,4 +1,4 @@
-"""JSON lines: an object on each line with tokens and labels, or with a text and spans of it.
+"""JSON: objects on lines, or in one array, with tokens and labels, or with a text and spans of it.
 
 `{"tokens": ["Ann", "left"], "labels": ["B-PER", "O"]}`: every list of strings as long as the tokens is a column, under
 its key. `{"text": "Ann left", "spans": [{"start": 0, "end": 3, "label": "PER"}]}`, or `[0, 3, "PER"]` as doccano writes
@@ -22,7 +22,8 @@ from ensue.data.json_spans import (
     span_list,
     text_spans,
 )
-from ensue.data.lines import Lines, Paragraph, is_blank, records
+from ensue.data.lines import KeptLines, Lines
+from ensue.data.records import Record, json_records
 from ensue.data.sentences.sentence import Format, Sentence, SourceLines, Surface, joined
 from ensue.errors import DataError, nearest
 from ensue.parsing import parse_json
@@ -32,7 +33,7 @@ from ensue.text.tokens import Token, tokens
 NEW_SPANS = "spans"
 _DECODER = json.JSONDecoder()
 
-Record = dict[str, Any]
+Content = dict[str, Any]
 
 
 class JsonSentences(Format):
@@ -48,24 +49,32 @@ class JsonSentences(Format):
         """DataError for a line that is no such object, for labels that are not as many as the tokens, and for spans
         that overlap, reach beyond the text or hold nothing but blanks.
         """
-        for paragraph in records(lines):
-            line = paragraph.first + next(i for i, text in enumerate(paragraph.lines) if not is_blank(text))
-            yield self._sentence(paragraph, line, lines.name)
+        waiting: Record | None = None
+        kept = KeptLines(lines)
+        kept.split_array()
+        for record in json_records(kept, is_array=kept.is_array):
+            if waiting:
+                yield self._sentence(waiting, lines.name)
+            waiting = record
+            kept.forget()
+        if waiting:
+            yield self._sentence(waiting, lines.name, behind=kept.kept())
 
-    def _sentence(self, paragraph: Paragraph, line: int, name: str) -> Sentence:
-        source = SourceLines(name, "".join(paragraph.lines))
+    def _sentence(self, record: Record, name: str, *, behind: str = "") -> Sentence:
+        """`behind`: what the last sentence of a file has behind it."""
+        line, source = record.line, SourceLines(name, record.before + record.text + behind)
         try:
-            record = _record(source.text)
-            key = self._words_key(record)
-            if isinstance(record[key], list):
-                return Sentence(tuple(record[key]), _token_columns(record, key), line, source)
-            words, found = self._cut(record, key)
+            content = _checked_content(record.text)
+            key = self._words_key(content)
+            if isinstance(content[key], list):
+                return Sentence(tuple(content[key]), _token_columns(content, key), line, source)
+            words, found = self._cut(content, key)
         except ValueError as error:
             raise DataError(str(error), name, line) from None
         columns = {column: self._labels(words, here) for column, here in found.items()}
         return Sentence(tuple([word.text for word in words]), columns, line, source)
 
-    def _words_key(self, record: Record) -> str:
+    def _words_key(self, record: Content) -> str:
         """The key of the tokens or the text."""
         keys = [self.words] if self.words else [key for key in TOKEN_KEYS if _is_strings(record.get(key))] or ["text"]
         if keys[0] in record:
@@ -79,7 +88,7 @@ class JsonSentences(Format):
         near = nearest(self.words, record) if self.words else ""
         raise ValueError(f"expected the key {expected}, found {', '.join(map(json.dumps, record)) or 'none'}{near}")
 
-    def _cut(self, record: Record, key: str) -> tuple[list[Token], dict[str, list[TextSpan]]]:
+    def _cut(self, record: Content, key: str) -> tuple[list[Token], dict[str, list[TextSpan]]]:
         """The words of the text at `key`, cut wherever a span begins or ends, and the lists of spans."""
         text = record[key]
         found = {
@@ -109,7 +118,7 @@ class JsonSentences(Format):
         A key that is not there yet comes last. Labels that say what the object says already leave it as it is.
         """
         text = sentence.source.text
-        record = _record(text)
+        record = _content(sentence.source.text)
         key = self._words_key(record)
         assert len(labels) == len(sentence.words), "one label for each word"
         if isinstance(record[key], list):
@@ -127,7 +136,7 @@ class JsonSentences(Format):
 
     def surface(self, sentence: Sentence) -> Surface:
         """The text that was split, or the tokens with a blank between them."""
-        record = _record(sentence.source.text)
+        record = _content(sentence.source.text)
         key = self._words_key(record)
         if isinstance(record[key], list):
             return joined(sentence.words)
@@ -135,17 +144,24 @@ class JsonSentences(Format):
         return Surface(record[key], tuple([(word.start, word.end) for word in words]))
 
 
-def _record(line: str) -> Record:
-    """The object on a line; ValueError with a message for the user if there is none."""
-    record = parse_json(next(part for part in line.split("\n") if not is_blank(part)))  # blank lines stand around it
-    if not isinstance(record, dict):
-        raise ValueError("expected a JSON object on each line, such as {...}")
-    if "\\ud" in line.lower():
-        _check_surrogates(record)
-    return record
+def _checked_content(text: str) -> Content:
+    """The object that the text is; ValueError with a message for the user if it is none."""
+    content = parse_json(text)
+    if not isinstance(content, dict):
+        raise ValueError("expected a JSON object on each line, such as {...}, or an array of objects")
+    if "\\ud" in text.lower():
+        _check_surrogates(content)
+    return content
 
 
-def _check_surrogates(record: Record) -> None:
+def _content(text: str) -> Content:
+    """The object in the text of a sentence that was read; before it stands no other brace."""
+    content: Content
+    content, _ = _DECODER.raw_decode(text, text.index("{"))
+    return content
+
+
+def _check_surrogates(record: Content) -> None:
     try:
         json.dumps(record, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
@@ -157,7 +173,7 @@ def _is_strings(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-def _token_columns(record: Record, key: str) -> dict[str, tuple[str, ...]]:
+def _token_columns(record: Content, key: str) -> dict[str, tuple[str, ...]]:
     """Every list that has a string for each token, by its key; numbers (as of classes) are read as their digits."""
     length = len(record[key])
     columns: dict[str, tuple[str, ...]] = {}

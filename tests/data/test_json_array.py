@@ -1,0 +1,189 @@
+"""A JSON array that is a whole file: cut into its values wherever chunks end, read and written back as labeled data."""
+
+import io
+import json
+import tracemalloc
+from itertools import chain, repeat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ensue.data.documents import Choice, DocumentSource
+from ensue.data.json_array import array_parts, parted
+from ensue.data.lines import Lines
+from ensue.data.sentences.formats import SentenceSource
+from ensue.data.survey.measurement import summarize
+from ensue.data.survey.summary import LabeledSummary
+from ensue.errors import DataError
+
+KEYS = st.text(max_size=3)
+VALUES = st.recursive(st.none() | st.booleans() | st.integers() | st.text(st.sampled_from('a"\\{[,]} \né'), max_size=5),
+                      lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3))  # fmt: skip
+TEXTS = [{"id": 1, "text": "a fine, long\u2028film", "label": "good"}, {"text": 'a {bad]} "one"', "label": "bad"}]
+NAMES = [{"tokens": ["Ann", "left"], "labels": ["B-PER", "O"]}, {"text": "Bo ran", "spans": [[0, 2, "PER"]]}]
+FORMS: list[dict[str, Any]] = [{}, {"indent": 2}, {"separators": (",", ":")}, {"indent": "\t", "ensure_ascii": False}]
+
+
+def cut(text: str, size: int) -> list[str]:
+    return [text[place : place + size] for place in range(0, len(text), size)]
+
+
+def lines_of(text: str, size: int = 1 << 20) -> Lines:
+    lines = Lines(cut(text, size), "x")
+    lines.split_array()
+    return lines
+
+
+@given(
+    st.lists(st.dictionaries(KEYS, VALUES, max_size=3), min_size=1, max_size=4),
+    st.sampled_from(FORMS),
+    st.integers(1, 40),
+    st.sampled_from(["", "\n", " \r\n \t"]),
+)
+def test_parts_are_the_text_and_the_values(
+    objects: list[dict[str, Any]], form: dict[str, Any], size: int, end: str
+) -> None:
+    text = json.dumps(objects, **form) + end
+    lines = lines_of(text, size)
+    found = list(lines)
+    assert lines.is_array
+    assert "".join(part for _, part in found) == text
+    values = [parted(part)[1] for _, part in found]
+    assert [json.loads(value) for value in values if value] == objects
+    for number, part in found:
+        if value := parted(part)[1]:
+            assert value.split("\n")[0] in text.split("\n")[number - 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_array"),
+    [
+        ('[{"a": 1}]', True), ("[ \n {} ]", True), ("[", False), ("[1, 2]", False), ("[]", False), ("", False),
+        ('{"a": [{"b": 1}]}', False), ("[{x}] is text", False), ('\n[{"a": 1}]', False), ("[sic] {", False),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("size", [1, 100])
+def test_only_an_array_of_objects_is_one(text: str, is_array: bool, size: int) -> None:
+    lines = lines_of(text, size)
+    assert lines.is_array == is_array
+    assert "".join(part for _, part in lines) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[{"a": 1}', r"x:1: expected a comma or \], found the end$"),
+        ('[{"a": 1}\n{"b": 2}]', r"x:2: expected a comma or \], found '{'$"),
+        ('[{"a": 1},\n]', r"x:2: not JSON \(Expecting value\)$"),
+        ('[{"a": 1}]\n\nx', r"x:3: expected nothing behind the end of the array, found 'x'$"),
+        ('[{"a": 1},\n{"b\n": 2}]', r"x:2: not JSON \(Invalid control character at\)$"),
+        ('[{"a": 1},\n{"b": [1', r"x:2: not JSON \(Expecting ',' delimiter\)$"),
+        ('[{"a": 1},\n' + "[" * 10_000, r"x:2: not JSON that can be read: nested more than 64 deep$"),
+    ],
+)
+@pytest.mark.parametrize("size", [3, 1 << 20])
+def test_what_is_no_array_is_said_with_its_line(text: str, message: str, size: int) -> None:
+    with pytest.raises(DataError, match=message):
+        list(lines_of(text, size))
+
+
+def test_a_value_has_a_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ensue.data.json_array.MAX_CHARACTERS", 100)
+    for opening, endless in (('[{"a": "', "x"), ('[{"a": x', "\n"), ("[{}", " ")):
+        chunks = chain([opening], repeat(endless))
+        with pytest.raises(DataError, match=r"^x:1: (a value of )?more than 100 characters"):
+            list(array_parts(chunks, "x"))
+
+
+def test_memory_does_not_grow_with_the_array() -> None:
+    item = json.dumps({"text": "word " * 200, "label": "x"})
+    tracemalloc.start()
+    try:
+        count = sum(1 for _ in array_parts(chain(["[", item], repeat("," + item, 9_999), ["]"]), "x"))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert count == 10_001
+    assert peak < 1 << 20  # of 10 MB
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", ["a.json", "a.txt"])
+def test_labeled_texts_are_read_and_written_back(form: dict[str, Any], name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    text = json.dumps(TEXTS, **form) + "\n"
+    path.write_text(text, encoding="utf-8")
+    source = DocumentSource(path)
+    found = list(source)
+    assert source.layout.format == "json"
+    assert [(document.texts[0], *document.labels) for document in found] == [(t["text"], t["label"]) for t in TEXTS]
+    assert "".join(source.write(document, document.labels) for document in found) + source.rest == text
+    changed = "".join(source.write(document, ["new"], [0.5]) for document in found) + source.rest
+    assert json.loads(changed) == [item | {"label": "new", "probability": 0.5} for item in TEXTS]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", ["a.json", "a.txt"])
+def test_labeled_sentences_are_read_and_written_back(form: dict[str, Any], name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    text = json.dumps(NAMES, **form) + "\n"
+    path.write_text(text, encoding="utf-8")
+    source = SentenceSource(path)
+    found = list(source)
+    assert source.format.name == "json"
+    assert [sentence.words for sentence in found] == [("Ann", "left"), ("Bo", "ran")]
+    assert [source.format.surface(sentence).text for sentence in found] == ["Ann left", "Bo ran"]
+    written = [source.format.write(sentence, source.format.labels(sentence)) for sentence in found]
+    assert "".join(written) + source.rest == text
+    changed = "".join(source.format.write(sentence, ["O", "B-X"]) for sentence in found) + source.rest
+    assert json.loads(changed) == [
+        NAMES[0] | {"labels": ["O", "B-X"]}, NAMES[1] | {"spans": [[3, 6, "X"]]}
+    ]  # fmt: skip
+
+
+def test_arrays_and_lines_stand_in_one_folder(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(NAMES, indent=1))
+    (tmp_path / "b.jsonl").write_text("".join(json.dumps(item) + "\n" for item in NAMES))
+    assert [sentence.words[0] for sentence in SentenceSource(tmp_path)] == ["Ann", "Bo", "Ann", "Bo"]
+    (tmp_path / "a.json").write_text(json.dumps(TEXTS, indent=1))
+    (tmp_path / "b.jsonl").write_text("".join(json.dumps(item) + "\n" for item in TEXTS))
+    assert [document.labels[0] for document in DocumentSource(tmp_path)] == ["good", "bad"] * 2
+
+
+def test_other_formats_read_it_as_lines() -> None:
+    text = '[{"a": 1}, \n{"a": 2}]\n'
+    lines = Lines(io.StringIO(text), "x")
+    source = DocumentSource(lines, Choice(is_labeled=False), format="plain")
+    assert [document.texts[0] for document in source] == text.splitlines()
+    assert len(list(SentenceSource(Lines(io.StringIO(text), "x"), format="text"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('[{"text": "a", "label": "x"},\n {"text": "b"}]', r"a\.json:2: no label"),
+        ('[{"text": "a", "label": "x"},\n 3]', r"a\.json:2: expected an object such as"),
+        ('[{"text": "a", "label": "x"},\n {"text": "b" "label": "y"}]', r"a\.json:2: not JSON"),
+        ('[{"text": "a", "label": "x"}', r"a\.json:1: expected a comma or \]"),
+    ],
+)
+def test_wrong_objects_are_said_with_their_line(content: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(content)
+    with pytest.raises(DataError, match=message):
+        list(DocumentSource(tmp_path / "a.json"))
+
+
+@pytest.mark.parametrize(("items", "kind", "size"), [(NAMES, "SentenceSummary", 200), (TEXTS, "DocumentSummary", 200)])
+def test_ensue_data_sees_what_it_holds(
+    items: list[dict[str, Any]], kind: str, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ensue.data.decoding.BLOCK_BYTES", 200)
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(items * 100, indent=2))
+    found = summarize(path)
+    assert type(found).__name__ == kind
+    assert isinstance(found, LabeledSummary)
+    assert (found.size, found.error, found.taken.by_itself) == (size, None, True)
