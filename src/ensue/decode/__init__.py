@@ -1,1 +1,1 @@
-"""Models to sequences: sampling."""
+"""From models to sequences: sampling."""

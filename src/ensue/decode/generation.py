@@ -1,8 +1,8 @@
-"""Prompts to tokens, one for each row at a time: reads, samples and feeds back. It knows ids, not text.
+"""Generation: reads prompts, samples a token for each row, and feeds it back. It works on ids, not on text.
 
-A recurrent or window model carries its state and reads a prompt of any length in constant memory. Attention reaches
-back over `model.context` tokens: when a row has filled them, it is read anew from the last half of its context (the
-newest token included) and goes on from there, so that what follows always sees at least half a context.
+A recurrent or window model carries its state, and reads a prompt of any length in constant memory. Attention reads up
+to `model.context` tokens. When a row has filled its context, the last half of it (with the newest token) is read again
+as a new beginning. So every token depends on at least half a context.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from ensue.types import State
 
 MAX_TOKENS = 1_000_000_000
 KERNEL_ROWS, KERNEL_PARAMETERS = 32, 1 << 20
-"""From this many rows on, and up to this many parameters, one token through `forward` and its kernels is faster than
-`step`: measured for LSTMs on a CPU (benchmarks/generation.py), without effect on other layers.
+"""From this many rows on, and up to this many parameters, `forward` for one token is faster than `step`. Measured for
+LSTMs on a CPU (benchmarks/generation.py); for other layers it makes no difference.
 """
 
 
@@ -38,11 +38,11 @@ def generate_ids(
     sampling: Sampling | None = None,
     seed: int | None = None,
 ) -> Iterator[Int[Tensor, " B"]]:
-    """Sample `max_tokens` tokens after each of `prompts` (B arrays of ids), yielding one for each row at a time.
+    """Samples `max_tokens` tokens after each of `prompts` (B arrays of ids); yields one token for each row at a time.
 
     A prompt is the beginning of a text, so `start_id` is read before it, as in scoring. The same seed gives the same
-    tokens on the same machine; without one they are others each time. EnsueError for a negative length or seed,
-    ContextError for a prompt longer than the context.
+    tokens on the same machine; without a seed they differ each time. Raises EnsueError for a negative length or seed,
+    and ContextError for a prompt that is longer than the context.
     """
     assert len(prompts) > 0, "no prompt"
     check_whole("max_tokens", max_tokens, 0, MAX_TOKENS)
@@ -81,12 +81,12 @@ def _sampled(
 
 
 def _begun(model: LanguageModel, prompt: NDArray[np.int64], start_id: int) -> NDArray[np.int64]:
-    """The prompt after the start of a text; a prompt that fills the context leaves no room for that."""
+    """The prompt with `start_id` before it; a prompt that fills the context has no room for that."""
     return prompt if len(prompt) == model.context else np.concatenate(([start_id], prompt))
 
 
 def _seen(model: LanguageModel, prompts: list[NDArray[np.int64]]) -> Tensor:
-    """Which tokens (B, V) each prompt holds."""
+    """Which tokens each prompt contains, (B, V)."""
     seen = torch.zeros(len(prompts), model.vocabulary_size, dtype=torch.bool)
     for row, prompt in zip(seen, prompts, strict=True):
         row[torch.from_numpy(prompt)] = True
@@ -94,7 +94,7 @@ def _seen(model: LanguageModel, prompts: list[NDArray[np.int64]]) -> Tensor:
 
 
 class _Carried:
-    """The rows of a model that carries its state: one step a token."""
+    """The rows of a model that carries its state: one step for each token."""
 
     def __init__(self, model: LanguageModel) -> None:
         self.model = model
@@ -115,7 +115,7 @@ class _Carried:
 
 
 class _Windowed(_Carried):
-    """The rows of an attention model, which keep the tokens that their state was read from."""
+    """The rows of an attention model, with the tokens that their state was computed from."""
 
     def read(self, rows: list[NDArray[np.int64]]) -> Float[Tensor, "B V"]:
         self.windows = [row.tolist() for row in rows]
@@ -129,5 +129,5 @@ class _Windowed(_Carried):
         if max(map(len, self.windows)) <= context:
             return super().advance(ids)
         half = max(1, context // 2)
-        # rows that are not full are read again too, from where they began: a state holds all rows or none
+        # rows that are not full are read again too, completely, since a state holds all rows
         return self.read([np.array(window[-half:] if len(window) > context else window) for window in self.windows])

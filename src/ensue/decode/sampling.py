@@ -1,7 +1,7 @@
-"""From logits to the next token: temperature, what is cut from the distribution, and the draw. No model is run here.
+"""From logits to the next token: temperature, filters, and the draw.
 
-The order is fixed: repetition penalty, temperature, top-k, top-p, min-p, draw. Each filter sees the distribution that
-the ones before it have left, renormalized. The most probable token always remains, so there is always one to draw.
+The order is fixed: repetition penalty, temperature, top-k, top-p, min-p, draw. Each filter reads the renormalized
+distribution after the filters before it. The most probable token always remains, so there is always one to draw.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from ensue.parsing import shown
 from ensue.types import widest
 
 MOST = 1e30
-"""Of what is divided by or multiplied with: float32 holds it."""
+"""The largest temperature and penalty; float32 holds it."""
 GREEDY_BELOW = 1e-6
-"""A temperature below this is 0; dividing by it would leave float32."""
+"""A temperature below this counts as 0, since dividing by it would exceed float32."""
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the next token is chosen; EnsueError for a value that makes no sense.
+    """How the next token is chosen. Raises EnsueError for a value out of range.
 
     - `temperature` divides the logits; 0 takes the most probable token (greedy).
     - `top_k` keeps the k most probable tokens (Fan et al. 2018).
     - `top_p` keeps the fewest most probable tokens whose probabilities reach p (Holtzman et al. 2020).
     - `min_p` keeps the tokens with at least p times the probability of the most probable one (Nguyen et al. 2024).
     - `repetition_penalty` θ makes tokens of the prompt and the output so far less probable: a positive logit is divided
-      by θ, a negative one multiplied. Keskar et al. 2019 divide both, which would favor tokens with negative logits.
+      by θ, a negative one is multiplied. (Keskar et al. 2019 divide both, which favors tokens with negative logits.)
     """
 
     temperature: float = 1.0
@@ -59,6 +59,7 @@ class Sampling:
 
     @property
     def is_greedy(self) -> bool:
+        """Whether the most probable token is always taken."""
         return self.temperature < GREEDY_BELOW
 
 
@@ -74,9 +75,9 @@ def next_ids(
     *,
     seen: Bool[Tensor, "B V"] | None = None,
 ) -> Int[Tensor, " B"]:
-    """One token for each row. `seen` marks the tokens that the repetition penalty is for.
+    """One token for each row. `seen` marks the tokens that get the repetition penalty.
 
-    EnsueError for logits that are not finite: what is drawn of them need not be a token.
+    Raises EnsueError for logits that are not finite.
     """
     if not logits.amax(-1).isfinite().all():
         raise EnsueError("the model's scores of the next token are not finite: its training has diverged")
@@ -88,12 +89,12 @@ def next_ids(
 
 
 def penalized(logits: Float[Tensor, "B V"], seen: Bool[Tensor, "B V"], penalty: float) -> Float[Tensor, "B V"]:
-    """`logits` with those of the `seen` tokens made smaller (larger, if `penalty` is below 1)."""
+    """`logits` in which those of the `seen` tokens are lowered (raised, if `penalty` is below 1)."""
     return torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
 
 
 def filtered(logits: Float[Tensor, "B V"], sampling: Sampling) -> Float[Tensor, "B V"]:
-    """The logits of the distribution that is drawn from, -∞ for what is cut. The temperature must not be 0."""
+    """The logits of the distribution to draw from; -∞ for tokens that are cut. The temperature must not be 0."""
     if sampling.temperature != 1:
         # the largest becomes 0 first, so that a small temperature cannot overflow
         logits = (logits - logits.amax(-1, keepdim=True)) / sampling.temperature
@@ -123,8 +124,8 @@ def _keep_top_p(logits: Tensor, p: float) -> Tensor:
 def draw(logits: Float[Tensor, "B V"], generator: torch.Generator) -> Int[Tensor, " B"]:
     """One id for each row, with the probabilities `softmax(logits)`.
 
-    Inversion: the first id at which the sum of the probabilities reaches u, which lies in (0, 1], times their total. It
-    takes one random number a row, and, because u is not 0, never an id of probability 0.
+    By inversion: the first id at which the cumulative probability reaches u times the total, with u from (0, 1]. It
+    takes one random number for each row. u is never 0, so no id of probability 0 is drawn.
     """
     dtype = widest(logits.device)
     sums = logits.softmax(-1).cumsum(-1, dtype=dtype)

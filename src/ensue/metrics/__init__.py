@@ -1,1 +1,1 @@
-"""Predictions to scores."""
+"""From predictions to scores."""

@@ -1,4 +1,4 @@
-"""Scores of classification, for texts of one label and of several; and the threshold that several labels need."""
+"""Scores of classification, for texts with one label and with several, and the best threshold for several labels."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ensue.metrics.confusion import LabelScore, label_scores, macro_f1, overall,
 
 BINS = 15
 MOST_UNKNOWN = 50
-"""Of more labels that the model cannot give, these are in the confusion matrix: data of another kind have thousands."""
+"""The most unknown labels in the confusion matrix, since data of another kind may have thousands."""
 _EDGES = np.arange(1, BINS) / BINS
 
 
 @dataclass(frozen=True)
 class ClassificationScores:
-    """Shares from 0 to 1, and counts.
+    """The scores of a classifier: shares from 0 to 1, and counts.
 
-    `accuracy` counts texts whose labels are all right and none too many. `macro_f1` and `weighted_f1` are means over
-    the labels of `per_label`, those that were right or said at least once; `micro_f1` counts all labels as one.
-    `confusion[i][j]` counts texts of `labels[i]` that were said to be `labels[j]`; None where a text may have several
-    labels. `unknown_labels` counts the right answers that the model cannot give; `labels` ends with the most frequent
-    of them.
+    `accuracy` is the share of texts with exactly the right labels. `macro_f1` and `weighted_f1` are means over the
+    labels of `per_label`, which are those that were right or predicted at least once. `micro_f1` is over all labels
+    together. `confusion[i][j]` counts the texts with `labels[i]` for which `labels[j]` was predicted; it is None if a
+    text may have several labels. `unknown_labels` counts right labels that the model does not have; `labels` ends with
+    the most frequent of them.
     """
 
     accuracy: float
@@ -56,24 +56,24 @@ class ClassificationScores:
         }
 
     def summary(self) -> str:
+        """The scores in one line, for people."""
         name, f1 = ("micro F1", self.micro_f1) if self.confusion is None else ("macro F1", self.macro_f1)
         return f"accuracy {100 * self.accuracy:.2f} %, {name} {100 * f1:.2f}"
 
 
 class ClassificationTally:
-    """Counts texts one by one; holds counts alone.
+    """Counts texts one by one, and holds only counts.
 
-    `labels` are those of the model, K, in the order of its probabilities. With `multiple`, a text has any number of
-    labels, none too; without, exactly one.
+    `labels` are the model's K labels in the order of its probabilities. With `multiple`, a text has any number of
+    labels, also none; without, exactly one.
 
-    The calibration error is the expected one (Naeini et al. 2015; Guo et al. 2017): probabilities are put in 15 bins
-    of equal width, and `Σ_b n_b / n |share that came true in b − mean probability in b|` is taken. Without `multiple`,
-    what counts is the highest probability of each text and whether that label is right; with it, the probability of
-    every label of every text and whether the text has it.
+    The calibration error is the expected one (Naeini et al. 2015; Guo et al. 2017), over 15 bins of equal width:
+    `Σ_b n_b / n |share that is right in b − mean probability in b|`. Without `multiple`, the highest probability of
+    each text counts; with it, the probability of every label of every text.
     """
 
     def __init__(self, labels: Sequence[str], *, multiple: bool = False) -> None:
-        assert len(set(labels)) == len(labels), "a label stands twice among the model's"
+        assert len(set(labels)) == len(labels), "the model has a label twice"
         self.labels = list(labels)
         self.multiple = multiple
         self._examples = 0
@@ -85,7 +85,7 @@ class ClassificationTally:
         self._reliability = _Reliability()
 
     def add(self, gold: Collection[str], probabilities: NDArray[np.floating[Any]], predicted: Collection[str]) -> None:
-        """One text: the right labels, known or not, the probabilities (K,), and the labels that the model gives."""
+        """Counts one text: its right labels, known or not, the probabilities (K,), and the predicted labels."""
         assert not isinstance(gold, str), f'labels come as a collection, not as "{gold}"'
         assert not isinstance(predicted, str), f'labels come as a collection, not as "{predicted}"'
         assert len(probabilities) == len(self.labels), f"{len(probabilities)} probabilities, {len(self.labels)} labels"
@@ -104,6 +104,7 @@ class ClassificationTally:
         self._reliability.add(probabilities[top : top + 1], np.array([self.labels[top] in right]))
 
     def scores(self) -> ClassificationScores:
+        """The scores of all texts so far."""
         per_label = label_scores(self._correct, self._gold, self._predicted)
         unknown = {label: count for label, count in self._gold.most_common() if label not in set(self.labels)}
         labels = [*self.labels, *list(unknown)[:MOST_UNKNOWN]]
@@ -122,7 +123,7 @@ class ClassificationTally:
 
 
 class _Reliability:
-    """Probabilities and what came true, by bin; bin b holds the probabilities p with b / 15 < p ≤ (b + 1) / 15."""
+    """Sums of probabilities and counts of right labels by bin; bin b has the p with b / 15 < p ≤ (b + 1) / 15."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -142,8 +143,8 @@ class _Reliability:
 def best_threshold(gold: NDArray[np.bool_], probabilities: NDArray[np.floating[Any]]) -> float:
     """The threshold for all K labels of N texts (N, K) at which `probability >= threshold` has the highest micro F1.
 
-    Exact: the probabilities are sorted once and every cut between two different ones is tried. The threshold lies in
-    the middle of the best cut, the highest cut if several are best. Without any right label no cut says anything: 0.5.
+    Every cut between two different probabilities is tried. The threshold is the middle of the best cut, and of the
+    highest one if several are best. If no label is right, it is 0.5.
     """
     assert gold.shape == probabilities.shape, f"{gold.shape} labels, {probabilities.shape} probabilities"
     order = np.argsort(-probabilities, axis=None, kind="stable")

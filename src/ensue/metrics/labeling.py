@@ -15,12 +15,12 @@ CONFUSIONS = 20
 
 @dataclass(frozen=True)
 class LabelingScores:
-    """Shares from 0 to 1, and counts.
+    """The scores of a tagger: shares from 0 to 1, and counts.
 
-    `precision`, `recall` and `f1` are over all spans (`is_spans`), or over all tokens, where the three are the
-    accuracy. `per_label` is by span class, or by label; `macro_f1` the mean of its f1. `confusion` has the most
-    frequent confusions of token labels, as (gold, predicted, count). `unknown_labels` counts the right answers that
-    the model cannot give.
+    `precision`, `recall` and `f1` are over all spans (`is_spans`), or over all tokens, for which the three equal the
+    accuracy. `per_label` is by span class, or by label, and `macro_f1` is the mean of its f1. `confusion` has the most
+    frequent confusions of token labels as (gold, predicted, count). `unknown_labels` counts right labels that the model
+    does not have.
     """
 
     is_spans: bool
@@ -53,18 +53,19 @@ class LabelingScores:
         }
 
     def summary(self) -> str:
+        """The scores in one line, for people."""
         name, f1 = ("F1", self.f1) if self.is_spans else ("macro F1", self.macro_f1)
         return f"accuracy {100 * self.accuracy:.2f} %, {name} {100 * f1:.2f}"
 
 
 class LabelingTally:
-    """Counts sentences one by one; holds counts alone, so that a file may be of any length.
+    """Counts sentences one by one, and holds only counts, so a file may have any length.
 
-    With `spans`, precision, recall and F1 are conlleval's: a predicted span is correct if a gold span has the same
-    class, start and end; spans are read from the labels as `ensue.text.schemes.spans` does, so labels that break their
-    scheme count as conlleval reads them, and are not mended or dropped. Nothing carries over from a sentence to the
-    next. A precision without predictions, a recall without gold spans and an F1 of two zeros are 0. Accuracy compares
-    the labels of tokens as they are: gold and prediction should be in one scheme.
+    With `spans`, precision, recall and F1 are those of conlleval: a predicted span is correct if a gold span has the
+    same class, start and end. Spans are read by `ensue.text.schemes.spans`, so labels that break their scheme are
+    neither corrected nor dropped. A span ends with its sentence. A precision without predictions, a recall without gold
+    spans and an F1 of two zeros are 0. Accuracy compares the labels of tokens unchanged, so gold labels and predictions
+    should have the same scheme.
     """
 
     def __init__(self, *, spans: bool) -> None:
@@ -76,7 +77,7 @@ class LabelingTally:
         self._predicted: Counter[str] = Counter()
 
     def add(self, gold: Sequence[str], predicted: Sequence[str]) -> None:
-        """The labels of one sentence."""
+        """Counts one sentence, by its right and its predicted labels."""
         assert len(gold) == len(predicted), f"{len(predicted)} labels for {len(gold)} tokens"
         self._sentences += 1
         self._pairs.update(zip(gold, predicted, strict=True))
@@ -87,7 +88,7 @@ class LabelingTally:
             self._correct.update(span.label for span in set(gold_spans) & set(predicted_spans))
 
     def scores(self, known: Iterable[str] | None = None) -> LabelingScores:
-        """The scores so far. `known` are the labels that the model can give; with `spans`, their classes count."""
+        """The scores of all sentences so far. `known` are the model's labels; with `spans`, their classes count."""
         correct, gold, predicted = self._counts()
         per_label = label_scores(correct, gold, predicted)
         total = overall(per_label, correct)
@@ -107,7 +108,7 @@ class LabelingTally:
         )
 
     def _counts(self) -> tuple[Counter[str], Counter[str], Counter[str]]:
-        """Correct, gold and predicted by span class, or by label."""
+        """The counts of correct, gold and predicted ones, by span class or by label."""
         if self.is_spans:
             return self._correct, self._gold, self._predicted
         correct: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""What a language model's surprisal at a text amounts to: perplexity, and bits per character."""
+"""Scores of a language model from the surprisal of a text: perplexity and bits per character."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class LanguageScores:
-    """The summed surprisal in nats of `tokens` predicted tokens, which stand for `characters` characters.
+    """The total surprisal in nats of `tokens` predicted tokens, which have `characters` characters.
 
-    `unknown` of the tokens are the unknown one: the model is not asked which it was, so their surprisal is flattering.
-    Scores of parts add up to that of the whole. Without tokens (or characters) the means are NaN, in JSON null.
+    `unknown` of the tokens are `<unk>`. The model does not predict which symbol that was, so their surprisal is too
+    low. Scores of parts can be added. Without tokens (or characters) the means are NaN, in JSON null.
     """
 
     total_nats: float
@@ -29,11 +29,12 @@ class LanguageScores:
 
     @property
     def nats_per_token(self) -> float:
+        """The mean surprisal of a token, in nats."""
         return self.total_nats / self.tokens if self.tokens else math.nan
 
     @property
     def perplexity(self) -> float:
-        """`exp(nats_per_token)`; infinite where that leaves the floating-point numbers."""
+        """`exp(nats_per_token)`; infinite if that exceeds the floating-point numbers."""
         try:
             return math.exp(self.nats_per_token)
         except OverflowError:
@@ -41,11 +42,11 @@ class LanguageScores:
 
     @property
     def bits_per_character(self) -> float:
-        """`total_nats / (ln 2 · characters)`, which compares across tokenizers."""
+        """`total_nats / (ln 2 · characters)`, which can be compared across tokenizers."""
         return self.total_nats / (math.log(2) * self.characters) if self.characters else math.nan
 
     def as_json(self) -> dict[str, float | int | None]:
-        """The keys of `evaluate --json`; null for what is not a finite number, since JSON has no word for it."""
+        """The keys of `evaluate --json`; None for a number that is not finite, which JSON does not have."""
         return {
             "nats_per_token": _finite(self.nats_per_token),
             "perplexity": _finite(self.perplexity),

@@ -39,7 +39,7 @@ class CharacterTokenizer(Tokenizer):
         for chunk in chunks:
             counts = np.bincount(code_points(chunk.lower() if lowercase else chunk))
             totals[: len(counts)] += counts
-        totals[FIRST_SURROGATE:AFTER_SURROGATES] = 0  # halves of a character are no characters
+        totals[FIRST_SURROGATE:AFTER_SURROGATES] = 0  # a surrogate is half of a character
         seen = {chr(point): int(totals[point]) for point in np.flatnonzero(totals)}
         kept = most_frequent(seen, min_count=min_count, limit=None if max_size is None else max_size - 1)
         return cls(Vocabulary([UNKNOWN, *sorted(kept)]), lowercase=lowercase)

@@ -12,8 +12,9 @@ FORMAT_VERSION = 1
 
 
 class Classes:
-    """`names` in the order of the model's outputs. With `multiple`, a text has all those whose probability is at least
-    `threshold`; without, the most probable one.
+    """The labels `names` of a classifier, in the order of the model's outputs.
+
+    With `multiple`, a text has all labels whose probability is at least `threshold`; without, the most probable one.
     """
 
     def __init__(self, names: Sequence[str], *, multiple: bool = False, threshold: float = 0.5) -> None:
@@ -28,24 +29,25 @@ class Classes:
         return tuple(self.names[id] for id in order if probabilities[id] >= self.threshold)
 
     def matrix(self, labels: Sequence[Collection[str]]) -> NDArray[np.bool_]:
-        """Which text has which label, (N, K); labels that are not known are left out."""
+        """Which text has which label, (N, K). Unknown labels are left out."""
         matrix = np.zeros((len(labels), len(self.names)), bool)
         for row, names in zip(matrix, labels, strict=True):
             row[[self.ids[name] for name in names if name in self.ids]] = True
         return matrix
 
     def targets(self, labels: Sequence[Collection[str]]) -> NDArray[Any]:
-        """What is learned: ids (N,), or 0 and 1 (N, K)."""
+        """The targets of training: ids (N,), or with `multiple` 0 and 1 (N, K)."""
         matrix = self.matrix(labels)
         return matrix.astype(np.float32) if self.multiple else matrix.argmax(1)
 
     def shares(self, labels: Sequence[Collection[str]]) -> NDArray[np.float64]:
-        """The share of the texts that has each label, (K,), as if there were one more of each label."""
+        """The share of the texts that have each label, (K,), with 1 added to each count."""
         counts = self.matrix(labels).sum(0) + 1.0
         shares: NDArray[np.float64] = counts / (len(labels) + (2 if self.multiple else len(self.names)))
         return shares
 
     def to_json(self) -> dict[str, Any]:
+        """Everything that `from_json` needs, as JSON values."""
         return {
             "kind": "classes",
             "format_version": FORMAT_VERSION,
@@ -56,7 +58,7 @@ class Classes:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Classes:
-        """The inverse of `to_json`; KeyError, TypeError or ValueError for content that cannot come from there."""
+        """The inverse of `to_json`; raises KeyError, TypeError or ValueError for other content."""
         names = content["names"]
         check_names(names)
         return cls(names, multiple=bool(content["multiple"]), threshold=float(content["threshold"]))
@@ -69,7 +71,7 @@ class Classes:
 
 
 def check_names(names: Any) -> None:
-    """ValueError unless `names`, read from JSON, can be those of labels."""
+    """Raises ValueError unless `names`, read from JSON, are one or more distinct strings."""
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError("names must be a list of strings")
     if not names or len(set(names)) < len(names):

@@ -1,7 +1,7 @@
-"""Where a text may be cut without tearing apart what a reader sees as one character.
+"""Where a text may be cut without splitting what a reader sees as one character.
 
-The rules are those of Unicode's grapheme clusters (UAX 29) that matter between two tokens: combining marks, joiners,
-variation selectors, skin tones, tags and flags. Syllables of Hangul are not looked at; no splitter cuts inside them.
+These are the rules of Unicode's grapheme clusters (UAX 29) that matter between two tokens: combining marks, joiners,
+variation selectors, skin tones, tags and flags. Syllables of Hangul need no rule, since no splitter cuts inside them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _MARKS = ("Mn", "Me", "Mc")
 
 
 def is_boundary(text: str, place: int, start: int = 0) -> bool:
-    """Whether `place`, which is inside `text`, is between two clusters; `start` is one that is known to be."""
+    """Whether `place`, inside of `text`, is between two clusters. `start` is an earlier place that is."""
     before, behind = text[place - 1], text[place]
     if behind < "\u0300":
         return before != _JOINER

@@ -1,4 +1,4 @@
-"""The labels of a tagger: as the training file writes them, and as the tags in which a model learns them."""
+"""The labels of a tagger: those of the training file, and the tags in which a model learns them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _ALIKE = {
     "ioe1": {"B": "I", "E": "I", "S": "I"},
     "ioe2": {"S": "E", "B": "I"},
 }
-"""The places in a span that a scheme does not tell apart."""
+"""For each scheme, the positions in a span that it writes in the same way as others."""
 
 
 class Labels:
-    """`names` are the labels of the training data, `scheme` how they write spans (None: plain labels).
+    """The labels `names` of the training data, and their `scheme` (None: plain labels).
 
-    Spans are learned in `tag_scheme`, with every tag that their classes can have; plain labels are their own tags.
+    Spans are learned in `tag_scheme`, with every tag that their classes can have. Plain labels are their own tags.
     """
 
     def __init__(self, names: Sequence[str], *, scheme: Scheme | None, tag_scheme: Scheme | None) -> None:
@@ -42,12 +42,13 @@ class Labels:
 
     @property
     def has_spans(self) -> bool:
+        """Whether the labels write spans."""
         return self.scheme is not None
 
     def encode(self, labels: Sequence[str]) -> list[int]:
-        """The tags of a sentence; -1 for a label that training did not have.
+        """The ids of a sentence's tags; -1 for a label that the training data do not have.
 
-        Spans are converted even if the schemes are one, since labels may break theirs.
+        Spans are converted even if both schemes are the same, since labels may break their scheme.
         """
         if self.tag_scheme is not None:
             labels = convert(labels, self.tag_scheme)
@@ -63,16 +64,16 @@ class Labels:
         )  # where the schemes are one, a softmax may break it
 
     def confidence(self, labels: Sequence[str], marginals: NDArray[np.floating[Any]]) -> list[float]:
-        """The probability of each label of a sentence: that of all tags which are written as it.
+        """The probability of each label of a sentence: the sum over all tags that are written as this label.
 
-        `marginals` (T, K) are those of the tags.
+        `marginals` (T, K) are the probabilities of the tags.
         """
         places = np.array([self._place_of.get(self._written(label), -1) for label in labels], np.int64)
         shares: list[float] = (marginals * (self._places == places[:, None])).sum(1).tolist()
         return shares
 
     def _written(self, label: str) -> tuple[str, str]:
-        """What a tag and a label have in common: the place in a span as far as both schemes tell it, and of what."""
+        """The class of a tag or label, and its position in a span as far as both schemes write it."""
         if self.scheme is None:
             return "", label
         kind, name = position(label)
@@ -81,10 +82,11 @@ class Labels:
         return kind, name
 
     def legal(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]] | None:
-        """Which tags may begin, follow each other and end (`schemes.legal_transitions`); None where all may."""
+        """Which tags may begin, follow each other and end (`schemes.legal_transitions`); None if all may."""
         return None if self.tag_scheme is None else legal_transitions(self.tags.symbols, self.tag_scheme)
 
     def to_json(self) -> dict[str, Any]:
+        """Everything that `from_json` needs, as JSON values."""
         return {
             "kind": "tags",
             "format_version": FORMAT_VERSION,
@@ -95,7 +97,7 @@ class Labels:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Labels:
-        """The inverse of `to_json`; KeyError, TypeError or ValueError for content that cannot come from there."""
+        """The inverse of `to_json`; raises KeyError, TypeError or ValueError for other content."""
         names, schemes = content["names"], (content["scheme"], content["tag_scheme"])
         check_names(names)
         if not set(schemes) <= {None, *get_args(Scheme)} or (schemes[0] is None) != (schemes[1] is None):

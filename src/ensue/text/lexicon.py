@@ -1,6 +1,6 @@
-"""What a model knows of words: which have a vector of their own, their characters, affixes, shapes, columns of data.
+"""The vocabularies of a model that reads words: words, characters, affixes, shapes, and values of columns.
 
-A distinct word form is encoded once (`Lexicon.encode`), wherever and however often it stands. No torch, no vectors.
+Each distinct word form is encoded once (`Lexicon.encode`), however often it occurs. The vectors are not here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ensue.text.vocabulary import Vocabulary, most_frequent
 
 FORMAT_VERSION = 1
 MOST_CHARACTERS = 32
-"""Of a longer word the character layer reads the first and the last half of these."""
+"""The most characters that the character layer reads of a word: half of them from its start, half from its end."""
 AFFIX_COUNT = 5
 """Affixes of fewer words are unknown."""
 _DIGIT = re.compile(r"\d")
@@ -29,10 +29,10 @@ _SHAPES = (
 
 
 class WordForms(NamedTuple):
-    """`U` word forms as numbers; what a lexicon does not use is 0.
+    """`U` word forms as numbers; 0 for what a lexicon does not use.
 
-    `words`, `shapes` and `vectors` (U,) are ids, `characters` (U, L) those of the letters, `lengths` (U,) how many are
-    real, `affixes` (U, A) those of the prefixes and suffixes.
+    `words`, `shapes` and `vectors` (U,) are ids. `characters` (U, L) are the ids of the letters, and `lengths` (U,) the
+    numbers of letters. `affixes` (U, A) are the ids of the prefixes and suffixes.
     """
 
     words: NDArray[np.int64]
@@ -43,7 +43,7 @@ class WordForms(NamedTuple):
     vectors: NDArray[np.int64]
 
     def select(self, forms: NDArray[np.int64]) -> WordForms:
-        """Some of the forms, their characters cut to the longest."""
+        """The forms with these numbers; their characters are cut to the longest of them."""
         lengths = self.lengths[forms]
         longest = int(lengths.max(initial=0))
         return WordForms(
@@ -57,9 +57,9 @@ class WordForms(NamedTuple):
 
 
 class Lexicon:
-    """The vocabularies of a model that reads words; id 0 of each is what is unknown.
+    """The vocabularies of a model that reads words. Id 0 of each stands for everything unknown.
 
-    `affixes` is the longest affix, 0 for none; `vectors` are the words that have a pretrained vector.
+    `longest_affix` is a number of characters, 0 for no affixes. `vectors` are the words that have a pretrained vector.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Lexicon:
         shapes: bool = False,
         vectors: Collection[str] | None = None,
     ) -> Lexicon:
-        """From how often each word form occurs in the training data, and the values of the columns in use."""
+        """A lexicon from the count of each word form in the training data, and the values of the columns in use."""
         lexicon = cls(words=Vocabulary([UNKNOWN]), lowercase=lowercase, fold_digits=fold_digits)
         lexicon.longest_affix = longest_affix
         words = most_frequent(_counted(counts, lexicon.normalized), min_count=min_count, limit=max_size)
@@ -116,12 +116,12 @@ class Lexicon:
         return lexicon
 
     def normalized(self, form: str) -> str:
-        """What the word's own vector is looked up by."""
+        """The form by which the word's own vector is looked up."""
         form = form.lower() if self.lowercase else form
         return _DIGIT.sub("0", form) if self.fold_digits else form
 
     def affixes_of(self, form: str) -> list[str]:
-        """`u-`, `un-`, ... `-d`, `-ed`: a prefix and a suffix of each length; a shorter word is whole."""
+        """`u-`, `un-`, ... `-d`, `-ed`: a prefix and a suffix of each length; for a shorter word the whole word."""
         form = self.normalized(form)
         lengths = range(1, self.longest_affix + 1)
         return [f"{form[:n]}-" for n in lengths] + [f"-{form[-n:]}" for n in lengths]
@@ -148,6 +148,7 @@ class Lexicon:
         return _ids(self.columns[name], values, len(values))
 
     def to_json(self) -> dict[str, Any]:
+        """Everything that `from_json` needs, as JSON values."""
         return {
             "kind": "lexicon",
             "format_version": FORMAT_VERSION,
@@ -164,7 +165,7 @@ class Lexicon:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Lexicon:
-        """The inverse of `to_json`; KeyError, TypeError or ValueError for content that cannot come from there."""
+        """The inverse of `to_json`; raises KeyError, TypeError or ValueError for other content."""
         if content["kind"] != "lexicon":
             raise ValueError(f"a {content['kind']}, not a lexicon")
         words, columns, longest_affix = _read(content["words"]), content["columns"], content["longest_affix"]
@@ -198,7 +199,7 @@ class Lexicon:
         return np.array(found, np.int64).reshape(len(forms), 2 * self.longest_affix)
 
     def _vector_ids(self, forms: Sequence[str]) -> NDArray[np.int64]:
-        """A word's own pretrained vector, or that of its lowered form."""
+        """The ids of pretrained vectors: that of the word itself, or of its lowercased form."""
         if self.vectors is None:
             return np.zeros(len(forms), np.int64)
         ids = self.vectors.ids
@@ -209,7 +210,7 @@ class Lexicon:
 
 
 def letters(form: str) -> str:
-    """What the character layer reads of a word: of a long one its beginning and its end."""
+    """The characters of a word that the character layer reads; for a long word its start and its end."""
     half = MOST_CHARACTERS // 2
     return form if len(form) <= MOST_CHARACTERS else form[:half] + form[-half:]
 

@@ -1,13 +1,13 @@
-"""Label schemes: spans written as a label per token, read back, told apart. It scores nothing and reads no files.
+"""Label schemes: how spans are written as a label for each token, read back, and recognized.
 
-A label is `O` (outside) or a prefix, a dash and the span's class: `B-PER`. Eight schemes put the prefixes differently:
+A label is `O` (outside) or a prefix, a dash and the span's class: `B-PER`. There are eight schemes:
 
 - `iob1` (Ramshaw & Marcus 1995): `I` inside; `B` only where a span follows another of its class without a gap.
 - `bio` (IOB2): `B` on the first token of every span, `I` on the others.
 - `ioe1` (Tjong Kim Sang & Veenstra 1999): `I` inside; `E` only on the last token of a span that another of its class
   follows without a gap.
 - `ioe2`: `E` on the last token of every span, `I` on the others.
-- `iobes`: `B I ... I E`, and `S` for a span of one token. `bilou`, `bmes` and `bmewo` are the same in other letters.
+- `iobes`: `B I ... I E`, and `S` for a span of one token. `bilou`, `bmes` and `bmewo` write it with other letters.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ PREFIXES: dict[Scheme, str] = {
     "bmes": "BMES",
     "bmewo": "BMEW",
 }
-"""The letters of each; of four: for the first token, those inside, the last one, and a span of one token."""
+"""The letters of each scheme. Four letters are for the first token, those inside, the last one, and a single one."""
 TOLERATED = 0.05
-"""The share of sentences with spans that may break the scheme. Annotators slip (CoNLL-2003's training file has one
-sentence that breaks IOB1), and `spans` reads the slips, too."""
+"""The share of sentences with spans that may break the scheme. Annotators make mistakes (CoNLL-2003's training file has
+one sentence that breaks IOB1), and `spans` reads these too."""
 _ALPHABETS: list[tuple[Scheme, ...]] = [
     ("bio", "iob1"),
     ("ioe2", "ioe1"),
@@ -47,7 +47,7 @@ _ALPHABETS: list[tuple[Scheme, ...]] = [
     ("bmes",),
     ("bmewo",),
 ]
-"""Schemes of the same letters. Letters that several have in part are those of the first."""
+"""Schemes with the same letters, in the order in which they are tried. The first one that has all letters is taken."""
 _EXPECTED = (
     "expected bio or iob1 (B- I-), ioe1 or ioe2 (I- E-), iobes (B- I- E- S-), bilou (B- I- L- U-), bmes (B- M- E- S-) "
     "or bmewo (B- M- E- W-)"
@@ -56,7 +56,7 @@ _KINDS = {"B": "B", "I": "I", "M": "I", "E": "E", "L": "E", "S": "S", "U": "S", 
 
 
 class Span(NamedTuple):
-    """The tokens from `start` up to and without `end`."""
+    """A span of the class `label`: the tokens from `start` up to `end`, which is not included."""
 
     label: str
     start: int
@@ -64,7 +64,7 @@ class Span(NamedTuple):
 
 
 class Position(NamedTuple):
-    """What a token's label says: its place in a span (B, I, E, S, or O for outside) and the span's class."""
+    """The parts of a label: the token's place in a span (B, I, E, S, or O for outside) and the span's class."""
 
     kind: str
     label: str
@@ -72,20 +72,20 @@ class Position(NamedTuple):
 
 @lru_cache(maxsize=1 << 14)
 def position(label: str) -> Position:
-    """The label taken apart at its first dash. What has none of the prefixes B I M E L S U W is outside."""
+    """The parts of a label, split at its first dash. A label without one of the prefixes B I M E L S U W is outside."""
     prefix, _, name = label.partition("-")
     kind = _KINDS.get(prefix, OUTSIDE)
     return Position(kind, "" if kind == OUTSIDE else name)
 
 
 def spans(labels: Sequence[str]) -> list[Span]:
-    """The spans of one sentence in order, whatever the scheme, also where the labels break it.
+    """The spans of one sentence in order, in any scheme, even if the labels break it.
 
-    This is the reading of conlleval, the scorer of CoNLL-2000 and 2003 (version 2004-01-26): a span begins at `B`, and
-    at an `I` that has no span of its class to go on with (after `O`, after another class, at the start of the
-    sentence); it ends before `O`, `B` and another class. `E` and `S`, which conlleval knows in part, are read as
-    seqeval does: both end their span, `S` always begins one, `E` begins one where it has none to end. As there, a label
-    that is a prefix alone (`B`) is of the empty class.
+    Labels are read as by conlleval, the scorer of CoNLL-2000 and 2003 (version 2004-01-26). A span begins at `B`, and
+    at an `I` that does not continue a span of its class (after `O`, after another class, at the start of the sentence).
+    It ends before `O`, `B` and another class. conlleval knows `E` and `S` only in part, so these are read as by
+    seqeval: both end their span, `S` always begins one, and `E` begins one if there is none to end. As in seqeval, a
+    label that is a prefix alone (`B`) has the empty class.
     """
     found: list[Span] = []
     start, current = 0, None
@@ -107,7 +107,7 @@ def spans(labels: Sequence[str]) -> list[Span]:
 
 
 def encode(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
-    """The labels of a sentence of `length` tokens with these spans, which must not overlap."""
+    """The labels of a sentence of `length` tokens with these `spans`, which must not overlap."""
     labels = [OUTSIDE] * length
     ordered = sorted(spans, key=lambda span: span.start)
     for before, span, after in zip([None, *ordered], ordered, [*ordered[1:], None], strict=False):
@@ -140,7 +140,7 @@ def _label(prefix: str, name: str) -> str:
 
 
 def convert(labels: Sequence[str], scheme: Scheme) -> list[str]:
-    """The same spans in `scheme`. Labels that break their scheme come out as `spans` reads them."""
+    """The same spans in `scheme`. Labels that break their scheme are read as by `spans`."""
     return encode(spans(labels), len(labels), scheme)
 
 
@@ -152,10 +152,10 @@ def tag_set(classes: Iterable[str], scheme: Scheme) -> list[str]:
 def legal_transitions(
     tags: Sequence[str], scheme: Scheme
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which of K tags may stand at the start (K,), which after which (K, K; from row to column), which at the end (K,).
+    """Which of K tags may begin a sentence (K,), which may follow which (K, K; row before column), which may end (K,).
 
-    Legal paths are exactly the label sequences that `convert` leaves as they are. With the whole `tag_set` each tag can
-    be reached and left; with a part of it (`B-X` without `E-X`) a tag may have no way on.
+    Legal paths are exactly the label sequences that `convert` does not change. With the whole `tag_set`, every tag has
+    a legal predecessor and successor. With a part of it (`B-X` without `E-X`), a tag may have none.
     """
     foreign = [tag for tag in tags if tag != OUTSIDE and tag.partition("-")[0] not in PREFIXES[scheme]]
     assert not foreign, f"{foreign[0]} is no tag of {scheme}"
@@ -166,7 +166,7 @@ def legal_transitions(
 
 
 def is_legal(scheme: Scheme, before: str, label: str) -> bool:
-    """Whether `scheme` writes `label` after `before`. Start and end of a sentence are like `O` there."""
+    """Whether `scheme` writes `label` after `before`; `O` stands for the start and the end of a sentence."""
     left, right = position(before), position(label)
     is_same = left.label == right.label
     goes_on = left.kind in "BI" and is_same
@@ -183,7 +183,7 @@ def is_legal(scheme: Scheme, before: str, label: str) -> bool:
 
 
 class SentenceNumber(NamedTuple):
-    """A sentence, counted from 1, and the line it begins at, if that was said."""
+    """The number of a sentence, from 1, and of the line at which it begins, if known."""
 
     sentence: int
     line: int | None
@@ -193,7 +193,7 @@ class SentenceNumber(NamedTuple):
 
 
 class Breaks(NamedTuple):
-    """How many sentences are not what a scheme would write, and the first thing that it would not write."""
+    """How many sentences break a scheme, and where and how the first one does."""
 
     sentences: int
     place: SentenceNumber
@@ -204,7 +204,7 @@ class Breaks(NamedTuple):
 
 
 class SchemeDetector:
-    """Is fed the labels of a file, a sentence at a time, and then says their scheme. It keeps no sentence."""
+    """Recognizes the scheme of a file from the labels of its sentences. It keeps counts, not sentences."""
 
     def __init__(self) -> None:
         self._sentences = 0
@@ -215,7 +215,7 @@ class SchemeDetector:
         self._breaks: dict[Scheme, Breaks] = {}
 
     def feed(self, labels: Sequence[str], line: int | None = None) -> None:
-        """One sentence, and the number of the line that it begins at, for the messages."""
+        """Adds the labels of a sentence; `line` is the number of its first line, for messages."""
         self._sentences += 1
         place = SentenceNumber(self._sentences, line)
         for label in labels:
@@ -239,21 +239,21 @@ class SchemeDetector:
             self._without_prefix = (label, place)
 
     def breaks(self, scheme: Scheme) -> Breaks | None:
-        """The sentences that are not what `scheme` would write; None if all are."""
+        """The sentences that break `scheme`; None if none does."""
         return self._breaks.get(scheme)
 
     def result(self, path: str | Path | None = None) -> Scheme | None:
         """The scheme; None for plain labels, such as parts of speech.
 
-        A scheme needs labels with prefix, dash and class. A bare `B` or `S` is a plain label, and a file of `O` alone
-        is plain, too: it says nothing of spans. Where labels with a prefix are no more than those without (`O` aside),
-        they only look so, as some codes of parts of speech do, and all are plain. A file in which every span begins
-        with `B` is bio; one in which `B` only ever parts two spans is iob1; `E` tells ioe2 and ioe1 apart likewise.
-        Where several schemes write the same labels, it is the first of iob1, iobes and bmes that does.
+        A scheme has labels with prefix, dash and class. A bare `B` or `S` is a plain label, and a file that has only
+        `O` is plain. Some codes of parts of speech look like labels with a prefix; so if these are not more than the
+        others (without `O`), all labels are plain. A file in which every span begins with `B` is bio. A file in which
+        `B` only separates two spans is iob1. `E` tells ioe2 and ioe1 apart in the same way. If several schemes fit,
+        it is the first one in `_ALPHABETS`.
 
-        DataError (with `path` and the line that was fed) for a label without a prefix among more that have one, for
-        prefixes that no scheme has together, and where more than `TOLERATED` of the sentences with spans break every
-        scheme that has the prefixes.
+        Raises DataError, with `path` and line, for a label without a prefix among a majority that has one, for prefixes
+        that no scheme has together, and if more than `TOLERATED` of the sentences with spans break every scheme that
+        has the prefixes.
         """
         prefixed = sum(count for label, count in self._counts.items() if _has_prefix(label))
         if prefixed <= self._counts.total() - self._counts[OUTSIDE] - prefixed:
@@ -289,7 +289,7 @@ class SchemeDetector:
 
 @lru_cache(maxsize=1 << 16)
 def _broken(before: str | None, label: str | None) -> tuple[Scheme, ...]:
-    """The schemes that do not write `label` after `before`; None is the sentence's border."""
+    """The schemes that do not write `label` after `before`; None stands for the sentence's start or end."""
     schemes: tuple[Scheme, ...] = get_args(Scheme)
     return tuple(scheme for scheme in schemes if not is_legal(scheme, before or OUTSIDE, label or OUTSIDE))
 
@@ -305,7 +305,7 @@ def _reason(before: str | None, label: str | None) -> str:
 
 
 def detect_scheme(sequences: Iterable[Sequence[str]]) -> Scheme | None:
-    """The scheme of sentences in memory, as `SchemeDetector.result` tells it."""
+    """The scheme of sentences in memory, as by `SchemeDetector.result`."""
     detector = SchemeDetector()
     for labels in sequences:
         detector.feed(labels)

@@ -1,4 +1,4 @@
-"""Byte-level byte-pair encoding, trained on the corpus by the `tokenizers` library, which is imported late."""
+"""Byte-level byte-pair encoding, trained on the corpus by the `tokenizers` library, which is imported at first use."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ TRAINING_CHARACTERS = 1 << 16
 REMEMBERED_PIECES = 1 << 17
 REMEMBERED_LENGTH = 32
 _PIECE = re.compile(rf"\s*\S+(?:(?![{BLANKS}])\s+(?:\S+|\Z))*|\s+")
-"""Parts of a text that end at a boundary (`boundaries.py`), so that each can be encoded by itself."""
+"""Matches parts of a text that end at a boundary (`boundaries.py`). Each can be encoded by itself."""
 
 
 class SubwordTokenizer(Tokenizer):
-    """Pieces of words, made of bytes: nothing is unknown, and every text comes back exactly.
+    """Pieces of words, made of bytes: nothing is unknown, and every text is decoded exactly.
 
-    Source: Sennrich et al. 2016, over bytes as in Radford et al. 2019; the first 256 ids are the single bytes.
+    Source: Sennrich et al. 2016; over bytes, Radford et al. 2019. The first 256 ids are the single bytes.
     """
 
     kind = "bpe"
@@ -53,9 +53,9 @@ class SubwordTokenizer(Tokenizer):
     def train(
         cls, chunks: Iterable[str], *, min_count: int = 1, max_size: int | None = None, lowercase: bool = False
     ) -> Self:
-        """Merge the most frequent pairs of `chunks`, as long as they occur `min_count` times.
+        """Merges the most frequent pairs of `chunks`, as long as they occur `min_count` times.
 
-        `max_size` (2048) is the vocabulary's size; the 256 bytes are in it whatever it says.
+        `max_size` (2,048) is the vocabulary's size; it always has the 256 bytes.
         """
         library = _import_library()
         trainer = library.trainers.BpeTrainer(
@@ -99,7 +99,7 @@ class SubwordTokenizer(Tokenizer):
         return np.array(ids, np.uint32)
 
     def _encode_pieces(self, pieces: Iterable[str]) -> dict[str, list[int]]:
-        """The ids of each piece. Words repeat, and a look-up is ten times faster than the library."""
+        """The ids of each piece. Pieces are remembered, since a look-up is ten times faster than the library."""
         texts = list(pieces)
         encodings = self.library.encode_batch_fast(texts, add_special_tokens=False)
         return {text: encoding.ids for text, encoding in zip(texts, encodings, strict=True)}
@@ -109,9 +109,9 @@ class SubwordTokenizer(Tokenizer):
 
 
 def byte_characters() -> list[str]:
-    """The printable character that stands for each byte in the library's vocabulary, by byte.
+    """For each byte the printable character that stands for it in the library's vocabulary.
 
-    Bytes that Latin-1 prints stand for themselves; the others take the code points from 256 on, in order.
+    Bytes that are printable in Latin-1 stand for themselves; the others take the code points from 256 on, in order.
     """
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = iter(range(0x100, 0x200))
@@ -119,7 +119,7 @@ def byte_characters() -> list[str]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """`text` in small parts: the library collects hundreds of them before it counts."""
+    """`text` in small parts, since the library collects hundreds of parts before it counts."""
     while len(text) > TRAINING_CHARACTERS:
         cut = last_boundary(text[:TRAINING_CHARACTERS]) or TRAINING_CHARACTERS
         yield text[:cut]
@@ -128,7 +128,7 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _import_library() -> ModuleType:
-    # without this, a process that forks after tokenizing is warned by the library about its threads
+    # without this, the library warns a process that forks after tokenizing
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import tokenizers  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""What every tokenizer can do: text to ids and back. The kinds are in the files beside this one."""
+"""The interface of a tokenizer: text to ids and back. The kinds are in the files beside this one."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from numpy.typing import NDArray
 
 FORMAT_VERSION = 1
 UNKNOWN = "<unk>"
-"""The symbol of whatever is not in a vocabulary."""
+"""The symbol of everything that is not in a vocabulary."""
 
 
 class Decoder(ABC):
-    """Ids to text, one id at a time; the pieces joined are what `Tokenizer.decode` gives."""
+    """Ids to text, one id at a time. The pieces together are the text that `Tokenizer.decode` returns."""
 
     @abstractmethod
     def feed(self, id: int) -> str:
-        """The text that is final now that `id` has come; empty while a character is incomplete."""
+        """The text that becomes final with `id`; "" while a character is incomplete."""
 
     def flush(self) -> str:
-        """What is left when no id follows."""
+        """The rest of the text after the last id, such as an incomplete character."""
         return ""
 
 
 class Tokenizer(ABC):
     """Text to ids and back.
 
-    `start_id` is what a model reads before the first token of a text: a line end where the vocabulary has one, else
-    `unknown_id`. `unknown_id` is None where nothing can be unknown. With `lowercase` texts are lowered before anything
-    else. `encode(a)` followed by `encode(b)` is `encode(a + b)` wherever b starts with a blank and a ends without one.
+    A model reads `start_id` before the first token of a text: the line end if the vocabulary has one, else
+    `unknown_id`. `unknown_id` is None if nothing can be unknown. With `lowercase`, texts are lowercased first.
+    `encode(a)` followed by `encode(b)` is `encode(a + b)` if b starts with a blank and a does not end with one.
     """
 
     kind: ClassVar[str]
@@ -41,7 +41,7 @@ class Tokenizer(ABC):
     lowercase: bool = False
 
     def encode(self, text: str) -> NDArray[np.uint32]:
-        """The ids of `text`, one-dimensional; it never fails: what is not in the vocabulary becomes `unknown_id`."""
+        """The ids of `text`, a vector. It never fails: symbols that are not in the vocabulary become `unknown_id`."""
         return self._ids(text.lower() if self.lowercase else text)
 
     def decode(self, ids: Sequence[int] | NDArray[Any]) -> str:
@@ -51,11 +51,11 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def decoder(self) -> Decoder:
-        """A fresh incremental decoder."""
+        """A new incremental decoder."""
 
     @abstractmethod
     def symbol(self, id: int) -> str:
-        """How the token is shown in a table: its own text, unescaped."""
+        """The token's text, unescaped, as it is shown in a table."""
 
     def to_json(self) -> dict[str, Any]:
         """Everything that `from_json` needs, as JSON values."""
@@ -64,7 +64,7 @@ class Tokenizer(ABC):
     @classmethod
     @abstractmethod
     def from_json(cls, content: dict[str, Any]) -> Self:
-        """The inverse of `to_json`; KeyError, TypeError or ValueError for content that cannot come from there."""
+        """The inverse of `to_json`; raises KeyError, TypeError or ValueError for other content."""
 
     @abstractmethod
     def _ids(self, text: str) -> NDArray[np.uint32]: ...

@@ -1,4 +1,4 @@
-"""The tokenizers' front door: train one, save it, load it. The kinds themselves are in the files beside this one."""
+"""Tokenizers of every kind: train one, save it, load it. The kinds are in the files beside this one."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def train_tokenizer(
     splitter: str = "whitespace",
     lowercase: bool = False,
 ) -> Tokenizer:
-    """A tokenizer of `kind` for the text of `chunks`, which are read once.
+    """A tokenizer of `kind`, trained on the text of `chunks`, which are read once.
 
-    `min_count` and `max_size` bound the vocabulary (bytes have no use for them), `splitter` is for words.
-    RecipeError for an unknown kind or splitter.
+    `min_count` and `max_size` limit the vocabulary, except for bytes; `splitter` is for words. Raises RecipeError for
+    an unknown kind or splitter.
     """
     match kind:
         case "characters":
@@ -54,12 +54,12 @@ def train_tokenizer(
 
 
 def save_tokenizer(tokenizer: Tokenizer, path: str | Path) -> None:
-    """Write `tokenizer` to `path` as JSON."""
+    """Writes `tokenizer` to `path` as JSON."""
     Path(path).write_text(json.dumps(tokenizer.to_json()) + "\n", encoding="utf-8")
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
-    """The tokenizer saved at `path`; RunError if it is missing, damaged or of a newer format."""
+    """The tokenizer saved at `path`. Raises RunError if the file is missing, damaged or of a newer format."""
     try:
         return restore_tokenizer(parse_json(Path(path).read_bytes()))
     except OSError as error:
@@ -69,7 +69,7 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
 
 
 def restore_tokenizer(content: Any) -> Tokenizer:
-    """The tokenizer of which `to_json` wrote that; KeyError, TypeError or ValueError for anything else."""
+    """The tokenizer whose `to_json` returned `content`; raises KeyError, TypeError or ValueError for other content."""
     kind, version = content["kind"], content["format_version"]
     if version > FORMAT_VERSION:
         raise ValueError(f"format_version {version} is newer than this program, which reads {FORMAT_VERSION}")

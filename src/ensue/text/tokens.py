@@ -1,8 +1,7 @@
-"""Running text to words that know where they stand. It gives no ids.
+"""Running text to words with their places in it.
 
-Offsets count code points, as Python does: `text[token.start : token.end] == token.text`.
-Whatever a splitter says, two tokens that touch do so between two graphemes: an emoji with its joiners and skin tone, a
-flag, a letter with its combining marks stays whole.
+Offsets count code points, as in Python: `text[token.start : token.end] == token.text`. No splitter cuts inside a
+grapheme: an emoji with its joiners and skin tone, a flag, or a letter with its combining marks.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ Span = tuple[int, int]
 
 
 class Token(NamedTuple):
-    """A word, and where it stands in its text."""
+    """A word and its place in the text, in code points; `end` is not included."""
 
     text: str
     start: int
@@ -27,7 +26,7 @@ class Token(NamedTuple):
 
 
 def tokens(text: str, splitter: str = "simple") -> list[Token]:
-    """The words of `text` in order; RecipeError for a splitter that is not in `SPLITTERS`."""
+    """The words of `text` in order. Raises RecipeError for a splitter that is not in `SPLITTERS`."""
     if splitter not in SPLITTERS:
         known = ", ".join(SPLITTERS)
         raise RecipeError(f'unknown splitter "{splitter}"; expected one of {known}{nearest(splitter, SPLITTERS)}')
@@ -48,13 +47,13 @@ SPLITTERS: dict[str, Callable[[str], Iterable[Span]]] = {
     "treebank": treebank.spans,
     "characters": _matches(r"\S"),
 }
-"""What is a token. "whitespace" and "simple" are those of `ensue.text.words`; "simple" keeps a run of letters whole in
-every script, so Chinese, which has no blanks, is for "characters": each one that is no white space. "treebank" follows
-the English ones (`ensue.text.treebank`)."""
+"""The splitters. "whitespace" and "simple" are those of `ensue.text.words`. "simple" never cuts a run of letters. Chinese
+has no blanks, so it needs "characters": every character that is not white space is a token. "treebank" is for English
+(`ensue.text.treebank`)."""
 
 
 def _between_graphemes(text: str, spans: Iterable[Span]) -> list[Span]:
-    """The spans, where two that touch inside a grapheme do so behind it instead; one that loses all is gone."""
+    """The spans without cuts inside a grapheme: such a cut moves to the grapheme's end. Empty spans are left out."""
     whole: list[Span] = []
     for start, end in spans:
         cut = start

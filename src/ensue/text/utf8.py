@@ -1,4 +1,4 @@
-"""The 256 bytes of UTF-8 as a vocabulary, and the incremental decoder that byte-level subwords share."""
+"""The 256 bytes as a vocabulary, and the incremental decoder for bytes and byte-level subwords."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ByteTokenizer(Tokenizer):
 
 
 class Utf8Decoder(Decoder):
-    """Ids that stand for byte strings; bytes that are no UTF-8 come out as U+FFFD."""
+    """Decodes ids that stand for byte strings. Bytes that are not UTF-8 become U+FFFD."""
 
     def __init__(self, pieces: Sequence[bytes]) -> None:
         self._pieces = pieces
@@ -63,5 +63,5 @@ def without_surrogates(text: str) -> str:
 
 
 def shown(piece: bytes) -> str:
-    """The text of a token's bytes; a byte outside a whole character as `\\xe9`."""
+    """The text of a token's bytes; a byte of an incomplete character is shown as `\\xe9`."""
     return piece.decode("utf-8", "backslashreplace")

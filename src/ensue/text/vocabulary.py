@@ -1,4 +1,4 @@
-"""Symbols and their ids, and the choice of the symbols that are worth one. It does not split text."""
+"""Symbols and their ids, and the choice of the most frequent symbols."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Vocabulary:
 
     @classmethod
     def from_json(cls, symbols: Any, *, first: tuple[str, ...]) -> Vocabulary:
-        """A vocabulary read from JSON; ValueError unless it is a list of distinct strings that begins with `first`."""
+        """A vocabulary from JSON; ValueError unless it is a list of distinct strings that begins with `first`."""
         if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
             raise ValueError("symbols must be a list of strings")
         if len(set(symbols)) < len(symbols):
@@ -33,7 +33,7 @@ class Vocabulary:
 
 
 def most_frequent(counts: Mapping[str, int], *, min_count: int, limit: int | None) -> list[str]:
-    """The symbols seen at least `min_count` times, most frequent first and at most `limit`; ties by string."""
+    """At most `limit` symbols that occur at least `min_count` times, the most frequent first; ties in string order."""
     kept = (symbol for symbol, count in counts.items() if count >= min_count)
     ranked = sorted(kept, key=lambda symbol: (-counts[symbol], symbol))
     return ranked if limit is None else ranked[: max(limit, 0)]

@@ -1,4 +1,4 @@
-"""One id for each word. What a word is, one regular expression says; unknown words become `<unk>`."""
+"""One id for each word. A regular expression defines words; unknown words become `<unk>`."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ SPLITTERS = {
     "whitespace": rf"\n|[^{BLANKS}]+",
     "simple": rf"\n|{UNKNOWN}|{_PART}(?:['’-]{_PART}|(?<=\d)[.,](?=\d){_PART})*|[{PUNCTUATION}]",
 }
-"""What is a token. "simple" makes each punctuation mark one, except that apostrophes and hyphens inside a word and
-points and commas between digits belong to it: `don't`, `well-known`, `1,000.5`. `<unk>` in the text stays whole."""
+"""The splitters. With "simple" each punctuation mark is a token, except for apostrophes and hyphens inside a word, and
+points and commas between digits: `don't`, `well-known`, `1,000.5`. `<unk>` in the text is one token."""
 
 
 class WordTokenizer(Tokenizer):
-    """`<unk>` is id 0, `<eos>` (the end of a line, `"\\n"`) id 1; words follow, the most frequent first.
+    """`<unk>` is id 0, `<eos>` (the end of a line, `"\\n"`) is id 1; words follow, the most frequent first.
 
-    White space other than line ends is not kept: decoding puts one blank between the words of a line.
+    White space other than line ends is lost: decoding puts one blank between the words of a line.
     """
 
     kind = "words"
@@ -100,7 +100,7 @@ class _WordDecoder(Decoder):
 
 
 def splitting(splitter: str) -> re.Pattern[str]:
-    """The expression whose matches are the tokens; RecipeError for a splitter that is not in `SPLITTERS`."""
+    """The expression whose matches are the tokens. Raises RecipeError for a splitter that is not in `SPLITTERS`."""
     if splitter not in SPLITTERS:
         known = ", ".join(SPLITTERS)
         raise RecipeError(f'unknown splitter "{splitter}"; expected one of {known}{nearest(splitter, SPLITTERS)}')
