@@ -80,6 +80,7 @@ class KeptLines(Lines):
             yield number, line
 
     def forget(self) -> None:
+        """Drops the lines that have been kept."""
         self._kept.clear()
 
     def kept(self) -> str:
@@ -100,6 +101,7 @@ def missing_end(text: str) -> str:
 
 
 def is_blank(line: str) -> bool:
+    """Whether a line has only blanks, tabs and its line end."""
     return not line.strip(" \t\r\n")
 
 

@@ -18,6 +18,7 @@ class StringColumn:
         self._ids = array("i")
 
     def extend(self, strings: Iterable[str]) -> None:
+        """Appends strings."""
         number, values = self._number, self.values
         for string in strings:
             found = number.get(string)
@@ -48,6 +49,7 @@ class Texts:
         self._ends = array("q")
 
     def append(self, words: Sequence[str]) -> None:
+        """Appends a text."""
         self.words.extend(words)
         self._ends.append(len(self.words))
 
@@ -59,6 +61,7 @@ class Texts:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
+        """The number of words of each text, (N,)."""
         return np.diff(self.starts)
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""What a trained model has worked out of a word once: a word that comes again costs a look into a table."""
+"""A table of the word vectors that a trained model has computed, so that each word form is computed once."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ MOST_FORMS, FEWEST_ROWS = 1 << 16, 1 << 10
 
 
 class Known(NamedTuple):
-    """Word forms with their numbers, and room for their rows; a row that was written is never written again."""
+    """Word forms with their numbers, and a table of rows. A row is written once and never changed."""
 
     numbers: dict[str, int]
     rooms: list[FormTable]
-    """One, replaced by a larger one where it is full."""
+    """A single table; it is replaced by a larger one when it is full."""
 
     @property
     def table(self) -> FormTable:
+        """The rows of the forms so far."""
         count = len(self.numbers)
         return FormTable(*(part[:count] for part in self.rooms[0]))
 
 
 class FormMemory:
-    """The vectors of word forms, kept until there are too many; then all are forgotten.
+    """The vectors of word forms. When there are more than `most`, all are forgotten.
 
-    Threads may share it. Each works out by itself what is new to it, and one at a time looks into the table or adds to
-    it. What was given holds for good, whatever is added or forgotten after.
+    Threads may share it. Each thread computes its new forms by itself; a lock protects looking up and adding. A table
+    that was returned never changes, whatever is added or forgotten later.
     """
 
     def __init__(
@@ -44,16 +45,16 @@ class FormMemory:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew, with room for a few."""
+        """Removes all forms."""
         self._known = Known({}, [self._rows(FEWEST_ROWS)])
 
     @property
     def table(self) -> FormTable:
-        """The forms that are known."""
+        """The rows of all known forms."""
         return self._known.table
 
     def look_up(self, words: Sequence[str]) -> tuple[FormTable, NDArray[np.int32]]:
-        """A table with a row for each of `words`, and the number of each word's row."""
+        """A table with a row for each of `words`, and the number of each word's row, (N,)."""
         with self._lock:
             if len(self._known.numbers) > self.most:
                 self.forget()
@@ -66,20 +67,20 @@ class FormMemory:
             return known.table, np.fromiter(map(known.numbers.__getitem__, words), np.int32, len(words))
 
     def _add(self, known: Known, words: list[str], rows: FormTable) -> None:
-        """The rows of words; those that another thread has added meanwhile stay as they are."""
+        """Adds the rows of words, except for those that another thread has added meanwhile."""
         new = [place for place, word in enumerate(words) if word not in known.numbers]
         if len(new) < len(words):
             chosen = torch.tensor(new, dtype=torch.int64, device=self.device)
             words, rows = [words[place] for place in new], FormTable(*(part[chosen] for part in rows))
         count, total = len(known.numbers), len(known.numbers) + len(words)
-        if total > len(known.rooms[0].words):  # twice the room each time, so that few words are copied
+        if total > len(known.rooms[0].words):  # twice the size each time, so that rows are seldom copied
             larger = self._rows(max(total, 2 * len(known.rooms[0].words)))
             _write(larger, 0, known.table)
             known.rooms[0] = larger
         _write(known.rooms[0], count, rows)
         known.numbers.update(zip(words, range(count, total), strict=True))
 
-    @torch.inference_mode(False)  # so that it can be written to inside and outside of that mode
+    @torch.inference_mode(False)  # so that it can be written both in and out of inference mode
     def _rows(self, count: int) -> FormTable:
         vectors = torch.zeros(count, self.features.d_forms, device=self.device)
         return FormTable(vectors, torch.zeros(count, dtype=torch.int64, device=self.device))

@@ -1,4 +1,4 @@
-"""A causal language model: the probability of every next token, given all before it."""
+"""A causal language model: the probability of each next token, given all tokens before it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ensue.types import Loss, Memory, State
 
 
 class LanguageModel(nn.Module):
-    """`P(w_1 .. w_n) = Π_t softmax(head(layers(features(w_<t))))[w_t]` (reference: SLP ch. 9).
+    """`P(w_1 .. w_n) = Π_t softmax(head(layers(features(w_<t))))[w_t]` (SLP ch. 9).
 
-    `context` is the number of tokens that attention reaches back, or None for a model that reads texts of any length in
-    constant memory.
+    `context` is the number of tokens that attention reads, or None for a model that reads texts of any length in
+    constant memory. Raises `ValueError` for layers that look ahead.
     """
 
     def __init__(
@@ -26,14 +26,16 @@ class LanguageModel(nn.Module):
 
     @property
     def vocabulary_size(self) -> int:
+        """The number of tokens in the vocabulary, V."""
         return self.features.vocabulary_size
 
     @property
     def num_parameters(self) -> int:
-        """Trained numbers, shared ones counted once."""
+        """The number of parameters; shared ones are counted once."""
         return sum(parameter.numel() for parameter in self.parameters())
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
+        """The state of the layers before the first token."""
         return self.layers.init_state(batch_size, memory)
 
     def forward(
@@ -44,18 +46,18 @@ class LanguageModel(nn.Module):
         return self.head(h), state
 
     def step(self, ids_t: Int[Tensor, " B"], state: State = None) -> tuple[Float[Tensor, "B V"], State]:
-        """The logits of the next token after one more token in each row."""
+        """The logits of the next token after one more token in each row, and the state after it."""
         h, state = self.layers.step(self.features(ids_t), state)
         return self.head(h), state
 
     def nats(
         self, ids: Int[Tensor, "B T"], targets: Int[Tensor, "B T"], state: State = None
     ) -> tuple[Float[Tensor, "B T"], State]:
-        """The surprisal in nats of each target, which is the token after the id at its position."""
+        """The surprisal in nats of each target, the token after the id in its place; and the final state."""
         h, state = self.layers(self.features(ids), state)
         return self.head.nats(h, targets), state
 
     def loss(self, ids: Int[Tensor, "B T"], targets: Int[Tensor, "B T"], state: State = None) -> tuple[Loss, State]:
-        """The summed surprisal of all targets and their number; what training minimizes."""
+        """The summed surprisal of all targets with their number, which training minimizes, and the final state."""
         h, state = self.layers(self.features(ids), state)
         return Loss(self.head.total_nats(h, targets), targets.numel()), state

@@ -1,6 +1,6 @@
-"""Reading beginnings of different lengths side by side, in constant memory, to go on from the states they leave.
+"""Reads prefixes of different lengths together, in constant memory, and returns their final states.
 
-It neither scores nor samples: `tasks` and `decode` do, from here on.
+`tasks` scores and `decode` samples from these states.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ensue.models.language_model import LanguageModel
 from ensue.types import State
 
 PIECE_TOKENS = 4096
-"""Tokens of all rows together that are read at a time."""
+"""The number of tokens, over all rows, that are read at a time."""
 
 
 def read_prefixes(model: LanguageModel, rows: Sequence[NDArray[np.int64]]) -> tuple[Float[Tensor, "B d"], State]:
-    """What the head sees after each row's last token (zeros for an empty row), and the state there.
+    """The features after each row's last token (zeros for an empty row), which the head reads, and the final state.
 
-    At least one row must have a token. Memory does not grow with the rows' length unless the model is attention.
+    At least one row must have a token. Memory does not grow with the length of the rows, except for attention.
     """
     longest = max(len(row) for row in rows)
     assert longest > 0, "nothing to read"
@@ -43,7 +43,7 @@ def read_prefixes(model: LanguageModel, rows: Sequence[NDArray[np.int64]]) -> tu
 
 
 def padded(rows: Sequence[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """`rows` as one array (B, T), filled up with zeros on the right, and which of its places are real."""
+    """`rows` as one array (B, T), padded with zeros on the right, and the mask (B, T) of its real places."""
     lengths = np.array([len(row) for row in rows])
     mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
     ids = np.zeros(mask.shape, np.int64)
@@ -52,13 +52,13 @@ def padded(rows: Sequence[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArra
 
 
 def device_of(model: nn.Module) -> torch.device:
-    """Where a model's parameters are."""
+    """The device of a model's parameters."""
     return next(model.parameters()).device
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """The model without dropout, for as long as the block lasts."""
+    """Puts the model into evaluation mode for the duration of a `with` block."""
     was_training = model.training
     model.eval()
     try:

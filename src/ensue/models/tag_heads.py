@@ -1,4 +1,4 @@
-"""From features to tags: each by itself, or the best path through all positions of a sentence."""
+"""The heads of a tagger, from features to tags: each tag by itself, or the best path through a sentence."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from torch import Tensor, nn
 from ensue.nn import LegalTags, LinearChainCRF, Tap, marginals, viterbi, viterbi_path
 
 PADDING = -1
-"""The tag of places that are not real."""
+"""The tag of padding."""
 
 
 class TagHead(nn.Module, ABC):
-    """A linear map to one score for each tag and position, the emissions, and what is made of them.
+    """A linear map to a score for each tag and position, the emissions, with a loss and a way to choose tags.
 
-    `tags` are (B, T) ids, `PADDING` where `mask` is False.
+    In every method `h` are the features of words, `emissions` (B, T, K) are scores, `mask` (B, T) is True on real
+    positions (None: all), and `tags` (B, T) are ids, `PADDING` where `mask` is False.
     """
 
     def __init__(self, d_in: int, num_tags: int) -> None:
@@ -33,11 +34,12 @@ class TagHead(nn.Module, ABC):
         nn.init.zeros_(self.projection.bias)
 
     def emissions(self, h: Float[Tensor, "B T d"]) -> Float[Tensor, "B T K"]:
+        """The scores of all tags, in float32."""
         scores: Tensor = self.emission(self.projection(h).float())
         return scores
 
     def start_from_counts(self, counts: NDArray[np.int64]) -> None:
-        """Begin at the tags' frequencies, with 1 added to each."""
+        """Sets the biases to the tags' log frequencies, with 1 added to each count."""
         frequencies = torch.from_numpy(counts + 1.0)
         self.projection.bias.data.copy_((frequencies / frequencies.sum()).log())
 
@@ -45,11 +47,11 @@ class TagHead(nn.Module, ABC):
     def total_nats(
         self, h: Float[Tensor, "B T d"], tags: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None
     ) -> Tensor:
-        """The summed loss of all real positions, a scalar."""
+        """The loss in nats, summed over all real positions: a scalar."""
 
     @abstractmethod
     def best(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None) -> Int[Tensor, "B T"]:
-        """The tags of the best path."""
+        """The ids of the tags on the best path."""
 
     @abstractmethod
     def marginals(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None) -> Float[Tensor, "B T K"]:
@@ -57,7 +59,7 @@ class TagHead(nn.Module, ABC):
 
     @abstractmethod
     def best_of_one(self, emissions: NDArray[np.float32]) -> NDArray[np.int64]:
-        """`best` for the emissions (T, K) of a single sentence, without torch's cost of a call."""
+        """`best` for the emissions (T, K) of a single sentence, in numpy, which is faster for one sentence."""
 
 
 class SoftmaxTagHead(TagHead):
@@ -89,8 +91,8 @@ class SoftmaxTagHead(TagHead):
 class ViterbiTagHead(SoftmaxTagHead):
     """The path that maximizes `Σ_t log P(tag_t | words) + w Σ_t log P(tag_t | tag_{t-1})`.
 
-    The second distribution is that of the training tags, a start and an end included, with 1 added to each legal count;
-    it is counted, not trained by gradients. What is illegal has probability 0.
+    The second distribution is counted in the training tags, with start and end, and 1 added to each legal count. It is
+    not trained by gradients. Illegal tags have probability 0.
     """
 
     def __init__(
@@ -109,7 +111,7 @@ class ViterbiTagHead(SoftmaxTagHead):
         self.count_bigrams([])
 
     def count_bigrams(self, sentences: Iterable[Sequence[int] | NDArray[np.int64]]) -> None:
-        """Estimate the tag-bigram model."""
+        """Estimates the tag-bigram model from the tag ids of the training sentences."""
         size = self.num_tags
         counts = np.zeros((size + 1, size + 1))  # the last row is the start of a sentence, the last column its end
         for tags in sentences:

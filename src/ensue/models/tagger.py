@@ -20,11 +20,11 @@ class Tagger(nn.Module):
 
     @property
     def num_parameters(self) -> int:
-        """Numbers in it, frozen and counted ones too."""
+        """The number of all parameters, also those that are frozen or counted."""
         return sum(parameter.numel() for parameter in self.parameters())
 
     def loss(self, words: Words, tags: Int[Tensor, "B T"]) -> Loss:
-        """The summed surprisal of the sentences' tags, and the number of words."""
+        """The summed surprisal of the sentences' tags (B, T) in nats, and the number of words."""
         h, _ = self.layers(self.features(words), mask=words.mask)
         return Loss(self.head.total_nats(h, tags, words.mask), words.num_words)
 
@@ -33,4 +33,5 @@ class Tagger(nn.Module):
         return self.head.emissions(self.layers(x, mask=mask)[0])
 
     def forward(self, words: Words) -> Float[Tensor, "B T K"]:
+        """The score of each tag for each word."""
         return self.emissions(self.features(words), words.mask)

@@ -35,6 +35,7 @@ class Misfit(NamedTuple):
     path: str = ""
 
     def error(self, where: str, what: str) -> Exception:
+        """The exception, with a message of one line: `where` expects `what` to be so, and what was found."""
         return self.kind(f"{where} expects {self.expected.format(what + self.path)}, found {self.found}")
 
 
@@ -47,6 +48,7 @@ class Leaf:
     device: torch.device
 
     def misfit(self, state: Any, rows: int) -> Misfit | None:
+        """How a tensor of `rows` rows differs from this form; None if it does not."""
         sizes = (rows, *self.sizes)
         if type(state) is Tensor and state.shape == sizes and state.dtype is self.dtype and state.device == self.device:
             return None  # the usual case, quickly
@@ -63,6 +65,7 @@ class Branch:
     grows: bool
 
     def misfit(self, state: Any, rows: int) -> Misfit | None:
+        """How a tuple of states differs from this form; None if it does not."""
         if type(state) is not self.kind or len(state) != len(self.parts):
             wanted = self.kind.__name__ if hasattr(self.kind, "_fields") else f"a tuple of {len(self.parts)}"
             return Misfit(TypeError, f"{{}} as {wanted}", _named(state))
@@ -82,6 +85,7 @@ class Empty:
     """The form of a layer without a state."""
 
     def misfit(self, state: Any, rows: int) -> Misfit | None:
+        """A misfit unless the state is None."""
         return None if state is None else Misfit(TypeError, "no initial {}", _named(state))
 
 

@@ -76,6 +76,7 @@ class TaggedSentence:
 
     @property
     def labels(self) -> list[str]:
+        """The labels of the words, in order."""
         return [word.label for word in self.words]
 
     @property

@@ -47,9 +47,9 @@ SPLITTERS: dict[str, Callable[[str], Iterable[Span]]] = {
     "treebank": treebank.spans,
     "characters": _matches(r"\S"),
 }
-"""The splitters. "whitespace" and "simple" are those of `ensue.text.words`. "simple" never cuts a run of letters. Chinese
-has no blanks, so it needs "characters": every character that is not white space is a token. "treebank" is for English
-(`ensue.text.treebank`)."""
+"""The splitters. "whitespace" and "simple" are those of `ensue.text.words`. "simple" never cuts a run of letters; for
+Chinese, which has no blanks, take "characters": every character that is not white space is a token. "treebank" is for
+English (`ensue.text.treebank`)."""
 
 
 def _between_graphemes(text: str, spans: Iterable[Span]) -> list[Span]:

@@ -44,6 +44,7 @@ def is_fasttext(rows: Sequence[str]) -> bool:
 
 
 def are_tabbed(rows: Sequence[str]) -> bool:
+    """Whether every row has a tab; False without rows."""
     return bool(rows) and all("\t" in row for row in rows)
 
 

@@ -68,6 +68,7 @@ class Layout:
         return ", ".join(parts)
 
     def to_json(self) -> dict[str, Any]:
+        """The layout as JSON values, which `from_json` reads."""
         return asdict(self) | {
             "texts": [list(column) for column in self.texts],
             "labels": None if self.labels is None else list(self.labels),
@@ -75,6 +76,7 @@ class Layout:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """The inverse of `to_json`; raises KeyError, TypeError or ValueError for other content."""
         labels = content["labels"]
         texts = tuple(Column(*column) for column in content["texts"])
         return cls(**{**content, "texts": texts, "labels": None if labels is None else Column(*labels)})

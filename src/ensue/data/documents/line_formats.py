@@ -25,6 +25,7 @@ class FastTextLine(NamedTuple):
 
     @classmethod
     def of(cls, body: str) -> FastTextLine:
+        """The parts of a line without its end."""
         start = match.end() if (match := _LEADING.match(body)) else 0
         behind = _TRAILING.match(body[start:][::-1]) if FASTTEXT_PREFIX in body[start:] else None
         stop = len(body) - behind.end() if behind else len(body)
@@ -32,6 +33,7 @@ class FastTextLine(NamedTuple):
 
     @property
     def labels(self) -> tuple[str, ...]:
+        """The distinct labels in the order of the line, without their prefix."""
         marks = f"{self.leading} {self.trailing}".split()
         return tuple(dict.fromkeys(mark.removeprefix(FASTTEXT_PREFIX) for mark in marks))
 

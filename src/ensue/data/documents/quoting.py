@@ -39,6 +39,7 @@ def quoted_rows(lines: Iterable[Record], name: str) -> Iterator[tuple[Record, li
 
 
 def unquoted(field: str) -> str:
+    """The value of a field as it is written, without its quotes."""
     return field[1:-1].replace('""', '"') if field.startswith('"') else field
 
 

@@ -84,6 +84,7 @@ def no_column(name: str, known: Sequence[str]) -> str:
 
 
 def simplified(name: str) -> str:
+    """The name of a column for comparisons: casefolded letters and digits, and `#`."""
     return re.sub(r"[^\w#]|_", "", name.casefold())
 
 

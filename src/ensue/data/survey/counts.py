@@ -21,10 +21,12 @@ class Lengths:
         self.counts = Counter(lengths)
 
     def add(self, length: int) -> None:
+        """Counts a text of this length."""
         self.counts[length] += 1
 
     @property
     def mean(self) -> float:
+        """The mean length; 0 without texts."""
         return sum(length * count for length, count in self.counts.items()) / max(1, len(self))
 
     def quantile(self, share: float) -> int:
@@ -50,6 +52,7 @@ class Repeats:
         self._labels: dict[int, int] = {}
 
     def feed(self, text: Hashable, labels: Hashable) -> None:
+        """Counts a text with its labels."""
         key, value = hash(text), hash(labels)
         if key in self._labels:
             self.texts += 1
@@ -59,6 +62,7 @@ class Repeats:
 
     @property
     def is_partial(self) -> bool:
+        """Whether there were more texts than are remembered, so that `texts` may be too low."""
         return len(self._labels) == MOST_REMEMBERED
 
 
@@ -69,6 +73,7 @@ class ColumnValues:
         self.counts: dict[str, Counter[str]] = {}
 
     def feed(self, columns: Mapping[str, Sequence[str]], names: Iterable[str]) -> None:
+        """Counts the values of the columns `names` of a sentence or text."""
         for name in names:
             counts = self.counts.setdefault(name, Counter())
             if len(counts) <= MOST_VALUES:

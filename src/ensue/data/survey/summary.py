@@ -16,6 +16,8 @@ from ensue.text.schemes import Scheme
 
 
 class FileLine(NamedTuple):
+    """A line of a file."""
+
     path: str
     line: int
 
@@ -62,6 +64,7 @@ class LabeledSummary(Summary):
         self.num_characters += num_characters
 
     def add_empty(self, path: str, line: int) -> None:
+        """Counts an empty sentence or text, and keeps the place of the first one."""
         self.num_empty += 1
         self.first_empty = self.first_empty or FileLine(path, line)
 
@@ -110,6 +113,7 @@ class PlainSummary(Summary):
     first_nul: FileLine | None = None
 
     def add_line(self, length: int, path: Path, line: int) -> None:
+        """Counts a line of this many characters."""
         self.line_lengths.add(length)
         if length > self.longest:
             self.longest, self.longest_line = length, FileLine(str(path), line)

@@ -82,6 +82,7 @@ class ClockworkTurns(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, turns: Turns, x: Tensor, h: Tensor, W: Tensor, U: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        """The outputs (B, T, d) and the state after the last position (B, d)."""
         x, h, W, U, b = (tensor.resolve_neg().contiguous() for tensor in (x, h, W, U, b))
         y = x.new_empty(*x.shape[:2], h.shape[1])
         turns.run("forward", len(x), {"x": x, "h": h, "W": W, "U": U, "b": b, "y": y})
@@ -93,6 +94,7 @@ class ClockworkTurns(torch.autograd.Function):
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, error: Tensor | None, at_end: Tensor | None) -> tuple[Tensor | None, ...]:
+        """The gradients of x, h, W, U and b."""
         x, h, W, U, y = ctx.saved_tensors
         error = torch.zeros_like(y) if error is None else error.resolve_neg().contiguous()
         at_h = (
