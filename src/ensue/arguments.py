@@ -1,4 +1,4 @@
-"""What a caller in Python gives: a wrong type is a TypeError of one line, a number beyond its bounds an EnsueError."""
+"""Checks of arguments in Python: a wrong type is a TypeError of one line, a number out of bounds an EnsueError."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from ensue.parsing import shown
 
 
 def check_type(name: str, value: Any, kind: type | tuple[type, ...], expected: str) -> None:
-    """TypeError where `value` is not of the `kind`, which `expected` describes; True and False are no numbers."""
+    """Raises TypeError unless `value` is of the `kind`, which `expected` describes. True and False are not numbers."""
     if not isinstance(value, kind) or (isinstance(value, bool) and kind in (Integral, Real)):
         raise TypeError(f"{name} is {shown(value)}; expected {expected}")
 
 
 def check_path(name: str, value: Any) -> None:
+    """Raises TypeError unless `value` is a string or a path."""
     check_type(name, value, (str, PathLike), "a path")
 
 
 def check_texts(value: Any, expected: str) -> None:
-    """TypeError for what is no collection, EnsueError for one text in the place of several."""
+    """Raises TypeError unless `value` is a collection, and EnsueError for a single text."""
     if isinstance(value, str):
         raise EnsueError("predict takes a list of texts; for one of them: predict([text])")
     if isinstance(value, bytes) or not isinstance(value, Iterable):
@@ -30,7 +31,7 @@ def check_texts(value: Any, expected: str) -> None:
 
 
 def check_whole(name: str, value: Any, least: int, most: int) -> None:
-    """TypeError for what is no whole number, EnsueError for one that is not from `least` to `most`."""
+    """Raises TypeError unless `value` is a whole number, and EnsueError unless it is from `least` to `most`."""
     check_type(name, value, Integral, "a whole number")
     if not least <= value <= most:
         raise EnsueError(f"{name} is {shown(value)}; expected a whole number from {least:,} to {most:,}")

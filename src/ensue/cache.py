@@ -1,8 +1,7 @@
-"""What is kept in the cache, by kind: how it gets there, how much of it there may be, and how it goes.
+"""The cache: writing to it, its limit, and removing files from it.
 
-A thing is ensue's if it lies where ensue puts it, under a name and with a beginning that ensue gives it. Nothing else
-is ever removed, so that a cache in a wrong place (`ENSUE_CACHE=/home/user`) costs nothing. A new kind of things is a
-line in `KINDS`.
+A file belongs to ensue if it has a place, a name and first bytes that ensue gives. Nothing else is ever removed, so a
+cache in a wrong folder (`ENSUE_CACHE=/home/user`) does no harm. A new kind of files is a line in `KINDS`.
 """
 
 from __future__ import annotations
@@ -20,25 +19,25 @@ from ensue.notices import say_once
 from ensue.places import cache_directory, cells_directory, temporary_directory
 
 BOUND = "10GB"
-"""Of the cache, unless ENSUE_CACHE_LIMIT says otherwise."""
+"""The limit of the cache, unless ENSUE_CACHE_LIMIT sets another one."""
 IN_USE_SECONDS = 3600
-"""What was used within this time counts as in use; training says so again and again (`used`)."""
+"""A file that was used within this time counts as in use. Training marks its files again and again (`used`)."""
 ABANDONED_SECONDS = 24 * 3600
-"""After which what is half-written belongs to a process that was killed."""
+"""An incomplete file that is older than this was left by a process that was killed."""
 _PARTIAL = re.compile(r"\.[0-9a-f]{8}\.partial\Z")
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Things of one kind: where they lie, what their names are, and how their content begins."""
+    """Files of one kind: their folder, the form of their names, and their first bytes."""
 
     noun: str
     folder: Callable[[], Path]
     form: re.Pattern[str]
     begins: bytes = b""
     is_bounded: bool = True
-    """Whether they make room for others; not where they are small, and other ones would give other results."""
+    """Whether they are removed to make room. Profiles of machines are not: they are small, and new ones may differ."""
 
 
 KINDS = (
@@ -61,29 +60,30 @@ class Entry:
     kind: Kind
     size: int
     used: float
-    """When it was made or used last, in seconds since 1970."""
+    """When it was made or last used, in seconds since 1970."""
 
     @property
     def seconds(self) -> float:
-        """Since then."""
+        """The seconds since it was made or last used."""
         return time.time() - self.used
 
     @property
     def is_half_written(self) -> bool:
+        """Whether it is incomplete."""
         return bool(_PARTIAL.search(self.path.name))
 
 
 def entries() -> list[Entry]:
-    """All that is kept, half-written things too, the one that was used last at the end.
-
-    OSError for a folder that cannot be read.
-    """
+    """All files, also incomplete ones, in the order of their last use. Raises OSError if a folder cannot be read."""
     found = [entry for kind in KINDS for entry in _entries(kind)]
     return sorted(found, key=lambda entry: entry.used)
 
 
 def remove(those: Iterable[Entry]) -> list[Entry]:
-    """Remove them, but for what is being written just now; which of them are gone. Who has one open reads on."""
+    """Removes files, except for those that are being written, and returns the removed ones.
+
+    A process that has one open can go on reading it.
+    """
     return [
         entry
         for entry in those
@@ -92,9 +92,9 @@ def remove(those: Iterable[Entry]) -> list[Entry]:
 
 
 def make_room() -> None:
-    """Remove what was abandoned, and what was used longest ago until the rest is within the bound.
+    """Removes abandoned files, and then those that were used longest ago until the rest is within the limit.
 
-    What is in use stays.
+    Files in use stay.
     """
     with suppress(OSError):
         found = entries()
@@ -108,7 +108,7 @@ def make_room() -> None:
 
 
 def bound() -> int:
-    """How many bytes the cache may have: `$ENSUE_CACHE_LIMIT`, as 500MB or 2.5GB, else 10GB."""
+    """The limit of the cache in bytes: `$ENSUE_CACHE_LIMIT`, such as 500MB or 2.5GB, else 10GB."""
     text = os.environ.get("ENSUE_CACHE_LIMIT") or BOUND
     if (size := _bytes(text)) is None:
         say_once("bound", f"ENSUE_CACHE_LIMIT is {text!r:.40}, which is no size like 500MB; taken is {BOUND}")
@@ -118,15 +118,16 @@ def bound() -> int:
 
 
 def used(path: Path) -> None:
-    """Mark what was read, so that what nobody reads goes first."""
+    """Marks a file as used, since unused files are removed first."""
     with suppress(OSError):
         os.utime(path)
 
 
 def put(name: str, write: Callable[[Path], object]) -> Path:
-    """What `write` makes at the path that it is given, kept as `name`, whole or not at all.
+    """Keeps the file that `write` makes under `name`, complete or not at all, and returns its path.
 
-    Where the cache cannot be used it is put into a folder of this process, which is said. OSError if that fails too.
+    If the cache cannot be used, the file goes to a temporary folder, and a notice says so. Raises OSError if that fails
+    too.
     """
     try:
         with written_beside(cache_directory() / name) as partial:
@@ -142,9 +143,9 @@ def put(name: str, write: Callable[[Path], object]) -> Path:
 
 @contextmanager
 def written_beside(path: Path) -> Iterator[Path]:
-    """A new file beside `path` to write to, renamed into place at the end; nothing is left if that fails.
+    """A new file beside `path` to write to. It is renamed to `path` at the end, and removed if writing fails.
 
-    Nobody but the user may read it.
+    Only the user may read it.
     """
     partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
     path.parent.mkdir(0o700, parents=True, exist_ok=True)

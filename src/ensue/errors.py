@@ -1,4 +1,4 @@
-"""What goes wrong by the user's hand, as exceptions whose message is one clear line.
+"""Mistakes of the user, as exceptions whose message is one clear line.
 
 A message says what is wrong, where, what was expected and what was found. The command line prints it and exits with
 status 2; anything that is not an `EnsueError` is a bug and shows its traceback.
@@ -12,11 +12,11 @@ from pathlib import Path
 
 
 class EnsueError(Exception):
-    """The root of every error that a user can mend."""
+    """The base of every error that a user can correct."""
 
 
 class DataError(EnsueError):
-    """A file that cannot be read as what it should be; the message begins with `file:line:`."""
+    """A file that cannot be read in its format; the message begins with `file:line:`."""
 
     def __init__(self, message: str, path: str | Path | None = None, line: int | None = None) -> None:
         place = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
@@ -24,15 +24,15 @@ class DataError(EnsueError):
 
 
 class RecipeError(EnsueError):
-    """A recipe with an unknown key, a wrong type or values that do not go together."""
+    """A recipe with an unknown key, a wrong type, or values that do not fit together."""
 
 
 class RunError(EnsueError):
-    """A run directory that is missing, taken, damaged or too new."""
+    """A run directory that is missing, in use, damaged or of another version."""
 
 
 class TrainingError(EnsueError):
-    """Training that cannot go on: a loss that is not finite, a text that is too short, a full disk."""
+    """Training that cannot continue: a loss that is not finite, a text that is too short, a full disk."""
 
 
 class ContextError(EnsueError):

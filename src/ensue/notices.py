@@ -1,7 +1,7 @@
-"""What the library has to say without being asked: something works, but slower, or without what was kept.
+"""Notices: something works, but more slowly, or without the cache.
 
-It is a warning, since the library does not print: Python shows it, `warnings.filterwarnings` silences it or makes an
-error of it, and the command line writes it as a line on stderr.
+A notice is a warning, since the library does not print. Python shows it, and `warnings.filterwarnings` silences it or
+turns it into an error. The command line writes it as a line on stderr.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ import warnings
 
 
 class Notice(UserWarning):
-    """Nothing failed; a line for whoever can mend what stands behind it."""
+    """Nothing failed; the message is one line that says what could be improved."""
 
 
 _said: set[str] = set()
 
 
 def say_once(topic: str, message: str) -> None:
-    """`message`, unless something was said of the `topic` in this process before."""
+    """Warns with `message`, unless there was a notice on this `topic` in the process before."""
     if topic not in _said:
         _said.add(topic)
         warnings.warn(" ".join(message.split()), Notice, stacklevel=3)
 
 
 def forget_what_was_said() -> None:
-    """As in a new process; for tests."""
+    """Forgets which topics have had a notice; for tests."""
     _said.clear()

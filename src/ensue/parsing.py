@@ -1,8 +1,8 @@
-"""JSON and TOML from text, with bounds: whatever somebody else wrote ends in a value or in one `ParseError`.
+"""JSON and TOML from text, with limits: any text gives a value or a `ParseError`.
 
-Python's own parsers end in RecursionError where a document is nested deep, in a ValueError of their own where a number
-has more than 4,300 digits, and let through what is nested a few hundred deep, on which the next reader fails. Which
-file it was, and what it should have been, its reader knows and says.
+Python's own parsers raise RecursionError for a document that is nested deeply, and ValueError for a number of more than
+4,300 digits. They accept a document that is nested some hundred levels deep, on which later code fails. The caller adds
+the file's name to the message.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from pathlib import Path
 from typing import Any
 
 MAX_DEPTH = 64
-"""Tables in tables, lists in lists: what people and programs write has fewer than ten."""
+"""The most levels of nested tables and lists; documents usually have fewer than ten."""
 MAX_TOML = 1 << 20
-"""Characters of a TOML document; its parser takes minutes over more."""
+"""The most characters of a TOML document; the parser takes minutes for longer ones."""
 _PART = r"""[ \t]*(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*\."""
 _LONG_KEY = re.compile(rf"(?:^[ \t[]*|[{{,])(?:{_PART}){{{MAX_DEPTH}}}", re.MULTILINE)
-"""A TOML key of more than that many parts; its parser takes the square of their number."""
+"""Matches a TOML key of more than `MAX_DEPTH` parts; the parser takes time with the square of their number."""
 
 
 class ParseError(ValueError):
-    """Text that is no JSON or TOML, or beyond the bounds; the message is one line and begins with `not`."""
+    """Text that is not JSON or TOML, or exceeds a limit; the message is one line and begins with `not`."""
 
 
 def parse_json(text: str | bytes, decoder: json.JSONDecoder | None = None) -> Any:
-    """The value of a JSON text; bytes are UTF-8. ParseError for anything else, and for more than `MAX_DEPTH` levels.
+    """The value of a JSON text; bytes are UTF-8. Raises ParseError for other text and for more than `MAX_DEPTH` levels.
 
-    A `decoder` of one's own may read numbers otherwise.
+    A `decoder` may read numbers in another way.
     """
     text = _text(text)
     value = _parsed(json.loads if decoder is None else decoder.decode, text, "JSON")
-    if text.count("[") + text.count("{") > MAX_DEPTH:  # else it cannot be as deep, which is quick to see
+    if text.count("[") + text.count("{") > MAX_DEPTH:  # fewer cannot be nested so deeply
         _check_depth(value, "JSON")
     return value
 
 
 def parse_toml(text: str | bytes) -> dict[str, Any]:
-    """The table of a TOML text; bytes are UTF-8. ParseError as of `parse_json`, and beyond `MAX_TOML` characters."""
+    """The table of a TOML text; bytes are UTF-8. Raises ParseError like `parse_json`, and for too long a text."""
     text = _text(text)
     if len(text) > MAX_TOML:
         raise ParseError(f"not TOML that can be read: more than {MAX_TOML:,} characters")
@@ -52,8 +52,10 @@ def parse_toml(text: str | bytes) -> dict[str, Any]:
 
 
 def read_bounded(path: Path, limit: int) -> bytes:
-    """The bytes of a file; OSError where it cannot be read, ParseError where it has more than `limit`, or is a pipe or
-    device, which could be waited for without end.
+    """The bytes of a file.
+
+    Raises OSError if it cannot be read, and ParseError if it has more than `limit` bytes, or is a pipe or a device,
+    which might never end.
     """
     if not (path.is_file() or path.is_dir()) and path.exists():
         raise ParseError("not a file")
@@ -65,7 +67,7 @@ def read_bounded(path: Path, limit: int) -> bytes:
 
 
 def shown(value: Any, most: int = 60) -> str:
-    """A value as a message shows it: short, and in one line."""
+    """A value for a message: short, and in one line."""
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # more digits than Python prints

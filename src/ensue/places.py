@@ -1,4 +1,4 @@
-"""Where ensue keeps what it has made once and can make again."""
+"""The folders in which ensue keeps what it can make again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ensue.notices import say_once
 
 
 def cache_directory() -> Path:
-    """`$ENSUE_CACHE`, else `$XDG_CACHE_HOME/ensue`, else `~/.cache/ensue`; without a home one of this process."""
+    """`$ENSUE_CACHE`, else `$XDG_CACHE_HOME/ensue`, else `~/.cache/ensue`; without a home a temporary folder."""
     if own := os.environ.get("ENSUE_CACHE"):
         return Path(own)
     if caches := os.environ.get("XDG_CACHE_HOME"):
@@ -26,14 +26,14 @@ def cache_directory() -> Path:
 
 
 def cells_directory() -> Path:
-    """Where compiled cells are kept: `$ENSUE_CELLS`, else the folder `cells` of the cache."""
+    """The folder of compiled cells: `$ENSUE_CELLS`, else `cells` in the cache."""
     own = os.environ.get("ENSUE_CELLS")
     return Path(own) if own else cache_directory() / "cells"
 
 
 @cache
 def temporary_directory() -> Path:
-    """A folder of this process that nobody else may enter, removed at its end. OSError if there can be none."""
+    """A folder of this process that no other user may enter, removed at its end. Raises OSError if that fails."""
     path, process = Path(tempfile.mkdtemp(prefix="ensue-")), os.getpid()
 
     def remove() -> None:

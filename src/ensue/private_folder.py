@@ -1,10 +1,8 @@
-"""A folder that is the user's own: what lies in it may be run, since nobody else can have put it there.
+"""A folder that only the user can write to, for files that will be run: compiled cells, and files beside them.
 
-Somebody with an account on the same machine may prepare the place of a cache (under /tmp, in a folder of a group), put
-a link in place of a folder, or exchange a file between a look at it and its use. So a folder is opened, what was opened
-is checked, and all that is in it is reached through that, wherever the folder's name may lead by then.
-
-Whatever is to be run, or trusted as if it were code, is kept so: compiled cells, and what is made beside them.
+Another user of the machine could prepare the folder of a cache (under /tmp, or in a folder of a group), put a link in
+its place, or exchange a file between a check and its use. So the folder is opened first, the open folder is checked,
+and its files are reached through it, not through its name.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from pathlib import Path
 from ensue.notices import say_once
 
 HAS_OWNERS = hasattr(os, "geteuid")
-"""Elsewhere (Windows) a user's folders are the user's by where they lie."""
+"""Whether files have owners. On Windows a folder in the user's home is the user's."""
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _ONLY_THERE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _BINARY = getattr(os, "O_BINARY", 0)
@@ -34,7 +32,7 @@ class PrivateFolder:
         self.path, self._descriptor = path, descriptor
 
     def find(self, key: str, suffix: str) -> tuple[str, bytes] | None:
-        """The name and the content of what was kept; None if there is nothing, or nothing whole that is the user's."""
+        """The name and the content of the file under `key`; None if there is no complete one that is the user's."""
         for name in sorted(os.listdir(self.path if self._descriptor is None else self._descriptor)):
             if name.startswith(f"{key}.") and name.endswith(suffix):
                 content = self._read(name)
@@ -44,7 +42,7 @@ class PrivateFolder:
         return None
 
     def keep(self, key: str, suffix: str, content: bytes) -> str:
-        """Write a file, whole or not at all; its name. OSError if that cannot be."""
+        """Writes a file, complete or not at all, and returns its name. Raises OSError if that fails."""
         name = _name(key, content, suffix)
         partial = f"{name}.{secrets.token_hex(4)}.partial"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _ONLY_THERE | _BINARY
@@ -58,14 +56,14 @@ class PrivateFolder:
         return name
 
     def remove(self, name: str) -> None:
-        """Nothing happens where it is not there."""
+        """Removes a file if it is there."""
         with suppress(OSError):
             os.unlink(self._at(name), dir_fd=self._descriptor)
 
     def way(self, name: str) -> str:
-        """A path to a file for what takes no descriptor, as the loader of libraries.
+        """A path to a file, for functions that take no descriptor, such as the loader of libraries.
 
-        OSError where a path may lead elsewhere by then.
+        Raises OSError if another user could make the path lead elsewhere.
         """
         through = f"/proc/self/fd/{self._descriptor}"
         if self._descriptor is None:
@@ -98,9 +96,9 @@ class PrivateFolder:
 
 @contextmanager
 def private_folder(path: Path) -> Iterator[PrivateFolder]:
-    """The folder `path`, which is made if it is not there; nobody but the user may enter it.
+    """The folder `path`, made if it is not there; only the user may enter it.
 
-    OSError where it cannot be made or opened, is a link, belongs to somebody else, or could be written to by others.
+    Raises OSError if it cannot be made or opened, is a link, belongs to another user, or others may write to it.
     """
     with suppress(FileExistsError):
         path.parent.mkdir(0o700, parents=True, exist_ok=True)
@@ -114,7 +112,7 @@ def private_folder(path: Path) -> Iterator[PrivateFolder]:
     try:
         status = os.fstat(descriptor)
         _check(status, stat.S_ISDIR)
-        if status.st_mode & 0o077:  # others may look into it, no more: that ends here
+        if status.st_mode & 0o077:  # others may read it, which ends here
             os.fchmod(descriptor, 0o700)
         yield PrivateFolder(path, descriptor)
     finally:
@@ -122,7 +120,7 @@ def private_folder(path: Path) -> Iterator[PrivateFolder]:
 
 
 def _check(status: os.stat_result, is_kind: Callable[[int], bool]) -> None:
-    """OSError unless it is a folder, or a file, that is the user's and that nobody else may write to."""
+    """Raises OSError unless it is of the kind, belongs to the user, and no other user may write to it."""
     if not is_kind(status.st_mode):
         raise OSError(errno.EINVAL, "it is something else than it should be")
     if not HAS_OWNERS:
@@ -134,7 +132,7 @@ def _check(status: os.stat_result, is_kind: Callable[[int], bool]) -> None:
 
 
 def _check_way(path: Path) -> None:
-    """OSError unless nobody else can put something in place of a folder on the way to `path`."""
+    """Raises OSError if another user can replace a folder on the way to `path`."""
     for folder in path.parents:
         status = folder.stat()
         is_open = status.st_mode & OTHERS_WRITE and not status.st_mode & stat.S_ISVTX

@@ -1,4 +1,4 @@
-"""What the processor is, where the system says so (Linux)."""
+"""The processor: name, features, cores and memory, as far as the system tells them."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from functools import cache
 
 @cache
 def name() -> str:
-    """As "AMD EPYC 9B14"; where the system does not say, its kind, as "arm64"."""
+    """Its name, such as "AMD EPYC 9B14"; if the system does not tell it, its kind, such as "arm64"."""
     return _said("model name") or platform.processor() or platform.machine()
 
 
 @cache
 def features() -> frozenset[str]:
-    """As "avx512f"; none where they are not known."""
+    """Its features, such as "avx512f"; empty if they are not known."""
     return frozenset((_said("flags") or _said("Features")).split())
 
 
 def cores() -> int:
-    """How many this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def memory() -> float:
-    """Bytes of memory that the machine has; infinite where the system does not say."""
+    """The machine's memory in bytes; infinite if the system does not tell it."""
     with suppress(ValueError, OSError, AttributeError):
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return math.inf
 
 
 def _said(key: str) -> str:
-    """Of the first core."""
+    """The value of a key in /proc/cpuinfo for the first core; "" if there is none."""
     with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
         for line in lines:
             found, _, value = line.partition(":")

@@ -1,6 +1,6 @@
-"""The values that every floor passes around: states, memories and losses.
+"""Types that all packages share: states, memories and losses.
 
-A state is a tree: a tensor with the batch on dim 0, `None` for a layer without one, or a (named) tuple of states.
+A state is a tree: a tensor with the batch on dim 0, `None` for a layer without a state, or a (named) tuple of states.
 """
 
 from __future__ import annotations
@@ -12,23 +12,24 @@ import torch
 from torch import Tensor
 
 State: TypeAlias = Any
-"""`None`, a `Tensor` (batch first) or a tuple of states: recursive, which type checkers cannot say of NamedTuples."""
+"""`None`, a `Tensor` (batch first) or a tuple of states. Type checkers cannot express this for NamedTuples."""
 
 WITHOUT_FLOAT64 = {"mps", "xpu"}
-"""Devices that have no float64: Apple's, and Intel's but for the largest."""
+"""Devices without float64: Apple's, and most of Intel's."""
 
 
 class Memory(NamedTuple):
-    """What a decoder attends to: `values` (B, S, d) and `mask` (B, S), True on real positions, or None for all."""
+    """What a decoder attends to: `values` (B, S, d), and `mask` (B, S), True on real positions (None: all)."""
 
     values: Tensor
     mask: Tensor | None = None
 
 
 class Loss(NamedTuple):
-    """A summed loss in nats and the number of predictions in it; it is divided only when it is printed.
+    """A summed loss in nats and the number of predictions in it.
 
-    `total` is a scalar tensor, `count` a plain number. Losses add, so shards and micro-batches cannot change the mean.
+    `total` is a scalar tensor, `count` a plain number. Losses can be added, so the mean does not depend on how a batch
+    is cut into parts.
     """
 
     total: Tensor
@@ -44,7 +45,7 @@ class Loss(NamedTuple):
 
 
 def map_state(function: Callable[..., Tensor], state: State, *others: State) -> State:
-    """Apply `function` to the leaves of `state` (and of trees of the same shape), keeping the tree."""
+    """The same tree with `function` applied to the leaves of `state`, and of `others`, which have the same form."""
     if state is None:
         return None
     if isinstance(state, Tensor):
@@ -63,15 +64,15 @@ def leaves(state: State) -> Iterator[Tensor]:
 
 
 def select_rows(state: State, rows: Tensor) -> State:
-    """The state of the named rows: reorders beams, drops finished rows, repeats prompts.
+    """The state of the given rows, in their order: to reorder beams, drop finished rows, or repeat prompts.
 
-    `rows` is a vector of row numbers (or a mask of rows); the result has one row for each.
+    `rows` is a vector of row numbers, or a mask of rows.
     """
     return map_state(lambda leaf: leaf[rows], state)
 
 
 def concatenate_rows(states: list[State]) -> State:
-    """One state out of several, their rows below each other; the inverse of cutting a batch in pieces."""
+    """One state with the rows of several; the inverse of cutting a batch into pieces."""
     return map_state(lambda *parts: torch.cat(parts), *states)
 
 
@@ -90,10 +91,10 @@ def hold(mask_t: Tensor, new: State, old: State) -> State:
 
 
 def widest(device: torch.device) -> torch.dtype:
-    """What sums are best computed in there: float64, or float32 where the device has no more."""
+    """The widest floating-point type of a device: float64, or float32 where it has no float64."""
     return torch.float32 if device.type in WITHOUT_FLOAT64 else torch.float64
 
 
 def exact(tensor: Tensor) -> Tensor:
-    """The numbers in float64, on the CPU where their device has none."""
+    """The tensor in float64; on the CPU if its device has no float64."""
     return (tensor.cpu() if tensor.device.type in WITHOUT_FLOAT64 else tensor).double()
