@@ -6,8 +6,9 @@ import json
 import struct
 from functools import partial
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
+from ensue.text.schemes import Scheme
 from training.tiny import words
 from training.tiny_texts import (
     columns,
@@ -88,6 +89,24 @@ def _topical(write: object, choose: Random) -> str:
     return write(documents(choose.randint(4, 30), seed=choose.randint(0, 99)))  # type: ignore[operator]
 
 
+def array(lines: str, choose: Random) -> str:
+    """JSON lines as one array, in one of the ways in which programs write it."""
+    form = choose.choice([{}, {"indent": 2}, {"separators": (",", ":")}])
+    return json.dumps([json.loads(line) for line in lines.splitlines()], **form) + choose.choice(["", "\n"])  # type: ignore[arg-type]
+
+
+def _tagged_array(write: object, choose: Random) -> str:
+    return array(_tagged(write, choose), choose)
+
+
+def _topical_array(choose: Random) -> str:
+    return array(_topical(json_lines, choose), choose)
+
+
+def _any_scheme(choose: Random) -> str:
+    return _tagged(partial(columns, scheme=choose.choice(get_args(Scheme))), choose)
+
+
 def _running(choose: Random) -> str:
     return words(choose.randint(1, 200), seed=choose.randint(0, 99))
 
@@ -99,11 +118,16 @@ SAMPLES = {
         (".conllu", partial(_tagged, conllu)),
         (".jsonl", partial(_tagged, json_tokens)),
         (".jsonl", partial(_tagged, json_spans)),
+        (".conll", _any_scheme),
+        (".json", partial(_tagged_array, json_tokens)),
+        (".json", partial(_tagged_array, json_spans)),
     ],
     "texts": [
         (".tsv", partial(_topical, tsv)),
         (".csv", partial(_topical, quoted_csv)),
+        (".csv", partial(_topical, partial(quoted_csv, delimiter=";"))),
         (".jsonl", partial(_topical, json_lines)),
+        (".json", _topical_array),
         (".txt", partial(_topical, fasttext)),
         (".txt", partial(_topical, first_word)),
         (".tsv", lambda choose: pairs(choose.randint(2, 20), seed=choose.randint(0, 99))),

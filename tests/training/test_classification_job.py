@@ -20,6 +20,7 @@ from training.tiny_texts import (
     TOPICS,
     Listener,
     Topical,
+    class_files,
     classifying,
     documents,
     fasttext,
@@ -48,6 +49,7 @@ FORMATS: dict[str, Callable[[Path], Path]] = {
     "json": written(json_lines, "a.jsonl"),
     "fasttext": written(fasttext, "a.txt"),
     "first-word": written(first_word, "a.txt"),
+    "class-files": lambda folder: class_files(TEXTS, folder / "texts"),
     "folders": lambda folder: folders(TEXTS, folder / "texts"),
 }
 

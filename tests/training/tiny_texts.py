@@ -140,13 +140,13 @@ def tsv(texts: Sequence[Topical]) -> str:
     return "label\ttext\n" + "".join(f"{d.labels[0]}\t{d.text}\n" for d in texts)
 
 
-def quoted_csv(texts: Sequence[Topical]) -> str:
-    """With quotes, commas and line breaks in some texts."""
+def quoted_csv(texts: Sequence[Topical], delimiter: str = ",") -> str:
+    """With quotes, delimiters and line breaks in some texts."""
     rows = []
     for number, document in enumerate(texts):
-        text = document.text.replace(" ", ',\n"" ', 1) if number % 2 else document.text
-        rows.append(f'{number},"{text}",{document.labels[0]}\r\n')
-    return "id,text,label\r\n" + "".join(rows)
+        text = document.text.replace(" ", f'{delimiter}\n"" ', 1) if number % 2 else document.text
+        rows.append(delimiter.join([str(number), f'"{text}"', document.labels[0]]) + "\r\n")
+    return delimiter.join(["id", "text", "label"]) + "\r\n" + "".join(rows)
 
 
 def json_lines(texts: Sequence[Topical]) -> str:
@@ -171,6 +171,15 @@ def folders(texts: Sequence[Topical], root: Path) -> Path:
         folder = root / document.labels[0]
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{number:03}.txt").write_text(document.text)
+    return root
+
+
+def class_files(texts: Sequence[Topical], root: Path) -> Path:
+    """A file for each topic, with a text on each line."""
+    root.mkdir(parents=True, exist_ok=True)
+    for label in {document.labels[0] for document in texts}:
+        lines = [f"{document.text}\n" for document in texts if document.labels[0] == label]
+        (root / f"{label}.txt").write_text("".join(lines))
     return root
 
 

@@ -20,7 +20,7 @@ from ensue.console.data_tables import (
     rendered,
     shown,
 )
-from ensue.data.detection.format_names import FOLDERS
+from ensue.data.detection.format_names import CLASS_FILES, FOLDERS
 from ensue.data.survey.counts import MOST_REMEMBERED
 from ensue.data.survey.measurement import summarize
 from ensue.data.survey.summary import DocumentSummary, LabeledSummary, PlainSummary, SentenceSummary, Summary
@@ -32,6 +32,7 @@ _TRAINING = re.compile(r" \(in training [^)]*\)")
 _LABEL_OF = {
     "fasttext": "labels: the words with __label__",
     "first-word": "label: the first word of a line, text: the rest",
+    CLASS_FILES: "label: the name of the file, text: a line of it",
     FOLDERS: "label: the name of the folder, text: a file in it",
 }
 

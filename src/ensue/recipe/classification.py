@@ -15,7 +15,9 @@ Optional = Annotated[int, Field(ge=0, le=2_000_000_000)]
 
 
 class ClassificationData(DataRecipe):
-    format: Literal["auto", "tsv", "csv", "json", "fasttext", "first-word", "folders"] = "auto"
+    format: Literal[
+        "auto", "tsv", "csv", "csv-semicolon", "json", "fasttext", "first-word", "class-files", "folders"
+    ] = "auto"
     """What the files are; auto: what their names and first lines show."""
     texts: list[ColumnName] = Field(default_factory=list)
     """Which columns or keys hold the text, or the two texts of a pair; empty: found by names or contents."""

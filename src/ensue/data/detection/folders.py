@@ -2,19 +2,62 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from ensue.data.detection.format_names import TEXT_SUFFIXES, suffix
+from ensue.data.detection import line_signs
+from ensue.data.detection.format_names import CLASS_FILES, FOLDERS, TEXT_SUFFIXES, class_of, suffix
+from ensue.data.detection.formats import text_format
 from ensue.data.files import expanded, readable, visible
+from ensue.data.lines import Lines, is_blank
+
+_SPLIT = re.compile(r"(?<![a-z])(train(ing)?|valid(ation)?|dev|devel|test|eval)(?![a-z])", re.IGNORECASE)
+_LETTERS = re.compile(r"[^\W\d_]+(?:[ _'&-]+[^\W\d_]+)*")
+_FILES_TO_LOOK_AT = 4
+_LINES_TO_LOOK_AT = 100
 
 
-def has_class_folders(location: Path) -> bool:
-    """Whether there are folders of texts: several, or one and nothing else; folders of tables are none."""
+def folder_format(location: Path, *, encoding: str = "utf-8") -> str:
+    """`FOLDERS` or `CLASS_FILES` for a folder that looks so; empty for all else."""
     with readable(location):
         path = expanded(location)
         if not str(location) or not path.is_dir():
-            return False
+            return ""
     entries = visible(path)
+    if _are_class_folders(entries):
+        return FOLDERS
+    return CLASS_FILES if _are_class_files(entries, encoding) else ""
+
+
+def _are_class_folders(entries: list[Path]) -> bool:
+    """Whether there are folders of texts: several, or one and nothing else; folders of tables are none."""
     folders = [entry for entry in entries if entry.is_dir()]
     is_table = any(suffix(file.name) in TEXT_SUFFIXES for folder in folders for file in visible(folder))
     return (len(folders) > 1 or (bool(folders) and folders == entries)) and not is_table
+
+
+def _are_class_files(entries: list[Path], encoding: str) -> bool:
+    """Whether there is nothing but several `.txt` files that are named by words, not by splits (train, test), and have
+    texts on lines without blank ones between them, no table and no labels.
+    """
+    if len(entries) < 2 or not all(map(_is_named_as_class, entries)):
+        return False
+    heads = []
+    for file in entries[:_FILES_TO_LOOK_AT]:
+        lines = Lines.of(file, encoding=encoding)
+        head = "".join(lines.head(_LINES_TO_LOOK_AT)).strip().split("\n")
+        if text_format(lines, is_labeled=True) not in ("", "first-word") or any(map(is_blank, head)):
+            return False
+        heads.append([line.rstrip("\r") for line in head])
+    first_words = {frozenset(line.split(" ")[0] for line in head) for head in heads}
+    return len(first_words) > 1 or not all(map(line_signs.begin_with_labels, heads))
+
+
+def _is_named_as_class(file: Path) -> bool:
+    name = class_of(file.name)
+    return (
+        file.is_file()
+        and suffix(file.name) == ".txt"
+        and _LETTERS.fullmatch(name) is not None
+        and not _SPLIT.search(name)
+    )

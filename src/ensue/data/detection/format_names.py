@@ -7,9 +7,11 @@ from pathlib import Path
 from ensue.data.decoding import COMPRESSED
 
 SENTENCE_FORMATS = ("columns", "conllu", "json", "text")
-TEXT_FORMATS = ("tsv", "csv", "json", "fasttext", "first-word", "plain")
+TEXT_FORMATS = ("tsv", "csv", "csv-semicolon", "json", "fasttext", "first-word", "class-files", "plain")
 FOLDERS = "folders"
 """A folder for each class, with a file for each text."""
+CLASS_FILES = "class-files"
+"""A file for each class, with a text on each line."""
 _JSON = {".json": "json", ".jsonl": "json", ".ndjson": "json"}
 SENTENCE_SUFFIXES = {
     **_JSON,
@@ -23,3 +25,9 @@ def suffix(name: str) -> str:
     """`.csv` for `a.csv.xz`."""
     path = Path(name.lower())
     return Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
+
+
+def class_of(name: str) -> str:
+    """The class that a file's name says: `Arabic` for `names/Arabic.txt.xz`."""
+    path = Path(name)
+    return Path(path.stem).stem if path.suffix.lower() in COMPRESSED else path.stem

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from ensue.data.detection import line_signs
 from ensue.data.detection.format_names import FOLDERS, SENTENCE_SUFFIXES, TEXT_SUFFIXES, suffix
 from ensue.data.lines import Lines, is_blank
+from ensue.data.quoting import seen_delimiter
 from ensue.data.records import sample
 
 _LINES_TO_LOOK_AT = 100
@@ -46,10 +47,15 @@ def text_format(lines: Lines, *, is_labeled: bool, known: str = "", labels: Coll
     known = known if known != FOLDERS else ""
     rows = [line.rstrip("\r\n") for _, line in sample(lines) if not is_blank(line)]
     if named := TEXT_SUFFIXES.get(suffix(lines.name)) or _by_signs(rows):
-        return named
+        return csv_format(lines) if named == "csv" else named
     if (is_labeled or known == "first-word") and line_signs.begin_with_labels(rows, None if is_labeled else labels):
         return "first-word"
     return known if is_labeled else "plain"
+
+
+def csv_format(lines: Lines) -> str:
+    """Which of the two: with commas or with semicolons."""
+    return "csv-semicolon" if seen_delimiter(sample(lines), lines.name) == ";" else "csv"
 
 
 def _by_signs(rows: Sequence[str]) -> str:

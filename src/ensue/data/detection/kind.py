@@ -1,7 +1,8 @@
 """What data are taken for: labeled sentences, labeled texts or plain text. It reads the first lines and no more.
 
-What the person says (`--format`) holds. Else a folder with a folder for each class holds texts, and otherwise the first
-file decides, by its suffix (before `.xz` and `.gz`) and its first lines; the first of these that is true:
+What the person says (`--format`) holds. Else a folder with a folder, or a file, for each class holds texts, and
+otherwise the first file decides, by its suffix (before `.xz` and `.gz`) and its first lines; the first of these that is
+true:
 
 1. CoNLL-U by suffix or first row: sentences.
 2. JSON by suffix, a first `{` or a first `[{`: sentences if an object has a list of tokens or a text with spans, else
@@ -25,11 +26,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from ensue.data.decoding import decoded
+from ensue.data.decoding import checked_encoding, decoded
 from ensue.data.detection import line_signs
-from ensue.data.detection.folders import has_class_folders
-from ensue.data.detection.format_names import FOLDERS, SENTENCE_FORMATS, TEXT_FORMATS, suffix
-from ensue.data.detection.formats import sentence_format, text_format
+from ensue.data.detection.folders import folder_format
+from ensue.data.detection.format_names import CLASS_FILES, FOLDERS, SENTENCE_FORMATS, TEXT_FORMATS, suffix
+from ensue.data.detection.formats import csv_format, sentence_format, text_format
 from ensue.data.json_spans import TOKEN_KEYS, is_list_of_spans
 from ensue.data.lines import Lines, is_blank
 from ensue.data.records import json_records
@@ -42,6 +43,7 @@ SENTENCES = {"columns", "conllu"}
 PLAIN = {"text", "plain"}
 NAMES = tuple(dict.fromkeys([*SENTENCE_FORMATS, *TEXT_FORMATS, FOLDERS]))
 """What `format` may be."""
+_SIGN_OF_FOLDER = {FOLDERS: "a folder for each class", CLASS_FILES: "a file for each class"}
 _LINES_TO_LOOK_AT = 1000
 _MOST = 0.75
 
@@ -68,13 +70,15 @@ def take(
     if format and format not in NAMES:
         advice = nearest(format, NAMES) or f"; expected one of {', '.join(NAMES)}"
         raise DataError(f'unknown format "{format}"{advice}')
-    if format == FOLDERS:
-        return Taken("texts", FOLDERS, "as --format says", has_class_folders(Path(location)))
+    shown = folder_format(Path(location), encoding=checked_encoding(encoding))
+    if format == FOLDERS or (format and format == shown):
+        return Taken("texts", format, "as --format says", format == shown)
     source = TextSource(location, encoding=encoding)
     path = source.paths[0]
-    if not format and has_class_folders(Path(location)) and _named(path) not in SENTENCES:
-        return Taken("texts", FOLDERS, "a folder for each class", True)
+    if not format and shown and _named(path) not in SENTENCES:
+        return Taken("texts", shown, _SIGN_OF_FOLDER[shown], True)
     head = first_lines(path, encoding=source.encoding)
+    format = csv_format(Lines(head, str(path))) if format == "csv" else format
     seen, looks_like = _seen(head, path, words, labels), sentence_format(Lines(head, str(path)))
     if format:
         kind = _kind_of(format, head, words, labels)

@@ -7,22 +7,24 @@ from contextlib import suppress
 from dataclasses import replace
 
 from ensue.data.detection.format_names import FOLDERS
-from ensue.data.detection.formats import text_format
+from ensue.data.detection.formats import csv_format, text_format
 from ensue.data.documents.document import Choice, Document, Layout
 from ensue.data.documents.folders import write_folders
 from ensue.data.documents.format import DocumentFormat
 from ensue.data.documents.json_documents import JsonDocuments
-from ensue.data.documents.line_formats import FastText, FirstWord, UnlabeledLines
-from ensue.data.documents.tables import Csv, Tsv
+from ensue.data.documents.line_formats import ClassFiles, FastText, FirstWord, UnlabeledLines
+from ensue.data.documents.tables import Csv, SemicolonCsv, Tsv
 from ensue.data.lines import Lines
 from ensue.errors import DataError, nearest
 
 FORMATS: dict[str, DocumentFormat] = {
     "tsv": Tsv(),
     "csv": Csv(),
+    "csv-semicolon": SemicolonCsv(),
     "json": JsonDocuments(),
     "fasttext": FastText(),
     "first-word": FirstWord(),
+    "class-files": ClassFiles(),
     "plain": UnlabeledLines(),
 }
 """What stands in files; `FOLDERS` are read from the names of folders."""
@@ -45,6 +47,7 @@ def detect_lines(
     choice = choice or Choice()
     known = like.format if like else ""
     name = _checked(format) or text_format(lines, is_labeled=choice.is_labeled, known=known, labels=labels)
+    name = csv_format(lines) if name == "csv" else name
     if not name:
         formats = ", ".join([*FORMATS, FOLDERS])
         raise DataError(f"no labels found; --set data.format=... says what it is ({formats})", lines.name)

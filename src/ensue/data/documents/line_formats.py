@@ -1,4 +1,4 @@
-"""A document in each line, without columns: fastText's labels, the first word as the label, or the text alone."""
+"""A document in each line, without columns: the label is fastText's, the first word, the file's name, or missing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from ensue.data.detection.format_names import CLASS_FILES, class_of
 from ensue.data.detection.line_signs import FASTTEXT_PREFIX
 from ensue.data.documents.document import Choice, Document, Layout
 from ensue.data.documents.format import DocumentFormat, shown_probabilities, split_labels
@@ -80,6 +81,24 @@ class FirstWord(DocumentFormat):
         return f"{document.before}{','.join(map(_one_word, labels))} {body.partition(' ')[2]}{end}"
 
 
+class ClassFiles(DocumentFormat):
+    """A text in each line of a file that is named after their class. Empty lines are passed over."""
+
+    def layout(self, lines: Lines, choice: Choice) -> Layout:
+        return Layout(CLASS_FILES)
+
+    def read(self, lines: Lines, layout: Layout, *, is_labeled: bool) -> Iterator[Document]:
+        labels = (class_of(lines.name),)
+        for record in records(lines, lines.name):
+            yield Document((without_end(record.text)[0],), labels, lines.name, record.line, record.text, record.before)
+
+    def write(
+        self, document: Document, layout: Layout, labels: Sequence[str], probabilities: Sequence[float] = ()
+    ) -> str:
+        """The line with the labels, and with their probabilities, and tabs before it."""
+        return _line_behind_labels(document, labels, probabilities)
+
+
 class UnlabeledLines(DocumentFormat):
     """A text in each line, also in an empty one, without labels. Written, it has these and a tab before it."""
 
@@ -93,8 +112,12 @@ class UnlabeledLines(DocumentFormat):
     def write(
         self, document: Document, layout: Layout, labels: Sequence[str], probabilities: Sequence[float] = ()
     ) -> str:
-        values = [",".join(labels), *([",".join(shown_probabilities(probabilities))] if probabilities else [])]
-        return document.before + "\t".join([*(" ".join(value.split()) for value in values), document.source])
+        return _line_behind_labels(document, labels, probabilities)
+
+
+def _line_behind_labels(document: Document, labels: Sequence[str], probabilities: Sequence[float]) -> str:
+    values = [",".join(labels), *([",".join(shown_probabilities(probabilities))] if probabilities else [])]
+    return document.before + "\t".join([*(" ".join(value.split()) for value in values), document.source])
 
 
 def _one_word(label: str) -> str:

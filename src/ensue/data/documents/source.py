@@ -7,8 +7,9 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from ensue.data.detection.folders import has_class_folders
-from ensue.data.detection.format_names import FOLDERS
+from ensue.data.decoding import checked_encoding
+from ensue.data.detection.folders import folder_format
+from ensue.data.detection.format_names import CLASS_FILES, FOLDERS
 from ensue.data.documents.document import Choice, Document, Layout
 from ensue.data.documents.folders import read_folders
 from ensue.data.documents.formats import detect_lines, read_lines, write
@@ -48,7 +49,7 @@ class DocumentSource:
         self._layouts: dict[str, Layout] = {}
         if isinstance(location, Lines):
             self._files[location.name] = lambda: location
-        elif format == FOLDERS or (not format and has_class_folders(Path(location))):
+        elif (format := format or self._format_of_folder(Path(location), like)) == FOLDERS:
             self.layout = Layout(FOLDERS)
             return
         else:
@@ -65,6 +66,13 @@ class DocumentSource:
         if not self._layouts:
             raise DataError(f"{self.location}: no text in any of {len(self._files):,} files; all are blank")
         self.layout = next(iter(self._layouts.values()))
+
+    def _format_of_folder(self, location: Path, like: Layout | None) -> str:
+        """What the folder itself shows. Files are named after classes only where labels are wanted, or were read so."""
+        found = folder_format(location, encoding=checked_encoding(self.encoding))
+        is_asked = self.choice.is_labeled or (like is not None and like.format == CLASS_FILES)
+        has_columns = self.choice.texts or self.choice.labels
+        return "" if found == CLASS_FILES and (has_columns or not is_asked) else found
 
     def __iter__(self) -> Iterator[Document]:
         """DataError (file:line) for what is no document, and for one without label where the choice says labeled."""

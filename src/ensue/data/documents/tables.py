@@ -16,9 +16,9 @@ from ensue.data.documents.format import (
     shown_probabilities,
     split_labels,
 )
-from ensue.data.documents.quoting import quoted, quoted_rows, unquoted
 from ensue.data.documents.table_columns import find_columns
 from ensue.data.lines import Lines
+from ensue.data.quoting import quoted, quoted_rows, unquoted
 from ensue.data.records import SAMPLE_ROWS, Record, records, sample, without_end
 from ensue.errors import DataError
 
@@ -94,8 +94,8 @@ class TableFormat(DocumentFormat):
         fields = next(iter(self.rows(Lines([document.source], document.path), document.path))).fields
         if layout.labels is None:
             added = {LABEL: label, **added}
-        else:
-            fields[layout.labels.number - 1] = label
+        elif split_labels(self.value(fields[place := layout.labels.number - 1]), layout.separator) != tuple(labels):
+            fields[place] = label
         _, end = without_end(document.source)
         before = self._extended(document.before, added) if layout.header else document.before
         return before + self.delimiter.join([*fields, *added.values()]) + end
@@ -123,20 +123,30 @@ class Tsv(TableFormat):
 
 
 class Csv(TableFormat):
-    """Comma-separated values as RFC 4180 has them."""
+    """Values separated by commas as RFC 4180 has them."""
 
     name = "csv"
     delimiter = ","
     sample_lines = 16 * SAMPLE_ROWS  # a record may have many
 
     def rows(self, lines: Iterable[tuple[int, str]], name: str) -> Iterator[Row]:
-        return (Row(record, fields) for record, fields in quoted_rows(records(lines, name, empty=True), name))
+        return (
+            Row(record, fields)
+            for record, fields in quoted_rows(records(lines, name, empty=True), name, self.delimiter)
+        )
 
     def value(self, field: str) -> str:
         return unquoted(field)
 
     def field(self, value: str) -> str:
-        return quoted(value)
+        return quoted(value, self.delimiter)
+
+
+class SemicolonCsv(Csv):
+    """The same with semicolons, as spreadsheets write it where a comma is in every number."""
+
+    name = "csv-semicolon"
+    delimiter = ";"
 
 
 def _columns(count: int) -> str:

@@ -1,4 +1,4 @@
-"""Rows of comma-separated values as RFC 4180 has them, with line breaks inside quotes. Fields stay as they are written.
+"""Rows of values as RFC 4180 has them, with line breaks inside quotes, or with semicolons. Fields stay as written.
 
 A quote counts only where a field begins with one; elsewhere it is a character like any other.
 """
@@ -7,25 +7,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
 
 from ensue.data.decoding import MAX_CHARACTERS
-from ensue.data.records import Record, is_empty, without_end
+from ensue.data.records import Record, is_empty, records, without_end
 from ensue.errors import DataError
 
-DELIMITER = ","
+_ROWS_TO_LOOK_AT = 100
+DELIMITERS = {",": "comma", ";": "semicolon"}
 _TO_CLOSING_QUOTE = re.compile(r'[^"]*+(?:""[^"]*+)*+')
-_TO_BE_QUOTED = re.compile(r'[",\r\n]')
+_TO_BE_QUOTED = {delimiter: re.compile(f'["\r\n{delimiter}]') for delimiter in DELIMITERS}
 
 
-def quoted_rows(lines: Iterable[Record], name: str) -> Iterator[tuple[Record, list[str]]]:
-    """Records with their fields as written, quotes included: joined by commas they are the record without its end.
+def quoted_rows(lines: Iterable[Record], name: str, delimiter: str) -> Iterator[tuple[Record, list[str]]]:
+    """Records with their fields as written, quotes included: joined by the delimiter they are the record but its end.
 
     Empty lines between records are passed over, those inside quotes are not. DataError for a quote that is not closed
     (naming the line where it opens) and for text behind a closing quote.
     """
     passed: list[str] = []  # empty lines
     read: list[Record] = []  # the lines of a record that is not complete
-    row = _Row(name)
+    row = _Row(name, delimiter)
     for line in lines:
         if not read and is_empty(line.text):
             passed.append(line.text)
@@ -33,7 +36,7 @@ def quoted_rows(lines: Iterable[Record], name: str) -> Iterator[tuple[Record, li
         read.append(line)
         if row.is_complete_with(line):
             yield Record(read[0].line, "".join(part.text for part in read), "".join(passed)), row.fields
-            passed, read, row = [], [], _Row(name)
+            passed, read, row = [], [], _Row(name, delimiter)
     if read:
         raise row.unclosed()
 
@@ -43,16 +46,33 @@ def unquoted(field: str) -> str:
     return field[1:-1].replace('""', '"') if field.startswith('"') else field
 
 
-def quoted(value: str) -> str:
+def quoted(value: str, delimiter: str) -> str:
     """The value as a field, in quotes only if it needs them."""
-    return '"' + value.replace('"', '""') + '"' if _TO_BE_QUOTED.search(value) else value
+    return '"' + value.replace('"', '""') + '"' if _TO_BE_QUOTED[delimiter].search(value) else value
+
+
+def seen_delimiter(lines: Iterable[tuple[int, str]], name: str) -> str:
+    """The delimiter by which more of the first rows have as many fields as the first one, if it has several; a comma
+    where both say the same.
+    """
+    lines = list(lines)
+    return max(DELIMITERS, key=lambda delimiter: _agreement(lines, name, delimiter))
+
+
+def _agreement(lines: list[tuple[int, str]], name: str, delimiter: str) -> float:
+    """The share of the rows that have as many fields as the first; 0 where that has one."""
+    widths: list[int] = []
+    with suppress(DataError):  # the sample may end inside quotes
+        rows = quoted_rows(records(lines, name, empty=True), name, delimiter)
+        widths.extend(len(fields) for _, fields in islice(rows, _ROWS_TO_LOOK_AT))
+    return widths.count(widths[0]) / len(widths) if widths and widths[0] > 1 else 0.0
 
 
 class _Row:
     """The fields of one record, taken from it line by line."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, delimiter: str) -> None:
+        self.name, self.delimiter = name, delimiter
         self.fields: list[str] = []
         self._inside: list[str] = []  # the parts of a field whose quote is open
         self._opened = 0
@@ -61,7 +81,7 @@ class _Row:
     def is_complete_with(self, line: Record) -> bool:
         body, _ = without_end(line.text)
         if not self._inside and '"' not in body:
-            self.fields = body.split(DELIMITER)
+            self.fields = body.split(self.delimiter)
             return True
         self._size += len(line.text)
         if self._size > MAX_CHARACTERS:
@@ -77,14 +97,14 @@ class _Row:
                 self._inside, self._opened = ['"'], line.line
                 position += 1
             else:
-                stop = body.find(DELIMITER, position)
+                stop = body.find(self.delimiter, position)
                 stop = len(body) if stop < 0 else stop
                 self.fields.append(body[position:stop])
                 position = stop + 1
         return position is not None
 
     def _rest_of_quoted(self, line: Record, body: str, position: int) -> int | None:
-        """The place behind the field and its comma; None if it goes on in the next line."""
+        """The place behind the field and its delimiter; None if it goes on in the next line."""
         match = _TO_CLOSING_QUOTE.match(line.text, position)
         assert match is not None  # it also matches nothing
         stop = match.end() + 1
@@ -93,9 +113,10 @@ class _Row:
             return None
         self.fields.append("".join(self._inside))
         self._inside = []
-        if stop < len(body) and body[stop] != DELIMITER:
+        if stop < len(body) and body[stop] != self.delimiter:
             found = body[stop : stop + 10]
-            raise DataError(f"expected a comma behind the closing quote, found {found!r}", self.name, line.line)
+            expected = f"expected a {DELIMITERS[self.delimiter]} behind the closing quote"
+            raise DataError(f"{expected}, found {found!r}", self.name, line.line)
         return stop + 1
 
     def unclosed(self, where: str = "") -> DataError:

@@ -1,0 +1,98 @@
+"""A folder with a file for each class, a text on every line: told from other folders, read, shown, written."""
+
+from pathlib import Path
+
+import pytest
+
+from ensue.data.detection.folders import folder_format
+from ensue.data.documents import Choice, DocumentSource, Layout
+from ensue.data.survey.measurement import summarize
+from ensue.data.survey.summary import DocumentSummary
+from ensue.errors import DataError
+
+NAMES = {"Arabic.txt": "Khoury\nNahas\n", "French.txt": "Abel\r\nÉtienne\r\n", "Scots Gaelic.txt": "Smith\n\nRoss"}
+
+
+def folder(path: Path, files: dict[str, str]) -> Path:
+    path.mkdir(exist_ok=True)
+    for name, text in files.items():
+        (path / name).write_bytes(text.encode())
+    return path
+
+
+def test_names_are_read_with_their_files_as_labels(tmp_path: Path) -> None:
+    files = NAMES | {"Scots Gaelic.txt": "Smith\nRoss"}
+    source = DocumentSource(folder(tmp_path, files))
+    assert source.layout == Layout("class-files")
+    assert [(*document.labels, *document.texts) for document in source] == [
+        ("Arabic", "Khoury"), ("Arabic", "Nahas"), ("French", "Abel"), ("French", "Étienne"),
+        ("Scots Gaelic", "Smith"), ("Scots Gaelic", "Ross"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("location", [".", "*.txt"])
+def test_the_format_can_be_said(location: str, tmp_path: Path) -> None:
+    source = DocumentSource(folder(tmp_path, NAMES) / location, format="class-files")
+    found = list(source)
+    assert [document.labels[0] for document in found] == ["Arabic"] * 2 + ["French"] * 2 + ["Scots Gaelic"] * 2
+    assert "".join(document.before + document.source for document in found) == "".join(NAMES.values())
+    written = "".join(source.write(document, ["a\tb"], [0.25]) for document in found) + source.rest
+    assert written == (
+        "a b\t0.2500\tKhoury\na b\t0.2500\tNahas\na b\t0.2500\tAbel\r\na b\t0.2500\tÉtienne\r\n"
+        "a b\t0.2500\tSmith\n\na b\t0.2500\tRoss"
+    )
+
+
+QUESTIONS = {"Person.txt": "Who is it ?\nWho was it ?\n", "Place.txt": "Where is it ?\nWhere was it ?\n"}
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (QUESTIONS, "class-files"),
+        ({"a.txt": "x\ny\n", "b.txt": "z\n"}, "class-files"),
+        ({"a.txt": "x\ny\n"}, ""),
+        ({"a.txt": "x\ny\n", "b.md": "z\n"}, ""),
+        ({"train.txt": "x\ny\n", "test.txt": "z\n"}, ""),
+        ({"wiki.train.txt": "x\ny\n", "wiki.valid.txt": "z\n"}, ""),
+        ({"part1.txt": "x\ny\n", "part2.txt": "z\n"}, ""),
+        ({"a.txt": "x\ny\n", "b.txt": "One.\n\nTwo.\n"}, ""),
+        ({"a.txt": "x\tu\ny\tv\n", "b.txt": "z\tw\n"}, ""),
+        ({"a.txt": "1 x y\n0 z y\n1 u\n", "b.txt": "0 u v\n1 w\n1 a\n"}, ""),
+        ({"a.txt": "__label__x a\n", "b.txt": "__label__y b\n"}, ""),
+        ({"a.txt": '{"text": "a"}\n', "b.txt": "b\n"}, ""),
+        ({"a.txt": "", "b.txt": "b\n"}, ""),
+    ],
+)
+def test_only_such_a_folder_is_taken_for_one(files: dict[str, str], expected: str, tmp_path: Path) -> None:
+    assert folder_format(folder(tmp_path, files)) == expected
+    assert folder_format(tmp_path / next(iter(files))) == ""
+
+
+def test_texts_without_labels_are_read_so_only_by_a_run_that_was_trained_so(tmp_path: Path) -> None:
+    choice = Choice(is_labeled=False)
+    folder(tmp_path, QUESTIONS)
+    assert DocumentSource(tmp_path, choice).layout.format == "plain"
+    assert DocumentSource(tmp_path, choice, like=Layout("plain")).layout.format == "plain"
+    assert DocumentSource(tmp_path, choice, like=Layout("class-files")).layout.format == "class-files"
+    assert DocumentSource(tmp_path / "Person.txt", choice, like=Layout("class-files")).layout.format == "plain"
+
+
+@pytest.mark.parametrize("format", ["", "class-files"])
+def test_ensue_data_sees_it(format: str, tmp_path: Path) -> None:
+    found = summarize(folder(tmp_path / "q", QUESTIONS), format=format)
+    assert isinstance(found, DocumentSummary)
+    assert (found.taken.kind, found.taken.format, found.taken.by_itself) == ("texts", "class-files", True)
+    assert (found.size, found.num_files, found.error) == (4, 2, None)
+    assert found.labels == {"Person": 2, "Place": 2}
+
+
+def test_bad_files_are_said_with_their_line(tmp_path: Path) -> None:
+    folder(tmp_path, {"a.txt": "x\ny\n", "b.txt": "x\ny\0z\n"})
+    with pytest.raises(DataError, match=r"b\.txt:2: a NUL character in column 2"):
+        list(DocumentSource(tmp_path))
+    (tmp_path / "b.txt").write_bytes(b"x\n\xff\n")
+    with pytest.raises(DataError, match=r"b\.txt:2: not UTF-8"):
+        list(DocumentSource(tmp_path))
+    with pytest.raises(DataError, match=r"class-files has no columns"):
+        DocumentSource(tmp_path, Choice(labels="x"), format="class-files", encoding="latin-1")

@@ -1,0 +1,109 @@
+"""CSV with semicolons: told from CSV with commas by its rows, read, and written back byte for byte."""
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ensue.data.documents import Choice, DocumentSource, Layout
+from ensue.data.lines import Lines
+from ensue.data.quoting import seen_delimiter
+from ensue.data.survey.measurement import summarize
+from ensue.data.survey.summary import DocumentSummary
+from ensue.errors import DataError
+
+EXPORT = 'text;label;price\r\n"Gut; sehr, sehr ""gut""";pos;1,50\r\nSchlecht, leider;neg;2,00\r\nNa ja;neg;0,75\r\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "delimiter"),
+    [
+        (EXPORT, ";"),
+        ("a;b\n1,5;2,5\n3,5;4,5\n", ";"),
+        ("text,label\na; b,x\nc; d; e,y\n", ","),
+        ('"text";"label"\n"a, b";"x"\n', ";"),
+        ('"text","label"\n"a; b","x"\n', ","),
+        ("text\na; b\nc\n", ","),
+        ("a;b,c;d\n", ","),
+        ("", ","),
+        ('text;label\n"a\nb', ";"),
+    ],
+)
+def test_the_delimiter_is_the_one_that_makes_rows_of_one_width(text: str, delimiter: str) -> None:
+    assert seen_delimiter(Lines([text], "x"), "x") == delimiter
+
+
+def test_an_export_is_read_and_written_back(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(EXPORT.encode())
+    for format in ("", "csv", "csv-semicolon"):
+        source = DocumentSource(path, format=format)
+        found = list(source)
+        assert str(source.layout) == 'csv-semicolon with a header, label: column 2 "label", text: column 1 "text"'
+        assert [document.texts + document.labels for document in found] == [
+            ('Gut; sehr, sehr "gut"', "pos"), ("Schlecht, leider", "neg"), ("Na ja", "neg"),
+        ]  # fmt: skip
+        assert "".join(source.write(document, document.labels) for document in found) + source.rest == EXPORT
+    changed = "".join(source.write(document, ["a;b, c"], [0.5]) for document in found)
+    rows = list(csv.reader(io.StringIO(changed), delimiter=";"))
+    assert rows[0] == ["text", "label", "price", "probability"]
+    assert [row[1:] for row in rows[1:]] == [["a;b, c", price, "0.5000"] for price in ("1,50", "2,00", "0,75")]
+
+
+@given(
+    st.lists(st.tuples(st.text(st.sampled_from('a";, \n'), max_size=6), st.sampled_from(["x", "y"])), min_size=1),
+    st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
+    st.sampled_from([("csv", ","), ("csv-semicolon", ";")]),
+)
+def test_what_python_writes_is_read_and_written_back(
+    rows: list[tuple[str, str]], quoting: int, kind: tuple[str, str]
+) -> None:
+    format, delimiter = kind
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer, delimiter=delimiter, quoting=quoting, lineterminator="\n")
+    writer.writerows([("text", "label"), *rows])
+    source = DocumentSource(Lines([buffer.getvalue()], "x"), Choice(is_labeled=False), format=format)
+    found = list(source)
+    assert [(*document.texts, *document.labels) for document in found] == rows
+    assert "".join(source.write(document, document.labels) for document in found) == buffer.getvalue()
+
+
+def test_a_run_reads_files_of_both_kinds(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("label,text\nx,a b\n")
+    run = DocumentSource(tmp_path / "a.csv").layout
+    assert run.format == "csv"
+    (tmp_path / "b.csv").write_text("text;label\na, b;y\n")
+    (document,) = DocumentSource(tmp_path / "b.csv", like=run)
+    assert (document.texts, document.labels) == (("a, b",), ("y",))
+
+
+def test_ensue_data_sees_it(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(EXPORT)
+    for format in ("", "csv"):
+        found = summarize(tmp_path / "a.csv", format=format)
+        assert isinstance(found, DocumentSummary)
+        assert (found.layout.format, found.size, found.error) == ("csv-semicolon", 3, None)
+        assert found.taken.by_itself
+        assert list(found.columns.counts) == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (EXPORT + "a;b\n", r"x:5: 2 columns; expected 3 as in line 1"),
+        (EXPORT + '"a"b;c;d\n', r"x:5: expected a semicolon behind the closing quote, found 'b;c;d'"),
+        (EXPORT + 'a;"b;c\n', r"x:5: the quote that opens here is not closed"),
+        (EXPORT + "a;;c\n", r"x:5: no label in column 2"),
+    ],
+)
+def test_wrong_rows_are_said_with_their_line(text: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        list(DocumentSource(Lines([text], "x"), format="csv"))
+
+
+def test_layouts_are_kept() -> None:
+    layout = DocumentSource(Lines([EXPORT], "x"), format="csv").layout
+    assert Layout.from_json(layout.to_json()) == layout
