@@ -57,7 +57,7 @@ def mixed(count: int, *, seed: int = 0, longest: int = 40) -> list[list[str]]:
 
 
 def test_answers_come_in_order_and_do_not_depend_on_what_they_are_batched_with(pipeline: LabelingPipeline) -> None:
-    texts = mixed(300)
+    texts = mixed(120)
     together = pipeline.predict(texts, confidence=True)
     assert [[word.text for word in answer] for answer in together] == texts
     for text, answer in list(zip(texts, together, strict=True))[::7]:
@@ -102,7 +102,7 @@ def test_a_model_that_reads_other_columns_says_so_of_plain_words(text: str | lis
 
 
 def test_words_that_come_again_are_remembered_and_forgetting_changes_nothing(pipeline: LabelingPipeline) -> None:
-    texts = mixed(100, seed=2)
+    texts = mixed(40, seed=2)
     first = [answer.labels for answer in pipeline.predict(texts)]
     known = len(pipeline.reader.memory.table.vectors)
     assert known == len({word for text in texts for word in text})

@@ -15,6 +15,7 @@ import ensue as package
 from cli.conftest import SMALL, Ensue
 from ensue.console.reporter import ConsoleReporter
 from ensue.recipe import read_recipe, recipe_names
+from training.tiny_texts import without_pictures
 
 ENTRY = "import ensue.cli; ensue.cli.main()"
 
@@ -24,22 +25,24 @@ def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--help"], ["train", "--help"], [], ["--version"], ["recipes"], ["recipes", "char-lstm"]]
-)
-def test_help_and_lists_need_no_torch(arguments: list[str]) -> None:
-    code = (
-        f"import sys, ensue.cli; sys.argv[1:] = {arguments!r}\n"
-        "try: ensue.cli.main()\n"
-        "except SystemExit as end: print(end.code or 0, *sorted({'torch', 'numpy'} & sys.modules.keys()))"
-    )
+def test_help_and_lists_need_no_torch() -> None:
+    code = """
+import sys, ensue.cli
+for arguments in ["--help"], ["train", "--help"], [], ["--version"], ["recipes"], ["recipes", "char-lstm"]:
+    sys.argv[1:] = arguments
+    try:
+        ensue.cli.main()
+    except SystemExit as end:
+        assert not end.code
+    print("imported:", *sorted({"torch", "numpy"} & sys.modules.keys()))
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "0"
+    assert [line for line in done.stdout.splitlines() if line.startswith("imported:")] == ["imported:"] * 6
     assert done.stderr == ""
 
 
 def test_help_answers_at_once() -> None:
-    """Processor time, since other work on this machine is not its fault; the best of several."""
+    """Processor time, since other work on this machine is not its fault; once in several times."""
 
     def seconds() -> float:
         before = os.times()
@@ -47,7 +50,7 @@ def test_help_answers_at_once() -> None:
         after = os.times()
         return after.children_user + after.children_system - before.children_user - before.children_system
 
-    assert min(seconds() for _ in range(4)) < 0.3
+    assert any(seconds() < 0.3 for _ in range(6))
 
 
 def test_help_names_every_command(ensue: Ensue) -> None:
@@ -143,7 +146,8 @@ def test_quickstart_ends_with_samples_and_three_commands_that_work(ensue: Ensue,
         assert ensue(*command[1:]).status == 0
 
 
-def test_quickstart_without_a_text_takes_the_next_free_name(ensue: Ensue) -> None:
+def test_quickstart_without_a_text_takes_the_next_free_name(ensue: Ensue, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_pictures(monkeypatch)
     Path("quickstart").mkdir()
     said = ensue("quickstart", "--seconds", 1, "--threads", 1)
     assert said.status == 0

@@ -270,6 +270,7 @@ def test_evaluate_json_of_a_classifier(ensue: Ensue, runs: Path) -> None:
     assert re.search(r"the model does not know the label history: wrong \d+ times", table)
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_traceback(runs: Path) -> None:
     Path("long.txt").write_text("Anna sees the old house .\n" * 20_000)
     run = shlex.quote(str(runs / "names"))

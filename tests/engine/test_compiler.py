@@ -24,6 +24,7 @@ from ensue.engine import c_library, c_passes, executing, execution, explain, pro
 from ensue.nn import LSTM
 from ensue.notices import Notice, forget_what_was_said
 from ensue.private_folder import HAS_OWNERS, PrivateFolder, private_folder
+from forked import FORK
 
 TEXT = "real twice(real x) { return 2 * x; }\n"
 Library = Callable[..., ctypes.CDLL | None]
@@ -427,20 +428,20 @@ class TestLibrary:
             assert twice(forgetful(TEXT, torch.float64)) == 4.5
         assert line[0].startswith("there is no home directory")
 
-    def test_two_processes_at_once(self, place: Path) -> None:
+    def test_two_processes_at_once(self, place: Path, forgetful: Library) -> None:
         """Each writes beside and renames: neither sees a half of the other's, and one file is left."""
-        program = (
-            "import ctypes, torch\n"
-            "from ensue.engine.c_library import library\n"
-            f"found = library({TEXT!r}, torch.float64)\n"
-            "found.twice.argtypes, found.twice.restype = [ctypes.c_double], ctypes.c_double\n"
-            "assert found.twice(2.25) == 4.5\n"
-        )
-        command = [sys.executable, "-c", program]
-        both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+        start = FORK.Barrier(2)
+
+        def compile_it() -> None:
+            start.wait()
+            assert twice(forgetful(TEXT, torch.float64)) == 4.5
+
+        both = [FORK.Process(target=compile_it) for _ in range(2)]
         for process in both:
-            _, said = process.communicate(timeout=120)
-            assert process.returncode == 0, said
+            process.start()
+        for process in both:
+            process.join(120)
+        assert [process.exitcode for process in both] == [0, 0]
         assert len(libraries(place)) == 1
 
     def test_several_threads_at_once(self, place: Path, forgetful: Library, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import torch
 
 from ensue.training.classification import ClassificationJob
 from training.classifiers import TEXTS, assert_same_scores, load
-from training.tiny import assert_refused, run_tiny
+from training.tiny import assert_refused, run_tiny, some_slow
 from training.tiny_texts import (
     ENCODERS,
     FILLERS,
@@ -150,7 +150,7 @@ def test_a_label_with_one_text_is_noted(tmp_path: Path) -> None:
     assert "lonely" in load(tmp_path / "run").labels.names
 
 
-@pytest.mark.parametrize("encoder", list(ENCODERS))
+@pytest.mark.parametrize("encoder", some_slow(ENCODERS, "lstm", "none"))
 def test_texts_without_words_are_learned_and_answered(encoder: str, tmp_path: Path) -> None:
     """They come in batches of their own and among others."""
     path = tmp_path / "a.csv"

@@ -14,7 +14,7 @@ from ensue.recipe import ClassificationRecipe
 from ensue.training.confusion_picture import draw_confusion
 from training.classifiers import TEXTS, assert_same_scores, load
 from training.resuming import At, Killed, assert_follows_its_seed, assert_resumes, die
-from training.tiny import kept, run_tiny, seal
+from training.tiny import kept, run_tiny, seal, some_slow
 from training.tiny_texts import (
     ENCODERS,
     TOPICS,
@@ -32,6 +32,7 @@ from training.tiny_texts import (
     tsv,
 )
 
+ALL_POOLINGS = "last mean max attention"
 ONE_WAY = {name: table | {"bidirectional": False} for name, table in ENCODERS.items() if name != "none"}
 
 
@@ -58,7 +59,7 @@ FORMATS: dict[str, Callable[[Path], Path]] = {
 def test_every_format_is_learned(name: str, tmp_path: Path) -> None:
     path = FORMATS[name](tmp_path)
     listener = Listener()
-    run_tiny(classifying(path, steps=20), tmp_path / "run", reporter=listener)
+    run_tiny(classifying(path, encoder="none", steps=15), tmp_path / "run", reporter=listener)
     pipeline = load(tmp_path / "run")
     assert pipeline.layout is not None
     assert pipeline.layout.format == name
@@ -71,7 +72,7 @@ def test_every_format_is_learned(name: str, tmp_path: Path) -> None:
     assert (scores.examples, scores.accuracy > 0.9) == (120, True)
 
 
-@pytest.mark.parametrize("encoder", list(ENCODERS))
+@pytest.mark.parametrize("encoder", some_slow(ENCODERS, "lstm", "transformer"))
 def test_every_encoder_learns(encoder: str, topics: Path, tmp_path: Path) -> None:
     listener = Listener()
     slowly = {"learning_rate": 0.02, "steps": 60} if encoder == "transformer" else {}
@@ -82,7 +83,7 @@ def test_every_encoder_learns(encoder: str, topics: Path, tmp_path: Path) -> Non
     assert load(tmp_path / "run").evaluate(topics).accuracy > 0.9
 
 
-@pytest.mark.parametrize("pooling", ["last", "mean", "max", "attention", "last mean max attention"])
+@pytest.mark.parametrize("pooling", some_slow(["last", "mean", "max", "attention", ALL_POOLINGS], ALL_POOLINGS))
 def test_every_pooling_learns_alone_and_together(pooling: str, topics: Path, tmp_path: Path) -> None:
     recipe = classifying(topics, encoder="gru", head={"pooling": pooling.split(), "d_hidden": 8}, steps=30)
     run_tiny(recipe, tmp_path / "run")
@@ -169,7 +170,7 @@ def test_pairs_are_read_as_pairs(tmp_path: Path) -> None:
     assert pipeline.evaluate(path).examples == 80
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+@pytest.mark.parametrize("smoothing", some_slow([0.0, 0.3], 0.3))
 def test_label_smoothing_bounds_the_confidence(smoothing: float, topics: Path, tmp_path: Path) -> None:
     """The best probabilities on data that can be told apart are 1 - smoothing + smoothing / K."""
     recipe = classifying(topics, encoder="none", head={"label_smoothing": smoothing}, steps=120)
@@ -202,7 +203,7 @@ def test_of_longer_texts_the_part_is_read_that_the_recipe_says(
     assert pipeline.protocol(pipeline.evaluate(topics)) == f"of longer texts {words} 5 words are read"
 
 
-@pytest.mark.parametrize("encoder", list(ONE_WAY))
+@pytest.mark.parametrize("encoder", some_slow(ONE_WAY, "gru"))
 def test_reading_in_segments_is_reading_whole(encoder: str, topics: Path, tmp_path: Path) -> None:
     """For layers that read in one direction: the same weights give the same probabilities."""
     head = {"pooling": ["last", "mean", "max", "attention"]}
@@ -252,7 +253,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("variant", list(VARIANTS))
+@pytest.mark.parametrize("variant", some_slow(VARIANTS, "lstm", "ngrams"))
 def test_interrupted_killed_and_resumed_ends_in_the_same_bits(variant: str, topics: Path, tmp_path: Path) -> None:
     recipe = classifying(topics, **VARIANTS[variant], checkpoint_every=5, validations=2)
     assert_resumes(recipe, tmp_path)
@@ -268,7 +269,7 @@ def test_a_finished_run_of_several_labels_resumed_stays_as_it_is(tmp_path: Path)
 
 
 def test_the_same_seed_is_the_same_run_and_another_is_another(topics: Path, tmp_path: Path) -> None:
-    assert_follows_its_seed(lambda seed: classifying(topics, seed=seed, **VARIANTS["lstm"]), tmp_path)
+    assert_follows_its_seed(lambda seed: classifying(topics, seed=seed, steps=3, **VARIANTS["lstm"]), tmp_path)
 
 
 def test_pretrained_vectors_are_kept_and_looked_up(tmp_path: Path) -> None:

@@ -108,6 +108,9 @@ def full_disk_in_rust(*args: Any, **kwargs: Any) -> None:
     raise SafetensorError("I/O error: No space left on device (os error 28)")
 
 
+QUICK = {(3, full_disk), (4, full_disk_in_rust), (6, full_disk_in_rust)}
+
+
 class FullAt:
     """A writing function that works `times` times; then the disk is full, and a part of the file is there."""
 
@@ -123,8 +126,14 @@ class FullAt:
         return self.error()
 
 
-@pytest.mark.parametrize("error", [full_disk, full_disk_in_rust])
-@pytest.mark.parametrize("times", range(3, 7))
+@pytest.mark.parametrize(
+    ("times", "error"),
+    [
+        pytest.param(times, error, marks=[] if (times, error) in QUICK else [pytest.mark.slow])
+        for times in range(3, 7)
+        for error in (full_disk, full_disk_in_rust)
+    ],
+)
 def test_a_full_disk_leaves_the_last_checkpoint_and_resuming_loses_nothing(
     times: int, error: Any, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,20 +5,16 @@ import random
 import re
 import shlex
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from ensue.cli import main
 from ensue.recipe import read_recipe
+from forked import Forked, forked
 from training.tiny import kept, run_tiny, words
-
-ENSUE = [sys.executable, "-c", "import sys, ensue.cli; sys.exit(ensue.cli.main())"]
 
 
 @pytest.fixture
@@ -41,46 +37,30 @@ def settings_of(*, steps: int = 60, precision: str = "float32", model: str = "ls
 
 def command(text: Path, run: Path, settings: list[str]) -> list[str]:
     sets = [part for setting in settings for part in ("--set", setting)]
-    return [*ENSUE, "train", "char-lstm", "--train", str(text), "--out", str(run), "--threads", "1", *sets]
+    return ["train", "char-lstm", "--train", str(text), "--out", str(run), "--threads", "1", *sets]
 
 
 def undisturbed(text: Path, run: Path, settings: list[str]) -> None:
     run_tiny(read_recipe("char-lstm", [*settings, f"data.train={text}"]), run)
 
 
-@contextmanager
-def started(arguments: list[str]) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def wait_for(process: subprocess.Popen[str], words: str) -> None:
-    """Read what the process says until these words come."""
-    assert process.stderr is not None
+def wait_for(run: Forked, words: str) -> None:
+    """Read what it says until these words come."""
     said = []
-    for line in process.stderr:
+    for line in run.stderr:
         said.append(line)
         if words in line:
             return
     raise AssertionError(f"it never said {words!r}: {''.join(said)}")
 
 
-def kill_while_it_writes(process: subprocess.Popen[str], run: Path) -> None:
+def kill_while_it_writes(running: Forked, run: Path) -> None:
     """Kill it in the middle of a checkpoint, or after five seconds."""
     deadline = time.monotonic() + 5
-    while time.monotonic() < deadline and process.poll() is None:
+    while time.monotonic() < deadline and running.process.is_alive():
         if glob.glob(str(run / "checkpoints/.step-*.partial/*")):  # Path.glob raises where a folder goes while it looks
             break
-    process.kill()
-
-
-def finish(arguments: list[str]) -> None:
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
+    running.process.kill()
 
 
 def test_kill_9_and_ctrl_c_then_resume_ends_in_the_same_bits(
@@ -88,17 +68,16 @@ def test_kill_9_and_ctrl_c_then_resume_ends_in_the_same_bits(
 ) -> None:
     undisturbed(text, tmp_path / "whole", settings_of())
     run = tmp_path / "my run"
-    with started(command(text, run, settings_of())) as process:
-        wait_for(process, "1 thread, float32")
-        kill_while_it_writes(process, run)
+    with forked(command(text, run, settings_of())) as running:
+        wait_for(running, "1 thread, float32")
+        kill_while_it_writes(running, run)
     assert not (run / "README.md").exists()
 
-    with started([*ENSUE, "train", "--resume", "--out", str(run)]) as process:
-        wait_for(process, "step 30  validation")
-        process.send_signal(signal.SIGINT)
-        assert process.stderr is not None
-        said = process.stderr.read().splitlines()
-        assert process.wait(60) == 130
+    with forked(["train", "--resume", "--out", str(run)]) as running:
+        wait_for(running, "step 30  validation")
+        running.signal(signal.SIGINT)
+        said = running.stderr.read().splitlines()
+        assert running.ended() == 130
     saved = re.fullmatch(r"saved at step (\d+); go on with", said[-2])
     assert saved
     assert (run / "checkpoints" / f"step-{saved[1]}").is_dir()
@@ -124,20 +103,20 @@ def test_killed_again_and_again_at_random_moments(
     moments = random.Random(0)
     cut_short = 0
     for kill in range(kills):
-        with started(resume) as process:
+        with forked(resume) as running:
             if kill == 0:  # before there is anything to go on with
                 while not (parts / ".lock").exists():
                     time.sleep(0.001)
             else:
-                wait_for(process, f"1 thread, {precision}")
+                wait_for(running, f"1 thread, {precision}")
                 if kill % 2:
-                    kill_while_it_writes(process, parts)
+                    kill_while_it_writes(running, parts)
                 else:
                     time.sleep(moments.uniform(0, 0.5))
-            assert process.poll() is None, f"finished before kill {kill}; make it longer"
-            process.kill()
-            process.wait()
+            assert running.process.exitcode in (None, -signal.SIGKILL), f"finished before kill {kill}; make it longer"
         cut_short += any(parts.glob("checkpoints/.step-*"))
     assert cut_short > 0, "no kill came while a checkpoint was written"
-    finish(resume)
+    with forked(resume) as running:
+        said = running.stderr.read()
+        assert running.ended() == 0, said
     assert kept(parts) == kept(whole)

@@ -45,7 +45,8 @@ def test_a_label_that_training_never_had_is_wrong_and_reported(label: str, tmp_p
     for file in (valid, test):
         file.write_text("\n".join(lines) + "\n")
     listener = Listener()
-    recipe = tagging(path, data={"valid": str(valid), "test": str(test), "labels": "2" if plain else "3"}, steps=30)
+    data = {"valid": str(valid), "test": str(test), "labels": "2" if plain else "3"}
+    recipe = tagging(path, encoder="none", data=data, steps=15)
     outcome = run_tiny(recipe, tmp_path / "run", reporter=listener)
     name, count = "NEW" if plain else "ORG", len(places)
     for scores in (outcome.valid, outcome.test, load(tmp_path / "run").evaluate(test).as_json()):
@@ -151,7 +152,9 @@ def test_a_word_of_a_million_characters(tmp_path: Path) -> None:
 def test_words_with_nul_characters(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text(columns(TAGGED[:30]).replace("the", "t\0he"))
-    run_tiny(tagging(path, data={"labels": "2"}, features={"characters": "cnn"}), tmp_path / "run")
+    run_tiny(
+        tagging(path, encoder="none", data={"labels": "2"}, features={"characters": "cnn"}, steps=4), tmp_path / "run"
+    )
     pipeline = load(tmp_path / "run")
     assert any(word == "t\0he" for s in pipeline.source(path) for word in s.words)
     assert pipeline.predict([["t\0he", "\0"]])[0].words[0].text == "t\0he"

@@ -18,7 +18,7 @@ from ensue.training.labeling import LabelingJob
 from ensue.training.loop import Trainer
 from training.resuming import assert_follows_its_seed, assert_resumes
 from training.taggers import TAGGED, load, predicted
-from training.tiny import run_tiny
+from training.tiny import run_tiny, some_slow
 from training.tiny_texts import ENCODERS, Listener, Tagged, columns, conllu, json_spans, json_tokens, sentences, tagging
 
 FORMATS: dict[str, tuple[str, Callable[[list[Tagged]], str], dict[str, Any], Scheme | None]] = {
@@ -45,7 +45,8 @@ def test_every_format_is_learned_and_answered_in_its_own_scheme(name: str, tmp_p
     path.write_text(write(TAGGED))
     if name == "a key of misc":  # every second word has it
         path.write_text(re.sub(r"(\d*[02468]\t\w+.*)\t_$", r"\1\tUpper=No", path.read_text(), flags=re.MULTILINE))
-    run_tiny(tagging(path, data=data, head={"kind": "crf"}, steps=30), tmp_path / "run")
+    recipe = tagging(path, encoder="none", data=data, head={"kind": "crf"}, steps=25, learning_rate=0.1)
+    run_tiny(recipe, tmp_path / "run")
     pipeline = load(tmp_path / "run")
     assert pipeline.labels.scheme == scheme
     assert pipeline.labels.tag_scheme == ("iobes" if scheme else None)
@@ -63,7 +64,9 @@ def test_every_format_is_learned_and_answered_in_its_own_scheme(name: str, tmp_p
 def test_a_name_in_misc_is_a_span(tmp_path: Path) -> None:
     path = tmp_path / "a.conllu"
     path.write_text(conllu(TAGGED).replace("\t_\n", "\tNER=O\n"))
-    run_tiny(tagging(path, data={"labels": "misc.NER"}, head={"kind": "crf"}, steps=30), tmp_path / "run")
+    data = {"labels": "misc.NER"}
+    recipe = tagging(path, encoder="none", data=data, head={"kind": "crf"}, steps=25, learning_rate=0.1)
+    run_tiny(recipe, tmp_path / "run")
     assert load(tmp_path / "run").labels.scheme == "bio"
     assert load(tmp_path / "run").evaluate(path).f1 > 0.7
 
@@ -80,7 +83,7 @@ def test_the_scheme_of_learning_is_the_recipes(wanted: str, tags: int, names: Pa
 def test_learned_in_the_files_own_scheme_paths_are_legal_in_it(scheme: Scheme, tmp_path: Path) -> None:
     path = tmp_path / "names.txt"
     path.write_text(columns(TAGGED, scheme))
-    run_tiny(tagging(path, head={"kind": "crf", "scheme": "file"}, steps=6), tmp_path / "run")
+    run_tiny(tagging(path, encoder="none", head={"kind": "crf", "scheme": "file"}, steps=6), tmp_path / "run")
     pipeline = load(tmp_path / "run")
     assert pipeline.labels.scheme == pipeline.labels.tag_scheme == scheme
     for labels in predicted(tmp_path / "run"):
@@ -102,8 +105,10 @@ def test_a_slip_of_the_annotators_stops_nothing(wanted: str, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("kind", "encoder"),
     [
-        *(("crf", encoder) for encoder in ENCODERS),
-        *((kind, e) for kind in ("softmax", "viterbi") for e in ("lstm", "none")),
+        *(("crf", encoder) for encoder in ("lstm", "transformer")),
+        *(pytest.param("crf", e, marks=pytest.mark.slow) for e in ENCODERS if e not in ("lstm", "transformer")),
+        *((kind, "none") for kind in ("softmax", "viterbi")),
+        *(pytest.param(kind, "lstm", marks=pytest.mark.slow) for kind in ("softmax", "viterbi")),
     ],
 )
 def test_every_encoder_and_head_learns(kind: str, encoder: str, names: Path, tmp_path: Path) -> None:
@@ -266,11 +271,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("variant", list(VARIANTS))
+@pytest.mark.parametrize("variant", some_slow(VARIANTS, "crf"))
 def test_interrupted_killed_and_resumed_ends_in_the_same_bits(variant: str, names: Path, tmp_path: Path) -> None:
     recipe = tagging(names, **VARIANTS[variant], checkpoint_every=5, validations=2)
     assert_resumes(recipe, tmp_path)
 
 
 def test_the_same_seed_is_the_same_run_and_another_is_another(names: Path, tmp_path: Path) -> None:
-    assert_follows_its_seed(lambda seed: tagging(names, seed=seed, **REGULARIZED), tmp_path)
+    assert_follows_its_seed(lambda seed: tagging(names, seed=seed, steps=3, **REGULARIZED), tmp_path)

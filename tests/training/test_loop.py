@@ -152,8 +152,20 @@ def test_weight_decay_is_on_matrices_alone(name: str) -> None:
     assert decayed["momentum" if name == "sgd" else "betas"] == (0.7 if name == "sgd" else (0.7, 0.99))
 
 
-@pytest.mark.parametrize("settings", [{}, {"optimizer": "sgd", "learning_rate": 0.5}, {"precision": "bfloat16"}])
-@pytest.mark.parametrize("model", ["lstm", "transformer"])
+SGD, IN_BF16 = {"optimizer": "sgd", "learning_rate": 0.5}, {"precision": "bfloat16"}
+
+
+@pytest.mark.parametrize(
+    ("model", "settings"),
+    [
+        ("lstm", {}),
+        ("transformer", SGD),
+        ("lstm", IN_BF16),
+        pytest.param("transformer", {}, marks=pytest.mark.slow),
+        pytest.param("lstm", SGD, marks=pytest.mark.slow),
+        pytest.param("transformer", IN_BF16, marks=pytest.mark.slow),
+    ],
+)
 def test_training_learns(model: str, settings: dict[str, Any], text: Path, tmp_path: Path) -> None:
     recorder = Recorder()
     run_tiny(tiny_recipe(text, model=model, steps=60, **settings), tmp_path / "run", reporter=recorder)

@@ -115,7 +115,7 @@ def test_training_goes_on_in_halves_and_says_so_once(
     name: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make, task = RECIPES[name]
-    recipe = make(tmp_path)
+    recipe = make(tmp_path, encoder="none")
     whole = run_tiny(recipe, tmp_path / "whole")
     asked = limited(monkeypatch, task, 8, MESSAGES[message])
     listener = Listener()
@@ -131,7 +131,7 @@ def test_training_goes_on_in_halves_and_says_so_once(
 
 
 def test_each_further_halving_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recipe = tagger(tmp_path)
+    recipe = tagger(tmp_path, encoder="none")
     limited(monkeypatch, Labeling, 3, MESSAGES["cpu"])
     listener = Listener()
     run_tiny(recipe, tmp_path / "run", reporter=listener)
@@ -153,7 +153,7 @@ def test_a_single_row_that_does_not_fit_is_one_clear_line(
 
 
 def test_the_last_checkpoint_is_named_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recipe = tagger(tmp_path, validations=2)
+    recipe = tagger(tmp_path, encoder="none", validations=2)
     original = Labeling.loss
     calls: list[int] = []
 
@@ -183,7 +183,7 @@ def test_a_long_text_halves_no_more_than_it_must(tmp_path: Path, monkeypatch: py
     long = long._replace(words=long.words * 40, pos=long.pos * 40, spans=[])
     path = tmp_path / "long.txt"
     path.write_text(columns([*sentences(60, seed=1), long]))
-    recipe = tagging(path, data={"labels": "2", "valid_fraction": 0.0}, epochs=1)
+    recipe = tagging(path, data={"labels": "2", "valid_fraction": 0.0}, encoder="none", epochs=1)
     original = Labeling.loss
 
     def loss(self: Any, model: Any, batch: Any, state: Any) -> Any:

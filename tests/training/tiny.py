@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,11 @@ def seal(directory: Path) -> None:
     content = manifest.content()
     files = {name: entry_of(directory / name) for name in content.files}
     manifest.write(ManifestContent(files=files, log=content.log))
+
+
+def some_slow(cases: Iterable[Any], *quick: Any) -> list[Any]:
+    """Cases for `parametrize`, of which all but the `quick` ones are slow."""
+    return [pytest.param(case, marks=[] if case in quick else [pytest.mark.slow]) for case in cases]
 
 
 class Recorder(Reporter):
