@@ -110,7 +110,7 @@ def _loaded(folder: PrivateFolder, key: str, make: Callable[[], bytes]) -> ctype
 
 def _compiled(text: str, options: list[str]) -> bytes:
     """The library of a text, or `CompilerFailed`."""
-    path = temporary_directory() / "compiled"
+    path = temporary_directory() / f"compiled-{os.getpid()}"  # forks have the same folder
     command = [*options, "-x", "c", "-", "-o", str(path), "-lm"]
     try:
         subprocess.run(command, input=text.encode(), capture_output=True, check=True, timeout=SECONDS)
