@@ -24,6 +24,7 @@ from ensue.pipeline.reader import Reader
 from ensue.text.classes import Classes
 from ensue.text.labels import Labels
 from ensue.text.tokenizers import train_tokenizer
+from training.tiny import some_slow
 from training.tiny_texts import FILLERS, PARTS_OF_SPEECH, TOPICS, classifying, columns, sentences, tagging, tsv
 from training.tiny_texts import documents as labeled_texts
 
@@ -68,7 +69,7 @@ def tagger(folder: Path, encoder: str) -> LabelingPipeline:
     return LabelingPipeline(model, lexicon, labels, recipe=recipe)
 
 
-@pytest.mark.parametrize("encoder", ["lstm", "transformer"])
+@pytest.mark.parametrize("encoder", some_slow(["lstm", "transformer"], "lstm"))
 def test_a_tagger(encoder: str, tmp_path: Path) -> None:
     (tmp_path / "names.txt").write_text(columns(sentences(20)))
 
@@ -96,7 +97,7 @@ def classifier(folder: Path, encoder: str) -> ClassificationPipeline:
     return ClassificationPipeline(model, lexicon, Classes(sorted(TOPICS)), recipe=recipe)
 
 
-@pytest.mark.parametrize("encoder", ["gru", "transformer"])
+@pytest.mark.parametrize("encoder", some_slow(["gru", "transformer"], "transformer"))
 def test_a_classifier(encoder: str, tmp_path: Path) -> None:
     (tmp_path / "topics.tsv").write_text(tsv(labeled_texts(20)))
 
@@ -123,7 +124,7 @@ LANGUAGE = {
 }
 
 
-@pytest.mark.parametrize("encoder", LANGUAGE)
+@pytest.mark.parametrize("encoder", some_slow(LANGUAGE, "lstm"))
 def test_a_language_model(encoder: str, tmp_path: Path) -> None:
     """To the bit: what is sampled with a seed, what is scored, and what is evaluated."""
     text = "".join(" ".join(words) + "\n" for words in texts_of(0, 60))

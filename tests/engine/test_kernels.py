@@ -1,6 +1,8 @@
 """The C headers of the engine, compiled here and held against numpy in float64."""
 
 import ctypes
+import hashlib
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -13,6 +15,7 @@ import pytest
 
 import ensue
 from ensue.engine import bf16_kernels
+from ensue.processor import features
 
 HEADERS = Path(ensue.__file__).parent / "engine"
 COMPILER = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
@@ -103,20 +106,26 @@ Build = Callable[[str], Kernels]
 
 
 @pytest.fixture(scope="module")
-def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
-    """Compiles on the first call for a kind of `PRODUCTS`."""
-    folder = tmp_path_factory.mktemp("kernels")
-    source = folder / "kernels.c"
+def build(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Build:
+    """Compiles on the first call for a kind of `PRODUCTS`, what no earlier run has compiled."""
+    source, kept = tmp_path_factory.mktemp("kernels") / "kernels.c", pytestconfig.cache.mkdir("kernels")
     source.write_text(SOURCE)
+    headers = [path.read_text() for folder in (HEADERS, Path(__file__).parent) for path in sorted(folder.glob("*.h"))]
 
     @cache
     def kernels(kind: str) -> Kernels:
         assert COMPILER is not None
-        library, warnings = folder / f"{kind}.so", ["-Wall", "-Wextra", "-Werror"]
         kinds = [f"-DREAL_IS_DOUBLE={int(kind == 'double')}", *BF16.get(kind, [])]
-        command = [COMPILER, *FLAGS, *warnings, *kinds, str(source), "-o", str(library), "-lm"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        command = [COMPILER, *FLAGS, "-Wall", "-Wextra", "-Werror", *kinds]
+        what = "\0".join([SOURCE, *headers, *command, *sorted(features())])
+        library = kept / f"{hashlib.sha256(what.encode()).hexdigest()}.so"
+        if not library.exists():
+            made = source.with_name(f"{kind}.so")
+            command += [str(source), "-o", str(made), "-lm"]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            shutil.copy(made, beside := library.with_suffix(f".{os.getpid()}"))
+            beside.replace(library)
         loaded = ctypes.CDLL(str(library))
         return Kernels(loaded, FLOATS.get(kind, np.float32), bool(loaded.in_bf16()))
 

@@ -95,7 +95,7 @@ def test_simple() -> None:
 @pytest.mark.parametrize("splitter", SPLITTERS)
 @pytest.mark.parametrize("unit", ["a", "a.", "1-", "n't", "👨\u200d", "🇩🇪", "\u0301", "x@"])
 def test_a_long_word_takes_time_in_proportion(splitter: str, unit: str) -> None:
-    text = unit * (50_000 // len(unit))
+    text = unit * (20_000 // len(unit))
     assert "".join(token.text for token in tokens(text, splitter)) == text
 
 

@@ -21,6 +21,9 @@ Kept = list[Tensor]
 """For h and for c, how much of the old value each unit keeps at each position: (B, T, d)."""
 
 
+pytestmark = pytest.mark.usefixtures("in_torch_operations")  # engine/test_engine.py compiles it
+
+
 @pytest.fixture(autouse=True)
 def seeded() -> None:
     torch.manual_seed(0)
