@@ -31,21 +31,21 @@ from ensue.errors import EnsueError
 from ensue.models.build import build_language_model
 from ensue.nn import Clockwork
 from ensue.recipe import Recipe, read_recipe, with_paths
-from ensue.training.language_modeling import read_corpus
+from ensue.tasks.language_modeling.job import read_corpus
 
 CELLS = (
     "elman", "gru", "lstm", "peephole", "coupled", "layer-norm", "projected", "zoneout",
     "depth-gated", "grid", "clockwork", "mingru", "minlstm", "qrnn",
 )  # fmt: skip
 COMMON = (
-    "model.d_embedding=64", "model.dropout=0.4",
+    "tokens.d_embedding=64", "encoder.dropout=0.4",
     "train.batch_size=32", "train.segment_length=32", "train.learning_rate=0.006", "train.warmup=0.03",
     "train.weight_decay=0.05", "train.beta1=0.8", "train.clip=0.5", "train.reset_state=0.02",
 )  # fmt: skip
 OWN = {
-    "elman": ("model.dropout=0.2", "train.learning_rate=0.002", "train.beta1=0.9"),
-    "clockwork": ("model.dropout=0.2", "train.learning_rate=0.004"),
-    **dict.fromkeys(("mingru", "minlstm", "qrnn"), ("model.dropout=0.2", "train.learning_rate=0.01")),
+    "elman": ("encoder.dropout=0.2", "train.learning_rate=0.002", "train.beta1=0.9"),
+    "clockwork": ("encoder.dropout=0.2", "train.learning_rate=0.004"),
+    **dict.fromkeys(("mingru", "minlstm", "qrnn"), ("encoder.dropout=0.2", "train.learning_rate=0.01")),
 }
 """Where a cell needs others than COMMON: Elman's are its recipe's, the others were chosen in runs of 45 s (LOG.md)."""
 TOLERANCE = 0.01
@@ -103,8 +103,8 @@ def settings_of(cell: str, arguments: argparse.Namespace, vocabulary_size: int) 
     settings = [*COMMON, *OWN.get(cell, ()), budget, *arguments.settings]
     recipe = read_recipe(f"char-{cell}", settings)
     size = size_of(recipe, vocabulary_size, arguments.parameters)
-    own_cells = [f"model.d_cell={2 * size.d_model}"] if hasattr(recipe.model, "d_cell") else []
-    return [*settings, f"model.d_model={size.d_model}", *own_cells], size
+    own_cells = [f"encoder.d_cell={2 * size.d_model}"] if hasattr(recipe.model, "d_cell") else []
+    return [*settings, f"encoder.d_model={size.d_model}", *own_cells], size
 
 
 def train(cell: str, seed: int, settings: Sequence[str], size: Size, arguments: argparse.Namespace) -> dict[str, Any]:

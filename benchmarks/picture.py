@@ -17,7 +17,7 @@ from rich.console import Console
 
 from ensue.console.reporter import ConsoleReporter
 from ensue.recipe import read_recipe, with_paths
-from ensue.training.reporter import Facts, StepReport, Validation
+from ensue.runs.reporter import Facts, StepReport, Validation
 from ensue.training.run import train_run
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"

@@ -39,7 +39,7 @@ from spacy_process import SpacyTagger
 import ensue
 from ensue.data.corpus.cache import cache_directory
 from ensue.errors import EnsueError
-from ensue.pipeline import LabelingPipeline
+from ensue.tasks.labeling.pipeline import LabelingPipeline
 
 PARTS = ("train", "dev", "test")
 LATENCY_WORDS, LATENCY_ROUNDS = 20, 5

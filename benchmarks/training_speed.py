@@ -24,23 +24,23 @@ from torch import nn
 from ensue.data.corpus.batches import Segments
 from ensue.data.corpus.token_file import TokenFile
 from ensue.models.build import build_language_model
-from ensue.models.specification import ElmanSpecification, Encoder, GRUSpecification, LSTMSpecification
-from ensue.recipe import LanguageModelingTrain
-from ensue.tasks.language_modeling import LanguageModeling
+from ensue.models.specification import ElmanEncoder, Encoder, GRUEncoder, LSTMEncoder
+from ensue.runs.directory import RunDirectory
+from ensue.runs.reporter import Reporter
+from ensue.tasks.language_modeling.recipe import LanguageModelingTrain
+from ensue.tasks.language_modeling.task import LanguageModeling
 from ensue.text.tokenizers import train_tokenizer
 from ensue.training.device import Precision, Way, computing
 from ensue.training.loop import Trainer
 from ensue.training.machine import Profile, machine_profile
-from ensue.training.reporter import Reporter
-from ensue.training.run_directory import RunDirectory
 from ensue.training.workloads import MANY_WORDS, WIDE, Workload
 
 SHAPES = [(1, 256, 32, 64, 65), (2, 512, 100, 100, 65), (2, 200, 20, 35, 10_000)]
 """Layers, features, rows, positions, vocabulary."""
 CELLS: dict[str, tuple[type[Encoder], type[nn.RNNBase]]] = {
-    "lstm": (LSTMSpecification, nn.LSTM),
-    "gru": (GRUSpecification, nn.GRU),
-    "elman": (ElmanSpecification, nn.RNN),
+    "lstm": (LSTMEncoder, nn.LSTM),
+    "gru": (GRUEncoder, nn.GRU),
+    "elman": (ElmanEncoder, nn.RNN),
 }
 SEED = 0
 SECONDS = 6.0

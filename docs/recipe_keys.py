@@ -37,22 +37,15 @@ from ensue.models.specification import (
     RecurrentEncoder,
     Tokens,
     TransformerEncoder,
-    TransformerReader,
     WindowEncoder,
     ZoneoutEncoder,
 )
-from ensue.recipe import (
-    ClassificationData,
-    DataRecipe,
-    LabelingData,
-    LanguageModelingData,
-    LanguageModelingTrain,
-    Recipe,
-    TextsTrain,
-    TokenizerRecipe,
-    TrainRecipe,
-)
-from ensue.recipe.reading import RECIPES
+from ensue.recipe import DataRecipe, Recipe, TrainRecipe
+from ensue.tasks import TASKS
+from ensue.tasks.classification.recipe import ClassificationData
+from ensue.tasks.labeling.recipe import LabelingData
+from ensue.tasks.language_modeling.recipe import LanguageModelingData, LanguageModelingTrain, TokenizerRecipe
+from ensue.tasks.words.recipe import TextsTrain
 
 PAGE = Path(__file__).with_name("recipes.md")
 BEGIN, END = "<!-- written by recipe_keys.py -->", "<!-- end -->"
@@ -64,23 +57,22 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ("`[data]` of a tagger", LabelingData),
     ("`[data]` of a classifier", ClassificationData),
     ("`[tokenizer]` of a language model", TokenizerRecipe),
+    ("`[tokens]` of a language model", Tokens),
     ("`[features]` of a tagger or classifier", FeatureSpecification),
     ("`[features]` of a tagger", SentenceFeatureSpecification),
-    ("`[model]`, every encoder", Encoder),
-    ("`[model]` of a language model", Tokens),
-    ("`[model]` of a tagger or classifier", Directions),
-    ("`[model]`, every encoder but `window`, `transformer` and `none`", RecurrentEncoder),
-    ("`[model]`, encoders `elman`, `gru`, `clockwork`, `lstm` and its variants", HiddenEncoder),
-    ("`[model]`, encoders `elman`, `gru`, `lstm` and its variants", ZoneoutEncoder),
-    ("`[model]`, encoders `lstm`, `peephole`, `coupled`, `layer-norm` and `projected`", CellEncoder),
-    ('`[model]`, `encoder = "window"`', WindowEncoder),
-    ('`[model]`, `encoder = "elman"`', ElmanEncoder),
-    ('`[model]`, `encoder = "projected"`', ProjectedEncoder),
-    ('`[model]`, `encoder = "gru"`', GRUEncoder),
-    ('`[model]`, `encoder = "clockwork"`', ClockworkEncoder),
-    ('`[model]`, `encoder = "qrnn"`', QRNNEncoder),
-    ('`[model]`, `encoder = "transformer"`', TransformerEncoder),
-    ('`[model]`, `encoder = "transformer"`, of a tagger or classifier', TransformerReader),
+    ("`[encoder]`, every encoder", Encoder),
+    ("`[encoder]`, every encoder but `window`, `transformer` and `none`", RecurrentEncoder),
+    ("`[encoder]`, encoders `elman`, `gru`, `clockwork`, `lstm` and its variants", HiddenEncoder),
+    ("`[encoder]`, encoders `elman`, `gru`, `lstm` and its variants", ZoneoutEncoder),
+    ("`[encoder]`, encoders `lstm`, `peephole`, `coupled`, `layer-norm` and `projected`", CellEncoder),
+    ('`[encoder]`, `kind = "window"`', WindowEncoder),
+    ('`[encoder]`, `kind = "elman"`', ElmanEncoder),
+    ('`[encoder]`, `kind = "projected"`', ProjectedEncoder),
+    ('`[encoder]`, `kind = "gru"`', GRUEncoder),
+    ('`[encoder]`, `kind = "clockwork"`', ClockworkEncoder),
+    ('`[encoder]`, `kind = "qrnn"`', QRNNEncoder),
+    ('`[encoder]`, `kind = "transformer"`', TransformerEncoder),
+    ("`[directions]` of a tagger or classifier", Directions),
     ("`[head]` of a tagger", TagHeadSpecification),
     ("`[head]` of a classifier", ClassHeadSpecification),
     ("`[train]`", TrainRecipe),
@@ -88,7 +80,7 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ("`[train]` of a tagger or classifier", TextsTrain),
 ]
 
-INNER = ("data", "model", "train")
+INNER = ("data", "train")
 NAMES = {int: "whole number", float: "number", str: "text", bool: "yes or no"}
 
 
@@ -103,7 +95,7 @@ def tables() -> str:
 def rows(model: type[BaseModel]) -> Iterator[str]:
     explained = meanings(model)
     for name, field in own_fields(model):
-        values = " or ".join(f'`"{task}"`' for task in RECIPES) if (model, name) == (Recipe, "task") else kind(field)
+        values = " or ".join(f'`"{task}"`' for task in TASKS) if (model, name) == (Recipe, "task") else kind(field)
         yield f"| `{name}` | {values} | {default(field)} | {' '.join(explained[name].split())} |"
 
 
@@ -111,7 +103,7 @@ def own_fields(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
     """The keys of this class alone, without the tables of the recipe and the encoder's name."""
     for name in inspect.get_annotations(model):
         field = model.model_fields.get(name)
-        if field is not None and name != "encoder" and not (model is Recipe and name in INNER):
+        if field is not None and name != "kind" and not (model is Recipe and name in INNER):
             yield name, field
 
 

@@ -6,7 +6,8 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-from ensue.recipe import BUDGETS, LanguageModelingRecipe, Recipe, validate_recipe
+from ensue.recipe import BUDGETS, Recipe, validate_recipe
+from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe
 from ensue.text.schemes import Span, encode
 
 TEXT = "The sea was calm. Nobody spoke, and the sea was calm again; so it began.\n"

@@ -9,7 +9,9 @@ import pytest
 
 import ensue
 from ensue.errors import EnsueError
-from ensue.pipeline import ClassificationPipeline, LabelingPipeline, LanguagePipeline
+from ensue.tasks.classification.pipeline import ClassificationPipeline
+from ensue.tasks.labeling.pipeline import LabelingPipeline
+from ensue.tasks.language_modeling.pipeline import LanguagePipeline
 from test_pipeline import pipeline_of
 from training.tiny import run_tiny
 from training.tiny_texts import classifying, columns, documents, sentences, tagging, tsv, without_pictures

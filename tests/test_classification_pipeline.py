@@ -13,8 +13,9 @@ import pytest
 
 from ensue.data.documents import Document
 from ensue.errors import DataError, EnsueError
-from ensue.pipeline import ClassificationPipeline, Classified, load
-from ensue.pipeline import classification as module
+from ensue.library import load
+from ensue.tasks.classification import pipeline as module
+from ensue.tasks.classification.pipeline import ClassificationPipeline, Classified
 from training.tiny import run_tiny
 from training.tiny_texts import (
     ENCODERS,
@@ -175,7 +176,7 @@ def test_repr_is_short_and_says_what_it_is(runs: Path) -> None:
     assert repr(none) == f"'{'x' * 57}...': no label"
     assert (none.label, none.probability) == ("", 0.25)
     pipeline = loaded(runs / "lstm")
-    parameters = f"{pipeline.model.num_parameters:,} parameters"
+    parameters = f"{pipeline.num_parameters:,} parameters"
     assert repr(pipeline) == (
         f"ClassificationPipeline(lstm 1×8, {parameters}, Classes(cooking, music, sports), run={str(runs / 'lstm')!r})"
     )

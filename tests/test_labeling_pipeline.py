@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from ensue.data.sentences.sentence import Sentence
 from ensue.errors import DataError, EnsueError
-from ensue.pipeline import LabeledSpan, LabeledWord, LabelingPipeline, TaggedSentence, load, train
-from ensue.pipeline import labeling as module
+from ensue.library import load, train
+from ensue.tasks.labeling import pipeline as module
+from ensue.tasks.labeling.pipeline import LabeledSpan, LabeledWord, LabelingPipeline, TaggedSentence
 from ensue.text.schemes import encode, spans
 from training.tiny import run_tiny
 from training.tiny_texts import PARTS_OF_SPEECH, columns, sentences, tagging, without_pictures
@@ -306,7 +307,7 @@ def test_repr_is_short_and_says_what_it_is(runs: Path) -> None:
     assert repr(TaggedSentence("Anna Novak!", words)) == "Anna/B-PER Novak/I-PER !/O"
     assert TaggedSentence("Anna Novak!", words, has_spans=True).spans == [LabeledSpan("Anna Novak", "PER", 0, 10)]
     pipeline = loaded(runs / "crf")
-    parameters = f"{pipeline.model.num_parameters:,} parameters"
+    parameters = f"{pipeline.num_parameters:,} parameters"
     assert repr(pipeline) == (
         f"LabelingPipeline(lstm 1×8, crf, {parameters}, Labels(5 labels, scheme='bio', 9 tags), "
         f"run={str(runs / 'crf')!r})"

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,21 +11,21 @@ import torch
 from ensue.errors import DataError
 from ensue.models.build import build_language_model
 from ensue.models.language_model import LanguageModel
-from ensue.models.specification import LSTMSpecification, TransformerSpecification
-from ensue.tasks import minimal_pairs
-from ensue.tasks.minimal_pairs import score_minimal_pairs, total_nats
+from ensue.tasks.language_modeling import minimal_pairs
+from ensue.tasks.language_modeling.minimal_pairs import score_minimal_pairs, total_nats
 from ensue.text.tokenizers import train_tokenizer
+from layer_tables import layers
 
 CHARACTERS = train_tokenizer("characters", ["abc .\n"])
 SPECIFICATIONS = [
-    LSTMSpecification(encoder="lstm", d_embedding=6, d_model=10),
-    TransformerSpecification(encoder="transformer", context=6, d_embedding=8, d_model=8, num_heads=2, num_layers=1),
+    layers(kind="lstm", d_embedding=6, d_model=10),
+    layers(kind="transformer", context=6, d_embedding=8, d_model=8, num_heads=2, num_layers=1),
 ]
 
 
-def model_of(specification: object) -> LanguageModel:
+def model_of(specification: dict[str, Any]) -> LanguageModel:
     torch.manual_seed(0)
-    return build_language_model(specification, vocabulary_size=CHARACTERS.vocabulary_size).double().eval()  # type: ignore[arg-type]
+    return build_language_model(**specification, vocabulary_size=CHARACTERS.vocabulary_size).double().eval()
 
 
 @pytest.fixture
@@ -85,7 +86,9 @@ def test_a_file_without_pairs_is_refused(model: LanguageModel, tmp_path: Path) -
 
 @pytest.mark.parametrize("specification", SPECIFICATIONS, ids=["lstm", "transformer"])
 @pytest.mark.parametrize("batch_tokens", [1, 20, 4096])
-def test_batches_change_nothing(specification: object, batch_tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_change_nothing(
+    specification: dict[str, Any], batch_tokens: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(minimal_pairs, "BATCH_TOKENS", batch_tokens)
     model = model_of(specification)
     rng = np.random.default_rng(1)

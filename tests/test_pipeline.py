@@ -2,27 +2,32 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from ensue.errors import ContextError, EnsueError, RunError
+from ensue.library import load
 from ensue.metrics.language import LanguageScores
 from ensue.models.build import build_language_model
-from ensue.models.specification import LSTMSpecification, TransformerSpecification
-from ensue.pipeline import LanguagePipeline, TokenScore, load
+from ensue.models.specification import describe_encoder
+from ensue.tasks.language_modeling.pipeline import LanguagePipeline, TokenScore
 from ensue.text.tokenizers import train_tokenizer
+from layer_tables import layers
 
 TEXT = "The sea was calm.\nNobody spoke, and the sea was calm: nothing ended; été, naïve.\n" * 3
 
 
-def pipeline_of(kind: str, specification: object = None) -> LanguagePipeline:
+def pipeline_of(kind: str, specification: dict[str, Any] | None = None) -> LanguagePipeline:
     tokenizer = train_tokenizer(kind, [TEXT])
     torch.manual_seed(1)
-    specification = specification or LSTMSpecification(encoder="lstm", d_embedding=8, d_model=12)
-    model = build_language_model(specification, vocabulary_size=tokenizer.vocabulary_size)  # type: ignore[arg-type]
-    return LanguagePipeline(model.train(), tokenizer, encoder=specification.model_dump(), run="runs/sea")  # type: ignore[attr-defined]
+    specification = specification or layers(kind="lstm", d_embedding=8, d_model=12)
+    model = build_language_model(**specification, vocabulary_size=tokenizer.vocabulary_size)
+    return LanguagePipeline(
+        model.train(), tokenizer, encoder=describe_encoder(specification["encoder"]), run="runs/sea"
+    )
 
 
 KINDS = ["characters", "bytes", "words", "bpe"]
@@ -64,7 +69,7 @@ def test_senseless_settings_are_refused_before_the_first_piece() -> None:
         pipeline.generate(top_p=2.0)
     with pytest.raises(EnsueError, match="num_samples is 0"):
         pipeline.samples(num_samples=0)
-    transformer = TransformerSpecification(encoder="transformer", context=4, d_model=8, d_embedding=8, num_heads=2)
+    transformer = layers(kind="transformer", context=4, d_model=8, d_embedding=8, num_heads=2)
     with pytest.raises(ContextError, match="the prompt has 7 tokens"):
         pipeline_of("characters", transformer).generate("The sea")
 
@@ -123,8 +128,8 @@ def test_the_protocol_is_that_of_the_texts_length() -> None:
 
 def test_repr_is_short_and_says_what_it_is() -> None:
     pipeline = pipeline_of("bytes")
-    parameters = f"{pipeline.model.num_parameters:,} parameters"
-    assert repr(pipeline) == f"LanguagePipeline(lstm, 1×12, {parameters}, bytes (256), run='runs/sea')"
+    parameters = f"{pipeline.num_parameters:,} parameters"
+    assert repr(pipeline) == f"LanguagePipeline(lstm 1×12, {parameters}, bytes (256), run='runs/sea')"
 
 
 def test_a_run_that_is_not_there_and_a_device_that_is_not_there(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import itertools
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,35 +15,29 @@ from ensue.data.sources import TextSource
 from ensue.errors import EnsueError
 from ensue.models.build import build_language_model
 from ensue.models.language_model import LanguageModel
-from ensue.models.specification import (
-    GRUSpecification,
-    LSTMSpecification,
-    ModelSpecification,
-    TransformerSpecification,
-    WindowSpecification,
-)
-from ensue.tasks import reading
-from ensue.tasks.reading import Reading, default_parts, describe_protocol, read, surprisals
+from ensue.tasks.language_modeling import reading
+from ensue.tasks.language_modeling.reading import Reading, default_parts, describe_protocol, read, surprisals
 from ensue.text.tokenizers import train_tokenizer
 from ensue.types import detach
+from layer_tables import layers
 from training.tiny import some_slow
 
 V, START = 11, 3
 SIZES = {"d_embedding": 8, "d_model": 12, "num_layers": 2}
 CARRIED = {
-    "window": WindowSpecification(encoder="window", size=4, **SIZES),
-    "gru": GRUSpecification(encoder="gru", **SIZES),
-    "lstm": LSTMSpecification(encoder="lstm", dropout=0.5, **SIZES),
+    "window": layers(kind="window", size=4, **SIZES),
+    "gru": layers(kind="gru", **SIZES),
+    "lstm": layers(kind="lstm", dropout=0.5, **SIZES),
 }
 
 
-def attention(context: int, positions: str = "learned") -> ModelSpecification:
-    return TransformerSpecification(encoder="transformer", context=context, positions=positions, num_heads=2, **SIZES)
+def attention(context: int, positions: str = "learned") -> dict[str, Any]:
+    return layers(kind="transformer", context=context, positions=positions, num_heads=2, **SIZES)
 
 
-def model_of(specification: ModelSpecification, scale: float = 1.5) -> LanguageModel:
+def model_of(specification: dict[str, Any], scale: float = 1.5) -> LanguageModel:
     torch.manual_seed(2)
-    model = build_language_model(specification, vocabulary_size=V).double()
+    model = build_language_model(**specification, vocabulary_size=V).double()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(scale)
@@ -104,7 +99,7 @@ def test_rotary_windows_too() -> None:
 
 @pytest.mark.parametrize("specification", [CARRIED["lstm"], attention(6)])
 @pytest.mark.parametrize("sizes", [[1] * 31, [31], [2, 0, 17, 12]])
-def test_a_text_may_come_in_any_pieces(specification: ModelSpecification, sizes: list[int]) -> None:
+def test_a_text_may_come_in_any_pieces(specification: dict[str, Any], sizes: list[int]) -> None:
     model, tokens = model_of(specification), text_of(31)
     ids, text = tokens.read(0, 31), Reading(model, start_id=START)
     bounds = np.cumsum([0, *sizes])
@@ -153,7 +148,7 @@ def test_a_trained_models_parts_agree_to_four_digits(shared_data: Path) -> None:
     train, valid = TokenFile.from_ids(ids[:-40_000]), TokenFile.from_ids(ids[-40_000:], characters=40_000)
     torch.manual_seed(0)
     model = build_language_model(
-        LSTMSpecification(encoder="lstm", d_embedding=32, d_model=64), vocabulary_size=tokenizer.vocabulary_size
+        **layers(kind="lstm", d_embedding=32, d_model=64), vocabulary_size=tokenizer.vocabulary_size
     )
     batches = Segments(train, batch_size=32, segment_length=64, seed=0)
     optimizer, state = torch.optim.AdamW(model.parameters(), lr=5e-3), None

@@ -10,7 +10,7 @@ import pytest
 
 import ensue
 from ensue.data.sentences.formats import SentenceSource
-from ensue.pipeline import LabelingPipeline
+from ensue.tasks.labeling.pipeline import LabelingPipeline
 
 pytestmark = pytest.mark.slow
 

@@ -9,14 +9,10 @@ import pytest
 
 from ensue.errors import EnsueError, RecipeError
 from ensue.models.build import build_language_model
-from ensue.recipe import (
-    BUDGETS,
-    LanguageModelingRecipe,
-    read_recipe,
-    recipe_names,
-    validate_recipe,
-)
+from ensue.models.modules import count_parameters
+from ensue.recipe import BUDGETS, read_recipe, recipe_names, validate_recipe
 from ensue.recipe.tables import Table
+from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe
 
 CELLS = [
     "peephole", "coupled", "layer-norm", "projected", "zoneout", "depth-gated", "grid", "clockwork", "mingru",
@@ -24,7 +20,7 @@ CELLS = [
 ]  # fmt: skip
 """Those whose recipe is char-lstm with another cell."""
 
-MINIMAL: dict[str, Any] = {"model": {"encoder": "lstm"}, "train": {"steps": 5}}
+MINIMAL: dict[str, Any] = {"encoder": {"kind": "lstm"}, "train": {"steps": 5}}
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -39,8 +35,11 @@ def test_every_named_recipe_builds_and_reads_back_equal(name: str, tmp_path: Pat
     if not isinstance(recipe, LanguageModelingRecipe):
         return
     small = {"d_model": 12, "d_embedding": 12, "num_heads": 2}
-    shrunk = recipe.model.model_copy(update={k: v for k, v in small.items() if hasattr(recipe.model, k)})
-    model = build_language_model(shrunk, vocabulary_size=11)
+    tokens, encoder = (
+        table.model_copy(update={k: v for k, v in small.items() if hasattr(table, k)})
+        for table in (recipe.tokens, recipe.encoder)
+    )
+    model = build_language_model(tokens, encoder, vocabulary_size=11)
     assert model.vocabulary_size == 11
 
 
@@ -48,7 +47,7 @@ def test_the_named_recipes_are_those_that_are_promised() -> None:
     assert set(recipe_names()) >= {
         "char-lstm", "char-lstm-large", "char-gru", "char-elman", "char-transformer", "word-window", "word-elman",
         "word-lstm", "word-lstm-awd", "bpe-transformer", "tag-lstm", "tag-lstm-crf", "tag-transformer-crf",
-        "classify-lstm", "classify-bag", "classify-pairs",
+        "classify-lstm", "classify-bag",
         *(f"char-{cell}" for cell in CELLS),
     }  # fmt: skip
 
@@ -59,8 +58,11 @@ def test_recipes_of_cells_differ_from_the_lstms_in_the_model_alone(name: str) ->
     recipe, lstm = read_recipe(name), read_recipe("char-lstm")
     assert isinstance(recipe, LanguageModelingRecipe)
     assert isinstance(lstm, LanguageModelingRecipe)
-    assert (recipe.data, recipe.tokenizer, recipe.model.d_embedding) == (lstm.data, lstm.tokenizer, 64)
-    sizes = [build_language_model(found.model, vocabulary_size=66).num_parameters for found in (recipe, lstm)]
+    assert (recipe.data, recipe.tokenizer, recipe.tokens.d_embedding) == (lstm.data, lstm.tokenizer, 64)
+    sizes = [
+        count_parameters(build_language_model(found.tokens, found.encoder, vocabulary_size=66))
+        for found in (recipe, lstm)
+    ]
     assert sizes[0] == pytest.approx(sizes[1], rel=0.03)
     differences = {"learning_rate", "beta1"}
     assert recipe.train.model_dump(exclude=differences) == lstm.train.model_dump(exclude=differences)
@@ -82,9 +84,9 @@ def test_any_text_survives_toml(awkward: str, tmp_path: Path) -> None:
 
 
 def test_settings_win_over_the_file_and_the_last_over_the_first(tmp_path: Path) -> None:
-    (tmp_path / "r.toml").write_text('[model]\nencoder = "gru"\nd_model = 16\n[train]\nsteps = 5\n')
-    recipe = read_recipe(tmp_path / "r.toml", ["model.d_model=32", "train.seed=1", "train.seed = 2"])
-    assert recipe.model.d_model == 32
+    (tmp_path / "r.toml").write_text('[encoder]\nkind = "gru"\nd_model = 16\n[train]\nsteps = 5\n')
+    recipe = read_recipe(tmp_path / "r.toml", ["encoder.d_model=32", "train.seed=1", "train.seed = 2"])
+    assert recipe.encoder.d_model == 32
     assert (recipe.train.seed, recipe.train.steps) == (2, 5)
 
 
@@ -103,8 +105,8 @@ def test_a_setting_is_toml_or_a_bare_word(setting: str, value: str) -> None:
 
 
 def test_settings_have_types() -> None:
-    recipe = read_recipe("char-lstm", ["model.tied=true", "train.learning_rate=1", "train.clip=1e-3"])
-    assert recipe.model.tied is True
+    recipe = read_recipe("char-lstm", ["tokens.tied=true", "train.learning_rate=1", "train.clip=1e-3"])
+    assert recipe.tokens.tied is True
     assert (recipe.train.learning_rate, recipe.train.clip) == (1.0, 1e-3)
 
 
@@ -137,27 +139,27 @@ def test_the_last_of_two_budgets_counts() -> None:
         ({"train": {"steps": "5"}}, "mine: train.steps: input should be a valid integer, found '5'"),
         ({"train": {"steps": 5, "reset_state": 1.0}}, "mine: train.reset_state: input should be less than 1, found"),
         ({"train": {"steps": 5, "epoch": 1}}, 'mine: unknown key "train.epoch" in train; did you mean "epochs"?'),
-        ({"model": {}}, "mine: model.encoder is missing"),
+        ({"encoder": {}}, "mine: encoder.kind is missing"),
         (
-            {"model": {"encoder": "window", "sise": 3}},
-            'mine: unknown key "model.sise" in model (encoder window); did you mean "size"?',
+            {"encoder": {"kind": "window", "sise": 3}},
+            'mine: unknown key "encoder.sise" in encoder (window); did you mean "size"?',
         ),
         (
-            {"model": {"encoder": "lstm", "num_heads": 3}},
-            'mine: unknown key "model.num_heads" in model (encoder lstm); did you mean "num_layers"?',
+            {"encoder": {"kind": "lstm", "num_heads": 3}},
+            'mine: unknown key "encoder.num_heads" in encoder (lstm); did you mean "num_layers"?',
         ),
         (
-            {"model": {"encoder": "attention"}},
+            {"encoder": {"kind": "attention"}},
             'mine: no encoder "attention"; known: window, elman, lstm, peephole, coupled, layer-norm, projected, gru, '
             "clockwork, depth-gated, grid, mingru, minlstm, qrnn, transformer",
         ),
-        ({"model": {"encoder": "min-gru"}}, 'mine: no encoder "min-gru"; did you mean "mingru"?; known: window, '),
+        ({"encoder": {"kind": "min-gru"}}, 'mine: no encoder "min-gru"; did you mean "mingru"?; known: window, '),
         (
-            {"model": {"encoder": "projected", "d_cells": 3}},
-            'mine: unknown key "model.d_cells" in model (encoder projected); did you mean "d_cell"?',
+            {"encoder": {"kind": "projected", "d_cells": 3}},
+            'mine: unknown key "encoder.d_cells" in encoder (projected); did you mean "d_cell"?',
         ),
-        ({"model": {"encoder": "mingru", "dropout_recurrent": 0.1}}, 'mine: unknown key "model.dropout_recurrent" in'),
-        ({"model": {"encoder": "gru", "zoneout_cell": 0.1}}, 'mine: unknown key "model.zoneout_cell" in model (encod'),
+        ({"encoder": {"kind": "mingru", "dropout_recurrent": 0.1}}, 'mine: unknown key "encoder.dropout_recurrent" in'),
+        ({"encoder": {"kind": "gru", "zoneout_cell": 0.1}}, 'mine: unknown key "encoder.zoneout_cell" in encoder (gr'),
         ({"tokenizer": {"kind": "letters"}}, "mine: tokenizer.kind: input should be"),
         ({"tokenzer": {}}, 'mine: unknown key "tokenzer" in the recipe; did you mean "tokenizer"?'),
         ({"task": "labelling"}, 'mine: no task "labelling"; did you mean "labeling"?; known: language-modeling'),
@@ -170,14 +172,14 @@ def test_one_sentence_for_every_mistake(change: dict[str, Any], sentence: str) -
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("table", ["data", "tokenizer", "model", "train"])
+@pytest.mark.parametrize("table", ["data", "tokenizer", "encoder", "train"])
 def test_a_value_in_place_of_a_table(table: str) -> None:
     with pytest.raises(RecipeError, match=rf"^mine: {table}: .*found 3$"):
         validate_recipe(MINIMAL | {table: 3}, where="mine")
 
 
 def test_without_a_model() -> None:
-    with pytest.raises(RecipeError, match=r'^mine: "model" is missing$'):
+    with pytest.raises(RecipeError, match=r'^mine: "encoder" is missing$'):
         validate_recipe({"train": {"steps": 1}}, where="mine")
 
 
@@ -195,13 +197,13 @@ def test_a_recipe_is_a_value() -> None:
 
 
 NUMBERS = {
-    "char-lstm": ["model.num_layers", "model.d_model", "model.d_embedding", "train.tokens", "train.steps",
+    "char-lstm": ["encoder.num_layers", "encoder.d_model", "tokens.d_embedding", "train.tokens", "train.steps",
         "train.batch_size", "train.accumulate", "train.segment_length", "train.sample_tokens",
         "train.validations", "train.patience", "train.checkpoint_every", "train.seed", "data.valid_characters",
         "tokenizer.min_count", "tokenizer.max_size"],
-    "char-clockwork": ["model.periods"],
-    "char-qrnn": ["model.size"],
-    "bpe-transformer": ["model.context", "model.num_heads", "model.d_feedforward"],
+    "char-clockwork": ["encoder.periods"],
+    "char-qrnn": ["encoder.size"],
+    "bpe-transformer": ["encoder.context", "encoder.num_heads", "encoder.d_feedforward"],
     "tag-lstm-crf": ["features.d_words", "features.affixes", "features.d_column", "train.batch_tokens"],
     "classify-bag": ["head.ngrams", "head.ngram_buckets", "head.d_hidden", "data.max_tokens", "data.segment_tokens"],
 }  # fmt: skip

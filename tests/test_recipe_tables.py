@@ -11,17 +11,11 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from ensue.errors import RecipeError
-from ensue.models.specification import ModelSpecification, ReaderSpecification
-from ensue.recipe import (
-    ClassificationRecipe,
-    LabelingRecipe,
-    LanguageModelingRecipe,
-    Recipe,
-    read_recipe,
-    recipe_names,
-    validate_recipe,
-    with_paths,
-)
+from ensue.models.specification import EncoderSpecification
+from ensue.recipe import Recipe, read_recipe, recipe_names, validate_recipe, with_paths
+from ensue.tasks.classification.recipe import ClassificationRecipe
+from ensue.tasks.labeling.recipe import LabelingRecipe
+from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe
 
 SCHEMAS: dict[str, type[Recipe]] = {
     "language-modeling": LanguageModelingRecipe,
@@ -29,14 +23,11 @@ SCHEMAS: dict[str, type[Recipe]] = {
     "classification": ClassificationRecipe,
 }
 ENCODERS = {
-    task: {
-        encoder: schema
-        for schema in get_args(get_args(ModelSpecification if task == "language-modeling" else ReaderSpecification)[0])
-        for encoder in get_args(schema.model_fields["encoder"].annotation)
-    }
-    for task in SCHEMAS
+    encoder: schema
+    for schema in get_args(get_args(EncoderSpecification)[0])
+    for encoder in get_args(schema.model_fields["kind"].annotation)
 }
-TABLES = ["data", "tokenizer", "features", "head", "train"]
+TABLES = ["data", "tokenizer", "features", "tokens", "directions", "head", "train"]
 
 
 class Place(NamedTuple):
@@ -50,13 +41,13 @@ class Place(NamedTuple):
     @property
     def own(self) -> list[str]:
         """Those that not every encoder has, as far as the LSTM does not stand for them all."""
-        others = ENCODERS[self.task]["lstm"].model_fields if self.table == "model" and self.encoder != "lstm" else ()
+        others = ENCODERS["lstm"].model_fields if self.table == "encoder" and self.encoder != "lstm" else ()
         return [key for key in self.keys if key not in others] or self.keys[:1]
 
     @property
     def said(self) -> str:
         """As messages call it."""
-        return f"model (encoder {self.encoder})" if self.table == "model" else self.table
+        return f"encoder ({self.encoder})" if self.table == "encoder" else self.table
 
 
 def places() -> Iterator[Place]:
@@ -67,16 +58,16 @@ def places() -> Iterator[Place]:
                 assert isinstance(field.annotation, type)
                 assert issubclass(field.annotation, BaseModel)
                 yield Place(task, table, "lstm", list(field.annotation.model_fields))
-        for encoder, schema in ENCODERS[task].items():
-            yield Place(task, "model", encoder, list(schema.model_fields))
+        for encoder, schema in ENCODERS.items():
+            yield Place(task, "encoder", encoder, list(schema.model_fields))
 
 
 PLACES = list(places())
 EVERY_PLACE = pytest.mark.parametrize("place", PLACES, ids=lambda place: " ".join(place[:3]))
 
 
-def document(task: str, encoder: str = "lstm", **tables: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {"task": task, "model": {"encoder": encoder}, "train": {"steps": 1}}
+def document(task: str, kind: str = "lstm", **tables: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {"task": task, "encoder": {"kind": kind}, "train": {"steps": 1}}
     for table, keys in tables.items():
         found[table] = found.get(table, {}) | keys
     return found
@@ -92,11 +83,10 @@ def mistake(found: dict[str, Any]) -> str:
 
 def test_every_task_and_encoder_is_looked_at() -> None:
     assert {(place.task, place.table) for place in PLACES} == {
-        *((task, table) for task in SCHEMAS for table in ("data", "model", "train")),
-        *((task, table) for task in ("labeling", "classification") for table in ("features", "head")),
-        ("language-modeling", "tokenizer"),
+        *((task, table) for task in SCHEMAS for table in ("data", "encoder", "train")),
+        *((task, table) for task in ("labeling", "classification") for table in ("features", "directions", "head")),
+        *(("language-modeling", table) for table in ("tokenizer", "tokens")),
     }
-    assert list(ENCODERS["labeling"]) == [*ENCODERS["language-modeling"], "none"]
 
 
 @EVERY_PLACE
@@ -112,7 +102,7 @@ def test_a_key_with_a_typing_error_names_the_key_that_was_meant(place: Place) ->
 @pytest.mark.parametrize("task", SCHEMAS)
 def test_tables_with_a_typing_error(task: str) -> None:
     for table in SCHEMAS[task].model_fields:
-        if table not in ("task", "model", "train"):
+        if table not in ("task", "encoder", "train"):
             said = mistake(document(task) | {f"{table}x": {}})
             assert said == f'mine: unknown key "{table}x" in the recipe; did you mean "{table}"?'
 
@@ -123,18 +113,14 @@ def test_keys_of_another_task_are_refused(task: str) -> None:
     refused = 0
     for place in PLACES:
         known = mine.get((place.table, place.encoder))
-        if known is None and place.table == "model":
-            said = mistake(document(task, place.encoder))
-            assert said.startswith(f'mine: no encoder "{place.encoder}"')
-            assert place.encoder not in said.partition("; known: ")[2].split(", ")
-        elif known is None:
+        if known is None:
             said = mistake(document(task) | {place.table: {}})
             assert said.startswith(f'mine: unknown key "{place.table}" in the recipe')
         for key in sorted(set(place.keys) - known)[::3] if known is not None else ():
             said = mistake(document(task, place.encoder, **{place.table: {key: 1}}))
             assert said.startswith(f'mine: unknown key "{place.table}.{key}" in {place.said}')
             refused += 1
-    assert refused > 10
+    assert refused > 5
 
 
 @pytest.mark.parametrize(
@@ -154,8 +140,8 @@ def test_a_task_that_there_is_not(task: Any, sentence: str) -> None:
 
 @pytest.mark.parametrize("encoder", [3, ["lstm"], None, "", "LSTM", "transfomer"])
 def test_an_encoder_that_there_is_not(encoder: Any) -> None:
-    said = mistake(document("labeling") | {"model": {"encoder": encoder}})
-    assert said.startswith(("mine: no encoder ", "mine: model.encoder is missing"))
+    said = mistake(document("labeling") | {"encoder": {"kind": encoder}})
+    assert said.startswith(("mine: no encoder ", "mine: encoder.kind is missing"))
     if encoder == "transfomer":
         assert said.startswith('mine: no encoder "transfomer"; did you mean "transformer"?; known: ')
 
@@ -163,7 +149,7 @@ def test_an_encoder_that_there_is_not(encoder: Any) -> None:
 @pytest.mark.parametrize("task", ["labeling", "classification"])
 @pytest.mark.parametrize("value", [3, "lstm", [], None])
 def test_a_value_in_place_of_a_table(task: str, value: Any) -> None:
-    for table in ("data", "features", "model", "head", "train"):
+    for table in ("data", "features", "encoder", "head", "train"):
         assert mistake(document(task) | {table: value}).startswith(f"mine: {table}")
 
 
@@ -215,11 +201,26 @@ def test_other_things_are_no_names_of_columns(name: Any) -> None:
         ("classification", "head", {"label_smoothing": 1}, "head.label_smoothing: "),
         ("classification", "head", {"class_weights": "even"}, "head.class_weights: "),
         ("classification", "head", {"ngrams": -1}, "head.ngrams: "),
-        ("classification", "model", {"merge": "max"}, "model.merge: input should be 'concatenate', 'sum', 'product'"),
-        ("classification", "model", {"bidirectional": "no"}, "model.bidirectional: "),
-        ("labeling", "model", {"dropout": 1.0}, "model.dropout: "),
-        ("language-modeling", "model", {"zoneout_hidden": 1.0}, "model.zoneout_hidden: input should be less than 1, f"),
-        ("labeling", "model", {"zoneout_cell": -0.1}, "model.zoneout_cell: input should be greater than or equal to 0"),
+        (
+            "classification",
+            "directions",
+            {"merge": "max"},
+            "directions.merge: input should be 'concatenate', 'sum', 'product'",
+        ),
+        ("classification", "directions", {"bidirectional": "no"}, "directions.bidirectional: "),
+        ("labeling", "encoder", {"dropout": 1.0}, "encoder.dropout: "),
+        (
+            "language-modeling",
+            "encoder",
+            {"zoneout_hidden": 1.0},
+            "encoder.zoneout_hidden: input should be less than 1, f",
+        ),
+        (
+            "labeling",
+            "encoder",
+            {"zoneout_cell": -0.1},
+            "encoder.zoneout_cell: input should be greater than or equal to 0",
+        ),
         ("labeling", "train", {"epochs": 2}, "train needs exactly one of steps, epochs, tokens, seconds; found steps"),
     ],
 )
@@ -231,20 +232,20 @@ def test_values_that_cannot_be(task: str, table: str, keys: dict[str, Any], sent
 @pytest.mark.parametrize(
     ("encoder", "keys", "sentence"),
     [
-        ("clockwork", {"periods": []}, "model.periods: list should have at least 1 item"),
-        ("clockwork", {"periods": [0, 1]}, "model.periods.0: input should be greater than or equal to 1, found 0"),
-        ("clockwork", {"periods": 8}, "model.periods: input should be a valid list, found 8"),
-        ("clockwork", {"d_model": 100}, "model has d_model 100, which 8 periods cannot share evenly"),
-        ("clockwork", {"periods": [1, 2, 4]}, "model has d_model 256, which 3 periods cannot share evenly"),
-        ("clockwork", {"periods": [1, 1]}, "model has periods of which not each is a divisor of the next: [1, 1]"),
-        ("clockwork", {"periods": [4, 2]}, "model has periods of which not each is a divisor of the next: [4, 2]"),
-        ("clockwork", {"periods": [2, 3]}, "model has periods of which not each is a divisor of the next: [2, 3]"),
-        ("projected", {"d_cell": 0}, "model.d_cell: input should be greater than or equal to 1, found 0"),
-        ("qrnn", {"size": 0}, "model.size: input should be greater than or equal to 1, found 0"),
+        ("clockwork", {"periods": []}, "encoder.periods: list should have at least 1 item"),
+        ("clockwork", {"periods": [0, 1]}, "encoder.periods.0: input should be greater than or equal to 1, found 0"),
+        ("clockwork", {"periods": 8}, "encoder.periods: input should be a valid list, found 8"),
+        ("clockwork", {"d_model": 100}, "encoder has d_model 100, which 8 periods cannot share evenly"),
+        ("clockwork", {"periods": [1, 2, 4]}, "encoder has d_model 256, which 3 periods cannot share evenly"),
+        ("clockwork", {"periods": [1, 1]}, "encoder has periods of which not each is a divisor of the next: [1, 1]"),
+        ("clockwork", {"periods": [4, 2]}, "encoder has periods of which not each is a divisor of the next: [4, 2]"),
+        ("clockwork", {"periods": [2, 3]}, "encoder has periods of which not each is a divisor of the next: [2, 3]"),
+        ("projected", {"d_cell": 0}, "encoder.d_cell: input should be greater than or equal to 1, found 0"),
+        ("qrnn", {"size": 0}, "encoder.size: input should be greater than or equal to 1, found 0"),
     ],
 )
 def test_what_an_encoder_cannot_be(task: str, encoder: str, keys: dict[str, Any], sentence: str) -> None:
-    assert mistake(document(task, encoder, model=keys)).startswith(f"mine: {sentence}")
+    assert mistake(document(task, encoder, **{"encoder": keys})).startswith(f"mine: {sentence}")
 
 
 REGULARIZED = {
@@ -260,12 +261,12 @@ REGULARIZED = {
 @pytest.mark.parametrize("task", SCHEMAS)
 @pytest.mark.parametrize("key", REGULARIZED)
 def test_a_key_is_taken_only_where_it_does_something(task: str, key: str) -> None:
-    for encoder in ENCODERS[task]:
-        found = document(task, encoder, model={key: 0.25})
+    for encoder in ENCODERS:
+        found = document(task, encoder, **{"encoder": {key: 0.25}})
         if encoder in REGULARIZED[key]:
-            assert getattr(validate_recipe(found, where="mine").model, key) == 0.25
+            assert getattr(validate_recipe(found, where="mine").encoder, key) == 0.25
         else:
-            assert mistake(found).startswith(f'mine: unknown key "model.{key}" in model (encoder {encoder})')
+            assert mistake(found).startswith(f'mine: unknown key "encoder.{key}" in encoder ({encoder})')
 
 
 @EVERY_PLACE
@@ -322,9 +323,9 @@ def test_there_are_recipes_of_every_task_and_they_can_be_changed(task: str) -> N
 def test_what_a_tagger_and_a_classifier_share() -> None:
     """Texts of whole sentences and documents, read in both directions unless the recipe says otherwise."""
     for task in ("labeling", "classification"):
-        for encoder in ENCODERS[task]:
+        for encoder in ENCODERS:
             recipe = validate_recipe(document(task, encoder), where="mine")
             assert isinstance(recipe, LabelingRecipe | ClassificationRecipe)
             assert recipe.train.batch_tokens >= recipe.train.batch_size
-            assert getattr(recipe.model, "bidirectional", True) is True
+            assert recipe.directions.bidirectional is True
             assert recipe.what in ("tagger", "classifier")

@@ -6,15 +6,15 @@ import pytest
 
 from ensue.data.sentences.sentence import Sentence
 from ensue.errors import DataError
-from ensue.pipeline import load
-from ensue.recipe import length
+from ensue.library import load
+from ensue.tasks.words import length
 from training.tiny import run_tiny
 from training.tiny_texts import classifying, columns, documents, sentences, tagging, tsv, without_pictures
 
 
 def test_the_bound_depends_on_the_model(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
-    attention = {"encoder": "transformer", "d_model": 8, "num_heads": 2}
+    attention = {"kind": "transformer", "d_model": 8, "num_heads": 2}
     rotary, learned = attention | {"positions": "rotary"}, attention | {"positions": "learned", "context": 7}
     assert length.most_words(tagging(path)) == length.MOST_OF_SENTENCE
     assert length.most_words(classifying(path)) == length.MOST_OF_TEXT

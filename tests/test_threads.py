@@ -16,14 +16,18 @@ import pytest
 import torch
 
 from ensue.data.words import Ragged
-from ensue.models.build import build_classifier, build_language_model, build_lexicon, build_tagger
-from ensue.models.specification import ClockworkSpecification, LSTMSpecification, TransformerSpecification
+from ensue.models.build import build_language_model, build_lexicon
 from ensue.models.word_features import FormTable
-from ensue.pipeline import ClassificationPipeline, LabelingPipeline, LanguagePipeline
-from ensue.pipeline.reader import Reader
+from ensue.tasks.classification.model import ClassifierParts
+from ensue.tasks.classification.pipeline import ClassificationPipeline
+from ensue.tasks.labeling.model import TaggerParts
+from ensue.tasks.labeling.pipeline import LabelingPipeline
+from ensue.tasks.language_modeling.pipeline import LanguagePipeline
+from ensue.tasks.words.pipeline import Reader
 from ensue.text.classes import Classes
 from ensue.text.labels import Labels
 from ensue.text.tokenizers import train_tokenizer
+from layer_tables import layers
 from training.tiny import some_slow
 from training.tiny_texts import FILLERS, PARTS_OF_SPEECH, TOPICS, classifying, columns, sentences, tagging, tsv
 from training.tiny_texts import documents as labeled_texts
@@ -65,7 +69,7 @@ def tagger(folder: Path, encoder: str) -> LabelingPipeline:
     recipe = tagging(folder / "names.txt", encoder=encoder, head={"kind": "crf"}, features=features)
     lexicon = build_lexicon(recipe.features, dict.fromkeys(POOL, 2))
     labels = Labels(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"], scheme="bio", tag_scheme="iobes")
-    model = build_tagger(recipe.features, recipe.model, recipe.head, lexicon=lexicon, labels=labels)
+    model = TaggerParts(lexicon, None, labels).build(recipe)
     return LabelingPipeline(model, lexicon, labels, recipe=recipe)
 
 
@@ -93,8 +97,9 @@ def classifier(folder: Path, encoder: str) -> ClassificationPipeline:
     head = {"pooling": ["last", "mean", "max", "attention"]}
     recipe = classifying(folder / "topics.tsv", encoder=encoder, head=head, features={"characters": "cnn"})
     lexicon = build_lexicon(recipe.features, dict.fromkeys(POOL, 2))
-    model = build_classifier(recipe.features, recipe.model, recipe.head, lexicon=lexicon, num_labels=len(TOPICS))
-    return ClassificationPipeline(model, lexicon, Classes(sorted(TOPICS)), recipe=recipe)
+    labels = Classes(sorted(TOPICS))
+    model = ClassifierParts(lexicon, None, labels, pair=False).build(recipe)
+    return ClassificationPipeline(model, lexicon, labels, recipe=recipe)
 
 
 @pytest.mark.parametrize("encoder", some_slow(["gru", "transformer"], "transformer"))
@@ -118,9 +123,9 @@ def test_a_classifier(encoder: str, tmp_path: Path) -> None:
 
 
 LANGUAGE = {
-    "lstm": LSTMSpecification(encoder="lstm", d_embedding=8, d_model=12, num_layers=2),
-    "clockwork": ClockworkSpecification(encoder="clockwork", d_embedding=8, d_model=12, periods=[1, 2, 4]),
-    "transformer": TransformerSpecification(encoder="transformer", d_embedding=8, d_model=8, num_heads=2, context=16),
+    "lstm": layers(kind="lstm", d_embedding=8, d_model=12, num_layers=2),
+    "clockwork": layers(kind="clockwork", d_embedding=8, d_model=12, periods=[1, 2, 4]),
+    "transformer": layers(kind="transformer", d_embedding=8, d_model=8, num_heads=2, context=16),
 }
 
 
@@ -134,7 +139,7 @@ def test_a_language_model(encoder: str, tmp_path: Path) -> None:
         torch.manual_seed(0)
         tokenizer = train_tokenizer("characters", [text])
         return LanguagePipeline(
-            build_language_model(LANGUAGE[encoder], vocabulary_size=tokenizer.vocabulary_size), tokenizer
+            build_language_model(**LANGUAGE[encoder], vocabulary_size=tokenizer.vocabulary_size), tokenizer
         )
 
     def work(model: LanguagePipeline, number: int) -> Any:
@@ -166,9 +171,7 @@ def test_words_that_are_looked_up_in_a_file(tmp_path: Path) -> None:
     recipe = tagging(tmp_path / "names.txt", features={"vectors": str(tmp_path / "vectors.txt"), "d_words": 0})
     lexicon = build_lexicon(recipe.features, {}, vectors=["the"])
     labels = Labels(["a", "b"], scheme=None, tag_scheme=None)
-    model = build_tagger(
-        recipe.features, recipe.model, recipe.head, lexicon=lexicon, labels=labels, pretrained=torch.zeros(2, 3)
-    ).eval()
+    model = TaggerParts(lexicon, torch.zeros(2, 3), labels).build(recipe).eval()
     reader = Reader(model.features, lexicon, torch.device("cpu"))
     reader.look_up(tmp_path / "vectors.txt")
 

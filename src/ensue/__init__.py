@@ -16,7 +16,7 @@ from ensue.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from ensue import nn
-    from ensue.pipeline import load, train
+    from ensue.library import load, train
 
 __all__ = ["__version__", "load", "nn", "train"]
 
@@ -25,5 +25,5 @@ def __getattr__(name: str) -> Any:
     if name == "nn":
         return importlib.import_module("ensue.nn")
     if name in ("load", "train"):
-        return getattr(importlib.import_module("ensue.pipeline"), name)
+        return getattr(importlib.import_module("ensue.library"), name)
     raise AttributeError(f"module 'ensue' has no attribute {name!r}")

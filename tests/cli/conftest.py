@@ -97,7 +97,7 @@ def text(trained: Path) -> Path:
 SMALL = [
     part
     for setting in (
-        "model.d_model=8", "model.d_embedding=6", "train.steps=3", "train.batch_size=4", "train.segment_length=12",
+        "encoder.d_model=8", "tokens.d_embedding=6", "train.steps=3", "train.batch_size=4", "train.segment_length=12",
         "train.validations=1", "train.sample_tokens=8", "train.precision=float32",
     )
     for part in ("--set", setting)

@@ -11,7 +11,7 @@ import pytest
 
 from cli.conftest import SMALL, Ensue
 from ensue.errors import RunError
-from ensue.training.run_directory import RunDirectory
+from ensue.runs.directory import RunDirectory
 from training.tiny_texts import without_pictures
 
 Refused = Callable[..., str]
@@ -72,8 +72,8 @@ def test_paths_that_are_not_there(refused: Refused, text: Path) -> None:
     [
         ("train.learnig_rate=0.1", 'unknown key "train.learnig_rate" in train; did you mean "learning_rate"?'),
         ("trian.steps=3", 'unknown key "trian" in the recipe; did you mean "train"?'),
-        ("model.d_modl=3", 'unknown key "model.d_modl" in model (encoder lstm); did you mean "d_model"?'),
-        ("model.encoder=lstn", 'no encoder "lstn"; did you mean "lstm"?'),
+        ("encoder.d_modl=3", 'unknown key "encoder.d_modl" in encoder (lstm); did you mean "d_model"?'),
+        ("encoder.kind=lstn", 'no encoder "lstn"; did you mean "lstm"?'),
         ("train.batch_size=many", "train.batch_size: input should be a valid integer"),
         ("train.batch_size=0", "train.batch_size: input should be greater than or equal to 1, found 0"),
         ("train.learning_rate=inf", "train.learning_rate: input should be a finite number"),
@@ -93,8 +93,8 @@ def test_settings_that_make_no_sense(setting: str, expected: str, refused: Refus
 
 def test_sizes_that_do_not_go_together(refused: Refused, text: Path) -> None:
     line = refused(
-        "train", "char-transformer", "--train", text, "--out", "out", "--set", "model.d_model=10",
-        "--set", "model.num_heads=3", "--set", "model.context=12", "--set", "model.d_embedding=10",
+        "train", "char-transformer", "--train", text, "--out", "out", "--set", "encoder.d_model=10",
+        "--set", "encoder.num_heads=3", "--set", "encoder.context=12", "--set", "tokens.d_embedding=10",
     )  # fmt: skip
     assert line == "model: 3 heads cannot share 10 features"
     assert os.listdir() == []
@@ -173,12 +173,12 @@ DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes], str]] = {
         "model.safetensors", lambda b: b[:-9] + bytes([b[-9] ^ 1]) + b[-8:], "altered since it was written",
     ),
     "newer format": (
-        "config.json", lambda b: b.replace(b'"format_version": 2', b'"format_version": 3'),
-        "format_version 3 is newer than this ensue",
+        "config.json", lambda b: b.replace(b'"format_version": 3', b'"format_version": 4'),
+        "format_version 4 is newer than this ensue",
     ),
     "older format": (
-        "config.json", lambda b: b.replace(b'"format_version": 2', b'"format_version": 1'),
-        "format_version 1 is older than this ensue",
+        "config.json", lambda b: b.replace(b'"format_version": 3', b'"format_version": 2'),
+        "format_version 2 is older than this ensue",
     ),
     "config cut": ("config.json", lambda b: b[: len(b) // 2], "config.json: damaged"),
     "config of another kind": ("config.json", lambda b: b"[1, 2]", "config.json: damaged"),

@@ -10,7 +10,7 @@ import pytest
 
 from cli.conftest import Ensue
 from ensue.errors import EnsueError
-from ensue.pipeline import load
+from ensue.library import load
 from training.tiny_texts import columns, documents, sentences, tsv, without_pictures
 
 Refused = Callable[..., str]
@@ -110,7 +110,7 @@ def test_paths_that_are_not_there(refused: Refused, runs: Path) -> None:
         ("classify-lstm", "head.pooling=['first']", "head.pooling"),
         ("classify-lstm", "data.segment_tokens=5", "set model.bidirectional=false"),
         ("classify-lstm", "features.columns=['2']", 'unknown key "features.columns" in features'),
-        ("classify-lstm", "model.encoder=transformr", 'no encoder "transformr"; did you mean "transformer"?'),
+        ("classify-lstm", "encoder.kind=transformr", 'no encoder "transformr"; did you mean "transformer"?'),
     ],
 )
 def test_settings_that_make_no_sense(recipe: str, setting: str, expected: str, refused: Refused, runs: Path) -> None:
@@ -154,7 +154,7 @@ def test_commands_for_models_of_another_kind(refused: Refused, runs: Path, train
     said = refused("predict", trained / "lstm", stdin=b"a")
     assert said.startswith(f"{trained / 'lstm'}: the model is a language model")
     assert "the model is a tagger" in refused("evaluate", runs / "names", "--minimal-pairs", "x.jsonl")
-    with pytest.raises(EnsueError, match="a language model has no pretrained vectors"):
+    with pytest.raises(EnsueError, match="a model of this kind has no pretrained vectors"):
         load(trained / "lstm", vectors=runs / "names.txt")
     assert "trained without pretrained vectors" in refused("predict", runs / "names", "--vectors", runs / "names.txt")
 

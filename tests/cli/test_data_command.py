@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Ensue
-from ensue.recipe import ClassificationRecipe, LabelingRecipe, Recipe, read_recipe
+from ensue.recipe import Recipe, read_recipe
+from ensue.tasks.classification.recipe import ClassificationRecipe
+from ensue.tasks.labeling.recipe import LabelingRecipe
 
 CONLL = "-DOCSTART- -X- O\n\nAnn NNP B-PER\nsaw VBD O\nNew NNP B-LOC\nYork NNP I-LOC\n\nIt PRP O\nrained VBD O\n\n"
 TABLE = "label\ttext\npos\tgood , good film\nneg\tdull film\npos\tgood , good film\n"

@@ -52,7 +52,7 @@ def test_training_says_that_it_measures(
     ensue: Ensue, text: Path, measured: list[Machine], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    settings = [part for value in ("model.d_model=8", "train.steps=2") for part in ("--set", value)]
+    settings = [part for value in ("encoder.d_model=8", "train.steps=2") for part in ("--set", value)]
     first = ensue("train", "char-lstm", "--train", text, "--out", "first", *settings)
     second = ensue("train", "char-lstm", "--train", text, "--out", "second", *settings)
     assert (first.status, second.status, len(measured)) == (0, 0, 1)

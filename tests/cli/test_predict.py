@@ -29,7 +29,7 @@ ENTRY = "import ensue.cli; ensue.cli.main()"
 SMALL = [
     part
     for setting in (
-        "features.d_words=8", "features.min_count=1", "model.d_model=8", "train.steps=8", "train.validations=1",
+        "features.d_words=8", "features.min_count=1", "encoder.d_model=8", "train.steps=8", "train.validations=1",
         "train.precision=float32", "train.batch_tokens=80",
     )
     for part in ("--set", setting)

@@ -8,26 +8,19 @@ from ensue.decode import generation
 from ensue.decode.generation import generate_ids
 from ensue.decode.sampling import Sampling
 from ensue.errors import ContextError, EnsueError
-from ensue.models import prefixes
 from ensue.models.build import build_language_model
 from ensue.models.language_model import LanguageModel
-from ensue.models.specification import (
-    ElmanSpecification,
-    GRUSpecification,
-    LSTMSpecification,
-    TransformerSpecification,
-    WindowSpecification,
-)
+from layer_tables import layers
 
 CONTEXT = 8
 SIZES = {"d_embedding": 12, "d_model": 16, "num_layers": 2}
 SPECIFICATIONS = {
-    "window": WindowSpecification(encoder="window", size=3, **SIZES),
-    "elman": ElmanSpecification(encoder="elman", **SIZES),
-    "lstm": LSTMSpecification(encoder="lstm", dropout=0.5, **SIZES),
-    "gru": GRUSpecification(encoder="gru", tied=True, **SIZES),
-    "learned": TransformerSpecification(encoder="transformer", context=CONTEXT, dropout=0.2, **SIZES),
-    "rotary": TransformerSpecification(encoder="transformer", context=CONTEXT, positions="rotary", **SIZES),
+    "window": layers(kind="window", size=3, **SIZES),
+    "elman": layers(kind="elman", **SIZES),
+    "lstm": layers(kind="lstm", dropout=0.5, **SIZES),
+    "gru": layers(kind="gru", tied=True, **SIZES),
+    "learned": layers(kind="transformer", context=CONTEXT, dropout=0.2, **SIZES),
+    "rotary": layers(kind="transformer", context=CONTEXT, positions="rotary", **SIZES),
 }
 PROMPTS = [[3], [1, 2, 3, 4, 5, 6, 7, 8], [], [9, 9], [4, 0, 4, 0, 4]]
 GREEDY = Sampling(temperature=0.0)
@@ -35,7 +28,7 @@ GREEDY = Sampling(temperature=0.0)
 
 def model_of(name: str) -> LanguageModel:
     torch.manual_seed(5)
-    model = build_language_model(SPECIFICATIONS[name], vocabulary_size=10)
+    model = build_language_model(**SPECIFICATIONS[name], vocabulary_size=10)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(2.0)  # far from uniform, so that rounding cannot turn a choice
@@ -83,7 +76,7 @@ def test_long_ragged_prompts_are_read_in_pieces(name: str, monkeypatch: pytest.M
     rng = np.random.default_rng(0)
     prompts = [rng.integers(0, 10, length).tolist() for length in (100, 1, 37, 0)]
     whole = generated(model, prompts, sampling=GREEDY)
-    monkeypatch.setattr(prefixes, "PIECE_TOKENS", 28)  # 7 columns
+    monkeypatch.setattr("ensue.models.prompts.PIECE_TOKENS", 28)  # 7 columns
     assert generated(model, prompts, sampling=GREEDY).tolist() == whole.tolist()
 
 

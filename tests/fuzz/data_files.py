@@ -114,8 +114,8 @@ def _learned(choose: Random, case: Case, material: Material) -> None:
     kind = choose.choice(["sentences", "texts", "text"])
     recipe = {"sentences": "tag-lstm", "texts": "classify-lstm", "text": "char-lstm"}[kind]
     place, options = placed(choose, case, sample(choose, kind))
-    sizes = ["model.d_model=4", "train.steps=1"] + (
-        ["features.d_words=4"] if kind != "text" else ["model.d_embedding=4"]
+    sizes = ["encoder.d_model=4", "train.steps=1"] + (
+        ["features.d_words=4"] if kind != "text" else ["tokens.d_embedding=4"]
     )
     if "--encoding" in options:
         sizes.append(f"data.encoding={json.dumps(options[options.index('--encoding') + 1])}")

@@ -15,7 +15,8 @@ import torch
 import typer
 
 import ensue.cli
-from ensue.recipe import LabelingRecipe, Recipe
+from ensue.recipe import Recipe
+from ensue.tasks.labeling.recipe import LabelingRecipe
 from fuzz.samples import glove
 from training.tiny import MODELS, plain_profile, run_tiny, tiny_recipe, words
 from training.tiny_texts import classifying, labelers, tagging
@@ -111,7 +112,7 @@ def make_cache(path: Path) -> Path:
 
 
 def _tokenized(text: Path, tokenizer: dict[str, object]) -> Recipe:
-    recipe = tiny_recipe(text, model={"encoder": "lstm", "d_embedding": 4, "d_model": 4}, steps=4)
+    recipe = tiny_recipe(text, model={"kind": "lstm", "d_embedding": 4, "d_model": 4}, steps=4)
     return recipe.model_copy(update={"tokenizer": recipe.tokenizer.model_copy(update=tokenizer)})
 
 

@@ -56,7 +56,7 @@ def _other(choose: Random, case: Case, material: Material) -> list[str]:
             ["--version"], [], ["nothing"], ["train", "--resume", "--out", "nowhere"], ["predict", "nowhere"],
             ["gradients", "lstm", "--steps", "1", "--positions", "8", "--json", "--d-model", "4"],
             ["train", "char-lstm", "--train", str(material.folder / "text.txt"), "--out", "out", *TINY, "--set",
-             "model.d_model=4"],
+             "encoder.d_model=4"],
         ]
     )  # fmt: skip
 

@@ -9,35 +9,36 @@ import torch
 from pydantic import TypeAdapter
 
 from ensue.data.words import StringColumn, Texts
-from ensue.models.specification import ReaderSpecification
+from ensue.models.specification import Directions, EncoderSpecification
 from ensue.models.word_features import Words
-from ensue.tasks.encoded_texts import EncodedTexts
+from ensue.tasks.words.encoded_texts import EncodedTexts
 from ensue.text.lexicon import Lexicon
+from layer_tables import layer_tables
 
 CPU = torch.device("cpu")
 TEXTS = ["the old bird sees", "Anna", "", "a Bird 1984 xyz", "the the old bird sees the old bird"]
 """Rows of different lengths: one of a single word, one without any, one with unknown words, one that repeats itself."""
 
 ENCODERS: dict[str, dict[str, Any]] = {
-    "window": {"encoder": "window", "size": 2, "d_model": 6},
-    "windows": {"encoder": "window", "size": 3, "d_model": 6, "num_layers": 3},
-    "elman": {"encoder": "elman", "d_model": 6},
-    "lstm": {"encoder": "lstm", "d_model": 6, "num_layers": 2},
-    "peephole": {"encoder": "peephole", "d_model": 6},
-    "coupled": {"encoder": "coupled", "d_model": 6},
-    "layer-norm": {"encoder": "layer-norm", "d_model": 6},
-    "projected": {"encoder": "projected", "d_model": 6, "d_cell": 8},
-    "gru": {"encoder": "gru", "d_model": 6, "reset": "before"},
-    "clockwork": {"encoder": "clockwork", "d_model": 6, "periods": [1, 2, 4]},
-    "depth-gated": {"encoder": "depth-gated", "d_model": 6, "num_layers": 2},
-    "grid": {"encoder": "grid", "d_model": 6, "num_layers": 2},
-    "mingru": {"encoder": "mingru", "d_model": 6, "num_layers": 2},
-    "minlstm": {"encoder": "minlstm", "d_model": 6, "num_layers": 2},
-    "qrnn": {"encoder": "qrnn", "d_model": 6, "size": 3},
-    "learned": {"encoder": "transformer", "d_model": 6, "num_heads": 2, "positions": "learned"},
-    "sinusoidal": {"encoder": "transformer", "d_model": 6, "num_heads": 2, "positions": "sinusoidal", "norm": "post"},
-    "rotary": {"encoder": "transformer", "d_model": 4, "num_heads": 2, "positions": "rotary", "num_layers": 2},
-    "none": {"encoder": "none"},
+    "window": {"kind": "window", "size": 2, "d_model": 6},
+    "windows": {"kind": "window", "size": 3, "d_model": 6, "num_layers": 3},
+    "elman": {"kind": "elman", "d_model": 6},
+    "lstm": {"kind": "lstm", "d_model": 6, "num_layers": 2},
+    "peephole": {"kind": "peephole", "d_model": 6},
+    "coupled": {"kind": "coupled", "d_model": 6},
+    "layer-norm": {"kind": "layer-norm", "d_model": 6},
+    "projected": {"kind": "projected", "d_model": 6, "d_cell": 8},
+    "gru": {"kind": "gru", "d_model": 6, "reset": "before"},
+    "clockwork": {"kind": "clockwork", "d_model": 6, "periods": [1, 2, 4]},
+    "depth-gated": {"kind": "depth-gated", "d_model": 6, "num_layers": 2},
+    "grid": {"kind": "grid", "d_model": 6, "num_layers": 2},
+    "mingru": {"kind": "mingru", "d_model": 6, "num_layers": 2},
+    "minlstm": {"kind": "minlstm", "d_model": 6, "num_layers": 2},
+    "qrnn": {"kind": "qrnn", "d_model": 6, "size": 3},
+    "learned": {"kind": "transformer", "d_model": 6, "num_heads": 2, "positions": "learned"},
+    "sinusoidal": {"kind": "transformer", "d_model": 6, "num_heads": 2, "positions": "sinusoidal", "norm": "post"},
+    "rotary": {"kind": "transformer", "d_model": 4, "num_heads": 2, "positions": "rotary", "num_layers": 2},
+    "none": {"kind": "none"},
 }
 
 REPRESENTATIVE = {"windows", "lstm", "gru", "clockwork", "learned", "rotary", "none"}
@@ -54,13 +55,15 @@ WAYS = some_slow([*((name, True) for name in ENCODERS if name != "none"), *((nam
 """In both directions, and in one."""
 
 
-def reader(name: str, **changes: Any) -> Any:
-    """A specification of an encoder in both directions, or as `changes` say."""
-    return TypeAdapter(ReaderSpecification).validate_python(ENCODERS[name] | changes)
+def reader(name: str, **changes: Any) -> dict[str, Any]:
+    """The `encoder` and `directions` of what builds models: both directions, or as `changes` say."""
+    tables = layer_tables(ENCODERS[name] | changes)
+    encoder = TypeAdapter(EncoderSpecification).validate_python(tables["encoder"])
+    return {"encoder": encoder, "directions": Directions(**tables.get("directions", {}))}
 
 
-def one_way(name: str, **changes: Any) -> Any:
-    return reader(name, **({} if name == "none" else {"bidirectional": False}), **changes)
+def one_way(name: str, **changes: Any) -> dict[str, Any]:
+    return reader(name, bidirectional=False, **changes)
 
 
 def lexicon_of(**parts: Any) -> Lexicon:

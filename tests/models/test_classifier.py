@@ -11,7 +11,8 @@ from ensue.models.build import build_classifier
 from ensue.models.classifier import Classifier, Pooled
 from ensue.models.encoders import build_encoder
 from ensue.models.feature_specification import ClassHeadSpecification, FeatureSpecification
-from ensue.models.ngram_bag import NgramBag, PairBag
+from ensue.models.modules import count_parameters
+from ensue.models.ngram_bag import NgramBag
 from ensue.models.word_features import WordFeatures
 from ensue.nn import MeanPooling
 from models import BY_NAME, TEXTS, WAYS, lexicon_of, one_way, reader, words_of
@@ -33,7 +34,7 @@ def build(
     torch.manual_seed(0)
     specification = reader(encoder) if bidirectional else one_way(encoder)
     classifier = build_classifier(
-        FEATURES, specification, ClassHeadSpecification(**head or {}), lexicon=LEXICON, num_labels=K, **options
+        FEATURES, head=ClassHeadSpecification(**head or {}), lexicon=LEXICON, num_labels=K, **specification, **options
     )
     if classifier.bag is not None:
         nn.init.normal_(classifier.bag.weight)
@@ -102,11 +103,10 @@ def test_it_starts_from_the_shares_of_the_labels(head: dict[str, Any], multiple:
     if classifier.bag is not None:
         classifier.bag.bias.data.zero_()
     classifier.start_from_shares(shares)
-    keys = torch.zeros(1, 2, dtype=torch.int64)
-    texts = Pooled(torch.zeros(1, 0 if classifier.pooling is None else classifier.pooling.d_out), keys)
+    texts = Pooled(torch.zeros(1, 0 if classifier.pooling is None else classifier.pooling.d_out), torch.zeros(1, K))
     if classifier.head is None:
         assert classifier.bag is not None
-        logits = classifier.bag(keys)
+        logits = classifier.bag(torch.zeros(1, 2, dtype=torch.int64))
     else:
         for layer in classifier.head[:-1]:
             if isinstance(layer, nn.Linear):
@@ -119,9 +119,9 @@ def test_the_hidden_layer_by_hand() -> None:
     classifier = build(head={"d_hidden": 4, "pooling": ["mean"], "dropout": 0.5}).eval()
     assert classifier.head is not None
     first, last = (layer for layer in classifier.head if isinstance(layer, nn.Linear))
-    texts = Pooled(torch.randn(2, 6), torch.zeros(2, 3, dtype=torch.int64))
+    texts = Pooled(torch.randn(2, 6), torch.randn(2, K))
     h = (texts.vector @ first.weight.T + first.bias).clamp(min=0)
-    same(classifier.logits_of([texts]), h @ last.weight.T + last.bias)
+    same(classifier.logits_of([texts]), h @ last.weight.T + last.bias + texts.scores)
     classifier.train()
     assert not classifier.logits_of([texts]).equal(classifier.logits_of([texts]))
 
@@ -209,13 +209,12 @@ def test_scores_of_ngrams_stand_beside_those_of_the_layers() -> None:
     assert both.bag is not None
     assert alone.bag is not None
     words = words_of(LEXICON, TEXTS)
-    assert words.mask is not None
-    keys = words.forms.keys[words.numbers] * words.mask
+    ids = words.forms.words[words.numbers]
     assert both.head is not None
     h, _ = both.layers(both.features(words), mask=words.mask)
     assert both.pooling is not None
-    same(both((words,)), both.head(both.pooling(h, words.mask)) + both.bag(keys))
-    same(alone((words,)), alone.bag(keys))
+    same(both((words,)), both.head(both.pooling(h, words.mask)) + both.bag(ids, words.mask))
+    same(alone((words,)), alone.bag(ids, words.mask))
     assert alone.head is None
     alone((words,)).sum().backward()
     assert all(parameter.grad is None for parameter in alone.features.parameters())
@@ -225,7 +224,7 @@ def test_ngrams_know_no_dropout_of_words() -> None:
     """Which words are unknown to the bag is a matter of the lexicon alone."""
     features = FEATURES.model_copy(update={"dropout_words": 0.99})
     head = ClassHeadSpecification(pooling=[], **BAG)
-    classifier = build_classifier(features, reader("none"), head, lexicon=LEXICON, num_labels=K)
+    classifier = build_classifier(features, head=head, lexicon=LEXICON, num_labels=K, **reader("none"))
     nn.init.normal_(classifier.bag.weight)  # type: ignore[union-attr]
     words = words_of(LEXICON, TEXTS)
     same(classifier.train()((words,)), classifier.eval()((words,)))
@@ -260,7 +259,7 @@ def know_the_bias_of_the_last_layer(encoder: str, head: dict[str, Any], segment:
 
 def parts(encoder: str = "lstm", bidirectional: bool = False) -> dict[str, Any]:
     features = WordFeatures(FEATURES, LEXICON)
-    layers = build_encoder(reader(encoder) if bidirectional else one_way(encoder), d_in=features.d_out)
+    layers = build_encoder(**(reader(encoder) if bidirectional else one_way(encoder)), d_in=features.d_out)
     return {"features": features, "layers": layers, "pooling": MeanPooling(layers.d_out), "num_labels": K}
 
 
@@ -268,8 +267,7 @@ def parts(encoder: str = "lstm", bidirectional: bool = False) -> dict[str, Any]:
     ("change", "sentence"),
     [
         ({"pooling": None}, "nothing to decide by; head.pooling names a pooling, or head.ngrams counts n-grams"),
-        ({"pair": True, "bag": NgramBag(K, buckets=8)}, "a PairBag is for pairs, and for nothing else"),
-        ({"bag": PairBag(K, buckets=8)}, "a PairBag is for pairs, and for nothing else"),
+        ({"pair": True, "bag": NgramBag(K, buckets=8)}, "pairs are compared .* head.ngrams reads single texts"),
         ({"segment": 5} | parts("lstm", True), "only layers that read in one direction .* model.bidirectional=false"),
         ({"segment": 5} | parts("rotary", True), "only layers that read in one direction"),
         ({"segment": 5} | parts("window", True), "only layers that read in one direction"),
@@ -287,7 +285,7 @@ def test_the_last_features_of_two_directions_are_where_each_has_read_all(encoder
     for merge in ("concatenate", "sum"):
         torch.manual_seed(0)
         specification, head = reader(encoder, merge=merge), ClassHeadSpecification(pooling=["last"])
-        classifier = build_classifier(FEATURES, specification, head, lexicon=LEXICON, num_labels=K)
+        classifier = build_classifier(FEATURES, head=head, lexicon=LEXICON, num_labels=K, **specification)
         vector = classifier.pooled(classifier.features(words), words.numbers, words.mask).vector
         h, _ = classifier.layers(classifier.features(words), mask=words.mask)
         for row, text in enumerate(TEXTS):
@@ -300,7 +298,7 @@ def test_the_last_features_of_two_directions_are_where_each_has_read_all(encoder
 def test_the_last_features_where_directions_are_mixed(encoder: str) -> None:
     words, head = words_of(LEXICON, TEXTS), ClassHeadSpecification(pooling=["last"])
     specification = reader(encoder, d_model=7) if encoder == "windows" else reader(encoder)
-    classifier = build_classifier(FEATURES, specification, head, lexicon=LEXICON, num_labels=K)
+    classifier = build_classifier(FEATURES, head=head, lexicon=LEXICON, num_labels=K, **specification)
     vector = classifier.pooled(classifier.features(words), words.numbers, words.mask).vector
     h, _ = classifier.layers(classifier.features(words), mask=words.mask)
     for row, text in enumerate(TEXTS):
@@ -313,5 +311,5 @@ def test_the_number_of_parameters() -> None:
     features = FeatureSpecification(d_words=2)
     head = ClassHeadSpecification(pooling=["mean"], ngrams=1, ngram_buckets=10)
     lexicon = lexicon_of()
-    classifier = build_classifier(features, reader("none"), head, lexicon=lexicon, num_labels=K)
-    assert classifier.num_parameters == 8 * 2 + (2 * K + K) + (10 * K + K + 10)
+    classifier = build_classifier(features, head=head, lexicon=lexicon, num_labels=K, **reader("none"))
+    assert count_parameters(classifier) == 8 * 2 + (2 * K + K) + (10 * K + K + 10)

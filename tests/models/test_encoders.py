@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ensue.models.build import build_language_model
 from ensue.models.encoders import ENCODERS as BUILDERS
 from ensue.models.encoders import build_encoder
-from ensue.models.specification import ModelSpecification
+from ensue.models.specification import EncoderSpecification
 from ensue.nn import (
     GRU,
     LSTM,
@@ -35,6 +35,7 @@ from ensue.nn import (
     Window,
     Zoneout,
 )
+from layer_tables import layers
 from models import ENCODERS, one_way, reader, some_slow
 
 same = torch.testing.assert_close
@@ -64,9 +65,9 @@ DROPPED = [*HELD, "clockwork"]
 """Those that take dropout on their recurrent weights."""
 
 
-def build(specification: Any, d_in: int = D_IN) -> SequenceLayer:
+def build(specification: dict[str, Any], d_in: int = D_IN) -> SequenceLayer:
     torch.manual_seed(0)
-    return build_encoder(specification, d_in=d_in)
+    return build_encoder(**specification, d_in=d_in)
 
 
 def inputs(d_in: int = D_IN, seed: int = 1) -> Tensor:
@@ -78,7 +79,7 @@ def modules_of(layers: nn.Module, kind: type[nn.Module]) -> list[Any]:
 
 
 def test_every_encoder_of_the_recipes_is_tried_here() -> None:
-    assert {specification["encoder"] for specification in ENCODERS.values()} == set(BUILDERS)
+    assert {specification["kind"] for specification in ENCODERS.values()} == set(BUILDERS)
 
 
 def one_by_one(name: str, num_layers: int, merge: str) -> Any:
@@ -97,10 +98,10 @@ def test_both_directions(name: str, num_layers: int, merge: str) -> None:
     layers, x = build(specification), inputs().requires_grad_()
     y, _ = layers(x)
     in_two_halves = merge == "concatenate" and (name in RECURRENT or (name.startswith("window") and num_layers == 1))
-    assert layers.d_out == y.shape[2] == specification.d_model * (2 if in_two_halves else 1)
+    assert layers.d_out == y.shape[2] == specification["encoder"].d_model * (2 if in_two_halves else 1)
     assert (layers.d_in, layers.is_causal) == (D_IN, False)
     (dx,) = torch.autograd.grad((y[:, 3] * inputs(layers.d_out, 2)[:, 3]).sum(), x)
-    reach = specification.size - 1 if name.startswith("window") else 7
+    reach = specification["encoder"].size - 1 if name.startswith("window") else 7
     seen = [t for t in range(7) if dx[:, t].abs().sum() > 0]
     assert seen == [t for t in range(7) if abs(t - 3) <= reach]
 
@@ -111,10 +112,10 @@ def test_one_direction(name: str, num_layers: int) -> None:
     specification = one_way(name, num_layers=num_layers)
     layers, x = build(specification), inputs().requires_grad_()
     y, _ = layers(x)
-    assert layers.d_out == y.shape[2] == specification.d_model
+    assert layers.d_out == y.shape[2] == specification["encoder"].d_model
     assert layers.is_causal
     (dx,) = torch.autograd.grad((y[:, 3] * inputs(layers.d_out, 2)[:, 3]).sum(), x)
-    reach = specification.size - 1 if name.startswith("window") else 7
+    reach = specification["encoder"].size - 1 if name.startswith("window") else 7
     assert [t for t in range(7) if dx[:, t].abs().sum() > 0] == [t for t in range(7) if 0 <= 3 - t <= reach]
 
 
@@ -183,9 +184,9 @@ def test_a_name_is_its_cell(name: str, bidirectional: bool) -> None:
 @pytest.mark.parametrize("name", READERS)
 def test_a_language_model_learns_and_is_read_back(name: str) -> None:
     """Two steps lower the loss; the specification as JSON and the weights give the same model."""
-    specification = TypeAdapter(ModelSpecification).validate_python({"d_embedding": 5, **ENCODERS[name]})
+    specification = layers(d_embedding=5, **ENCODERS[name])
     torch.manual_seed(0)
-    model = build_language_model(specification, vocabulary_size=7)
+    model = build_language_model(**specification, vocabulary_size=7)
     ids = torch.randint(7, (3, 9), generator=torch.Generator().manual_seed(2))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     losses = []
@@ -197,9 +198,10 @@ def test_a_language_model_learns_and_is_read_back(name: str) -> None:
         assert all(parameter.grad is not None for parameter in model.parameters())
         optimizer.step()
     assert losses[2] < losses[1] < losses[0]
-    again = TypeAdapter[Any](ModelSpecification).validate_json(specification.model_dump_json())
-    assert again == specification
-    read = build_language_model(again, vocabulary_size=7)
+    encoder = specification["encoder"]
+    again = TypeAdapter[Any](EncoderSpecification).validate_json(encoder.model_dump_json())
+    assert again == encoder
+    read = build_language_model(specification["tokens"], again, vocabulary_size=7)
     read.load_state_dict(model.state_dict())
     same(read.eval()(ids)[0], model.eval()(ids)[0], rtol=0, atol=0)
 

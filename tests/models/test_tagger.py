@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ensue.models.build import build_tagger
 from ensue.models.feature_specification import SentenceFeatureSpecification, TagHeadSpecification
+from ensue.models.modules import count_parameters
 from ensue.models.tag_heads import PADDING, CRFTagHead, SoftmaxTagHead, TagHead, ViterbiTagHead
 from ensue.models.tagger import Tagger
 from ensue.text.labels import Labels
@@ -29,7 +30,7 @@ def build(encoder: str, bidirectional: bool, kind: str = "crf", **head: Any) -> 
     torch.manual_seed(0)
     specification = reader(encoder) if bidirectional else one_way(encoder)
     tagger = build_tagger(
-        FEATURES, specification, TagHeadSpecification(kind=kind, **head), lexicon=LEXICON, labels=LABELS
+        FEATURES, head=TagHeadSpecification(kind=kind, **head), lexicon=LEXICON, labels=LABELS, **specification
     )
     return tagger.double()
 
@@ -145,7 +146,9 @@ def test_the_head_is_the_recipes(head: dict[str, Any], expected: type[TagHead], 
 @pytest.mark.parametrize("kind", KINDS)
 def test_plain_labels_forbid_nothing(kind: str) -> None:
     labels = Labels(["NOUN", "VERB"], scheme=None, tag_scheme=None)
-    tagger = build_tagger(FEATURES, reader("lstm"), TagHeadSpecification(kind=kind), lexicon=LEXICON, labels=labels)  # type: ignore[arg-type]
+    tagger = build_tagger(
+        FEATURES, head=TagHeadSpecification(kind=kind), lexicon=LEXICON, labels=labels, **reader("lstm")
+    )  # type: ignore[arg-type]
     head = tagger.head
     assert getattr(head, "legal", None) is None
     assert not isinstance(head, CRFTagHead) or head.crf.legal is None
@@ -157,7 +160,7 @@ def test_the_number_of_parameters() -> None:
     lexicon = lexicon_of(vectors=["the"])
     assert lexicon.words.symbols == ("<unk>", "bird", "the", "old", "sees", "0000", "a", "anna")
     tagger = build_tagger(
-        SentenceFeatureSpecification(d_words=3), reader("none"), TagHeadSpecification(kind="viterbi"),
-        lexicon=lexicon, labels=LABELS, pretrained=torch.zeros(2, 3),
+        SentenceFeatureSpecification(d_words=3), head=TagHeadSpecification(kind="viterbi"),
+        lexicon=lexicon, labels=LABELS, pretrained=torch.zeros(2, 3), **reader("none"),
     )  # fmt: skip
-    assert tagger.num_parameters == 8 * 3 + 2 * 3 + (6 * 5 + 5) + 35
+    assert count_parameters(tagger) == 8 * 3 + 2 * 3 + (6 * 5 + 5) + 35

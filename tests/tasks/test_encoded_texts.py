@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ensue.data.words import StringColumn, Texts
 from ensue.models.word_features import Words
-from ensue.tasks.encoded_texts import EncodedTexts
+from ensue.tasks.words.encoded_texts import EncodedTexts
 from ensue.text.lexicon import Lexicon
 
 CPU = torch.device("cpu")

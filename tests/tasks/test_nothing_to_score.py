@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ensue.errors import EnsueError
-from ensue.tasks.classification import score_classifier
-from ensue.tasks.labeling import LabeledTexts, evaluate_tagger
+from ensue.tasks.classification.task import score_classifier
+from ensue.tasks.labeling.task import LabeledTexts, evaluate_tagger
 from ensue.text.classes import Classes
 
 NOTHING: Any = None

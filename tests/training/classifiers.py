@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import ensue
-from ensue.pipeline import ClassificationPipeline
+from ensue.tasks.classification.pipeline import ClassificationPipeline
 from training.tiny_texts import documents
 
 TEXTS = documents(120)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ensue.recipe import Recipe
-from ensue.training.reporter import Reporter, StepReport
+from ensue.runs.reporter import Reporter, StepReport
 from training.tiny import kept, run_tiny
 
 

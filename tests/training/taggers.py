@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import ensue
-from ensue.pipeline import LabelingPipeline
+from ensue.tasks.labeling.pipeline import LabelingPipeline
 from training.tiny_texts import Tagged, sentences
 
 TAGGED = sentences(120)

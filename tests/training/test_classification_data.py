@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from ensue.training.classification import ClassificationJob
+from ensue.tasks.classification.job import ClassificationJob
 from training.classifiers import TEXTS, assert_same_scores, load
 from training.tiny import assert_refused, run_tiny, some_slow
 from training.tiny_texts import (

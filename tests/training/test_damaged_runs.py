@@ -11,10 +11,10 @@ import torch
 
 import ensue
 from ensue.errors import EnsueError, RunError
-from ensue.training.checkpoint import complete_checkpoints
-from ensue.training.manifest import Manifest, entry_of
-from ensue.training.run_schema import ManifestContent
-from ensue.training.weights import read_tensors, write_tensors
+from ensue.runs.checkpoint import complete_checkpoints
+from ensue.runs.manifest import Manifest, entry_of
+from ensue.runs.schema import ManifestContent
+from ensue.runs.weights import read_tensors, write_tensors
 from training.classifiers import TEXTS
 from training.taggers import TAGGED
 from training.tiny import run_tiny, seal, tiny_recipe, words

@@ -14,11 +14,11 @@ from safetensors import SafetensorError
 import ensue
 from ensue.errors import RunError, TrainingError
 from ensue.models.language_model import LanguageModel
-from ensue.tasks.language_modeling import LanguageModeling
-from ensue.training import weights
-from ensue.training.checkpoint import complete_checkpoints
+from ensue.runs import weights
+from ensue.runs.checkpoint import complete_checkpoints
+from ensue.runs.weights import read_tensors
+from ensue.tasks.language_modeling.task import LanguageModeling
 from ensue.training.loop import Trainer
-from ensue.training.weights import read_tensors
 from training.resuming import At
 from training.tiny import kept, run_tiny, tiny_recipe
 from training.tiny_texts import classifying, tagging
@@ -157,7 +157,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_resuming_loses_nothing(
 
 def test_a_full_disk_at_the_beginning(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("ensue.training.manifest.write_text", full_disk)
+        patch.setattr("ensue.runs.manifest.write_text", full_disk)
         with pytest.raises(TrainingError, match="the disk is full; free some space and try again"):
             run_tiny(tiny_recipe(text), tmp_path / "run")
     run_tiny(tiny_recipe(text), tmp_path / "run", resume=True)

@@ -17,18 +17,18 @@ from training.tiny import Recorder, run_tiny, words
 GOLDEN = Path(__file__).parent / "golden"
 
 SHORT: dict[str, Any] = {
-    "train.steps": 4, "train.validations": 1, "train.precision": "float32", "train.batch_size": 4, "model.d_model": 8,
+    "train.steps": 4, "train.validations": 1, "train.precision": "float32", "train.batch_size": 4, "encoder.d_model": 8,
 }  # fmt: skip
 OF_THE_KIND: dict[str, dict[str, Any]] = {
-    "char": {"train.segment_length": 8, "train.sample_tokens": 0, "model.d_embedding": 6},
-    "word": {"train.segment_length": 8, "train.sample_tokens": 0, "model.d_embedding": 8},
-    "bpe": {"tokenizer.max_size": 300, "train.sample_tokens": 0, "model.d_embedding": 8},
+    "char": {"train.segment_length": 8, "train.sample_tokens": 0, "tokens.d_embedding": 6},
+    "word": {"train.segment_length": 8, "train.sample_tokens": 0, "tokens.d_embedding": 8},
+    "bpe": {"tokenizer.max_size": 300, "train.sample_tokens": 0, "tokens.d_embedding": 8},
     "tag": {"train.batch_tokens": 60, "features.d_words": 8},
     "classify": {"train.batch_tokens": 60},
     "bag": {"head.ngram_buckets": 500},
-    "transformer": {"model.num_heads": 2, "model.context": 8},
-    "clockwork": {"model.d_model": 12},
-    "projected": {"model.d_cell": 11},
+    "transformer": {"encoder.num_heads": 2, "encoder.context": 8},
+    "clockwork": {"encoder.d_model": 12},
+    "projected": {"encoder.d_cell": 11},
 }
 """By the parts of a recipe's name."""
 REPRESENTATIVE = {
@@ -43,8 +43,8 @@ def cut_down(name: str, data: Path) -> Recipe:
     settings = {"data.train": str(data)} | SHORT
     for part in name.split("-"):
         settings |= OF_THE_KIND.get(part, {})
-    if name in ("classify-bag", "classify-pairs"):
-        del settings["model.d_model"]
+    if name == "classify-bag":
+        del settings["encoder.d_model"]
     return read_recipe(name, settings)
 
 

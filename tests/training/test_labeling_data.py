@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ensue.errors import RecipeError
-from ensue.training.labeling import LabelingJob
+from ensue.tasks.labeling.job import LabelingJob
 from training.taggers import TAGGED, load
 from training.tiny import assert_refused, run_tiny
 from training.tiny_texts import Listener, Tagged, columns, conllu, json_tokens, sentences, tagging

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
+from ensue.runs import curve
+from ensue.tasks.labeling.job import LabelingJob
 from ensue.text.schemes import Scheme, encode, spans
-from ensue.training import curve
 from ensue.training import run as run_module
-from ensue.training.labeling import LabelingJob
 from ensue.training.loop import Trainer
 from training.resuming import assert_follows_its_seed, assert_resumes
 from training.taggers import TAGGED, load, predicted

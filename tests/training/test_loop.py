@@ -7,16 +7,16 @@ import pytest
 import torch
 from torch import nn
 
-from ensue.models.build import build_language_model
 from ensue.recipe import Recipe, TrainRecipe
-from ensue.tasks.language_modeling import LanguageModeling
-from ensue.training.checkpoint import complete_checkpoints
-from ensue.training.language_modeling import language_modeling, read_corpus
+from ensue.runs.checkpoint import complete_checkpoints
+from ensue.runs.directory import RunDirectory
+from ensue.runs.reporter import Reporter
+from ensue.runs.weights import read_tensors
+from ensue.tasks.language_modeling.job import language_modeling, read_corpus
+from ensue.tasks.language_modeling.model import LanguageModelParts
+from ensue.tasks.language_modeling.task import LanguageModeling
 from ensue.training.loop import Trainer, step_seed
 from ensue.training.optimizer import build_optimizer
-from ensue.training.reporter import Reporter
-from ensue.training.run_directory import RunDirectory
-from ensue.training.weights import read_tensors
 from ensue.types import leaves
 from training.tiny import Recorder, run_tiny, tiny_recipe
 
@@ -24,7 +24,7 @@ from training.tiny import Recorder, run_tiny, tiny_recipe
 def trainer_of(recipe: Recipe, tmp_path: Path, dtype: torch.dtype = torch.float32) -> Trainer:
     corpus = read_corpus(recipe)
     torch.manual_seed(0)
-    model = build_language_model(recipe.model, vocabulary_size=corpus.tokenizer.vocabulary_size).to(dtype)
+    model = LanguageModelParts(corpus.tokenizer).build(recipe).to(dtype)
     run = RunDirectory(tmp_path / "loop")
     run.path.mkdir(exist_ok=True)
     return Trainer(
@@ -37,9 +37,9 @@ def gradients(trainer: Trainer) -> dict[str, torch.Tensor]:
 
 
 LARGE: dict[str, dict[str, Any]] = {
-    "lstm": {"encoder": "lstm", "d_embedding": 6, "d_model": 8, "num_layers": 2},
-    "gru": {"encoder": "gru", "d_embedding": 6, "d_model": 8, "tied": True},
-    "transformer": {"encoder": "transformer", "d_embedding": 8, "d_model": 8, "num_heads": 2, "context": 12},
+    "lstm": {"kind": "lstm", "d_embedding": 6, "d_model": 8, "num_layers": 2},
+    "gru": {"kind": "gru", "d_embedding": 6, "d_model": 8, "tied": True},
+    "transformer": {"kind": "transformer", "d_embedding": 8, "d_model": 8, "num_heads": 2, "context": 12},
 }
 
 

@@ -9,12 +9,12 @@ import torch
 
 from ensue.errors import TrainingError
 from ensue.recipe import Recipe
-from ensue.tasks.classification import Classification
-from ensue.tasks.labeling import Labeling
+from ensue.runs.directory import RunDirectory
+from ensue.tasks.classification.task import Classification
+from ensue.tasks.labeling.task import Labeling
 from ensue.tasks.task import Task
-from ensue.training.jobs import begin_job
 from ensue.training.loop import Trainer
-from ensue.training.run_directory import RunDirectory
+from ensue.training.run import begin_job
 from training.classifiers import TEXTS
 from training.taggers import TAGGED
 from training.tiny import run_tiny

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ensue.training.confusion_picture import draw_confusion
-from ensue.training.curve import draw_curve
-from ensue.training.reporter import Reporter
+from ensue.runs.curve import draw_curve
+from ensue.runs.reporter import Reporter
+from ensue.tasks.classification.confusion_picture import draw_confusion
 from training.tiny import run_tiny, tiny_recipe
 
 NAMES = ["$1_$2", "$5^$", r"\frac{", "東京", "مرحبا", "a\nb", "😀"]

@@ -8,9 +8,9 @@ import pytest
 
 import ensue
 from ensue.errors import DataError, RunError
-from ensue.pipeline import LabelingPipeline
-from ensue.recipe import LabelingRecipe
-from ensue.training.weights import read_tensors
+from ensue.runs.weights import read_tensors
+from ensue.tasks.labeling.pipeline import LabelingPipeline
+from ensue.tasks.labeling.recipe import LabelingRecipe
 from training.resuming import At, Killed, die
 from training.tiny import kept, run_tiny
 from training.tiny_texts import tagging

@@ -11,9 +11,9 @@ import pytest
 import ensue
 from ensue.errors import RecipeError, RunError
 from ensue.recipe import Recipe, read_recipe
-from ensue.tasks.language_modeling import LanguageModeling
-from ensue.training import weights
-from ensue.training.checkpoint import complete_checkpoints
+from ensue.runs import weights
+from ensue.runs.checkpoint import complete_checkpoints
+from ensue.tasks.language_modeling.task import LanguageModeling
 from training.resuming import At, Killed, die, interrupt
 from training.tiny import MODELS, Recorder, kept, run_tiny, tiny_recipe
 
@@ -26,10 +26,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
         },
         "reset_state": 0.2, "accumulate": 2, "weight_decay": 0.1,
     },
-    "plain dropout": {"model": MODELS["lstm"] | {"encoder": "gru", "dropout": 0.3}, "accumulate": 4},
-    "sgd": {"model": MODELS["lstm"] | {"encoder": "elman"}, "optimizer": "sgd", "learning_rate": 0.5},
+    "plain dropout": {"model": MODELS["lstm"] | {"kind": "gru", "dropout": 0.3}, "accumulate": 4},
+    "sgd": {"model": MODELS["lstm"] | {"kind": "elman"}, "optimizer": "sgd", "learning_rate": 0.5},
     "blocks": {"model": MODELS["transformer"] | {"dropout": 0.2}, "accumulate": 2, "schedule": "cosine"},
-    "window": {"model": {"encoder": "window", "d_embedding": 6, "d_model": 8}},
+    "window": {"model": {"kind": "window", "d_embedding": 6, "d_model": 8}},
     "bfloat16": {"precision": "bfloat16", "reset_state": 0.2},
     "several epochs": {"batch_size": 32, "segment_length": 16},
 }  # fmt: skip
@@ -214,7 +214,7 @@ def test_a_budget_that_was_used_already_still_ends_in_a_model(text: Path, tmp_pa
     ("change", "key"),
     [
         ({"learning_rate": 0.5}, "train.learning_rate"),
-        ({"model": MODELS["lstm"] | {"d_model": 9}}, "model.d_model"),
+        ({"model": MODELS["lstm"] | {"d_model": 9}}, "encoder.d_model"),
         ({"data": {"valid_fraction": 0.2}}, "data.valid_fraction"),
         ({"seed": 3}, "train.seed"),
     ],

@@ -10,14 +10,14 @@ import torch
 import ensue
 from ensue.errors import DataError, EnsueError, RunError, TrainingError
 from ensue.recipe import read_recipe
-from ensue.training import curve
+from ensue.runs import curve
+from ensue.runs.checkpoint import complete_checkpoints, load_checkpoint, save_checkpoint
+from ensue.runs.directory import RunDirectory
+from ensue.runs.log import MetricsLog
+from ensue.runs.schema import Progress
+from ensue.runs.weights import read_tensors, write_tensors
 from ensue.training import run as run_module
-from ensue.training.checkpoint import complete_checkpoints, load_checkpoint, save_checkpoint
-from ensue.training.log import MetricsLog
 from ensue.training.optimizer import build_optimizer
-from ensue.training.run_directory import RunDirectory
-from ensue.training.run_schema import Progress
-from ensue.training.weights import read_tensors, write_tensors
 from training.tiny import Recorder, kept, run_tiny, seal, tiny_recipe, words
 
 

@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 
 from ensue.errors import DataError
-from ensue.recipe import LanguageModelingRecipe, Recipe, validate_recipe
-from ensue.training.checkpoint import complete_checkpoints
+from ensue.recipe import Recipe, validate_recipe
+from ensue.runs.checkpoint import complete_checkpoints
+from ensue.runs.directory import RunDirectory
+from ensue.runs.manifest import Manifest, entry_of
+from ensue.runs.reporter import Outcome, Reporter, StepReport, Validation
+from ensue.runs.schema import ManifestContent
+from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe
 from ensue.training.machine import WORKLOADS, Machine, Profile, Timing, Way
-from ensue.training.manifest import Manifest, entry_of
-from ensue.training.reporter import Outcome, Reporter, StepReport, Validation
 from ensue.training.run import train_run
-from ensue.training.run_directory import RunDirectory
-from ensue.training.run_schema import ManifestContent
+from layer_tables import layer_tables
 
 WORDS = [
     "the", "cat", "sat", "on", "a", "mat", "and", "saw", "some", "birds", "fly", "over", "its", "warm", "house",
@@ -24,8 +26,8 @@ WORDS = [
 ]  # fmt: skip
 
 MODELS: dict[str, dict[str, Any]] = {
-    "lstm": {"encoder": "lstm", "d_embedding": 6, "d_model": 8},
-    "transformer": {"encoder": "transformer", "d_embedding": 8, "d_model": 8, "num_heads": 2, "context": 12},
+    "lstm": {"kind": "lstm", "d_embedding": 6, "d_model": 8},
+    "transformer": {"kind": "transformer", "d_embedding": 8, "d_model": 8, "num_heads": 2, "context": 12},
 }
 TRAIN: dict[str, Any] = {
     "steps": 12, "batch_size": 4, "segment_length": 12, "learning_rate": 0.01, "validations": 3, "sample_tokens": 8,
@@ -48,7 +50,7 @@ def tiny_recipe(
         del table["steps"]
     document = {
         "data": {"train": str(text), **(data or {})},
-        "model": MODELS[model] if isinstance(model, str) else model,
+        **layer_tables(MODELS[model] if isinstance(model, str) else model),
         "train": table,
     }
     recipe = validate_recipe(document, where="tiny")

@@ -8,9 +8,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ensue.recipe import ClassificationRecipe, LabelingRecipe, validate_recipe
+from ensue.recipe import validate_recipe
+from ensue.runs.reporter import Facts
+from ensue.tasks.classification.recipe import ClassificationRecipe
+from ensue.tasks.labeling.recipe import LabelingRecipe
 from ensue.text.schemes import Scheme, Span, encode
-from ensue.training.reporter import Facts
+from layer_tables import layer_tables
 from training.tiny import Recorder, run_tiny
 
 PARTS_OF_SPEECH = {
@@ -33,12 +36,12 @@ TOPICS = {
 FILLERS = ["the", "and", "we", "had", "a", "very", "good", "today", "again", "with"]
 
 ENCODERS: dict[str, dict[str, Any]] = {
-    "window": {"encoder": "window", "size": 2, "d_model": 8},
-    "elman": {"encoder": "elman", "d_model": 8},
-    "lstm": {"encoder": "lstm", "d_model": 8},
-    "gru": {"encoder": "gru", "d_model": 8},
-    "transformer": {"encoder": "transformer", "d_model": 8, "num_heads": 2, "positions": "sinusoidal"},
-    "none": {"encoder": "none"},
+    "window": {"kind": "window", "size": 2, "d_model": 8},
+    "elman": {"kind": "elman", "d_model": 8},
+    "lstm": {"kind": "lstm", "d_model": 8},
+    "gru": {"kind": "gru", "d_model": 8},
+    "transformer": {"kind": "transformer", "d_model": 8, "num_heads": 2, "positions": "sinusoidal"},
+    "none": {"kind": "none"},
 }
 TRAIN: dict[str, Any] = {
     "steps": 12, "batch_size": 16, "batch_tokens": 80, "learning_rate": 0.05, "validations": 1, "precision": "float32",
@@ -218,7 +221,7 @@ def _document(task: str, train: Path, encoder: str | dict[str, Any], changes: di
         "task": task,
         "data": {"train": str(train), "valid_fraction": 0.2} | data,
         "features": FEATURES | features,
-        "model": ENCODERS[encoder] if isinstance(encoder, str) else encoder,
+        **layer_tables(ENCODERS[encoder] if isinstance(encoder, str) else encoder),
         "head": head,
         "train": table,
     }
@@ -226,8 +229,8 @@ def _document(task: str, train: Path, encoder: str | dict[str, Any], changes: di
 
 def without_pictures(patch: pytest.MonkeyPatch) -> None:
     """They take longer than all the rest of a tiny run."""
-    for name in ("run.draw_curve", "classification.draw_confusion"):
-        patch.setattr(f"ensue.training.{name}", lambda *args, **kwargs: None)
+    for name in ("training.run.draw_curve", "tasks.classification.job.draw_confusion"):
+        patch.setattr(f"ensue.{name}", lambda *args, **kwargs: None)
 
 
 def labelers(folder: Path) -> Path:

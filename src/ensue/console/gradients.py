@@ -14,8 +14,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from ensue.console.reporter import SECONDS_BETWEEN_LINES, SECONDS_BETWEEN_REFRESHES
-from ensue.lens.gradient_picture import checked_picture_path, draw_gradients
-from ensue.lens.gradients import DEFAULT_ENCODERS, EncoderGradients, build_layer, encoder_gradients, first_to_last
+from ensue.inspection.gradient_picture import checked_picture_path, draw_gradients
+from ensue.inspection.gradients import DEFAULT_ENCODERS, EncoderGradients, build_layer, encoder_gradients, first_to_last
 
 
 def show_gradients(

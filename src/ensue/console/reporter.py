@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
 from ensue.console.tables import label_rows
-from ensue.training.reporter import Facts, Outcome, Reporter, StepReport, Validation
+from ensue.runs.reporter import Facts, Outcome, Reporter, StepReport, Validation
 
 SECONDS_BETWEEN_LINES = 10
 SAMPLE_LINES = 4

@@ -11,7 +11,7 @@ from rich.text import Text
 from ensue.recipe import Recipe
 
 if TYPE_CHECKING:  # they need torch, which takes seconds to import, and a list of recipes does not
-    from ensue.tasks.minimal_pairs import MinimalPairScores
+    from ensue.tasks.language_modeling.minimal_pairs import MinimalPairScores
     from ensue.tasks.task import Scores
 
 

@@ -19,7 +19,8 @@ from ensue.arguments import check_whole
 from ensue.decode.sampling import Sampling, next_ids
 from ensue.errors import ContextError
 from ensue.models.language_model import LanguageModel
-from ensue.models.prefixes import device_of, evaluating, read_prefixes
+from ensue.models.modules import count_parameters, device_of, evaluating
+from ensue.models.prompts import read_prefixes
 from ensue.types import State
 
 MAX_TOKENS = 1_000_000_000
@@ -99,7 +100,7 @@ class _Carried:
     def __init__(self, model: LanguageModel) -> None:
         self.model = model
         self.state: State = None
-        self.is_small = model.num_parameters <= KERNEL_PARAMETERS
+        self.is_small = count_parameters(model) <= KERNEL_PARAMETERS
 
     def read(self, rows: list[NDArray[np.int64]]) -> Float[Tensor, "B V"]:
         last, self.state = read_prefixes(self.model, rows)

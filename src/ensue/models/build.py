@@ -11,13 +11,13 @@ from ensue.models.classifier import Classifier
 from ensue.models.encoders import build_encoder
 from ensue.models.feature_specification import ClassHeadSpecification, FeatureSpecification, TagHeadSpecification
 from ensue.models.language_model import LanguageModel
-from ensue.models.ngram_bag import NgramBag, PairBag
+from ensue.models.ngram_bag import NgramBag
 from ensue.models.specification import (
-    ModelSpecification,
-    NoReader,
-    ReaderSpecification,
+    Directions,
+    EncoderSpecification,
+    NoEncoder,
+    Tokens,
     TransformerEncoder,
-    TransformerSpecification,
     WindowEncoder,
 )
 from ensue.models.tag_heads import CRFTagHead, SoftmaxTagHead, TagHead, ViterbiTagHead
@@ -39,19 +39,19 @@ from ensue.text.labels import Labels
 from ensue.text.lexicon import Lexicon
 
 
-def build_language_model(specification: ModelSpecification, *, vocabulary_size: int) -> LanguageModel:
+def build_language_model(tokens: Tokens, encoder: EncoderSpecification, *, vocabulary_size: int) -> LanguageModel:
     embedding = TokenEmbedding(
         vocabulary_size,
-        specification.d_embedding,
-        dropout=specification.dropout_words,
-        scale=specification.d_embedding**0.5 if specification.tied else 1.0,
+        tokens.d_embedding,
+        dropout=tokens.dropout_words,
+        scale=tokens.d_embedding**0.5 if tokens.tied else 1.0,
     )
-    layers = build_encoder(specification, d_in=embedding.d_out)
-    if specification.tied:
+    layers = build_encoder(encoder, d_in=embedding.d_out)
+    if tokens.tied:
         head: SoftmaxHead = TiedSoftmaxHead(layers.d_out, embedding)
     else:
         head = SoftmaxHead(layers.d_out, vocabulary_size)
-    context = specification.context if isinstance(specification, TransformerSpecification) else None
+    context = encoder.context if isinstance(encoder, TransformerEncoder) else None
     return LanguageModel(embedding, layers, head, context=context)
 
 
@@ -79,9 +79,10 @@ def build_lexicon(
 
 def build_tagger(
     features: FeatureSpecification,
-    encoder: ReaderSpecification,
+    encoder: EncoderSpecification,
     head: TagHeadSpecification,
     *,
+    directions: Directions,
     lexicon: Lexicon,
     labels: Labels,
     pretrained: Tensor | None = None,
@@ -89,7 +90,7 @@ def build_tagger(
     """`pretrained` are the vectors of the lexicon's words that have one, (V, d)."""
     words = WordFeatures(features, lexicon, pretrained=pretrained)
     _check_features(words)
-    layers = build_encoder(encoder, d_in=words.d_out)
+    layers = build_encoder(encoder, d_in=words.d_out, directions=directions)
     return Tagger(words, layers, _tag_head(head, layers.d_out, labels))
 
 
@@ -112,9 +113,10 @@ def _tag_head(specification: TagHeadSpecification, d_in: int, labels: Labels) ->
 
 def build_classifier(
     features: FeatureSpecification,
-    encoder: ReaderSpecification,
+    encoder: EncoderSpecification,
     head: ClassHeadSpecification,
     *,
+    directions: Directions,
     lexicon: Lexicon,
     num_labels: int,
     pair: bool = False,
@@ -125,13 +127,12 @@ def build_classifier(
     words = WordFeatures(features, lexicon, pretrained=pretrained)
     if head.pooling:
         _check_features(words)
-    layers = build_encoder(encoder, d_in=words.d_out)
-    both_ways = _in_two_halves(encoder)
+    layers = build_encoder(encoder, d_in=words.d_out, directions=directions)
+    both_ways = _in_two_halves(encoder, directions)
     poolings = [POOLINGS[kind](layers.d_out, both_ways) for kind in head.pooling]
     bag = None
     if head.ngrams:
-        kind = PairBag if pair else NgramBag
-        bag = kind(num_labels, longest=head.ngrams, buckets=head.ngram_buckets, dropout=head.dropout_ngrams)
+        bag = NgramBag(num_labels, longest=head.ngrams, buckets=head.ngram_buckets, dropout=head.dropout_ngrams)
     return Classifier(
         words,
         layers,
@@ -147,14 +148,14 @@ def build_classifier(
     )
 
 
-def _in_two_halves(encoder: ReaderSpecification) -> bool:
+def _in_two_halves(encoder: EncoderSpecification, directions: Directions) -> bool:
     """Whether half of what comes out is from each direction; further layers over a window mix them."""
     match encoder:
-        case TransformerEncoder() | NoReader():
+        case TransformerEncoder() | NoEncoder():
             return False
         case WindowEncoder(num_layers=count) if count > 1:
             return False
-    return encoder.bidirectional and encoder.merge == "concatenate"
+    return directions.bidirectional and directions.merge == "concatenate"
 
 
 def _check_features(words: WordFeatures) -> None:

@@ -9,13 +9,13 @@ from typing import Any
 from torch import nn
 
 from ensue.models.specification import (
+    ONE_WAY,
     CellEncoder,
     Directions,
     Encoder,
+    EncoderSpecification,
     HiddenEncoder,
-    ModelSpecification,
-    NoReader,
-    ReaderSpecification,
+    NoEncoder,
     RecurrentEncoder,
     TransformerEncoder,
     WindowEncoder,
@@ -49,12 +49,14 @@ from ensue.nn import (
 )
 from ensue.processor import memory
 
+Builder = Callable[[Any, int, Directions], SequenceLayer]
 
-def build_encoder(specification: ModelSpecification | ReaderSpecification, *, d_in: int) -> SequenceLayer:
+
+def build_encoder(encoder: EncoderSpecification, *, d_in: int, directions: Directions = ONE_WAY) -> SequenceLayer:
     """The layers between features of size `d_in` and the head; MemoryError for more than this machine has room for."""
-    if isinstance(specification, Encoder) and _least_bytes(specification) > memory():
-        raise MemoryError(f"{specification.num_layers} layers of {specification.d_model} features")
-    return ENCODERS[specification.encoder](specification, d_in)
+    if isinstance(encoder, Encoder) and _least_bytes(encoder) > memory():
+        raise MemoryError(f"{encoder.num_layers} layers of {encoder.d_model} features")
+    return ENCODERS[encoder.kind](encoder, d_in, directions)
 
 
 def _least_bytes(specification: Encoder) -> int:
@@ -62,21 +64,19 @@ def _least_bytes(specification: Encoder) -> int:
     return 2 * (specification.num_layers - 1) * specification.d_model**2
 
 
-def _recurrent(
-    cell: Callable[[Any, int, int], SequenceLayer], *, is_stack: bool = False
-) -> Callable[[Any, int], SequenceLayer]:
+def _recurrent(cell: Callable[[Any, int, int], SequenceLayer], *, is_stack: bool = False) -> Builder:
     """Layers of one cell, with dropout before, between and after them; a cell that is a stack is all of them."""
 
     def one_way(specification: RecurrentEncoder, d_in: int) -> SequenceLayer:
         return _regularized(specification, cell(specification, d_in, specification.d_model))
 
-    def build(specification: RecurrentEncoder, d_in: int) -> SequenceLayer:
+    def build(specification: RecurrentEncoder, d_in: int, directions: Directions) -> SequenceLayer:
         dropout = VariationalDropout if specification.dropout_kind == "variational" else Dropout
         layers: list[SequenceLayer] = []
         if specification.dropout_input:
             layers.append(dropout(specification.dropout_input, d_in=d_in))
         for _ in range(1 if is_stack else specification.num_layers):
-            layers.append(_in_directions(specification, partial(one_way, specification, d_in)))
+            layers.append(_in_directions(directions, partial(one_way, specification, d_in)))
             d_in = layers[-1].d_out
             if specification.dropout:
                 layers.append(dropout(specification.dropout, d_in=d_in))
@@ -98,9 +98,9 @@ def _regularized(specification: RecurrentEncoder, layer: SequenceLayer) -> Seque
     return layer
 
 
-def _window(specification: WindowEncoder, d_in: int) -> SequenceLayer:
+def _window(specification: WindowEncoder, d_in: int, directions: Directions) -> SequenceLayer:
     layers = [
-        _in_directions(specification, lambda: Window(d_in, specification.d_model, size=specification.size)),
+        _in_directions(directions, lambda: Window(d_in, specification.d_model, size=specification.size)),
     ]
     for _ in range(specification.num_layers - 1):
         below = layers[-1].d_out
@@ -111,14 +111,12 @@ def _window(specification: WindowEncoder, d_in: int) -> SequenceLayer:
     return Stack(layers)
 
 
-def _in_directions(specification: Encoder, layer: Callable[[], SequenceLayer]) -> SequenceLayer:
-    """One layer from left to right, or two in both directions where the specification asks for them."""
-    if isinstance(specification, Directions) and specification.bidirectional:
-        return Bidirectional(layer(), layer(), merge=specification.merge)
-    return layer()
+def _in_directions(directions: Directions, layer: Callable[[], SequenceLayer]) -> SequenceLayer:
+    """One layer from left to right, or two in both directions."""
+    return Bidirectional(layer(), layer(), merge=directions.merge) if directions.bidirectional else layer()
 
 
-def _transformer(specification: TransformerEncoder, d_in: int) -> SequenceLayer:
+def _transformer(specification: TransformerEncoder, d_in: int, directions: Directions) -> SequenceLayer:
     transformer = Transformer(
         specification.d_model,
         num_heads=specification.num_heads,
@@ -129,7 +127,7 @@ def _transformer(specification: TransformerEncoder, d_in: int) -> SequenceLayer:
         norm=specification.norm,
         activation=specification.activation,
         dropout=specification.dropout,
-        is_causal=not (isinstance(specification, Directions) and specification.bidirectional),
+        is_causal=not directions.bidirectional,
     )
     if d_in == specification.d_model:
         return transformer
@@ -138,11 +136,11 @@ def _transformer(specification: TransformerEncoder, d_in: int) -> SequenceLayer:
     )
 
 
-def _none(specification: NoReader, d_in: int) -> SequenceLayer:
+def _none(specification: NoEncoder, d_in: int, directions: Directions) -> SequenceLayer:
     return Pointwise(nn.Identity(), d_in=d_in)
 
 
-ENCODERS: dict[str, Callable[[Any, int], SequenceLayer]] = {
+ENCODERS: dict[str, Builder] = {
     "window": _window,
     "elman": _recurrent(lambda s, d_in, d_out: Elman(d_in, d_out, activation=s.activation)),
     "lstm": _recurrent(lambda s, d_in, d_out: LSTM(d_in, d_out)),

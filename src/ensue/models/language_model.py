@@ -29,11 +29,6 @@ class LanguageModel(nn.Module):
         """The number of tokens in the vocabulary, V."""
         return self.features.vocabulary_size
 
-    @property
-    def num_parameters(self) -> int:
-        """The number of parameters; shared ones are counted once."""
-        return sum(parameter.numel() for parameter in self.parameters())
-
     def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
         """The state of the layers before the first token."""
         return self.layers.init_state(batch_size, memory)

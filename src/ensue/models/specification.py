@@ -1,8 +1,7 @@
-"""The `[model]` table of a recipe: which encoder, how large, how regularized. Only data; `build.py` makes the modules.
+"""The tables of a recipe that describe its layers: `[encoder]`, `[tokens]`, `[directions]`.
 
-An encoder's own keys stand in its class; encoders with the same keys share one. A language model adds what it needs to
-know of its tokens; what reads whole texts (a tagger, a classifier) adds in which directions. Unknown keys are errors,
-also those that only another encoder has.
+Only data; `build.py` makes the modules. An encoder's own keys stand in its class; encoders with the same keys share
+one. Its table is the same in every task. Unknown keys are errors, also those that only another encoder has.
 """
 
 from __future__ import annotations
@@ -18,11 +17,14 @@ Layers = Annotated[int, Field(ge=1, le=1000)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 
-class Encoder(BaseModel):
-    """What all encoders have: sizes and dropout."""
-
+class Specification(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
+
+class Encoder(Specification):
+    """What all encoders have: sizes and dropout."""
+
+    kind: str
     d_model: Size = 256
     """Features of a layer's output (of each direction, where there are two)."""
     num_layers: Layers = 1
@@ -43,11 +45,11 @@ class RecurrentEncoder(Encoder):
 class PlainEncoder(RecurrentEncoder):
     """Recurrent encoders without keys of their own; depth-gated and grid are stacks of `num_layers`."""
 
-    encoder: Literal["depth-gated", "grid", "mingru", "minlstm"]
+    kind: Literal["depth-gated", "grid", "mingru", "minlstm"]
 
 
 class QRNNEncoder(RecurrentEncoder):
-    encoder: Literal["qrnn"]
+    kind: Literal["qrnn"]
     size: Size = 2
     """How many positions the convolution sees: the last N."""
 
@@ -60,7 +62,7 @@ class HiddenEncoder(RecurrentEncoder):
 
 
 class ClockworkEncoder(HiddenEncoder):
-    encoder: Literal["clockwork"]
+    kind: Literal["clockwork"]
     periods: list[Size] = Field(default=[1, 2, 4, 8, 16, 32, 64, 128], min_length=1)
     """Positions from one update of a module to its next, each a divisor of the next; modules share `d_model` evenly."""
 
@@ -88,35 +90,35 @@ class CellEncoder(ZoneoutEncoder):
 
 
 class WindowEncoder(Encoder):
-    encoder: Literal["window"]
+    kind: Literal["window"]
     size: Size = 5
     """How many positions the window holds, N (in each direction, where there are two)."""
 
 
 class ElmanEncoder(ZoneoutEncoder):
-    encoder: Literal["elman"]
+    kind: Literal["elman"]
     activation: Literal["tanh", "relu"] = "tanh"
     """The nonlinearity."""
 
 
 class LSTMEncoder(CellEncoder):
-    encoder: Literal["lstm", "peephole", "coupled", "layer-norm"]
+    kind: Literal["lstm", "peephole", "coupled", "layer-norm"]
 
 
 class ProjectedEncoder(CellEncoder):
-    encoder: Literal["projected"]
+    kind: Literal["projected"]
     d_cell: Size | None = None
     """Cells of a layer, which are projected to `d_model` features; without it 2 · d_model."""
 
 
 class GRUEncoder(ZoneoutEncoder):
-    encoder: Literal["gru"]
+    kind: Literal["gru"]
     reset: Literal["before", "after"] = "after"
     """The reset gate stands before the recurrent product (the paper) or after it (the vendors' kernels)."""
 
 
 class TransformerEncoder(Encoder):
-    encoder: Literal["transformer"]
+    kind: Literal["transformer"]
     context: Size = 128
     """Longest context, in tokens: the length of a training block and the reach of attention at use. Where whole texts
     are read: how many positions there are, if they are learned."""
@@ -124,16 +126,37 @@ class TransformerEncoder(Encoder):
     """Heads of the attention, which share `d_model`."""
     d_feedforward: Size | None = None
     """Width of the feed-forward layers; without it 4 · d_model."""
-    positions: Literal["learned", "sinusoidal", "rotary"] = "learned"
-    """How a token knows its place."""
+    positions: Literal["learned", "sinusoidal", "rotary"] = "rotary"
+    """How a position is known; learned ones end at `context`."""
     norm: Literal["pre", "post"] = "pre"
     """Where the normalization stands: before each sublayer, or after it as published in 2017."""
     activation: Literal["relu", "gelu"] = "gelu"
     """The nonlinearity."""
 
 
-class Tokens(BaseModel):
-    """What a language model adds to an encoder."""
+class NoEncoder(Specification):
+    """No layers: features go to the head as they are, each position by itself."""
+
+    kind: Literal["none"]
+
+
+EncoderSpecification = Annotated[
+    WindowEncoder
+    | ElmanEncoder
+    | LSTMEncoder
+    | ProjectedEncoder
+    | GRUEncoder
+    | ClockworkEncoder
+    | PlainEncoder
+    | QRNNEncoder
+    | TransformerEncoder
+    | NoEncoder,
+    Field(discriminator="kind"),
+]
+
+
+class Tokens(Specification):
+    """The table `[tokens]`: vectors of what a text is cut into."""
 
     d_embedding: Size = 64
     """Features of a token's vector."""
@@ -143,35 +166,8 @@ class Tokens(BaseModel):
     """Share of the vocabulary whose embeddings are zero in a training step."""
 
 
-class WindowSpecification(Tokens, WindowEncoder): ...
-
-
-class ElmanSpecification(Tokens, ElmanEncoder): ...
-
-
-class LSTMSpecification(Tokens, LSTMEncoder): ...
-
-
-class ProjectedSpecification(Tokens, ProjectedEncoder): ...
-
-
-class GRUSpecification(Tokens, GRUEncoder): ...
-
-
-class ClockworkSpecification(Tokens, ClockworkEncoder): ...
-
-
-class PlainSpecification(Tokens, PlainEncoder): ...
-
-
-class QRNNSpecification(Tokens, QRNNEncoder): ...
-
-
-class TransformerSpecification(Tokens, TransformerEncoder): ...
-
-
-class Directions(BaseModel):
-    """What a reader of whole texts adds to an encoder."""
+class Directions(Specification):
+    """The table `[directions]`: how an encoder reads a whole text."""
 
     bidirectional: bool = True
     """Whether a position sees what follows it too: a second layer from right to left, or attention both ways."""
@@ -179,66 +175,12 @@ class Directions(BaseModel):
     """How the outputs of two directions become one; attention has no use for it."""
 
 
-class WindowReader(Directions, WindowEncoder): ...
+ONE_WAY = Directions(bidirectional=False)
+"""From left to right, as a language model reads."""
 
 
-class ElmanReader(Directions, ElmanEncoder): ...
-
-
-class LSTMReader(Directions, LSTMEncoder): ...
-
-
-class ProjectedReader(Directions, ProjectedEncoder): ...
-
-
-class GRUReader(Directions, GRUEncoder): ...
-
-
-class ClockworkReader(Directions, ClockworkEncoder): ...
-
-
-class PlainReader(Directions, PlainEncoder): ...
-
-
-class QRNNReader(Directions, QRNNEncoder): ...
-
-
-class TransformerReader(Directions, TransformerEncoder):
-    positions: Literal["learned", "sinusoidal", "rotary"] = "rotary"
-    """How a word knows its place; learned positions end at `context` words."""
-
-
-class NoReader(BaseModel):
-    """No encoder: features go to the head as they are, each position by itself."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-    encoder: Literal["none"]
-
-
-ModelSpecification = Annotated[
-    WindowSpecification
-    | ElmanSpecification
-    | LSTMSpecification
-    | ProjectedSpecification
-    | GRUSpecification
-    | ClockworkSpecification
-    | PlainSpecification
-    | QRNNSpecification
-    | TransformerSpecification,
-    Field(discriminator="encoder"),
-]
-
-ReaderSpecification = Annotated[
-    WindowReader
-    | ElmanReader
-    | LSTMReader
-    | ProjectedReader
-    | GRUReader
-    | ClockworkReader
-    | PlainReader
-    | QRNNReader
-    | TransformerReader
-    | NoReader,
-    Field(discriminator="encoder"),
-]
+def describe_encoder(encoder: Encoder | NoEncoder) -> str:
+    """In words: `lstm 2×256`."""
+    if isinstance(encoder, NoEncoder):
+        return "no encoder"
+    return f"{encoder.kind} {encoder.num_layers}×{encoder.d_model}"

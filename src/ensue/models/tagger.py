@@ -18,11 +18,6 @@ class Tagger(nn.Module):
         super().__init__()
         self.features, self.layers, self.head = features, layers, head
 
-    @property
-    def num_parameters(self) -> int:
-        """The number of all parameters, also those that are frozen or counted."""
-        return sum(parameter.numel() for parameter in self.parameters())
-
     def loss(self, words: Words, tags: Int[Tensor, "B T"]) -> Loss:
         """The summed surprisal of the sentences' tags (B, T) in nats, and the number of words."""
         h, _ = self.layers(self.features(words), mask=words.mask)

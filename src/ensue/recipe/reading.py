@@ -12,16 +12,8 @@ from pydantic import ValidationError
 
 from ensue.errors import DataError, RecipeError, nearest
 from ensue.parsing import MAX_TOML, ParseError, parse_toml, read_bounded, shown
-from ensue.recipe.classification import ClassificationRecipe
-from ensue.recipe.labeling import LabelingRecipe
-from ensue.recipe.language_modeling import LanguageModelingRecipe
 from ensue.recipe.tables import BUDGETS, Recipe, without_none
-
-RECIPES: dict[str, type[Recipe]] = {
-    "language-modeling": LanguageModelingRecipe,
-    "labeling": LabelingRecipe,
-    "classification": ClassificationRecipe,
-}
+from ensue.tasks import DEFAULT_TASK, task_entry
 
 
 def recipe_names() -> list[str]:
@@ -49,11 +41,10 @@ def with_paths(recipe: Recipe, *, train: str = "", valid: str = "", test: str = 
 
 def validate_recipe(document: Mapping[str, Any], *, where: str) -> Recipe:
     """The checked recipe; the first thing that is wrong is a `RecipeError`."""
-    task = document.get("task", "language-modeling")
-    if not isinstance(task, str) or task not in RECIPES:
-        known = ", ".join(RECIPES)
-        raise RecipeError(f'{where}: no task "{task}"{nearest(str(task), RECIPES)}; known: {known}')
-    schema = RECIPES[task]
+    try:
+        schema = task_entry(document.get("task", DEFAULT_TASK)).recipe
+    except RecipeError as error:
+        raise RecipeError(f"{where}: {error}") from None
     try:
         return schema.model_validate(document, strict=True)
     except ValidationError as error:
@@ -109,26 +100,23 @@ def _apply(document: dict[str, Any], key: str, value: Any) -> None:
 def _explain(error: ValidationError, recipe: type[Recipe]) -> str:
     """One line for the first problem: where, what was expected, what was found."""
     first = error.errors()[0]
-    place = [str(part) for part in first["loc"]]
-    if place[:1] == ["model"] and len(place) > 1:
-        encoder = place.pop(1)
-        schema = f"model (encoder {encoder})"
-    else:
-        schema = place[0] if len(place) > 1 else "the recipe"
+    place, tag = _without_tags(recipe, first["loc"])
+    schema = (place[0] if len(place) > 1 else "the recipe") + (f" ({tag})" if tag else "")
     key = shown(".".join(place), 100)[1:-1]
     found = first.get("input")
     match first["type"]:
         case "extra_forbidden":
-            return f'unknown key "{key}" in {schema}{nearest(place[-1], _known_keys(recipe, first["loc"]))}'
+            known = list(_tables(recipe, first["loc"][:-1])[-1].get("properties", {}))
+            return f'unknown key "{key}" in {schema}{nearest(place[-1], known)}'
         case "missing":
             return f'"{key}" is missing'
         case "value_error":
             return f"{key} {first['ctx']['error']}"
         case "union_tag_invalid":
             known = [tag.strip(" '") for tag in first["ctx"]["expected_tags"].split(",")]
-            return f'no encoder "{first["ctx"]["tag"]}"{nearest(first["ctx"]["tag"], known)}; known: {", ".join(known)}'
+            return f'no {key} "{first["ctx"]["tag"]}"{nearest(first["ctx"]["tag"], known)}; known: {", ".join(known)}'
         case "union_tag_not_found":
-            return "model.encoder is missing"
+            return f"{key}.{first['ctx']['discriminator'].strip(chr(39))} is missing"
     return f"{key}: {first['msg'][0].lower()}{first['msg'][1:]}, found {shown(found)}"
 
 
@@ -137,14 +125,25 @@ def _schema(recipe: type[Recipe]) -> dict[str, Any]:
     return recipe.model_json_schema()
 
 
-def _known_keys(recipe: type[Recipe], place: tuple[int | str, ...]) -> list[str]:
-    """The keys that the table at `place` has, for "did you mean"."""
+def _tables(recipe: type[Recipe], place: Sequence[int | str]) -> list[dict[str, Any]]:
+    """The schemas on the way to `place`, that of the recipe first."""
     schema: Any = _schema(recipe)
-    definitions = schema["$defs"]
-    for part in place[:-1]:
+    definitions, found = schema["$defs"], [schema]
+    for part in place:
         properties = schema.get("properties", {})
-        # what is no property is the tag of a union
-        schema = properties.get(part) or {"$ref": schema["discriminator"]["mapping"][part]}
-        if "$ref" in schema:
+        schema = properties.get(part) or {"$ref": schema.get("discriminator", {}).get("mapping", {}).get(part, "")}
+        if schema.get("$ref"):
             schema = definitions[schema["$ref"].rpartition("/")[2]]
-    return list(schema.get("properties", {}))
+        found.append(schema)
+    return found
+
+
+def _without_tags(recipe: type[Recipe], place: Sequence[int | str]) -> tuple[list[str], str]:
+    """The keys of `place`; and the tag that chose among the schemas of a table, such as "lstm", where there is one."""
+    keys, tag = [], ""
+    for schema, part in zip(_tables(recipe, place), place, strict=False):
+        if "discriminator" in schema and part in schema["discriminator"]["mapping"]:
+            tag = str(part)
+        else:
+            keys.append(str(part))
+    return keys, tag

@@ -7,14 +7,29 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from ensue.models.specification import describe_encoder
+
 Share = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1, le=1_000_000_000_000)]
 Rows = Annotated[int, Field(ge=1, le=10_000_000)]
 Amount = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Budget = Annotated[float, Field(ge=1e-6, le=1e12)]
 
-ORDER = ("about", "source", "measured", "task", "data", "tokenizer", "features", "model", "head", "train")
-"""In which a recipe is written; a table that is not named here comes after `model`."""
+ORDER = (
+    "about",
+    "source",
+    "measured",
+    "task",
+    "data",
+    "tokenizer",
+    "features",
+    "tokens",
+    "encoder",
+    "directions",
+    "head",
+    "train",
+)
+"""In which a recipe is written; a table that is not named here comes after `encoder`."""
 BUDGETS = ("steps", "epochs", "tokens", "seconds")
 
 
@@ -117,17 +132,25 @@ class Recipe(Table):
     """Where it comes from, for people."""
     measured: str = ""
     """What it reached, for people."""
-    task: str = "language-modeling"
+    task: str
     """What is learned; it decides which tables and keys there are."""
     data: DataRecipe
     train: TrainRecipe
-    model: Any
+
+    @property
+    def layers(self) -> Any:
+        """The table of the encoder that takes most of a step's time; None where there is none."""
+        return getattr(self, "encoder", None)
+
+    def describe(self) -> str:
+        """The model's layers in words: `lstm 2×256`."""
+        return "a model of its own" if self.layers is None else describe_encoder(self.layers)
 
     def to_toml(self) -> str:
         """All of it, with every default written out: what a run is taken up again by."""
         document = without_none(self.model_dump())
         places = {key: place for place, key in enumerate(ORDER)}
-        tables = sorted(document, key=lambda key: places.get(key, places["model"]))
+        tables = sorted(document, key=lambda key: places.get(key, places["encoder"]))
         return tomli_w.dumps({key: document[key] for key in tables}, multiline_strings=True)
 
 

@@ -1,1 +1,28 @@
-"""What a model is trained and judged on: examples to batches, batches to losses, outputs to scores."""
+"""The tasks: each is a folder here and a line in `TASKS`. Outside of its folder nothing knows a task by name."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from ensue.errors import RecipeError, nearest
+from ensue.tasks.entry import TaskEntry
+
+TASKS = {
+    "language-modeling": "ensue.tasks.language_modeling",
+    "labeling": "ensue.tasks.labeling",
+    "classification": "ensue.tasks.classification",
+}
+"""A task's name in recipes and runs, and the module whose `TASK` describes it; imported when it is asked for."""
+DEFAULT_TASK = "language-modeling"
+"""The task of a recipe that names none."""
+
+
+def task_entry(name: object) -> TaskEntry:
+    """The task of that name; RecipeError with the nearest one if there is none."""
+    if not isinstance(name, str) or name not in TASKS:
+        raise RecipeError(f'no task "{name}"{nearest(str(name), TASKS)}; known: {", ".join(TASKS)}')
+    entry: TaskEntry = import_module(TASKS[name]).TASK
+    return entry
+
+
+__all__ = ["DEFAULT_TASK", "TASKS", "TaskEntry", "task_entry"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import torch
 from torch import nn
@@ -21,6 +21,16 @@ class Scores(Protocol):
 
     def summary(self) -> str:
         """The scores in one line, for people."""
+
+
+class NamedScores(dict[str, float]):
+    """Scores by their names, for a task whose scores are numbers."""
+
+    def as_json(self) -> dict[str, Any]:
+        return dict(self)
+
+    def summary(self) -> str:
+        return ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in self.items())
 
 
 class Batch(Protocol):
@@ -41,11 +51,32 @@ class Batch(Protocol):
         """Some of its rows."""
 
 
+class TensorBatch(NamedTuple):
+    """A batch that is some tensors with the rows on dim 0, such as inputs and targets; one prediction a row."""
+
+    tensors: tuple[torch.Tensor, ...]
+    first: bool = True
+
+    @property
+    def rows(self) -> int:
+        return len(self.tensors[0])
+
+    @property
+    def count(self) -> int:  # type: ignore[override]  # it hides tuple.count, which a batch has no use for
+        return self.rows
+
+    def part(self, rows: slice) -> Self:
+        return self._replace(tensors=tuple(tensor[rows] for tensor in self.tensors))
+
+
 class Task(ABC, Generic[ModelT, BatchT]):
     """Training data as a pure function of the step, and what is done with it."""
 
     steps_per_epoch: int
     tokens_per_step: float
+    judged_by: str
+    """The score that chooses the best weights, by its name in `Scores.as_json`."""
+    less_is_better = False
 
     @abstractmethod
     def batch(self, step: int, device: torch.device) -> BatchT:
@@ -67,9 +98,10 @@ class Task(ABC, Generic[ModelT, BatchT]):
     def validate(self, model: ModelT) -> Scores | None:
         """Scores on the validation data; None where there is none."""
 
-    @abstractmethod
-    def selection(self, scores: Any) -> float:
+    def selection(self, scores: Scores) -> float:
         """The number by which the best weights are chosen; less is better."""
+        value: float = scores.as_json()[self.judged_by]
+        return value if self.less_is_better else -value
 
     def sample(self, model: ModelT, seed: int) -> str:
         """Something that shows a person what the model does by now."""

@@ -19,17 +19,17 @@ from torch import Tensor, nn
 
 from ensue.errors import EnsueError, RunError, TrainingError
 from ensue.recipe import TrainRecipe
+from ensue.runs.checkpoint import BEST, complete_checkpoints, load_checkpoint, save_checkpoint
+from ensue.runs.directory import RunDirectory
+from ensue.runs.log import MetricsLog
+from ensue.runs.manifest import Manifest
+from ensue.runs.reporter import Reporter, StepReport, Validation
+from ensue.runs.schema import DamagedError, Progress
+from ensue.runs.weights import disk_errors_told
 from ensue.tasks.task import Batch, Task
-from ensue.training.checkpoint import BEST, complete_checkpoints, load_checkpoint, save_checkpoint
 from ensue.training.device import Precision, autocast, is_out_of_memory
-from ensue.training.log import MetricsLog
-from ensue.training.manifest import Manifest
 from ensue.training.optimizer import build_optimizer, set_learning_rate
-from ensue.training.reporter import Reporter, StepReport, Validation
-from ensue.training.run_directory import RunDirectory
-from ensue.training.run_schema import DamagedError, Progress
 from ensue.training.schedule import Budget, learning_rate
-from ensue.training.weights import disk_errors_told
 from ensue.types import Loss, State, concatenate_rows, detach, map_state
 
 REPORTS = 200

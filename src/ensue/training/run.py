@@ -10,6 +10,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -18,19 +19,19 @@ import torch
 from torch import nn
 
 from ensue.errors import RecipeError, RunError
+from ensue.models.modules import count_parameters
 from ensue.recipe import BUDGETS, Recipe
-from ensue.training.card import describe_model, write_card
-from ensue.training.confusion_picture import CONFUSION
-from ensue.training.curve import draw_curve
+from ensue.runs.card import write_card
+from ensue.runs.curve import draw_curve
+from ensue.runs.directory import RunDirectory
+from ensue.runs.pictures import made
+from ensue.runs.reporter import Facts, Outcome, Reporter
+from ensue.runs.weights import disk_errors_told
+from ensue.tasks import task_entry
+from ensue.tasks.job import Job
 from ensue.training.device import computing
-from ensue.training.job import Job
-from ensue.training.jobs import begin_job
 from ensue.training.loop import Trainer
-from ensue.training.pictures import made
-from ensue.training.reporter import Facts, Outcome, Reporter
-from ensue.training.run_directory import RunDirectory
 from ensue.training.runtime import Runtime, choose_runtime
-from ensue.training.weights import disk_errors_told
 
 CHANGEABLE = {*(f"train.{name}" for name in BUDGETS), "train.checkpoint_every", "train.patience"}
 """What may differ from the run's own recipe when it is taken up again."""
@@ -71,7 +72,7 @@ def train_run(
                 raise RunError(f"{run.path}: another process has trained here in the meantime")
             run.clear()
             config = {**job.config(), "text": job.fingerprint, "runtime": runtime.model_dump()}
-            run.create(recipe, vocabularies=job.vocabularies(), config=config)
+            run.create(recipe, files=job.parts.files(), config=config)
         trainer = Trainer(
             model.to(runtime.device), job.task, recipe.train, run,
             precision=runtime.precision, reporter=reporter, interrupted=interrupted,
@@ -82,6 +83,11 @@ def train_run(
         reporter.started(_facts(job, model, runtime, trainer if resumed else None))
         reason = trainer.train()
         return _finish(run, job, trainer, reason, reporter)
+
+
+def begin_job(recipe: Recipe, run: RunDirectory | None) -> Job[Any]:
+    """Read the data of a recipe; `run` is the directory of a run that is taken up again."""
+    return task_entry(recipe.task).job_class(recipe, run)
 
 
 def _full(run: RunDirectory) -> str:
@@ -136,7 +142,7 @@ def _initial_model(job: Job[Any]) -> nn.Module:
         except ValueError as error:  # sizes that do not go together
             raise RecipeError(f"model: {error}") from None
         except (RuntimeError, MemoryError):  # what torch raises when there is no room for a tensor
-            raise RecipeError("model: too large for this machine's memory; try a smaller model.d_model") from None
+            raise RecipeError("model: too large for this machine's memory; try a smaller encoder.d_model") from None
     return model
 
 
@@ -145,7 +151,7 @@ def _facts(job: Job[Any], model: nn.Module, runtime: Runtime, resumed: Trainer |
         data=job.data,
         unit=job.unit,
         num_parameters=count_parameters(model),
-        model=describe_model(job.recipe.model),
+        model=job.recipe.describe(),
         device=runtime.device,
         threads=runtime.threads,
         precision=runtime.precision,
@@ -153,11 +159,6 @@ def _facts(job: Job[Any], model: nn.Module, runtime: Runtime, resumed: Trainer |
         notes=tuple(job.notes),
         resumed_from=f"step {resumed.progress.step}" if resumed else "",
     )
-
-
-def count_parameters(model: nn.Module) -> int:
-    """Numbers in a model, shared ones counted once."""
-    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def _finish(run: RunDirectory, job: Job[Any], trainer: Trainer, reason: str, reporter: Reporter) -> Outcome:
@@ -192,12 +193,13 @@ def _finish(run: RunDirectory, job: Job[Any], trainer: Trainer, reason: str, rep
 def _illustrate(run: RunDirectory, job: Job[Any], trainer: Trainer, outcome: Outcome, *, sample: str) -> None:
     """What people look at: pictures, and the card of a run that has ended. It comes last, since all else is done."""
     curve, card, say = run.path / "curve.png", run.path / "README.md", trainer.reporter
-    made(curve, lambda: draw_curve(trainer.log.records(), curve, title=run.path.name), say)
+    made(curve, lambda: draw_curve(trainer.log.records(), curve, title=run.path.name, score=job.task.judged_by), say)
     if outcome.reason == "interrupted":
         return
-    made(run.path / CONFUSION, lambda: job.draw(run), say)
+    for name, draw in job.pictures().items():
+        made(run.path / name, partial(draw, run.path / name), say)
     size = count_parameters(trainer.model)
-    made(card, lambda: write_card(run, job, outcome, num_parameters=size, sample=sample), say)
+    made(card, lambda: write_card(run, job.card_lines(run, outcome), outcome, num_parameters=size, sample=sample), say)
 
 
 @contextmanager

@@ -14,15 +14,9 @@ from torch import Tensor, nn
 
 from ensue.models.build import build_encoder
 from ensue.models.ngram_bag import NgramBag
-from ensue.models.specification import (
-    LSTMReader,
-    LSTMSpecification,
-    ModelSpecification,
-    ReaderSpecification,
-    TransformerSpecification,
-)
+from ensue.models.specification import ONE_WAY, Directions, EncoderSpecification, LSTMEncoder, TransformerEncoder
 from ensue.nn import SoftmaxHead
-from ensue.recipe import LanguageModelingRecipe, Recipe
+from ensue.recipe import Recipe
 from ensue.training.device import Precision, autocast
 
 Workload = Literal["narrow", "wide", "words", "attention", "reader", "bag"]
@@ -35,15 +29,17 @@ CPU = torch.device("cpu")
 
 
 def nearest_workload(recipe: Recipe, vocabulary_size: int) -> Workload:
-    """The workload whose step is most like the recipe's; `vocabulary_size` is that of a language model."""
-    model = recipe.model
-    if model.encoder in ("none", "transformer"):
-        return "bag" if model.encoder == "none" else "attention"
-    if not isinstance(recipe, LanguageModelingRecipe):
+    """The workload whose step is most like the recipe's; `vocabulary_size` is that of a softmax over tokens, or 0."""
+    encoder = recipe.layers
+    if encoder is None or encoder.kind == "none":
+        return "bag"
+    if encoder.kind == "transformer":
+        return "attention"
+    if not vocabulary_size:
         return "reader"
     if vocabulary_size >= MANY_WORDS:
         return "words"
-    return "wide" if model.d_model >= WIDE else "narrow"
+    return "wide" if encoder.d_model >= WIDE else "narrow"
 
 
 def training_step(workload: Workload) -> Callable[[Precision], None]:
@@ -68,11 +64,11 @@ Made = tuple[nn.Module, Callable[[], Tensor]]
 
 
 def _encoder(
-    specification: ModelSpecification | ReaderSpecification, *,
-    d_in: int, rows: int, length: int, symbols: int, shortest: int | None = None,
+    specification: EncoderSpecification, *, d_in: int, rows: int, length: int, symbols: int,
+    shortest: int | None = None, directions: Directions = ONE_WAY,
 ) -> Made:  # fmt: skip
     """Vectors of symbols, layers, a softmax over the symbols; with `shortest`, rows of all lengths from that on."""
-    features, layers = nn.Embedding(symbols, d_in), build_encoder(specification, d_in=d_in)
+    features, layers = nn.Embedding(symbols, d_in), build_encoder(specification, d_in=d_in, directions=directions)
     head = SoftmaxHead(layers.d_out, symbols)
     ids = torch.randint(symbols, (rows, length + 1))
     mask = None
@@ -87,17 +83,19 @@ def _encoder(
 
 
 def _lstm(d: int, *, d_in: int, rows: int, length: int, symbols: int) -> Made:
-    specification = LSTMSpecification(encoder="lstm", d_embedding=d_in, d_model=d)
-    return _encoder(specification, d_in=d_in, rows=rows, length=length, symbols=symbols)
+    return _encoder(LSTMEncoder(kind="lstm", d_model=d), d_in=d_in, rows=rows, length=length, symbols=symbols)
 
 
 def _attention() -> Made:
-    specification = TransformerSpecification(encoder="transformer", d_embedding=192, d_model=192, context=64)
+    specification = TransformerEncoder(kind="transformer", d_model=192, context=64, positions="learned")
     return _encoder(specification, d_in=192, rows=8, length=64, symbols=512)
 
 
 def _reader() -> Made:
-    return _encoder(LSTMReader(encoder="lstm", d_model=128), d_in=128, rows=32, length=30, symbols=32, shortest=10)
+    return _encoder(
+        LSTMEncoder(kind="lstm", d_model=128), d_in=128, rows=32, length=30, symbols=32, shortest=10,
+        directions=Directions(),
+    )  # fmt: skip
 
 
 def _bag() -> Made:

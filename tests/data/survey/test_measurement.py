@@ -18,7 +18,8 @@ from ensue.data.survey.counts import MOST_VALUES, ColumnValues, Lengths, Repeats
 from ensue.data.survey.measurement import DOCUMENT_SPLITTER, SENTENCE_SPLITTER, summarize
 from ensue.data.survey.summary import DocumentSummary, PlainSummary, SentenceSummary
 from ensue.errors import DataError
-from ensue.recipe import ClassificationData, LabelingData
+from ensue.tasks.classification.recipe import ClassificationData
+from ensue.tasks.labeling.recipe import LabelingData
 
 CONLLU = "# newdoc\n# text = Gatos\n1\tGatos\tgato\tNOUN\tN\tGender=Masc|Number=Plur" + "\t_" * 3 + "\tNER=B-X\n\n"
 

@@ -1,0 +1,57 @@
+"""The arguments and options that several commands have, and the model that they ask for."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ensue.console.imports import importing_torch
+from ensue.errors import EnsueError
+
+RunArgument = Annotated[Path, typer.Argument(help="A run directory.", show_default=False)]
+DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
+ThreadsOption = Annotated[
+    int | None,
+    typer.Option(min=1, max=1024, help="CPU threads; default: what was measured as fastest (ensue machine)."),
+]
+OneThreadOption = Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads; default: 1.")]
+VectorsOption = Annotated[
+    Path | None, typer.Option(help="Look new words up in this file of pretrained vectors.", show_default=False)
+]
+EncodingOption = Annotated[str, typer.Option(help="Encoding of the text.")]
+
+
+def load_for(
+    command: str, run: Path, device: str, threads: int | None, *, vectors: Path | None = None, **options: object
+) -> Any:
+    """The run's pipeline, if its task has this command and all of the options that are given."""
+    with importing_torch():
+        import torch
+
+        from ensue.library import load
+        from ensue.runs.directory import RunDirectory
+
+    entry = RunDirectory(run).entry
+    given = {name for name, value in {"vectors": vectors, **options}.items() if value}
+    if command not in entry.commands or given - entry.commands[command]:
+        *most, last = entry.commands
+        raise EnsueError(
+            f"{run}: the model is a {entry.what}, for {', '.join(most)} and {last}"
+            + (f"; its {command} has no --{min(given - entry.commands[command])}" if command in entry.commands else "")
+        )
+    torch.set_num_threads(threads or 1)  # before anything is computed: several would wait for each other
+    return load(run, device=device, vectors=vectors)
+
+
+def quoted(path: Path | str) -> str:
+    """The path as a shell reads it."""
+    return shlex.quote(str(path))
+
+
+def say(text: str) -> None:
+    """A line on stderr."""
+    print(text, file=sys.stderr)

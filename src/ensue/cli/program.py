@@ -1,0 +1,80 @@
+"""The command line. Results go to stdout; progress and complaints go to stderr.
+
+Exit status: 0 done, 2 the user's mistake (one line), 130 interrupted and saved; anything else is a bug, with traceback.
+What needs torch is imported inside the commands, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from ensue.cli.looking import cache, data, gradients
+from ensue.cli.options import say
+from ensue.cli.training import machine, quickstart, recipes, train
+from ensue.cli.using import evaluate, generate, inspect, predict, score
+from ensue.console.mistakes import in_one_line, mistake
+from ensue.console.notices import notices_shown
+from ensue.console.output import streams
+from ensue.version import VERSION
+
+app = typer.Typer(
+    name="ensue",
+    help="Sequence models on your own text: train them, use them, look inside.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+COMMANDS = (
+    quickstart, train, evaluate, predict, inspect, gradients, data, score, generate, cache, recipes, machine,
+)  # fmt: skip
+for command in COMMANDS:
+    app.command()(command)
+
+USAGE_ERROR: Any = typer.BadParameter.__base__
+"""What the command line's parser raises for an unknown command, option or value."""
+
+
+def main() -> None:
+    """The entry point of the `ensue` command."""
+    with streams(), notices_shown():
+        sys.exit(_status())
+
+
+def _status() -> int:
+    """Run the command; its exit status. What is nobody's mistake is raised, for its traceback to be seen."""
+    try:
+        status: int = app(sys.argv[1:] or ["--help"], standalone_mode=False) or 0
+        sys.stdout.flush()
+        return status
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+    except USAGE_ERROR as error:
+        what = error.format_message()
+    except Exception as error:
+        found = mistake(error)
+        if found is None:
+            raise
+        what = found
+    say(f"ensue: {in_one_line(what)}")
+    return 2
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"ensue {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass

@@ -1,0 +1,132 @@
+"""The commands that train: quickstart, train, recipes, machine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ensue.cli.options import DeviceOption, ThreadsOption, quoted, say
+from ensue.console.imports import importing_torch
+from ensue.errors import EnsueError
+from ensue.tasks import task_entry
+
+if TYPE_CHECKING:
+    from ensue.recipe import Recipe
+    from ensue.runs.reporter import Outcome
+
+
+def quickstart(
+    text: Annotated[
+        Path | None, typer.Argument(help="A text file; without it, English that Python carries.", show_default=False)
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The run directory; default: quickstart, quickstart-2, ...")] = None,
+    seconds: Annotated[float, typer.Option(min=1, help="How long to train.")] = 40,
+    threads: ThreadsOption = None,
+) -> None:
+    """Train a small language model in about a minute and see what it writes."""
+    from ensue.quickstart import default_run, python_text
+
+    if text is None:
+        text_of_python, origin = python_text()
+        say(f"training on English that Python carries: {origin}")
+    source = str(text_of_python if text is None else text)
+    recipe = _recipe("char-lstm", [f"train.seconds={seconds}", "train.validations=4"], train=source)
+    run = out or default_run()
+    if run.exists():
+        raise EnsueError(f"{run}: is there already; choose another --out")
+    outcome = _train(recipe, run, resume=False, overwrite=False, device="auto", threads=threads)
+    _exit_if_interrupted(outcome, run)
+    _show_samples(run, 2)
+    say(
+        f"\nThe learning curve is {run / 'curve.png'}, the model card {run / 'README.md'}. Try next:\n"
+        f'  ensue generate {quoted(run)} --prompt "The " --temperature 0.7\n'
+        f"  ensue score {quoted(run)} {quoted(source)}\n"
+        f"  ensue train char-lstm --train {quoted(source)} --out longer"
+    )
+
+
+def train(
+    recipe: Annotated[str | None, typer.Argument(help="A recipe's name or a TOML file.", show_default=False)] = None,
+    train: Annotated[str, typer.Option("--train", help="Training data: a file, a folder or a glob.")] = "",
+    valid: Annotated[str, typer.Option(help="Validation data; default: a tenth of the training data.")] = "",
+    test: Annotated[str, typer.Option(help="Data to score once, at the end.")] = "",
+    out: Annotated[Path, typer.Option(help="The run directory.", show_default=False)] = ...,  # type: ignore[assignment]
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe: train.seconds=60, ...")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Remove the run that is there.")] = False,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = None,
+) -> None:
+    """Train a model: ensue train char-lstm --train book.txt --out run"""
+    if recipe is None:
+        if not resume:
+            raise EnsueError("which recipe? `ensue recipes` lists them; only --resume needs none")
+        recipe = str(out / "recipe.toml") if settings or train or valid or test else None
+    chosen = None if recipe is None else _recipe(recipe, settings or [], train=train, valid=valid, test=test)
+    outcome = _train(chosen, out, resume=resume, overwrite=overwrite, device=device, threads=threads)
+    _exit_if_interrupted(outcome, out)
+    command = next(iter(task_entry(outcome.task).commands))
+    say(f"wrote {out}: curve.png, README.md; try\n  ensue {command} {quoted(out)}")
+
+
+def recipes(
+    name: Annotated[
+        str | None, typer.Argument(help="Show this one, with all its defaults.", show_default=False)
+    ] = None,
+) -> None:
+    """List the recipes that come with ensue, or show one."""
+    from ensue.recipe import read_recipe, recipe_names
+
+    if name is not None:
+        print(read_recipe(name).to_toml(), end="")
+        return
+    from ensue.console.tables import show_recipes
+
+    show_recipes([(known, read_recipe(known)) for known in recipe_names()])
+
+
+def machine(
+    renew: Annotated[bool, typer.Option("--renew", help="Measure again.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Show how this machine computes fastest: measured once, at the first training, and kept for all runs."""
+    from ensue.console.machine import machine_json, show_machine
+    from ensue.training.machine import machine_profile
+
+    profile = machine_profile(say, renew=renew)
+    print(machine_json(profile)) if as_json else show_machine(profile)
+
+
+def _recipe(name: str, settings: list[str], *, train: str = "", valid: str = "", test: str = "") -> Recipe:
+    from ensue.recipe import read_recipe
+
+    paths = {"train": train, "valid": valid, "test": test}
+    given = [f"data.{key}={json.dumps(path, ensure_ascii=False)}" for key, path in paths.items() if path]
+    return read_recipe(name, [*settings, *given])
+
+
+def _train(recipe: Recipe | None, out: Path, **options: Any) -> Outcome:
+    with importing_torch():
+        from ensue.console.reporter import ConsoleReporter
+        from ensue.training.run import train_run
+
+    with ConsoleReporter() as reporter:
+        return train_run(recipe, out, reporter=reporter, **options)
+
+
+def _show_samples(run: Path, count: int) -> None:
+    from ensue.library import load
+
+    for number, sample in enumerate(load(run).samples("", count, max_tokens=300, temperature=0.8, seed=0), start=1):
+        print(f"\n--- sample {number}\n{sample}")
+
+
+def _exit_if_interrupted(outcome: Outcome, run: Path) -> None:
+    if outcome.reason == "interrupted":
+        say(f"saved at step {outcome.step:,}; go on with\n  ensue train --resume --out {quoted(run)}")
+        raise typer.Exit(130)

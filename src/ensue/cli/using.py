@@ -1,0 +1,151 @@
+"""The commands that use a trained model: evaluate, predict, inspect, score, generate."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ensue.cli.options import DeviceOption, EncodingOption, OneThreadOption, RunArgument, VectorsOption, load_for, say
+from ensue.errors import EnsueError
+
+
+def evaluate(
+    run: RunArgument,
+    path: Annotated[str | None, typer.Argument(help="A text: file, folder or glob.", show_default=False)] = None,
+    minimal_pairs: Annotated[
+        Path | None, typer.Option(help="Pairs of sentences (BLiMP, colorless_green): which is more probable?")
+    ] = None,
+    format: Annotated[
+        str | None, typer.Option(help="What labeled data are; default: what they look like.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    vectors: VectorsOption = None,
+    encoding: EncodingOption = "utf-8",
+    device: DeviceOption = "auto",
+    threads: OneThreadOption = None,
+) -> None:
+    """Score a model: on a text, or on labeled data like those it was trained on."""
+    if (path is None) == (minimal_pairs is None):
+        raise EnsueError("evaluate takes a PATH or --minimal-pairs FILE, one of the two")
+    options = {"format": format} if format else {}
+    pipeline = load_for(
+        "evaluate", run, device, threads, vectors=vectors, **options, **{"minimal-pairs": minimal_pairs}
+    )
+    from ensue.console.tables import show_pairs, show_scores
+
+    if minimal_pairs is not None:
+        result = pipeline.minimal_pairs(minimal_pairs, encoding=encoding)
+        print(json.dumps(result.as_json())) if as_json else show_pairs(result)
+        return
+    assert path is not None
+    scores = pipeline.evaluate(path, encoding=encoding, **options)
+    if protocol := pipeline.protocol(scores):
+        say(protocol)
+    print(json.dumps(scores.as_json())) if as_json else show_scores(scores)
+
+
+def predict(
+    run: RunArgument,
+    path: Annotated[
+        str | None,
+        typer.Argument(help="Texts: a file, folder, glob or pipe; - or nothing reads stdin.", show_default=False),
+    ] = None,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            help="What the texts are: text, columns, conllu, json, tsv, csv, ...; default: what they look like."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON line for each text, with probabilities.")] = False,
+    splitter: Annotated[
+        str | None,
+        typer.Option(help="How text is cut into words; whitespace: it is cut already; default: as in training."),
+    ] = None,
+    vectors: VectorsOption = None,
+    encoding: EncodingOption = "utf-8",
+    device: DeviceOption = "auto",
+    threads: OneThreadOption = None,
+) -> None:
+    """Label texts: lines in, lines out, in their order and their format."""
+    pipeline = load_for("predict", run, device, threads, vectors=vectors, format=format, splitter=splitter)
+    pipeline = pipeline.with_splitter(splitter) if splitter else pipeline
+    texts, color = "-" if path is None else path, sys.stdout.isatty()
+    for line in pipeline.prediction_lines(texts, format=format, encoding=encoding, as_json=as_json, color=color):
+        print(line, end="", flush=True)
+
+
+def inspect(
+    run: RunArgument,
+    texts: Annotated[
+        list[str], typer.Argument(help="A text, or two for a model of pairs; - reads stdin.", show_default=False)
+    ],
+    out: Annotated[Path, typer.Option(help="The page that is written.")] = Path("inspection.html"),
+    vectors: VectorsOption = None,
+    device: DeviceOption = "auto",
+    threads: OneThreadOption = None,
+) -> None:
+    """Look inside a tagger or classifier: one self-contained page of what happened."""
+    pipeline = load_for("inspect", run, device, threads, vectors=vectors)
+    from ensue.console.inspection import write_inspection
+
+    say(f"wrote {write_inspection(pipeline, texts, out)}")
+
+
+def score(
+    run: RunArgument,
+    path: Annotated[
+        str | None, typer.Argument(help="A text, or a pipe; - or nothing reads stdin.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON line for each token.")] = False,
+    encoding: EncodingOption = "utf-8",
+    device: DeviceOption = "auto",
+    threads: OneThreadOption = None,
+) -> None:
+    """Look a text up: the surprisal of every token in nats, a line each."""
+    pipeline = load_for("score", run, device, threads)
+    for line in pipeline.score_lines("-" if path is None else path, encoding=encoding, as_json=as_json):
+        print(line, flush=True)
+
+
+def generate(
+    run: RunArgument,
+    prompt: Annotated[str, typer.Option(help="Where to begin; - reads stdin.")] = "",
+    max_tokens: Annotated[int, typer.Option(min=1, max=1_000_000_000, help="Length of what is written.")] = 500,
+    temperature: Annotated[
+        float, typer.Option(help="Below 1 more cautious, above 1 more daring; 0 takes the most probable.")
+    ] = 1.0,
+    top_k: Annotated[int | None, typer.Option(help="Choose among the K most probable.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Choose among those that hold the share P together.")] = None,
+    min_p: Annotated[
+        float | None, typer.Option(help="Choose among those at least P times as probable as the best.")
+    ] = None,
+    repetition_penalty: Annotated[float, typer.Option(help="Above 1: avoid what was there before.")] = 1.0,
+    seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="The same seed writes the same text.")] = None,
+    samples: Annotated[int, typer.Option(min=1, max=10_000, help="How many texts.")] = 1,
+    device: DeviceOption = "auto",
+    threads: OneThreadOption = None,
+) -> None:
+    """Write: text appears as it is sampled."""
+    pipeline = load_for("generate", run, device, threads)
+    options: dict[str, Any] = {
+        "max_tokens": max_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p,
+        "repetition_penalty": repetition_penalty, "seed": seed,
+    }  # fmt: skip
+    begin = prompt
+    if prompt == "-":
+        from ensue.data.streams import whole_text
+
+        begin = whole_text("-")
+    if samples == 1:
+        pieces = pipeline.generate(begin, **options)
+        print(begin, end="", flush=True)
+        for piece in pieces:
+            print(piece, end="", flush=True)
+        print()
+        return
+    for number, sample in enumerate(pipeline.samples(begin, samples, **options), start=1):
+        print(f"{'' if number == 1 else chr(10)}--- {number}\n{begin}{sample}")

@@ -1,0 +1,24 @@
+"""One pale color for each label, the same everywhere and every time; and colored text for a terminal."""
+
+from __future__ import annotations
+
+import colorsys
+import zlib
+
+from rich.console import Console
+from rich.text import Text
+
+
+def color_of(label: str) -> str:
+    """A color in hexadecimal; labels of a span scheme share that of their class."""
+    name = label.partition("-")[2] or label
+    hue = zlib.crc32(name.encode()) % 360 / 360
+    red, green, blue = colorsys.hls_to_rgb(hue, 0.85, 0.65)
+    return f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}"
+
+
+def ansi(console: Console, text: Text) -> str:
+    """The text with the escapes that color it on that terminal."""
+    with console.capture() as captured:
+        console.print(text, end="", soft_wrap=True)
+    return captured.get().rstrip()

@@ -1,0 +1,168 @@
+"""What a model knows of the words of a text, part by part, and what is left of them when a part is blanked.
+
+A part is blanked by reading it as unknown (id 0), the characters all together by leaving them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ensue.models.word_features import Forms, WordFeatures
+from ensue.text.lexicon import Lexicon, WordForms, letters, shape
+
+
+class Place(NamedTuple):
+    """Where a part's id stands: a field of `WordForms` or "columns", and which one of a word's ids it is there."""
+
+    field: str
+    which: int = -1
+    """-1: the word has one id there."""
+
+
+class Part(NamedTuple):
+    """What is known of a word in one respect; `kind`: word, characters, prefix, suffix, shape, vector or "column X"."""
+
+    kind: str
+    text: str
+    """What it is looked up by."""
+    is_known: bool
+    """Whether training had it (of characters: all of them)."""
+    norm: float
+    """The length of its vector."""
+    place: Place
+
+
+class Reading(NamedTuple):
+    """Texts as layers take them: features (B, T, d) and ids of words (B, T)."""
+
+    x: Tensor
+    ids: Tensor
+
+
+class ReadWords:
+    """The words of a text as a model reads them: `forms` are the distinct ones, `numbers` (T,) those that stand there.
+
+    `columns` are the given values of each word by name, as the lexicon names them.
+    """
+
+    def __init__(
+        self,
+        features: WordFeatures,
+        lexicon: Lexicon,
+        words: Sequence[str],
+        columns: Mapping[str, Sequence[str]] | None = None,
+        *,
+        device: torch.device,
+    ) -> None:
+        self.features, self.lexicon, self.words, self.device = features, lexicon, tuple(words), device
+        distinct = list(dict.fromkeys(words))
+        number = {word: place for place, word in enumerate(distinct)}
+        self.forms = lexicon.encode(distinct)
+        self.numbers = np.array([number[word] for word in words], np.int64)
+        self.given = {name: tuple((columns or {})[name]) for name in lexicon.columns}
+        ids = [lexicon.encode_column(name, values) for name, values in self.given.items()]
+        self.columns = np.stack(ids, -1) if ids else np.zeros((len(self.words), 0), np.int64)
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def reading(self) -> Reading:
+        """The text as it is, one row."""
+        return self._reading(self.forms, self.numbers[None], self.columns[None])
+
+    def blanked(self, position: int, places: Sequence[Place]) -> Reading:
+        """The text with one of `places` blanked in turn, at one position: a row for each."""
+        own = self.forms.select(np.full(len(places), self.numbers[position]))
+        columns = np.tile(self.columns, (len(places), 1, 1))
+        for row, (field, which) in enumerate(places):
+            if field == "columns":
+                columns[row, position, which] = 0
+            else:
+                getattr(own, field)[row if which < 0 else (row, which)] = 0
+        numbers = np.tile(self.numbers, (len(places), 1))
+        numbers[:, position] = len(self.forms.words) + np.arange(len(places))
+        return self._reading(_joined(self.forms, own), numbers, columns)
+
+    def unread(self, groups: Sequence[range]) -> Reading:
+        """The text with the words of one of `groups` unknown in every respect: a row for each."""
+        blank = WordForms(*(np.zeros((1, *ids.shape[1:]), np.int64) for ids in self.forms))
+        numbers = np.tile(self.numbers, (len(groups), 1))
+        columns = np.tile(self.columns, (len(groups), 1, 1))
+        for row, group in enumerate(groups):
+            numbers[row, group] = len(self.forms.words)
+            columns[row, group] = 0
+        return self._reading(_joined(self.forms, blank), numbers, columns)
+
+    def _reading(self, forms: WordForms, numbers: NDArray[np.int64], columns: NDArray[np.int64]) -> Reading:
+        table = self.features.table(forms, self.device)
+        places = torch.from_numpy(numbers).to(self.device)
+        x = self.features.in_place(table.vectors, places, torch.from_numpy(columns).to(self.device))
+        return Reading(x, table.words[places])
+
+    def is_known(self) -> NDArray[np.bool_]:
+        """Which words (T,) have a vector of their own, trained or pretrained."""
+        return ((self.forms.words > 0) | (self.forms.vectors > 0))[self.numbers]
+
+    @torch.inference_mode()
+    def parts(self) -> list[list[Part]]:
+        """All that is known of each word."""
+        parts = self._parts_of_forms()
+        found = []
+        for position, number in enumerate(self.numbers):
+            given = []
+            for index, table in enumerate(self.features.columns):
+                name, id = list(self.given)[index], self.columns[position, index]
+                norm = float(table(torch.tensor(id, device=self.device)).norm())
+                given.append(
+                    Part(f"column {name}", self.given[name][position], bool(id), norm, Place("columns", index))
+                )
+            found.append([*parts[number], *given])
+        return found
+
+    def _parts_of_forms(self) -> list[list[Part]]:
+        parts: list[list[Part]] = [[] for _ in self.forms.words]
+        for kind, texts, known, vectors, place in self._columns_of_forms():
+            norms = vectors.float().norm(dim=-1).tolist()
+            for row, part in enumerate(zip(texts, known.tolist(), norms, strict=True)):
+                parts[row].append(Part(kind, *part, place))
+        return parts
+
+    def _columns_of_forms(self) -> Iterator[tuple[str, list[str], NDArray[np.bool_], Tensor, Place]]:
+        """Part by part, of all distinct forms: its kind, what it is looked up by, what is known, the vectors (U, d)."""
+        features, lexicon, forms = self.features, self.lexicon, self.forms
+        words, on_device = list(dict.fromkeys(self.words)), Forms.of(forms, self.device)
+        if features.words is not None:
+            texts = [*map(lexicon.normalized, words)]
+            yield "word", texts, forms.words > 0, features.words(on_device.words), Place("words")
+        if features.characters is not None:
+            real = np.arange(forms.characters.shape[1]) < forms.lengths[:, None]
+            vectors = features.characters(on_device.characters, torch.from_numpy(real).to(self.device))
+            known = ~(real & (forms.characters == 0)).any(1)
+            yield "characters", [*map(letters, words)], known, vectors, Place("lengths")
+        if features.affixes is not None:
+            affixes, vectors = [lexicon.affixes_of(word) for word in words], features.affixes(on_device.affixes)
+            for index in range(2 * lexicon.longest_affix):
+                kind = "prefix" if index < lexicon.longest_affix else "suffix"
+                texts, known = [found[index] for found in affixes], forms.affixes[:, index] > 0
+                yield kind, texts, known, vectors[:, index], Place("affixes", index)
+        if features.shapes is not None:
+            yield "shape", [*map(shape, words)], forms.shapes > 0, features.shapes(on_device.shapes), Place("shapes")
+        if features.vectors is not None:
+            yield "vector", words, forms.vectors > 0, features.vectors(on_device.vectors), Place("vectors")
+
+
+def _joined(forms: WordForms, others: WordForms) -> WordForms:
+    """Both, one below the other."""
+    longest = max(forms.characters.shape[1], others.characters.shape[1])
+
+    def widened(ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.pad(ids, ((0, 0), (0, longest - ids.shape[1])))
+
+    pairs = zip(forms, others, strict=True)
+    return WordForms(*(np.concatenate([widened(a), widened(b)] if a is forms.characters else [a, b]) for a, b in pairs))

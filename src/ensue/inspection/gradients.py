@@ -1,0 +1,132 @@
+"""How far gradients reach back: the norm of ∂loss/∂h_t at every position of a recurrent layer, on a copy task.
+
+`gradient_picture` draws it. The derivative is the total one: over all ways by which h_t acts on the loss.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias, get_args
+
+import torch
+from jaxtyping import Float
+from pydantic import TypeAdapter, ValidationError
+from torch import Tensor
+
+from ensue.errors import EnsueError, TrainingError, nearest
+from ensue.inspection.copy_task import D_INPUT, Copier, Examples, draw_examples, score_copier, train_copier
+from ensue.models.encoders import ENCODERS, build_encoder
+from ensue.models.specification import EncoderSpecification, RecurrentEncoder
+from ensue.nn import SequenceLayer, watch
+
+RECURRENT = [
+    name
+    for choice in get_args(get_args(EncoderSpecification)[0])
+    if issubclass(choice, RecurrentEncoder)
+    for name in get_args(choice.model_fields["kind"].annotation)
+]
+"""The names of the encoders that have a state for a gradient to go back through."""
+DEFAULT_ENCODERS = ("elman", "lstm", "gru", "clockwork", "mingru")
+STATES = {"qrnn": "*cell"}
+"""The tap of the state, where it is not the hidden one: what a QRNN carries on is its cell, nothing reads its h."""
+ROWS = 32
+"""Examples whose norms are averaged."""
+
+
+Norms: TypeAlias = tuple[float, ...]
+"""Of ∂loss/∂h_t from the first position to the last, each the mean over examples."""
+
+
+@dataclass(frozen=True)
+class EncoderGradients:
+    """An encoder as it is initialized and, where it was trained, after that, with its loss in nats per symbol."""
+
+    encoder: str
+    untrained: Norms
+    trained: Norms | None = None
+    loss: float | None = None
+    accuracy: float | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def first_to_last(norms: Norms) -> float:
+    """What arrives at the first position of the norm at the last one; 1: as much."""
+    return norms[0] / norms[-1]
+
+
+def state_gradients(
+    layer: SequenceLayer, x: Float[Tensor, "B T d_in"], loss: Callable[[Tensor], Tensor], *, tap: str = "*hidden"
+) -> Float[Tensor, "B T"]:
+    """The norms of ∂loss/∂h_t of each row, h_t being what passes the taps of that name at position t.
+
+    `loss` maps the outputs (B, T, d_out) to the losses of the rows (B), or to their sum. Where several taps have such a
+    name, as in a stack of layers, h_t is all of them. Raises `EnsueError` for a layer without such a tap, and for one
+    that does not pass it once a position, from left to right.
+    """
+    with torch.enable_grad(), watch(layer, tap) as seen:
+        y, _ = layer(x)
+        total = loss(y).sum()
+    if not layer.is_causal or any([h_t.dim() for h_t in states] != [2] * x.shape[1] for states in seen.values()):
+        raise EnsueError(f"{type(layer).__name__} has no state that goes from position to position")
+    return torch.stack([_squares(total, states) for states in seen.values()]).sum(0).sqrt()
+
+
+def _squares(total: Tensor, states: list[Tensor]) -> Tensor:
+    """Squared norms (B, T) of the derivatives; zero for a state that nothing reads."""
+    gradients = torch.autograd.grad(total, states, retain_graph=True, allow_unused=True, materialize_grads=True)
+    return torch.stack([gradient.square().sum(-1) for gradient in gradients], dim=1)
+
+
+def build_layer(encoder: str, *, d_model: int) -> SequenceLayer:
+    """The encoder of that name for the inputs of the copy task, all else as it is by default.
+
+    Raises `EnsueError` if there is none, if it has no recurrent state, or if it cannot have that size.
+    """
+    if encoder in ENCODERS and encoder not in RECURRENT:
+        raise EnsueError(f'the encoder "{encoder}" has no recurrent state; known: {", ".join(RECURRENT)}')
+    if encoder not in RECURRENT:
+        raise EnsueError(f'no encoder "{encoder}"{nearest(encoder, RECURRENT)}; known: {", ".join(RECURRENT)}')
+    try:
+        specification: Any = TypeAdapter(EncoderSpecification).validate_python({"kind": encoder, "d_model": d_model})
+    except ValidationError as error:
+        raise EnsueError(f"{encoder} {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
+    return build_encoder(specification, d_in=D_INPUT)
+
+
+def encoder_gradients(
+    encoder: str, *, positions: int = 200, steps: int = 1000, seed: int = 0, d_model: int = 64,
+    stepped: Callable[[int, float], None] = lambda step, loss: None,
+) -> EncoderGradients:  # fmt: skip
+    """The norms over `positions` positions before a recall, before and after `steps` steps of training.
+
+    `stepped` hears of each step, with its loss. Raises `EnsueError` as `build_layer` does, and `TrainingError` where
+    numbers grow out of bounds.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        copier = Copier(build_layer(encoder, d_model=d_model))
+    generator = torch.Generator().manual_seed(seed)
+    examples = draw_examples(ROWS, positions, generator)
+    untrained = _norms(copier, encoder, examples)
+    if not steps:
+        return EncoderGradients(encoder, untrained)
+    try:
+        train_copier(copier, positions=positions, steps=steps, generator=generator, stepped=stepped)
+    except TrainingError as error:
+        raise TrainingError(f"{encoder}: {error}") from None
+    trained = _norms(copier, encoder, examples)
+    return EncoderGradients(encoder, untrained, trained, *score_copier(copier, positions, generator))
+
+
+def _norms(copier: Copier, encoder: str, examples: Examples) -> Norms:
+    """In float64, which holds what has vanished in float32."""
+    exact = copy.deepcopy(copier).double()
+    tap = STATES.get(encoder, "*hidden")
+    norms = state_gradients(exact.layer, examples.x.double(), lambda y: exact.losses(y, examples.symbols), tap=tap)
+    if not norms.isfinite().all():
+        raise TrainingError(f"{encoder}: the gradients are larger than numbers can be")
+    return tuple(norms.mean(0).tolist())

@@ -1,0 +1,68 @@
+"""The package as a program calls it: `load` a trained model, `train` one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ensue.arguments import check_path, check_type, check_whole
+from ensue.recipe import Recipe, read_recipe, with_paths
+from ensue.runs.directory import RunDirectory
+from ensue.runs.reporter import Reporter
+from ensue.training.device import choose_device
+from ensue.training.run import train_run
+
+MOST_THREADS = 1024
+
+
+def load(run: str | Path, *, device: str = "auto", vectors: str | Path | None = None) -> Any:
+    """The trained model in the run directory `run`, on "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
+
+    The `Pipeline` of the run's task: a `LanguagePipeline`, `LabelingPipeline`, `ClassificationPipeline`, ... `vectors`:
+    the file of pretrained vectors that the model was trained with; words that training had not are then looked up in
+    it. RunError for a directory that is missing, damaged, too old or too new, EnsueError for a device that is not
+    there, or for vectors that the model has no use for.
+    """
+    check_path("the run", run)
+    check_type("the device", device, str, "its name")
+    if vectors is not None:
+        check_path("the file of vectors", vectors)
+    chosen, directory = choose_device(device), RunDirectory(run)
+    pipeline = directory.entry.pipeline_class.of(directory, chosen)
+    if vectors is not None:
+        pipeline.use_vectors(vectors)
+    return pipeline
+
+
+def train(
+    recipe: str | Path | Recipe,
+    *,
+    train: str | Path = "",
+    valid: str | Path = "",
+    test: str | Path = "",
+    out: str | Path,
+    settings: Mapping[str, Any] | Sequence[str] = (),
+    resume: bool = False,
+    overwrite: bool = False,
+    device: str = "auto",
+    threads: int | None = None,
+    reporter: Reporter | None = None,
+) -> Any:
+    """Train the recipe of that name (or TOML file, or object) on the data `train`; returns the trained model.
+
+    `settings` change the recipe: `{"train.steps": 500}`. `reporter` hears how it goes. Ctrl-C ends the step and saves;
+    `resume=True` goes on. Raises an `EnsueError` of one line for whatever the caller can mend.
+    """
+    check_path("out", out)
+    check_type("the device", device, str, "its name")
+    check_type("settings", settings, (Mapping, list, tuple), 'a dict, or a list of "key=value"')
+    for setting in settings:
+        check_type("a setting", setting, str, "a string")
+    if threads is not None:
+        check_whole("threads", threads, 1, MOST_THREADS)
+    for name, path in {"train": train, "valid": valid, "test": test}.items():
+        check_path(name, path)
+    chosen = with_paths(read_recipe(recipe, settings), train=str(train), valid=str(valid), test=str(test))
+    train_run(chosen, out, resume=resume, overwrite=overwrite, device=device, threads=threads, reporter=reporter)
+    return load(out, device=device)

@@ -1,0 +1,86 @@
+"""The model card, RUN/README.md: what a model was trained on, how well it does, how to use and to repeat it."""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+from dataclasses import dataclass
+from typing import Any
+
+from ensue.runs.directory import RunDirectory
+from ensue.runs.reporter import Outcome
+from ensue.runs.weights import write_text
+from ensue.version import VERSION
+
+
+@dataclass(frozen=True)
+class TaskLines:
+    """What a task has to say on the card of a run."""
+
+    about: str
+    """The end of the sentence "a tagger ..."."""
+    scores: list[str]
+    """A table in Markdown."""
+    data: list[str]
+    """What the model was trained, chosen and tested on, as a list in Markdown."""
+    commands: list[str]
+    """What can be done with the run on the command line."""
+    python: list[str]
+    """What can be done with `model` in Python."""
+
+
+def scores_by_data(outcome: Outcome) -> dict[str, dict[str, Any]]:
+    """The scores of a run by the data that they are of: "validation", "test"."""
+    return {name: found for name, found in (("validation", outcome.valid), ("test", outcome.test)) if found}
+
+
+def write_card(run: RunDirectory, lines: TaskLines, outcome: Outcome, *, num_parameters: int, sample: str) -> None:
+    """Write the card of a finished run."""
+    path, recipe, runtime = shlex.quote(str(run.path)), run.recipe, run.config["runtime"]
+    budget = recipe.train.budget
+    text = [
+        f"# {run.path.name}",
+        "",
+        f"A {recipe.what} ({recipe.describe()}, {num_parameters:,} parameters) {lines.about}, trained with "
+        f"ensue {VERSION} on {datetime.date.today().isoformat()}.",
+        "",
+        "## Scores",
+        "",
+        *lines.scores,
+        "",
+        f"Best of {budget}={getattr(recipe.train, budget):g}: step {outcome.best_step:,} of {outcome.step:,}, "
+        f"{outcome.seconds:,.0f} seconds of training ({outcome.reason}). The curve is in `curve.png`, every report in "
+        "`metrics.jsonl`.",
+        "",
+        "## Data",
+        "",
+        *lines.data,
+        "",
+        "## Use",
+        "",
+        "```",
+        *lines.commands,
+        "```",
+        "",
+        "```python",
+        "import ensue",
+        f"model = ensue.load({str(run.path)!r})",
+        *lines.python,
+        "```",
+        "",
+        "## Repeat",
+        "",
+        "```",
+        f"ensue train {path}/recipe.toml --out ANOTHER --threads {runtime['threads']} --device {runtime['device']} "
+        f"--set train.precision={runtime['precision']}",
+        "```",
+        "",
+        f"{runtime['machine']}, Python {runtime['python']}, torch {runtime['torch']}, {runtime['threads']} thread"
+        f"{'s' * (runtime['threads'] != 1)}, {runtime['precision']}, seed {recipe.train.seed}."
+        + (
+            " A budget of seconds depends on the machine and cannot be repeated exactly." if budget == "seconds" else ""
+        ),
+        "",
+        *(["## Sample", "", *(f"    {line}" for line in sample.split("\n")), ""] if sample else []),
+    ]
+    write_text(run.path / "README.md", "\n".join(text))

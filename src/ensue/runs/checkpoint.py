@@ -1,0 +1,173 @@
+"""Checkpoints: everything that the next step depends on, complete or absent.
+
+`checkpoints/step-N/` holds the weights, the optimizer's moments, the state carried between segments, the counters and
+the best weights so far. It is written under another name, flushed and renamed, so a directory called step-N is whole
+whatever happened to the process or the power; the two newest are kept. Random numbers need no place in it: a step's
+stream is derived from the seed and the step's number.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from ensue.parsing import parse_json
+from ensue.runs.manifest import Manifest, entry_of
+from ensue.runs.schema import DamagedError, Entry, ManifestContent, Progress, checked, told
+from ensue.runs.weights import flush, load_parameters, read_tensors, write_tensors, write_text
+from ensue.types import State, leaves, map_state
+
+KEPT = 2
+BEST = "best.safetensors"
+"""The best weights so far; there are none before the first validation."""
+MOMENTS = {torch.optim.AdamW: {"step", "exp_avg", "exp_avg_sq"}, torch.optim.SGD: {"momentum_buffer"}}
+"""What an optimizer keeps of a parameter; a number, or as large as the parameter."""
+
+
+def save_checkpoint(
+    directory: Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    state: State,
+    progress: Progress,
+    *,
+    best: Path | None = None,
+    log: Entry | None = None,
+) -> Path:
+    """Write `directory/step-N`, then remove the older ones. Raises OSError where the disk is full.
+
+    `best` are the best weights so far, where they are not these; `log` is what `metrics.jsonl` holds by now.
+    """
+    target = directory / f"step-{progress.step}"
+    if target.exists():
+        return target
+    partial = directory / f".step-{progress.step}.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    try:
+        write_tensors(partial / "model.safetensors", dict(model.named_parameters()))
+        write_tensors(partial / "optimizer.safetensors", _moments(optimizer))
+        write_tensors(partial / "state.safetensors", {str(i): leaf for i, leaf in enumerate(leaves(state))})
+        write_text(partial / "progress.json", json.dumps(progress.model_dump(), indent=2) + "\n")
+        if progress.best_step:
+            best = partial / "model.safetensors" if progress.best_step == progress.step else best
+            assert best is not None
+            link(best, partial / BEST)
+        entries = {path.name: entry_of(path) for path in sorted(partial.iterdir())}
+        Manifest(partial).write(ManifestContent(files=entries, log=log))
+        partial.rename(target)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    flush(directory)
+    for old in complete_checkpoints(directory)[:-KEPT]:
+        _remove(old)
+    for leftover in directory.glob(".step-*"):  # of a process that was killed while it wrote or removed
+        shutil.rmtree(leftover, ignore_errors=True)
+    return target
+
+
+def load_checkpoint(
+    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, initial_state: State
+) -> tuple[State, Progress]:
+    """Put weights and moments in place; returns the carried state (shaped like `initial_state`) and the counters.
+
+    RunError where a file is not what was written, or not of this model, optimizer or state.
+    """
+    manifest = Manifest(path)
+    with told(path / "progress.json"):
+        content = parse_json(manifest.read("progress.json"))
+    progress: Progress = checked(Progress, content, path / "progress.json")
+    weights, moments, carried = (
+        manifest.check(name) for name in ("model.safetensors", "optimizer.safetensors", "state.safetensors")
+    )
+    load_parameters(model, read_tensors(weights), weights)
+    _load_moments(optimizer, read_tensors(moments), moments)
+    return _carried(read_tensors(carried), initial_state, carried), progress
+
+
+def link(source: Path, target: Path) -> None:
+    """The same file under another name too; a copy where the file system knows no links."""
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+        flush(target)
+
+
+def complete_checkpoints(directory: Path) -> list[Path]:
+    """The checkpoints, the oldest first."""
+    found = [path for path in directory.glob("step-*") if path.name[5:].isdigit()]
+    return sorted(found, key=lambda path: int(path.name[5:]))
+
+
+def _remove(checkpoint: Path) -> None:
+    """Take its name away first, so that a process killed meanwhile leaves no half of a checkpoint."""
+    doomed = checkpoint.with_name(f".{checkpoint.name}.old")
+    shutil.rmtree(doomed, ignore_errors=True)
+    checkpoint.rename(doomed)
+    shutil.rmtree(doomed, ignore_errors=True)
+
+
+def _moments(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimizer's tensors by parameter number and name."""
+    state = optimizer.state_dict()["state"]
+    return {
+        f"{index}.{name}": value
+        for index, entry in state.items()
+        for name, value in entry.items()
+        if isinstance(value, Tensor)
+    }
+
+
+def _load_moments(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], path: Path) -> None:
+    """All that the optimizer keeps of a parameter, or nothing for one that it has not moved yet."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        index, _, name = key.partition(".")
+        if not (index.isdecimal() and int(index) < len(parameters)):
+            raise DamagedError(f"{path}: not of this model: it has {key}, the model {len(parameters)} parameters")
+        shape, dtype = parameters[int(index)].shape, parameters[int(index)].dtype
+        if value.dtype != dtype:
+            raise DamagedError(f"{path}: not of this model: {key} should be in {dtype}, is in {value.dtype}")
+        if value.shape not in ((), shape) or (value.dim() == 0) != (name == "step" or not shape):
+            raise DamagedError(f"{path}: not of this model: {key} should be {tuple(shape)}, is {tuple(value.shape)}")
+        state.setdefault(int(index), {})[name] = value
+    expected = MOMENTS[type(optimizer)]
+    if wrong := next((found for found in state.values() if found.keys() != expected), None):
+        raise DamagedError(f"{path}: not of this optimizer: it keeps {_list(expected)}, not {_list(wrong)}")
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def _carried(saved: dict[str, Tensor], initial_state: State, path: Path) -> State:
+    """The state that was saved, in the shape of `initial_state`; None where none was carried."""
+    if not saved:
+        return None
+    expected = {str(number): leaf.shape for number, leaf in enumerate(leaves(initial_state))}
+    found = {name: leaf.shape for name, leaf in saved.items()}
+    if found != expected:
+        shapes = [", ".join(str(tuple(shape)) for shape in part.values()) for part in (found, expected)]
+        raise DamagedError(
+            f"{path}: not a state of this model: it has {shapes[0] or 'none'}, not {shapes[1] or 'none'}"
+        )
+    order = iter(range(len(saved)))
+
+    def placed(leaf: Tensor) -> Tensor:
+        value = saved[str(next(order))]
+        if value.dtype not in (leaf.dtype, torch.bfloat16):  # the second of layers that leave autocast to torch
+            raise DamagedError(f"{path}: not a state of this model: in {value.dtype}, not in {leaf.dtype}")
+        return value.to(leaf.device)
+
+    return map_state(placed, initial_state)
+
+
+def _list(names: Collection[str]) -> str:
+    return ", ".join(sorted(names))

@@ -1,0 +1,225 @@
+"""A run directory: all that a trained model is, on disk.
+
+    recipe.toml        resolved, every default written out      metrics.jsonl    one line per report
+    config.json        model, task and format_version           README.md        model card
+    model.safetensors  best weights                             checkpoints/     step-N/ (checkpoint.py)
+    tokenizer.json, labels.json                                 curve.png        the learning curve
+    manifest.json      checksums of all that is read            confusion.png    what a classifier takes for what
+
+Nothing in it can run code when it is loaded. One process at a time writes to it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import torch
+from filelock import FileLock, Timeout
+
+from ensue.errors import RunError
+from ensue.parsing import ParseError, parse_json, parse_toml, read_bounded, shown
+from ensue.recipe import Recipe, validate_recipe
+from ensue.runs.checkpoint import link
+from ensue.runs.manifest import Manifest, entry_of
+from ensue.runs.schema import (
+    FORMAT_VERSION,
+    Config,
+    DamagedError,
+    checked,
+    told,
+)
+from ensue.runs.weights import flush, load_parameters, partial_of, read_tensors
+from ensue.tasks import TASKS, TaskEntry, task_entry
+from ensue.version import VERSION
+
+Parsed = TypeVar("Parsed")
+MAX_CONFIG = 1 << 20
+"""Bytes of a config.json."""
+FILES = (
+    "recipe.toml", "config.json", "model.safetensors", "metrics.jsonl", "README.md", "curve.png", "manifest.json",
+)  # fmt: skip
+"""Of every run."""
+
+
+def file_names() -> set[str]:
+    """All names that a file of a run can have."""
+    return {*FILES, *(name for task in TASKS for name in task_entry(task).files)}
+
+
+class RunDirectory:
+    """The files of a run, read when they are asked for. Whatever is wrong with them is a `RunError` of one line."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.manifest = Manifest(self.path)
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def weights(self) -> Path:
+        return self.path / "model.safetensors"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def exists(self) -> bool:
+        """Whether training has begun here."""
+        return (self.path / "config.json").is_file()
+
+    def holds_other_things(self) -> str:
+        """The name of something here that shows this to be no run directory, or of one that was being made; or ""."""
+        if self.exists:
+            return "" if self._is_ours() else "config.json"
+        names = sorted(entry.name for entry in self.path.iterdir()) if self.path.is_dir() else []
+        ours = {*file_names(), "checkpoints"} if ".lock" in names else set()
+        return next((name for name in names if name not in ours | {".lock"} and not name.endswith(".partial")), "")
+
+    def _is_ours(self) -> bool:
+        """Other programs have a config.json too; one that is damaged counts as ours."""
+        try:
+            config = parse_json(read_bounded(self.path / "config.json", MAX_CONFIG))
+        except (ParseError, OSError):
+            return True
+        return isinstance(config, dict) and "format_version" in config
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """`config.json`, of a version that this program can read."""
+        path = self.path / "config.json"
+        if not self.path.is_dir():
+            raise RunError(f"{self.path}: no such run directory")
+        if not path.exists():
+            raise RunError(f"{self.path}: not a run directory: it has no config.json")
+        with told(path):
+            config = parse_json(read_bounded(path, MAX_CONFIG))
+        version = config.get("format_version") if isinstance(config, dict) else None
+        if type(version) is not int:
+            raise DamagedError(f"{path}: damaged: it has no format_version")
+        if version != FORMAT_VERSION:
+            than = "newer" if version > FORMAT_VERSION else "older"
+            raise RunError(
+                f"{path}: format_version {shown(version)} is {than} than this ensue {VERSION} reads "
+                f"({FORMAT_VERSION}); written by ensue {shown(config.get('ensue'))}"
+            )
+        self.manifest.check("config.json")
+        task = config.get("task")
+        checked(task_entry(task).parts_class.config if task in TASKS else Config, config, path)
+        return cast("dict[str, Any]", config)
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        content = self.manifest.read("recipe.toml")
+        with told(self.path / "recipe.toml"):
+            return validate_recipe(parse_toml(content), where=str(self.path / "recipe.toml"))
+
+    @cached_property
+    def entry(self) -> TaskEntry:
+        """The task that the run is of."""
+        task = self.config["task"]
+        if task not in TASKS:
+            raise RunError(f"{self.path}: a run of the task {shown(task)}, which this ensue has not")
+        if task != self.recipe.task:
+            raise RunError(f"{self.path}: damaged: config.json is of {task}, recipe.toml of {self.recipe.task}")
+        return task_entry(task)
+
+    @cached_property
+    def parts(self) -> Any:
+        """What the model was built from, beside the recipe: the `ModelParts` of the task."""
+        return self.entry.parts_class.read(self)
+
+    def read_json(self, name: str, schema: Any, parse: Callable[[Any], Parsed]) -> Parsed:
+        """What `parse` makes of a file that the schema describes."""
+        path = self.path / name
+        with told(path):
+            content = parse_json(self.manifest.read(name))
+        checked(schema, content, path)
+        try:
+            return parse(content)
+        except (ValueError, KeyError, TypeError) as error:
+            raise DamagedError(f"{path}: damaged: {error}") from None
+
+    def model(self, device: torch.device) -> Any:
+        """The model with its best weights, ready for use."""
+        if not self.weights.exists() and not self.manifest.names(self.weights.name):
+            raise RunError(f"{self.weights}: no such file; was the run interrupted before its first validation?")
+        try:
+            model = self.parts.build(self.recipe)
+        except (ValueError, RuntimeError, MemoryError) as error:
+            recipe = self.path / "recipe.toml"
+            raise DamagedError(f"{recipe}: no model can be made of it here: {shown(str(error), 200)[1:-1]}") from None
+        load_parameters(model, read_tensors(self.manifest.check(self.weights.name)), self.weights)
+        return model.to(device).eval()
+
+    def create(self, recipe: Recipe, *, files: Mapping[str, Any], config: dict[str, Any]) -> None:
+        """Write what is known before the first step; config.json comes last and makes it a run."""
+        content = {
+            "format_version": FORMAT_VERSION,
+            "ensue": VERSION,
+            "task": recipe.task,
+            **config,
+        }
+        self.write({**files, "recipe.toml": recipe.to_toml(), "config.json": json.dumps(content, indent=2) + "\n"})
+
+    def write(self, contents: Mapping[str, Any]) -> None:
+        """Replace these files, and what the manifest says of them; what is no text is written as JSON."""
+        files = {
+            name: content if isinstance(content, str) else json.dumps(content, ensure_ascii=False) + "\n"
+            for name, content in contents.items()
+        }
+        partials = {name: partial_of(self.path / name) for name in files}
+        try:
+            for name, partial in partials.items():
+                partial.write_text(files[name], encoding="utf-8", errors="backslashreplace")
+                flush(partial)
+            self.manifest.replace(partials)
+        finally:
+            for partial in partials.values():
+                partial.unlink(missing_ok=True)
+        self._forget()
+
+    def publish(self, weights: Path) -> None:
+        """Make these the best weights of the run, if they are not."""
+        if self.manifest.holds(self.weights.name, entry_of(weights)):
+            return
+        partial = partial_of(self.weights)
+        link(weights, partial)
+        self.manifest.replace({self.weights.name: partial})
+
+    def clear(self) -> None:
+        """Remove what a run consists of, and nothing else; config.json goes first, so that no half of a run is one."""
+        (self.path / "config.json").unlink(missing_ok=True)
+        for name in file_names():
+            (self.path / name).unlink(missing_ok=True)
+        shutil.rmtree(self.checkpoints, ignore_errors=True)
+        self._forget()
+
+    def _forget(self) -> None:
+        """What was read; it is read again when it is asked for."""
+        for name in ("config", "recipe", "entry", "parts"):
+            self.__dict__.pop(name, None)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep other processes from training here; a lock ends with its process, however that ends."""
+        lock = FileLock(self.path / ".lock")
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise RunError(f"{self.path}: another process is training in this run directory") from None
+        except (OSError, NotImplementedError) as error:  # the second of file systems that know no locks
+            raise RunError(f"{self.path}: cannot be written ({getattr(error, 'strerror', error)})") from None
+        try:
+            yield
+        finally:
+            lock.release()

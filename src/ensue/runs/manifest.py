@@ -1,0 +1,121 @@
+"""`manifest.json`: size and checksum of the files beside it, so that one that was cut off or edited is noticed.
+
+A file is replaced in three steps: the manifest says what is coming, the file is renamed into place, the manifest says
+that it is there. Whenever a process is killed, and whoever reads meanwhile, each file is one that the manifest knows.
+`metrics.jsonl` grows all the time: of it the manifest knows how it began.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ensue.parsing import parse_json, read_bounded
+from ensue.runs.schema import DamagedError, Entry, ManifestContent, checked, told
+from ensue.runs.weights import flush, write_text
+
+NAME = "manifest.json"
+MAX_BYTES = 1 << 20
+"""Of a manifest."""
+
+
+class Manifest:
+    """The manifest of `directory`. One process at a time writes; any number may read meanwhile."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory, self.path = directory, directory / NAME
+
+    def content(self) -> ManifestContent:
+        """What `manifest.json` says; RunError where it cannot be read."""
+        with told(self.path):
+            content = parse_json(read_bounded(self.path, MAX_BYTES))
+        found: ManifestContent = checked(ManifestContent, content, self.path)
+        return found
+
+    def check(self, name: str) -> Path:
+        """Where the file of that name is, whose content is what was written; RunError for anything else."""
+        path = self.directory / name
+        for attempt in range(2):  # the second one for a file that another process replaces meanwhile
+            content = self.content()
+            known = [found for found in (content.files.get(name), content.coming.get(name)) if found]
+            if not known:
+                raise DamagedError(f"{path}: not of this run: {self.path.name} does not name it")
+            size, digest = _measured(path, known)
+            if any((entry.bytes, entry.sha256) == (size, digest) for entry in known):
+                return path
+            if attempt:
+                raise altered(path, known[0], size)
+        raise AssertionError
+
+    def read(self, name: str) -> bytes:
+        """The content of the file of that name, as `check` finds it good."""
+        return self.check(name).read_bytes()
+
+    def names(self, name: str) -> bool:
+        content = self.content()
+        return name in content.files or name in content.coming
+
+    def holds(self, name: str, entry: Entry) -> bool:
+        """Whether the file of that name is in place and has this content."""
+        found = self._in_place().get(name)
+        return found is not None and found.sha256 == entry.sha256 and _is(self.directory / name, entry)
+
+    def replace(self, partials: Mapping[str, Path], *, log: Entry | None = None) -> None:
+        """Rename the files `partials`, which lie beside, to the names that they stand under. The names come last."""
+        files = self._in_place()
+        coming = {name: _unless_known(entry_of(partial), files.get(name)) for name, partial in partials.items()}
+        self.write(ManifestContent(files=files, coming=coming))
+        for name, partial in partials.items():
+            partial.replace(self.directory / name)
+        flush(self.directory)
+        self.write(ManifestContent(files=files | coming, log=log))
+
+    def write(self, content: ManifestContent) -> None:
+        write_text(self.path, content.model_dump_json(indent=2, exclude_defaults=True) + "\n")
+        flush(self.directory)
+
+    def _in_place(self) -> dict[str, Entry]:
+        """The files as they are. What was coming when a process was killed has come, or has not."""
+        if not self.path.exists():
+            return {}
+        content = self.content()
+        come = {name: new for name, new in content.coming.items() if _is(self.directory / name, new)}
+        return content.files | come
+
+
+def entry_of(path: Path, size: int | None = None) -> Entry:
+    """What a manifest says of a file as it is now, or of its first `size` bytes."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256") if size is None else hashlib.sha256(file.read(size))
+        length = file.tell()
+    return Entry(bytes=length, sha256=digest.hexdigest(), written=f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}")
+
+
+def _unless_known(new: Entry, old: Entry | None) -> Entry:
+    """A file that is written again as it was counts as written then."""
+    return old if old is not None and old.sha256 == new.sha256 else new
+
+
+def _measured(path: Path, known: list[Entry]) -> tuple[int, str]:
+    """Size and checksum of a file; "" for that of one which has not the size of any that is known."""
+    with told(path):
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise DamagedError(f"{path}: not a file")
+        if all(entry.bytes != found.st_size for entry in known):
+            return found.st_size, ""
+        with path.open("rb") as file:
+            return found.st_size, hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _is(path: Path, entry: Entry) -> bool:
+    return path.exists() and _measured(path, [entry]) == (entry.bytes, entry.sha256)
+
+
+def altered(path: Path, entry: Entry, size: int) -> DamagedError:
+    changed = f"{datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y-%m-%d %H:%M:%S}"
+    what = f"damaged: {size:,} bytes, not {entry.bytes:,}" if size < entry.bytes else "altered since it was written"
+    return DamagedError(f"{path}: {what} (written {entry.written}, changed {changed} UTC); put it back as it was")

@@ -1,0 +1,49 @@
+"""Pictures of a run: any name in them as it is written, and none of them at the cost of the run."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ensue.parsing import shown
+from ensue.runs.reporter import Reporter
+
+FONT = "DejaVu Sans"
+FALLBACKS = (
+    "Noto Sans CJK JP", "Noto Sans CJK SC", "Source Han Sans", "WenQuanYi Zen Hei", "Droid Sans Fallback", "IPAGothic",
+    "Hiragino Sans", "PingFang SC", "Microsoft YaHei", "Yu Gothic", "Malgun Gothic", "Arial Unicode MS", "Unifont",
+)  # fmt: skip
+"""Fonts with characters that matplotlib's own has not, of which those are used that are installed."""
+
+
+@contextmanager
+def picture(path: Path, size: tuple[float, float]) -> Iterator[Any]:
+    """A matplotlib figure of that size in inches, to draw on; written to `path` at the end.
+
+    A `$` is a dollar sign. A character that no font has is a box, and no warning.
+    """
+    from matplotlib import font_manager, rc_context  # noqa: PLC0415 (slow to import)
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    installed = set(font_manager.get_font_names())
+    fonts = [FONT, *(name for name in FALLBACKS if name in installed)]
+    with rc_context({"text.parse_math": False, "font.family": fonts}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"Glyph \d+ .*missing from")
+        warnings.filterwarnings("ignore", message=r"Matplotlib currently does not support")
+        figure = Figure(figsize=size, dpi=120, layout="constrained")
+        FigureCanvasAgg(figure)
+        yield figure
+        figure.savefig(path)
+
+
+def made(path: Path, make: Callable[[], object], reporter: Reporter) -> None:
+    """Make what a finished run does not depend on, a picture or the card; that it could not be made is a note."""
+    try:
+        make()
+    except Exception as error:  # whatever it is, the run is good
+        reason = " ".join(str(error).split()) or type(error).__name__
+        reporter.noted(f"{path.name} could not be made: {shown(reason, 200)[1:-1]}")

@@ -1,0 +1,149 @@
+"""The content of the files of every run directory; a task has the schemas of its own files.
+
+Whoever reads one gets it through here, or one line about it.
+
+Tensors are not here: their names, sizes and types follow from the model, and `weights.py` and `checkpoint.py` compare
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PositiveInt, TypeAdapter, ValidationError
+
+from ensue.errors import RunError
+from ensue.parsing import ParseError, shown
+
+FORMAT_VERSION = 3
+"""Of the run directory. Version 1 had no manifest; version 2 had other tables in its recipe."""
+Number = Annotated[int, Field(ge=0, lt=2**63)]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Symbols = Annotated[list[str], Field(min_length=1)]
+
+
+class DamagedError(RunError):
+    """A file of a run that is not what was written, or not what it should be."""
+
+
+class Content(BaseModel):
+    """Types are not guessed; keys that are not known are those of other versions."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+
+class Entry(Content):
+    """A file as it was written."""
+
+    bytes: Number
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    written: Annotated[str, Field(max_length=40)]
+
+
+class ManifestContent(Content):
+    """`manifest.json`; `coming` are files that are being replaced, `log` is how `metrics.jsonl` began."""
+
+    files: dict[str, Entry]
+    coming: dict[str, Entry] = {}
+    log: Entry | None = None
+
+
+class Progress(BaseModel):
+    """`progress.json`: the counters of a run."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    step: Number = 0
+    seconds: Seconds = 0.0
+    """Spent in training steps: without validation, samples and saving."""
+    tokens: Number = 0
+    best: FiniteFloat | None = None
+    """The best validation score so far, and its step."""
+    best_step: Number = 0
+    stale: Number = 0
+    """Validations since then."""
+    total_nats: FiniteFloat = 0.0
+    """The training loss since the last report, and over how many predictions."""
+    predictions: Number = 0
+    parts: PositiveInt = 1
+    """In how many parts a batch goes through: as the recipe says, or more since memory did not suffice."""
+
+
+class Config(Content):
+    """`config.json`, of all tasks; each adds keys of its own."""
+
+    format_version: int
+    ensue: str
+    task: str
+    text: str
+    """The fingerprint of the training data."""
+    runtime: dict[str, Any]
+    """Its schema is `training.runtime.Runtime`."""
+
+
+class Vocabulary(Content):
+    """What `tokenizer.json` says, whatever it holds."""
+
+    format_version: Annotated[int, Field(ge=1, le=1)]
+    lowercase: bool
+
+
+class TrainRecord(Content):
+    """A line of `metrics.jsonl`."""
+
+    kind: Literal["train"]
+    step: Number
+    seconds: Seconds
+    tokens: Number
+    loss: FiniteFloat
+    learning_rate: FiniteFloat
+
+
+class ValidRecord(Content):
+    kind: Literal["valid"]
+    step: Number
+    seconds: Seconds
+    scores: dict[str, Any]
+    summary: str
+    best: bool
+    sample: str
+
+
+class TestedRecord(Content):
+    kind: Literal["test"]
+    step: Number
+    scores: dict[str, Any]
+    summary: str
+
+
+RECORD: TypeAdapter[Any] = TypeAdapter(Annotated[TrainRecord | ValidRecord | TestedRecord, Field(discriminator="kind")])
+
+
+def checked(schema: type[BaseModel] | TypeAdapter[Any], value: Any, place: str | Path) -> Any:
+    """What the schema makes of `value`, which stands at `place`; a DamagedError about the first thing that is wrong."""
+    adapter = schema if isinstance(schema, TypeAdapter) else TypeAdapter(schema)
+    try:
+        return adapter.validate_python(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+    key = shown(".".join(map(str, first["loc"])) or "the file")[1:-1]
+    if first["type"] == "missing":
+        raise DamagedError(f"{place}: damaged: no {key}")
+    message = f"{first['msg'][0].lower()}{first['msg'][1:]}"
+    raise DamagedError(f"{place}: damaged: {key}: {message}, found {shown(first['input'])}")
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """What goes wrong while `path` is read, as a RunError."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise RunError(f"{path}: missing") from None
+    except OSError as error:
+        raise RunError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except ParseError as error:
+        raise DamagedError(f"{path}: damaged: {error}") from None

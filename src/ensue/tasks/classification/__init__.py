@@ -1,0 +1,18 @@
+"""Classification: a label, or several, for a text or a pair of texts."""
+
+from ensue.tasks.classification.recipe import ClassificationRecipe
+from ensue.tasks.entry import TaskEntry
+
+TASK = TaskEntry(
+    recipe=ClassificationRecipe,
+    parts="ensue.tasks.classification.model:ClassifierParts",
+    job="ensue.tasks.classification.job:ClassificationJob",
+    pipeline="ensue.tasks.classification.pipeline:ClassificationPipeline",
+    commands={
+        "predict": frozenset({"format", "splitter", "vectors"}),
+        "evaluate": frozenset({"format", "vectors"}),
+        "inspect": frozenset({"vectors"}),
+    },
+    judged_by=("accuracy", "micro_f1"),
+    files=("tokenizer.json", "labels.json", "confusion.png"),
+)

@@ -1,0 +1,69 @@
+"""The parts of a classifier: what it knows of words, its labels, and how many texts it compares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field
+
+from ensue.models.build import build_classifier
+from ensue.models.classifier import Classifier
+from ensue.runs.directory import RunDirectory
+from ensue.runs.schema import Config, Content, Symbols
+from ensue.tasks.classification.recipe import ClassificationRecipe
+from ensue.tasks.words.model import WordParts, WordsConfig, empty_vectors, read_lexicon
+from ensue.text.classes import Classes
+
+
+class LayoutContent(Content):
+    """As `data.documents.Layout.to_json` writes it; a column is a number and a name."""
+
+    format: str
+    texts: list[Annotated[list[Any], Field(min_length=1, max_length=2)]]
+    labels: Annotated[list[Any], Field(min_length=1, max_length=2)] | None
+    header: bool
+    separator: str
+    joined: bool
+
+
+class ClassificationConfig(WordsConfig):
+    """`config.json`."""
+
+    layout: LayoutContent
+    pair: bool
+
+
+class ClassesContent(Content):
+    """`labels.json`."""
+
+    kind: Literal["classes"]
+    format_version: Annotated[int, Field(ge=1, le=1)]
+    names: Symbols
+    multiple: bool
+    threshold: Annotated[float, Field(ge=0, le=1)]
+
+
+@dataclass(frozen=True)
+class ClassifierParts(WordParts):
+    """`pair`: whether it compares two texts."""
+
+    config: ClassVar[type[Config]] = ClassificationConfig
+    labels: Classes
+    pair: bool
+
+    @classmethod
+    def read(cls, run: RunDirectory) -> Self:
+        lexicon = read_lexicon(run)
+        labels = run.read_json("labels.json", ClassesContent, Classes.from_json)
+        return cls(lexicon, empty_vectors(run, lexicon), labels, run.config["pair"])
+
+    def files(self) -> dict[str, Any]:
+        return {"tokenizer.json": self.lexicon.to_json(), "labels.json": self.labels.to_json()}
+
+    def build(self, recipe: ClassificationRecipe) -> Classifier:
+        return build_classifier(
+            recipe.features, recipe.encoder, recipe.head, directions=recipe.directions, lexicon=self.lexicon,
+            num_labels=len(self.labels), multiple=self.labels.multiple, pair=self.pair,
+            segment=recipe.data.segment_tokens, pretrained=self.pretrained,
+        )  # fmt: skip

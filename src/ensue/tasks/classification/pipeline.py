@@ -1,0 +1,190 @@
+"""A classifier at work: texts in, labels and their probabilities out, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ensue.arguments import check_path, check_texts
+from ensue.data.documents import Document, DocumentSource, Layout
+from ensue.data.lines import Lines
+from ensue.errors import DataError, EnsueError
+from ensue.inspection.inspection import Inspection
+from ensue.metrics.classification import ClassificationScores, ClassificationTally
+from ensue.models.classifier import Classifier
+from ensue.models.modules import device_of
+from ensue.runs.directory import RunDirectory
+from ensue.tasks.classification.console import class_lines
+from ensue.tasks.classification.inspection import inspect_classifier
+from ensue.tasks.classification.model import ClassifierParts
+from ensue.tasks.classification.recipe import ClassificationRecipe
+from ensue.tasks.classification.task import classify_words
+from ensue.tasks.classification.texts import check_document, describe_reading, document_source, shortened
+from ensue.tasks.words.length import check_length
+from ensue.tasks.words.pipeline import Reader, WordPipeline
+from ensue.text.classes import Classes
+from ensue.text.lexicon import Lexicon
+from ensue.text.tokens import tokens
+
+WINDOW_TEXTS, WINDOW_WORDS = 4_096, 262_144
+"""Texts and words that are held and sorted by length, for speed; a file of any length is read in constant memory."""
+
+
+@dataclass(frozen=True, repr=False)
+class Classified:
+    """A text (or a pair) with its labels and the probability of every label."""
+
+    texts: tuple[str, ...]
+    labels: tuple[str, ...]
+    probabilities: dict[str, float] = field(repr=False)
+
+    @property
+    def label(self) -> str:
+        """The most probable of the labels; "" where there is none."""
+        return self.labels[0] if self.labels else ""
+
+    @property
+    def probability(self) -> float:
+        """That of `label`, or of the most probable one where there is no label."""
+        return self.probabilities[self.label] if self.labels else max(self.probabilities.values())
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{label} {self.probabilities[label]:.2f}" for label in self.labels) or "no label"
+        text = " | ".join(self.texts)
+        return f"{text[:57] + '...' if len(text) > 60 else text!r}: {shown}"
+
+
+class LabelsOfDocument(NamedTuple):
+    """A document as it was read, its labels, and the probabilities of all labels (K,)."""
+
+    document: Document
+    labels: tuple[str, ...]
+    probabilities: NDArray[np.float32]
+
+
+class ClassificationPipeline(WordPipeline):
+    """A classifier with its vocabularies: predicts, evaluates."""
+
+    recipe: ClassificationRecipe
+
+    def __init__(
+        self,
+        model: Classifier,
+        lexicon: Lexicon,
+        labels: Classes,
+        *,
+        recipe: ClassificationRecipe,
+        layout: Layout | None = None,
+        run: str | Path | None = None,
+    ) -> None:
+        self.model = model.eval()
+        self.reader = Reader(model.features, lexicon, device_of(model))
+        self.labels, self.recipe, self.layout, self.run = labels, recipe, layout, run
+        self._splitter = recipe.data.splitter
+
+    @classmethod
+    def of(cls, directory: RunDirectory, device: torch.device) -> Self:
+        """The trained model in a run directory."""
+        recipe = directory.recipe
+        assert isinstance(recipe, ClassificationRecipe)
+        parts: ClassifierParts = directory.parts
+        return cls(
+            directory.model(device), parts.lexicon, parts.labels,
+            recipe=recipe, layout=Layout.from_json(directory.config["layout"]), run=directory.path,
+        )  # fmt: skip
+
+    def predict(self, texts: Iterable[str | tuple[str, str]]) -> list[Classified]:
+        """The labels of each text; a text is a string, or two of them for a model of pairs."""
+        check_texts(texts, "texts, or of pairs of them")
+        documents = [Document(_texts(text)) for text in texts]
+        return [
+            Classified(
+                answer.document.texts,
+                answer.labels,
+                dict(zip(self.labels.names, answer.probabilities.tolist(), strict=True)),
+            )
+            for answer in self.classify(documents)
+        ]
+
+    def inspect(self, text: str | tuple[str, str]) -> Inspection:
+        """What happens inside with a text (or a pair): what each word does to the labels, as numbers and a page."""
+        return inspect_classifier(self, text)
+
+    def classify(self, documents: Iterable[Document]) -> Iterator[LabelsOfDocument]:
+        """The labels of documents of a stream of any length, in their order, in constant memory.
+
+        DataError for one text where the model reads pairs, and for two where it does not.
+        """
+        for window in self._windows(documents):
+            num_texts = len(window[0][1])
+            forms, read = self.reader.read([words[part] for part in range(num_texts) for _, words in window])
+            parts = [read.slice(part * len(window), (part + 1) * len(window)) for part in range(num_texts)]
+            probabilities = classify_words(self.model, [forms] * num_texts, parts)
+            for (document, _), shares in zip(window, probabilities, strict=True):
+                yield LabelsOfDocument(document, self.labels.chosen(shares), shares)
+
+    def source(
+        self, location: str | Path | Lines, *, format: str = "", encoding: str = "utf-8", is_labeled: bool = True
+    ) -> DocumentSource:
+        """The texts of a file, as this model reads files: like the training data where they can be."""
+        data = self.recipe.data.model_copy(update={"format": format or "auto", "encoding": encoding})
+        names = self.labels.names
+        return document_source(data, location, like=self.layout, is_labeled=is_labeled, labels=names)
+
+    def evaluate(self, location: str | Path, *, format: str = "", encoding: str = "utf-8") -> ClassificationScores:
+        """The scores on a file of labeled texts; DataError for several labels of a text where the model gives one."""
+        check_path("the data", location)
+        tally = ClassificationTally(self.labels.names, multiple=self.labels.multiple)
+        for answer in self.classify(self.source(location, format=format, encoding=encoding)):
+            check_document(answer.document, len(answer.document.texts), multiple=self.labels.multiple)
+            tally.add(answer.document.labels, answer.probabilities, answer.labels)
+        scores = tally.scores()
+        if not scores.examples:
+            raise DataError("no text in it", location)
+        return scores
+
+    def prediction_lines(
+        self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
+        color: bool = False,
+    ) -> Iterator[str]:  # fmt: skip
+        return class_lines(self, location, format=format, encoding=encoding, as_json=as_json, color=color)
+
+    @property
+    def num_texts(self) -> int:
+        return 2 if self.model.pair else 1
+
+    def protocol(self, scores: ClassificationScores) -> str:
+        """How long texts are read, in words."""
+        return describe_reading(self.recipe.data, "of longer texts")
+
+    def _windows(self, documents: Iterable[Document]) -> Iterator[list[tuple[Document, list[list[str]]]]]:
+        """Documents and the words that are read of them."""
+        data = self.recipe.data
+        window, size = [], 0
+        for document in documents:
+            check_document(document, self.num_texts, multiple=True)
+            words = [shortened([token.text for token in tokens(text, self.splitter)], data) for text in document.texts]
+            check_length(max(map(len, words)), self.recipe, document.path, document.line)
+            window.append((document, words))
+            size += sum(map(len, words))
+            if size >= WINDOW_WORDS or len(window) >= WINDOW_TEXTS:
+                yield window
+                window, size = [], 0
+        if window:
+            yield window
+
+    def __repr__(self) -> str:
+        return self.described(f"{self.num_parameters:,} parameters", repr(self.labels))
+
+
+def _texts(text: object) -> tuple[str, ...]:
+    found = (text,) if isinstance(text, str) else text
+    if not isinstance(found, tuple | list) or not all(isinstance(part, str) for part in found):
+        raise EnsueError(f"predict takes texts, or pairs of texts; found {text!r:.60}")
+    return tuple(found)

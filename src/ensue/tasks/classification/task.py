@@ -1,0 +1,164 @@
+"""Classification: a label, or several, for a text or a pair of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ensue.data.buckets import Buckets, by_length
+from ensue.data.words import Ragged
+from ensue.errors import EnsueError
+from ensue.metrics.classification import ClassificationScores, ClassificationTally, best_threshold
+from ensue.models.classifier import Classifier, Pooled
+from ensue.models.modules import device_of, evaluating
+from ensue.models.ngram_bag import NgramBag
+from ensue.models.word_features import FormTable, Words
+from ensue.tasks.task import Task, on_device
+from ensue.tasks.words.encoded_texts import EncodedTexts
+from ensue.text.classes import Classes
+from ensue.types import Loss, State, select_rows
+
+READ_TOKENS, READ_ROWS = 16_384, 256
+"""Words and texts that are read side by side where nothing is learned."""
+
+
+class TextBatch(NamedTuple):
+    """Texts (one, or two to compare) and their labels: ids (B,), or 0 and 1 (B, K) where there may be several."""
+
+    texts: tuple[Words, ...]
+    targets: Tensor
+    first: bool = True
+
+    @property
+    def rows(self) -> int:
+        return len(self.targets)
+
+    @property
+    def count(self) -> int:  # type: ignore[override]  # it hides tuple.count, which a batch has no use for
+        return len(self.targets)
+
+    def part(self, rows: slice) -> Self:
+        return self._replace(texts=tuple(words.part(rows) for words in self.texts), targets=self.targets[rows])
+
+
+class ClassifiedTexts(NamedTuple):
+    """Texts with the labels that their file gives them; `texts` has one entry, or two for pairs."""
+
+    texts: tuple[EncodedTexts, ...]
+    labels: list[tuple[str, ...]]
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Words of a text, of both of a pair."""
+        lengths: NDArray[np.int64] = np.sum([texts.words.lengths for texts in self.texts], axis=0)
+        return lengths
+
+
+class Classification(Task[Classifier, TextBatch]):
+    """Batches of texts of similar length in, summed nats out; judged by accuracy, or micro F1 for several labels."""
+
+    def __init__(
+        self,
+        train: ClassifiedTexts,
+        valid: ClassifiedTexts | None,
+        labels: Classes,
+        *,
+        balanced: bool,
+        batch_size: int,
+        batch_tokens: int,
+        seed: int,
+    ) -> None:
+        self.train, self.valid, self.labels = train, valid, labels
+        self.judged_by = "micro_f1" if labels.multiple else "accuracy"
+        self.targets = labels.targets(train.labels)
+        shares = labels.shares(train.labels)
+        # of several labels a text, having one counts as much in all as not having it
+        weights = (1 - shares) / shares if labels.multiple else 1 / (shares * len(labels))
+        self.weights = torch.from_numpy(weights).float() if balanced else None
+        self.buckets = Buckets(train.lengths, batch_size=batch_size, batch_tokens=batch_tokens, seed=seed)
+        self.steps_per_epoch = self.buckets.steps_per_epoch
+        self.tokens_per_step = float(train.lengths.sum() / self.steps_per_epoch)
+
+    def batch(self, step: int, device: torch.device) -> TextBatch:
+        rows = self.buckets.rows(step)
+        texts = tuple(texts.batch(rows, device) for texts in self.train.texts)
+        return TextBatch(texts, on_device(self.targets[rows], device))
+
+    def loss(self, model: Classifier, batch: TextBatch, state: State) -> tuple[Loss, State]:
+        weights = None if self.weights is None else self.weights.to(batch.targets.device)
+        return model.loss(batch.texts, batch.targets, weights), None
+
+    def validate(self, model: Classifier) -> ClassificationScores | None:
+        """Where a text may have several labels, with the threshold that is best for these texts."""
+        if self.valid is None:
+            return None
+        probabilities = classify_texts(model, self.valid.texts)
+        return score_classifier(
+            probabilities, self.valid.labels, with_best_threshold(self.labels, self.valid.labels, probabilities)
+        )
+
+
+def classify_texts(model: Classifier, texts: Sequence[EncodedTexts]) -> NDArray[np.float32]:
+    """The probability of each label (N, K), in the order of the texts."""
+    with evaluating(model):
+        forms = [model.features.table(part.forms, device_of(model)) for part in texts]
+        return classify_words(model, forms, [part.words for part in texts])
+
+
+@torch.inference_mode()
+def classify_words(model: Classifier, forms: Sequence[FormTable], words: Sequence[Ragged]) -> NDArray[np.float32]:
+    """The same for texts as rows of numbers of word forms that are known."""
+    return model.probabilities(model.logits_of(list(map(partial(_pooled, model), forms, words)))).cpu().numpy()
+
+
+def _pooled(model: Classifier, forms: FormTable, words: Ragged) -> Pooled:
+    """What is left of texts, in their order."""
+    device = device_of(model)
+    batches = list(by_length(words.lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS))
+    found = []
+    for rows in batches:
+        real = words.mask(rows)
+        numbers = on_device(words.padded(rows), device)
+        x = model.features.in_place(forms.vectors, numbers, numbers.new_zeros(*numbers.shape, 0))
+        found.append(model.pooled(x, forms.words[numbers], None if real is None else on_device(real, device)))
+    back = torch.from_numpy(np.argsort(np.concatenate(batches))).to(device)
+    return select_rows(Pooled(*map(torch.cat, zip(*found, strict=True))), back)  # type: ignore[no-any-return]
+
+
+def count_ngrams(bag: NgramBag, texts: EncodedTexts, labels: NDArray[np.bool_]) -> Tensor:
+    """For each bucket and label, in how many texts both are, (G, K)."""
+    counts = torch.zeros(bag.buckets, labels.shape[1])
+    for rows in by_length(texts.words.lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS):
+        real = texts.words.mask(rows)
+        ids = torch.from_numpy(texts.forms.words[texts.words.padded(rows)])
+        found = bag.ngrams(ids, None if real is None else torch.from_numpy(real))
+        for label in np.flatnonzero(labels[rows].any(0)):
+            counts[:, label] += torch.bincount(found[labels[rows, label]].flatten(), minlength=bag.buckets)
+    return counts
+
+
+def score_classifier(
+    probabilities: NDArray[np.float32], gold: Sequence[tuple[str, ...]], labels: Classes
+) -> ClassificationScores:
+    """What the model's probabilities (N, K) are worth as labels; EnsueError where there is no text."""
+    if not len(gold):
+        raise EnsueError("there is nothing to score: no labeled text")
+    tally = ClassificationTally(labels.names, multiple=labels.multiple)
+    for names, shares in zip(gold, probabilities, strict=True):
+        tally.add(names, shares, labels.chosen(shares))
+    return tally.scores()
+
+
+def with_best_threshold(
+    labels: Classes, gold: Sequence[tuple[str, ...]], probabilities: NDArray[np.float32]
+) -> Classes:
+    """The labels with the threshold that gives these texts the best micro F1; as they are if a text has one label."""
+    if not labels.multiple:
+        return labels
+    return Classes(labels.names, multiple=True, threshold=best_threshold(labels.matrix(gold), probabilities))

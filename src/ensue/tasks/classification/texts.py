@@ -1,0 +1,66 @@
+"""Texts as a classifier reads them, in training and at use: from which file, how many, how much of each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import TypeVar
+
+from ensue.data.documents import Choice, Document, DocumentSource, Layout
+from ensue.data.lines import Lines
+from ensue.errors import DataError
+from ensue.tasks.classification.recipe import ClassificationData
+
+Word = TypeVar("Word")
+
+
+def document_source(
+    data: ClassificationData,
+    location: str | Path | Lines,
+    *,
+    like: Layout | None = None,
+    is_labeled: bool = True,
+    labels: Collection[str] = (),
+) -> DocumentSource:
+    """The texts of a file, read as the recipe says, and where it does not say it `like` the training data if possible.
+
+    `labels`: the names that a label can have, where they are known.
+    """
+    header = {"auto": None, "yes": True, "no": False}[data.header]
+    choice = Choice(tuple(data.texts), data.labels, header, data.separator, data.joined, is_labeled)
+    format = "" if data.format == "auto" else data.format
+    return DocumentSource(location, choice, format=format, like=like, encoding=data.encoding, labels=labels)
+
+
+def check_document(document: Document, num_texts: int, *, multiple: bool) -> None:
+    """DataError for another number of texts than a model reads, or of labels (unlabeled ones aside) than it gives."""
+    place = (document.path or None, document.line or None)
+    if len(document.texts) != num_texts:
+        expected = "pairs of texts" if num_texts == 2 else "single texts"
+        shown = " | ".join(document.texts)[:60]
+        raise DataError(f"the model reads {expected}; found {len(document.texts)}: {shown!r}", *place)
+    if not multiple and len(document.labels) > 1:
+        raise DataError(f"several labels ({', '.join(document.labels)}); a text of the training data has one", *place)
+
+
+def describe_reading(data: ClassificationData, longer: str) -> str:
+    """How long texts are read, in words; `longer` begins the sentence about those that are cut, if there are any."""
+    if data.segment_tokens:
+        return f"texts are read whole, in segments of {data.segment_tokens} words, state carried"
+    if not data.max_tokens or not longer:
+        return "texts are read whole, in one piece"
+    part = {"start": "the first", "end": "the last", "both": "the first and last"}[data.keep]
+    return f"{longer} {part} {data.max_tokens} words are read"
+
+
+def shortened(words: list[Word], data: ClassificationData) -> list[Word]:
+    """What is read of a text."""
+    most = data.max_tokens
+    if not most or len(words) <= most:
+        return words
+    match data.keep:
+        case "start":
+            return words[:most]
+        case "end":
+            return words[-most:]
+    return words[: most // 2] + words[-(most - most // 2) :]

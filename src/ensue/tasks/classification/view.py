@@ -1,0 +1,137 @@
+"""What a classifier makes of a text, in numbers: probabilities, what each word does to them, what the pooling picks.
+
+`classifying_page` draws it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ensue.inspection.encoder import Attention, Trace, attention_of, traces_of
+from ensue.inspection.features import ReadWords
+from ensue.models.classifier import Classifier, Pooled
+from ensue.nn import AttentionPooling, MaxPooling, Pooling, watch
+from ensue.types import exact
+
+BUDGET_WORDS = 400_000
+"""Words that are read once more, in all variants of a text together, to see what its words do."""
+CALL_WORDS = 16_384
+"""Words of variants that are read side by side."""
+
+
+class Contribution(NamedTuple):
+    """What the words of `group` do: the label's probability without them, and by how much its log-odds fall."""
+
+    group: range
+    probability: float
+    log_odds: float
+
+
+@dataclass(frozen=True)
+class ClassifierView:
+    """One text (of a pair: one of the two). `is_known`, `attention` and `maxima` are (T,).
+
+    `label` is the most probable one, `contributions` are those to it: of single words, in longer texts of a few at a
+    time. `attention` are the weights of attention pooling and `maxima` the share of the features whose maximum is at a
+    word; None where the model has no such pooling.
+    """
+
+    words: tuple[str, ...]
+    is_known: NDArray[np.bool_]
+    label: int
+    probabilities: NDArray[np.float32]
+    contributions: list[Contribution]
+    attention: NDArray[np.float64] | None
+    maxima: NDArray[np.float64] | None
+    traces: list[Trace]
+    heads: list[Attention] | None
+    """The attention inside the layers; None for a text that is too long for it."""
+
+
+@torch.inference_mode()
+def view_classifier(model: Classifier, texts: Sequence[ReadWords]) -> tuple[ClassifierView, ...]:
+    """What `model` makes of a text or of a pair, a view for each; every text has a word."""
+    readings = [read.reading() for read in texts]
+    pooled = [model.pooled(*reading, None) for reading in readings]
+    logits = model.logits_of(pooled)
+    probabilities = model.probabilities(logits)[0]
+    label = int(probabilities.argmax())
+    return tuple(
+        ClassifierView(
+            words=read.words,
+            is_known=read.is_known(),
+            label=label,
+            probabilities=probabilities.cpu().numpy(),
+            contributions=_contributions(model, read, pooled, side=side, logits=logits, label=label),
+            attention=_attention_weights(model, x),
+            maxima=_maxima(model, x),
+            traces=[] if model.pooling is None else traces_of(model.layers, x),
+            heads=[] if model.pooling is None else attention_of(model.layers, x),
+        )
+        for side, (read, (x, _)) in enumerate(zip(texts, readings, strict=True))
+    )
+
+
+def groups_of(length: int) -> list[range]:
+    """The words one by one, or as many together as the budget asks for."""
+    size = max(1, -(-length * length // BUDGET_WORDS))
+    return [range(start, min(start + size, length)) for start in range(0, length, size)]
+
+
+def _contributions(
+    model: Classifier, read: ReadWords, pooled: Sequence[Pooled], *, side: int, logits: Tensor, label: int
+) -> list[Contribution]:
+    """Of the words of one side; the other side of a pair stays as it is."""
+    groups, found = groups_of(len(read)), []
+    before = float(_log_odds(model, logits, label)[0])
+    rows = max(1, CALL_WORDS // len(read))
+    for start in range(0, len(groups), rows):
+        some = groups[start : start + rows]
+        both = [Pooled(*(part.expand(len(some), -1) for part in text)) for text in pooled]
+        both[side] = model.pooled(*read.unread(some), None)
+        without = model.logits_of(both)
+        probabilities = model.probabilities(without)[:, label].tolist()
+        falls = (before - _log_odds(model, without, label)).tolist()
+        found += [Contribution(*each) for each in zip(some, probabilities, falls, strict=True)]
+    return found
+
+
+def _log_odds(model: Classifier, logits: Tensor, label: int) -> Tensor:
+    """log p / (1 - p) of the label (B,), exact where p is almost 1."""
+    logits = exact(logits)
+    if model.multiple:
+        return logits[:, label]
+    others = torch.cat((logits[:, :label], logits[:, label + 1 :]), dim=1)
+    return logits[:, label] - others.logsumexp(1)
+
+
+def _attention_weights(model: Classifier, x: Tensor) -> NDArray[np.float64] | None:
+    """The weights of attention pooling (T,)."""
+    pooling = _pooling(model, AttentionPooling)
+    if pooling is None:
+        return None
+    with watch(pooling, "scores") as seen:
+        pooling(model.layers(x)[0])
+    weights: NDArray[np.float64] = exact(seen["scores"][0][0]).softmax(0).cpu().numpy()
+    return weights
+
+
+def _maxima(model: Classifier, x: Tensor) -> NDArray[np.float64] | None:
+    """Which share of the features has its maximum at each word (T,); among equal ones the first counts."""
+    if _pooling(model, MaxPooling) is None:
+        return None
+    h: NDArray[np.float32] = model.layers(x)[0][0].cpu().numpy()
+    shares: NDArray[np.float64] = np.bincount(h.argmax(0), minlength=len(h)) / h.shape[1]
+    return shares
+
+
+def _pooling(model: Classifier, kind: type[Pooling]) -> Pooling | None:
+    """The model's pooling of that kind, if it has one."""
+    return next((part for part in model.modules() if isinstance(part, kind)), None)

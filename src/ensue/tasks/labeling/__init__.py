@@ -1,0 +1,18 @@
+"""Labeling: a label for every word of a sentence."""
+
+from ensue.tasks.entry import TaskEntry
+from ensue.tasks.labeling.recipe import LabelingRecipe
+
+TASK = TaskEntry(
+    recipe=LabelingRecipe,
+    parts="ensue.tasks.labeling.model:TaggerParts",
+    job="ensue.tasks.labeling.job:LabelingJob",
+    pipeline="ensue.tasks.labeling.pipeline:LabelingPipeline",
+    commands={
+        "predict": frozenset({"format", "splitter", "vectors"}),
+        "evaluate": frozenset({"format", "vectors"}),
+        "inspect": frozenset({"vectors"}),
+    },
+    judged_by=("f1", "accuracy"),
+    files=("tokenizer.json", "labels.json"),
+)

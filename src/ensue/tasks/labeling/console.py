@@ -1,0 +1,67 @@
+"""Labels as they are written: into the same format as the texts, as JSON lines, or in colors on a terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from ensue.data.sentences.formats import SentenceSource
+from ensue.data.sentences.sentence import Sentence
+from ensue.data.streams import is_stream, is_typed, stream_lines
+from ensue.inspection.colors import ansi, color_of
+
+if TYPE_CHECKING:
+    from ensue.tasks.labeling.pipeline import LabelingPipeline, TaggedSentence
+
+
+def label_lines(
+    pipeline: LabelingPipeline, path: str, *, format: str | None, encoding: str, as_json: bool, color: bool
+) -> Iterator[str]:
+    """The texts of a file ("-": stdin) with their labels, in order; `color`: as a person reads them."""
+    source = _sentences(pipeline, path, format, encoding)
+    written = source.format
+    parts: Iterable[Iterable[Sentence]] = ([sentence] for sentence in source) if is_typed(path) else [source]
+    for answer in chain.from_iterable(pipeline.label(part, confidence=as_json) for part in parts):
+        if as_json:
+            tagged = pipeline.tagged(answer, written)
+            words = [word._asdict() | {"confidence": round(word.confidence or 0.0, 6)} for word in tagged]
+            content = {"text": tagged.text, "words": words}
+            if tagged.has_spans:
+                content["spans"] = [span._asdict() for span in tagged.spans]
+            yield json.dumps(content, ensure_ascii=False) + "\n"
+        elif color and written.name == "text":
+            yield aligned(pipeline.tagged(answer, written)) + "\n"
+        else:
+            yield pipeline.written(answer, written)
+    if not as_json:
+        yield source.rest
+
+
+def aligned(tagged: TaggedSentence, width: int | None = None) -> str:
+    """Words with their labels below them, in as many lines as the terminal needs."""
+    console = Console(highlight=False)
+    room = width or console.width
+    lines: list[str] = []
+    above, below, used = Text(), Text(), 0
+    for word in tagged:
+        size = max(cell_len(word.text), cell_len(word.label)) + 2
+        if used and used + size > room:
+            lines += [ansi(console, above), ansi(console, below)]
+            above, below, used = Text(), Text(), 0
+        above.append(word.text + " " * (size - cell_len(word.text)))
+        style = "dim" if word.label == "O" else f"black on {color_of(word.label)}"
+        below.append(word.label, style=style).append(" " * (size - cell_len(word.label)))
+        used += size
+    return "\n".join([*lines, ansi(console, above), ansi(console, below)]) + "\n"
+
+
+def _sentences(pipeline: LabelingPipeline, path: str, format: str | None, encoding: str) -> SentenceSource:
+    if not is_stream(path):
+        return pipeline.source(path, format=format, encoding=encoding)
+    return pipeline.source(stream_lines(path, encoding), format=format or ("text" if is_typed(path) else None))

@@ -1,0 +1,56 @@
+"""The parts of a tagger: what it knows of words, and its labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field
+
+from ensue.models.build import build_tagger
+from ensue.models.tagger import Tagger
+from ensue.runs.directory import RunDirectory
+from ensue.runs.schema import Config, Content, Number, Symbols
+from ensue.tasks.labeling.recipe import LabelingRecipe
+from ensue.tasks.words.model import WordParts, WordsConfig, empty_vectors, read_lexicon
+from ensue.text.labels import Labels
+
+
+class LabelingConfig(WordsConfig):
+    """`config.json`."""
+
+    format: str
+    words: str
+    labels: str
+    width: Number
+
+
+class TagsContent(Content):
+    """`labels.json`."""
+
+    kind: Literal["tags"]
+    format_version: Annotated[int, Field(ge=1, le=1)]
+    names: Symbols
+    scheme: str | None
+    tag_scheme: str | None
+
+
+@dataclass(frozen=True)
+class TaggerParts(WordParts):
+    config: ClassVar[type[Config]] = LabelingConfig
+    labels: Labels
+
+    @classmethod
+    def read(cls, run: RunDirectory) -> Self:
+        lexicon = read_lexicon(run)
+        labels = run.read_json("labels.json", TagsContent, Labels.from_json)
+        return cls(lexicon, empty_vectors(run, lexicon), labels)
+
+    def files(self) -> dict[str, Any]:
+        return {"tokenizer.json": self.lexicon.to_json(), "labels.json": self.labels.to_json()}
+
+    def build(self, recipe: LabelingRecipe) -> Tagger:
+        return build_tagger(
+            recipe.features, recipe.encoder, recipe.head, directions=recipe.directions, lexicon=self.lexicon,
+            labels=self.labels, pretrained=self.pretrained,
+        )  # fmt: skip

@@ -1,0 +1,311 @@
+"""A tagger at work: words in, labels out, in order, whatever was batched with what."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ensue.arguments import check_path, check_texts
+from ensue.data.lines import Lines
+from ensue.data.sentences.formats import SentenceSource, format_class
+from ensue.data.sentences.plain import PlainText
+from ensue.data.sentences.sentence import Format, Sentence, SourceLines, joined
+from ensue.data.words import Ragged, StringColumn
+from ensue.errors import EnsueError
+from ensue.inspection.colors import color_of
+from ensue.inspection.inspection import Inspection
+from ensue.metrics.labeling import LabelingScores, LabelingTally
+from ensue.models.modules import device_of
+from ensue.models.tagger import Tagger
+from ensue.models.word_features import FormTable
+from ensue.runs.directory import RunDirectory
+from ensue.tasks.labeling.console import label_lines
+from ensue.tasks.labeling.inspection import inspect_tagger
+from ensue.tasks.labeling.model import TaggerParts
+from ensue.tasks.labeling.recipe import LabelingRecipe
+from ensue.tasks.labeling.task import tag_texts
+from ensue.tasks.words.length import check_length
+from ensue.tasks.words.pipeline import Reader, WordPipeline
+from ensue.text.labels import Labels
+from ensue.text.lexicon import Lexicon
+from ensue.text.schemes import spans
+
+WINDOW_WORDS = 32_768
+"""Words that are held and sorted by length, for speed; a file of any length is read in constant memory."""
+
+
+class LabeledWord(NamedTuple):
+    """A word with its label; `start` and `end` are its place in the text, in code points."""
+
+    text: str
+    label: str
+    start: int
+    end: int
+    confidence: float | None = None
+    """The probability of the label at this place, if it was asked for."""
+
+    def __repr__(self) -> str:
+        return f"{self.text}/{self.label}"
+
+
+class LabeledSpan(NamedTuple):
+    """A span of words with its class, and its place in the text, in code points."""
+
+    text: str
+    label: str
+    start: int
+    end: int
+
+    def __repr__(self) -> str:
+        return f"{self.text!r} {self.label}"
+
+
+@dataclass(frozen=True, repr=False)
+class TaggedSentence:
+    """A text and its labeled words; in a notebook it shows itself in colors."""
+
+    text: str
+    words: tuple[LabeledWord, ...]
+    has_spans: bool = False
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels of the words, in order."""
+        return [word.label for word in self.words]
+
+    @property
+    def spans(self) -> list[LabeledSpan]:
+        """Of labels that write spans, the spans; none of plain labels."""
+        found = spans(self.labels) if self.has_spans else []
+        places = [(span.label, self.words[span.start].start, self.words[span.end - 1].end) for span in found]
+        return [LabeledSpan(self.text[start:end], label, start, end) for label, start, end in places]
+
+    def __iter__(self) -> Iterator[LabeledWord]:
+        return iter(self.words)
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __repr__(self) -> str:
+        if not self.has_spans:
+            return " ".join(map(repr, self.words))
+        parts, place = [], 0
+        for span in self.spans:
+            parts += [self.text[place : span.start], f"[{span.text} {span.label}]"]
+            place = span.end
+        return "".join([*parts, self.text[place:]])
+
+    def _repr_html_(self) -> str:
+        pieces: Sequence[LabeledSpan | LabeledWord] = self.spans if self.has_spans else self.words
+        parts, place = [], 0
+        for piece in pieces:
+            parts.append(html.escape(self.text[place : piece.start]))
+            parts.append(
+                f'<span style="background:{color_of(piece.label)};border-radius:4px;padding:1px 3px;margin:0 1px">'
+                f'{html.escape(piece.text)} <sub style="opacity:.7">{html.escape(piece.label)}</sub></span>'
+            )
+            place = piece.end
+        return f'<div style="line-height:2.1">{"".join(parts)}{html.escape(self.text[place:])}</div>'
+
+
+class LabelsOfSentence(NamedTuple):
+    """A sentence as it was read, its labels, and their probabilities if they were asked for."""
+
+    sentence: Sentence
+    labels: list[str]
+    confidence: list[float] | None
+
+
+class LabelingPipeline(WordPipeline):
+    """A tagger with its vocabularies: predicts, evaluates."""
+
+    recipe: LabelingRecipe
+
+    def __init__(
+        self,
+        model: Tagger,
+        lexicon: Lexicon,
+        labels: Labels,
+        *,
+        recipe: LabelingRecipe,
+        config: dict[str, Any] | None = None,
+        run: str | Path | None = None,
+    ) -> None:
+        self.model = model.eval()
+        self.reader = Reader(model.features, lexicon, device_of(model))
+        self.labels, self.recipe, self.run = labels, recipe, run
+        self.config = config or {}
+        self._splitter = self.config.get("splitter", recipe.data.splitter)
+
+    @classmethod
+    def of(cls, directory: RunDirectory, device: torch.device) -> Self:
+        """The trained model in a run directory."""
+        recipe = directory.recipe
+        assert isinstance(recipe, LabelingRecipe)
+        parts: TaggerParts = directory.parts
+        return cls(
+            directory.model(device), parts.lexicon, parts.labels,
+            recipe=recipe, config=directory.config, run=directory.path,
+        )  # fmt: skip
+
+    def predict(self, texts: Iterable[str | Sequence[str]], *, confidence: bool = False) -> list[TaggedSentence]:
+        """The labels of each text; a text is a string, or a list of words that are not to be cut again.
+
+        With `confidence` each word has the probability of its label.
+        """
+        check_texts(texts, "texts, or of lists of words")
+        plain = self.format("text")
+        sentences = [self.sentence(text, plain) for text in texts]
+        answers = self.label(sentences, confidence=confidence)
+        return [self.tagged(answer, plain) for answer in answers]
+
+    def inspect(self, text: str | Sequence[str] | Sentence) -> Inspection:
+        """What happens inside with a sentence: scores, paths, and what each part of a word does, as numbers and a page.
+
+        A model that reads other columns needs a `Sentence` that has them.
+        """
+        return inspect_tagger(self, text)
+
+    def label(self, sentences: Iterable[Sentence], *, confidence: bool = False) -> Iterator[LabelsOfSentence]:
+        """The labels of sentences of a stream of any length, in their order, in constant memory."""
+        for window in _windows(map(self._checked, sentences)):
+            yield from self._label_window(window, confidence)
+
+    def source(
+        self, location: str | Path | Lines, *, format: str | None = None, encoding: str = "utf-8"
+    ) -> SentenceSource:
+        """The sentences of a file, as this model reads files."""
+        source = SentenceSource(location, format=format, encoding=encoding)
+        source.format = self.format(source.format.name)
+        return source
+
+    def format(self, name: str) -> Format:
+        """How that format is read and written: with the columns of the training data, if they had the same."""
+        words = self.config.get("words") if name == self.config.get("format") else None
+        return format_class(name)(words=words, splitter=self.splitter, scheme=self.labels.scheme or "bio")
+
+    def column(self, format: Format) -> str | None:
+        """Where labels stand in that format; None for the format's own place."""
+        return self.config.get("labels") or None if format.name == self.config.get("format") else None
+
+    def written(self, answer: LabelsOfSentence, format: Format) -> str:
+        """The sentence as it stands in a file of that format, with its labels in their column.
+
+        Where a file has fewer columns than the training data had, its last one is no label: they come behind it.
+        """
+        column, width = self.column(format), self.config.get("width", 0)
+        if not column and format.name == self.config.get("format") and len(answer.sentence.columns) < width:
+            column = str(width)
+        return format.write(answer.sentence, answer.labels, column)
+
+    def evaluate(
+        self, data: str | Path | SentenceSource, *, format: str | None = None, encoding: str = "utf-8"
+    ) -> LabelingScores:
+        """The scores on a file of labeled sentences."""
+        if not isinstance(data, SentenceSource):
+            check_path("the data", data)
+        source = data if isinstance(data, SentenceSource) else self.source(data, format=format, encoding=encoding)
+        if source.format.name == PlainText.name and not format:  # a file of one sentence in columns looks like it
+            source.format = self.format(self.config.get("format", source.format.name))
+        column = self.column(source.format)
+        tally = LabelingTally(spans=self.labels.has_spans)
+        for answer in self.label(source):
+            tally.add(source.format.labels(answer.sentence, column), answer.labels)
+        scores = tally.scores(known=self.labels.names)
+        if not scores.tokens:
+            raise EnsueError(f"{source.location}: no labeled word in it")
+        return scores
+
+    def prediction_lines(
+        self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
+        color: bool = False,
+    ) -> Iterator[str]:  # fmt: skip
+        return label_lines(self, location, format=format, encoding=encoding, as_json=as_json, color=color)
+
+    def protocol(self, scores: LabelingScores) -> str:
+        """What a person should know of how `evaluate` came to these scores."""
+        return "spans are read and counted as conlleval does" if scores.is_spans else ""
+
+    def sentence(self, text: str | Sequence[str], plain: Format) -> Sentence:
+        """A text as it is read: a string, which is cut into words, or a list of words."""
+        if not isinstance(text, str):
+            if not isinstance(text, Sequence) or not all(isinstance(word, str) for word in text):
+                raise EnsueError(f"predict takes texts, or lists of words; found {text!r:.60}")
+            return Sentence(tuple(text), source=SourceLines(text=joined(text).text))
+        return next(plain.read(Lines([" ".join(text.split("\n"))], "")), Sentence((), source=SourceLines(text=text)))
+
+    def tagged(self, answer: LabelsOfSentence, format: Format) -> TaggedSentence:
+        """The answer as an object; `format` knows where the words stand in the text."""
+        sentence = answer.sentence
+        surface = format.surface(sentence) if sentence.line else joined(sentence.words)
+        shares: Sequence[float | None] = answer.confidence or [None] * len(answer.labels)
+        words = zip(sentence.words, answer.labels, surface.offsets, shares, strict=True)
+        tagged = tuple(LabeledWord(word, label, *place, share) for word, label, place, share in words)
+        return TaggedSentence(surface.text, tagged, self.labels.has_spans)
+
+    def _checked(self, sentence: Sentence) -> Sentence:
+        check_length(len(sentence.words), self.recipe, sentence.source.name, sentence.line)
+        return sentence
+
+    def _label_window(self, window: list[Sentence], confidence: bool) -> Iterator[LabelsOfSentence]:
+        forms, words = self.reader.read([sentence.words for sentence in window])
+        columns = self._columns(window, words)
+        if len(window) == 1 and not confidence and len(window[0].words):
+            yield LabelsOfSentence(window[0], self.labels.decode(self._one(forms, words, columns)), None)
+            return
+        paths, marginals = tag_texts(self.model, forms.vectors, words, columns, with_marginals=confidence)
+        for row, (sentence, path) in enumerate(zip(window, paths, strict=True)):
+            labels = self.labels.decode(path.tolist())
+            yield LabelsOfSentence(
+                sentence, labels, self.labels.confidence(labels, marginals[row]) if confidence else None
+            )
+
+    @torch.inference_mode()
+    def _one(self, forms: FormTable, words: Ragged, columns: Sequence[Ragged]) -> list[int]:
+        """A single sentence, with as few calls as there can be."""
+        device = device_of(self.model)
+        numbers = torch.from_numpy(words.values.astype(np.int64)).to(device).unsqueeze(0)
+        given = np.stack([column.values for column in columns], -1) if columns else np.zeros((words.lengths[0], 0))
+        x = self.model.features.in_place(
+            forms.vectors, numbers, torch.from_numpy(given.astype(np.int64)).to(device)[None]
+        )
+        emissions: NDArray[np.float32] = self.model.emissions(x)[0].cpu().numpy()
+        path: list[int] = self.model.head.best_of_one(emissions).tolist()
+        return path
+
+    def _columns(self, window: list[Sentence], words: Ragged) -> list[Ragged]:
+        """The given columns of a window, in the order in which the model reads them."""
+        found = []
+        for name in self.reader.lexicon.columns:
+            column = StringColumn()
+            for sentence in window:
+                if sentence.words and not sentence.columns:
+                    raise sentence.error(f'the model also reads the column "{name}", which plain words do not have')
+                column.extend(sentence.column(name) if sentence.words else ())
+            ids = self.reader.lexicon.encode_column(name, column.values)
+            found.append(Ragged(ids[column.ids], words.starts))
+        return found
+
+    def __repr__(self) -> str:
+        return self.described(self.recipe.head.kind, f"{self.num_parameters:,} parameters", repr(self.labels))
+
+
+def _windows(sentences: Iterable[Sentence]) -> Iterator[list[Sentence]]:
+    """Runs of sentences of about `WINDOW_WORDS` words, however they come."""
+    window: list[Sentence] = []
+    words = 0
+    for sentence in sentences:
+        window.append(sentence)
+        words += len(sentence.words) + 1
+        if words >= WINDOW_WORDS:
+            yield window
+            window, words = [], 0
+    if window:
+        yield window

@@ -1,0 +1,164 @@
+"""What a tagger makes of a sentence, in numbers: scores, paths, probabilities, and what each part of a word does.
+
+`tagging_page` draws it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ensue.inspection.characters import CharacterView, characters_of
+from ensue.inspection.encoder import Attention, Trace, attention_of, traces_of
+from ensue.inspection.features import Part, Place, ReadWords
+from ensue.models.tag_heads import CRFTagHead, TagHead, ViterbiTagHead
+from ensue.models.tagger import Tagger
+from ensue.nn import ChainScores, k_best, log_partition
+
+NUM_PATHS = 5
+BUDGET_WORDS = 100_000
+"""Words that are read once more, in all variants of a sentence together, to see what its parts do."""
+CALL_WORDS = 8_192
+"""Words of variants that are read side by side."""
+
+
+class TagPath(NamedTuple):
+    """One path through a sentence: its tags (T,), its score, the share of it that the words give, its probability."""
+
+    tags: NDArray[np.int64]
+    score: float
+    of_words: float
+    probability: float
+
+
+class Effect(NamedTuple):
+    """What becomes of a word's tag when one part of the word is blanked.
+
+    `emission` is how much the score of the tag at this word falls by it; without the part, `probability` is that of the
+    tag and `tag` the one of the best path.
+    """
+
+    emission: float
+    probability: float
+    tag: int
+
+
+@dataclass(frozen=True)
+class TaggerView:
+    """`emissions`, `marginals` are (T, K). `effects` and `characters` are those of the first words (see `budget`).
+
+    `parts[t]` and `effects[t]` go together; `letters[t]` are the effects of reading a letter of the word as unknown,
+    where the model reads letters.
+    """
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    emissions: NDArray[np.float32]
+    path: NDArray[np.int64]
+    marginals: NDArray[np.float32]
+    tables: ChainScores | None
+    """Scores of tags one after the other; None for a head that has none."""
+    paths: list[TagPath]
+    parts: list[list[Part]]
+    effects: list[list[Effect]]
+    letters: list[list[Effect]]
+    characters: list[CharacterView]
+    traces: list[Trace]
+    attention: list[Attention] | None
+    """None for a text that is too long for it."""
+
+
+@torch.inference_mode()
+def view_tagger(model: Tagger, read: ReadWords, tags: tuple[str, ...], *, num_words: int) -> TaggerView:
+    """What `model` makes of the words. Parts and letters are looked at in the first `num_words`, or in as many as the
+    budget allows.
+    """
+    x = read.reading().x
+    emissions = model.emissions(x)
+    path = model.head.best(emissions, None)[0].cpu().numpy()
+    parts = read.parts()
+    effects, letters = _effects(model, read, parts, emissions[0], path, num_words)
+    scores, tables = _chain(model.head, emissions)
+    return TaggerView(
+        words=read.words,
+        tags=tags,
+        emissions=emissions[0].cpu().numpy(),
+        path=path,
+        marginals=model.head.marginals(emissions, None)[0].cpu().numpy(),
+        tables=tables,
+        paths=[] if tables is None else _paths(scores, tables),
+        parts=parts,
+        effects=effects,
+        letters=letters,
+        characters=characters_of(read.features, read, len(effects)),
+        traces=traces_of(model.layers, x),
+        attention=attention_of(model.layers, x),
+    )
+
+
+def _chain(head: TagHead, emissions: Tensor) -> tuple[Tensor, ChainScores | None]:
+    """The scores over which the head looks for the best path, and its tables."""
+    match head:
+        case CRFTagHead():
+            return emissions, head.crf.tables()
+        case ViterbiTagHead():
+            tables = [head.get_parameter(name).cpu().numpy() for name in ChainScores._fields]
+            return emissions.log_softmax(-1), ChainScores(*tables)
+    return emissions.log_softmax(-1), None
+
+
+def _paths(scores: Tensor, tables: ChainScores) -> list[TagPath]:
+    """The best paths with their probabilities among all paths."""
+    chain = [torch.from_numpy(table).to(scores.device) for table in tables]
+    found, totals = k_best(scores, *chain, k=NUM_PATHS)
+    whole = float(log_partition(scores, *chain)[0])
+    paths = []
+    for tags, total in zip(found[0], totals[0].tolist(), strict=True):
+        if total > -np.inf:
+            of_words = float(scores[0].gather(1, tags.unsqueeze(1)).sum())
+            paths.append(TagPath(tags.cpu().numpy(), total, of_words, float(np.exp(min(total - whole, 0.0)))))
+    return paths
+
+
+def _effects(
+    model: Tagger, read: ReadWords, parts: list[list[Part]], emissions: Tensor, path: NDArray[np.int64], num_words: int
+) -> tuple[list[list[Effect]], list[list[Effect]]]:
+    """What blanking each part, and each letter, of the first words does."""
+    of_parts: list[list[Effect]] = []
+    of_letters: list[list[Effect]] = []
+    budget = BUDGET_WORDS
+    for position in range(min(num_words, len(read))):
+        places = [part.place for part in parts[position]]
+        num_letters = int(read.forms.lengths[read.numbers[position]])
+        places += [Place("characters", letter) for letter in range(num_letters)]
+        budget -= len(places) * len(read)
+        if budget < 0 and of_parts:
+            break
+        effects = [
+            effect
+            for some in _calls(places, len(read))
+            for effect in _effects_at(model, read.blanked(position, some).x, emissions[position], path, position)
+        ]
+        of_parts.append(effects[: len(parts[position])])
+        of_letters.append(effects[len(parts[position]) :])
+    return of_parts, of_letters
+
+
+def _effects_at(model: Tagger, x: Tensor, before: Tensor, path: NDArray[np.int64], position: int) -> list[Effect]:
+    """Of variants (V, T, d) of the sentence, at one position."""
+    emissions, tag = model.emissions(x), int(path[position])
+    falls = (before[tag] - emissions[:, position, tag]).tolist()
+    shares = model.head.marginals(emissions, None)[:, position, tag].tolist()
+    tags = model.head.best(emissions, None)[:, position].tolist()
+    return [Effect(*each) for each in zip(falls, shares, tags, strict=True)]
+
+
+def _calls(places: list[Place], length: int) -> list[list[Place]]:
+    """The variants in calls of bounded size."""
+    rows = max(1, CALL_WORDS // length)
+    return [places[start : start + rows] for start in range(0, len(places), rows)]

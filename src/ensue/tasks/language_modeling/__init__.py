@@ -1,0 +1,13 @@
+"""Language modeling: predict every next token of a text."""
+
+from ensue.tasks.entry import TaskEntry
+from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe
+
+TASK = TaskEntry(
+    recipe=LanguageModelingRecipe,
+    parts="ensue.tasks.language_modeling.model:LanguageModelParts",
+    job="ensue.tasks.language_modeling.job:LanguageModelingJob",
+    pipeline="ensue.tasks.language_modeling.pipeline:LanguagePipeline",
+    commands={"generate": frozenset(), "score": frozenset(), "evaluate": frozenset({"minimal-pairs"})},
+    judged_by=("nats_per_token",),
+)

@@ -1,0 +1,208 @@
+"""A language model at work: writes, scores, evaluates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import torch
+
+from ensue.arguments import check_path, check_type, check_whole
+from ensue.data.corpus.cache import tokenize
+from ensue.data.sources import TextSource
+from ensue.decode.generation import generate_ids
+from ensue.decode.sampling import Sampling
+from ensue.metrics.language import LanguageScores
+from ensue.models.language_model import LanguageModel
+from ensue.models.modules import evaluating
+from ensue.runs.directory import RunDirectory
+from ensue.tasks.language_modeling.console import score_lines
+from ensue.tasks.language_modeling.minimal_pairs import MinimalPairScores, PairScore, score_minimal_pairs
+from ensue.tasks.language_modeling.model import LanguageModelParts
+from ensue.tasks.language_modeling.reading import CALL_TOKENS, Progress, Reading, default_parts, describe_protocol, read
+from ensue.tasks.pipeline import Pipeline
+from ensue.text.boundaries import last_boundary
+from ensue.text.tokenizer import Tokenizer
+
+LONGEST_WITHOUT_BOUNDARY = 1 << 20
+"""Characters without a blank after which a streamed text is cut anyway, so that memory stays constant."""
+
+MOST_SAMPLES, MOST_PARTS = 10_000, 1_000_000
+
+
+class TokenScore(NamedTuple):
+    """A token as it is shown, and its surprisal."""
+
+    symbol: str
+    nats: float
+
+    def __repr__(self) -> str:
+        return f"{self.symbol!r} {self.nats:.2f}"
+
+
+class LanguagePipeline(Pipeline):
+    """A language model and its tokenizer: generates, scores, evaluates.
+
+    `encoder` (the layers in words) and `run` only name the model in its `repr`.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        tokenizer: Tokenizer,
+        *,
+        encoder: str = "",
+        run: str | Path | None = None,
+    ) -> None:
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+        self.encoder = encoder
+        self.run = run
+
+    @classmethod
+    def of(cls, directory: RunDirectory, device: torch.device) -> Self:
+        """The trained model in a run directory."""
+        parts: LanguageModelParts = directory.parts
+        encoder = directory.recipe.describe()
+        return cls(directory.model(device), parts.tokenizer, encoder=encoder, run=directory.path)
+
+    def generate(
+        self,
+        prompt: str = "",
+        *,
+        max_tokens: int = 200,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        min_p: float | None = None,
+        repetition_penalty: float = 1.0,
+        seed: int | None = None,
+    ) -> Iterator[str]:
+        """What the model writes after `prompt`, piece by piece; a piece is final and may hold more than one token.
+
+        Without a seed it is something else each time. `Sampling` says what the numbers mean. EnsueError for values
+        that make no sense, ContextError for a prompt that is longer than a Transformer's context.
+        """
+        sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty)
+        return (pieces[0] for pieces in self._generated(prompt, 1, max_tokens, sampling, seed) if pieces[0])
+
+    def samples(
+        self,
+        prompt: str = "",
+        num_samples: int = 1,
+        *,
+        max_tokens: int = 200,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        min_p: float | None = None,
+        repetition_penalty: float = 1.0,
+        seed: int | None = None,
+    ) -> list[str]:
+        """Several continuations of one prompt, made side by side; see `generate`."""
+        check_whole("num_samples", num_samples, 1, MOST_SAMPLES)
+        sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty)
+        generated = self._generated(prompt, num_samples, max_tokens, sampling, seed)
+        return ["".join(pieces) for pieces in zip(*generated, strict=True)] or [""] * num_samples
+
+    def _generated(
+        self, prompt: str, rows: int, max_tokens: int, sampling: Sampling, seed: int | None
+    ) -> Iterator[list[str]]:
+        """The rows' next pieces of text, token by token, and last what the decoders still hold."""
+        check_type("the prompt", prompt, str, "a string")
+        ids = self.tokenizer.encode(prompt)
+        columns = generate_ids(
+            self.model,
+            [ids] * rows,
+            max_tokens=max_tokens,
+            start_id=self.tokenizer.start_id,
+            sampling=sampling,
+            seed=seed,
+        )
+        return self._decoded(columns, ids.tolist(), rows)
+
+    def _decoded(self, columns: Iterator[torch.Tensor], prompt: list[int], rows: int) -> Iterator[list[str]]:
+        decoders = [self.tokenizer.decoder() for _ in range(rows)]
+        for decoder in decoders:  # the blank between two words depends on the word before
+            for id in prompt[-1:]:
+                decoder.feed(id)
+        for column in columns:
+            yield [decoder.feed(id) for decoder, id in zip(decoders, column.tolist(), strict=True)]
+        yield [decoder.flush() for decoder in decoders]
+
+    def score(self, text: str) -> list[TokenScore]:
+        """The surprisal of each token of `text`, read from its beginning."""
+        check_type("the text", text, str, "a string")
+        return list(self.score_stream([text]))
+
+    def score_stream(self, chunks: Iterable[str]) -> Iterator[TokenScore]:
+        """The surprisal of each token of a text of any length that comes in pieces, in constant memory."""
+        reading = Reading(self.model, start_id=self.tokenizer.start_id)
+        for piece in self._tokenizable(chunks):
+            whole = self.tokenizer.encode(piece)
+            for ids in (whole[start : start + CALL_TOKENS] for start in range(0, len(whole), CALL_TOKENS)):
+                with evaluating(self.model):
+                    nats = reading.feed(ids)
+                for id, surprisal in zip(ids.tolist(), nats.tolist(), strict=True):
+                    yield TokenScore(self.tokenizer.symbol(id), surprisal)
+
+    def score_lines(self, location: str, *, encoding: str = "utf-8", as_json: bool = False) -> Iterator[str]:
+        """What `ensue score` writes: a line for each token of a text ("-": stdin)."""
+        return score_lines(self, location, encoding, as_json=as_json)
+
+    def _tokenizable(self, chunks: Iterable[str]) -> Iterator[str]:
+        """The same text in pieces whose tokens, one after another, are those of the whole."""
+        rest = ""
+        for chunk in chunks:
+            rest += chunk
+            cut = last_boundary(rest) or (len(rest) if len(rest) > LONGEST_WITHOUT_BOUNDARY else 0)
+            if cut:
+                yield rest[:cut]
+                rest = rest[cut:]
+        if rest:
+            yield rest
+
+    def evaluate(
+        self,
+        text: str | Path | TextSource,
+        *,
+        encoding: str = "utf-8",
+        parts: int | None = None,
+        progress: Progress | None = None,
+    ) -> LanguageScores:
+        """The scores of a file, a folder or a glob by the protocol of `ensue.tasks.language_modeling.reading`.
+
+        `parts` says into how many the text is cut; 1 reads it from beginning to end.
+        """
+        if not isinstance(text, TextSource):
+            check_path("the text", text)
+        if parts is not None:
+            check_whole("parts", parts, 1, MOST_PARTS)
+        source = text if isinstance(text, TextSource) else TextSource(text, encoding=encoding)
+        tokens = tokenize(source, self.tokenizer)
+        return read(self.model, tokens, start_id=self.tokenizer.start_id, parts=parts, progress=progress)
+
+    def protocol(self, scores: LanguageScores, *, parts: int | None = None) -> str:
+        """How `evaluate` has read the text of these scores, in words."""
+        parts = default_parts(scores.tokens) if parts is None else parts
+        return describe_protocol(self.model, parts)
+
+    def minimal_pairs(
+        self,
+        location: str | Path,
+        *,
+        encoding: str = "utf-8",
+        progress: Callable[[PairScore], None] | None = None,
+    ) -> MinimalPairScores:
+        """How often the better one of two sentences is the more probable one, for each file of pairs."""
+        check_path("the pairs", location)
+        return score_minimal_pairs(self.model, self.tokenizer, location, encoding=encoding, progress=progress)
+
+    def __repr__(self) -> str:
+        parts = [self.encoder] if self.encoder else []
+        parts.append(f"{self.num_parameters:,} parameters")
+        parts.append(f"{self.tokenizer.kind} ({self.tokenizer.vocabulary_size:,})")
+        if self.run is not None:
+            parts.append(f"run={str(self.run)!r}")
+        return f"LanguagePipeline({', '.join(parts)})"

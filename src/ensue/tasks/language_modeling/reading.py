@@ -1,0 +1,224 @@
+"""The evaluation protocol of language models: a text is scored as if read once from beginning to end.
+
+The start symbol is read first, so each of the n tokens is predicted exactly once, from what stands before it.
+
+- A model that carries its state (recurrent, window) carries it over the whole text. To be faster, `read` cuts the text
+  into equal parts that are read side by side, each warmed up on the tokens just before it.
+- Attention reads in windows of its context L that move on by ⌊L/2⌋: the first window predicts all its tokens, the
+  others their last ⌊L/2⌋. So every token sees at least half a context, or all there is before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from ensue.data.corpus.token_file import TokenFile
+from ensue.errors import EnsueError
+from ensue.metrics.language import LanguageScores
+from ensue.models.language_model import LanguageModel
+from ensue.models.modules import device_of, evaluating
+from ensue.models.prompts import padded, read_prefixes
+from ensue.types import State, exact
+
+CHUNK_TOKENS = 1024
+WARM_UP_TOKENS = 512
+MAX_PARTS = 64
+CALL_TOKENS = 8192
+CALL_LOGITS = 1 << 23
+"""What is scored in one call: this many tokens, or as many as have this many logits where the vocabulary is large."""
+
+Progress = Callable[[int], None]
+"""Told, now and then, how many more tokens have been scored."""
+
+
+class Reading:
+    """A text that comes in pieces: `feed` gives the surprisals of the next ids, as if all had come at once.
+
+    Memory does not grow with the text. The model should be in evaluation mode (`evaluating`).
+    """
+
+    def __init__(self, model: LanguageModel, *, start_id: int) -> None:
+        self.model = model
+        self._state: State = None
+        self._recent = np.array([start_id])
+        """The newest inputs, as many as a window that moves on keeps; the last of them has not been read yet."""
+        self._room = model.context
+
+    @torch.inference_mode()
+    def feed(self, ids: ArrayLike) -> NDArray[np.float64]:
+        """The nats of each of `ids`, in a float64 array as long."""
+        targets = np.asarray(ids, np.int64)
+        nats = [np.zeros(0)]
+        while len(targets):
+            if whole := self._in_whole_windows(len(targets)):
+                piece = targets[:whole]
+                nats.append(self._read_windows(piece))
+            else:
+                piece = targets[: min(_call_tokens(self.model), self._free(len(targets)))]
+                nats.append(self._read(piece))
+            self._remember(piece)
+            targets = targets[len(piece) :]
+        return np.concatenate(nats)
+
+    def _in_whole_windows(self, wanted: int) -> int:
+        """How many of `wanted` tokens fill windows that one call reads side by side; 0 while a window is not full."""
+        context = self.model.context
+        if context is None or self._room:
+            return 0
+        stride = _stride(context)
+        return stride * min(wanted // stride, max(1, _call_tokens(self.model) // context))
+
+    def _read_windows(self, targets: NDArray[np.int64]) -> NDArray[np.float64]:
+        assert self.model.context is not None
+        context, stride = self.model.context, _stride(self.model.context)
+        inputs = sliding_window_view(np.concatenate((self._recent, targets[:-1])), context)[::stride].copy()
+        return _nats_of_windows(self.model, inputs, targets.reshape(-1, stride)).flatten().cpu().numpy()
+
+    def _free(self, wanted: int) -> int:
+        """How many of `wanted` tokens the window still predicts; a full one moves on first."""
+        if self.model.context is None or self._room is None:
+            return wanted
+        if self._room == 0:
+            before = self._recent[:-1]
+            self._state = read_prefixes(self.model, [before])[1] if len(before) else None
+            self._room = _stride(self.model.context)
+        return min(wanted, self._room)
+
+    def _read(self, targets: NDArray[np.int64]) -> NDArray[np.float64]:
+        inputs = np.concatenate((self._recent[-1:], targets[:-1]))
+        nats, self._state = _nats(self.model, inputs[None], targets[None], self._state)
+        self._room = None if self._room is None else self._room - len(targets)
+        return nats[0].cpu().numpy()
+
+    def _remember(self, targets: NDArray[np.int64]) -> None:
+        kept = 0 if self.model.context is None else self.model.context - _stride(self.model.context)
+        self._recent = np.concatenate((self._recent, targets))[-1 - kept :]
+
+
+def surprisals(model: LanguageModel, tokens: TokenFile, *, start_id: int) -> Iterator[NDArray[np.float64]]:
+    """The nats of all tokens in the order of the text, about a thousand at a time, in constant memory."""
+    with evaluating(model):
+        reading = Reading(model, start_id=start_id)
+        for start in range(0, len(tokens), CHUNK_TOKENS):
+            yield reading.feed(tokens.read(start, min(start + CHUNK_TOKENS, len(tokens))))
+
+
+@torch.inference_mode()
+def read(
+    model: LanguageModel,
+    tokens: TokenFile,
+    *,
+    start_id: int,
+    parts: int | None = None,
+    warm_up: int = WARM_UP_TOKENS,
+    progress: Progress | None = None,
+) -> LanguageScores:
+    """The scores of a text. `parts` (default: `default_parts`) says into how many it is cut; attention has no use for
+    it. EnsueError for less than one part or a negative warm-up.
+    """
+    parts = default_parts(len(tokens), warm_up=warm_up) if parts is None else parts
+    if parts < 1 or warm_up < 0:
+        raise EnsueError(f"{parts} parts, each warmed up on {warm_up} tokens; expected at least 1 and 0")
+    with evaluating(model):
+        if model.context is None:
+            pieces = _side_by_side(model, tokens, start_id, max(1, min(parts, len(tokens))), warm_up)
+        else:
+            pieces = _in_windows(model, tokens, start_id, model.context)
+        total: Tensor | float = 0.0
+        for nats in pieces:
+            total = total + nats.sum()  # stays on a GPU, which is not waited for
+            if progress is not None:
+                progress(nats.numel())
+    return LanguageScores(float(total), len(tokens), tokens.characters, tokens.unknown)
+
+
+def default_parts(num_tokens: int, *, warm_up: int = WARM_UP_TOKENS) -> int:
+    """As many parts as are at least four times as long as their warm-up, up to 64."""
+    return max(1, min(MAX_PARTS, num_tokens // max(1, 4 * warm_up)))
+
+
+def describe_protocol(model: LanguageModel, parts: int = 1, *, warm_up: int = WARM_UP_TOKENS) -> str:
+    """How `read` reads, for the output."""
+    if model.context is not None:
+        windows = f"in windows of {model.context} tokens that move on by {_stride(model.context)}"
+        return f"read once from beginning to end, {windows}, each token predicted once"
+    carried = "read once from beginning to end, state carried"
+    return carried if parts == 1 else f"{carried}, in {parts} parts, each warmed up on the {warm_up} tokens before it"
+
+
+def _side_by_side(model: LanguageModel, tokens: TokenFile, start_id: int, parts: int, warm_up: int) -> Iterator[Tensor]:
+    """The nats of equal parts of the text (their lengths differ by one at most), some columns at a time."""
+    bounds = [len(tokens) * part // parts for part in range(parts + 1)]
+    warm_ups = [_inputs(tokens, max(0, bound - warm_up), bound, start_id) for bound in bounds[:-1]]
+    state = read_prefixes(model, warm_ups)[1] if any(map(len, warm_ups)) else None
+    last = np.array([_inputs(tokens, bound, bound + 1, start_id)[0] for bound in bounds[:-1]])
+    columns = max(1, _call_tokens(model) // parts)
+    for column in range(0, max(np.diff(bounds)), columns):
+        starts = [bound + column for bound in bounds[:-1]]
+        rows = [tokens.read(a, min(a + columns, b)) for a, b in zip(starts, bounds[1:], strict=True)]
+        targets, mask = padded(rows)
+        nats, state = _nats(model, np.column_stack((last, targets[:, :-1])), targets, state)
+        last = targets[:, -1]
+        yield nats[torch.from_numpy(mask).to(nats.device)]
+
+
+def _in_windows(model: LanguageModel, tokens: TokenFile, start_id: int, context: int) -> Iterator[Tensor]:
+    """The nats that each window predicts, full windows side by side; see the module's protocol."""
+    size, stride = len(tokens), _stride(context)
+    yield _window_nats(model, tokens, start_id, [0], length=min(context, size), predicted=context)
+    full = range(stride, size - context + 1, stride)
+    rows = max(1, _call_tokens(model) // context)
+    for first in range(0, len(full), rows):
+        yield _window_nats(model, tokens, start_id, list(full[first : first + rows]), length=context, predicted=stride)
+    predicted = context + stride * len(full)
+    if predicted < size:
+        begin = stride * (len(full) + 1)
+        yield _window_nats(model, tokens, start_id, [begin], length=size - begin, predicted=size - predicted)
+
+
+def _window_nats(
+    model: LanguageModel, tokens: TokenFile, start_id: int, begins: list[int], *, length: int, predicted: int
+) -> Tensor:
+    """The nats of the last `predicted` tokens of windows of one `length`."""
+    inputs = np.stack([_inputs(tokens, begin, begin + length, start_id) for begin in begins])
+    targets = np.stack([tokens.read(begin, begin + length) for begin in begins])[:, -predicted:]
+    return _nats_of_windows(model, inputs, targets)
+
+
+def _nats_of_windows(model: LanguageModel, inputs: NDArray[np.int64], targets: NDArray[np.int64]) -> Tensor:
+    """The nats (B, P) in float64 of `targets`, which follow the last P of `inputs` (B, T); each row by itself."""
+    h, _ = model.layers(model.features(_on_device(model, inputs)))
+    return exact(model.head.nats(h[:, -targets.shape[1] :], _on_device(model, targets)))
+
+
+def _nats(
+    model: LanguageModel, inputs: NDArray[np.int64], targets: NDArray[np.int64], state: State
+) -> tuple[Tensor, State]:
+    """The nats (B, T) of `targets` in float64, and the state after `inputs`."""
+    nats, state = model.nats(_on_device(model, inputs), _on_device(model, targets), state)
+    return exact(nats), state
+
+
+def _inputs(tokens: TokenFile, start: int, stop: int, start_id: int) -> NDArray[np.int64]:
+    """What is read to predict the tokens [start, stop): the token before each, and `start_id` before the first."""
+    ids = tokens.read(max(0, start - 1), max(0, stop - 1))
+    return ids if start > 0 or stop == start else np.concatenate(([start_id], ids))
+
+
+def _on_device(model: LanguageModel, ids: NDArray[np.int64]) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(ids)).to(device_of(model))
+
+
+def _call_tokens(model: LanguageModel) -> int:
+    return max(1, min(CALL_TOKENS, CALL_LOGITS // model.vocabulary_size))
+
+
+def _stride(context: int) -> int:
+    """How far a window moves on: half a context."""
+    return max(1, context // 2)

@@ -1,0 +1,54 @@
+"""Recipes of language models."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from ensue.models.specification import EncoderSpecification, Tokens
+from ensue.recipe.tables import Count, DataRecipe, Recipe, Rows, Share, Table, TrainRecipe
+
+
+class LanguageModelingData(DataRecipe):
+    valid_characters: Count = 2_000_000
+    """At most this many characters of the validation text are scored, from its beginning."""
+
+
+class TokenizerRecipe(Table):
+    kind: Literal["characters", "bytes", "words", "bpe"] = "characters"
+    """What a token is."""
+    min_count: Count = 1
+    """Rarer characters or words are unknown."""
+    max_size: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
+    """At most this many symbols; without it: no limit (bpe: 2,048)."""
+    splitter: Literal["whitespace", "simple"] = "whitespace"
+    """How words are found."""
+    lowercase: bool = False
+    """Whether all text is lowered first."""
+
+
+class LanguageModelingTrain(TrainRecipe):
+    segment_length: Rows = 64
+    """Tokens in a segment of truncated back-propagation, or in a block where attention's `context` does not say."""
+    reset_state: Share = 0.0
+    """Chance that a row's carried state is dropped before a segment, so that a model also knows beginnings."""
+    sample_tokens: Annotated[int, Field(ge=0, le=1_000_000)] = 160
+    """Length of the sample at each validation."""
+
+    @model_validator(mode="after")
+    def _equal_parts(self) -> Self:
+        if self.batch_size % self.accumulate:
+            raise ValueError(f"batch_size {self.batch_size} cannot be split in {self.accumulate} equal parts")
+        return self
+
+
+class LanguageModelingRecipe(Recipe):
+    what: ClassVar[str] = "language model"
+
+    task: Literal["language-modeling"] = "language-modeling"
+    data: LanguageModelingData = LanguageModelingData()
+    tokenizer: TokenizerRecipe = TokenizerRecipe()
+    tokens: Tokens = Tokens()
+    encoder: EncoderSpecification
+    train: LanguageModelingTrain

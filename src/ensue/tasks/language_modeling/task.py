@@ -1,0 +1,96 @@
+"""Language modeling: predict every next token of a text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+import numpy as np
+import torch
+
+from ensue.data.corpus.batches import Blocks, Segments
+from ensue.data.corpus.token_file import TokenFile
+from ensue.decode.generation import generate_ids
+from ensue.decode.sampling import Sampling
+from ensue.metrics.language import LanguageScores
+from ensue.models.language_model import LanguageModel
+from ensue.tasks.language_modeling.reading import read
+from ensue.tasks.task import Task, on_device
+from ensue.text.tokenizers import Tokenizer
+from ensue.types import Loss, State, hold
+
+
+class LanguageBatch(NamedTuple):
+    """`inputs` and `targets` (B, T): each target is the id after its input."""
+
+    inputs: torch.Tensor
+    targets: torch.Tensor
+    first: bool
+
+    @property
+    def rows(self) -> int:
+        return len(self.inputs)
+
+    @property
+    def count(self) -> int:  # type: ignore[override]  # it hides tuple.count, which a batch has no use for
+        return self.targets.numel()
+
+    def part(self, rows: slice) -> Self:
+        return self._replace(inputs=self.inputs[rows], targets=self.targets[rows])
+
+
+class LanguageModeling(Task[LanguageModel, LanguageBatch]):
+    """Segments of a stream (state carried) or shuffled blocks in, summed nats out; judged by nats per token."""
+
+    judged_by = "nats_per_token"
+    less_is_better = True
+
+    def __init__(
+        self,
+        batches: Segments | Blocks,
+        *,
+        tokenizer: Tokenizer,
+        valid: TokenFile | None,
+        segment_length: int,
+        sample_tokens: int = 0,
+        reset_state: float = 0.0,
+    ) -> None:
+        self.batches, self.tokenizer, self.valid, self.sample_tokens = batches, tokenizer, valid, sample_tokens
+        self.reset_state = reset_state
+        self.carries_state = isinstance(batches, Segments)
+        self.steps_per_epoch = batches.steps_per_epoch
+        self.tokens_per_step = batches.batch_size * segment_length
+
+    def batch(self, step: int, device: torch.device) -> LanguageBatch:
+        batch = self.batches.batch(step)
+        return LanguageBatch(on_device(batch.inputs, device), on_device(batch.targets, device), batch.first)
+
+    def initial_state(self, model: LanguageModel) -> State:
+        return model.init_state(self.batches.batch_size)
+
+    def carried(self, model: LanguageModel, batch: LanguageBatch, state: State) -> State:
+        """None at the start of a stream, and anew in rows that are reset by chance."""
+        if batch.first or state is None or not self.reset_state:
+            return None if batch.first else state
+        kept = torch.rand(batch.rows, device=batch.inputs.device) >= self.reset_state
+        return hold(kept, state, model.init_state(batch.rows))
+
+    def loss(self, model: LanguageModel, batch: LanguageBatch, state: State) -> tuple[Loss, State]:
+        loss, after = model.loss(batch.inputs, batch.targets, state)
+        return loss, after if self.carries_state else None
+
+    def validate(self, model: LanguageModel) -> LanguageScores | None:
+        return None if self.valid is None else read(model, self.valid, start_id=self.tokenizer.start_id)
+
+    def sample(self, model: LanguageModel, seed: int) -> str:
+        ids: Sequence[torch.Tensor] = list(
+            generate_ids(
+                model,
+                [np.zeros(0, dtype=np.int64)],
+                max_tokens=self.sample_tokens,
+                sampling=Sampling(),
+                seed=seed,
+                start_id=self.tokenizer.start_id,
+            )
+        )
+        return self.tokenizer.decode([int(row[0]) for row in ids])

@@ -1,0 +1,48 @@
+"""Texts as a model reads them: their distinct words encoded once, and batches of any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ensue.data.words import Ragged, StringColumn, Texts
+from ensue.models.word_features import Forms, Words
+from ensue.tasks.task import on_device
+from ensue.text.lexicon import Lexicon
+
+
+class EncodedTexts:
+    """`words` are rows of numbers of `forms`; `columns` are given values beside them, for each column a `Ragged`."""
+
+    def __init__(self, lexicon: Lexicon, texts: Texts, columns: Mapping[str, StringColumn] | None = None) -> None:
+        self.forms = lexicon.encode(texts.words.values)
+        self.words = Ragged(texts.words.ids, texts.starts)
+        self.columns = []
+        for name in lexicon.columns:
+            column = (columns or {})[name]
+            self.columns.append(Ragged(lexicon.encode_column(name, column.values)[column.ids], texts.starts))
+
+    def batch(self, rows: NDArray[np.int64], device: torch.device) -> Words:
+        """Some of the texts side by side."""
+        mask = self.words.mask(rows)
+        padded = self.words.padded(rows)
+        forms, numbers = np.unique(padded, return_inverse=True)
+        return Words(
+            forms=Forms.of(self.forms.select(forms), device),
+            numbers=on_device(numbers.reshape(padded.shape), device),
+            columns=on_device(stacked(self.columns, rows, padded.shape), device),
+            mask=None if mask is None else on_device(mask, device),
+        )
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+
+def stacked(columns: list[Ragged], rows: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.int64]:
+    """The columns' values (B, T, C)."""
+    if not columns:
+        return np.zeros((*shape, 0), np.int64)
+    return np.stack([column.padded(rows) for column in columns], axis=-1)

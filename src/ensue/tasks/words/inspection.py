@@ -1,0 +1,41 @@
+"""What the pages of taggers and classifiers share: the words as the model takes them, and the facts at the top."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ensue.errors import EnsueError
+from ensue.inspection.features import ReadWords
+from ensue.models.modules import device_of
+from ensue.tasks.words.length import check_length
+from ensue.tasks.words.pipeline import WordPipeline
+
+LONGEST = 10_000
+"""Words of a text that can be looked into."""
+TITLE = 84
+"""Characters of the text that name a page."""
+
+
+def read_words(
+    pipeline: WordPipeline,
+    texts: Sequence[Sequence[str]],
+    columns: dict[str, tuple[str, ...]] | None = None,
+) -> list[ReadWords]:
+    """The texts as the model takes them."""
+    for words in texts:
+        if not words:
+            raise EnsueError("there is nothing to look into: the text has no words")
+        check_length(len(words), pipeline.recipe)
+        if len(words) > LONGEST:
+            raise EnsueError(f"the text has {len(words):,} words; up to {LONGEST:,} can be looked into")
+    pipeline.reader.read(texts)  # looks new words up where there is a file of vectors
+    features, lexicon, device = pipeline.reader.features, pipeline.reader.lexicon, device_of(pipeline.model)
+    return [ReadWords(features, lexicon, words, columns, device=device) for words in texts]
+
+
+def facts_of(pipeline: WordPipeline, head: str, words: str) -> dict[str, str]:
+    """What the page says of the model at its top."""
+    run = {} if pipeline.run is None else {"run": Path(pipeline.run).name}
+    parameters = f"{pipeline.num_parameters:,}"
+    return {**run, "encoder": pipeline.recipe.describe(), "head": head, "parameters": parameters, "words": words}

@@ -1,0 +1,54 @@
+"""The parts that taggers and classifiers share: what they know of words, and their pretrained vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from ensue.runs.directory import RunDirectory
+from ensue.runs.schema import Config, Symbols, Vocabulary
+from ensue.tasks.model import ModelParts
+from ensue.text.lexicon import Lexicon
+
+
+class WordsConfig(Config):
+    """What `config.json` says of every model that reads words."""
+
+    splitter: str
+    d_vectors: Annotated[int, Field(ge=0, le=100_000)]
+
+
+class LexiconContent(Vocabulary):
+    """`tokenizer.json`."""
+
+    kind: Literal["lexicon"]
+    fold_digits: bool
+    longest_affix: Annotated[int, Field(ge=0, le=1000)]
+    words: Symbols
+    characters: Symbols | None
+    affixes: Symbols | None
+    shapes: Symbols | None
+    columns: dict[str, Symbols]
+    vectors: Symbols | None
+
+
+@dataclass(frozen=True)
+class WordParts(ModelParts):
+    """`pretrained` are the vectors of the lexicon's words that have one, (V, d)."""
+
+    lexicon: Lexicon
+    pretrained: Tensor | None
+
+
+def read_lexicon(run: RunDirectory) -> Lexicon:
+    return run.read_json("tokenizer.json", LexiconContent, Lexicon.from_json)
+
+
+def empty_vectors(run: RunDirectory, lexicon: Lexicon) -> Tensor | None:
+    """Room for the pretrained vectors of a model that has some."""
+    d_vectors = run.config["d_vectors"]
+    return torch.zeros(len(lexicon.vectors), d_vectors) if d_vectors and lexicon.vectors else None

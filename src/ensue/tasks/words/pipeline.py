@@ -1,0 +1,101 @@
+"""Texts as a trained model reads them: words that come again are looked up, not worked out again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from pathlib import Path
+from threading import Lock
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import nn
+
+from ensue.arguments import check_type
+from ensue.data.vectors import read_vectors
+from ensue.data.words import Ragged
+from ensue.errors import EnsueError
+from ensue.models.form_memory import FormMemory
+from ensue.models.word_features import FormTable, WordFeatures
+from ensue.tasks.pipeline import Pipeline
+from ensue.tasks.words.recipe import WordsRecipe
+from ensue.text.lexicon import Lexicon
+from ensue.text.vocabulary import Vocabulary
+
+
+class WordPipeline(Pipeline):
+    """What the pipelines of taggers and classifiers share: texts are cut into words, and words become vectors."""
+
+    model: Any
+    recipe: WordsRecipe
+    reader: Reader
+    run: str | Path | None
+    _splitter: str
+
+    @property
+    def splitter(self) -> str:
+        """How running text is cut into words; "whitespace" for text that is cut already."""
+        return self._splitter
+
+    def with_splitter(self, splitter: str) -> Self:
+        """The same model, for text that is cut otherwise."""
+        check_type("the splitter", splitter, str, "its name")
+        other = copy(self)
+        other._splitter = splitter
+        return other
+
+    def use_vectors(self, file: str | Path) -> None:
+        """Look words that training had not up in `file`, the pretrained vectors that the model was trained with."""
+        self.reader.look_up(file)
+
+    def described(self, *parts: str) -> str:
+        """The `repr`: the layers, then `parts`."""
+        run = [] if self.run is None else [f"run={str(self.run)!r}"]
+        return f"{type(self).__name__}({', '.join([self.recipe.describe(), *parts, *run])})"
+
+
+class Reader:
+    """The features and the lexicon of a tagger or classifier at use. Threads may share it."""
+
+    def __init__(self, features: WordFeatures, lexicon: Lexicon, device: torch.device) -> None:
+        self.features, self.lexicon = features, lexicon
+        self.memory = FormMemory(features, lexicon, device)
+        self._file: Path | None = None
+        self._looked_up: set[str] = set()
+        self._extending = Lock()
+
+    def read(self, texts: Sequence[Sequence[str]]) -> tuple[FormTable, Ragged]:
+        """A table of word forms, and the texts as rows of their numbers. Both hold for good."""
+        words = [word for text in texts for word in text]
+        if self._file is not None:
+            with self._extending:
+                self._extend(words)
+        table, numbers = self.memory.look_up(words)
+        return table, Ragged(numbers, np.cumsum([0, *map(len, texts)], dtype=np.int64))
+
+    def look_up(self, file: str | Path) -> None:
+        """From now on take the pretrained vectors of words that the model has not seen from `file`."""
+        if self.lexicon.vectors is None:
+            raise EnsueError(f"{file}: the model was trained without pretrained vectors")
+        self._file = Path(file)
+        self.memory.forget()
+
+    def _extend(self, words: Sequence[str]) -> None:
+        """Read the file once for all words that are new."""
+        table, known = self.features.vectors, self.lexicon.vectors
+        assert self._file is not None
+        assert table is not None
+        assert known is not None
+        wanted = {form for word in dict.fromkeys(words) for form in (word, word.lower())}
+        wanted -= known.ids.keys() | self._looked_up
+        if not wanted:
+            return
+        self._looked_up |= wanted
+        found, matrix = read_vectors(self._file, wanted)
+        if found and matrix.shape[1] != table.embedding_dim:
+            raise EnsueError(f"{self._file}: vectors of {matrix.shape[1]} numbers; the model has {table.embedding_dim}")
+        if found:  # the vectors come before the words that lead to them: other threads are reading
+            rows = torch.from_numpy(matrix).to(table.weight.device)
+            table.weight = nn.Parameter(torch.cat((table.weight, rows)), requires_grad=False)
+            self.lexicon.vectors = Vocabulary([*known.symbols, *found])

@@ -1,0 +1,129 @@
+"""What the lens finds in a classifier, against its pipeline on texts that are changed by hand."""
+
+import numpy as np
+import pytest
+import torch
+
+from ensue.errors import EnsueError
+from ensue.tasks.classification import view as classifying
+from ensue.tasks.classification.inspection import inspect_classifier
+from ensue.tasks.classification.pipeline import ClassificationPipeline
+from ensue.tasks.classification.view import ClassifierView, groups_of
+from ensue.text.classes import Classes
+from inspection.small import LSTM, TRANSFORMER, classifier
+
+TEXT = "Ann saw the calm Sea of Landon"
+WORDS_ONLY = {"d_words": 6}
+NEW = "\u2603"
+"""A word that no training data had."""
+
+
+def views_of(pipeline: ClassificationPipeline, text: str | tuple[str, str] = TEXT) -> tuple[ClassifierView, ...]:
+    views = inspect_classifier(pipeline, text).view
+    assert isinstance(views, tuple)
+    return views
+
+
+def probability(pipeline: ClassificationPipeline, text: str | tuple[str, str], label: int) -> float:
+    (answer,) = pipeline.predict([text])
+    return answer.probabilities[pipeline.labels.names[label]]
+
+
+def log_odds(p: float) -> float:
+    return float(np.log(p) - np.log1p(-p))
+
+
+@pytest.mark.parametrize("multiple", [False, True], ids=["one label", "several"])
+@pytest.mark.parametrize("pooling", [("mean", "max"), ("last",), ("attention",)], ids="+".join)
+@pytest.mark.parametrize("model", [LSTM, TRANSFORMER], ids=["lstm", "transformer"])
+def test_a_word_does_what_an_unknown_word_in_its_place_undoes(multiple, pooling, model) -> None:  # type: ignore[no-untyped-def]
+    classes = Classes(["good", "bad", "so-so"], multiple=multiple)
+    pipeline = classifier(features=WORDS_ONLY, model=model, pooling=pooling, classes=classes)
+    (view,) = views_of(pipeline)
+    (answer,) = pipeline.predict([TEXT])
+    np.testing.assert_allclose(view.probabilities, list(answer.probabilities.values()), rtol=1e-5)
+    whole = probability(pipeline, TEXT, view.label)
+    words = TEXT.split()
+    for place, found in enumerate(view.contributions):
+        without = probability(pipeline, " ".join([*words[:place], NEW, *words[place + 1 :]]), view.label)
+        assert found.group == range(place, place + 1)
+        assert found.probability == pytest.approx(without, rel=1e-4)
+        assert found.log_odds == pytest.approx(log_odds(whole) - log_odds(without), abs=1e-3)
+    assert view.contributions[6].log_odds == pytest.approx(0, abs=1e-5)
+    assert view.is_known.tolist() == [True] * 6 + [False]
+
+
+def test_words_of_a_pair_are_read_as_unknown_one_side_at_a_time() -> None:
+    pipeline = classifier(features=WORDS_ONLY, pair=True)
+    pair = ("Ann saw London", "the Sea was calm")
+    first, second = views_of(pipeline, pair)
+    assert first.label == second.label
+    assert first.contributions[2].probability == pytest.approx(
+        probability(pipeline, (f"Ann saw {NEW}", pair[1]), first.label), rel=1e-4
+    )
+    assert second.contributions[1].probability == pytest.approx(
+        probability(pipeline, (pair[0], f"the {NEW} was calm"), first.label), rel=1e-4
+    )
+
+
+def test_ngrams_are_counted_without_the_word() -> None:
+    pipeline = classifier(features=WORDS_ONLY, pooling=(), ngrams=2)
+    (view,) = views_of(pipeline)
+    assert (view.attention, view.maxima, view.traces) == (None, None, [])
+    without = probability(pipeline, TEXT.replace("calm", NEW), view.label)
+    assert view.contributions[3].probability == pytest.approx(without, rel=1e-4)
+
+
+def test_certainty_leaves_log_odds_finite() -> None:
+    pipeline = classifier()
+    with torch.no_grad():
+        pipeline.model.head[-1].bias += torch.tensor([200.0, 0.0, 0.0])
+    (view,) = views_of(pipeline)
+    assert view.probabilities[0] == 1
+    assert np.isfinite([found.log_odds for found in view.contributions]).all()
+    assert max(abs(found.log_odds) for found in view.contributions) > 1e-3
+
+
+@pytest.mark.parametrize("data", [{}, {"segment_tokens": 3}], ids=["whole", "segments"])
+def test_what_the_poolings_pick_gives_what_they_give(data: dict) -> None:  # type: ignore[type-arg]
+    model = LSTM | {"bidirectional": False}
+    pipeline = classifier(model=model, pooling=("attention", "max"), data=data)
+    (view,) = views_of(pipeline)
+    assert view.attention is not None
+    assert view.maxima is not None
+    forms, rows = pipeline.reader.read([TEXT.split()])
+    numbers = torch.from_numpy(rows.values.astype(np.int64))[None]
+    with torch.no_grad():
+        x = pipeline.model.features.in_place(forms.vectors, numbers, numbers.new_zeros(1, 7, 0))
+        pooled = pipeline.model.pooled(x, forms.words[numbers], None).vector[0]
+        h = pipeline.model.layers(x)[0][0]
+    np.testing.assert_allclose(view.attention @ h.numpy(), pooled[:5], rtol=1e-4, atol=1e-5)
+    winners = [int((h[:, unit] - pooled[5 + unit]).abs().argmin()) for unit in range(5)]
+    assert view.maxima.tolist() == [winners.count(place) / 5 for place in range(7)]
+
+
+def test_long_texts_are_occluded_a_few_words_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert groups_of(3) == [range(0, 1), range(1, 2), range(2, 3)]
+    groups = groups_of(2_000)
+    assert [place for group in groups for place in group] == list(range(2_000))
+    assert len(groups) * 2_000 <= classifying.BUDGET_WORDS
+    monkeypatch.setattr(classifying, "BUDGET_WORDS", 21)
+    pipeline = classifier(features=WORDS_ONLY)
+    (view,) = views_of(pipeline)
+    assert [found.group for found in view.contributions] == [range(0, 3), range(3, 6), range(6, 7)]
+    without = probability(pipeline, f"Ann saw the {NEW} {NEW} {NEW} Landon", view.label)
+    assert view.contributions[1].probability == pytest.approx(without, rel=1e-4)
+
+
+def test_only_what_the_model_reads_is_looked_at() -> None:
+    (view,) = views_of(classifier(data={"max_tokens": 4, "keep": "both"}))
+    assert view.words == ("Ann", "saw", "of", "Landon")
+
+
+def test_a_wrong_number_of_texts_is_refused() -> None:
+    with pytest.raises(EnsueError, match="the model reads one text; found 2"):
+        inspect_classifier(classifier(), ("a", "b"))
+    with pytest.raises(EnsueError, match="the model reads two texts; found 1"):
+        inspect_classifier(classifier(pair=True), "a")
+    with pytest.raises(EnsueError, match="the text has no words"):
+        inspect_classifier(classifier(pair=True), ("calm", " "))
