@@ -12,7 +12,7 @@ from ensue.models.classifier import Classifier, Pooled
 from ensue.models.encoders import build_encoder
 from ensue.models.feature_specification import ClassHeadSpecification, FeatureSpecification
 from ensue.models.modules import count_parameters
-from ensue.models.ngram_bag import NgramBag
+from ensue.models.ngram_bag import NgramBag, PairBag
 from ensue.models.word_features import WordFeatures
 from ensue.nn import MeanPooling
 from models import BY_NAME, TEXTS, WAYS, lexicon_of, one_way, reader, words_of
@@ -103,10 +103,11 @@ def test_it_starts_from_the_shares_of_the_labels(head: dict[str, Any], multiple:
     if classifier.bag is not None:
         classifier.bag.bias.data.zero_()
     classifier.start_from_shares(shares)
-    texts = Pooled(torch.zeros(1, 0 if classifier.pooling is None else classifier.pooling.d_out), torch.zeros(1, K))
+    keys = torch.zeros(1, 2, dtype=torch.int64)
+    texts = Pooled(torch.zeros(1, 0 if classifier.pooling is None else classifier.pooling.d_out), keys)
     if classifier.head is None:
         assert classifier.bag is not None
-        logits = classifier.bag(torch.zeros(1, 2, dtype=torch.int64))
+        logits = classifier.bag(keys)
     else:
         for layer in classifier.head[:-1]:
             if isinstance(layer, nn.Linear):
@@ -119,9 +120,9 @@ def test_the_hidden_layer_by_hand() -> None:
     classifier = build(head={"d_hidden": 4, "pooling": ["mean"], "dropout": 0.5}).eval()
     assert classifier.head is not None
     first, last = (layer for layer in classifier.head if isinstance(layer, nn.Linear))
-    texts = Pooled(torch.randn(2, 6), torch.randn(2, K))
+    texts = Pooled(torch.randn(2, 6), torch.zeros(2, 3, dtype=torch.int64))
     h = (texts.vector @ first.weight.T + first.bias).clamp(min=0)
-    same(classifier.logits_of([texts]), h @ last.weight.T + last.bias + texts.scores)
+    same(classifier.logits_of([texts]), h @ last.weight.T + last.bias)
     classifier.train()
     assert not classifier.logits_of([texts]).equal(classifier.logits_of([texts]))
 
@@ -209,12 +210,13 @@ def test_scores_of_ngrams_stand_beside_those_of_the_layers() -> None:
     assert both.bag is not None
     assert alone.bag is not None
     words = words_of(LEXICON, TEXTS)
-    ids = words.forms.words[words.numbers]
+    assert words.mask is not None
+    keys = words.forms.keys[words.numbers] * words.mask
     assert both.head is not None
     h, _ = both.layers(both.features(words), mask=words.mask)
     assert both.pooling is not None
-    same(both((words,)), both.head(both.pooling(h, words.mask)) + both.bag(ids, words.mask))
-    same(alone((words,)), alone.bag(ids, words.mask))
+    same(both((words,)), both.head(both.pooling(h, words.mask)) + both.bag(keys))
+    same(alone((words,)), alone.bag(keys))
     assert alone.head is None
     alone((words,)).sum().backward()
     assert all(parameter.grad is None for parameter in alone.features.parameters())
@@ -267,7 +269,8 @@ def parts(encoder: str = "lstm", bidirectional: bool = False) -> dict[str, Any]:
     ("change", "sentence"),
     [
         ({"pooling": None}, "nothing to decide by; head.pooling names a pooling, or head.ngrams counts n-grams"),
-        ({"pair": True, "bag": NgramBag(K, buckets=8)}, "pairs are compared .* head.ngrams reads single texts"),
+        ({"pair": True, "bag": NgramBag(K, buckets=8)}, "a PairBag is for pairs, and for nothing else"),
+        ({"bag": PairBag(K, buckets=8)}, "a PairBag is for pairs, and for nothing else"),
         ({"segment": 5} | parts("lstm", True), "only layers that read in one direction .* model.bidirectional=false"),
         ({"segment": 5} | parts("rotary", True), "only layers that read in one direction"),
         ({"segment": 5} | parts("window", True), "only layers that read in one direction"),

@@ -33,7 +33,7 @@ def agrees(found: FormMemory, words: list[str]) -> None:
     """Ask for the words and compare."""
     table, index = found.look_up(words)
     assert len(index) == len(words)
-    assert table.words[index].tolist() == LEXICON.encode(words).words.tolist()
+    assert table.keys[index].tolist() == LEXICON.encode(words).keys.tolist()
     for word, vector in zip(words, table.vectors[index], strict=True):
         torch.testing.assert_close(vector, REFERENCE[word])
 
@@ -50,7 +50,7 @@ def test_it_gives_what_the_features_compute(calls: list[list[str]], most: int, r
         found = memory(most)
         for words in calls:
             agrees(found, words)
-            assert len(found.table.vectors) == len(found.table.words) <= most + len(set(words))
+            assert len(found.table.vectors) == len(found.table.keys) <= most + len(set(words))
 
 
 def test_many_forms_in_little_pieces() -> None:
@@ -61,7 +61,7 @@ def test_many_forms_in_little_pieces() -> None:
     features = found.features.table(LEXICON.encode(words), CPU)
     table, index = found.look_up(words)
     torch.testing.assert_close(table.vectors[index], features.vectors)
-    assert found.table.words[index].tolist() == features.words.tolist()
+    assert found.table.keys[index].tolist() == features.keys.tolist()
 
 
 def test_it_grows_with_and_without_inference_mode(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,4 +152,4 @@ def test_threads_share_it(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(ask, range(8)))
-    assert len(found.table.words) == len(found._known.numbers) <= most + 60
+    assert len(found.table.keys) == len(found._known.numbers) <= most + 60

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from ensue.models.ngram_bag import NgramBag
+from ensue.models.ngram_bag import NgramBag, PairBag
 
 same = torch.testing.assert_close
 Gram = tuple[int, ...]
@@ -30,11 +30,10 @@ def every_gram(longest: int) -> list[Gram]:
     return [gram for n in range(1, longest + 1) for gram in itertools.product(WORDS[1:], repeat=n)]
 
 
-def batch(rows: Sequence[Sequence[int]], filling: int = 5) -> tuple[Tensor, Tensor]:
+def batch(rows: Sequence[Sequence[int]]) -> Tensor:
     longest = max(map(len, rows), default=0)
-    ids = torch.tensor([[*row, *[filling] * (longest - len(row))] for row in rows], dtype=torch.int64)
-    lengths = torch.tensor([len(row) for row in rows], dtype=torch.int64)
-    return ids.view(len(rows), longest), torch.arange(longest) < lengths.unsqueeze(1)
+    ids = torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows], dtype=torch.int64)
+    return ids.view(len(rows), longest)
 
 
 def row_of(bag: NgramBag, gram: Gram) -> int:
@@ -71,10 +70,11 @@ def test_every_ngram_has_a_row_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("longest", [1, 2, 3])
-@given(rows=texts, filling=st.sampled_from(WORDS))
-def test_a_text_is_the_set_of_its_ngrams(longest: int, rows: list[list[int]], filling: int) -> None:
-    """The same n-gram is the same row in any text, wherever it stands; whatever the padding is."""
-    found = BAGS[longest].ngrams(*batch(rows, filling))
+@given(rows=texts, unknown=st.sampled_from([0, -1, -(1 << 32)]))
+def test_a_text_is_the_set_of_its_ngrams(longest: int, rows: list[list[int]], unknown: int) -> None:
+    """The same n-gram is the same row in any text, wherever it stands; what is unknown is in none."""
+    words = batch(rows)
+    found = BAGS[longest].ngrams(words.masked_fill(words == 0, unknown))
     for row, ids in zip(rows, found.tolist(), strict=True):
         known = [id for id in ids if id]
         assert known == sorted(known)
@@ -90,7 +90,7 @@ def test_order_matters() -> None:
 @given(rows=texts)
 def test_padded_among_others_is_alone(longest: int, rows: list[list[int]]) -> None:
     bag = BAGS[longest]
-    together = bag.ngrams(*batch(rows)).tolist()
+    together = bag.ngrams(batch(rows)).tolist()
     for row, ids in zip(rows, together, strict=True):
         alone = bag.ngrams(torch.tensor([row], dtype=torch.int64)).flatten().tolist()
         assert [id for id in alone if id] == [id for id in ids if id]
@@ -104,7 +104,7 @@ def test_scores_by_hand(rows: list[list[int]]) -> None:
     bag.bias.data.normal_(generator=random)
     bag.ratio.data.uniform_(0, 2, generator=random)
     bag.ratio.data[ROWS[2][2,]] = bag.ratio.data[ROWS[2][3, 4]] = 0.0
-    scores = bag(*batch(rows))
+    scores = bag(batch(rows))
     for row, found in zip(rows, scores, strict=True):
         numbers = [ROWS[2][gram] for gram in grams(row, 2)]
         r = [bag.ratio[number].item() for number in numbers]
@@ -117,7 +117,7 @@ def test_scores_by_hand(rows: list[list[int]]) -> None:
 @pytest.mark.parametrize("rows", [[[], []], [[0, 0]], [[2]], [[]], []])
 def test_what_says_nothing_leaves_the_bias(bag: NgramBag, rows: list[list[int]]) -> None:
     """No words, unknown ones, one with a ratio of 0; no text at all."""
-    scores = bag(*batch(rows))
+    scores = bag(batch(rows))
     same(scores, bag.bias.expand(len(rows), 3))
     scores.sum().backward()
     assert bag.bias.grad is not None
@@ -126,7 +126,7 @@ def test_what_says_nothing_leaves_the_bias(bag: NgramBag, rows: list[list[int]])
 
 def test_gradients_reach_what_stands_there(bag: NgramBag) -> None:
     rows = [[1, 2, 1], [0, 3, 4]]
-    bag(*batch(rows)).square().sum().backward()
+    bag(batch(rows)).square().sum().backward()
     assert bag.weight.grad is not None
     reached = set(bag.weight.grad.any(1).nonzero().flatten().tolist())
     expected = {ROWS[2][gram] for row in rows for gram in grams(row, 2)} - {ROWS[2][2,], ROWS[2][3, 4]}
@@ -168,7 +168,7 @@ def test_ratios_by_hand() -> None:
     Row 0, where padding is, has no part in it, nor has what only one text has, or none.
     """
     bag = NgramBag(2, buckets=6)
-    bag.weigh(torch.tensor([[90.0, 7.0], [5.0, 1.0], [2.0, 2.0], [1.0, 0.0], [0.0, 0.0], [0.0, 3.0]]))
+    bag.weigh_by_ratio(torch.tensor([[90.0, 7.0], [5.0, 1.0], [2.0, 2.0], [1.0, 0.0], [0.0, 0.0], [0.0, 3.0]]))
     inside, outside = {1: 6, 2: 3, 5: 1}, {1: 2, 2: 3, 5: 4}
     expected = [0.0] * 6
     for row, count in inside.items():
@@ -182,7 +182,7 @@ def test_ratios_of_three_labels_are_those_of_the_most_telling_one() -> None:
     for row, count in counts.items():
         present[row] = torch.tensor(count)
     bag = NgramBag(3, buckets=5)
-    bag.weigh(present)
+    bag.weigh_by_ratio(present)
     for row in counts:
         found = []
         for k in range(3):
@@ -199,7 +199,7 @@ def test_words_that_all_texts_have_alike_tell_nothing_however_uneven_the_labels_
     present = torch.zeros(1000, 2)
     present[1], present[2] = torch.tensor([90.0, 10.0]), torch.tensor([0.0, 10.0])
     present[3:600] = torch.tensor([9.0, 1.0])
-    bag.weigh(present)
+    bag.weigh_by_ratio(present)
     assert bag.ratio[1] < 0.7
     assert bag.ratio[2] > 3
 
@@ -207,7 +207,7 @@ def test_words_that_all_texts_have_alike_tell_nothing_however_uneven_the_labels_
 @pytest.mark.parametrize("present", [torch.zeros(4, 2), torch.tensor([[5.0, 5.0], [1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])])
 def test_where_nothing_comes_twice_no_ngram_counts(present: Tensor) -> None:
     bag = NgramBag(2, buckets=4)
-    bag.weigh(present)
+    bag.weigh_by_ratio(present)
     assert bag.ratio.tolist() == [0.0] * 4
 
 
@@ -231,3 +231,62 @@ def test_one_place_is_not_enough(buckets: int) -> None:
 def test_two_places_hold_everything() -> None:
     bag = NgramBag(2, buckets=2)
     assert bag.ngrams(torch.tensor([[3, 1, 0]])).unique().tolist() == [0, 1]
+
+
+def test_inverse_document_frequencies_by_hand() -> None:
+    """As scikit-learn's `TfidfTransformer` has it with its smoothing; row 0 and what one text has count for nothing."""
+    bag = NgramBag(2, buckets=5)
+    bag.weigh_by_idf(torch.tensor([9.0, 9.0, 2.0, 1.0, 0.0]), 9)
+    same(bag.ratio.data, torch.tensor([0.0, 1.0, math.log(10 / 3) + 1, 0.0, 0.0]))
+
+
+def test_a_bag_weighed_by_inverse_document_frequency_is_tf_idf() -> None:
+    """Its scores are those of scikit-learn's vectors, with each n-gram counted once and a weight for each."""
+    text = pytest.importorskip("sklearn.feature_extraction.text")
+    rows = [[1, 2, 1, 3], [2, 1, 2, 1], [4, 1, 2], [3, 4], [3, 1, 3]]
+    vectorizer = text.TfidfVectorizer(analyzer=lambda row: grams(row, 2), binary=True, min_df=2)
+    vectors = vectorizer.fit_transform(rows)
+    bag = NgramBag(2, longest=2, buckets=BUCKETS)
+    torch.nn.init.normal_(bag.weight)
+    present = torch.bincount(bag.ngrams(batch(rows)).flatten(), minlength=BUCKETS)
+    bag.weigh_by_idf(present.float(), len(rows))
+    weight = bag.weight.detach()[[ROWS[2][gram] for gram in vectorizer.get_feature_names_out()]]
+    same(bag(batch(rows)), torch.from_numpy(vectors @ weight.double().numpy()).float(), rtol=1e-4, atol=1e-5)
+
+
+@given(pairs=st.lists(st.tuples(*[st.lists(st.sampled_from(WORDS[1:]), max_size=7)] * 2), min_size=1, max_size=4))
+def test_a_pair_by_sets(pairs: list[tuple[list[int], list[int]]]) -> None:
+    """What both texts have, what one has alone, and which shares of each length are in both."""
+    bag = PairBag(3, longest=2, buckets=BUCKETS)
+    sides = [batch(rows) for rows in zip(*pairs, strict=True)]
+    found, overlaps = bag.compare(*sides)
+    for pair, ids, shares in zip(pairs, found.tolist(), overlaps.tolist(), strict=True):
+        one, other = (grams(row, 2) for row in pair)
+        expected = {ROWS[2][gram] for gram in one ^ other} | {BUCKETS + ROWS[2][gram] for gram in one & other}
+        known = [id for id in ids if id]
+        assert set(known) == expected
+        assert len(known) == len(expected)
+        by_hand = []
+        for n in (1, 2):
+            a, b = ({gram for gram in side if len(gram) == n} for side in (one, other))
+            by_hand += sorted(len(a & b) / max(1, len(side)) for side in (a, b))
+        assert shares == pytest.approx(by_hand)
+    assert all(map(torch.equal, bag.compare(*sides[::-1]), (found, overlaps)))
+
+
+def test_scores_of_a_pair_by_hand() -> None:
+    """Words that the model does not know are compared too."""
+    torch.manual_seed(0)
+    bag = PairBag(3, longest=1, buckets=BUCKETS)
+    for part in (bag.weight, bag.bias, bag.overlap):
+        torch.nn.init.normal_(part)
+    bag.ratio.data.uniform_(1, 2)
+    one, other = torch.tensor([[1, 2, -7, 2]]), torch.tensor([[-7, 0, 1]])
+    both = BUCKETS + torch.tensor(
+        [ROWS[1][1,], *(bag.ngrams(torch.tensor([[-7]]), torch.tensor([[-7]]))[0][1:] - BUCKETS)]
+    )
+    rows = torch.tensor([ROWS[1][2,], *both])
+    r = bag.ratio[rows]
+    expected = bag.bias + r @ bag.weight[rows] / r.norm() + torch.tensor([2 / 3, 1.0]) @ bag.overlap
+    same(bag(one, other)[0], expected)
+    assert bag(torch.zeros(2, 0, dtype=torch.int64), torch.zeros(2, 0, dtype=torch.int64)).equal(bag.bias.expand(2, -1))

@@ -201,7 +201,7 @@ def test_a_table_of_many_forms_is_their_vectors(case: str, monkeypatch: pytest.M
     table = features.table(encoded, CPU)
     same(table.vectors, features.form_vectors(Forms.of(encoded, CPU)).detach())
     assert table.vectors.shape == (20, features.d_forms)
-    assert table.words.tolist() == encoded.words.tolist()
+    assert table.keys.tolist() == encoded.keys.tolist()
     numbers = torch.tensor([[3, 0], [19, 5]])
     columns = torch.zeros(2, 2, len(lexicon.columns), dtype=torch.int64)
     x = features.in_place(table.vectors, numbers, columns)

@@ -62,6 +62,27 @@ def test_a_word_has_the_number_of_what_it_is_folded_to(
         assert lexicon.words.symbols[id] == (text if text in known else "<unk>")
 
 
+@given(train=forms, asked=forms, lowercase=st.booleans(), fold_digits=st.booleans())
+def test_equal_words_have_equal_keys_be_they_known_or_not(
+    train: list[str], asked: list[str], lowercase: bool, fold_digits: bool
+) -> None:
+    lexicon = Lexicon.train(dict.fromkeys(train, 2), lowercase=lowercase, fold_digits=fold_digits)
+    asked = [*asked, *train, *asked]
+    encoded = lexicon.encode(asked)
+    assert encoded.words.tolist() == [max(key, 0) for key in encoded.keys.tolist()]
+    assert encoded.keys.all()
+    texts = [folded(form, lowercase=lowercase, fold_digits=fold_digits) for form in asked]
+    assert len(set(zip(texts, encoded.keys.tolist(), strict=True))) == len(set(texts)) == len(set(encoded.keys))
+
+
+def test_the_key_of_an_unknown_word_is_the_same_on_every_machine() -> None:
+    """CRC-32 of its UTF-8, as zip files have it."""
+    assert Lexicon.train({"a": 2}, fold_digits=False).encode(["123456789", "a", "\ud800"]).keys.tolist()[:2] == [
+        ~0xCBF43926,
+        1,
+    ]
+
+
 def test_the_most_frequent_words_are_kept() -> None:
     counts = {"b": 2, "a": 2, "c": 5, "d": 1, "B": 1}
     assert Lexicon.train(counts).words.symbols == ("<unk>", "c", "b", "a", "d")
@@ -180,7 +201,7 @@ def test_what_is_not_in_use_is_zero() -> None:
 def test_no_forms_at_all(parts: dict[str, Any]) -> None:
     lexicon = Lexicon.train(COUNTS, **parts)
     encoded = lexicon.encode([])
-    assert [len(part) for part in encoded] == [0] * 6
+    assert [len(part) for part in encoded] == [0] * 7
     assert encoded.affixes.shape == (0, 2 * lexicon.longest_affix)
     same(encoded.select(np.zeros(0, np.int64)), encoded)
     nothing = Lexicon.train({}, **parts)

@@ -1,6 +1,7 @@
 """Training classifiers: every format, encoder and pooling; pairs; long texts; what is left; resuming."""
 
 import json
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -102,9 +103,6 @@ def test_a_bag_of_ngrams_learns_alone_and_beside_an_encoder(topics: Path, tmp_pa
 def test_heads_that_decide_by_nothing_or_do_not_go_together(topics: Path, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="nothing to decide by"):
         run_tiny(classifying(topics, head={"pooling": []}), tmp_path / "run")
-    (tmp_path / "pairs.tsv").write_text(pairs(40))
-    with pytest.raises(RecipeError, match=r"head.ngrams reads single texts"):
-        run_tiny(classifying(tmp_path / "pairs.tsv", head={"ngrams": 1}), tmp_path / "run")
     with pytest.raises(RecipeError, match="features: all are switched off"):
         run_tiny(classifying(topics, features={"d_words": 0}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -150,6 +148,33 @@ def test_the_matrix_that_is_drawn_is_that_of_the_validation_data(
     assert labels == ["cooking", "music", "sports"]
     assert confusion == outcome.valid["confusion"]
     assert path == tmp_path / "run" / "confusion.png"
+
+
+@pytest.mark.parametrize("weights", ["ratio", "idf"])
+def test_pairs_are_compared_by_their_ngrams(weights: str, tmp_path: Path) -> None:
+    """Two texts are the same where they share a word, which no word says by itself; new words are compared too."""
+    path, choose = tmp_path / "pairs.tsv", random.Random(0)
+    letters = [*"abcdefghijkl"]
+    rows = ["sentence1\tsentence2\tlabel"]
+    for number in range(120):
+        words = choose.sample(letters, 4)
+        same = number % 2
+        rows.append(f"{' '.join(words[:2])}\t{' '.join(words[same:][1:3])}\t{'same' if same == 0 else 'other'}")
+    path.write_text("\n".join(rows) + "\n")
+    head = {"pooling": [], "ngrams": 1, "ngram_weights": weights, "ngram_buckets": 256, "dropout_ngrams": 0.0}
+    recipe = classifying(path, encoder="none", head=head, steps=60, optimizer="sgd", learning_rate=5.0)
+    run_tiny(recipe, tmp_path / "run")
+    pipeline = load(tmp_path / "run")
+    assert pipeline.evaluate(path).accuracy > 0.95
+    asked = [("new x", "x old"), ("new a", "x b"), ("", "x"), ("b", "b")]
+    together = pipeline.predict(asked)
+    assert [found.label for found in together[:2]] == ["same", "other"]
+    for pair, found in zip(asked, together, strict=True):
+        for texts in (pair, pair[::-1]):
+            (alone,) = pipeline.predict([texts])
+            assert alone.probabilities == pytest.approx(found.probabilities, rel=1e-4)
+    first, _ = pipeline.inspect(asked[0]).view
+    assert [part.log_odds > 0 for part in first.contributions] == [False, True]
 
 
 def test_pairs_are_read_as_pairs(tmp_path: Path) -> None:

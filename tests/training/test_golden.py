@@ -43,7 +43,7 @@ def cut_down(name: str, data: Path) -> Recipe:
     settings = {"data.train": str(data)} | SHORT
     for part in name.split("-"):
         settings |= OF_THE_KIND.get(part, {})
-    if name == "classify-bag":
+    if name in ("classify-bag", "classify-pairs"):
         del settings["encoder.d_model"]
     return read_recipe(name, settings)
 

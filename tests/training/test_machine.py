@@ -81,6 +81,7 @@ def test_what_is_given_is_not_chosen() -> None:
         ("tag-transformer-crf", 0, "attention"),
         ("classify-lstm", 0, "reader"),
         ("classify-bag", 0, "bag"),
+        ("classify-pairs", 0, "bag"),
     ],
 )
 def test_a_recipe_has_a_workload_of_its_kind_and_size(recipe: str, vocabulary: int, workload: Workload) -> None:

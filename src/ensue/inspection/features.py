@@ -39,10 +39,10 @@ class Part(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """Texts as layers take them: features (B, T, d) and ids of words (B, T)."""
+    """Texts as layers take them: features (B, T, d) and keys of words (B, T)."""
 
     x: Tensor
-    ids: Tensor
+    keys: Tensor
 
 
 class ReadWords:
@@ -103,7 +103,7 @@ class ReadWords:
         table = self.features.table(forms, self.device)
         places = torch.from_numpy(numbers).to(self.device)
         x = self.features.in_place(table.vectors, places, torch.from_numpy(columns).to(self.device))
-        return Reading(x, table.words[places])
+        return Reading(x, table.keys[places])
 
     def is_known(self) -> NDArray[np.bool_]:
         """Which words (T,) have a vector of their own, trained or pretrained."""

@@ -11,7 +11,7 @@ from ensue.models.classifier import Classifier
 from ensue.models.encoders import build_encoder
 from ensue.models.feature_specification import ClassHeadSpecification, FeatureSpecification, TagHeadSpecification
 from ensue.models.language_model import LanguageModel
-from ensue.models.ngram_bag import NgramBag
+from ensue.models.ngram_bag import NgramBag, PairBag
 from ensue.models.specification import (
     Directions,
     EncoderSpecification,
@@ -132,7 +132,8 @@ def build_classifier(
     poolings = [POOLINGS[kind](layers.d_out, both_ways) for kind in head.pooling]
     bag = None
     if head.ngrams:
-        bag = NgramBag(num_labels, longest=head.ngrams, buckets=head.ngram_buckets, dropout=head.dropout_ngrams)
+        kind = PairBag if pair else NgramBag
+        bag = kind(num_labels, longest=head.ngrams, buckets=head.ngram_buckets, dropout=head.dropout_ngrams)
     return Classifier(
         words,
         layers,

@@ -10,17 +10,17 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ensue.models.ngram_bag import NgramBag
+from ensue.models.ngram_bag import NgramBag, PairBag
 from ensue.models.word_features import WordFeatures, Words
 from ensue.nn import Pooling, SequenceLayer
 from ensue.types import Loss, State, detach
 
 
 class Pooled(NamedTuple):
-    """What is left of a text: its pooled features (B, p), and the scores of its bag of n-grams (B, K) or zeros."""
+    """What is left of a text: its pooled features (B, p), and the keys of its words (B, T), 0 where there is none."""
 
     vector: Float[Tensor, "B p"]
-    scores: Float[Tensor, "B K"]
+    keys: Int[Tensor, "B T"]
 
 
 class Classifier(nn.Module):
@@ -51,8 +51,8 @@ class Classifier(nn.Module):
         super().__init__()
         if pooling is None and bag is None:
             raise ValueError("nothing to decide by; head.pooling names a pooling, or head.ngrams counts n-grams")
-        if pair and bag is not None:
-            raise ValueError("pairs are compared by their pooled features; head.ngrams reads single texts")
+        if bag is not None and isinstance(bag, PairBag) != pair:
+            raise ValueError("a PairBag is for pairs, and for nothing else")
         if segment and not layers.is_causal:
             raise ValueError("only layers that read in one direction can carry a state; set model.bidirectional=false")
         self.features, self.layers, self.pooling, self.bag = features, layers, pooling, bag
@@ -69,11 +69,10 @@ class Classifier(nn.Module):
         assert isinstance(last, NgramBag | nn.Linear)
         last.bias.data.copy_(torch.logit(shares) if self.multiple else shares.log())
 
-    def pooled(self, x: Float[Tensor, "B T d"], ids: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None) -> Pooled:
-        """What is left of texts, from their words' features and ids."""
+    def pooled(self, x: Float[Tensor, "B T d"], keys: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None) -> Pooled:
+        """What is left of texts, from their words' features and keys."""
         vector = x.new_zeros(len(x), 0) if self.pooling is None else self._pooled(self.pooling, x, mask)
-        scores = x.new_zeros(len(x), self.num_labels) if self.bag is None else self.bag(ids, mask)
-        return Pooled(vector.float(), scores)
+        return Pooled(vector.float(), keys if mask is None else keys.masked_fill(~mask, 0))
 
     def _pooled(self, pooling: Pooling, x: Tensor, mask: Tensor | None) -> Tensor:
         if not self.segment:
@@ -91,14 +90,14 @@ class Classifier(nn.Module):
 
     def logits_of(self, texts: Sequence[Pooled]) -> Float[Tensor, "B K"]:
         """The labels' logits, from what is left of a text or of both of a pair."""
-        scores = texts[0].scores
-        if self.head is None:
-            return scores
-        u = texts[0].vector
-        if self.pair:
-            v = texts[1].vector
-            u = torch.cat((u, v, (u - v).abs(), u * v), dim=-1)
-        logits: Tensor = self.head(u).float() + scores
+        parts = [] if self.bag is None else [self.bag(*(text.keys for text in texts))]
+        if self.head is not None:
+            u = texts[0].vector
+            if self.pair:
+                v = texts[1].vector
+                u = torch.cat((u, v, (u - v).abs(), u * v), dim=-1)
+            parts.append(self.head(u).float())
+        logits: Tensor = sum(parts[1:], parts[0])
         return logits
 
     def forward(self, texts: tuple[Words, ...]) -> Float[Tensor, "B K"]:
@@ -108,7 +107,7 @@ class Classifier(nn.Module):
         x = words.numbers.new_zeros(*words.numbers.shape, 0, dtype=torch.float32)
         if self.pooling is not None:
             x = self.features(words)
-        return self.pooled(x, words.forms.words[words.numbers], words.mask)
+        return self.pooled(x, words.forms.keys[words.numbers], words.mask)
 
     def probabilities(self, logits: Float[Tensor, "B K"]) -> Float[Tensor, "B K"]:
         return logits.sigmoid() if self.multiple else logits.softmax(-1)

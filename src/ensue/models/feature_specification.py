@@ -91,7 +91,10 @@ class ClassHeadSpecification(BaseModel):
     pooling: list[Literal["last", "mean", "max", "attention"]] = ["mean", "max"]
     """How a sequence becomes one vector; several are concatenated. []: the n-grams alone decide."""
     ngrams: Few = 0
-    """Words and sequences of up to so many words have scores of their own, beside those of the layers; 0: none."""
+    """Words and sequences of up to so many words have scores of their own, beside those of the layers; 0: none. Of
+    pairs it also counts which ones the two texts share."""
+    ngram_weights: Literal["ratio", "idf"] = "ratio"
+    """What an n-gram counts: how much it tells of the labels (naive Bayes), or how few texts have it (TF-IDF)."""
     ngram_buckets: Count = 1 << 19
     """Places for the scores of n-grams, which share them by a hash."""
     dropout_ngrams: Share = 0.3

@@ -73,8 +73,8 @@ class FormMemory:
             chosen = torch.tensor(new, dtype=torch.int64, device=self.device)
             words, rows = [words[place] for place in new], FormTable(*(part[chosen] for part in rows))
         count, total = len(known.numbers), len(known.numbers) + len(words)
-        if total > len(known.rooms[0].words):  # twice the size each time, so that rows are seldom copied
-            larger = self._rows(max(total, 2 * len(known.rooms[0].words)))
+        if total > len(known.rooms[0].keys):  # twice the size each time, so that rows are seldom copied
+            larger = self._rows(max(total, 2 * len(known.rooms[0].keys)))
             _write(larger, 0, known.table)
             known.rooms[0] = larger
         _write(known.rooms[0], count, rows)

@@ -1,6 +1,11 @@
-"""A text as the set of its words and n-grams, each with a score for every label: a linear classifier."""
+"""Texts as sets of words and n-grams, each with a score for every label: linear classifiers of a text, or of a pair.
+
+Words are keys (`WordForms.keys`): above 0 those that the model knows, below 0 others by their spelling, 0 is no word.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import torch
 import torch.nn.functional as F
@@ -17,48 +22,122 @@ MIN_TEXTS = 2
 class NgramBag(nn.Module):
     """`score_k = b_k + Σ_g r_g w_gk / √(Σ_g r_g²)` over the distinct n-grams g of a text that have no unknown word.
 
-    `r_g` is fixed: how much an n-gram tells of the labels, the largest of their naive Bayes log-count ratios (Wang &
-    Manning 2012). N-grams share `buckets` rows by a hash (Joulin et al. 2016). In training each n-gram is left out with
-    probability `dropout`.
+    `r_g` is fixed: how much an n-gram tells, counted in the training texts (`weigh_by_ratio`, `weigh_by_idf`).
+    N-grams share `buckets` rows by a hash (Joulin et al. 2016). In training each n-gram is left out with probability
+    `dropout`.
     """
+
+    tables = 1
+    """How many rows an n-gram has, each in a table of its own."""
 
     def __init__(self, num_labels: int, *, longest: int = 2, buckets: int = 1 << 19, dropout: float = 0.0) -> None:
         super().__init__()
         if buckets < 2:
             raise ValueError(f"ngram_buckets is at least 2, not {buckets}: one place is for what is unknown")
         self.longest, self.buckets, self.dropout = longest, buckets, dropout
-        self.weight = nn.Parameter(torch.zeros(buckets, num_labels))
+        self.num_rows = self.tables * buckets
+        self.weight = nn.Parameter(torch.zeros(self.num_rows, num_labels))
         self.bias = nn.Parameter(torch.zeros(num_labels))
-        self.ratio = nn.Parameter(torch.ones(buckets), requires_grad=False)
+        self.ratio = nn.Parameter(torch.ones(self.num_rows), requires_grad=False)
 
-    def ngrams(self, words: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None = None) -> Int[Tensor, "B N"]:
-        """The distinct n-grams of each text as rows of the table, ascending; 0 fills up. `words` are ids, 0 unknown."""
-        words = words if mask is None else words.masked_fill(~mask, 0)
-        found, key = [], torch.zeros_like(words)
-        known = torch.ones_like(words, dtype=torch.bool)
+    def ngrams(self, words: Int[Tensor, "B T"]) -> Int[Tensor, "B N"]:
+        """The distinct n-grams of each text as rows of the table, ascending; 0 fills up."""
+        return _distinct(torch.cat(list(self._rows(words, words > 0)), dim=1))
+
+    def _rows(self, words: Int[Tensor, "B T"], known: Bool[Tensor, "B T"]) -> Iterator[Int[Tensor, "B T"]]:
+        """For each length the rows of the n-grams that begin at each word; 0 where not all words of one are `known`."""
+        key, whole = torch.zeros_like(words), torch.ones_like(known)
         for n in range(self.longest):
-            here = F.pad(words[:, n:], (0, min(n, words.shape[1])))
-            key = (key + here) * MULTIPLIER  # wraps around
-            known = known & (here > 0)
-            found.append(((key >> 20) % (self.buckets - 1) + 1).masked_fill(~known, 0))
-        ids = torch.cat(found, dim=1).sort(dim=1).values
-        return ids.masked_fill(F.pad(ids[:, 1:] == ids[:, :-1], (1, 0)), 0)
+            padding = (0, min(n, words.shape[1]))
+            key = (key + F.pad(words[:, n:], padding)) * MULTIPLIER  # wraps around
+            whole = whole & F.pad(known[:, n:], padding)
+            yield ((key >> 20) % (self.buckets - 1) + 1).masked_fill(~whole, 0)
 
-    def forward(self, words: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B K"]:
-        ids = self.ngrams(words, mask)
+    def forward(self, words: Int[Tensor, "B T"]) -> Float[Tensor, "B K"]:
+        return self.bias + self._scores(self.ngrams(words))
+
+    def _scores(self, ids: Int[Tensor, "B N"]) -> Float[Tensor, "B K"]:
+        """What the n-grams say together, without the bias."""
         if not ids.shape[1]:  # which embedding_bag does not take
-            return self.bias.expand(len(ids), -1)
+            return self.weight.new_zeros(len(ids), self.weight.shape[1])
         r = F.embedding(ids, self.ratio.unsqueeze(1)).squeeze(2).masked_fill(ids == 0, 0.0)
         if self.training and self.dropout:
             r = F.dropout(r, self.dropout)
         r = r / r.norm(dim=1, keepdim=True).clamp(min=1e-6)
-        return self.bias + F.embedding_bag(ids, self.weight, mode="sum", per_sample_weights=r)
+        scores: Tensor = F.embedding_bag(ids, self.weight, mode="sum", per_sample_weights=r)
+        return scores
 
-    def weigh(self, present: Float[Tensor, "G K"]) -> None:
-        """Set the ratios: `present` counts for each bucket and label the training texts that have both."""
+    def weigh_by_ratio(self, present: Float[Tensor, "G K"]) -> None:
+        """r is the largest of an n-gram's naive Bayes log-count ratios (Wang & Manning 2012).
+
+        `present` counts for each row and label the training texts that have both.
+        """
         total = present.sum(1, keepdim=True)
-        met = total >= MIN_TEXTS
-        met[0] = False  # where padding and unknown words are
+        met = _met(total)
         inside, outside = ((counts + 1).masked_fill(~met, 0.0) for counts in (present, total - present))
         ratios = (inside / inside.sum(0)).log() - (outside / outside.sum(0)).log()
         self.ratio.data.copy_(ratios.abs().amax(1).masked_fill(~met.squeeze(1), 0.0))
+
+    def weigh_by_idf(self, present: Float[Tensor, " G"], num_texts: int) -> None:
+        """r is the inverse document frequency, log((1 + texts) / (1 + those that have the n-gram)) + 1.
+
+        `present` counts for each row the training texts that have it. Spärck Jones 1972, smoothed as scikit-learn does.
+        """
+        idf = ((1 + num_texts) / (1 + present)).log() + 1
+        self.ratio.data.copy_(idf.masked_fill(~_met(present), 0.0))
+
+
+class PairBag(NgramBag):
+    """`score_k = b_k + Σ_g r_g w_gk / √(Σ_g r_g²) + Σ_n o_n v_nk` over the n-grams g of two texts, unknown words too.
+
+    An n-gram that both texts have is another one than the same n-gram in one of them alone: they have rows in two
+    tables. For each n there are two overlaps o: of the two shares of a text's n-grams that the other one has too, the
+    smaller and the larger. Which text comes first makes no difference.
+    """
+
+    tables = 2
+
+    def __init__(self, num_labels: int, *, longest: int = 2, buckets: int = 1 << 19, dropout: float = 0.0) -> None:
+        super().__init__(num_labels, longest=longest, buckets=buckets, dropout=dropout)
+        self.overlap = nn.Parameter(torch.zeros(2 * longest, num_labels))
+
+    def ngrams(self, words: Int[Tensor, "B T"], others: Int[Tensor, "B S"]) -> Int[Tensor, "B N"]:  # type: ignore[override]
+        """The distinct n-grams as rows; 0 fills up."""
+        return self.compare(words, others)[0]
+
+    def compare(
+        self, words: Int[Tensor, "B T"], others: Int[Tensor, "B S"]
+    ) -> tuple[Int[Tensor, "B N"], Float[Tensor, "B o"]]:
+        """The distinct n-grams as rows, those of both texts in the second table, and the overlaps."""
+        found, overlaps = [], []
+        for rows in zip(self._rows(words, words != 0), self._rows(others, others != 0), strict=True):
+            one, other = map(_distinct, rows)
+            both, shared = _marked(one, other)
+            found.append(both + self.buckets * shared)
+            sizes = torch.stack([one.count_nonzero(1), other.count_nonzero(1)], dim=1).clamp(min=1)
+            overlaps.append((shared.sum(1, keepdim=True) / sizes).sort(dim=1).values)
+        return torch.cat(found, dim=1), torch.cat(overlaps, dim=1)
+
+    def forward(self, words: Int[Tensor, "B T"], others: Int[Tensor, "B S"]) -> Float[Tensor, "B K"]:  # type: ignore[override]
+        ids, overlaps = self.compare(words, others)
+        return self.bias + self._scores(ids) + overlaps @ self.overlap
+
+
+def _distinct(ids: Int[Tensor, "B N"]) -> Int[Tensor, "B N"]:
+    """Each row ascending, and 0 where a number comes again."""
+    ids = ids.sort(dim=1).values
+    return ids.masked_fill(F.pad(ids[:, 1:] == ids[:, :-1], (1, 0)), 0)
+
+
+def _marked(one: Int[Tensor, "B N"], other: Int[Tensor, "B M"]) -> tuple[Int[Tensor, "B L"], Bool[Tensor, "B L"]]:
+    """The numbers of two sets, each once, with 0 between them, and which of them are in both."""
+    ids = torch.cat((one, other), dim=1).sort(dim=1).values
+    again = (ids[:, 1:] == ids[:, :-1]) & (ids[:, 1:] > 0)
+    return ids.masked_fill(F.pad(again, (0, 1)), 0), F.pad(again, (1, 0))
+
+
+def _met(total: Float[Tensor, "G ..."]) -> Bool[Tensor, "G ..."]:
+    """Which n-grams count; not what is in row 0, where padding and unknown words are."""
+    met = total >= MIN_TEXTS
+    met[0] = False
+    return met

@@ -22,7 +22,7 @@ FIRST_STD = 0.1
 
 
 class Forms(NamedTuple):
-    """`WordForms` as tensors: (U,) ids of words, shapes and vectors, (U, L) of characters, (U, A) of affixes."""
+    """`WordForms` as tensors: (U,) ids of words, shapes, vectors, keys; (U, L) of characters, (U, A) of affixes."""
 
     words: Int[Tensor, " U"]
     characters: Int[Tensor, "U L"]
@@ -30,6 +30,7 @@ class Forms(NamedTuple):
     affixes: Int[Tensor, "U A"]
     shapes: Int[Tensor, " U"]
     vectors: Int[Tensor, " U"]
+    keys: Int[Tensor, " U"]
 
     @classmethod
     def of(cls, forms: WordForms, device: torch.device) -> Self:
@@ -54,10 +55,10 @@ class Words(NamedTuple):
 
 
 class FormTable(NamedTuple):
-    """What a model knows of word forms by their numbers: features (N, d) and word ids (N,)."""
+    """What a model knows of word forms by their numbers: features (N, d) and keys (N,)."""
 
     vectors: Float[Tensor, "N d"]
-    words: Int[Tensor, " N"]
+    keys: Int[Tensor, " N"]
 
 
 class WordFeatures(nn.Module):
@@ -112,7 +113,7 @@ class WordFeatures(nn.Module):
         vectors = torch.empty(len(forms.words), self.d_forms, device=device)
         for rows in np.array_split(np.argsort(forms.lengths, kind="stable"), len(vectors) // CHUNK_FORMS + 1):
             vectors[torch.from_numpy(rows).to(device)] = self.form_vectors(Forms.of(forms.select(rows), device))
-        return FormTable(vectors, torch.from_numpy(forms.words).to(device))
+        return FormTable(vectors, torch.from_numpy(forms.keys).to(device))
 
     def in_place(
         self, vectors: Float[Tensor, "U d"], numbers: Int[Tensor, "B T"], columns: Int[Tensor, "B T C"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,8 @@ class WordForms(NamedTuple):
 
     `words`, `shapes` and `vectors` (U,) are ids. `characters` (U, L) are the ids of the letters, and `lengths` (U,) the
     numbers of letters. `affixes` (U, A) are the ids of the prefixes and suffixes.
+    `keys` (U,) are the ids of known words. An unknown word has a number below 0, by its spelling: so equal words are
+    found that the model has never seen.
     """
 
     words: NDArray[np.int64]
@@ -41,6 +44,7 @@ class WordForms(NamedTuple):
     affixes: NDArray[np.int64]
     shapes: NDArray[np.int64]
     vectors: NDArray[np.int64]
+    keys: NDArray[np.int64]
 
     def select(self, forms: NDArray[np.int64]) -> WordForms:
         """The forms with these numbers; their characters are cut to the longest of them."""
@@ -53,6 +57,7 @@ class WordForms(NamedTuple):
             self.affixes[forms],
             self.shapes[forms],
             self.vectors[forms],
+            self.keys[forms],
         )
 
 
@@ -132,8 +137,9 @@ class Lexicon:
         lengths = np.array([len(ids) for ids in letters], np.int64)
         characters = np.zeros((len(forms), int(lengths.max(initial=0))), np.int64)
         characters[np.arange(characters.shape[1]) < lengths[:, None]] = [id for ids in letters for id in ids]
+        keys = self._keys(forms)
         return WordForms(
-            words=_ids(self.words, map(self.normalized, forms), len(forms)),
+            words=keys.clip(min=0),
             characters=characters,
             lengths=lengths,
             affixes=self._affix_ids(forms),
@@ -141,6 +147,7 @@ class Lexicon:
             if self.shapes is None
             else _ids(self.shapes, map(shape, forms), len(forms)),
             vectors=self._vector_ids(forms),
+            keys=keys,
         )
 
     def encode_column(self, name: str, values: Sequence[str]) -> NDArray[np.int64]:
@@ -184,6 +191,11 @@ class Lexicon:
             columns={name: _read(symbols) or Vocabulary([UNKNOWN]) for name, symbols in columns.items()},
             vectors=_read(content["vectors"]),
         )
+
+    def _keys(self, forms: Sequence[str]) -> NDArray[np.int64]:
+        ids = self.words.ids
+        found = (ids.get(word) or _number(word) for word in map(self.normalized, forms))
+        return np.fromiter(found, np.int64, len(forms))
 
     def _letters(self, form: str) -> list[int]:
         if self.characters is None:
@@ -233,6 +245,11 @@ def _counted(counts: Mapping[str, int], key: Any) -> dict[str, int]:
 
 def _vocabulary(symbols: Iterable[str]) -> Vocabulary:
     return Vocabulary([UNKNOWN, *(symbol for symbol in symbols if symbol != UNKNOWN)])
+
+
+def _number(word: str) -> int:
+    """Below 0, and the same on every machine."""
+    return ~crc32(word.encode("utf-8", "surrogatepass"))
 
 
 def _ids(vocabulary: Vocabulary, symbols: Iterable[str], count: int) -> NDArray[np.int64]:

@@ -51,6 +51,7 @@ QUESTIONS = {"Person.txt": "Who is it ?\nWho was it ?\n", "Place.txt": "Where is
     [
         (QUESTIONS, "class-files"),
         ({"a.txt": "x\ny\n", "b.txt": "z\n"}, "class-files"),
+        (QUESTIONS | {"README": "a\n\nb\tc\n", "License.txt": "d\n"}, "class-files"),
         ({"a.txt": "x\ny\n"}, ""),
         ({"a.txt": "x\ny\n", "b.md": "z\n"}, ""),
         ({"train.txt": "x\ny\n", "test.txt": "z\n"}, ""),
@@ -79,8 +80,9 @@ def test_texts_without_labels_are_read_so_only_by_a_run_that_was_trained_so(tmp_
 
 
 @pytest.mark.parametrize("format", ["", "class-files"])
-def test_ensue_data_sees_it(format: str, tmp_path: Path) -> None:
-    found = summarize(folder(tmp_path / "q", QUESTIONS), format=format)
+@pytest.mark.parametrize("beside", [{}, {"README": "about\n\nthem\n", "LICENSE.txt": "a\n"}], ids=["alone", "readme"])
+def test_ensue_data_sees_it(format: str, beside: dict[str, str], tmp_path: Path) -> None:
+    found = summarize(folder(tmp_path / "q", QUESTIONS | beside), format=format)
     assert isinstance(found, DocumentSummary)
     assert (found.taken.kind, found.taken.format, found.taken.by_itself) == ("texts", "class-files", True)
     assert (found.size, found.num_files, found.error) == (4, 2, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from ensue.data.detection import line_signs
@@ -13,6 +14,7 @@ from ensue.data.lines import Lines, is_blank
 
 _SPLIT = re.compile(r"(?<![a-z])(train(ing)?|valid(ation)?|dev|devel|test|eval)(?![a-z])", re.IGNORECASE)
 _LETTERS = re.compile(r"[^\W\d_]+(?:[ _'&-]+[^\W\d_]+)*")
+_NO_CLASSES = {"readme", "license", "licence", "copying"}
 _FILES_TO_LOOK_AT = 4
 _LINES_TO_LOOK_AT = 100
 
@@ -29,6 +31,12 @@ def folder_format(location: Path, *, encoding: str = "utf-8") -> str:
     return CLASS_FILES if _are_class_files(entries, encoding) else ""
 
 
+def class_files(paths: Sequence[Path]) -> list[Path]:
+    """Those of a folder's files that are named after classes: the `.txt` files, if there are any, without a README."""
+    own = [path for path in paths if class_of(path.name).casefold() not in _NO_CLASSES]
+    return [path for path in own if suffix(path.name) == ".txt"] or own
+
+
 def _are_class_folders(entries: list[Path]) -> bool:
     """Whether there are folders of texts: several, or one and nothing else; folders of tables are none."""
     folders = [entry for entry in entries if entry.is_dir()]
@@ -37,13 +45,14 @@ def _are_class_folders(entries: list[Path]) -> bool:
 
 
 def _are_class_files(entries: list[Path], encoding: str) -> bool:
-    """Whether there is nothing but several `.txt` files that are named by words, not by splits (train, test), and have
-    texts on lines without blank ones between them, no table and no labels.
+    """Whether there are several `.txt` files, and nothing else but a README, that are named by words, not by splits
+    (train, test), and have texts on lines without blank ones between them, no table and no labels.
     """
-    if len(entries) < 2 or not all(map(_is_named_as_class, entries)):
+    files = [entry for entry in entries if class_of(entry.name).casefold() not in _NO_CLASSES]
+    if len(files) < 2 or not all(map(_is_named_as_class, files)):
         return False
     heads = []
-    for file in entries[:_FILES_TO_LOOK_AT]:
+    for file in files[:_FILES_TO_LOOK_AT]:
         lines = Lines.of(file, encoding=encoding)
         head = "".join(lines.head(_LINES_TO_LOOK_AT)).strip().split("\n")
         if text_format(lines, is_labeled=True) not in ("", "first-word") or any(map(is_blank, head)):

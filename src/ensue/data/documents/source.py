@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from ensue.data.decoding import checked_encoding
-from ensue.data.detection.folders import folder_format
+from ensue.data.detection.folders import class_files, folder_format
 from ensue.data.detection.format_names import CLASS_FILES, FOLDERS
 from ensue.data.documents.document import Choice, Document, Layout
 from ensue.data.documents.folders import read_folders
@@ -53,7 +53,8 @@ class DocumentSource:
             self.layout = Layout(FOLDERS)
             return
         else:
-            paths = TextSource(location, encoding=encoding).paths
+            paths: Sequence[Path] = TextSource(location, encoding=encoding).paths
+            paths = class_files(paths) if format == CLASS_FILES else paths
             self._files = {str(path): partial(Lines.of, path, encoding=encoding) for path in paths}
         for name, opened in self._files.items():
             lines = opened()

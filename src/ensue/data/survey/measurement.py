@@ -15,7 +15,8 @@ from typing import Any, get_args
 
 from ensue.data import documents
 from ensue.data.decoding import checked_encoding, decoded
-from ensue.data.detection.format_names import FOLDERS
+from ensue.data.detection.folders import class_files
+from ensue.data.detection.format_names import CLASS_FILES, FOLDERS
 from ensue.data.detection.kind import Taken, first_lines, take
 from ensue.data.documents import Choice, Document, DocumentSource
 from ensue.data.documents.tables import TableFormat
@@ -158,7 +159,8 @@ def _document_summary(taken: Taken, location: str, words: str, labels: str, enco
     choice = Choice(texts, labels, joined=len(texts) > 2)
     summary = DocumentSummary(taken, location, encoding, columns=_first_columns(taken, location, encoding))
     if taken.format != FOLDERS:
-        summary.num_files = len(TextSource(location, encoding=encoding).paths)
+        paths = TextSource(location, encoding=encoding).paths
+        summary.num_files = len(class_files(paths) if taken.format == CLASS_FILES else paths)
     source: DocumentSource | None = None
     try:
         source = DocumentSource(location, choice, format=taken.format, encoding=encoding)

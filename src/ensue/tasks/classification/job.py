@@ -27,8 +27,8 @@ from ensue.tasks.classification.task import (
     Classification,
     ClassifiedTexts,
     classify_texts,
-    count_ngrams,
     score_classifier,
+    weigh_ngrams,
     with_best_threshold,
 )
 from ensue.tasks.classification.texts import check_document, describe_reading, document_source, shortened
@@ -187,7 +187,7 @@ class ClassificationJob(Job[Classifier]):
         shares = self.labels.shares(self.train.labels)
         if model.bag is not None:
             matrix = self.labels.matrix(self.train.labels)
-            model.bag.weigh(count_ngrams(model.bag, self.task.train.texts[0], matrix))
+            weigh_ngrams(model.bag, self.recipe.head.ngram_weights, self.task.train, matrix)
         if self.recipe.head.class_weights == "none":
             model.start_from_shares(torch.from_numpy(shares).float())
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ from ensue.models.word_features import FormTable, Words
 from ensue.tasks.task import Task, on_device
 from ensue.tasks.words.encoded_texts import EncodedTexts
 from ensue.text.classes import Classes
-from ensue.types import Loss, State, select_rows
+from ensue.types import Loss, State
 
 READ_TOKENS, READ_ROWS = 16_384, 256
 """Words and texts that are read side by side where nothing is learned."""
@@ -114,32 +113,43 @@ def classify_texts(model: Classifier, texts: Sequence[EncodedTexts]) -> NDArray[
 @torch.inference_mode()
 def classify_words(model: Classifier, forms: Sequence[FormTable], words: Sequence[Ragged]) -> NDArray[np.float32]:
     """The same for texts as rows of numbers of word forms that are known."""
-    return model.probabilities(model.logits_of(list(map(partial(_pooled, model), forms, words)))).cpu().numpy()
+    lengths = np.sum([part.lengths for part in words], axis=0)
+    batches = list(by_length(lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS))
+    found = [
+        model.logits_of([_pooled(model, *part, rows) for part in zip(forms, words, strict=True)]) for rows in batches
+    ]
+    back = torch.from_numpy(np.argsort(np.concatenate(batches))).to(device_of(model))
+    return model.probabilities(torch.cat(found)[back]).cpu().numpy()
 
 
-def _pooled(model: Classifier, forms: FormTable, words: Ragged) -> Pooled:
-    """What is left of texts, in their order."""
+def _pooled(model: Classifier, forms: FormTable, words: Ragged, rows: NDArray[np.int64]) -> Pooled:
+    """What is left of some of the texts."""
     device = device_of(model)
-    batches = list(by_length(words.lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS))
-    found = []
-    for rows in batches:
-        real = words.mask(rows)
-        numbers = on_device(words.padded(rows), device)
-        x = model.features.in_place(forms.vectors, numbers, numbers.new_zeros(*numbers.shape, 0))
-        found.append(model.pooled(x, forms.words[numbers], None if real is None else on_device(real, device)))
-    back = torch.from_numpy(np.argsort(np.concatenate(batches))).to(device)
-    return select_rows(Pooled(*map(torch.cat, zip(*found, strict=True))), back)  # type: ignore[no-any-return]
+    real = words.mask(rows)
+    numbers = on_device(words.padded(rows), device)
+    x = model.features.in_place(forms.vectors, numbers, numbers.new_zeros(*numbers.shape, 0))
+    return model.pooled(x, forms.keys[numbers], None if real is None else on_device(real, device))
 
 
-def count_ngrams(bag: NgramBag, texts: EncodedTexts, labels: NDArray[np.bool_]) -> Tensor:
-    """For each bucket and label, in how many texts both are, (G, K)."""
-    counts = torch.zeros(bag.buckets, labels.shape[1])
-    for rows in by_length(texts.words.lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS):
-        real = texts.words.mask(rows)
-        ids = torch.from_numpy(texts.forms.words[texts.words.padded(rows)])
-        found = bag.ngrams(ids, None if real is None else torch.from_numpy(real))
+def weigh_ngrams(
+    bag: NgramBag, weights: Literal["ratio", "idf"], texts: ClassifiedTexts, labels: NDArray[np.bool_]
+) -> None:
+    """How much the n-grams of the training texts count, by `ngram_weights` of the recipe."""
+    match weights:
+        case "ratio":
+            bag.weigh_by_ratio(count_ngrams(bag, texts, labels))
+        case "idf":
+            present = count_ngrams(bag, texts, np.ones((len(labels), 1), np.bool_))
+            bag.weigh_by_idf(present.squeeze(1), len(labels))
+
+
+def count_ngrams(bag: NgramBag, texts: ClassifiedTexts, labels: NDArray[np.bool_]) -> Tensor:
+    """For each row and label, in how many texts both are, (G, K)."""
+    counts = torch.zeros(bag.num_rows, labels.shape[1])
+    for rows in by_length(texts.lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS):
+        found = bag.ngrams(*(torch.from_numpy(part.keys(rows)) for part in texts.texts))
         for label in np.flatnonzero(labels[rows].any(0)):
-            counts[:, label] += torch.bincount(found[labels[rows, label]].flatten(), minlength=bag.buckets)
+            counts[:, label] += torch.bincount(found[labels[rows, label]].flatten(), minlength=bag.num_rows)
     return counts
 
 

@@ -37,6 +37,11 @@ class EncodedTexts:
             mask=None if mask is None else on_device(mask, device),
         )
 
+    def keys(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The keys of the words of some of the texts side by side (B, T), 0 where there is none."""
+        real, keys = self.words.mask(rows), self.forms.keys[self.words.padded(rows)]
+        return keys if real is None else np.where(real, keys, 0)
+
     def __len__(self) -> int:
         return len(self.words)
 
