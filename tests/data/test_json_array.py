@@ -24,7 +24,13 @@ VALUES = st.recursive(st.none() | st.booleans() | st.integers() | st.text(st.sam
                       lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3))  # fmt: skip
 TEXTS = [{"id": 1, "text": "a fine, long\u2028film", "label": "good"}, {"text": 'a {bad]} "one"', "label": "bad"}]
 NAMES = [{"tokens": ["Ann", "left"], "labels": ["B-PER", "O"]}, {"text": "Bo ran", "spans": [[0, 2, "PER"]]}]
-FORMS: list[dict[str, Any]] = [{}, {"indent": 2}, {"separators": (",", ":")}, {"indent": "\t", "ensure_ascii": False}]
+FORMS: list[dict[str, Any]] = [
+    {},
+    {"indent": 2},
+    {"separators": (",", ":")},
+    {"indent": "\t", "ensure_ascii": False},
+    {"ensure_ascii": False},
+]
 
 
 def cut(text: str, size: int) -> list[str]:
@@ -122,7 +128,10 @@ def test_labeled_texts_are_read_and_written_back(form: dict[str, Any], name: str
     assert [(document.texts[0], *document.labels) for document in found] == [(t["text"], t["label"]) for t in TEXTS]
     assert "".join(source.write(document, document.labels) for document in found) + source.rest == text
     changed = "".join(source.write(document, ["new"], [0.5]) for document in found) + source.rest
-    assert json.loads(changed) == [item | {"label": "new", "probability": 0.5} for item in TEXTS]
+    new = [item | {"label": "new", "probability": 0.5} for item in TEXTS]
+    assert json.loads(changed) == new
+    if not form.get("ensure_ascii", True):
+        assert changed == json.dumps(new, **form) + "\n"
 
 
 @pytest.mark.parametrize("form", FORMS)

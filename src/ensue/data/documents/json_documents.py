@@ -10,6 +10,7 @@ from typing import Any
 from ensue.data.documents.document import Choice, Column, Document, Layout
 from ensue.data.documents.format import LABEL, PROBABILITY, DocumentFormat, joined_text, split_labels
 from ensue.data.documents.table_columns import find_keys, no_column
+from ensue.data.json_members import members, with_values
 from ensue.data.lines import Lines
 from ensue.data.records import Record, json_records, sample
 from ensue.errors import DataError
@@ -21,7 +22,6 @@ class _Number(str):
 
 
 _DECODER = json.JSONDecoder(parse_float=_Number, parse_int=_Number)
-_WHITE = " \t\r\n"
 _BARE = re.compile(r"true|false|-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?", re.ASCII)
 
 
@@ -56,13 +56,13 @@ class JsonDocuments(DocumentFormat):
     ) -> str:
         """Values are replaced in their place, or added at the end under "label" and "probability"."""
         name = layout.labels.name if layout.labels else LABEL
-        present = _members(document.source)
+        present = members(document.source)
         old = document.source[slice(*present[name])] if name in present else ""
         new = {name: _written(labels, old, layout.separator)}
         if probabilities:
             values = [round(probability, 6) for probability in probabilities]
             new[PROBABILITY] = json.dumps(values[0] if len(values) == 1 else values)
-        return document.before + _replaced(document.source, present, new)
+        return document.before + with_values(document.source, new, ensure_ascii=False)
 
 
 def _object(record: Record, name: str) -> dict[str, Any]:
@@ -121,37 +121,6 @@ def _each_label(value: Any, separator: str) -> Iterator[str]:
             yield from dict.fromkeys(label for part in value for label in _each_label(part, ""))
         case _:
             raise TypeError
-
-
-def _members(source: str) -> dict[str, tuple[int, int]]:
-    """Where the value of each key begins and ends in the text of an object."""
-    members: dict[str, tuple[int, int]] = {}
-    position = source.index("{") + 1
-    while not source.startswith("}", position := _behind_white(source, position)):
-        position = _behind_white(source, position + 1 if source[position] == "," else position)
-        name, position = _DECODER.raw_decode(source, position)
-        start = _behind_white(source, _behind_white(source, position) + 1)
-        _, position = _DECODER.raw_decode(source, start)
-        members[name] = (start, position)
-    return members
-
-
-def _behind_white(source: str, position: int) -> int:
-    while source[position] in _WHITE:
-        position += 1
-    return position
-
-
-def _replaced(source: str, present: dict[str, tuple[int, int]], new: dict[str, str]) -> str:
-    """The object with these values (JSON texts): in their places, new keys at the end."""
-    absent = [name for name in new if name not in present]
-    end = len(source[: source.rindex("}")].rstrip(_WHITE))
-    added = "".join(f", {json.dumps(name, ensure_ascii=False)}: {new[name]}" for name in absent)
-    source = source[:end] + added + source[end:]
-    for name in sorted(present.keys() & new.keys(), key=lambda name: -present[name][0]):
-        start, stop = present[name]
-        source = source[:start] + new[name] + source[stop:]
-    return source
 
 
 def _written(labels: Sequence[str], old: str, separator: str) -> str:

@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ensue.data.json_members import has_blanks, with_values
 from ensue.data.json_spans import (
     LABEL_KEYS,
     SPAN_KEYS,
@@ -123,13 +124,13 @@ class JsonSentences(Format):
         assert len(labels) == len(sentence.words), "one label for each word"
         if isinstance(record[key], list):
             name = column or next((key for key in LABEL_KEYS if isinstance(record.get(key), list)), self.default_column)
-            return text if record.get(name) == list(labels) else _spliced(text, name, list(labels))
+            return text if record.get(name) == list(labels) else _with_value(text, name, list(labels))
         words, found = self._cut(record, key)
         name = column or next((key for key in SPAN_KEYS if key in found), NEW_SPANS)
         new = [TextSpan(words[span.start].start, words[span.end - 1].end, span.label) for span in spans(labels)]
         if name in found and self._labels(words, found[name]) == tuple(encode(spans(labels), len(words), self.scheme)):
             return text
-        return _spliced(text, name, span_list(new, record.get(name), name))
+        return _with_value(text, name, span_list(new, record.get(name), name))
 
     def missing_end(self, text: str) -> str:
         return "" if text.endswith("\n") else "\n"
@@ -212,34 +213,8 @@ def _inside(span: TextSpan, words: list[Token]) -> range:
     return range(first, bisect_right(words, span.end, lo=first, key=lambda word: word.end))
 
 
-def _spliced(line: str, key: str, value: Any) -> str:
-    """The line with the value at `key` exchanged, or with the key added behind the others."""
-    members = _members(line)
-    first = next(iter(members.values()))
-    separators = (", ", ": ") if line[first[0] - 1] in " \t" else (",", ":")
-    written = json.dumps(value, ensure_ascii=line.isascii(), separators=separators)
-    if key in members:
-        start, end = members[key]
-        return line[:start] + written + line[end:]
-    end = max(end for _, end in members.values())
-    name = json.dumps(key, ensure_ascii=line.isascii())
-    return f"{line[:end]}{separators[0]}{name}{separators[1]}{written}{line[end:]}"
-
-
-def _members(line: str) -> dict[str, tuple[int, int]]:
-    """Where the values of the object on the line, which is known to be JSON, start and end."""
-    members: dict[str, tuple[int, int]] = {}
-    place = line.index("{")
-    while line[place] != "}":
-        key, place = _DECODER.raw_decode(line, _skip_blanks(line, place + 1))
-        start = _skip_blanks(line, line.index(":", place) + 1)
-        _, end = _DECODER.raw_decode(line, start)
-        members[key] = (start, end)
-        place = _skip_blanks(line, end)
-    return members
-
-
-def _skip_blanks(line: str, place: int) -> int:
-    while line[place] in " \t\r\n":
-        place += 1
-    return place
+def _with_value(text: str, key: str, value: Any) -> str:
+    """The text with another value at a key of its object, or with the key behind the others; ASCII if it is."""
+    separators = (", ", ": ") if has_blanks(text) else (",", ":")
+    written = json.dumps(value, ensure_ascii=text.isascii(), separators=separators)
+    return with_values(text, {key: written}, ensure_ascii=text.isascii())
