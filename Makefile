@@ -8,9 +8,10 @@ INSTALL := $(if $(UV),uv pip install --quiet --python $(BIN)/python $(if $(PIP_F
 
 N      ?= 20000
 SEED   ?= 0
+COUNT  ?= 8
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test slow fuzz check check-static format docs bench clean
+.PHONY: help quickstart test slow fuzz mutants check check-static format docs bench clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -26,6 +27,9 @@ slow: $(VENV)/.installed-test  ## the slow tests, on ../shared/data where it is 
 
 fuzz: $(VENV)/.installed-test  ## N odd inputs (20,000) made of SEED (0) for everything that reads
 	@PYTHONPATH=tests $(BIN)/python -m fuzz --cases $(N) --seed $(SEED)
+
+mutants: $(VENV)/.installed-mutants  ## COUNT small changes (8) to each part of the code, drawn by SEED: do tests notice?
+	@PYTHONPATH=tests $(BIN)/python -m mutants --count $(COUNT) --seed $(SEED) --out mutants.jsonl
 
 format: $(VENV)/.installed-dev  ## put the code in the house style
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
@@ -58,6 +62,9 @@ $(VENV)/.installed-test: $(VENV)/.installed
 
 $(VENV)/.installed-dev: $(VENV)/.installed-test
 	@$(INSTALL) --editable '.[dev]' && touch $@
+
+$(VENV)/.installed-mutants: $(VENV)/.installed-test
+	@$(INSTALL) --editable '.[mutants]' && touch $@
 
 $(VENV)/.installed-docs: $(VENV)/.installed
 	@$(INSTALL) --editable '.[docs]' && touch $@

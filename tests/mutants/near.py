@@ -1,0 +1,84 @@
+"""Which folders are mutated, and which tests are near a file.
+
+Tests are named by what stands between `test_` and `.py`, wherever the file lies: after a move the same ones are run.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+GROUPS: dict[str, list[str]] = {
+    "engine": ["engine"],
+    "nn": ["nn"],
+    "decode": ["decode"],
+    "data": ["data"],
+    "metrics": ["metrics"],
+    "runs": ["runs", "training"],
+}
+"""Folders of src/ensue; a file belongs to the first group that has it."""
+
+WHOLE: dict[str, list[str]] = {
+    "engine": [f"engine/test_{name}" for name in ("uses", "operations", "steps", "memory", "engine", "compiler")],
+    "nn": ["laws"],
+    "decode": ["sampling", "generation"],
+    "data": [
+        "batches", "buckets", "cache", "columns", "conllu", "table_columns", "source", "writing", "documents",
+        "formats", "json_sentences", "json_array", "class_files", "semicolons", "pairs", "sources", "measurement",
+        "vectors", "data/test_words",
+    ],
+    "metrics": [f"metrics/test_{name}" for name in ("classification", "labeling", "language")],
+    "runs": [
+        "run_directory", "schedule", "loop", "resume", "damaged_runs", "failures", "labeling_data",
+        "classification_data", "labeling_job", "classification_job", "pictures", "pretrained", "device",
+    ],
+}  # fmt: skip
+"""The tests of a group, run for each of its files after those that are nearer to it."""
+
+OWN: dict[str, list[str]] = {
+    "multi_head": ["attention_against_torch", "states"],
+    "border": ["borders", "border", "border_cases"],
+    "chain": ["chain", "crf"],
+    "clockwork_turns": ["clockwork"],
+    "coupled": ["lstm_variants"],
+    "crf": ["crf", "tag_heads"],
+    "dropout": ["dropout", "encoders"],
+    "elman": ["hand_worked", "recurrent_against_torch"],
+    "embeddings": ["encoders", "word_features"],
+    "gru": ["hand_worked", "recurrent_against_torch"],
+    "initialization": ["recurrent_against_torch", "encoders"],
+    "layer": ["states", "recurrent_against_torch", "taps"],
+    "layer_norm_lstm": ["lstm_variants"],
+    "linear_recurrence": ["minimal", "scan"],
+    "lstm": ["hand_worked", "recurrent_against_torch"],
+    "paths": ["chain", "crf"],
+    "peephole": ["lstm_variants"],
+    "positions": ["attention_against_torch", "states"],
+    "products": ["bf16_kernels"],
+    "projected": ["lstm_variants"],
+    "softmax": ["linear_cross_entropy", "encoders"],
+    "transformer": ["attention_against_torch"],
+    "triton_passes": ["triton"],
+    "triton_source": ["triton"],
+    "workloads": ["machine"],
+}
+"""Tests of a file, before those that have its name and those of its group."""
+
+
+def near(tests: Path, path: str, group: str) -> list[str]:
+    """The test files that are run for a mutant of the file at `path`, the nearest first."""
+    stem = Path(path).stem
+    names = [*OWN.get(stem, []), stem, *WHOLE[group]]
+    found = {str(file): None for name in names for file in sorted(tests.rglob(f"{_file(name)}.py"))}
+    return list(found)
+
+
+def missing(package: Path, tests: Path) -> list[str]:
+    """What these tables name and is not there."""
+    names = {name for table in (WHOLE, OWN) for tests_of_it in table.values() for name in tests_of_it}
+    stems = {path.stem for folders in GROUPS.values() for name in folders for path in (package / name).rglob("*.py")}
+    return sorted(name for name in names if not list(tests.rglob(f"{_file(name)}.py"))) + sorted(OWN.keys() - stems)
+
+
+def _file(name: str) -> str:
+    folder, _, last = name.rpartition("test_")
+    return f"{folder}test_{last}"

@@ -1,0 +1,36 @@
+"""The tests that mutants are tried against are there, and a mutant is found where its line has gone."""
+
+from pathlib import Path
+
+import pytest
+
+from conftest import REPOSITORY
+from mutants.near import GROUPS, missing, near
+
+BEFORE = "def larger(a, b):\n    return a if a > b else b + 0\n"
+
+
+def test_what_the_tables_name_is_there() -> None:
+    assert missing(REPOSITORY / "src" / "ensue", REPOSITORY / "tests") == []
+
+
+def test_the_nearest_tests_come_first() -> None:
+    found = [Path(test).name for test in near(REPOSITORY / "tests", "nn/recurrent/lstm.py", "nn")]
+    assert found == ["test_hand_worked.py", "test_recurrent_against_torch.py", "test_laws.py"]
+
+
+def test_the_sample_is_fixed_and_found_again_after_a_move(tmp_path: Path) -> None:
+    pytest.importorskip("cosmic_ray", reason="`make mutants` installs it")
+    from mutants.sample import found_again, sample  # noqa: PLC0415
+
+    (tmp_path / "nn").mkdir()
+    (tmp_path / "nn" / "a.py").write_text(BEFORE)
+    chosen = sample(tmp_path, GROUPS, 4, 0)
+    assert chosen == sample(tmp_path, GROUPS, 4, 0)
+    assert "ReplaceComparisonOperator_Gt_GtE" in {mutant.operator for _, mutant in chosen}
+    (tmp_path / "engine").mkdir()
+    (tmp_path / "nn" / "a.py").replace(tmp_path / "engine" / "b.py")
+    (tmp_path / "engine" / "b.py").write_text(f"import math\n\n\n{BEFORE}")
+    again = found_again(tmp_path, GROUPS, chosen)
+    assert [mutant.change for _, mutant in again] == [mutant.change for _, mutant in chosen]
+    assert {(group, mutant.path) for group, mutant in again} == {("engine", "engine/b.py")}
