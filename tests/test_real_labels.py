@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import ensue
-from ensue.data.sentences.formats import SentenceSource
+from ensue.data.sentences.source import SentenceSource
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ensue.data.documents import Choice, DocumentSource
 from ensue.data.json_array import array_parts, parted
 from ensue.data.lines import Lines
-from ensue.data.sentences.formats import SentenceSource
+from ensue.data.sentences.source import SentenceSource
 from ensue.data.survey.measurement import summarize
 from ensue.data.survey.summary import LabeledSummary
 from ensue.errors import DataError

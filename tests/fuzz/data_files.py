@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 from ensue.data.documents import DocumentSource, write
-from ensue.data.sentences.formats import SentenceSource
+from ensue.data.sentences.source import SentenceSource
 from ensue.data.vectors import read_vectors
 from fuzz import odd
 from fuzz.case import Case, Outcome

@@ -7,7 +7,7 @@ import pytest
 from ensue.data.decoding import MAX_CHARACTERS
 from ensue.data.documents import Choice, Column, DocumentSource, Layout
 from ensue.data.lines import Lines
-from ensue.data.sentences.formats import SentenceSource
+from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError
 
 RUN = Layout("tsv", (Column(2, "text"),), Column(1, "label"), header=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ensue.data.sentences.conllu import Conllu
-from ensue.data.sentences.formats import SentenceSource
+from ensue.data.sentences.source import SentenceSource
 from ensue.data.vectors import read_vectors
 from ensue.text.schemes import detect_scheme
 from ensue.text.tokens import tokens

@@ -1,9 +1,6 @@
-"""What data are taken for, and their numbers: against counts by hand and by plain Python."""
+"""The numbers of data, against counts by hand and by plain Python."""
 
-import gzip
-import math
 import random
-import statistics
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,10 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.data.decoding import BLOCK_BYTES
-from ensue.data.detection.kind import first_lines, take
-from ensue.data.survey.counts import MOST_VALUES, ColumnValues, Lengths, Repeats
-from ensue.data.survey.measurement import DOCUMENT_SPLITTER, SENTENCE_SPLITTER, summarize
+from ensue.data.survey import document_survey, sentence_survey
+from ensue.data.survey.measurement import summarize
 from ensue.data.survey.summary import DocumentSummary, PlainSummary, SentenceSummary
 from ensue.errors import DataError
 from ensue.tasks.classification.recipe import ClassificationData
@@ -36,146 +31,6 @@ def texts(path: Path, text: str, **options: str) -> DocumentSummary:
     found = summarize(path, **options)
     assert isinstance(found, DocumentSummary)
     return found
-
-
-@given(st.lists(st.integers(0, 9), min_size=1), st.floats(0.01, 1))
-def test_lengths(numbers: list[int], share: float) -> None:
-    lengths = Lengths(numbers)
-    assert lengths.mean == pytest.approx(statistics.fmean(numbers))
-    assert lengths.quantile(0.5) == statistics.median_low(numbers)
-    assert lengths.quantile(share) == sorted(numbers)[math.ceil(share * len(numbers)) - 1]
-    assert (lengths.quantile(0), lengths.quantile(1)) == (min(numbers), max(numbers))
-    assert len(lengths) == len(numbers)
-
-
-def test_no_lengths() -> None:
-    assert (len(Lengths()), Lengths().mean, Lengths().quantile(0.5)) == (0, 0, 0)
-
-
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("XY"))))
-def test_repeats(pairs: list[tuple[str, str]]) -> None:
-    repeats = Repeats()
-    for text, label in pairs:
-        repeats.feed(text, label)
-    first = dict(reversed(pairs))
-    assert repeats.texts == len(pairs) - len(first)
-    assert repeats.with_other_labels == sum(first[text] != label for text, label in pairs)
-    assert not repeats.is_partial
-
-
-def test_values_end_where_there_are_too_many() -> None:
-    values = ColumnValues()
-    for number in range(3 * MOST_VALUES):
-        values.feed({"many": [str(number)], "few": ["x", "y"]}, ["many", "few"])
-    assert len(values.counts["many"]) == MOST_VALUES + 1
-    assert values.counts["few"] == {"x": 3 * MOST_VALUES, "y": 3 * MOST_VALUES}
-
-
-PROSE = "The cat sat on the mat and the dog sat on it\nThe dog saw a cat and the mat\nA dog is not the cat\n" * 9
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "kind", "format"),
-    [
-        ("x.conllu", "", "sentences", "conllu"),
-        ("x.txt", CONLLU, "sentences", "conllu"),
-        ("x.conll.gz", "a O\n", "sentences", "columns"),
-        ("x.txt", "a NN O\nb NN O\n\nc NN O\n", "sentences", "columns"),
-        ("x", "-DOCSTART- O\n\na O\n", "sentences", "columns"),
-        ("x.tsv", "a\tO\nb\tB-X\n\nc\tO\n", "sentences", "columns"),
-        ("x", "a\tO\nb\tB-X\nc\tO\n", "sentences", "columns"),
-        ("x.tsv", "pos\tfine\nneg\tdull\npos\tgood\n", "texts", "tsv"),
-        ("x", "ham\tGo until jurong\nspam\tFree entry in\nham\tOk lar joking\n", "texts", "tsv"),
-        ("x", "ham\tGo until jurong\nham\tI see now\n\nspam\tFree entry in\n", "texts", "tsv"),
-        ("x.csv", "a O\nb O\n\nc O\n", "texts", "csv"),
-        ("x.csv", "pos,fine film\n", "texts", "csv"),
-        ("x", "__label__a so it is\n", "texts", "fasttext"),
-        ("x", "0 so it is\n1 not so\n0 oh\n0 well well\n", "texts", "first-word"),
-        ("x", PROSE, "text", "text"),
-        ("x", "".join(f"{chr(97 + n % 20)} {n} x y\n" for n in range(80)), "texts", "first-word"),
-        ("x", "".join(f"w{n} x y\n" for n in range(19)) + "a b c\n" * 80, "text", "text"),
-        ("x.jsonl", '{"tokens": ["a"], "labels": ["O"]}\n', "sentences", "json"),
-        ("x.jsonl", '{"text": "Ann", "label": [[0, 3, "PER"]]}\n', "sentences", "json"),
-        ("x.jsonl", '{"text": "Ann", "label": []}\n{"text": "Ann", "label": [[0, 3, "PER"]]}\n', "sentences", "json"),
-        ("x.jsonl", '{"text": "Ann", "entities": []}\n', "sentences", "json"),
-        ("x.jsonl", '{"text": "Ann", "label": ["a", "b"]}\n', "texts", "json"),
-        ("x.jsonl", "not JSON\n", "texts", "json"),
-        ("x", '{"text": "Ann", "label": "a"}\n', "texts", "json"),
-        ("x.txt", "Janet will back the bill\nShe did\n", "text", "text"),
-        ("x.txt", "Janet", "text", "text"),
-        ("x.txt", "\n\n", "text", "text"),
-    ],
-)
-def test_what_a_file_is_taken_for(tmp_path: Path, name: str, text: str, kind: str, format: str) -> None:
-    path = tmp_path / name
-    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode() or b"\n")
-    found = take(path)
-    assert (found.kind, found.format, found.by_itself) == (kind, format, True)
-
-
-@pytest.mark.parametrize(
-    ("text", "kind", "format"),
-    [
-        ("a O\nb O\nc O O\n\nd O\ne O\n", "sentences", "columns"),
-        ("ham\tGo until jurong\nham\tI see now\nham I see\nspam\tFree entry in\n", "texts", "tsv"),
-    ],
-)
-def test_a_wrong_line_does_not_hide_what_a_file_is(tmp_path: Path, text: str, kind: str, format: str) -> None:
-    path = tmp_path / "x"
-    path.write_text(text)
-    found = take(path)
-    assert (found.kind, found.format, found.by_itself) == (kind, format, False)
-    error = summarize(path).error
-    assert error is not None
-    assert str(error).startswith(f"{path}:3: ")
-
-
-def test_keys_that_a_person_names_decide_what_json_is(tmp_path: Path) -> None:
-    path = tmp_path / "x.jsonl"
-    path.write_text('{"text": "Ann left", "form": ["Ann", "left"], "about": "x", "names": [[0, 3, "PER"]]}\n')
-    assert take(path).kind == "sentences"
-    assert take(path, labels="about").kind == "texts"
-    assert take(path, labels="names").kind == "sentences"
-    assert take(path, words="form", labels="about").kind == "sentences"
-
-
-def test_a_format_that_a_person_names_holds(tmp_path: Path) -> None:
-    path = tmp_path / "x.txt"
-    path.write_text("a\tO\nb\tO\n\nc\tO\n")
-    assert take(path)[:2] == ("sentences", "columns")
-    assert take(path, format="tsv") == ("texts", "tsv", "as --format says", False, ())
-    assert take(path, format="columns").by_itself
-    assert take(path, format="plain").kind == take(path, format="text").kind == "text"
-    with pytest.raises(DataError, match='unknown format "colums"; did you mean "columns"'):
-        take(path, format="colums")
-
-
-def test_folders(tmp_path: Path) -> None:
-    for name in ("pos/1.txt", "neg/1.txt", "neg/2.txt"):
-        (tmp_path / "classes" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "classes" / name).write_text("so it is")
-    for name in ("en/train.conllu", "zh/train.conllu"):
-        (tmp_path / "treebanks" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "treebanks" / name).write_text(CONLLU)
-    assert take(tmp_path / "treebanks")[:2] == ("sentences", "conllu")
-    (tmp_path / "treebanks/zh/train.tsv").write_text("a\tX\n")
-    assert take(tmp_path / "classes")[:2] == ("texts", "folders")
-    found = summarize(tmp_path / "classes")
-    assert isinstance(found, DocumentSummary)
-    assert (found.num_files, found.labels, found.repeats.texts) == (3, {"neg": 2, "pos": 1}, 2)
-    treebanks = take(tmp_path / "treebanks")
-    assert (treebanks.kind, treebanks.format, treebanks.others) == ("sentences", "conllu", (".tsv",))
-    assert take(tmp_path / "treebanks/*/*.conllu").others == ()
-
-
-def test_first_lines_are_whole(tmp_path: Path) -> None:
-    path = tmp_path / "x"
-    path.write_text("a\r\nb\n\nc", newline="")
-    assert first_lines(path) == ["a\r\n", "b\n", "\n", "c"]
-    path.write_text("a\n" + "b" * BLOCK_BYTES)
-    assert first_lines(path) == ["a\n"]
-    path.write_text("b" * 2 * BLOCK_BYTES)
-    assert first_lines(path) == ["b" * BLOCK_BYTES]
 
 
 IOB1 = (
@@ -390,5 +245,5 @@ def test_what_cannot_be_read_at_all(tmp_path: Path) -> None:
 
 
 def test_words_are_cut_as_the_recipes_do() -> None:
-    assert LabelingData().splitter == SENTENCE_SPLITTER
-    assert ClassificationData().splitter == DOCUMENT_SPLITTER
+    assert LabelingData().splitter == sentence_survey.SPLITTER
+    assert ClassificationData().splitter == document_survey.SPLITTER

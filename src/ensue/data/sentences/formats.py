@@ -1,24 +1,13 @@
-"""Which formats of labeled sentences there are, and the sentences of whole files and folders."""
+"""Which formats of labeled sentences there are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from functools import partial
-from pathlib import Path
-
-from ensue.data.detection.formats import sentence_format
-from ensue.data.files import common_format
-from ensue.data.lines import KeptLines, Lines, is_blank, missing_end
-from ensue.data.records import sample
 from ensue.data.sentences.columns import Columns
 from ensue.data.sentences.conllu import Conllu
 from ensue.data.sentences.json_sentences import JsonSentences
 from ensue.data.sentences.plain import PlainText
-from ensue.data.sentences.sentence import Format, Sentence
-from ensue.data.sources import TextSource
+from ensue.data.sentences.sentence import Format
 from ensue.errors import DataError, nearest
-from ensue.text.schemes import Scheme
 
 FORMATS: dict[str, type[Format]] = {
     Columns.name: Columns,
@@ -26,63 +15,6 @@ FORMATS: dict[str, type[Format]] = {
     JsonSentences.name: JsonSentences,
     PlainText.name: PlainText,
 }
-
-
-class SentenceSource:
-    """The sentences of a file, of a folder's files, of a glob's matches, or of a stream's lines, all in one format.
-
-    `format` is a key of `FORMATS`, or None to take the files' own; it is then `self.format`, which also writes. Files
-    can be iterated again, a stream cannot. DataError for an unknown format, for files of several formats, and for what
-    `TextSource` raises it for.
-    """
-
-    def __init__(
-        self,
-        location: str | Path | Lines,
-        *,
-        format: str | None = None,
-        encoding: str = "utf-8",
-        words: str | None = None,
-        splitter: str = "simple",
-        scheme: Scheme = "bio",
-    ) -> None:
-        self.rest = ""
-        """What stands behind the last sentence that was read: all of a file that has none."""
-        self._files: Sequence[Callable[[], Lines]]
-        if isinstance(location, Lines):
-            self.location, self._files = location.name, [lambda: location]
-        else:
-            self.text = TextSource(location, encoding=encoding)
-            self.location = self.text.location
-            self._files = [partial(Lines.of, path, encoding=self.text.encoding) for path in self.text.paths]
-        self.format = format_class(format or self._detected())(words=words, splitter=splitter, scheme=scheme)
-
-    def _detected(self) -> str:
-        """The format that the files look like; those with nothing in them look like the others."""
-        formats: dict[str, str] = {}
-        for lines in (opened() for opened in self._files):
-            name = sentence_format(lines)
-            if len(self._files) == 1 or not all(is_blank(line) for _, line in sample(lines)):
-                formats[lines.name] = name
-        return common_format(formats) or PlainText.name
-
-    def __iter__(self) -> Iterator[Sentence]:
-        """DataError (file:line) as the format says. Between two files come the line ends that the first one lacks."""
-        self.rest = missing = ""
-        for opened in self._files:
-            lines, last = KeptLines(opened()), None
-            self.rest += missing
-            for sentence in self.format.read(lines):
-                lines.forget()
-                last = sentence.source.text
-                source = replace(sentence.source, text=self.rest + last)
-                yield replace(sentence, source=source) if self.rest else sentence
-                self.rest = ""
-            self.rest += lines.kept() if last is None else ""
-            missing = missing_end(self.rest) if last is None else self.format.missing_end(last)
-
-    def __repr__(self) -> str:
-        return f"SentenceSource({self.location!r}, format={self.format.name!r})"
 
 
 def format_class(name: str) -> type[Format]:

@@ -11,8 +11,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from ensue.data.sentences.formats import SentenceSource
 from ensue.data.sentences.sentence import Sentence
+from ensue.data.sentences.source import SentenceSource
 from ensue.data.streams import is_stream, is_typed, stream_lines
 from ensue.inspection.colors import ansi, color_of
 

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ensue.data.sentences.columns import Columns
-from ensue.data.sentences.formats import SentenceSource
 from ensue.data.sentences.plain import PlainText
 from ensue.data.sentences.sentence import Format, Sentence
+from ensue.data.sentences.source import SentenceSource
 from ensue.data.words import StringColumn, Texts
 from ensue.errors import DataError, RecipeError
 from ensue.metrics.labeling import LabelingScores

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from ensue.arguments import check_path, check_texts
 from ensue.data.lines import Lines
-from ensue.data.sentences.formats import SentenceSource, format_class
+from ensue.data.sentences.formats import format_class
 from ensue.data.sentences.plain import PlainText
 from ensue.data.sentences.sentence import Format, Sentence, SourceLines, joined
+from ensue.data.sentences.source import SentenceSource
 from ensue.data.words import Ragged, StringColumn
 from ensue.errors import EnsueError
 from ensue.inspection.colors import color_of

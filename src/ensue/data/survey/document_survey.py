@@ -1,0 +1,105 @@
+"""The numbers of labeled texts: lengths, labels, and what the columns beside them hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+from ensue.data import documents
+from ensue.data.decoding import checked_encoding
+from ensue.data.detection.folders import class_files
+from ensue.data.detection.format_names import CLASS_FILES, FOLDERS
+from ensue.data.detection.kind import Taken, first_lines
+from ensue.data.documents import Choice, Document, DocumentSource
+from ensue.data.documents.tables import TableFormat
+from ensue.data.sentences.json_sentences import JsonSentences
+from ensue.data.sources import TextSource
+from ensue.data.survey.counts import ColumnValues
+from ensue.data.survey.summary import DocumentSummary
+from ensue.errors import DataError
+from ensue.parsing import ParseError, parse_json
+from ensue.text.tokens import tokens
+
+SPLITTER = "simple"
+"""What the recipes of classifiers cut text with."""
+
+
+def survey_documents(taken: Taken, location: str, words: str, labels: str, encoding: str) -> DocumentSummary:
+    """All texts, or those before the first wrong line, which is the summary's `error`."""
+    texts = tuple(filter(None, words.split(",")))
+    choice = Choice(texts, labels, joined=len(texts) > 2)
+    summary = DocumentSummary(taken, location, encoding, columns=_first_columns(taken, location, encoding))
+    if taken.format != FOLDERS:
+        paths = TextSource(location, encoding=encoding).paths
+        summary.num_files = len(class_files(paths) if taken.format == CLASS_FILES else paths)
+    source: DocumentSource | None = None
+    try:
+        source = DocumentSource(location, choice, format=taken.format, encoding=encoding)
+    except DataError as error:
+        summary.is_labeled, summary.error = False, error
+        with suppress(DataError):
+            unlabeled = replace(choice, is_labeled=False)
+            source = DocumentSource(location, unlabeled, format=taken.format, encoding=encoding)
+    if source is None:
+        return summary
+    layout = summary.layout = source.layout
+    if summary.error and not labels and len(layout.texts) == len(summary.columns.counts) > 0:
+        summary.error = None  # nothing but texts: there are no labels, and that is not wrong
+    try:
+        for document in source:
+            _feed_document(summary, document)
+        if not summary.size:
+            raise DataError("no text in it", location)
+    except DataError as error:
+        summary.error = summary.error or error
+    summary.characters = set(chain.from_iterable(summary.words))
+    return summary
+
+
+def _feed_document(summary: DocumentSummary, document: Document) -> None:
+    summary.size += 1
+    if summary.layout.format == FOLDERS:
+        summary.num_files = summary.size
+    words = [[token.text for token in tokens(text, SPLITTER)] for text in document.texts]
+    summary.add_words(words, sum(map(len, document.texts)))
+    if document.is_empty:
+        summary.add_empty(document.path, document.line)
+    if summary.is_labeled:
+        summary.labels.update(document.labels)
+        summary.labels_in_a_text.add(len(document.labels))
+    summary.repeats.feed(document.texts, document.labels)
+
+
+def _first_columns(taken: Taken, location: str, encoding: str) -> ColumnValues:
+    """What stands in the columns of a table, or under the keys of JSON, as far as the first lines show it."""
+    values = ColumnValues()
+    if taken.format == FOLDERS:
+        return values
+    path = TextSource(location, encoding=encoding).paths[0]
+    head = first_lines(path, encoding=checked_encoding(encoding))
+    with suppress(DataError):  # reading says it
+        for cells in _cells(taken.format, head, str(path)):
+            values.feed(cells, cells)
+    return values
+
+
+def _cells(format: str, head: Sequence[str], name: str) -> Iterator[dict[str, list[str]]]:
+    """Each row's cells by the numbers of the columns, or each object's values by their keys."""
+    reader = documents.FORMATS[format]
+    if isinstance(reader, TableFormat):
+        for row in reader.rows(enumerate(head, 1), name):
+            yield {str(number): [reader.value(field)] for number, field in enumerate(row.fields, 1)}
+    elif format == JsonSentences.name:
+        for line in head:
+            with suppress(ParseError):
+                record = parse_json(line)
+                if isinstance(record, dict):
+                    yield {key: [_shown(value)] for key, value in record.items()}
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,56 @@
+"""The numbers of running text: lines, words, characters, the longest line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ensue.data.decoding import checked_encoding, decoded
+from ensue.data.detection.kind import Taken
+from ensue.data.sources import TextSource
+from ensue.data.survey.summary import FileLine, PlainSummary
+from ensue.errors import DataError
+from ensue.text.boundaries import last_boundary
+
+
+def survey_plain(taken: Taken, location: str, encoding: str) -> PlainSummary:
+    """All files, or what stands before the first wrong byte, which is the summary's `error`."""
+    source = TextSource(location, encoding=encoding)
+    summary = PlainSummary(taken, location, encoding, len(source.paths))
+    try:
+        for path in source.paths:
+            _read_plain(summary, path)
+    except DataError as error:
+        summary.error = error
+    return summary
+
+
+def _read_plain(summary: PlainSummary, path: Path) -> None:
+    line, length = 1, 0
+    for piece in _pieces(path, checked_encoding(summary.encoding)):
+        summary.num_characters += len(piece)
+        summary.characters.update(piece)
+        summary.words.update(piece.split())
+        if "\0" in piece:
+            summary.num_nul += piece.count("\0")
+            at = line + piece.count("\n", 0, piece.index("\0"))
+            summary.first_nul = summary.first_nul or FileLine(str(path), at)
+        *ended, rest = piece.split("\n")
+        for part in ended:
+            summary.add_line(length + len(part.removesuffix("\r")), path, line)
+            line, length = line + 1, 0
+        length += len(rest)
+    if length:
+        summary.add_line(length, path, line)
+
+
+def _pieces(path: Path, encoding: str) -> Iterator[str]:
+    """The text of a file, cut between words wherever there is a place for it."""
+    rest = ""
+    for block in decoded(path, encoding):
+        rest += block
+        cut = last_boundary(rest) or len(rest)
+        yield rest[:cut]
+        rest = rest[cut:]
+    if rest:
+        yield rest

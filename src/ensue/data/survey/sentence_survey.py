@@ -1,0 +1,120 @@
+"""The numbers of labeled sentences: lengths, labels, spans, columns, and where the labels break their scheme."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain, pairwise
+from typing import get_args
+
+from ensue.data.detection.kind import Taken
+from ensue.data.json_spans import TOKEN_KEYS, label_key
+from ensue.data.sentences.columns import ColumnLines
+from ensue.data.sentences.conllu import NAMES, Conllu
+from ensue.data.sentences.json_sentences import JsonSentences
+from ensue.data.sentences.sentence import Sentence
+from ensue.data.sentences.source import SentenceSource
+from ensue.data.survey.counts import Lengths
+from ensue.data.survey.summary import FileLine, SentenceSummary, Slips
+from ensue.errors import DataError
+from ensue.text.schemes import OUTSIDE, Scheme, SchemeDetector, is_legal, spans
+
+SPLITTER = "treebank"
+"""What the recipes of taggers cut running text with."""
+
+
+def survey_sentences(taken: Taken, location: str, words: str, labels: str, encoding: str) -> SentenceSummary:
+    """All sentences, or those before the first wrong line, which is the summary's `error`."""
+    return _Survey(taken, location, words, labels, encoding).summary
+
+
+class _Survey:
+    """Takes sentences one by one into a `SentenceSummary`."""
+
+    def __init__(self, taken: Taken, location: str, words: str, labels: str, encoding: str) -> None:
+        source = SentenceSource(
+            location, format=taken.format, encoding=encoding, words=words or None, splitter=SPLITTER
+        )
+        self.format, self.asked = source.format, labels
+        self.summary = SentenceSummary(taken, location, encoding, len(source.text.paths))
+        self.detector = SchemeDetector()
+        self.path, self.document = "", -1
+        self.first_slips: dict[Scheme, FileLine] = {}
+        try:
+            for sentence in source:
+                self.feed(sentence)
+            if not self.summary.size:
+                raise DataError("no sentence in it", location)
+        except DataError as error:
+            self.summary.error = error
+        self.finish()
+
+    def feed(self, sentence: Sentence) -> None:
+        summary, path = self.summary, sentence.source.name
+        if path != self.path:
+            self.path, self.document = path, -1
+        if not sentence.words:
+            summary.size += 1
+            summary.add_empty(path, sentence.line)
+            return
+        if not summary.words:
+            self.begin(sentence)
+        labels = self.format.labels(sentence, self.asked or None) if summary.is_labeled else ()
+        summary.size += 1
+        summary.num_documents += sentence.document != self.document
+        self.document = sentence.document
+        summary.add_words([sentence.words], sum(map(len, sentence.words)))
+        summary.repeats.feed(sentence.words, labels)
+        summary.columns.feed(sentence.columns, self.other_columns(sentence))
+        if summary.is_labeled:
+            self.feed_labels(sentence, labels)
+
+    def begin(self, sentence: Sentence) -> None:
+        """What the first sentence with words says of all."""
+        summary, names = self.summary, list(sentence.columns)
+        if isinstance(sentence.source, ColumnLines):
+            summary.width, summary.has_tabs = sentence.source.width, sentence.source.has_tabs
+        summary.words_column = self.format.words or next((key for key in TOKEN_KEYS if key in names), "text")
+        try:
+            self.format.labels(sentence, self.asked or None)
+        except DataError:
+            if self.asked:
+                raise
+            summary.is_labeled = False
+            return
+        default = label_key(names) if isinstance(self.format, JsonSentences) else self.format.default_column
+        summary.labels_column = str(summary.width) if (self.asked or default) == "last" else self.asked or default
+
+    def other_columns(self, sentence: Sentence) -> list[str]:
+        names: Iterable[str] = NAMES if isinstance(self.format, Conllu) else sentence.columns
+        return [name for name in names if name not in (self.summary.words_column, self.summary.labels_column)]
+
+    def feed_labels(self, sentence: Sentence, labels: Sequence[str]) -> None:
+        self.summary.labels.update(labels)
+        self.detector.feed(labels, sentence.line)
+        for scheme in get_args(Scheme):
+            if scheme not in self.first_slips and self.detector.breaks(scheme):
+                self.first_slips[scheme] = _slip(sentence, labels, scheme)
+        for span in spans(labels):
+            self.summary.span_lengths.setdefault(span.label, Lengths()).add(span.end - span.start)
+
+    def finish(self) -> None:
+        summary = self.summary
+        summary.characters = set(chain.from_iterable(summary.words))
+        for name in ("feats", "misc"):
+            summary.columns.add_keys(name)
+        try:
+            summary.scheme = self.detector.result(self.path if summary.num_files == 1 else None)
+        except DataError as error:
+            summary.is_mixed, summary.error = True, summary.error or error
+        if summary.scheme is None:
+            summary.span_lengths = {}
+        elif breaks := self.detector.breaks(summary.scheme):
+            summary.slips = Slips(breaks.sentences, self.first_slips[summary.scheme], breaks.reason)
+
+
+def _slip(sentence: Sentence, labels: Sequence[str], scheme: Scheme) -> FileLine:
+    """Where a sentence breaks the scheme: the line of the word, where each has one of its own, or of the sentence."""
+    pairs = enumerate(pairwise([OUTSIDE, *labels, OUTSIDE]))
+    index = next(index for index, (before, label) in pairs if not is_legal(scheme, before, label))
+    has_rows = isinstance(sentence.source, ColumnLines)
+    return FileLine(sentence.source.name, sentence.line + min(index, len(labels) - 1) * has_rows)
