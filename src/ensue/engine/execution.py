@@ -162,6 +162,6 @@ def _before(layer: nn.Module, runner: Runner, x: Tensor, state: State, packing: 
         call.run(values)
     before = [packing.sorted(leaf).to(dtype).resolve_neg().contiguous() for leaf in leaves(state)]
     packed = packing.packed(x).to(dtype).resolve_neg()
-    matrices = [values[matrix.key][matrix.start : matrix.stop] for matrix in trace.matrices]
+    matrices = [matrix.of(values[matrix.key]) for matrix in trace.matrices]
     vectors = [values[key].reshape(1, -1).contiguous() for key in trace.vectors]
     return [packed if packed.stride(1) == 1 else packed.contiguous(), *before, *vectors, *matrices]

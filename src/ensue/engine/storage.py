@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from ensue.engine import huge_pages
 from ensue.engine.program import Array
 
-LARGE = 8 << 20
-"""Bytes from which on memory on a CPU comes in huge pages, where there are any."""
-KB, GAP = 1024, 64
-"""Between its rows, where those are so many KB long, so many bytes: they would share few places in a cache."""
+BAD_LENGTH, GAP = 2048, 64
+"""Bytes. Rows as long as a multiple of the first get a gap of the second: a column of them would share few sets of a
+processor's cache."""
 
 
 def room(like: Tensor, rows: int, width: int) -> Tensor:
     """A tensor (rows, width) of any content, of the type and on the device of `like`; features lie side by side."""
-    length = width * like.element_size()
-    ld = width + (0 if length % KB else GAP // like.element_size())
-    if rows * length >= LARGE and like.device.type == "cpu" and huge_pages.IS_SUPPORTED:
-        with suppress(OSError):  # there is no such memory: torch says so
-            memory = huge_pages.SHARED.borrow(rows * ld * like.element_size())
-            return torch.frombuffer(memory, dtype=like.dtype, count=rows * ld).view(rows, ld)[:, :width]
-    return like.new_empty(rows, width)
+    is_bad = like.is_cpu and width * like.element_size() % BAD_LENGTH == 0
+    gap = GAP // like.element_size() if is_bad else 0
+    return like.new_empty(rows, width + gap)[:, :width]
 
 
 @dataclass(frozen=True)

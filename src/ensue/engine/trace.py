@@ -52,6 +52,10 @@ class Matrix:
     start: int
     stop: int
 
+    def of(self, whole: Tensor) -> Tensor:
+        """A slice costs a copy in the backward pass, so the whole matrix is none."""
+        return whole if self.stop - self.start == len(whole) else whole[self.start : self.stop]
+
 
 @dataclass
 class TracedStep:
