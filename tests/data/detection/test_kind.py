@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from ensue.data.decoding import BLOCK_BYTES
-from ensue.data.detection.kind import first_lines, take
+from ensue.data.detection.first_lines import first_lines
+from ensue.data.detection.kind import take
 from ensue.data.survey.measurement import summarize
 from ensue.data.survey.summary import DocumentSummary
 from ensue.errors import DataError

@@ -96,5 +96,14 @@ def test_bad_files_are_said_with_their_line(tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_bytes(b"x\n\xff\n")
     with pytest.raises(DataError, match=r"b\.txt:2: not UTF-8"):
         list(DocumentSource(tmp_path))
+    found = summarize(tmp_path)
+    assert (found.taken.format, found.error is None) == ("class-files", False)
     with pytest.raises(DataError, match=r"class-files has no columns"):
         DocumentSource(tmp_path, Choice(labels="x"), format="class-files", encoding="latin-1")
+
+
+def test_long_lines_are_no_texts_of_a_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ensue.data.lines.MAX_CHARACTERS", 70_000)
+    folder(tmp_path, {"a.txt": "running text " * 6_000, "b.txt": "more " * 50})
+    found = summarize(tmp_path)
+    assert (found.taken.format, found.error) == ("text", None)

@@ -19,7 +19,7 @@ from ensue.errors import TrainingError
 _OFFSET, _ORDER = 0, 1  # what a random number of (seed, epoch) is for
 
 
-class Batch(NamedTuple):
+class TokenBatch(NamedTuple):
     """`inputs` and `targets` (B, T): each target is the id after its input. `first`: carried state starts anew."""
 
     inputs: NDArray[np.int64]
@@ -50,13 +50,13 @@ class Batches(ABC):
         step_tokens = self.batch_size * segment_length
         self.steps_per_epoch = max(1, (len(tokens) - segment_length) // step_tokens)
 
-    def batch(self, step: int) -> Batch:
+    def batch(self, step: int) -> TokenBatch:
         """The batch of `step`, counted from 0 over all epochs."""
         epoch, index = divmod(step, self.steps_per_epoch)
         starts = self._offset(epoch) + self.segment_length * self._segments(epoch, index)
         rows = np.stack([self.tokens.read(start, start + self.segment_length + 1) for start in starts.tolist()])
         inputs, targets = np.ascontiguousarray(rows[:, :-1]), np.ascontiguousarray(rows[:, 1:])
-        return Batch(inputs, targets, self._is_first(index))
+        return TokenBatch(inputs, targets, self._is_first(index))
 
     def _offset(self, epoch: int) -> int:
         """Where the first segment of an epoch begins."""

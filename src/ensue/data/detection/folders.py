@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from ensue.data.detection import line_signs
+from ensue.data.detection.first_lines import first_lines
 from ensue.data.detection.format_names import CLASS_FILES, FOLDERS, TEXT_SUFFIXES, class_of, suffix
 from ensue.data.detection.formats import text_format
 from ensue.data.files import expanded, readable, visible
 from ensue.data.lines import Lines, is_blank
+from ensue.errors import DataError
 
 _SPLIT = re.compile(r"(?<![a-z])(train(ing)?|valid(ation)?|dev|devel|test|eval)(?![a-z])", re.IGNORECASE)
 _LETTERS = re.compile(r"[^\W\d_]+(?:[ _'&-]+[^\W\d_]+)*")
 _NO_CLASSES = {"readme", "license", "licence", "copying"}
 _FILES_TO_LOOK_AT = 4
 _LINES_TO_LOOK_AT = 100
+_LONGEST_TEXT = 1 << 16
+"""A longer line is running text without line ends."""
 
 
 def folder_format(location: Path, *, encoding: str = "utf-8") -> str:
@@ -53,13 +58,22 @@ def _are_class_files(entries: list[Path], encoding: str) -> bool:
         return False
     heads = []
     for file in files[:_FILES_TO_LOOK_AT]:
-        lines = Lines.of(file, encoding=encoding)
-        head = "".join(lines.head(_LINES_TO_LOOK_AT)).strip().split("\n")
-        if text_format(lines, is_labeled=True) not in ("", "first-word") or any(map(is_blank, head)):
-            return False
-        heads.append([line.rstrip("\r") for line in head])
+        with suppress(DataError):  # reading says it
+            lines = first_lines(file, encoding=encoding)[:_LINES_TO_LOOK_AT]
+            if not _are_texts(lines, str(file)):
+                return False
+            heads.append([line.rstrip("\r\n") for line in lines])
     first_words = {frozenset(line.split(" ")[0] for line in head) for head in heads}
-    return len(first_words) > 1 or not all(map(line_signs.begin_with_labels, heads))
+    return bool(heads) and (len(first_words) > 1 or not all(map(line_signs.begin_with_labels, heads)))
+
+
+def _are_texts(lines: Sequence[str], name: str) -> bool:
+    rows = "".join(lines).strip().split("\n")
+    return (
+        max(map(len, rows)) <= _LONGEST_TEXT
+        and not any(map(is_blank, rows))
+        and text_format(Lines(lines, name), is_labeled=True) in ("", "first-word")
+    )
 
 
 def _is_named_as_class(file: Path) -> bool:

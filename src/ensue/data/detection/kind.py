@@ -21,19 +21,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from ensue.data.decoding import checked_encoding, decoded
+from ensue.data.decoding import checked_encoding
 from ensue.data.detection import line_signs
+from ensue.data.detection.first_lines import first_lines
 from ensue.data.detection.folders import folder_format
 from ensue.data.detection.format_names import CLASS_FILES, FOLDERS, SENTENCE_FORMATS, TEXT_FORMATS, suffix
 from ensue.data.detection.formats import csv_format, sentence_format, text_format
 from ensue.data.json_spans import TOKEN_KEYS, is_list_of_spans
 from ensue.data.lines import Lines, is_blank
-from ensue.data.records import json_records
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, nearest
 from ensue.parsing import ParseError, parse_json
@@ -44,7 +42,6 @@ PLAIN = {"text", "plain"}
 NAMES = tuple(dict.fromkeys([*SENTENCE_FORMATS, *TEXT_FORMATS, FOLDERS]))
 """What `format` may be."""
 _SIGN_OF_FOLDER = {FOLDERS: "a folder for each class", CLASS_FILES: "a file for each class"}
-_LINES_TO_LOOK_AT = 1000
 _MOST = 0.75
 
 
@@ -88,30 +85,6 @@ def take(
         by_itself=seen.by_itself and (seen.kind != "sentences" or seen.format == looks_like),
         others=tuple(sorted(others)),
     )
-
-
-def first_lines(path: Path, *, encoding: str = "utf-8") -> list[str]:
-    """The first lines of a file with their ends, or the first values of an array, that its first block has whole."""
-    blocks = decoded(path, encoding)
-    block = next(blocks, "")
-    if values := _values(Lines([block], str(path))):
-        return values
-    lines = block.split("\n")
-    is_whole = next(blocks, None) is None
-    whole = [f"{line}\n" for line in lines[:-1]]
-    if lines[-1] and (is_whole or not whole):
-        whole.append(lines[-1])
-    return whole[:_LINES_TO_LOOK_AT]
-
-
-def _values(lines: Lines) -> list[str]:
-    """The first values of a JSON array; none where the lines are no array."""
-    lines.split_array()
-    found: list[str] = []
-    if lines.is_array:
-        with suppress(DataError):  # the block may end inside of a value
-            found.extend(islice((record.text for record in json_records(lines, is_array=True)), _LINES_TO_LOOK_AT))
-    return found
 
 
 def _named(path: Path) -> str:
