@@ -12,7 +12,18 @@ import pytest
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 
 FLOORS = [
-    ["arguments", "types", "errors", "version", "private_folder", "cache", "places", "notices", "parsing", "processor"],
+    [
+        "arguments",
+        "types",
+        "errors",
+        "version",
+        "private_folder",
+        "cache",
+        "cache_folders",
+        "notices",
+        "parsing",
+        "processor",
+    ],
     ["TASKS"],
     ["text"],
     ["data"],

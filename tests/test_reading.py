@@ -16,7 +16,7 @@ from ensue.errors import EnsueError
 from ensue.models.build import build_language_model
 from ensue.models.language_model import LanguageModel
 from ensue.tasks.language_modeling import reading
-from ensue.tasks.language_modeling.reading import Reading, default_parts, describe_protocol, read, surprisals
+from ensue.tasks.language_modeling.reading import TextScorer, default_parts, describe_protocol, read, surprisals
 from ensue.text.tokenizers import train_tokenizer
 from ensue.types import detach
 from layer_tables import layers
@@ -101,7 +101,7 @@ def test_rotary_windows_too() -> None:
 @pytest.mark.parametrize("sizes", [[1] * 31, [31], [2, 0, 17, 12]])
 def test_a_text_may_come_in_any_pieces(specification: dict[str, Any], sizes: list[int]) -> None:
     model, tokens = model_of(specification), text_of(31)
-    ids, text = tokens.read(0, 31), Reading(model, start_id=START)
+    ids, text = tokens.read(0, 31), TextScorer(model, start_id=START)
     bounds = np.cumsum([0, *sizes])
     nats = [text.feed(ids[a:b]) for a, b in itertools.pairwise(bounds)]
     assert [len(piece) for piece in nats] == sizes
@@ -112,7 +112,7 @@ def test_windows_of_a_long_text_are_read_side_by_side() -> None:
     model, tokens = model_of(attention(6)), text_of(240)
     calls = []
     model.layers.register_forward_hook(lambda *_: calls.append(1))
-    nats = Reading(model, start_id=START).feed(tokens.read(0, 240))
+    nats = TextScorer(model, start_id=START).feed(tokens.read(0, 240))
     assert len(calls) < 5, "there are 80 windows"
     assert close(nats, naive(model, tokens))
 

@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ensue.cache_folders import cache_directory, cells_directory, temporary_directory
 from ensue.notices import say_once
-from ensue.places import cache_directory, cells_directory, temporary_directory
 
 BOUND = "10GB"
 """The limit of the cache, unless ENSUE_CACHE_LIMIT sets another one."""

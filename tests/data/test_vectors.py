@@ -85,6 +85,7 @@ def test_one_bad_row_does_not_set_the_dimension(tmp_path: Path) -> None:
         ("3 2\n" + TEXT, "x.vec:2: expected a word and 2 numbers, found 3"),
         ("3 4\n" + TEXT, "x.vec:2: expected a word and 4 numbers, found 3"),
         (TEXT + "a 1 2 x\n", 'x.vec:4: expected 3 numbers behind the word, found "x"'),
+        (TEXT + "a 1 2\0 2\n", 'x.vec:4: expected 3 numbers behind the word, found "2\\x00"'),
         (TEXT + "a 1 2 nan\n", 'x.vec:4: a number of "a" is not finite'),
         (TEXT + "a 1 2 1e300\n", 'x.vec:4: a number of "a" is not finite'),
         (

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ensue.data.sentences.sentence import joined
 from ensue.errors import EnsueError
 from ensue.inspection import Inspection
-from ensue.inspection.drawing import Columns, lines
+from ensue.inspection.drawing import WordColumns, lines
 from ensue.inspection.markup import clipped, escaped, plain, share, signed, visible
 from ensue.inspection.texts import Mark, ShownText, Weight, labeled_text, weighted_text
 from ensue.tasks.classification import view as classifying
@@ -297,7 +297,7 @@ def test_an_inspection_is_saved_and_shows_itself(tmp_path: Path) -> None:
 
 
 def test_lines_that_do_not_move_are_drawn() -> None:
-    drawn = parsed(lines({"flat": np.full(3, 0.5)}, Columns(["a", "b", "c"]), name="x"))
+    drawn = parsed(lines({"flat": np.full(3, 0.5)}, WordColumns(["a", "b", "c"]), name="x"))
     (path,) = drawn.all("path", "line")
     assert "nan" not in (path.attributes["d"] or "")
 

@@ -8,7 +8,7 @@ import torch
 
 from ensue.data.sentences.sentence import Sentence
 from ensue.errors import EnsueError
-from ensue.models.word_features import Forms, Words
+from ensue.models.word_features import EncodedForms, Words
 from ensue.tasks.labeling import view as tagging
 from ensue.tasks.labeling.inspection import inspect_tagger
 from ensue.tasks.labeling.pipeline import LabelingPipeline
@@ -29,7 +29,7 @@ def view_of(pipeline: LabelingPipeline, text: str | list[str] | Sentence = TEXT)
 
 def emissions_of(pipeline: LabelingPipeline, words: list[str]) -> torch.Tensor:
     """The model called as in training, a form for each word."""
-    forms = Forms.of(pipeline.reader.lexicon.encode(words), torch.device("cpu"))
+    forms = EncodedForms.of(pipeline.reader.lexicon.encode(words), torch.device("cpu"))
     numbers = torch.arange(len(words))[None]
     with torch.no_grad():
         return pipeline.model(Words(forms, numbers, torch.zeros(1, len(words), 0, dtype=torch.int64), None))[0]
@@ -92,7 +92,7 @@ def blanked_by_hand(pipeline: LabelingPipeline, words: list[str], place: int, fi
     encoded = pipeline.reader.lexicon.encode(words)
     ids = getattr(encoded, field)
     ids[place if which < 0 else (place, which)] = 0
-    forms, numbers = Forms.of(encoded, torch.device("cpu")), torch.arange(len(words))[None]
+    forms, numbers = EncodedForms.of(encoded, torch.device("cpu")), torch.arange(len(words))[None]
     with torch.no_grad():
         return pipeline.model(Words(forms, numbers, torch.zeros(1, len(words), 0, dtype=torch.int64), None))
 
@@ -133,7 +133,7 @@ def test_all_letters_together_are_blanked_by_leaving_them_out() -> None:
     view = view_of(pipeline)
     with torch.no_grad():
         x = pipeline.model.features.form_vectors(
-            Forms.of(pipeline.reader.lexicon.encode(TEXT.split()), torch.device("cpu"))
+            EncodedForms.of(pipeline.reader.lexicon.encode(TEXT.split()), torch.device("cpu"))
         )
         x[4] = 0
         changed = pipeline.model.emissions(x[None])[0]

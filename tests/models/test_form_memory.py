@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ensue.models import form_memory
 from ensue.models.feature_specification import FeatureSpecification
 from ensue.models.form_memory import FormMemory
-from ensue.models.word_features import Forms, WordFeatures
+from ensue.models.word_features import EncodedForms, WordFeatures
 from ensue.text.lexicon import Lexicon
 from models import CPU, lexicon_of
 
@@ -26,7 +26,9 @@ def memory(most: int = 1 << 16) -> FormMemory:
     return FormMemory(WordFeatures(specification, LEXICON).eval(), LEXICON, CPU, most=most)
 
 
-REFERENCE = {word: memory().features.form_vectors(Forms.of(LEXICON.encode([word]), CPU))[0].detach() for word in WORDS}
+REFERENCE = {
+    word: memory().features.form_vectors(EncodedForms.of(LEXICON.encode([word]), CPU))[0].detach() for word in WORDS
+}
 
 
 def agrees(found: FormMemory, words: list[str]) -> None:

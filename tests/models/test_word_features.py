@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ensue.models import word_features
 from ensue.models.feature_specification import SentenceFeatureSpecification
-from ensue.models.word_features import Forms, WordFeatures, Words
+from ensue.models.word_features import EncodedForms, WordFeatures, Words
 from ensue.text.lexicon import Lexicon
 from models import CPU, TEXTS, lexicon_of, words_of
 
@@ -199,7 +199,7 @@ def test_a_table_of_many_forms_is_their_vectors(case: str, monkeypatch: pytest.M
     forms = ["Anna", "a", "", "birdbirdbird", "the", "xyz", "1984", "old", "Bird", "the"] * 2
     encoded = lexicon.encode(forms)
     table = features.table(encoded, CPU)
-    same(table.vectors, features.form_vectors(Forms.of(encoded, CPU)).detach())
+    same(table.vectors, features.form_vectors(EncodedForms.of(encoded, CPU)).detach())
     assert table.vectors.shape == (20, features.d_forms)
     assert table.keys.tolist() == encoded.keys.tolist()
     numbers = torch.tensor([[3, 0], [19, 5]])
@@ -220,7 +220,7 @@ def test_texts_without_words(case: str) -> None:
 def test_a_word_without_characters_is_finite() -> None:
     for case in ("characters by lstm", "characters by cnn"):
         features, lexicon, _ = build(**CASES[case])
-        found = features.form_vectors(Forms.of(lexicon.encode(["", "bird"]), CPU))
+        found = features.form_vectors(EncodedForms.of(lexicon.encode(["", "bird"]), CPU))
         assert not found[0].any()
         assert found[1].any()
 

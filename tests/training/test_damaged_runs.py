@@ -198,3 +198,14 @@ def test_weights_that_cannot_be_read_are_not_missing(
 def test_weights_have_the_mode_of_other_files(runs: Path) -> None:
     modes = {(runs / "language" / name).stat().st_mode for name in ("model.safetensors", "config.json")}
     assert len(modes) == 1
+
+
+def test_a_lexicon_with_other_columns_is_one_line(runs: Path, tmp_path: Path) -> None:
+    """Whoever loads the run, and whoever takes it up again."""
+    run = Path(shutil.copytree(runs / "tagger", tmp_path / "run"))
+    content = json.loads((run / "tokenizer.json").read_text())
+    (run / "tokenizer.json").write_text(json.dumps(content | {"columns": {"2": ["<unk>", "a"]}}))
+    seal(run)
+    for use in (lambda: ensue.load(run, device="cpu"), lambda: run_tiny(None, run, resume=True)):
+        with pytest.raises(RunError, match=r"tokenizer\.json: not the model's: it has the columns '2'"):
+            use()

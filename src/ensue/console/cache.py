@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from ensue.cache import KINDS, Entry, bound, entries, remove
+from ensue.cache_folders import cache_directory, cells_directory
 from ensue.errors import EnsueError
-from ensue.places import cache_directory, cells_directory
 
 _UNITS = ("bytes", "KB", "MB", "GB", "TB")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}

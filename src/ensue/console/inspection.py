@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ensue.data.streams import stream_text
+from ensue.data.streams import whole_text
 from ensue.errors import EnsueError
 
 
@@ -15,7 +15,7 @@ def write_inspection(pipeline: Any, texts: Sequence[str], out: Path, *, encoding
 
     EnsueError if the model reads another number of texts.
     """
-    read = ["".join(stream_text("-", encoding)).strip() if text == "-" else text for text in texts]
+    read = [whole_text("-", encoding).strip() if text == "-" else text for text in texts]
     wanted = pipeline.num_texts
     if len(read) != wanted:
         raise EnsueError(f"the model reads {'two texts' if wanted == 2 else 'one text'}; found {len(read)}")

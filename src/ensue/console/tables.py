@@ -11,7 +11,6 @@ from rich.text import Text
 from ensue.recipe import Recipe
 
 if TYPE_CHECKING:  # they need torch, which takes seconds to import, and a list of recipes does not
-    from ensue.tasks.language_modeling.minimal_pairs import MinimalPairScores
     from ensue.tasks.task import Scores
 
 
@@ -44,8 +43,8 @@ def label_rows(per_label: dict[str, dict[str, Any]], most: int | None = None) ->
     return table
 
 
-def show_pairs(result: MinimalPairScores) -> None:
-    """A row for each file and one for all on stdout."""
+def show_pairs(result: Any) -> None:
+    """A row for each file of a `MinimalPairScores`, and one for all, on stdout."""
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("pairs of")
     table.add_column("pairs", justify="right")

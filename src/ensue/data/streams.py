@@ -28,10 +28,10 @@ def stream_text(path: str, encoding: str = "utf-8") -> Iterator[str]:
     return text_of(_blocks(path), stream_name(path), checked_encoding(encoding))
 
 
-def whole_text(path: str) -> str:
+def whole_text(path: str, encoding: str = "utf-8") -> str:
     """All that comes in, which is held in memory; DataError beyond `MAX_CHARACTERS`."""
     parts, length = [], 0
-    for part in stream_text(path):
+    for part in stream_text(path, encoding):
         parts.append(part)
         length += len(part)
         if length > MAX_CHARACTERS:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ensue.data.byte_reader import ByteReader
 from ensue.data.sources import TextSource
 from ensue.errors import DataError
+from ensue.parsing import shown
 
 _LARGEST_DIMENSION = 1 << 16
 _BYTES_TO_LOOK_AT = 4096
@@ -129,6 +130,11 @@ def _count_numbers(fields: list[bytes]) -> int:
     return next((count for count, field in enumerate(reversed(fields)) if not _is_number(field)), len(fields))
 
 
+def _quoted(content: bytes) -> str:
+    """For a message."""
+    return f'"{shown(content.decode(errors="replace"))[1:-1]}"'
+
+
 def _is_number(field: bytes) -> bool:
     try:
         float(field)
@@ -166,11 +172,10 @@ def _vector(row: _Row, dimension: int, path: Path) -> NDArray[np.float32]:
         try:
             numbers = list(map(float, fields))
         except ValueError:
-            shown = next(field for field in fields if not _is_number(field))[:40].decode(errors="replace")
-            raise DataError(f'expected {dimension} numbers behind the word, found "{shown}"', path, row.line) from None
+            wrong = _quoted(next(field for field in fields if not _is_number(field)))
+            raise DataError(f"expected {dimension} numbers behind the word, found {wrong}", path, row.line) from None
         with np.errstate(over="ignore"):
             vector = np.array(numbers, np.float32)
     if not np.isfinite(vector).all():
-        shown = row.word[:40].decode(errors="replace")
-        raise DataError(f'a number of "{shown}" is not finite', path, row.line)
+        raise DataError(f"a number of {_quoted(row.word)} is not finite", path, row.line)
     return vector

@@ -24,8 +24,8 @@ from threading import Lock
 import torch
 
 from ensue.cache import make_room
+from ensue.cache_folders import cells_directory, temporary_directory
 from ensue.notices import say_once
-from ensue.places import cells_directory, temporary_directory
 from ensue.private_folder import PrivateFolder, private_folder
 from ensue.processor import features
 

@@ -1,6 +1,6 @@
 """Drawings over the words of a text, as inline SVG: cells with numbers and lines. They know nothing of models.
 
-All drawings of a page that share `Columns` have a word at the same place.
+All drawings of a page that share `WordColumns` have a word at the same place.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROOMY = 18
 """Words up to which a square has large cells."""
 
 
-class Columns:
+class WordColumns:
     """Where words stand side by side; `key` tells the words of two texts apart."""
 
     def __init__(self, words: Sequence[str], *, key: str = "") -> None:
@@ -106,7 +106,7 @@ def _inside(x: float, y: float, width: float) -> str:
     return f'x="{x + 1:.1f}" y="{y + 1:.1f}" width="{width - 4:.1f}" height="{ROW - 2}" rx="2"'
 
 
-def lines(series: Mapping[str, NDArray[np.float64]], columns: Columns, *, name: str) -> str:
+def lines(series: Mapping[str, NDArray[np.float64]], columns: WordColumns, *, name: str) -> str:
     """Numbers over the words, a line for each name."""
     height, count = max(100, 17 * len(series) + 8), len(columns)
     low = min(float(values[:count].min()) for values in series.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ensue.inspection.drawing import Columns, lines, square
+from ensue.inspection.drawing import WordColumns, lines, square
 from ensue.inspection.encoder import Attention, Trace
 from ensue.inspection.markup import escaped
 from ensue.inspection.page import Section, cut, paragraph
@@ -18,7 +18,7 @@ ORDER = ("input", "reset", "forget", "update", "depth", "candidate", "output", "
 class Seen(NamedTuple):
     """Of one text: the words that are drawn, and what was seen over all of them."""
 
-    columns: Columns
+    columns: WordColumns
     traces: Sequence[Trace]
     attention: Sequence[Attention] | None
     name: str = ""

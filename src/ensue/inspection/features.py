@@ -13,11 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.models.word_features import Forms, WordFeatures
+from ensue.models.word_features import EncodedForms, WordFeatures
 from ensue.text.lexicon import Lexicon, WordForms, letters, shape
 
 
-class Place(NamedTuple):
+class PartLocation(NamedTuple):
     """Where a part's id stands: a field of `WordForms` or "columns", and which one of a word's ids it is there."""
 
     field: str
@@ -35,10 +35,10 @@ class Part(NamedTuple):
     """Whether training had it (of characters: all of them)."""
     norm: float
     """The length of its vector."""
-    place: Place
+    place: PartLocation
 
 
-class Reading(NamedTuple):
+class ReadFeatures(NamedTuple):
     """Texts as layers take them: features (B, T, d) and keys of words (B, T)."""
 
     x: Tensor
@@ -72,11 +72,11 @@ class ReadWords:
     def __len__(self) -> int:
         return len(self.words)
 
-    def reading(self) -> Reading:
+    def reading(self) -> ReadFeatures:
         """The text as it is, one row."""
         return self._reading(self.forms, self.numbers[None], self.columns[None])
 
-    def blanked(self, position: int, places: Sequence[Place]) -> Reading:
+    def blanked(self, position: int, places: Sequence[PartLocation]) -> ReadFeatures:
         """The text with one of `places` blanked in turn, at one position: a row for each."""
         own = self.forms.select(np.full(len(places), self.numbers[position]))
         columns = np.tile(self.columns, (len(places), 1, 1))
@@ -89,7 +89,7 @@ class ReadWords:
         numbers[:, position] = len(self.forms.words) + np.arange(len(places))
         return self._reading(_joined(self.forms, own), numbers, columns)
 
-    def unread(self, groups: Sequence[range]) -> Reading:
+    def unread(self, groups: Sequence[range]) -> ReadFeatures:
         """The text with the words of one of `groups` unknown in every respect: a row for each."""
         blank = WordForms(*(np.zeros((1, *ids.shape[1:]), np.int64) for ids in self.forms))
         numbers = np.tile(self.numbers, (len(groups), 1))
@@ -99,11 +99,11 @@ class ReadWords:
             columns[row, group] = 0
         return self._reading(_joined(self.forms, blank), numbers, columns)
 
-    def _reading(self, forms: WordForms, numbers: NDArray[np.int64], columns: NDArray[np.int64]) -> Reading:
+    def _reading(self, forms: WordForms, numbers: NDArray[np.int64], columns: NDArray[np.int64]) -> ReadFeatures:
         table = self.features.table(forms, self.device)
         places = torch.from_numpy(numbers).to(self.device)
         x = self.features.in_place(table.vectors, places, torch.from_numpy(columns).to(self.device))
-        return Reading(x, table.keys[places])
+        return ReadFeatures(x, table.keys[places])
 
     def is_known(self) -> NDArray[np.bool_]:
         """Which words (T,) have a vector of their own, trained or pretrained."""
@@ -120,7 +120,7 @@ class ReadWords:
                 name, id = list(self.given)[index], self.columns[position, index]
                 norm = float(table(torch.tensor(id, device=self.device)).norm())
                 given.append(
-                    Part(f"column {name}", self.given[name][position], bool(id), norm, Place("columns", index))
+                    Part(f"column {name}", self.given[name][position], bool(id), norm, PartLocation("columns", index))
                 )
             found.append([*parts[number], *given])
         return found
@@ -133,28 +133,34 @@ class ReadWords:
                 parts[row].append(Part(kind, *part, place))
         return parts
 
-    def _columns_of_forms(self) -> Iterator[tuple[str, list[str], NDArray[np.bool_], Tensor, Place]]:
+    def _columns_of_forms(self) -> Iterator[tuple[str, list[str], NDArray[np.bool_], Tensor, PartLocation]]:
         """Part by part, of all distinct forms: its kind, what it is looked up by, what is known, the vectors (U, d)."""
         features, lexicon, forms = self.features, self.lexicon, self.forms
-        words, on_device = list(dict.fromkeys(self.words)), Forms.of(forms, self.device)
+        words, on_device = list(dict.fromkeys(self.words)), EncodedForms.of(forms, self.device)
         if features.words is not None:
             texts = [*map(lexicon.normalized, words)]
-            yield "word", texts, forms.words > 0, features.words(on_device.words), Place("words")
+            yield "word", texts, forms.words > 0, features.words(on_device.words), PartLocation("words")
         if features.characters is not None:
             real = np.arange(forms.characters.shape[1]) < forms.lengths[:, None]
             vectors = features.characters(on_device.characters, torch.from_numpy(real).to(self.device))
             known = ~(real & (forms.characters == 0)).any(1)
-            yield "characters", [*map(letters, words)], known, vectors, Place("lengths")
+            yield "characters", [*map(letters, words)], known, vectors, PartLocation("lengths")
         if features.affixes is not None:
             affixes, vectors = [lexicon.affixes_of(word) for word in words], features.affixes(on_device.affixes)
             for index in range(2 * lexicon.longest_affix):
                 kind = "prefix" if index < lexicon.longest_affix else "suffix"
                 texts, known = [found[index] for found in affixes], forms.affixes[:, index] > 0
-                yield kind, texts, known, vectors[:, index], Place("affixes", index)
+                yield kind, texts, known, vectors[:, index], PartLocation("affixes", index)
         if features.shapes is not None:
-            yield "shape", [*map(shape, words)], forms.shapes > 0, features.shapes(on_device.shapes), Place("shapes")
+            yield (
+                "shape",
+                [*map(shape, words)],
+                forms.shapes > 0,
+                features.shapes(on_device.shapes),
+                PartLocation("shapes"),
+            )
         if features.vectors is not None:
-            yield "vector", words, forms.vectors > 0, features.vectors(on_device.vectors), Place("vectors")
+            yield "vector", words, forms.vectors > 0, features.vectors(on_device.vectors), PartLocation("vectors")
 
 
 def _joined(forms: WordForms, others: WordForms) -> WordForms:

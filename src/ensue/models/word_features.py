@@ -21,7 +21,7 @@ CHUNK_FORMS = 1024
 FIRST_STD = 0.1
 
 
-class Forms(NamedTuple):
+class EncodedForms(NamedTuple):
     """`WordForms` as tensors: (U,) ids of words, shapes, vectors, keys; (U, L) of characters, (U, A) of affixes."""
 
     words: Int[Tensor, " U"]
@@ -40,7 +40,7 @@ class Forms(NamedTuple):
 class Words(NamedTuple):
     """A batch of texts: their distinct `forms`, the `numbers` of those that stand there, given columns, and a mask."""
 
-    forms: Forms
+    forms: EncodedForms
     numbers: Int[Tensor, "B T"]
     columns: Int[Tensor, "B T C"]
     mask: Bool[Tensor, "B T"] | None
@@ -86,7 +86,7 @@ class WordFeatures(nn.Module):
             self.d_forms += self.vectors.embedding_dim
         self.d_out = self.d_forms + d_column * len(self.columns)
 
-    def form_vectors(self, forms: Forms) -> Float[Tensor, "U d"]:
+    def form_vectors(self, forms: EncodedForms) -> Float[Tensor, "U d"]:
         """What the distinct words of a batch amount to, each by itself."""
         parts = []
         if self.words is not None:
@@ -112,7 +112,7 @@ class WordFeatures(nn.Module):
         """`form_vectors` of many forms, some at a time, those of similar length together."""
         vectors = torch.empty(len(forms.words), self.d_forms, device=device)
         for rows in np.array_split(np.argsort(forms.lengths, kind="stable"), len(vectors) // CHUNK_FORMS + 1):
-            vectors[torch.from_numpy(rows).to(device)] = self.form_vectors(Forms.of(forms.select(rows), device))
+            vectors[torch.from_numpy(rows).to(device)] = self.form_vectors(EncodedForms.of(forms.select(rows), device))
         return FormTable(vectors, torch.from_numpy(forms.keys).to(device))
 
     def in_place(

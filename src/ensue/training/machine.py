@@ -20,10 +20,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from ensue import processor
 from ensue.cache import written_beside
+from ensue.cache_folders import cache_directory
 from ensue.engine import bf16_kernels
 from ensue.engine.c_library import fingerprint
 from ensue.parsing import ParseError, parse_json, read_bounded
-from ensue.places import cache_directory
 from ensue.training.device import PLAIN, Precision, Products, Way, computing, products_set
 from ensue.training.workloads import WORKLOADS, Workload, training_step
 from ensue.version import VERSION

@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ensue.cache_folders import cache_directory, temporary_directory
 from ensue.data.corpus import cache, token_file
 from ensue.data.corpus.cache import tokenize, trained_tokenizer
 from ensue.data.corpus.token_file import _HEADER, _MAGIC, TokenFile, check_tokens, write_tokens
 from ensue.data.sources import TextSource
 from ensue.errors import DataError
 from ensue.notices import Notice
-from ensue.places import cache_directory, temporary_directory
 from ensue.text.tokenizers import Tokenizer, train_tokenizer
 
 TEXT = "the cat sat\non the mat\n" * 50

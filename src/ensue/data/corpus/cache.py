@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ensue.cache import put, used
+from ensue.cache_folders import cache_directory
 from ensue.data.corpus.token_file import TokenFile, check_tokens, write_tokens
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, RunError
-from ensue.places import cache_directory
 from ensue.text.tokenizers import Tokenizer, load_tokenizer, save_tokenizer, train_tokenizer
 
 FORMAT = 1

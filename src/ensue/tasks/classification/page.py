@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.inspection.drawing import Columns
+from ensue.inspection.drawing import WordColumns
 from ensue.inspection.encoder_page import Seen, encoder_sections
 from ensue.inspection.markup import clipped, escaped, plain, share, signed
 from ensue.inspection.page import Section, cut, paragraph, table
@@ -31,7 +31,7 @@ def classifier_sections(
     """All there is to see; `threshold` is that of several labels, None where a text has one."""
     label = names[views[0].label]
     keys = [f"{side}-" for side in range(len(views))]
-    columns = [Columns(view.words[:MOST_WORDS], key=key) for view, key in zip(views, keys, strict=True)]
+    columns = [WordColumns(view.words[:MOST_WORDS], key=key) for view, key in zip(views, keys, strict=True)]
     sections = [
         Section("Labels", _labels(views[0], names, colors, threshold)),
         Section(f"What each word does for “{label}”", _contributions(views, texts, keys, label)),

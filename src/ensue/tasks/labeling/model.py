@@ -9,8 +9,9 @@ from pydantic import Field
 
 from ensue.models.build import build_tagger
 from ensue.models.tagger import Tagger
+from ensue.parsing import shown
 from ensue.runs.directory import RunDirectory
-from ensue.runs.schema import Config, Content, Number, Symbols
+from ensue.runs.schema import Config, Content, DamagedError, Number, Symbols
 from ensue.tasks.labeling.recipe import LabelingRecipe
 from ensue.tasks.words.model import WordParts, WordsConfig, empty_vectors, read_lexicon
 from ensue.text.labels import Labels
@@ -42,7 +43,11 @@ class TaggerParts(WordParts):
 
     @classmethod
     def read(cls, run: RunDirectory) -> Self:
-        lexicon = read_lexicon(run)
+        lexicon, recipe = read_lexicon(run), run.recipe
+        assert isinstance(recipe, LabelingRecipe)
+        if set(lexicon.columns) != set(recipe.features.columns):
+            found = ", ".join(lexicon.columns) or "none"
+            raise DamagedError(f"{run.path / 'tokenizer.json'}: not the model's: it has the columns {shown(found)}")
         labels = run.read_json("labels.json", TagsContent, Labels.from_json)
         return cls(lexicon, empty_vectors(run, lexicon), labels)
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ensue.inspection.drawing import GUTTER, HEAD, ROW, Columns, cell, column_names, figure, frame, never, row_names
+from ensue.inspection.drawing import GUTTER, HEAD, ROW, WordColumns, cell, column_names, figure, frame, never, row_names
 from ensue.inspection.encoder_page import Seen, encoder_sections
 from ensue.inspection.markup import clipped, escaped, plain, share
 from ensue.inspection.page import Section, cut, paragraph, table
@@ -26,7 +26,7 @@ PREFIXES = "BIMELSUW"
 
 def tagger_sections(view: TaggerView, text: ShownText, *, colors: Mapping[str, str], has_spans: bool) -> list[Section]:
     """All there is to see; `text` has the labels as they are written, `has_spans` says that the tags write spans."""
-    columns = Columns(view.words[:MOST_WORDS])
+    columns = WordColumns(view.words[:MOST_WORDS])
     tags = drawn_tags(view, len(columns), has_spans=has_spans)
     sections = [
         Section("The sentence and its labels", labeled_text(text, colors)),
@@ -54,7 +54,7 @@ def drawn_tags(view: TaggerView, num_words: int, *, has_spans: bool) -> list[int
     return sorted(wanted, key=place)
 
 
-def _lattice(view: TaggerView, columns: Columns, tags: Sequence[int]) -> str:
+def _lattice(view: TaggerView, columns: WordColumns, tags: Sequence[int]) -> str:
     """Tags × words, the path through them, and below the probabilities of the tag and of the next one."""
     foot = HEAD + ROW * len(tags) + 8
     height = foot + 60
@@ -83,7 +83,7 @@ def _lattice(view: TaggerView, columns: Columns, tags: Sequence[int]) -> str:
     return paragraph(about) + notes + drawn
 
 
-def _probabilities(view: TaggerView, column: int, columns: Columns, y: float) -> str:
+def _probabilities(view: TaggerView, column: int, columns: WordColumns, y: float) -> str:
     """The bar of the chosen tag's probability, and the next best tag with its own."""
     chosen, shares = int(view.path[column]), view.marginals[column]
     own, mid = float(shares[chosen]), columns.mid(column)
@@ -102,7 +102,7 @@ def _probabilities(view: TaggerView, column: int, columns: Columns, y: float) ->
     return "".join(parts)
 
 
-def _drawn_path(view: TaggerView, columns: Columns, tags: Sequence[int]) -> str:
+def _drawn_path(view: TaggerView, columns: WordColumns, tags: Sequence[int]) -> str:
     """A frame around each cell of the path, and lines from frame to frame."""
     drawn, ends = [], []
     for column, (x, width) in enumerate(zip(columns.lefts, columns.widths, strict=False)):

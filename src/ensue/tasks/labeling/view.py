@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ensue.inspection.characters import CharacterView, characters_of
 from ensue.inspection.encoder import Attention, Trace, attention_of, traces_of
-from ensue.inspection.features import Part, Place, ReadWords
+from ensue.inspection.features import Part, PartLocation, ReadWords
 from ensue.models.tag_heads import CRFTagHead, TagHead, ViterbiTagHead
 from ensue.models.tagger import Tagger
 from ensue.nn import ChainScores, k_best, log_partition
@@ -135,7 +135,7 @@ def _effects(
     for position in range(min(num_words, len(read))):
         places = [part.place for part in parts[position]]
         num_letters = int(read.forms.lengths[read.numbers[position]])
-        places += [Place("characters", letter) for letter in range(num_letters)]
+        places += [PartLocation("characters", letter) for letter in range(num_letters)]
         budget -= len(places) * len(read)
         if budget < 0 and of_parts:
             break
@@ -158,7 +158,7 @@ def _effects_at(model: Tagger, x: Tensor, before: Tensor, path: NDArray[np.int64
     return [Effect(*each) for each in zip(falls, shares, tags, strict=True)]
 
 
-def _calls(places: list[Place], length: int) -> list[list[Place]]:
+def _calls(places: list[PartLocation], length: int) -> list[list[PartLocation]]:
     """The variants in calls of bounded size."""
     rows = max(1, CALL_WORDS // length)
     return [places[start : start + rows] for start in range(0, len(places), rows)]

@@ -16,7 +16,7 @@ from ensue.errors import DataError
 from ensue.models.language_model import LanguageModel
 from ensue.models.modules import device_of, evaluating
 from ensue.models.prompts import padded
-from ensue.tasks.language_modeling.reading import Reading
+from ensue.tasks.language_modeling.reading import TextScorer
 from ensue.text.tokenizer import Tokenizer
 from ensue.types import exact
 
@@ -112,7 +112,7 @@ def total_nats(model: LanguageModel, texts: list[NDArray[np.int64]], *, start_id
             if length <= longest:
                 totals[chosen] = _batch_nats(model, some, start_id)
             else:
-                totals[chosen] = Reading(model, start_id=start_id).feed(some[0]).sum()
+                totals[chosen] = TextScorer(model, start_id=start_id).feed(some[0]).sum()
     return totals
 
 

@@ -20,7 +20,14 @@ from ensue.runs.directory import RunDirectory
 from ensue.tasks.language_modeling.console import score_lines
 from ensue.tasks.language_modeling.minimal_pairs import MinimalPairScores, PairScore, score_minimal_pairs
 from ensue.tasks.language_modeling.model import LanguageModelParts
-from ensue.tasks.language_modeling.reading import CALL_TOKENS, Progress, Reading, default_parts, describe_protocol, read
+from ensue.tasks.language_modeling.reading import (
+    CALL_TOKENS,
+    Progress,
+    TextScorer,
+    default_parts,
+    describe_protocol,
+    read,
+)
 from ensue.tasks.pipeline import Pipeline
 from ensue.text.boundaries import last_boundary
 from ensue.text.tokenizer import Tokenizer
@@ -138,7 +145,7 @@ class LanguagePipeline(Pipeline):
 
     def score_stream(self, chunks: Iterable[str]) -> Iterator[TokenScore]:
         """The surprisal of each token of a text of any length that comes in pieces, in constant memory."""
-        reading = Reading(self.model, start_id=self.tokenizer.start_id)
+        reading = TextScorer(self.model, start_id=self.tokenizer.start_id)
         for piece in self._tokenizable(chunks):
             whole = self.tokenizer.encode(piece)
             for ids in (whole[start : start + CALL_TOKENS] for start in range(0, len(whole), CALL_TOKENS)):

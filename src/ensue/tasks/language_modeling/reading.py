@@ -37,7 +37,7 @@ Progress = Callable[[int], None]
 """Told, now and then, how many more tokens have been scored."""
 
 
-class Reading:
+class TextScorer:
     """A text that comes in pieces: `feed` gives the surprisals of the next ids, as if all had come at once.
 
     Memory does not grow with the text. The model should be in evaluation mode (`evaluating`).
@@ -104,7 +104,7 @@ class Reading:
 def surprisals(model: LanguageModel, tokens: TokenFile, *, start_id: int) -> Iterator[NDArray[np.float64]]:
     """The nats of all tokens in the order of the text, about a thousand at a time, in constant memory."""
     with evaluating(model):
-        reading = Reading(model, start_id=start_id)
+        reading = TextScorer(model, start_id=start_id)
         for start in range(0, len(tokens), CHUNK_TOKENS):
             yield reading.feed(tokens.read(start, min(start + CHUNK_TOKENS, len(tokens))))
 

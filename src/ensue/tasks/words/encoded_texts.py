@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from ensue.data.words import Ragged, StringColumn, Texts
-from ensue.models.word_features import Forms, Words
+from ensue.models.word_features import EncodedForms, Words
 from ensue.tasks.task import on_device
 from ensue.text.lexicon import Lexicon
 
@@ -31,7 +31,7 @@ class EncodedTexts:
         padded = self.words.padded(rows)
         forms, numbers = np.unique(padded, return_inverse=True)
         return Words(
-            forms=Forms.of(self.forms.select(forms), device),
+            forms=EncodedForms.of(self.forms.select(forms), device),
             numbers=on_device(numbers.reshape(padded.shape), device),
             columns=on_device(stacked(self.columns, rows, padded.shape), device),
             mask=None if mask is None else on_device(mask, device),

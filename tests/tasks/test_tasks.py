@@ -1,0 +1,71 @@
+"""The table of tasks, and that nothing outside of a task's folder knows it by name."""
+
+import ast
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ensue
+from ensue.errors import RecipeError
+from ensue.recipe import Recipe
+from ensue.tasks import DEFAULT_TASK, TASKS, task_entry
+
+SOURCE = Path(ensue.__file__).parent
+OUTSIDE = ["cli", "console", "runs", "training", "recipe", "inspection", "library.py", "quickstart.py"]
+
+
+def names_of_tasks(tree: ast.AST) -> list[str]:
+    """Strings that are a task's name, and imports from its folder."""
+    folders = tuple(f"{module}" for module in TASKS.values())
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and node.value in TASKS:
+            found.append(str(node.value))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(folders):
+            found.append(str(node.module))
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names if alias.name.startswith(folders)]
+    return found
+
+
+def test_nothing_outside_of_its_folder_names_a_task() -> None:
+    files = [file for part in OUTSIDE for file in sorted((SOURCE / part).rglob("*.py")) or [SOURCE / part]]
+    assert len(files) > 40
+    assert {file.name: names for file in files if (names := names_of_tasks(ast.parse(file.read_text())))} == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'if task == "labeling": pass',
+        "from ensue.tasks.classification.job import ClassificationJob",
+        "def f():\n    import ensue.tasks.language_modeling.task",
+    ],
+)
+def test_a_name_is_noticed(line: str) -> None:
+    assert len(names_of_tasks(ast.parse(line))) == 1
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_an_entry_holds_what_it_promises(name: str) -> None:
+    entry = task_entry(name)
+    assert issubclass(entry.recipe, Recipe)
+    assert entry.recipe.model_fields["task"].default == name
+    assert entry.commands
+    for found in (entry.parts_class, entry.job_class, entry.pipeline_class):
+        assert found.__module__.startswith(TASKS[name])
+    methods = {"predict": "prediction_lines", "score": "score_lines"}
+    assert all(hasattr(entry.pipeline_class, methods.get(command, command)) for command in entry.commands)
+
+
+def test_the_default_is_a_task() -> None:
+    assert DEFAULT_TASK in TASKS
+
+
+@given(st.one_of(st.text(), st.none(), st.integers(), st.lists(st.text()), st.sampled_from(["labelling", ""])))
+def test_another_name_is_one_line(name: object) -> None:
+    with pytest.raises(RecipeError, match="no task") as caught:
+        task_entry(name)
+    assert "known: language-modeling, labeling, classification" in str(caught.value)
