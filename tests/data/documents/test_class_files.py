@@ -102,8 +102,7 @@ def test_bad_files_are_said_with_their_line(tmp_path: Path) -> None:
         DocumentSource(tmp_path, Choice(labels="x"), format="class-files", encoding="latin-1")
 
 
-def test_long_lines_are_no_texts_of_a_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ensue.data.lines.MAX_CHARACTERS", 70_000)
+def test_long_lines_are_no_texts_of_a_class(tmp_path: Path) -> None:
     folder(tmp_path, {"a.txt": "running text " * 6_000, "b.txt": "more " * 50})
     found = summarize(tmp_path)
     assert (found.taken.format, found.error) == ("text", None)
