@@ -169,7 +169,7 @@ def test_confidence_is_the_labels_share_of_all(pipeline: LabelingPipeline) -> No
             forms.vectors, torch.from_numpy(words.values.astype(np.int64))[None], torch.zeros(1, len(text), 0).long()
         )
         with torch.no_grad():
-            emissions = pipeline.model.emissions(x)
+            emissions = pipeline.model.emissions(x, forms.keys[words.values][None])
             shares = pipeline.model.head.marginals(emissions, None)[0]
         assert torch.allclose(shares.sum(-1), torch.ones(len(text)), atol=1e-5)
         assert (shares >= 0).all()

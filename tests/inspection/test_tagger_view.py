@@ -136,7 +136,7 @@ def test_all_letters_together_are_blanked_by_leaving_them_out() -> None:
             EncodedForms.of(pipeline.reader.lexicon.encode(TEXT.split()), torch.device("cpu"))
         )
         x[4] = 0
-        changed = pipeline.model.emissions(x[None])[0]
+        changed = pipeline.model.emissions(x[None], torch.zeros(1, len(x), dtype=torch.int64))[0]
     (effect,) = view.effects[4]
     assert effect.emission == pytest.approx(view.emissions[4, view.path[4]] - float(changed[4, view.path[4]]), abs=1e-4)
 

@@ -10,7 +10,8 @@ from ensue.models.build import build_tagger
 from ensue.models.feature_specification import SentenceFeatureSpecification, TagHeadSpecification
 from ensue.models.modules import count_parameters
 from ensue.models.tag_heads import PADDING, CRFTagHead, SoftmaxTagHead, TagHead, ViterbiTagHead
-from ensue.models.tagger import Tagger
+from ensue.models.tagger import SentencePlaces, Tagger
+from ensue.tasks.labeling.task import TaggedBatch
 from ensue.text.labels import Labels
 from models import TEXTS, WAYS, lexicon_of, one_way, reader, words_of
 
@@ -59,6 +60,44 @@ def test_a_batch_is_its_rows_alone_with_other_heads(kind: str) -> None:
     is_its_rows_alone(build("gru", True, kind))
 
 
+def test_a_batch_is_its_rows_alone_with_repeats() -> None:
+    is_its_rows_alone(build("gru", True, repeats=True))
+
+
+def test_repeats_by_hand() -> None:
+    """Maxima over the places of one row with the same word, whatever its case; padding is no word."""
+    tagger = build("elman", True, "softmax", repeats=True)
+    words = words_of(LEXICON, ["a Bird bird A", "xyz zyx xyz", "bird"], {"initial": list("aBbAxzxb")})
+    h, _ = tagger.layers(tagger.features(words), mask=words.mask)
+    equal = [[[0, 3], [1, 2], [1, 2], [0, 3]], [[0, 2], [1], [0, 2]], [[0]]]
+    emissions = tagger(words)
+    for row, places in enumerate(equal):
+        for place, others in enumerate(places):
+            seen = torch.cat((h[row, place], h[row, others].amax(0)))
+            same(emissions[row, place], tagger.head.projection(seen).float())
+    changed = words._replace(mask=words.mask, numbers=words.numbers.masked_fill(~words.mask, 1))  # type: ignore[operator]
+    same(tagger(changed)[words.mask], emissions[words.mask])  # type: ignore[index]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_sentences_of_a_row_are_scored_each_by_itself(kind: str) -> None:
+    """Without layers nothing crosses their borders: as if each were a row. No row's part depends on the others."""
+    tagger = build("none", True, kind)
+    expected = tagger.loss(words_of(LEXICON, TEXTS, INITIALS), tags_of(TEXTS))
+    rows = [" ".join(TEXTS[:2]), " ".join(TEXTS[2:])]
+    words = words_of(LEXICON, rows, INITIALS)
+    width, longest = words.numbers.shape[1], max(LENGTHS)
+    begins = torch.tensor([0, LENGTHS[0], width, width + LENGTHS[2], width + LENGTHS[2] + LENGTHS[3]])
+    mask = torch.arange(longest) < torch.tensor(LENGTHS).unsqueeze(1)
+    places = (begins.unsqueeze(1) + torch.arange(longest)) * mask
+    batch = TaggedBatch(words, SentencePlaces(places, mask, torch.tensor([0, 0, 1, 1, 1])), tags_of(TEXTS), 0)
+    parts = [batch, batch.part(slice(0, 1)), batch.part(slice(1, 2))]
+    whole, first, second = (tagger.loss(part.words, part.tags, part.sentences) for part in parts)
+    same(whole.total, expected.total)
+    same((first + second).total, expected.total)
+    assert whole.count == (first + second).count == expected.count
+
+
 def is_its_rows_alone(tagger: Tagger) -> None:
     """Scores, loss and gradients; one text has no words, and some have words that the model does not know."""
     together = words_of(LEXICON, TEXTS, INITIALS)
@@ -93,7 +132,8 @@ def test_scores_are_those_of_features_that_are_given(encoder: str, bidirectional
     tagger, words = build(encoder, bidirectional).float().eval(), words_of(LEXICON, TEXTS, INITIALS)
     vectors = tagger.features.form_vectors(words.forms)
     x = tagger.features.in_place(vectors, words.numbers, words.columns)
-    same(tagger.emissions(x, words.mask), tagger(words), rtol=0, atol=0)
+    keys = words.forms.keys[words.numbers]
+    same(tagger.emissions(x, keys, words.mask), tagger(words), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(("encoder", "bidirectional"), WAYS)
@@ -104,6 +144,10 @@ def test_texts_without_words(encoder: str, bidirectional: bool) -> None:
 @pytest.mark.parametrize("kind", KINDS[:2])
 def test_texts_without_words_with_other_heads(kind: str) -> None:
     have_no_loss(build("gru", True, kind))
+
+
+def test_texts_without_words_with_repeats() -> None:
+    have_no_loss(build("gru", True, repeats=True))
 
 
 def have_no_loss(tagger: Tagger) -> None:

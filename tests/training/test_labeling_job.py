@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from ensue.errors import RecipeError
 from ensue.runs import curve
 from ensue.tasks.labeling.job import LabelingJob
 from ensue.text.schemes import Scheme, encode, spans
@@ -259,19 +260,70 @@ def test_characters_affixes_and_shapes_see_words_that_were_never_read(characters
     assert np.mean([found == label for found, (_, label) in zip(answer.labels, new, strict=True)]) > 0.9
 
 
+def documents(count: int, *, seed: int) -> str:
+    """Two sentences each: the first says of what kind a new name is, the second has the name alone."""
+    choose = random.Random(seed)
+    found = []
+    for _ in range(count):
+        kind, name = choose.choice(["red", "blue"]), "".join(choose.choices("abcdefgh", k=6))
+        found.append(f"-DOCSTART- O\n\n{name} {kind}\nis O\n{kind} O\n\n{name} {kind}\n\n")
+    return "".join(found)
+
+
+def test_an_earlier_sentence_of_the_document_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In training, at use and in the scores, wherever windows end; and no other document is."""
+    paths = []
+    for seed in (0, 1):
+        paths.append(tmp_path / f"{seed}.txt")
+        paths[-1].write_text(documents(60, seed=seed))
+    for words, repeats in ((0, False), (20, True)):
+        recipe = tagging(
+            paths[0], encoder=ENCODERS["lstm"], data={"context_words": words, "test": str(paths[1])}, steps=60,
+            head={"kind": "softmax", "repeats": repeats}, features={"d_words": 8}, learning_rate=0.05,
+        )  # fmt: skip
+        outcome = run_tiny(recipe, tmp_path / str(words))
+        assert outcome.test is not None
+        assert (outcome.test["accuracy"] > 0.97) == bool(words)
+        assert load(tmp_path / str(words)).evaluate(paths[1]).accuracy == outcome.test["accuracy"]
+    pipeline = load(tmp_path / "20")
+    whole = [answer.labels for answer in pipeline.label(pipeline.source(paths[1]))]
+    monkeypatch.setattr("ensue.tasks.labeling.pipeline.WINDOW_WORDS", 3)
+    parts = [answer.labels for answer in pipeline.label(pipeline.source(paths[1]), confidence=True)]
+    assert parts == whole
+    one = paths[1].read_text().split("-DOCSTART- O\n\n")[1]
+    (tmp_path / "one.txt").write_text(one)
+    assert [answer.labels for answer in pipeline.label(pipeline.source(tmp_path / "one.txt"))] == whole[:2]
+
+
+def test_the_last_tenth_does_not_go_on_with_the_context_before_it(names: Path) -> None:
+    job = LabelingJob(tagging(names, data={"context_words": 1_000, "valid_fraction": 0.25}))
+    assert job.task.contexts.firsts.tolist() == [0, len(job.train)]
+    assert job.valid is not None
+    assert (job.train.sizes, job.valid.sizes) == ([len(job.train)], [len(job.valid)])
+
+
+def test_a_context_is_no_longer_than_the_encoder_reads(names: Path, tmp_path: Path) -> None:
+    encoder = ENCODERS["transformer"] | {"positions": "learned", "context": 64}
+    with pytest.raises(RecipeError, match=r"data.context_words is 65; this model \(transformer\) reads up to 64 words"):
+        run_tiny(tagging(names, encoder=encoder, data={"context_words": 65}), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 REGULARIZED: dict[str, Any] = {
     "encoder": ENCODERS["lstm"] | {"dropout": 0.3, "dropout_kind": "variational", "dropout_input": 0.2},
     "features": {"dropout_words": 0.2, "characters": "lstm", "d_characters": 4, "columns": ["2"], "dropout": 0.1},
     "accumulate": 2, "weight_decay": 0.1,
 }  # fmt: skip
+CONTEXT: dict[str, Any] = {"data": {"context_words": 30}, "head": {"kind": "crf", "repeats": True}}
 VARIANTS: dict[str, dict[str, Any]] = {
+    "contexts": {**REGULARIZED, **CONTEXT},
     "crf": {"head": {"kind": "crf"}, **REGULARIZED},
     "viterbi": {"head": {"kind": "viterbi"}},
     "softmax, transformer": {"encoder": ENCODERS["transformer"] | {"dropout": 0.2}},
 }
 
 
-@pytest.mark.parametrize("variant", some_slow(VARIANTS, "crf"))
+@pytest.mark.parametrize("variant", some_slow(VARIANTS, "contexts"))
 def test_interrupted_killed_and_resumed_ends_in_the_same_bits(variant: str, names: Path, tmp_path: Path) -> None:
     recipe = tagging(names, **VARIANTS[variant], checkpoint_every=5, validations=2)
     assert_resumes(recipe, tmp_path)

@@ -89,6 +89,10 @@ class Ragged:
         longest = int(lengths.max(initial=0))
         return None if (lengths == longest).all() else np.arange(longest) < lengths[:, None]
 
+    def joined(self, firsts: NDArray[np.int64]) -> Ragged:
+        """Several rows as one: those from `firsts[n]` to `firsts[n + 1]`."""
+        return Ragged(self.values, self.starts[firsts])
+
     def slice(self, start: int, stop: int) -> Ragged:
         """Some of the rows, one after another."""
         return Ragged(self.values, self.starts[start : stop + 1])

@@ -91,7 +91,8 @@ def build_tagger(
     words = WordFeatures(features, lexicon, pretrained=pretrained)
     _check_features(words)
     layers = build_encoder(encoder, d_in=words.d_out, directions=directions)
-    return Tagger(words, layers, _tag_head(head, layers.d_out, labels))
+    d_in = layers.d_out * (2 if head.repeats else 1)
+    return Tagger(words, layers, _tag_head(head, d_in, labels), repeats=head.repeats)
 
 
 def _tag_head(specification: TagHeadSpecification, d_in: int, labels: Labels) -> TagHead:

@@ -77,6 +77,8 @@ class TagHeadSpecification(BaseModel):
     """In which scheme spans are learned; what comes out is in the scheme of the training file."""
     legal: bool = True
     """Whether paths that break the scheme are forbidden (viterbi and crf)."""
+    repeats: bool = False
+    """Whether a word also has the maxima of its features over all places where it stands in what is read together."""
     bigram_weight: Annotated[float, Field(ge=0, le=1e6)] = 1.0
     """How much the tag-bigram model counts beside the softmax (viterbi)."""
     label_smoothing: Share = 0.0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -11,22 +14,62 @@ from ensue.nn import SequenceLayer
 from ensue.types import Loss
 
 
+class SentencePlaces(NamedTuple):
+    """Where the sentences of a batch stand if its rows are several sentences, one behind the other.
+
+    `places` (S, L) count the words of the batch row by row; `mask` (S, L) is True where there is one, `rows` (S,) says
+    in which row a sentence is.
+    """
+
+    places: Int[Tensor, "S L"]
+    mask: Bool[Tensor, "S L"]
+    rows: Int[Tensor, " S"]
+
+
 class Tagger(nn.Module):
-    """Features of the words → layers → emissions → tags."""
+    """Features of the words → layers → emissions → tags.
 
-    def __init__(self, features: WordFeatures, layers: SequenceLayer, head: TagHead) -> None:
+    With `repeats` the head sees beside the features of a word their maxima over all places of the row where the same
+    word stands: what one place says of a name, all others know.
+    """
+
+    def __init__(self, features: WordFeatures, layers: SequenceLayer, head: TagHead, *, repeats: bool = False) -> None:
         super().__init__()
-        self.features, self.layers, self.head = features, layers, head
+        self.features, self.layers, self.head, self.repeats = features, layers, head, repeats
 
-    def loss(self, words: Words, tags: Int[Tensor, "B T"]) -> Loss:
-        """The summed surprisal of the sentences' tags (B, T) in nats, and the number of words."""
-        h, _ = self.layers(self.features(words), mask=words.mask)
-        return Loss(self.head.total_nats(h, tags, words.mask), words.num_words)
+    def loss(self, words: Words, tags: Int[Tensor, "S L"], sentences: SentencePlaces | None = None) -> Loss:
+        """The summed surprisal of the sentences' tags (S, L) in nats, and the number of words.
 
-    def emissions(self, x: Float[Tensor, "B T d"], mask: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B T K"]:
-        """The score of each tag at each position, from the words' features."""
-        return self.head.emissions(self.layers(x, mask=mask)[0])
+        The rows of `words` are the sentences, or those of which `sentences` says where they are.
+        """
+        keys = words.forms.keys[words.numbers]
+        h, mask = self._read(self.features(words), keys, words.mask), words.mask
+        if sentences is not None:
+            h, mask = h.flatten(0, 1)[sentences.places], sentences.mask
+        return Loss(self.head.total_nats(h, tags, mask), words.num_words)
+
+    def emissions(
+        self, x: Float[Tensor, "B T d"], keys: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, "B T K"]:
+        """The score of each tag at each position, from the words' features and keys."""
+        return self.head.emissions(self._read(x, keys, mask))
+
+    def _read(self, x: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
+        h, _ = self.layers(x, mask=mask)
+        return torch.cat((h, _maxima(h, keys, mask)), dim=-1) if self.repeats else h
 
     def forward(self, words: Words) -> Float[Tensor, "B T K"]:
-        """The score of each tag for each word."""
-        return self.emissions(self.features(words), words.mask)
+        return self.emissions(self.features(words), words.forms.keys[words.numbers], words.mask)
+
+
+def _maxima(
+    h: Float[Tensor, "B T d"], keys: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None
+) -> Float[Tensor, "B T d"]:
+    """At each word the largest value of each feature at any place of the row with the same key."""
+    rows = torch.arange(len(keys), device=keys.device).unsqueeze(1).expand_as(keys)
+    real = torch.ones_like(keys) if mask is None else mask.long()  # padding is no word's equal
+    equal = torch.unique(torch.stack((rows, keys, real), dim=-1).flatten(0, 1), dim=0, return_inverse=True)[1]
+    flat = h.flatten(0, 1)
+    index = equal.unsqueeze(1).expand_as(flat)
+    most = torch.zeros_like(flat).scatter_reduce(0, index, flat, "amax", include_self=False)
+    return most.gather(0, index).view_as(h)

@@ -28,14 +28,15 @@ class Sentence:
     """Words, and by name whatever else a file says of each of them.
 
     `columns` holds a tuple as long as `words` for each name; it is a view of the source where that is smaller.
-    `line` is where the words begin, counted from 1; `document` counts from 0 the documents that a file is divided in.
+    `line` is where the words begin, counted from 1; `document` counts from 0 the documents of a
+    file in a format that can have several; None in the others.
     """
 
     words: tuple[str, ...]
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     line: int = 0
     source: SourceLines = SourceLines()
-    document: int = 0
+    document: int | None = None
 
     def column(self, name: str) -> tuple[str, ...]:
         """What `columns` has under `name`; DataError (file:line) with the names there are for one that is missing."""

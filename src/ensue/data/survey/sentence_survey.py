@@ -60,8 +60,9 @@ class _Survey:
             self.begin(sentence)
         labels = self.format.labels(sentence, self.asked or None) if summary.is_labeled else ()
         summary.size += 1
-        summary.num_documents += sentence.document != self.document
-        self.document = sentence.document
+        document = sentence.document or 0
+        summary.num_documents += document != self.document
+        self.document = document
         summary.add_words([sentence.words], sum(map(len, sentence.words)))
         summary.repeats.feed(sentence.words, labels)
         summary.columns.feed(sentence.columns, self.other_columns(sentence))

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ensue.data.sentences.columns import Columns
+from ensue.data.sentences.contexts import contexts
 from ensue.data.sentences.plain import PlainText
 from ensue.data.sentences.sentence import Format, Sentence
 from ensue.data.sentences.source import SentenceSource
@@ -21,12 +22,13 @@ from ensue.models.tag_heads import ViterbiTagHead
 from ensue.models.tagger import Tagger
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.job import Job
+from ensue.tasks.labeling.contexts import Contexts
 from ensue.tasks.labeling.model import TaggerParts
 from ensue.tasks.labeling.recipe import LabelingRecipe
 from ensue.tasks.labeling.task import LabeledTexts, Labeling, evaluate_tagger
 from ensue.tasks.words.encoded_texts import EncodedTexts
 from ensue.tasks.words.label_table import label_table
-from ensue.tasks.words.length import check_length
+from ensue.tasks.words.length import check_length, most_words
 from ensue.tasks.words.pretrained import d_vectors, pretrained_vectors, with_vectors
 from ensue.text.labels import Labels
 from ensue.text.schemes import SchemeDetector
@@ -39,12 +41,37 @@ class Sentences:
     texts: Texts = field(default_factory=Texts)
     labels: list[list[str]] = field(default_factory=list)
     columns: dict[str, StringColumn] = field(default_factory=dict)
+    sizes: list[int] = field(default_factory=list)
+    """How many sentences each context has that is read in one piece."""
 
-    def append(self, sentence: Sentence, labels: Sequence[str]) -> None:
+    def append(self, sentence: Sentence, labels: Sequence[str], *, goes_on: bool = False) -> None:
+        """`goes_on`: in the context of the sentence before."""
         self.texts.append(sentence.words)
         self.labels.append(list(labels))
+        self._count(goes_on)
         for name, column in self.columns.items():
             column.extend(sentence.column(name))
+
+    def _count(self, goes_on: bool) -> None:
+        if goes_on:
+            self.sizes[-1] += 1
+        else:
+            self.sizes.append(1)
+
+    def slice(self, start: int, stop: int) -> Sentences:
+        """Some of the sentences, one after another."""
+        part = Sentences(columns={name: StringColumn() for name in self.columns})
+        words, starts = self.texts.words, self.texts.starts
+        goes_on = [place > 0 for size in self.sizes for place in range(size)]
+        for row in range(start, stop):
+            place = slice(starts[row], starts[row + 1])
+            part.texts.append([words.values[id] for id in words.ids[place]])
+            part.labels.append(self.labels[row])
+            part._count(goes_on[row] and row > start)
+            for name, column in part.columns.items():
+                whole = self.columns[name]
+                column.extend(whole.values[id] for id in whole.ids[place])
+        return part
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -61,6 +88,9 @@ class LabelingJob(Job[Tagger]):
         data = recipe.data
         if not data.train:
             raise DataError("no training data: --train PATH names a file of labeled sentences")
+        if data.context_words > (most := most_words(recipe)):
+            model = f"this model ({recipe.encoder.kind}) reads up to {most:,} words"
+            raise RecipeError(f"data.context_words is {data.context_words:,}; {model}")
         source = sentence_source(recipe, data.train)
         self.format = source.format
         self.label_column = data.labels or self.format.default_column
@@ -87,14 +117,14 @@ class LabelingJob(Job[Tagger]):
     def _read(self, source: SentenceSource, detector: SchemeDetector | None = None) -> Sentences:
         """All sentences that have words; those without have nothing to learn or score."""
         found = Sentences(columns={name: StringColumn() for name in self.recipe.features.columns})
-        for sentence in source:
-            if not sentence.words:
-                continue
-            check_length(len(sentence.words), self.recipe, sentence.source.name, sentence.line)
-            labels = source.format.labels(sentence, self.recipe.data.labels or None)
-            found.append(sentence, labels)
-            if detector is not None:
-                detector.feed(labels, sentence.line)
+        with_words = (sentence for sentence in source if sentence.words)
+        for context in contexts(with_words, self.recipe.data.context_words):
+            for place, sentence in enumerate(context):
+                check_length(len(sentence.words), self.recipe, sentence.source.name, sentence.line)
+                labels = source.format.labels(sentence, self.recipe.data.labels or None)
+                found.append(sentence, labels, goes_on=place > 0)
+                if detector is not None:
+                    detector.feed(labels, sentence.line)
         if not len(found):
             raise DataError("no sentence in it", source.location)
         return found
@@ -107,7 +137,7 @@ class LabelingJob(Job[Tagger]):
         if not data.valid_fraction or kept == len(train):
             return train, None, "none"
         split = f"the last {data.valid_fraction:.0%} of {data.train}"
-        return sliced(train, 0, max(1, kept)), sliced(train, max(1, kept), len(train)), split
+        return train.slice(0, max(1, kept)), train.slice(max(1, kept), len(train)), split
 
     def _labels(self, detector: SchemeDetector) -> Labels:
         counts = Counter(label for labels in self.train.labels for label in labels)
@@ -137,7 +167,9 @@ class LabelingJob(Job[Tagger]):
         return {form for part in parts if part is not None for form in part.texts.words.values}
 
     def _encoded(self, sentences: Sentences) -> LabeledTexts:
-        return LabeledTexts(EncodedTexts(self.parts.lexicon, sentences.texts, sentences.columns), sentences.labels)
+        encoded = EncodedTexts(self.parts.lexicon, sentences.texts, sentences.columns)
+        found = Contexts(encoded.words, sentences.sizes)
+        return LabeledTexts(encoded.joined(found.firsts), found, sentences.labels)
 
     @property
     def data(self) -> str:
@@ -229,20 +261,6 @@ def sentence_source(recipe: LabelingRecipe, location: str, *, like: Format | Non
         advice = "with data.format=columns (or conllu, json) it is read as that, and a wrong line is named"
         raise DataError(f"it looks like running text, which has no labels; {advice}", location)
     return SentenceSource(location, format=like.name, **options)
-
-
-def sliced(sentences: Sentences, start: int, stop: int) -> Sentences:
-    """Some of the sentences, one after another."""
-    part = Sentences(columns={name: StringColumn() for name in sentences.columns})
-    words, starts = sentences.texts.words, sentences.texts.starts
-    for row in range(start, stop):
-        place = slice(starts[row], starts[row + 1])
-        part.texts.append([words.values[id] for id in words.ids[place]])
-        part.labels.append(sentences.labels[row])
-        for name, column in part.columns.items():
-            whole = sentences.columns[name]
-            column.extend(whole.values[id] for id in whole.ids[place])
-    return part
 
 
 def _width(source: SentenceSource) -> int:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ensue.arguments import check_path, check_texts
 from ensue.data.lines import Lines
+from ensue.data.sentences.contexts import contexts
 from ensue.data.sentences.formats import format_class
 from ensue.data.sentences.plain import PlainText
 from ensue.data.sentences.sentence import Format, Sentence, SourceLines, joined
@@ -28,6 +29,7 @@ from ensue.models.tagger import Tagger
 from ensue.models.word_features import FormTable
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.labeling.console import label_lines
+from ensue.tasks.labeling.contexts import Contexts
 from ensue.tasks.labeling.inspection import inspect_tagger
 from ensue.tasks.labeling.model import TaggerParts
 from ensue.tasks.labeling.recipe import LabelingRecipe
@@ -176,7 +178,7 @@ class LabelingPipeline(WordPipeline):
 
     def label(self, sentences: Iterable[Sentence], *, confidence: bool = False) -> Iterator[LabelsOfSentence]:
         """The labels of sentences of a stream of any length, in their order, in constant memory."""
-        for window in _windows(map(self._checked, sentences)):
+        for window in _windows(contexts(map(self._checked, sentences), self.recipe.data.context_words)):
             yield from self._label_window(window, confidence)
 
     def source(
@@ -255,13 +257,16 @@ class LabelingPipeline(WordPipeline):
         check_length(len(sentence.words), self.recipe, sentence.source.name, sentence.line)
         return sentence
 
-    def _label_window(self, window: list[Sentence], confidence: bool) -> Iterator[LabelsOfSentence]:
+    def _label_window(self, contexts: list[list[Sentence]], confidence: bool) -> Iterator[LabelsOfSentence]:
+        window = [sentence for context in contexts for sentence in context]
         forms, words = self.reader.read([sentence.words for sentence in window])
         columns = self._columns(window, words)
         if len(window) == 1 and not confidence and len(window[0].words):
             yield LabelsOfSentence(window[0], self.labels.decode(self._one(forms, words, columns)), None)
             return
-        paths, marginals = tag_texts(self.model, forms.vectors, words, columns, with_marginals=confidence)
+        found = Contexts(words, list(map(len, contexts)))
+        columns = [column.joined(found.firsts) for column in columns]
+        paths, marginals = tag_texts(self.model, forms, found, columns, with_marginals=confidence)
         for row, (sentence, path) in enumerate(zip(window, paths, strict=True)):
             labels = self.labels.decode(path.tolist())
             yield LabelsOfSentence(
@@ -277,7 +282,7 @@ class LabelingPipeline(WordPipeline):
         x = self.model.features.in_place(
             forms.vectors, numbers, torch.from_numpy(given.astype(np.int64)).to(device)[None]
         )
-        emissions: NDArray[np.float32] = self.model.emissions(x)[0].cpu().numpy()
+        emissions: NDArray[np.float32] = self.model.emissions(x, forms.keys[numbers])[0].cpu().numpy()
         path: list[int] = self.model.head.best_of_one(emissions).tolist()
         return path
 
@@ -298,13 +303,13 @@ class LabelingPipeline(WordPipeline):
         return self.described(self.recipe.head.kind, f"{self.num_parameters:,} parameters", repr(self.labels))
 
 
-def _windows(sentences: Iterable[Sentence]) -> Iterator[list[Sentence]]:
-    """Runs of sentences of about `WINDOW_WORDS` words, however they come."""
-    window: list[Sentence] = []
+def _windows(contexts: Iterable[list[Sentence]]) -> Iterator[list[list[Sentence]]]:
+    """Runs of contexts of about `WINDOW_WORDS` words, however they come."""
+    window: list[list[Sentence]] = []
     words = 0
-    for sentence in sentences:
-        window.append(sentence)
-        words += len(sentence.words) + 1
+    for context in contexts:
+        window.append(context)
+        words += sum(len(sentence.words) + 1 for sentence in context)
         if words >= WINDOW_WORDS:
             yield window
             window, words = [], 0

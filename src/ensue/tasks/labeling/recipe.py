@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
 
 from ensue.models.feature_specification import ColumnName, SentenceFeatureSpecification, TagHeadSpecification
 from ensue.recipe.tables import DataRecipe
@@ -18,6 +20,8 @@ class LabelingData(DataRecipe):
     """Which column or key holds the labels; empty: the format's own (the last column, upos, "labels" or "spans")."""
     splitter: Splitter = "treebank"
     """How raw text is cut into words, at use and where data hold text."""
+    context_words: Annotated[int, Field(ge=0, le=10_000)] = 0
+    """Consecutive sentences of a document are read together, up to this many words; 0: each sentence by itself."""
 
 
 class LabelingRecipe(WordsRecipe):

@@ -16,8 +16,9 @@ from ensue.errors import EnsueError
 from ensue.metrics.labeling import LabelingScores, LabelingTally
 from ensue.models.modules import device_of, evaluating
 from ensue.models.tag_heads import PADDING
-from ensue.models.tagger import Tagger
-from ensue.models.word_features import Words
+from ensue.models.tagger import SentencePlaces, Tagger
+from ensue.models.word_features import FormTable, Words
+from ensue.tasks.labeling.contexts import Contexts, Places
 from ensue.tasks.task import Task, on_device
 from ensue.tasks.words.encoded_texts import EncodedTexts, stacked
 from ensue.text.labels import Labels
@@ -28,25 +29,36 @@ READ_TOKENS, READ_ROWS = 4_096, 256
 
 
 class TaggedBatch(NamedTuple):
-    """Sentences and their tags (B, T), `PADDING` where there is no word."""
+    """Contexts, where the sentences stand in them (None: each context is one), and their tags (S, L), `PADDING` where
+    there is no word."""
 
     words: Words
+    sentences: SentencePlaces | None
     tags: Tensor
     count: int  # type: ignore[assignment]  # it hides tuple.count, which a batch has no use for
     first: bool = True
 
     @property
     def rows(self) -> int:
-        return len(self.tags)
+        return len(self.words.numbers)
 
     def part(self, rows: slice) -> Self:
-        return self._replace(words=self.words.part(rows), tags=self.tags[rows])
+        words = self.words.part(rows)
+        if self.sentences is None:
+            return self._replace(words=words, tags=self.tags[rows])
+        first, last, _ = rows.indices(self.rows)
+        here = (self.sentences.rows >= first) & (self.sentences.rows < last)
+        places, mask, row = (part[here] for part in self.sentences)
+        width = words.numbers.shape[1]
+        sentences = SentencePlaces((places - first * width).clamp(min=0), mask, row - first)
+        return self._replace(words=words, sentences=sentences, tags=self.tags[here])
 
 
 class LabeledTexts(NamedTuple):
-    """Sentences with the labels that their file gives them."""
+    """Sentences with the labels that their file gives them; the rows of `texts` are the contexts."""
 
     texts: EncodedTexts
+    contexts: Contexts
     labels: list[list[str]]
 
 
@@ -63,21 +75,27 @@ class Labeling(Task[Tagger, TaggedBatch]):
         batch_tokens: int,
         seed: int,
     ) -> None:
-        self.texts, self.valid, self.labels = train.texts, valid, labels
+        self.texts, self.contexts, self.valid, self.labels = train.texts, train.contexts, valid, labels
         self.judged_by = "f1" if labels.has_spans else "accuracy"
         tags = [tag for names in train.labels for tag in labels.encode(names)]
-        self.tags = Ragged(np.array(tags, np.int64), train.texts.words.starts)
-        self.buckets = Buckets(self.tags.lengths, batch_size=batch_size, batch_tokens=batch_tokens, seed=seed)
+        self.tags = Ragged(np.array(tags, np.int64), train.contexts.sentences.starts)
+        lengths = train.contexts.words.lengths
+        self.buckets = Buckets(lengths, batch_size=batch_size, batch_tokens=batch_tokens, seed=seed)
         self.steps_per_epoch = self.buckets.steps_per_epoch
         self.tokens_per_step = len(tags) / self.steps_per_epoch
 
     def batch(self, step: int, device: torch.device) -> TaggedBatch:
         rows = self.buckets.rows(step)
-        tags = self.tags.padded(rows, fill=PADDING)
-        return TaggedBatch(self.texts.batch(rows, device), on_device(tags, device), int(self.tags.lengths[rows].sum()))
+        count = int(self.contexts.words.lengths[rows].sum())
+        numbers, sentences = rows, None
+        if not self.contexts.are_sentences:
+            places = self.contexts.places(rows)
+            numbers, sentences = places.numbers, placed(places, device)
+        tags = self.tags.padded(numbers, fill=PADDING)
+        return TaggedBatch(self.texts.batch(rows, device), sentences, on_device(tags, device), count)
 
     def loss(self, model: Tagger, batch: TaggedBatch, state: State) -> tuple[Loss, State]:
-        return model.loss(batch.words, batch.tags), None
+        return model.loss(batch.words, batch.tags, batch.sentences), None
 
     def validate(self, model: Tagger) -> LabelingScores | None:
         return None if self.valid is None else evaluate_tagger(model, self.valid, self.labels)
@@ -89,8 +107,8 @@ def evaluate_tagger(model: Tagger, data: LabeledTexts, labels: Labels) -> Labeli
         raise EnsueError("there is nothing to score: no labeled word")
     tally = LabelingTally(spans=labels.has_spans)
     with evaluating(model):
-        vectors = model.features.table(data.texts.forms, device_of(model)).vectors
-        paths, _ = tag_texts(model, vectors, data.texts.words, data.texts.columns)
+        forms = model.features.table(data.texts.forms, device_of(model))
+        paths, _ = tag_texts(model, forms, data.contexts, data.texts.columns)
     for gold, path in zip(data.labels, paths, strict=True):
         tally.add(gold, labels.decode(path.tolist()))
     return tally.scores(known=labels.names)
@@ -98,29 +116,42 @@ def evaluate_tagger(model: Tagger, data: LabeledTexts, labels: Labels) -> Labeli
 
 @torch.inference_mode()
 def tag_texts(
-    model: Tagger, vectors: Tensor, words: Ragged, columns: Sequence[Ragged] = (), *, with_marginals: bool = False
+    model: Tagger, forms: FormTable, contexts: Contexts, columns: Sequence[Ragged] = (), *, with_marginals: bool = False
 ) -> tuple[list[NDArray[np.int64]], list[NDArray[np.float32]]]:
     """The tags (T,) of each text in order, and if asked for the marginal probabilities of all tags (T, K).
 
-    `vectors` are those of the word forms that `words` number.
+    `forms` are the word forms that the words number.
     """
     device = device_of(model)
-    paths: list[NDArray[np.int64]] = [np.zeros(0, np.int64)] * len(words)
+    num_sentences, words = len(contexts.sentences), contexts.words
+    paths: list[NDArray[np.int64]] = [np.zeros(0, np.int64)] * num_sentences
     none = np.zeros((0, model.head.num_tags), np.float32)
-    marginals: list[NDArray[np.float32]] = [none] * len(words) if with_marginals else []
+    marginals: list[NDArray[np.float32]] = [none] * num_sentences if with_marginals else []
     for rows in by_length(words.lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS):
-        lengths = words.lengths[rows]
-        if not lengths.max():
+        if not words.lengths[rows].max():
             continue
         index, real = words.padded(rows), words.mask(rows)
-        mask = None if real is None else on_device(real, device)
+        mask, numbers = None if real is None else on_device(real, device), on_device(index, device)
         given = on_device(stacked(list(columns), rows, index.shape), device)
-        emissions = model.emissions(model.features.in_place(vectors, on_device(index, device), given), mask)
-        for row, length, path in zip(rows, lengths, model.head.best(emissions, mask).cpu().numpy(), strict=True):
-            paths[row] = path[:length]
+        x = model.features.in_place(forms.vectors, numbers, given)
+        emissions = model.emissions(x, forms.keys[numbers], mask)
+        sentences = rows
+        if not contexts.are_sentences:
+            places = contexts.places(rows)
+            sentences, within = places.numbers, placed(places, device)
+            emissions, mask = emissions.flatten(0, 1)[within.places], within.mask
+        lengths = contexts.sentences.lengths[sentences]
+        for sentence, length, path in zip(
+            sentences, lengths, model.head.best(emissions, mask).cpu().numpy(), strict=True
+        ):
+            paths[sentence] = path[:length]
         if with_marginals:
-            for row, length, shares in zip(
-                rows, lengths, model.head.marginals(emissions, mask).cpu().numpy(), strict=True
+            for sentence, length, shares in zip(
+                sentences, lengths, model.head.marginals(emissions, mask).cpu().numpy(), strict=True
             ):
-                marginals[row] = shares[:length]
+                marginals[sentence] = shares[:length]
     return paths, marginals
+
+
+def placed(places: Places, device: torch.device) -> SentencePlaces:
+    return SentencePlaces(*(on_device(part, device) for part in (places.places, places.real, places.rows)))

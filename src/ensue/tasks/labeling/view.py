@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ensue.inspection.characters import CharacterView, characters_of
 from ensue.inspection.encoder import Attention, Trace, attention_of, traces_of
-from ensue.inspection.features import Part, PartLocation, ReadWords
+from ensue.inspection.features import Part, PartLocation, ReadFeatures, ReadWords
 from ensue.models.tag_heads import CRFTagHead, TagHead, ViterbiTagHead
 from ensue.models.tagger import Tagger
 from ensue.nn import ChainScores, k_best, log_partition
@@ -78,8 +78,8 @@ def view_tagger(model: Tagger, read: ReadWords, tags: tuple[str, ...], *, num_wo
     """What `model` makes of the words. Parts and letters are looked at in the first `num_words`, or in as many as the
     budget allows.
     """
-    x = read.reading().x
-    emissions = model.emissions(x)
+    x, keys = read.reading()
+    emissions = model.emissions(x, keys)
     path = model.head.best(emissions, None)[0].cpu().numpy()
     parts = read.parts()
     effects, letters = _effects(model, read, parts, emissions[0], path, num_words)
@@ -142,16 +142,18 @@ def _effects(
         effects = [
             effect
             for some in _calls(places, len(read))
-            for effect in _effects_at(model, read.blanked(position, some).x, emissions[position], path, position)
+            for effect in _effects_at(model, read.blanked(position, some), emissions[position], path, position)
         ]
         of_parts.append(effects[: len(parts[position])])
         of_letters.append(effects[len(parts[position]) :])
     return of_parts, of_letters
 
 
-def _effects_at(model: Tagger, x: Tensor, before: Tensor, path: NDArray[np.int64], position: int) -> list[Effect]:
+def _effects_at(
+    model: Tagger, read: ReadFeatures, before: Tensor, path: NDArray[np.int64], position: int
+) -> list[Effect]:
     """Of variants (V, T, d) of the sentence, at one position."""
-    emissions, tag = model.emissions(x), int(path[position])
+    emissions, tag = model.emissions(*read), int(path[position])
     falls = (before[tag] - emissions[:, position, tag]).tolist()
     shares = model.head.marginals(emissions, None)[:, position, tag].tolist()
     tags = model.head.best(emissions, None)[:, position].tolist()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
+from typing import Self
 
 import numpy as np
 import torch
@@ -24,6 +26,12 @@ class EncodedTexts:
         for name in lexicon.columns:
             column = (columns or {})[name]
             self.columns.append(Ragged(lexicon.encode_column(name, column.values)[column.ids], texts.starts))
+
+    def joined(self, firsts: NDArray[np.int64]) -> Self:
+        """Several texts as one: those from `firsts[n]` to `firsts[n + 1]`."""
+        other = copy(self)
+        other.words, other.columns = self.words.joined(firsts), [column.joined(firsts) for column in self.columns]
+        return other
 
     def batch(self, rows: NDArray[np.int64], device: torch.device) -> Words:
         """Some of the texts side by side."""

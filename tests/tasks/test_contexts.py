@@ -1,0 +1,29 @@
+"""Where sentences stand in the contexts that are read, against plain lists."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ensue.data.words import Ragged
+from ensue.tasks.labeling.contexts import Contexts
+
+
+@given(data=st.data(), lengths=st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=4), min_size=1, max_size=5))
+def test_places_of_sentences(data: st.DataObject, lengths: list[list[int]]) -> None:
+    """A word is found where its sentence is, whatever contexts stand beside it in the batch."""
+    flat = [length for context in lengths for length in context]
+    starts = np.cumsum([0, *flat], dtype=np.int64)
+    words = np.arange(100, 100 + starts[-1])
+    contexts = Contexts(Ragged(words, starts), [len(context) for context in lengths])
+    assert contexts.are_sentences == all(len(context) == 1 for context in lengths)
+    assert contexts.words.lengths.tolist() == [sum(context) for context in lengths]
+    rows = np.array(data.draw(st.permutations(range(len(lengths)))))[: data.draw(st.integers(1, len(lengths)))]
+    batch = contexts.words.padded(rows, fill=-1).flatten()
+    found = contexts.places(rows)
+    firsts = np.cumsum([0, *map(len, lengths)])
+    expected = [(row, number) for row, c in enumerate(rows) for number in range(firsts[c], firsts[c + 1])]
+    assert list(zip(found.rows.tolist(), found.numbers.tolist(), strict=True)) == expected
+    for (_, number), places, real in zip(expected, found.places, found.real, strict=True):
+        here = batch[places[real]] if len(batch) else places[real]
+        assert here.tolist() == words[starts[number] : starts[number + 1]].tolist()
+        assert not places[~real].any()
