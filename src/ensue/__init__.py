@@ -1,10 +1,10 @@
-"""Sequence models on your own text: train them, use them, look inside.
+"""Small sequence models on your own data: train them, use them, look inside.
 
     import ensue
     lm = ensue.train("char-lstm", train="book.txt", out="run")
     for piece in ensue.load("run").generate("Once"): print(piece, end="")
 
-Names are imported at first use, so that `import ensue` and `ensue --help` need no torch.
+Names are imported at first use, so `import ensue` and `ensue --help` need no torch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The package as a program calls it: `load` a trained model, `train` one."""
+"""The interface of the package for programs: `load` a trained model, `train` one."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ MOST_THREADS = 1024
 def load(run: str | Path, *, device: str = "auto", vectors: str | Path | None = None) -> Any:
     """The trained model in the run directory `run`, on "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
 
-    The `Pipeline` of the run's task: a `LanguagePipeline`, `LabelingPipeline`, `ClassificationPipeline`, ... `vectors`:
-    the file of pretrained vectors that the model was trained with; words that training had not are then looked up in
-    it. RunError for a directory that is missing, damaged, too old or too new, EnsueError for a device that is not
-    there, or for vectors that the model has no use for.
+    It returns the `Pipeline` of the run's task: a `LanguagePipeline`, a `LabelingPipeline`, a `ClassificationPipeline`,
+    ... `vectors` is the file of pretrained vectors that the model was trained with; words that the training data do not
+    have are then looked up in it. Raises RunError for a directory that is missing, damaged or of another version, and
+    EnsueError for a device that is not there, or for vectors that the model does not use.
     """
     check_path("the run", run)
     check_type("the device", device, str, "its name")
@@ -49,10 +49,10 @@ def train(
     threads: int | None = None,
     reporter: Reporter | None = None,
 ) -> Any:
-    """Train the recipe of that name (or TOML file, or object) on the data `train`; returns the trained model.
+    """Trains a recipe (a name, a TOML file or an object) on the data `train`, and returns the trained model.
 
-    `settings` change the recipe: `{"train.steps": 500}`. `reporter` hears how it goes. Ctrl-C ends the step and saves;
-    `resume=True` goes on. Raises an `EnsueError` of one line for whatever the caller can mend.
+    `settings` change the recipe: `{"train.steps": 500}`. `reporter` is told of the progress. Ctrl-C ends the step and
+    saves; `resume=True` continues the run. Raises an `EnsueError` of one line for mistakes of the caller.
     """
     check_path("out", out)
     check_type("the device", device, str, "its name")

@@ -1,4 +1,4 @@
-"""The text and the place of `ensue quickstart`: English that every Python carries, and a free run directory."""
+"""The text and the run directory of `ensue quickstart`: English text that Python carries, and a free name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ENOUGH_CHARACTERS = 200_000
 
 
 def default_run() -> Path:
-    """`quickstart`, or `quickstart-2`, ... where that is taken; no run is ever overwritten."""
+    """`quickstart`, or if it exists `quickstart-2`, ...; no run is ever overwritten."""
     number = 1
     while (path := Path("quickstart" if number == 1 else f"quickstart-{number}")).exists():
         number += 1
@@ -21,7 +21,9 @@ def default_run() -> Path:
 
 
 def python_text() -> tuple[Path, str]:
-    """A file with the documentation topics of `pydoc`, or with the docstrings of the standard library; and which."""
+    """A file with the documentation topics of `pydoc` or with the docstrings of the standard
+    library, and which it is.
+    """
     text, origin = _topics(), "the documentation topics of `pydoc`"
     if len(text) < ENOUGH_CHARACTERS:
         text, origin = _docstrings(), "the docstrings of its standard library"
@@ -40,7 +42,7 @@ def _topics() -> str:
 
 
 def _docstrings() -> str:
-    """What the modules of the standard library say about themselves, read without running them."""
+    """The docstrings of the standard library's modules, read without importing them."""
     folder = Path(ast.__file__).parent
     parts = []
     for path in sorted(folder.glob("*.py")):

@@ -14,12 +14,12 @@ from ensue.errors import EnsueError
 
 def data(
     path: Annotated[str, typer.Argument(help="Data: a file, folder or glob.", show_default=False)],
-    format: Annotated[str | None, typer.Option(help="What they are; default: what they look like.")] = None,
-    words: Annotated[str, typer.Option(help="The column of the words, or of the text.")] = "",
-    labels: Annotated[str, typer.Option(help="The column of the labels.")] = "",
+    format: Annotated[str | None, typer.Option(help="The format; default: by name and first lines.")] = None,
+    words: Annotated[str, typer.Option(help="The column or key of the words, or of the text.")] = "",
+    labels: Annotated[str, typer.Option(help="The column or key of the labels.")] = "",
     encoding: EncodingOption = "utf-8",
 ) -> None:
-    """Look at data: what a file is taken for, how much there is, its labels, and the first line that is wrong."""
+    """Show what a file is taken for, its labels, its first error. It also names the command that trains on the file."""
     from ensue.console.data_summary import show_data
 
     show_data(path, format=format, words=words, labels=labels, encoding=encoding)
@@ -28,17 +28,19 @@ def data(
 def gradients(
     encoders: Annotated[
         list[str] | None,
-        typer.Argument(help="default: elman, lstm, gru, clockwork, mingru.", show_default=False),
+        typer.Argument(help="Names of encoders; default: elman, lstm, gru, clockwork, mingru.", show_default=False),
     ] = None,
-    positions: Annotated[int, typer.Option(min=1, max=100_000, help="Positions from first symbol to recall.")] = 200,
-    out: Annotated[Path, typer.Option(help="The picture that is written: .png or .svg.")] = Path("gradients.png"),
-    steps: Annotated[int, typer.Option(min=0, max=1_000_000, help="Training steps; 0: only as initialized.")] = 1000,
+    positions: Annotated[
+        int, typer.Option(min=1, max=100_000, help="Positions from the first symbol to the recall.")
+    ] = 200,
+    out: Annotated[Path, typer.Option(help="The picture to write: .png or .svg.")] = Path("gradients.png"),
+    steps: Annotated[int, typer.Option(min=0, max=1_000_000, help="Training steps; 0: no training.")] = 1000,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The same seed draws the same picture.")] = 0,
     d_model: Annotated[int, typer.Option(min=1, max=10_000, help="Features of the state.")] = 64,
     threads: OneThreadOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, with every norm.")] = False,
 ) -> None:
-    """See how far gradients reach back through recurrent encoders, on a copy task, before and after training."""
+    """Measure how far gradients reach back in recurrent encoders. On a copy task, before and after training."""
     with importing_torch():
         from ensue.console.gradients import show_gradients
 
@@ -51,11 +53,12 @@ def gradients(
 
 def cache(
     older_than: Annotated[
-        str | None, typer.Option(help="Remove what was not used for so long: 30d, 12h, 2w.", show_default=False)
+        str | None,
+        typer.Option(help="Remove files that were not used for this long: 30d, 12h, 2w.", show_default=False),
     ] = None,
-    clear: Annotated[bool, typer.Option("--clear", help="Remove all of it.")] = False,
+    clear: Annotated[bool, typer.Option("--clear", help="Remove all files of the cache.")] = False,
 ) -> None:
-    """See what is kept and can be made again (ids, tokenizers, compiled cells), or remove it."""
+    """Show or remove the files of the cache. All of them can be made again: ids, tokenizers, compiled cells."""
     from ensue.console.cache import clear_cache, show_cache
 
     if clear and older_than is not None:

@@ -1,4 +1,4 @@
-"""The arguments and options that several commands have, and the model that they ask for."""
+"""Arguments and options of several commands, and loading the run that they name."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ RunArgument = Annotated[Path, typer.Argument(help="A run directory.", show_defau
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
 ThreadsOption = Annotated[
     int | None,
-    typer.Option(min=1, max=1024, help="CPU threads; default: what was measured as fastest (ensue machine)."),
+    typer.Option(min=1, max=1024, help="CPU threads; default: the fastest number (ensue machine)."),
 ]
 OneThreadOption = Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads; default: 1.")]
 VectorsOption = Annotated[
-    Path | None, typer.Option(help="Look new words up in this file of pretrained vectors.", show_default=False)
+    Path | None,
+    typer.Option(help="A file of pretrained vectors for words that are not in the run.", show_default=False),
 ]
 EncodingOption = Annotated[str, typer.Option(help="Encoding of the text.")]
 
@@ -28,7 +29,7 @@ EncodingOption = Annotated[str, typer.Option(help="Encoding of the text.")]
 def load_for(
     command: str, run: Path, device: str, threads: int | None, *, vectors: Path | None = None, **options: object
 ) -> Any:
-    """The run's pipeline, if its task has this command and all of the options that are given."""
+    """The pipeline of a run. Raises EnsueError unless its task has this command and the given options."""
     with importing_torch():
         import torch
 
@@ -48,10 +49,10 @@ def load_for(
 
 
 def quoted(path: Path | str) -> str:
-    """The path as a shell reads it."""
+    """The path, quoted for a shell."""
     return shlex.quote(str(path))
 
 
 def say(text: str) -> None:
-    """A line on stderr."""
+    """Writes a line to stderr."""
     print(text, file=sys.stderr)

@@ -22,7 +22,7 @@ from ensue.version import VERSION
 
 app = typer.Typer(
     name="ensue",
-    help="Sequence models on your own text: train them, use them, look inside.",
+    help="Train small sequence models on your own data, use them, and look inside.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -37,7 +37,7 @@ for command in COMMANDS:
     app.command()(command)
 
 USAGE_ERROR: Any = typer.BadParameter.__base__
-"""What the command line's parser raises for an unknown command, option or value."""
+"""The exception of the parser for an unknown command, option or value."""
 
 
 def main() -> None:
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def _status() -> int:
-    """Run the command; its exit status. What is nobody's mistake is raised, for its traceback to be seen."""
+    """Runs the command and returns its exit status. Errors that are no mistakes are raised."""
     try:
         status: int = app(sys.argv[1:] or ["--help"], standalone_mode=False) or 0
         sys.stdout.flush()

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 def quickstart(
     text: Annotated[
-        Path | None, typer.Argument(help="A text file; without it, English that Python carries.", show_default=False)
+        Path | None, typer.Argument(help="A text file; default: English text that Python carries.", show_default=False)
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The run directory; default: quickstart, quickstart-2, ...")] = None,
-    seconds: Annotated[float, typer.Option(min=1, help="How long to train.")] = 40,
+    seconds: Annotated[float, typer.Option(min=1, help="Seconds of training.")] = 40,
     threads: ThreadsOption = None,
 ) -> None:
-    """Train a small language model in about a minute and see what it writes."""
+    """Train a small language model in about a minute. It shows what the model writes, and commands to try next."""
     from ensue.quickstart import default_run, python_text
 
     if text is None:
@@ -52,17 +52,18 @@ def train(
     recipe: Annotated[str | None, typer.Argument(help="A recipe's name or a TOML file.", show_default=False)] = None,
     train: Annotated[str, typer.Option("--train", help="Training data: a file, a folder or a glob.")] = "",
     valid: Annotated[str, typer.Option(help="Validation data; default: a tenth of the training data.")] = "",
-    test: Annotated[str, typer.Option(help="Data to score once, at the end.")] = "",
+    test: Annotated[str, typer.Option(help="Test data, scored once at the end.")] = "",
     out: Annotated[Path, typer.Option(help="The run directory.", show_default=False)] = ...,  # type: ignore[assignment]
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe: train.seconds=60, ...")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe: train.seconds=60, ..."),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Remove the run that is there.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
 ) -> None:
-    """Train a model: ensue train char-lstm --train book.txt --out run"""
+    """Train a model on your data. Example: ensue train char-lstm --train book.txt --out run"""
     if recipe is None:
         if not resume:
             raise EnsueError("which recipe? `ensue recipes` lists them; only --resume needs none")
@@ -75,9 +76,7 @@ def train(
 
 
 def recipes(
-    name: Annotated[
-        str | None, typer.Argument(help="Show this one, with all its defaults.", show_default=False)
-    ] = None,
+    name: Annotated[str | None, typer.Argument(help="Show this recipe with all its keys.", show_default=False)] = None,
 ) -> None:
     """List the recipes that come with ensue, or show one."""
     from ensue.recipe import read_recipe, recipe_names
@@ -94,7 +93,7 @@ def machine(
     renew: Annotated[bool, typer.Option("--renew", help="Measure again.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Show how this machine computes fastest: measured once, at the first training, and kept for all runs."""
+    """Show how this machine computes fastest. It is measured once, at the first training, and kept for all runs."""
     from ensue.console.machine import machine_json, show_machine
     from ensue.training.machine import machine_profile
 

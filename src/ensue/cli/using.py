@@ -15,12 +15,15 @@ from ensue.errors import EnsueError
 
 def evaluate(
     run: RunArgument,
-    path: Annotated[str | None, typer.Argument(help="A text: file, folder or glob.", show_default=False)] = None,
+    path: Annotated[
+        str | None, typer.Argument(help="A text or labeled data: a file, folder or glob.", show_default=False)
+    ] = None,
     minimal_pairs: Annotated[
-        Path | None, typer.Option(help="Pairs of sentences (BLiMP, colorless_green): which is more probable?")
+        Path | None, typer.Option(help="Score pairs of sentences (BLiMP, colorless_green).")
     ] = None,
     format: Annotated[
-        str | None, typer.Option(help="What labeled data are; default: what they look like.", show_default=False)
+        str | None,
+        typer.Option(help="The format of labeled data; default: by name and first lines.", show_default=False),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
     vectors: VectorsOption = None,
@@ -28,7 +31,7 @@ def evaluate(
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
 ) -> None:
-    """Score a model: on a text, or on labeled data like those it was trained on."""
+    """Score a model on a text or on labeled data."""
     if (path is None) == (minimal_pairs is None):
         raise EnsueError("evaluate takes a PATH or --minimal-pairs FILE, one of the two")
     options = {"format": format} if format else {}
@@ -52,25 +55,25 @@ def predict(
     run: RunArgument,
     path: Annotated[
         str | None,
-        typer.Argument(help="Texts: a file, folder, glob or pipe; - or nothing reads stdin.", show_default=False),
+        typer.Argument(help="Texts: a file, folder, glob or pipe; default: stdin.", show_default=False),
     ] = None,
     format: Annotated[
         str | None,
-        typer.Option(
-            help="What the texts are: text, columns, conllu, json, tsv, csv, ...; default: what they look like."
-        ),
+        typer.Option(help="The format: text, columns, conllu, json, tsv, csv, ...; default: by name and first lines."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON line for each text, with probabilities.")] = False,
     splitter: Annotated[
         str | None,
-        typer.Option(help="How text is cut into words; whitespace: it is cut already; default: as in training."),
+        typer.Option(
+            help="How text is cut into words: treebank, simple, characters, whitespace; default: as in training."
+        ),
     ] = None,
     vectors: VectorsOption = None,
     encoding: EncodingOption = "utf-8",
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
 ) -> None:
-    """Label texts: lines in, lines out, in their order and their format."""
+    """Label texts, in their order and their format."""
     pipeline = load_for("predict", run, device, threads, vectors=vectors, format=format, splitter=splitter)
     pipeline = pipeline.with_splitter(splitter) if splitter else pipeline
     texts, color = "-" if path is None else path, sys.stdout.isatty()
@@ -83,12 +86,12 @@ def inspect(
     texts: Annotated[
         list[str], typer.Argument(help="A text, or two for a model of pairs; - reads stdin.", show_default=False)
     ],
-    out: Annotated[Path, typer.Option(help="The page that is written.")] = Path("inspection.html"),
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("inspection.html"),
     vectors: VectorsOption = None,
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
 ) -> None:
-    """Look inside a tagger or classifier: one self-contained page of what happened."""
+    """Write a page that shows the inside of a tagger or classifier."""
     pipeline = load_for("inspect", run, device, threads, vectors=vectors)
     from ensue.console.inspection import write_inspection
 
@@ -98,14 +101,14 @@ def inspect(
 def score(
     run: RunArgument,
     path: Annotated[
-        str | None, typer.Argument(help="A text, or a pipe; - or nothing reads stdin.", show_default=False)
+        str | None, typer.Argument(help="A text file or a pipe; default: stdin.", show_default=False)
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON line for each token.")] = False,
     encoding: EncodingOption = "utf-8",
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
 ) -> None:
-    """Look a text up: the surprisal of every token in nats, a line each."""
+    """Show the surprisal of each token of a text, in nats."""
     pipeline = load_for("score", run, device, threads)
     for line in pipeline.score_lines("-" if path is None else path, encoding=encoding, as_json=as_json):
         print(line, flush=True)
@@ -113,23 +116,27 @@ def score(
 
 def generate(
     run: RunArgument,
-    prompt: Annotated[str, typer.Option(help="Where to begin; - reads stdin.")] = "",
-    max_tokens: Annotated[int, typer.Option(min=1, max=1_000_000_000, help="Length of what is written.")] = 500,
+    prompt: Annotated[str, typer.Option(help="The beginning of the text; - reads stdin.")] = "",
+    max_tokens: Annotated[int, typer.Option(min=1, max=1_000_000_000, help="The most tokens to write.")] = 500,
     temperature: Annotated[
-        float, typer.Option(help="Below 1 more cautious, above 1 more daring; 0 takes the most probable.")
+        float, typer.Option(help="Below 1 more cautious, above 1 more varied; 0 takes the most probable token.")
     ] = 1.0,
-    top_k: Annotated[int | None, typer.Option(help="Choose among the K most probable.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="Choose among those that hold the share P together.")] = None,
-    min_p: Annotated[
-        float | None, typer.Option(help="Choose among those at least P times as probable as the best.")
+    top_k: Annotated[int | None, typer.Option(help="Keep the K most probable tokens.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="Keep the most probable tokens that reach the probability P together.")
     ] = None,
-    repetition_penalty: Annotated[float, typer.Option(help="Above 1: avoid what was there before.")] = 1.0,
+    min_p: Annotated[
+        float | None, typer.Option(help="Keep tokens at least P times as probable as the most probable one.")
+    ] = None,
+    repetition_penalty: Annotated[
+        float, typer.Option(help="Above 1: make tokens that occurred before less probable.")
+    ] = 1.0,
     seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="The same seed writes the same text.")] = None,
-    samples: Annotated[int, typer.Option(min=1, max=10_000, help="How many texts.")] = 1,
+    samples: Annotated[int, typer.Option(min=1, max=10_000, help="The number of texts.")] = 1,
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
 ) -> None:
-    """Write: text appears as it is sampled."""
+    """Write text with a language model. It appears as it is sampled."""
     pipeline = load_for("generate", run, device, threads)
     options: dict[str, Any] = {
         "max_tokens": max_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p,

@@ -38,6 +38,7 @@ class WordColumns:
         return len(self.words)
 
     def mid(self, column: int) -> float:
+        """The middle of a column, in pixels."""
         return self.lefts[column] + self.widths[column] / 2 - 1
 
     def group(self, column: int, height: float, content: str) -> str:

@@ -50,6 +50,7 @@ class EncoderGradients:
     accuracy: float | None = None
 
     def as_json(self) -> dict[str, Any]:
+        """All fields as JSON values."""
         return asdict(self)
 
 

@@ -51,6 +51,7 @@ def signed(value: float, digits: int = 2) -> str:
 
 
 def plain(value: float, digits: int = 2) -> str:
+    """A number with a minus sign in place of a hyphen."""
     return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
 
 

@@ -1,4 +1,4 @@
-"""From the tables of a recipe to models with fresh random weights, drawn from torch's global generator."""
+"""From the tables of a recipe to models, with weights drawn from torch's global generator."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ from ensue.text.lexicon import Lexicon
 
 
 def build_language_model(tokens: Tokens, encoder: EncoderSpecification, *, vocabulary_size: int) -> LanguageModel:
+    """A language model from the tables `[tokens]` and `[encoder]`."""
     embedding = TokenEmbedding(
         vocabulary_size,
         tokens.d_embedding,
@@ -62,7 +63,7 @@ def build_lexicon(
     columns: Mapping[str, Iterable[str]] | None = None,
     vectors: Collection[str] | None = None,
 ) -> Lexicon:
-    """What the features need to know of words, from how often each form occurs in the training data."""
+    """The lexicon that the features need, from the count of each word form in the training data."""
     return Lexicon.train(
         counts,
         columns=columns,
@@ -87,7 +88,9 @@ def build_tagger(
     labels: Labels,
     pretrained: Tensor | None = None,
 ) -> Tagger:
-    """`pretrained` are the vectors of the lexicon's words that have one, (V, d)."""
+    """A model that reads words, from its tables. `pretrained` are the vectors of the lexicon's words that have one, (V,
+    d).
+    """
     words = WordFeatures(features, lexicon, pretrained=pretrained)
     _check_features(words)
     layers = build_encoder(encoder, d_in=words.d_out, directions=directions)
@@ -125,6 +128,9 @@ def build_classifier(
     segment: int = 0,
     pretrained: Tensor | None = None,
 ) -> Classifier:
+    """A classifier from its tables. `pretrained` are the vectors of the lexicon's words that have one, (V, d).
+
+    Raises ValueError for tables that do not fit together."""
     words = WordFeatures(features, lexicon, pretrained=pretrained)
     if head.pooling:
         _check_features(words)
@@ -151,7 +157,7 @@ def build_classifier(
 
 
 def _in_two_halves(encoder: EncoderSpecification, directions: Directions) -> bool:
-    """Whether half of what comes out is from each direction; further layers over a window mix them."""
+    """Whether each half of the output is of one direction. Further layers over a window mix the directions."""
     match encoder:
         case TransformerEncoder() | NoEncoder():
             return False

@@ -17,20 +17,21 @@ from ensue.types import Loss, State, detach
 
 
 class Pooled(NamedTuple):
-    """What is left of a text: its pooled features (B, p), and the keys of its words (B, T), 0 where there is none."""
+    """A text after pooling: its features (B, p), and the keys of its words (B, T), 0 for padding."""
 
     vector: Float[Tensor, "B p"]
     keys: Int[Tensor, "B T"]
 
 
 class Classifier(nn.Module):
-    """Features of the words → layers → pooling → (a hidden layer) → logits, and a bag of n-grams beside it.
+    """Features of words → layers → pooling → (a hidden layer) → logits, plus the scores of a bag of n-grams.
 
-    Without any pooling the bag alone decides; `features` and `layers` are then not used.
+    Without a pooling only the bag decides; `features` and `layers` are then not used.
 
-    Two texts u, v are read by the same layers and compared as [u; v; |u − v|; u ⊙ v] (Conneau et al. 2017). With
-    `segment` a text is read in pieces of so many words: the state is carried from piece to piece (and detached, so that
-    gradients end there), the pooling goes on. `multiple` labels are independent of each other.
+    With `pair`, the same layers read two texts u and v, which are compared as [u; v; |u − v|; u ⊙ v] (Conneau et al.
+    2017). With `segment`, a text is read in pieces of this many words. The state is carried from piece to piece and
+    detached, so gradients end there; the pooling is over all pieces. With `multiple`, labels are independent of each
+    other.
     """
 
     def __init__(
@@ -64,13 +65,13 @@ class Classifier(nn.Module):
             self.head = nn.Sequential(nn.Dropout(dropout), *hidden, nn.Linear(d_hidden or d_in, num_labels))
 
     def start_from_shares(self, shares: Float[Tensor, " K"]) -> None:
-        """Begin at the labels' shares of the training texts."""
+        """Sets the biases of the logits to the labels' shares of the training texts."""
         last = self.bag if self.head is None else self.head[-1]
         assert isinstance(last, NgramBag | nn.Linear)
         last.bias.data.copy_(torch.logit(shares) if self.multiple else shares.log())
 
     def pooled(self, x: Float[Tensor, "B T d"], keys: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None) -> Pooled:
-        """What is left of texts, from their words' features and keys."""
+        """The texts after pooling, from the features (B, T, d) and keys (B, T) of their words."""
         vector = x.new_zeros(len(x), 0) if self.pooling is None else self._pooled(self.pooling, x, mask)
         return Pooled(vector.float(), keys if mask is None else keys.masked_fill(~mask, 0))
 
@@ -89,7 +90,7 @@ class Classifier(nn.Module):
         return pooling.result(pool)
 
     def logits_of(self, texts: Sequence[Pooled]) -> Float[Tensor, "B K"]:
-        """The labels' logits, from what is left of a text or of both of a pair."""
+        """The labels' logits from a text after pooling, or from the two of a pair."""
         parts = [] if self.bag is None else [self.bag(*(text.keys for text in texts))]
         if self.head is not None:
             u = texts[0].vector
@@ -101,6 +102,7 @@ class Classifier(nn.Module):
         return logits
 
     def forward(self, texts: tuple[Words, ...]) -> Float[Tensor, "B K"]:
+        """The labels' logits of texts, or of pairs of texts."""
         return self.logits_of([self._read(words) for words in texts])
 
     def _read(self, words: Words) -> Pooled:
@@ -110,12 +112,14 @@ class Classifier(nn.Module):
         return self.pooled(x, words.forms.keys[words.numbers], words.mask)
 
     def probabilities(self, logits: Float[Tensor, "B K"]) -> Float[Tensor, "B K"]:
+        """The probability of each label, from the logits."""
         return logits.sigmoid() if self.multiple else logits.softmax(-1)
 
     def loss(self, texts: tuple[Words, ...], targets: Tensor, weights: Float[Tensor, " K"] | None = None) -> Loss:
-        """The summed surprisal of the labels and the number of texts; `targets` (B,) are ids, or (B, K) 0 and 1.
+        """The summed surprisal of the labels in nats, and the number of texts. `targets` (B,) are ids, or (B, K) 0 and
+        1.
 
-        `weights` count for the texts that have a label, of several labels too.
+        `weights` (K,) multiply the loss of the texts that have a label.
         """
         logits = self(texts)
         if self.multiple:

@@ -1,4 +1,4 @@
-"""From a specification to layers: the one place where names of encoders map to classes."""
+"""From the table `[encoder]` to layers: the only place where names of encoders map to classes."""
 
 from __future__ import annotations
 
@@ -53,19 +53,21 @@ Builder = Callable[[Any, int, Directions], SequenceLayer]
 
 
 def build_encoder(encoder: EncoderSpecification, *, d_in: int, directions: Directions = ONE_WAY) -> SequenceLayer:
-    """The layers between features of size `d_in` and the head; MemoryError for more than this machine has room for."""
+    """The layers between features of size `d_in` and the head. Raises MemoryError if they do not fit this machine's
+    memory.
+    """
     if isinstance(encoder, Encoder) and _least_bytes(encoder) > memory():
         raise MemoryError(f"{encoder.num_layers} layers of {encoder.d_model} features")
     return ENCODERS[encoder.kind](encoder, d_in, directions)
 
 
 def _least_bytes(specification: Encoder) -> int:
-    """Of the weights: half a square matrix for each layer above the first; every encoder has more than that."""
+    """A lower bound on the bytes of the weights: half a square matrix for each layer above the first."""
     return 2 * (specification.num_layers - 1) * specification.d_model**2
 
 
 def _recurrent(cell: Callable[[Any, int, int], SequenceLayer], *, is_stack: bool = False) -> Builder:
-    """Layers of one cell, with dropout before, between and after them; a cell that is a stack is all of them."""
+    """Layers of one cell, with dropout before, between and after them. If `is_stack`, one cell makes all layers."""
 
     def one_way(specification: RecurrentEncoder, d_in: int) -> SequenceLayer:
         return _regularized(specification, cell(specification, d_in, specification.d_model))
@@ -86,7 +88,7 @@ def _recurrent(cell: Callable[[Any, int, int], SequenceLayer], *, is_stack: bool
 
 
 def _regularized(specification: RecurrentEncoder, layer: SequenceLayer) -> SequenceLayer:
-    """The layer with zoneout and with dropout on its recurrent weights, where the specification asks for them."""
+    """The layer with zoneout and with dropout on its recurrent weights, if the recipe has them."""
     if isinstance(specification, ZoneoutEncoder):
         hidden = specification.zoneout_hidden
         cell = specification.zoneout_cell if isinstance(specification, CellEncoder) else 0.0

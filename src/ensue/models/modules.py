@@ -1,4 +1,4 @@
-"""What holds for every model: its size, its device, whether it is learning."""
+"""Properties of any model: its size, its device, its mode."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from torch import nn
 
 
 def count_parameters(model: nn.Module) -> int:
-    """Numbers in a model, frozen and counted ones too, shared ones once."""
+    """The number of all parameters, also of frozen ones; shared ones are counted once."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 def device_of(model: nn.Module) -> torch.device:
-    """Where a model's parameters are."""
+    """The device of a model's parameters."""
     return next(model.parameters()).device
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """The model without dropout, for as long as the block lasts."""
+    """Puts the model into evaluation mode for the duration of a `with` block."""
     was_training = model.training
     model.eval()
     try:

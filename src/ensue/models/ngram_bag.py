@@ -1,6 +1,6 @@
-"""Texts as sets of words and n-grams, each with a score for every label: linear classifiers of a text, or of a pair.
+"""Texts as sets of n-grams, each with a score for every label: linear classifiers of a text, or of a pair.
 
-Words are keys (`WordForms.keys`): above 0 those that the model knows, below 0 others by their spelling, 0 is no word.
+Words are keys (`WordForms.keys`): above 0 for known words, below 0 for others, by their spelling; 0 is no word.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 MULTIPLIER = 0x9E3779B97F4A7C15 >> 1
-"""Of the hash: 2⁶³ divided by the golden ratio, whose multiples scatter (Knuth, TAOCP 6.4)."""
+"""The multiplier of the hash: 2⁶³ divided by the golden ratio, whose multiples are spread evenly (Knuth, TAOCP 6.4)."""
 
 MIN_TEXTS = 2
-"""N-grams of fewer training texts count for nothing."""
+"""N-grams of fewer training texts have the ratio 0."""
 
 
 class NgramBag(nn.Module):
     """`score_k = b_k + Σ_g r_g w_gk / √(Σ_g r_g²)` over the distinct n-grams g of a text that have no unknown word.
 
-    `r_g` is fixed: how much an n-gram tells, counted in the training texts (`weigh_by_ratio`, `weigh_by_idf`).
-    N-grams share `buckets` rows by a hash (Joulin et al. 2016). In training each n-gram is left out with probability
-    `dropout`.
+    The weight `r_g` is counted in the training texts and not trained (`weigh_by_ratio`, `weigh_by_idf`). N-grams share
+    `buckets` rows by a hash (Joulin et al. 2016). In training each n-gram is left out with the probability `dropout`.
+    Raises ValueError for less than two buckets.
     """
 
     tables = 1
-    """How many rows an n-gram has, each in a table of its own."""
+    """The number of tables of rows."""
 
     def __init__(self, num_labels: int, *, longest: int = 2, buckets: int = 1 << 19, dropout: float = 0.0) -> None:
         super().__init__()
@@ -41,11 +41,13 @@ class NgramBag(nn.Module):
         self.ratio = nn.Parameter(torch.ones(self.num_rows), requires_grad=False)
 
     def ngrams(self, words: Int[Tensor, "B T"]) -> Int[Tensor, "B N"]:
-        """The distinct n-grams of each text as rows of the table, ascending; 0 fills up."""
+        """The distinct n-grams of each text as rows of the table, ascending, padded with 0."""
         return _distinct(torch.cat(list(self._rows(words, words > 0)), dim=1))
 
     def _rows(self, words: Int[Tensor, "B T"], known: Bool[Tensor, "B T"]) -> Iterator[Int[Tensor, "B T"]]:
-        """For each length the rows of the n-grams that begin at each word; 0 where not all words of one are `known`."""
+        """For each length, the rows of the n-grams that begin at each word; 0 unless all words of the n-gram are
+        `known`.
+        """
         key, whole = torch.zeros_like(words), torch.ones_like(known)
         for n in range(self.longest):
             padding = (0, min(n, words.shape[1]))
@@ -54,10 +56,11 @@ class NgramBag(nn.Module):
             yield ((key >> 20) % (self.buckets - 1) + 1).masked_fill(~whole, 0)
 
     def forward(self, words: Int[Tensor, "B T"]) -> Float[Tensor, "B K"]:
+        """The scores of all labels for texts of keys."""
         return self.bias + self._scores(self.ngrams(words))
 
     def _scores(self, ids: Int[Tensor, "B N"]) -> Float[Tensor, "B K"]:
-        """What the n-grams say together, without the bias."""
+        """The scores of the n-grams, without the bias."""
         if not ids.shape[1]:  # which embedding_bag does not take
             return self.weight.new_zeros(len(ids), self.weight.shape[1])
         r = F.embedding(ids, self.ratio.unsqueeze(1)).squeeze(2).masked_fill(ids == 0, 0.0)
@@ -68,9 +71,9 @@ class NgramBag(nn.Module):
         return scores
 
     def weigh_by_ratio(self, present: Float[Tensor, "G K"]) -> None:
-        """r is the largest of an n-gram's naive Bayes log-count ratios (Wang & Manning 2012).
+        """Sets r to the largest of an n-gram's naive Bayes log-count ratios (Wang & Manning 2012).
 
-        `present` counts for each row and label the training texts that have both.
+        `present` counts, for each row and label, the training texts that have both.
         """
         total = present.sum(1, keepdim=True)
         met = _met(total)
@@ -79,20 +82,22 @@ class NgramBag(nn.Module):
         self.ratio.data.copy_(ratios.abs().amax(1).masked_fill(~met.squeeze(1), 0.0))
 
     def weigh_by_idf(self, present: Float[Tensor, " G"], num_texts: int) -> None:
-        """r is the inverse document frequency, log((1 + texts) / (1 + those that have the n-gram)) + 1.
+        """Sets r to the inverse document frequency, log((1 + texts) / (1 + texts with the n-gram)) + 1.
 
-        `present` counts for each row the training texts that have it. Spärck Jones 1972, smoothed as scikit-learn does.
+        `present` counts, for each row, the training texts that have it. Source: Spärck Jones 1972, smoothed as in
+        scikit-learn.
         """
         idf = ((1 + num_texts) / (1 + present)).log() + 1
         self.ratio.data.copy_(idf.masked_fill(~_met(present), 0.0))
 
 
 class PairBag(NgramBag):
-    """`score_k = b_k + Σ_g r_g w_gk / √(Σ_g r_g²) + Σ_n o_n v_nk` over the n-grams g of two texts, unknown words too.
+    """`score_k = b_k + Σ_g r_g w_gk / √(Σ_g r_g²) + Σ_n o_n v_nk` over the n-grams g of two texts, also with unknown
+    words.
 
-    An n-gram that both texts have is another one than the same n-gram in one of them alone: they have rows in two
-    tables. For each n there are two overlaps o: of the two shares of a text's n-grams that the other one has too, the
-    smaller and the larger. Which text comes first makes no difference.
+    An n-gram of both texts and the same n-gram of only one text have different rows, in two tables. The overlap is the
+    share of a text's n-grams that the other text has too. For each n there are two overlaps o, the smaller and the
+    larger one. So the order of the texts makes no difference.
     """
 
     tables = 2
@@ -102,13 +107,13 @@ class PairBag(NgramBag):
         self.overlap = nn.Parameter(torch.zeros(2 * longest, num_labels))
 
     def ngrams(self, words: Int[Tensor, "B T"], others: Int[Tensor, "B S"]) -> Int[Tensor, "B N"]:  # type: ignore[override]
-        """The distinct n-grams as rows; 0 fills up."""
+        """The distinct n-grams of both texts as rows, padded with 0."""
         return self.compare(words, others)[0]
 
     def compare(
         self, words: Int[Tensor, "B T"], others: Int[Tensor, "B S"]
     ) -> tuple[Int[Tensor, "B N"], Float[Tensor, "B o"]]:
-        """The distinct n-grams as rows, those of both texts in the second table, and the overlaps."""
+        """The distinct n-grams as rows, with those of both texts in the second table; and the overlaps."""
         found, overlaps = [], []
         for rows in zip(self._rows(words, words != 0), self._rows(others, others != 0), strict=True):
             one, other = map(_distinct, rows)
@@ -119,25 +124,26 @@ class PairBag(NgramBag):
         return torch.cat(found, dim=1), torch.cat(overlaps, dim=1)
 
     def forward(self, words: Int[Tensor, "B T"], others: Int[Tensor, "B S"]) -> Float[Tensor, "B K"]:  # type: ignore[override]
+        """The scores of all labels for pairs of texts of keys."""
         ids, overlaps = self.compare(words, others)
         return self.bias + self._scores(ids) + overlaps @ self.overlap
 
 
 def _distinct(ids: Int[Tensor, "B N"]) -> Int[Tensor, "B N"]:
-    """Each row ascending, and 0 where a number comes again."""
+    """Each row in ascending order, with 0 in place of repeated numbers."""
     ids = ids.sort(dim=1).values
     return ids.masked_fill(F.pad(ids[:, 1:] == ids[:, :-1], (1, 0)), 0)
 
 
 def _marked(one: Int[Tensor, "B N"], other: Int[Tensor, "B M"]) -> tuple[Int[Tensor, "B L"], Bool[Tensor, "B L"]]:
-    """The numbers of two sets, each once, with 0 between them, and which of them are in both."""
+    """The numbers of two sets, each once, with zeros between them, and which of them are in both sets."""
     ids = torch.cat((one, other), dim=1).sort(dim=1).values
     again = (ids[:, 1:] == ids[:, :-1]) & (ids[:, 1:] > 0)
     return ids.masked_fill(F.pad(again, (0, 1)), 0), F.pad(again, (1, 0))
 
 
 def _met(total: Float[Tensor, "G ..."]) -> Bool[Tensor, "G ..."]:
-    """Which n-grams count; not what is in row 0, where padding and unknown words are."""
+    """Which n-grams count. Row 0 is for padding and unknown words."""
     met = total >= MIN_TEXTS
     met[0] = False
     return met

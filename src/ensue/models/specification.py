@@ -1,7 +1,7 @@
 """The tables of a recipe that describe its layers: `[encoder]`, `[tokens]`, `[directions]`.
 
-Only data; `build.py` makes the modules. An encoder's own keys stand in its class; encoders with the same keys share
-one. Its table is the same in every task. Unknown keys are errors, also those that only another encoder has.
+`build.py` makes modules of them. Each encoder has a class with its keys; encoders with the same keys share one. The
+table is the same in every task. Unknown keys are errors, also those of another encoder.
 """
 
 from __future__ import annotations
@@ -18,28 +18,30 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Specification(BaseModel):
+    """A table of a recipe: strict, and never changed."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Encoder(Specification):
-    """What all encoders have: sizes and dropout."""
+    """The keys of all encoders: sizes and dropout."""
 
     kind: str
     d_model: Size = 256
-    """Features of a layer's output (of each direction, where there are two)."""
+    """Features of a layer's output (for two directions, of each)."""
     num_layers: Layers = 1
     """Layers, one after another."""
     dropout: Share = 0.0
-    """On the output of every layer; of a window network and of a depth-gated or grid stack on that of the last."""
+    """Dropout on the output of every layer; for a window network, a depth-gated or a grid stack only of the last."""
 
 
 class RecurrentEncoder(Encoder):
-    """What recurrent encoders have."""
+    """The keys of recurrent encoders."""
 
     dropout_kind: Literal["plain", "variational"] = "plain"
-    """Fresh at every position, or one mask for a whole segment or text."""
+    """plain: a new mask at every position; variational: one mask for a whole segment or text."""
     dropout_input: Share = 0.0
-    """On what enters the first layer."""
+    """Dropout on the input of the first layer."""
 
 
 class PlainEncoder(RecurrentEncoder):
@@ -49,22 +51,26 @@ class PlainEncoder(RecurrentEncoder):
 
 
 class QRNNEncoder(RecurrentEncoder):
+    """The keys of `qrnn`."""
+
     kind: Literal["qrnn"]
     size: Size = 2
-    """How many positions the convolution sees: the last N."""
+    """The number of positions that the convolution reads: the last N."""
 
 
 class HiddenEncoder(RecurrentEncoder):
-    """What encoders have whose recurrent weights are one matrix, `weight_hidden`."""
+    """The keys of encoders whose recurrent weights are one matrix, `weight_hidden`."""
 
     dropout_recurrent: Share = 0.0
-    """On the recurrent weights (weight-drop)."""
+    """Dropout on the recurrent weights (weight-drop)."""
 
 
 class ClockworkEncoder(HiddenEncoder):
+    """The keys of `clockwork`."""
+
     kind: Literal["clockwork"]
     periods: list[Size] = Field(default=[1, 2, 4, 8, 16, 32, 64, 128], min_length=1)
-    """Positions from one update of a module to its next, each a divisor of the next; modules share `d_model` evenly."""
+    """Positions between two updates of a module; each divides the next. Modules share `d_model` evenly."""
 
     @model_validator(mode="after")
     def _modules(self) -> Self:
@@ -76,66 +82,81 @@ class ClockworkEncoder(HiddenEncoder):
 
 
 class ZoneoutEncoder(HiddenEncoder):
-    """What encoders have whose units may all be held."""
+    """The keys of encoders with zoneout."""
 
     zoneout_hidden: Share = 0.0
-    """Chance that a unit of the hidden state keeps its old value at a position; at use, the old value's weight."""
+    """Chance that a unit of the hidden state keeps its old value at a position; in evaluation, the
+    old value's weight.
+    """
 
 
 class CellEncoder(ZoneoutEncoder):
-    """What encoders have that carry a cell beside the hidden state."""
+    """The keys of encoders with a cell."""
 
     zoneout_cell: Share = 0.0
-    """Chance that a cell keeps its old value at a position; at use, the old value's weight."""
+    """Chance that a cell keeps its old value at a position; in evaluation, the old value's weight."""
 
 
 class WindowEncoder(Encoder):
+    """The keys of `window`."""
+
     kind: Literal["window"]
     size: Size = 5
-    """How many positions the window holds, N (in each direction, where there are two)."""
+    """The number of positions in the window, N (for two directions, in each)."""
 
 
 class ElmanEncoder(ZoneoutEncoder):
+    """The keys of `elman`."""
+
     kind: Literal["elman"]
     activation: Literal["tanh", "relu"] = "tanh"
     """The nonlinearity."""
 
 
 class LSTMEncoder(CellEncoder):
+    """The keys of `lstm` and its variants without keys of their own."""
+
     kind: Literal["lstm", "peephole", "coupled", "layer-norm"]
 
 
 class ProjectedEncoder(CellEncoder):
+    """The keys of `projected`."""
+
     kind: Literal["projected"]
     d_cell: Size | None = None
-    """Cells of a layer, which are projected to `d_model` features; without it 2 · d_model."""
+    """Cells of a layer, which are projected to `d_model` features; default: 2 · d_model."""
 
 
 class GRUEncoder(ZoneoutEncoder):
+    """The keys of `gru`."""
+
     kind: Literal["gru"]
     reset: Literal["before", "after"] = "after"
-    """The reset gate stands before the recurrent product (the paper) or after it (the vendors' kernels)."""
+    """Whether the reset gate is before the recurrent product (the paper) or after it (the vendors' kernels)."""
 
 
 class TransformerEncoder(Encoder):
+    """The keys of `transformer`."""
+
     kind: Literal["transformer"]
     context: Size = 128
-    """Longest context, in tokens: the length of a training block and the reach of attention at use. Where whole texts
-    are read: how many positions there are, if they are learned."""
+    """For a language model, the longest context in tokens, also the length of a training block. For whole texts, the
+    number of learned positions.
+    """
     num_heads: Size = 4
     """Heads of the attention, which share `d_model`."""
     d_feedforward: Size | None = None
-    """Width of the feed-forward layers; without it 4 · d_model."""
+    """Width of the feed-forward layers; default: 4 · d_model."""
     positions: Literal["learned", "sinusoidal", "rotary"] = "rotary"
-    """How a position is known; learned ones end at `context`."""
+    """How positions are encoded; learned ones end at `context`."""
     norm: Literal["pre", "post"] = "pre"
-    """Where the normalization stands: before each sublayer, or after it as published in 2017."""
+    """Whether normalization is before each sublayer, or after it as published in 2017."""
     activation: Literal["relu", "gelu"] = "gelu"
     """The nonlinearity."""
 
 
 class NoEncoder(Specification):
-    """No layers: features go to the head as they are, each position by itself."""
+    """No layers: the head reads the features of each position."""
 
     kind: Literal["none"]
 
@@ -156,12 +177,12 @@ EncoderSpecification = Annotated[
 
 
 class Tokens(Specification):
-    """The table `[tokens]`: vectors of what a text is cut into."""
+    """The table `[tokens]`: the vectors of tokens."""
 
     d_embedding: Size = 64
     """Features of a token's vector."""
     tied: bool = False
-    """Whether the softmax uses the embedding's table (through a projection where the sizes differ)."""
+    """Whether the softmax shares the embedding's table (with a projection if the sizes differ)."""
     dropout_words: Share = 0.0
     """Share of the vocabulary whose embeddings are zero in a training step."""
 
@@ -170,9 +191,11 @@ class Directions(Specification):
     """The table `[directions]`: how an encoder reads a whole text."""
 
     bidirectional: bool = True
-    """Whether a position sees what follows it too: a second layer from right to left, or attention both ways."""
+    """Whether a position also depends on later ones: by a second layer from right to left, or by attention to both
+    sides.
+    """
     merge: Literal["concatenate", "sum", "product", "mean"] = "concatenate"
-    """How the outputs of two directions become one; attention has no use for it."""
+    """How the outputs of two directions become one (not for attention)."""
 
 
 ONE_WAY = Directions(bidirectional=False)
@@ -180,7 +203,7 @@ ONE_WAY = Directions(bidirectional=False)
 
 
 def describe_encoder(encoder: Encoder | NoEncoder) -> str:
-    """In words: `lstm 2×256`."""
+    """A description such as `lstm 2×256`."""
     if isinstance(encoder, NoEncoder):
         return "no encoder"
     return f"{encoder.kind} {encoder.num_layers}×{encoder.d_model}"

@@ -15,10 +15,10 @@ from ensue.types import Loss
 
 
 class SentencePlaces(NamedTuple):
-    """Where the sentences of a batch stand if its rows are several sentences, one behind the other.
+    """The places of S sentences in a batch whose rows are several sentences, one after another.
 
-    `places` (S, L) count the words of the batch row by row; `mask` (S, L) is True where there is one, `rows` (S,) says
-    in which row a sentence is.
+    `places` (S, L) are numbers of words, counted over the batch row by row. `mask` (S, L) is True on real words, and
+    `rows` (S,) is the row of each sentence.
     """
 
     places: Int[Tensor, "S L"]
@@ -27,10 +27,10 @@ class SentencePlaces(NamedTuple):
 
 
 class Tagger(nn.Module):
-    """Features of the words → layers → emissions → tags.
+    """Features of words → layers → emissions → tags.
 
-    With `repeats` the head sees beside the features of a word their maxima over all places of the row where the same
-    word stands: what one place says of a name, all others know.
+    With `repeats`, the head also reads the maxima of the features over all places in the row that have the same word.
+    So a name that is clear in one place helps in all others.
     """
 
     def __init__(self, features: WordFeatures, layers: SequenceLayer, head: TagHead, *, repeats: bool = False) -> None:
@@ -40,7 +40,7 @@ class Tagger(nn.Module):
     def loss(self, words: Words, tags: Int[Tensor, "S L"], sentences: SentencePlaces | None = None) -> Loss:
         """The summed surprisal of the sentences' tags (S, L) in nats, and the number of words.
 
-        The rows of `words` are the sentences, or those of which `sentences` says where they are.
+        The rows of `words` are sentences, or several sentences whose places are `sentences`.
         """
         keys = words.forms.keys[words.numbers]
         h, mask = self._read(self.features(words), keys, words.mask), words.mask
@@ -59,6 +59,7 @@ class Tagger(nn.Module):
         return torch.cat((h, _maxima(h, keys, mask)), dim=-1) if self.repeats else h
 
     def forward(self, words: Words) -> Float[Tensor, "B T K"]:
+        """The score of each tag for each word."""
         return self.emissions(self.features(words), words.forms.keys[words.numbers], words.mask)
 
 

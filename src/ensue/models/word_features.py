@@ -34,6 +34,7 @@ class EncodedForms(NamedTuple):
 
     @classmethod
     def of(cls, forms: WordForms, device: torch.device) -> Self:
+        """The forms as tensors on a device."""
         return cls(*(torch.from_numpy(part).to(device) for part in forms))
 
 
@@ -46,11 +47,13 @@ class Words(NamedTuple):
     mask: Bool[Tensor, "B T"] | None
 
     def part(self, rows: slice) -> Self:
+        """The batch of some of its rows."""
         mask = None if self.mask is None else self.mask[rows]
         return self._replace(numbers=self.numbers[rows], columns=self.columns[rows], mask=mask)
 
     @property
     def num_words(self) -> int:
+        """The number of real words."""
         return self.numbers.numel() if self.mask is None else int(self.mask.sum())
 
 
@@ -127,6 +130,7 @@ class WordFeatures(nn.Module):
         return features
 
     def forward(self, words: Words) -> Float[Tensor, "B T d_out"]:
+        """The features (B, T, d_out) of a batch of words."""
         return self.in_place(self.form_vectors(words.forms), words.numbers, words.columns)
 
 

@@ -1,4 +1,4 @@
-"""Recipes from names, files and settings, checked; the first thing that is wrong is one clear line."""
+"""Recipes from names, files and settings, checked; the first mistake is one clear line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def recipe_names() -> list[str]:
 
 
 def read_recipe(recipe: str | Path | Recipe, settings: Sequence[str] | Mapping[str, Any] = ()) -> Recipe:
-    """The recipe of that name, or in that TOML file, or given as such, with `settings` applied.
+    """The recipe of a name, a TOML file or an object, with `settings` applied.
 
     A setting is `"a.b=c"` as on the command line, with a TOML value or a bare word, or an item of a mapping. Setting
     one budget removes the recipe's own. Raises `RecipeError` or `DataError`.
@@ -34,13 +34,13 @@ def read_recipe(recipe: str | Path | Recipe, settings: Sequence[str] | Mapping[s
 
 
 def with_paths(recipe: Recipe, *, train: str = "", valid: str = "", test: str = "") -> Recipe:
-    """The recipe with the data that are given in place of its own."""
+    """The recipe with these paths in place of its own."""
     given = {"train": train, "valid": valid, "test": test}
     return read_recipe(recipe, {f"data.{name}": path for name, path in given.items() if path})
 
 
 def validate_recipe(document: Mapping[str, Any], *, where: str) -> Recipe:
-    """The checked recipe; the first thing that is wrong is a `RecipeError`."""
+    """The checked recipe of a document; the first mistake is a `RecipeError`."""
     try:
         schema = task_entry(document.get("task", DEFAULT_TASK)).recipe
     except RecipeError as error:
@@ -98,7 +98,7 @@ def _apply(document: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _explain(error: ValidationError, recipe: type[Recipe]) -> str:
-    """One line for the first problem: where, what was expected, what was found."""
+    """One line for the first mistake: where, what was expected, what was found."""
     first = error.errors()[0]
     place, tag = _without_tags(recipe, first["loc"])
     schema = (place[0] if len(place) > 1 else "the recipe") + (f" ({tag})" if tag else "")
@@ -126,7 +126,7 @@ def _schema(recipe: type[Recipe]) -> dict[str, Any]:
 
 
 def _tables(recipe: type[Recipe], place: Sequence[int | str]) -> list[dict[str, Any]]:
-    """The schemas on the way to `place`, that of the recipe first."""
+    """The schemas of the tables on the path to `place`, that of the recipe first."""
     schema: Any = _schema(recipe)
     definitions, found = schema["$defs"], [schema]
     for part in place:
@@ -139,7 +139,9 @@ def _tables(recipe: type[Recipe], place: Sequence[int | str]) -> list[dict[str, 
 
 
 def _without_tags(recipe: type[Recipe], place: Sequence[int | str]) -> tuple[list[str], str]:
-    """The keys of `place`; and the tag that chose among the schemas of a table, such as "lstm", where there is one."""
+    """The keys of `place`, and the tag that has chosen among the schemas of a table, such as "lstm"; "" if there is
+    none.
+    """
     keys, tag = [], ""
     for schema, part in zip(_tables(recipe, place), place, strict=False):
         if "discriminator" in schema and part in schema["discriminator"]["mapping"]:

@@ -29,16 +29,18 @@ ORDER = (
     "head",
     "train",
 )
-"""In which a recipe is written; a table that is not named here comes after `encoder`."""
+"""The order of tables in a written recipe. A table that is not named here comes after `encoder`."""
 BUDGETS = ("steps", "epochs", "tokens", "seconds")
 
 
 class Table(BaseModel):
+    """A table of a recipe: strict, and never changed."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class DataRecipe(Table):
-    """Where the data are; each task adds how they are read."""
+    """The paths of the data; each task adds keys for reading them."""
 
     @field_validator("train", "valid", "test", mode="after")
     @classmethod
@@ -50,16 +52,17 @@ class DataRecipe(Table):
         return path
 
     train: str = ""
-    """A file, a folder or a glob; .xz and .gz are read as they are."""
+    """The training data: a file, a folder or a glob; .xz and .gz files are decompressed."""
     valid: str = ""
-    """The data for validation; empty: a part of the training data."""
+    """The validation data; empty: a part of the training data."""
     test: str = ""
-    """Data that are scored once, at the end."""
+    """The test data, which are scored once, at the end."""
     encoding: str = "utf-8"
-    """How the files' bytes are read as text."""
+    """The encoding of the files."""
     valid_fraction: Share = 0.1
-    """Share of the training data that is kept for validation where `valid` is empty: their end, and of a classifier's
-    texts, which are often sorted by label, a random part."""
+    """Share of the training data that is kept for validation if `valid` is empty: their end, or for a classifier, whose
+    texts are often sorted by label, a random part.
+    """
 
 
 class TrainRecipe(Table):
@@ -70,31 +73,31 @@ class TrainRecipe(Table):
     epochs: Budget | None = None
     """Budget: times through the training data."""
     tokens: Count | None = None
-    """Budget: tokens that are read in training; of labeled sentences and texts the words."""
+    """Budget: tokens that are read in training; for labeled sentences and texts, words."""
     seconds: Budget | None = None
-    """Exactly one of these four is the budget. Seconds of training proper; such a run cannot be repeated exactly."""
+    """Budget: seconds of training steps; such a run cannot be repeated exactly. Exactly one of these four is given."""
 
     batch_size: Rows = 32
-    """Rows (stretches of a text, sentences, texts) that are read side by side."""
+    """Rows in a batch: stretches of a text, sentences or texts."""
     accumulate: Rows = 1
-    """The batch goes through in this many parts, with the same result and less memory."""
+    """A batch is computed in this many parts, with the same result and less memory."""
 
     optimizer: Literal["adamw", "sgd"] = "adamw"
     """AdamW, or SGD with momentum."""
     learning_rate: Amount = 3e-3
-    """The largest one, at the end of the warm-up."""
+    """The largest learning rate, at the end of the warm-up."""
     schedule: Literal["linear", "cosine", "constant"] = "linear"
-    """How the learning rate falls to zero over the budget, or that it does not."""
+    """How the learning rate falls to zero over the budget; constant: it does not."""
     warmup: Share = 0.02
     """Share of the budget over which the learning rate rises from zero."""
     weight_decay: Annotated[float, Field(ge=0, le=1e6)] = 0.0
-    """On matrices; biases and norms are left alone."""
+    """Weight decay of matrices; biases and norms have none."""
     beta1: Share = 0.9
-    """AdamW's first moment, or SGD's momentum."""
+    """Decay of AdamW's first moment, or SGD's momentum."""
     beta2: Share = 0.99
-    """AdamW's second moment; SGD has none."""
+    """Decay of AdamW's second moment; SGD has none."""
     clip: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
-    """Largest global norm of the gradient; 0 clips nothing."""
+    """The largest global norm of the gradient; 0: no clipping."""
 
     validations: Annotated[int, Field(ge=1, le=1_000_000)] = 10
     """How often the validation data are scored, evenly over the budget."""
@@ -103,9 +106,9 @@ class TrainRecipe(Table):
     checkpoint_every: Count = 1000
     """Steps between checkpoints; there is also one at each validation."""
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] = 0
-    """Of weights, batches, dropout and samples."""
+    """The seed of weights, batches, dropout and samples."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Type of the matrix products; auto: what is faster on this machine, as its profile says."""
+    """The type of matrix products; auto: the faster one on this machine, by its profile."""
 
     @model_validator(mode="after")
     def _one_budget(self) -> Self:
@@ -124,30 +127,30 @@ class Recipe(Table):
     """The whole document. `about`, `source` and `measured` are for people."""
 
     what: ClassVar[str]
-    """What the model is called: a "language model", a "tagger"."""
+    """The name of a model, such as "tagger"."""
 
     about: str = ""
-    """What it is, for people."""
+    """What the recipe is, for people."""
     source: str = ""
-    """Where it comes from, for people."""
+    """Its source, for people."""
     measured: str = ""
-    """What it reached, for people."""
+    """Its scores, for people."""
     task: str
-    """What is learned; it decides which tables and keys there are."""
+    """The task, which decides on tables and keys."""
     data: DataRecipe
     train: TrainRecipe
 
     @property
     def layers(self) -> Any:
-        """The table of the encoder that takes most of a step's time; None where there is none."""
+        """The table of the encoder that takes most of a step's time; None if there is none."""
         return getattr(self, "encoder", None)
 
     def describe(self) -> str:
-        """The model's layers in words: `lstm 2×256`."""
+        """A description of the model's layers, such as `lstm 2×256`."""
         return "a model of its own" if self.layers is None else describe_encoder(self.layers)
 
     def to_toml(self) -> str:
-        """All of it, with every default written out: what a run is taken up again by."""
+        """The recipe as TOML, with every default written out, which a resumed run reads."""
         document = without_none(self.model_dump())
         places = {key: place for place, key in enumerate(ORDER)}
         tables = sorted(document, key=lambda key: places.get(key, places["encoder"]))
@@ -155,7 +158,7 @@ class Recipe(Table):
 
 
 def without_none(value: Any) -> Any:
-    """The document without its empty places, which TOML has not."""
+    """The document without None, which TOML does not have."""
     if isinstance(value, dict):
         return {key: without_none(part) for key, part in value.items() if part is not None}
     return value

@@ -1,1 +1,1 @@
-"""The run directory: all that a trained model is, on disk. It knows no task, and asks `tasks` what a run of one has."""
+"""The run directory, which holds a trained model completely. It knows no task; `tasks` tells what a run of one has."""

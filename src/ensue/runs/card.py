@@ -1,4 +1,4 @@
-"""The model card, RUN/README.md: what a model was trained on, how well it does, how to use and to repeat it."""
+"""The model card, RUN/README.md: data, scores, how to use the model, and how to repeat the run."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from ensue.version import VERSION
 
 @dataclass(frozen=True)
 class TaskLines:
-    """What a task has to say on the card of a run."""
+    """The parts of a model card that the task writes."""
 
     about: str
     """The end of the sentence "a tagger ..."."""
     scores: list[str]
     """A table in Markdown."""
     data: list[str]
-    """What the model was trained, chosen and tested on, as a list in Markdown."""
+    """The training, validation and test data, as a list in Markdown."""
     commands: list[str]
-    """What can be done with the run on the command line."""
+    """Commands that use the run."""
     python: list[str]
-    """What can be done with `model` in Python."""
+    """Lines of Python that use `model`."""
 
 
 def scores_by_data(outcome: Outcome) -> dict[str, dict[str, Any]]:
-    """The scores of a run by the data that they are of: "validation", "test"."""
+    """The scores of a run by data: "validation" and "test"."""
     return {name: found for name, found in (("validation", outcome.valid), ("test", outcome.test)) if found}
 
 
 def write_card(run: RunDirectory, lines: TaskLines, outcome: Outcome, *, num_parameters: int, sample: str) -> None:
-    """Write the card of a finished run."""
+    """Writes the card of a finished run."""
     path, recipe, runtime = shlex.quote(str(run.path)), run.recipe, run.config["runtime"]
     budget = recipe.train.budget
     text = [

@@ -1,9 +1,9 @@
 """Checkpoints: everything that the next step depends on, complete or absent.
 
 `checkpoints/step-N/` holds the weights, the optimizer's moments, the state carried between segments, the counters and
-the best weights so far. It is written under another name, flushed and renamed, so a directory called step-N is whole
-whatever happened to the process or the power; the two newest are kept. Random numbers need no place in it: a step's
-stream is derived from the seed and the step's number.
+the best weights so far. It is written under another name, flushed and renamed, so a directory called step-N is
+complete, whatever happens to the process or the power. The two newest are kept. It holds no random numbers, since a
+step's stream is derived from the seed and the step's number.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from ensue.types import State, leaves, map_state
 
 KEPT = 2
 BEST = "best.safetensors"
-"""The best weights so far; there are none before the first validation."""
+"""The file of the best weights so far. There is none before the first validation."""
 MOMENTS = {torch.optim.AdamW: {"step", "exp_avg", "exp_avg_sq"}, torch.optim.SGD: {"momentum_buffer"}}
-"""What an optimizer keeps of a parameter; a number, or as large as the parameter."""
+"""The tensors that an optimizer keeps for a parameter. Each is a number, or has the parameter's shape."""
 
 
 def save_checkpoint(
@@ -40,9 +40,9 @@ def save_checkpoint(
     best: Path | None = None,
     log: Entry | None = None,
 ) -> Path:
-    """Write `directory/step-N`, then remove the older ones. Raises OSError where the disk is full.
+    """Writes `directory/step-N`, then removes older checkpoints. Raises OSError if the disk is full.
 
-    `best` are the best weights so far, where they are not these; `log` is what `metrics.jsonl` holds by now.
+    `best` are the best weights so far, if they are not these. `log` is the entry of `metrics.jsonl` as it is now.
     """
     target = directory / f"step-{progress.step}"
     if target.exists():
@@ -76,9 +76,9 @@ def save_checkpoint(
 def load_checkpoint(
     path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, initial_state: State
 ) -> tuple[State, Progress]:
-    """Put weights and moments in place; returns the carried state (shaped like `initial_state`) and the counters.
+    """Loads weights and moments; returns the carried state, with the form of `initial_state`, and the counters.
 
-    RunError where a file is not what was written, or not of this model, optimizer or state.
+    Raises RunError for a file that is damaged, or that belongs to another model, optimizer or state.
     """
     manifest = Manifest(path)
     with told(path / "progress.json"):
@@ -93,7 +93,7 @@ def load_checkpoint(
 
 
 def link(source: Path, target: Path) -> None:
-    """The same file under another name too; a copy where the file system knows no links."""
+    """Gives a file a second name by a link, or copies it if the file system has no links."""
     target.unlink(missing_ok=True)
     try:
         os.link(source, target)
@@ -109,7 +109,9 @@ def complete_checkpoints(directory: Path) -> list[Path]:
 
 
 def _remove(checkpoint: Path) -> None:
-    """Take its name away first, so that a process killed meanwhile leaves no half of a checkpoint."""
+    """Removes a checkpoint. It is renamed first, so a process that is killed meanwhile leaves no
+    incomplete checkpoint.
+    """
     doomed = checkpoint.with_name(f".{checkpoint.name}.old")
     shutil.rmtree(doomed, ignore_errors=True)
     checkpoint.rename(doomed)
@@ -128,7 +130,7 @@ def _moments(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def _load_moments(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], path: Path) -> None:
-    """All that the optimizer keeps of a parameter, or nothing for one that it has not moved yet."""
+    """Loads the tensors that the optimizer keeps for each parameter; a parameter without updates has none."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in tensors.items():
@@ -148,7 +150,7 @@ def _load_moments(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], 
 
 
 def _carried(saved: dict[str, Tensor], initial_state: State, path: Path) -> State:
-    """The state that was saved, in the shape of `initial_state`; None where none was carried."""
+    """The saved state with the form of `initial_state`; None if no state is carried."""
     if not saved:
         return None
     expected = {str(number): leaf.shape for number, leaf in enumerate(leaves(initial_state))}

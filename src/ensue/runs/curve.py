@@ -34,7 +34,7 @@ def draw_curve(records: list[dict[str, Any]], path: Path, *, title: str, score: 
 
 
 def _draw_scores(axes: Any, valid: list[tuple[int, float, bool]]) -> None:
-    """The validation scores, the best one with its number."""
+    """Draws the validation scores, and writes the number of the best one beside it."""
     if not valid:
         return
     steps, scores, _ = zip(*valid, strict=True)

@@ -1,10 +1,10 @@
-"""A run directory: all that a trained model is, on disk.
+"""A run directory, which holds a trained model completely.
 
     recipe.toml        resolved, every default written out      metrics.jsonl    one line per report
     config.json        model, task and format_version           README.md        model card
     model.safetensors  best weights                             checkpoints/     step-N/ (checkpoint.py)
-    tokenizer.json, labels.json                                 curve.png        the learning curve
-    manifest.json      checksums of all that is read            confusion.png    what a classifier takes for what
+    tokenizer.json, labels.json                                 curve.png        learning curve
+    manifest.json      checksums of all files that are read     confusion.png    confusions of a classifier
 
 Nothing in it can run code when it is loaded. One process at a time writes to it.
 """
@@ -40,20 +40,20 @@ from ensue.version import VERSION
 
 Parsed = TypeVar("Parsed")
 MAX_CONFIG = 1 << 20
-"""Bytes of a config.json."""
+"""The most bytes of a config.json."""
 FILES = (
     "recipe.toml", "config.json", "model.safetensors", "metrics.jsonl", "README.md", "curve.png", "manifest.json",
 )  # fmt: skip
-"""Of every run."""
+"""The files of every run."""
 
 
 def file_names() -> set[str]:
-    """All names that a file of a run can have."""
+    """The names of all files that a run of any task can have."""
     return {*FILES, *(name for task in TASKS for name in task_entry(task).files)}
 
 
 class RunDirectory:
-    """The files of a run, read when they are asked for. Whatever is wrong with them is a `RunError` of one line."""
+    """The files of a run, read at first use. A file that is missing or damaged is a `RunError` of one line."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -61,23 +61,26 @@ class RunDirectory:
 
     @property
     def checkpoints(self) -> Path:
+        """The folder of the checkpoints."""
         return self.path / "checkpoints"
 
     @property
     def weights(self) -> Path:
+        """The file of the best weights."""
         return self.path / "model.safetensors"
 
     @property
     def metrics(self) -> Path:
+        """The file of the reports."""
         return self.path / "metrics.jsonl"
 
     @property
     def exists(self) -> bool:
-        """Whether training has begun here."""
+        """Whether the directory holds a run."""
         return (self.path / "config.json").is_file()
 
     def holds_other_things(self) -> str:
-        """The name of something here that shows this to be no run directory, or of one that was being made; or ""."""
+        """The name of a file that does not belong to a run; "" if there is none."""
         if self.exists:
             return "" if self._is_ours() else "config.json"
         names = sorted(entry.name for entry in self.path.iterdir()) if self.path.is_dir() else []
@@ -85,7 +88,9 @@ class RunDirectory:
         return next((name for name in names if name not in ours | {".lock"} and not name.endswith(".partial")), "")
 
     def _is_ours(self) -> bool:
-        """Other programs have a config.json too; one that is damaged counts as ours."""
+        """Whether config.json is that of a run, since other programs have such a file too. A damaged one counts as a
+        run's.
+        """
         try:
             config = parse_json(read_bounded(self.path / "config.json", MAX_CONFIG))
         except (ParseError, OSError):
@@ -118,13 +123,14 @@ class RunDirectory:
 
     @cached_property
     def recipe(self) -> Recipe:
+        """The recipe, with every default."""
         content = self.manifest.read("recipe.toml")
         with told(self.path / "recipe.toml"):
             return validate_recipe(parse_toml(content), where=str(self.path / "recipe.toml"))
 
     @cached_property
     def entry(self) -> TaskEntry:
-        """The task that the run is of."""
+        """The task of the run."""
         task = self.config["task"]
         if task not in TASKS:
             raise RunError(f"{self.path}: a run of the task {shown(task)}, which this ensue has not")
@@ -134,11 +140,11 @@ class RunDirectory:
 
     @cached_property
     def parts(self) -> Any:
-        """What the model was built from, beside the recipe: the `ModelParts` of the task."""
+        """The `ModelParts` of the task, from which the model was built with the recipe."""
         return self.entry.parts_class.read(self)
 
     def read_json(self, name: str, schema: Any, parse: Callable[[Any], Parsed]) -> Parsed:
-        """What `parse` makes of a file that the schema describes."""
+        """The content of a JSON file, checked by `schema` and converted by `parse`."""
         path = self.path / name
         with told(path):
             content = parse_json(self.manifest.read(name))
@@ -149,7 +155,7 @@ class RunDirectory:
             raise DamagedError(f"{path}: damaged: {error}") from None
 
     def model(self, device: torch.device) -> Any:
-        """The model with its best weights, ready for use."""
+        """The model with its best weights, in evaluation mode."""
         if not self.weights.exists() and not self.manifest.names(self.weights.name):
             raise RunError(f"{self.weights}: no such file; was the run interrupted before its first validation?")
         try:
@@ -161,7 +167,9 @@ class RunDirectory:
         return model.to(device).eval()
 
     def create(self, recipe: Recipe, *, files: Mapping[str, Any], config: dict[str, Any]) -> None:
-        """Write what is known before the first step; config.json comes last and makes it a run."""
+        """Writes the files that are known before the first step. config.json comes last and makes
+        the directory a run.
+        """
         content = {
             "format_version": FORMAT_VERSION,
             "ensue": VERSION,
@@ -171,7 +179,7 @@ class RunDirectory:
         self.write({**files, "recipe.toml": recipe.to_toml(), "config.json": json.dumps(content, indent=2) + "\n"})
 
     def write(self, contents: Mapping[str, Any]) -> None:
-        """Replace these files, and what the manifest says of them; what is no text is written as JSON."""
+        """Replaces files and their entries in the manifest. Contents that are not text are written as JSON."""
         files = {
             name: content if isinstance(content, str) else json.dumps(content, ensure_ascii=False) + "\n"
             for name, content in contents.items()
@@ -188,7 +196,7 @@ class RunDirectory:
         self._forget()
 
     def publish(self, weights: Path) -> None:
-        """Make these the best weights of the run, if they are not."""
+        """Makes these the best weights of the run, if they are not yet."""
         if self.manifest.holds(self.weights.name, entry_of(weights)):
             return
         partial = partial_of(self.weights)
@@ -196,7 +204,9 @@ class RunDirectory:
         self.manifest.replace({self.weights.name: partial})
 
     def clear(self) -> None:
-        """Remove what a run consists of, and nothing else; config.json goes first, so that no half of a run is one."""
+        """Removes the files of the run and nothing else. config.json goes first, so an incomplete run does not count as
+        one.
+        """
         (self.path / "config.json").unlink(missing_ok=True)
         for name in file_names():
             (self.path / name).unlink(missing_ok=True)
@@ -204,13 +214,15 @@ class RunDirectory:
         self._forget()
 
     def _forget(self) -> None:
-        """What was read; it is read again when it is asked for."""
+        """Forgets the contents of files; they are read again at the next use."""
         for name in ("config", "recipe", "entry", "parts"):
             self.__dict__.pop(name, None)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep other processes from training here; a lock ends with its process, however that ends."""
+        """Keeps other processes from training here for the duration of a `with` block. The lock
+        ends with its process.
+        """
         lock = FileLock(self.path / ".lock")
         try:
             self.path.mkdir(parents=True, exist_ok=True)

@@ -13,24 +13,25 @@ from ensue.runs.weights import flush, write_text
 
 
 class MetricsLog:
-    """Appends records to a file of JSON lines; `rewind` drops what a run that is taken up again will write anew."""
+    """Appends records to a file of JSON lines. `rewind` removes the records that a resumed run will write again."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def append(self, kind: str, **record: Any) -> None:
+        """Appends a record as a line."""
         with self.path.open("a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(json.dumps({"kind": kind, **record}, ensure_ascii=False) + "\n")
 
     def entry(self) -> Entry | None:
-        """What a manifest says of the log as it is now, on the disk; None before the first line."""
+        """The manifest's entry of the log as it is now, on the disk; None before the first line."""
         if not self.path.exists():
             return None
         flush(self.path)
         return entry_of(self.path)
 
     def rewind(self, start: Entry | None) -> None:
-        """Go back to what the log began with when that was said of it; RunError where it begins otherwise."""
+        """Cuts the log back to the entry `start`. Raises RunError if the log does not begin with that content."""
         if start is None:
             write_text(self.path, "")
             return
@@ -42,7 +43,7 @@ class MetricsLog:
             file.truncate(start.bytes)
 
     def records(self) -> list[dict[str, Any]]:
-        """All records; a last line that a kill cut off is passed over. RunError for what is no record."""
+        """All records. An incomplete last line is skipped. Raises RunError for a line that is no record."""
         with told(self.path):
             *lines, _ = self.path.read_bytes().split(b"\n") if self.path.exists() else [b""]
         return [self._record(line, number) for number, line in enumerate(lines, 1)]

@@ -1,8 +1,8 @@
-"""`manifest.json`: size and checksum of the files beside it, so that one that was cut off or edited is noticed.
+"""`manifest.json`: size and checksum of the files beside it, which show that a file was cut off or edited.
 
-A file is replaced in three steps: the manifest says what is coming, the file is renamed into place, the manifest says
-that it is there. Whenever a process is killed, and whoever reads meanwhile, each file is one that the manifest knows.
-`metrics.jsonl` grows all the time: of it the manifest knows how it began.
+A file is replaced in three steps: the manifest lists the new file, the file is renamed into place, the manifest drops
+the old one. So every file is listed at any time, also for a process that reads meanwhile, and after a kill.
+`metrics.jsonl` grows; a checkpoint's manifest has its checksum at that time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ensue.runs.weights import flush, write_text
 
 NAME = "manifest.json"
 MAX_BYTES = 1 << 20
-"""Of a manifest."""
+"""The most bytes of a manifest."""
 
 
 class Manifest:
@@ -29,14 +29,14 @@ class Manifest:
         self.directory, self.path = directory, directory / NAME
 
     def content(self) -> ManifestContent:
-        """What `manifest.json` says; RunError where it cannot be read."""
+        """The content of `manifest.json`. Raises RunError if it cannot be read."""
         with told(self.path):
             content = parse_json(read_bounded(self.path, MAX_BYTES))
         found: ManifestContent = checked(ManifestContent, content, self.path)
         return found
 
     def check(self, name: str) -> Path:
-        """Where the file of that name is, whose content is what was written; RunError for anything else."""
+        """The path of the file of that name. Raises RunError unless its content is what was written."""
         path = self.directory / name
         for attempt in range(2):  # the second one for a file that another process replaces meanwhile
             content = self.content()
@@ -51,20 +51,21 @@ class Manifest:
         raise AssertionError
 
     def read(self, name: str) -> bytes:
-        """The content of the file of that name, as `check` finds it good."""
+        """The content of the file of that name, checked by `check`."""
         return self.check(name).read_bytes()
 
     def names(self, name: str) -> bool:
+        """Whether the manifest lists a file of that name."""
         content = self.content()
         return name in content.files or name in content.coming
 
     def holds(self, name: str, entry: Entry) -> bool:
-        """Whether the file of that name is in place and has this content."""
+        """Whether there is a file of that name with this content."""
         found = self._in_place().get(name)
         return found is not None and found.sha256 == entry.sha256 and _is(self.directory / name, entry)
 
     def replace(self, partials: Mapping[str, Path], *, log: Entry | None = None) -> None:
-        """Rename the files `partials`, which lie beside, to the names that they stand under. The names come last."""
+        """Replaces files: `partials` has the new content of each name, as a file in the same directory."""
         files = self._in_place()
         coming = {name: _unless_known(entry_of(partial), files.get(name)) for name, partial in partials.items()}
         self.write(ManifestContent(files=files, coming=coming))
@@ -74,11 +75,12 @@ class Manifest:
         self.write(ManifestContent(files=files | coming, log=log))
 
     def write(self, content: ManifestContent) -> None:
+        """Writes the manifest, complete or not at all."""
         write_text(self.path, content.model_dump_json(indent=2, exclude_defaults=True) + "\n")
         flush(self.directory)
 
     def _in_place(self) -> dict[str, Entry]:
-        """The files as they are. What was coming when a process was killed has come, or has not."""
+        """The entries of the files as they are, also after a kill between the steps of `replace`."""
         if not self.path.exists():
             return {}
         content = self.content()
@@ -87,7 +89,7 @@ class Manifest:
 
 
 def entry_of(path: Path, size: int | None = None) -> Entry:
-    """What a manifest says of a file as it is now, or of its first `size` bytes."""
+    """The entry of a file as it is now, or of its first `size` bytes."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256") if size is None else hashlib.sha256(file.read(size))
         length = file.tell()
@@ -95,12 +97,12 @@ def entry_of(path: Path, size: int | None = None) -> Entry:
 
 
 def _unless_known(new: Entry, old: Entry | None) -> Entry:
-    """A file that is written again as it was counts as written then."""
+    """The old entry if the content is the same, since it has the time of the first writing; else the new one."""
     return old if old is not None and old.sha256 == new.sha256 else new
 
 
 def _measured(path: Path, known: list[Entry]) -> tuple[int, str]:
-    """Size and checksum of a file; "" for that of one which has not the size of any that is known."""
+    """Size and checksum of a file; the checksum is "" if no known entry has this size."""
     with told(path):
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
@@ -116,6 +118,7 @@ def _is(path: Path, entry: Entry) -> bool:
 
 
 def altered(path: Path, entry: Entry, size: int) -> DamagedError:
+    """The error for a file that is not what its entry says."""
     changed = f"{datetime.fromtimestamp(path.stat().st_mtime, UTC):%Y-%m-%d %H:%M:%S}"
     what = f"damaged: {size:,} bytes, not {entry.bytes:,}" if size < entry.bytes else "altered since it was written"
     return DamagedError(f"{path}: {what} (written {entry.written}, changed {changed} UTC); put it back as it was")

@@ -1,4 +1,4 @@
-"""Pictures of a run: any name in them as it is written, and none of them at the cost of the run."""
+"""Pictures of a run. Names are drawn as they are written, and a picture that fails does not end the run."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ FALLBACKS = (
     "Noto Sans CJK JP", "Noto Sans CJK SC", "Source Han Sans", "WenQuanYi Zen Hei", "Droid Sans Fallback", "IPAGothic",
     "Hiragino Sans", "PingFang SC", "Microsoft YaHei", "Yu Gothic", "Malgun Gothic", "Arial Unicode MS", "Unifont",
 )  # fmt: skip
-"""Fonts with characters that matplotlib's own has not, of which those are used that are installed."""
+"""Fonts for characters that matplotlib's own font does not have. Those that are installed are used."""
 
 
 @contextmanager
 def picture(path: Path, size: tuple[float, float]) -> Iterator[Any]:
-    """A matplotlib figure of that size in inches, to draw on; written to `path` at the end.
+    """A matplotlib figure of this size in inches, to draw on; it is written to `path` at the end.
 
-    A `$` is a dollar sign. A character that no font has is a box, and no warning.
+    A `$` is a dollar sign. A character that no font has is drawn as a box, without a warning.
     """
     from matplotlib import font_manager, rc_context  # noqa: PLC0415 (slow to import)
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
@@ -41,7 +41,7 @@ def picture(path: Path, size: tuple[float, float]) -> Iterator[Any]:
 
 
 def made(path: Path, make: Callable[[], object], reporter: Reporter) -> None:
-    """Make what a finished run does not depend on, a picture or the card; that it could not be made is a note."""
+    """Makes a picture or the card of a finished run. If that fails, the reporter gets a note."""
     try:
         make()
     except Exception as error:  # whatever it is, the run is good

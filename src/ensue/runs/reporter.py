@@ -1,4 +1,4 @@
-"""What a run tells about itself while it goes on. The library prints nothing; a program passes a reporter."""
+"""Reports of a run. The library prints nothing; a program passes a reporter to be told of its progress."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known before the first step."""
+    """The facts of a run that are known before the first step."""
 
     data: str
-    """How much there is to learn from."""
+    """The amount of data, in one line."""
     unit: str
-    """What is predicted: tokens, words or texts."""
+    """The unit of a prediction: tokens, words or texts."""
     num_parameters: int
     model: str
     device: str
     threads: int
     precision: str
     protocol: str
-    """How validation reads its text."""
+    """How validation reads its data, in one line."""
     notes: tuple[str, ...] = ()
-    """What a person should know: a batch that was cut down, unknown tokens."""
+    """Remarks on the data and the run, such as unknown tokens."""
     resumed_from: str = ""
 
 
 @dataclass(frozen=True)
 class StepReport:
-    """Where the run is; `share` is the used part of the budget."""
+    """The progress of a run; `share` is the used part of the budget, from 0 to 1."""
 
     step: int
     share: float
@@ -37,12 +37,12 @@ class StepReport:
     loss: float
     """Nats per prediction, of this step's batch."""
     speed: float
-    """Predictions per second: tokens, words or texts, as `Facts.unit` says."""
+    """Predictions per second, in `Facts.unit`."""
 
 
 @dataclass(frozen=True)
 class Validation:
-    """Scores on the validation data after `step` steps; `best` says that they are the best so far."""
+    """Scores on the validation data after `step` steps; `best` tells whether they are the best so far."""
 
     step: int
     seconds: float
@@ -68,18 +68,23 @@ class Outcome:
     test: dict[str, Any] | None
     valid_summary: str = ""
     test_summary: str = ""
-    """The same in one line each."""
+    """The test scores in one line."""
 
 
 class Reporter:
-    """Hears everything and says nothing; override what you want to show."""
+    """Is told of everything and does nothing. Override the methods for what you want to show."""
 
-    def started(self, facts: Facts) -> None: ...
+    def started(self, facts: Facts) -> None:
+        """Called before the first step."""
 
-    def noted(self, note: str) -> None: ...
+    def noted(self, note: str) -> None:
+        """Called with a remark of one line."""
 
-    def stepped(self, report: StepReport) -> None: ...
+    def stepped(self, report: StepReport) -> None:
+        """Called after each step."""
 
-    def validated(self, validation: Validation) -> None: ...
+    def validated(self, validation: Validation) -> None:
+        """Called after each validation."""
 
-    def finished(self, outcome: Outcome) -> None: ...
+    def finished(self, outcome: Outcome) -> None:
+        """Called at the end of the run."""

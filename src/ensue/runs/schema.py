@@ -1,9 +1,7 @@
-"""The content of the files of every run directory; a task has the schemas of its own files.
+"""The schemas of the files of every run directory; a task has the schemas of its own files.
 
-Whoever reads one gets it through here, or one line about it.
-
-Tensors are not here: their names, sizes and types follow from the model, and `weights.py` and `checkpoint.py` compare
-them.
+Every file is read through its schema, and a mistake is one line. Tensors need none: their names, sizes and types follow
+from the model, and `weights.py` and `checkpoint.py` compare them.
 """
 
 from __future__ import annotations
@@ -26,17 +24,17 @@ Symbols = Annotated[list[str], Field(min_length=1)]
 
 
 class DamagedError(RunError):
-    """A file of a run that is not what was written, or not what it should be."""
+    """A file of a run that is damaged, edited, or does not have the expected content."""
 
 
 class Content(BaseModel):
-    """Types are not guessed; keys that are not known are those of other versions."""
+    """Strict in types. Unknown keys are ignored, since they may be those of other versions."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 
 
 class Entry(Content):
-    """A file as it was written."""
+    """The manifest's entry of a file: its size, its checksum, and when it was written."""
 
     bytes: Number
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -44,7 +42,9 @@ class Entry(Content):
 
 
 class ManifestContent(Content):
-    """`manifest.json`; `coming` are files that are being replaced, `log` is how `metrics.jsonl` began."""
+    """`manifest.json`. `coming` are the new entries of files that are being replaced, `log` is that
+    of `metrics.jsonl`.
+    """
 
     files: dict[str, Entry]
     coming: dict[str, Entry] = {}
@@ -58,18 +58,18 @@ class Progress(BaseModel):
 
     step: Number = 0
     seconds: Seconds = 0.0
-    """Spent in training steps: without validation, samples and saving."""
+    """Seconds of training steps, without validation, samples and saving."""
     tokens: Number = 0
     best: FiniteFloat | None = None
     """The best validation score so far, and its step."""
     best_step: Number = 0
     stale: Number = 0
-    """Validations since then."""
+    """The number of validations since the best one."""
     total_nats: FiniteFloat = 0.0
-    """The training loss since the last report, and over how many predictions."""
+    """The training loss in nats since the last report, with the number of its predictions."""
     predictions: Number = 0
     parts: PositiveInt = 1
-    """In how many parts a batch goes through: as the recipe says, or more since memory did not suffice."""
+    """In how many parts a batch is computed: those of the recipe, or more if memory did not suffice."""
 
 
 class Config(Content):
@@ -85,7 +85,7 @@ class Config(Content):
 
 
 class Vocabulary(Content):
-    """What `tokenizer.json` says, whatever it holds."""
+    """`tokenizer.json`, whatever it holds."""
 
     format_version: Annotated[int, Field(ge=1, le=1)]
     lowercase: bool
@@ -103,6 +103,8 @@ class TrainRecord(Content):
 
 
 class ValidRecord(Content):
+    """A line of `metrics.jsonl` for a validation."""
+
     kind: Literal["valid"]
     step: Number
     seconds: Seconds
@@ -113,6 +115,8 @@ class ValidRecord(Content):
 
 
 class TestedRecord(Content):
+    """A line of `metrics.jsonl` for the test data."""
+
     kind: Literal["test"]
     step: Number
     scores: dict[str, Any]
@@ -123,7 +127,7 @@ RECORD: TypeAdapter[Any] = TypeAdapter(Annotated[TrainRecord | ValidRecord | Tes
 
 
 def checked(schema: type[BaseModel] | TypeAdapter[Any], value: Any, place: str | Path) -> Any:
-    """What the schema makes of `value`, which stands at `place`; a DamagedError about the first thing that is wrong."""
+    """`value` read by the schema; `place` is its file. Raises DamagedError for the first mistake."""
     adapter = schema if isinstance(schema, TypeAdapter) else TypeAdapter(schema)
     try:
         return adapter.validate_python(value)
@@ -138,7 +142,7 @@ def checked(schema: type[BaseModel] | TypeAdapter[Any], value: Any, place: str |
 
 @contextmanager
 def told(path: Path) -> Iterator[None]:
-    """What goes wrong while `path` is read, as a RunError."""
+    """Turns an error while `path` is read into a RunError."""
     try:
         yield
     except FileNotFoundError:

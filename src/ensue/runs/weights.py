@@ -1,4 +1,4 @@
-"""Tensors and texts on disk: files that are complete or absent. Whether their content is good, the manifest knows."""
+"""Tensors and texts on disk, as files that are complete or absent. The manifest checks their content."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ IS_WINDOWS = os.name == "nt"
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write beside, flush to the disk, rename into place."""
+    """Writes tensors to a file that is complete or absent."""
     contiguous = {  # copies: safetensors refuses tensors that share memory, as the parts of a state may
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
     }
@@ -34,7 +34,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a file; RunError where there are none."""
+    """The tensors of a file. Raises RunError if it cannot be read."""
     with told(path):
         path.open("rb").close()  # the library says of what it may not read that it is not there
         try:
@@ -45,14 +45,16 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file so that it is complete or absent. What is no character is written as in JSON."""
+    """Writes a text file that is complete or absent. Lone surrogates are written as in JSON."""
     with written_beside(path) as partial:
         partial.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 @contextmanager
 def written_beside(path: Path) -> Iterator[Path]:
-    """A name beside `path` to write to, which is flushed to the disk and renamed; nothing is left if that fails."""
+    """A file beside `path` to write to. At the end it is flushed and renamed to `path`; if writing fails, it is
+    removed.
+    """
     partial = partial_of(path)
     try:
         yield partial
@@ -65,13 +67,13 @@ def written_beside(path: Path) -> Iterator[Path]:
 
 
 def partial_of(path: Path) -> Path:
-    """Where `path` is written before it has its name."""
+    """The name under which `path` is written before it is renamed."""
     return path.with_name(f"{path.name}.partial")
 
 
 @contextmanager
 def _system_errors(path: Path) -> Iterator[None]:
-    """The library wraps errors of the system in its own; they come out as what they are."""
+    """Raises the system's error in place of the library's error that wraps it."""
     try:
         yield
     except SafetensorError as error:
@@ -82,7 +84,9 @@ def _system_errors(path: Path) -> Iterator[None]:
 
 
 def load_parameters(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Copy the tensors of `path` into the parameters of the same names; every name and shape must agree."""
+    """Copies the tensors of `path` into the parameters of the same names. Raises RunError if a name
+    or shape differs.
+    """
     parameters = dict(model.named_parameters())
     if parameters.keys() != tensors.keys():
         wrong = sorted(parameters.keys() ^ tensors.keys())[0]
@@ -99,9 +103,8 @@ def load_parameters(model: nn.Module, tensors: Mapping[str, Tensor], path: Path)
 
 @contextmanager
 def disk_errors_told(run: Path, message: Callable[[], str]) -> Iterator[None]:
-    """Writing that fails because the disk is full is a TrainingError with that message.
-
-    What else the system refuses to do inside of `run` is a RunError.
+    """Turns a full disk into a TrainingError with `message`, and any other error of the system in `run` into a
+    RunError.
     """
     try:
         yield
@@ -114,7 +117,7 @@ def disk_errors_told(run: Path, message: Callable[[], str]) -> Iterator[None]:
 
 
 def flush(path: Path) -> None:
-    """Wait until a file, or a directory's list of names, is on the disk."""
+    """Waits until a file, or a directory's list of names, is on the disk."""
     if IS_WINDOWS and path.is_dir():  # opens no directories
         return
     descriptor = os.open(path, os.O_RDWR if IS_WINDOWS else os.O_RDONLY)

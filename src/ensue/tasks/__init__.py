@@ -1,4 +1,4 @@
-"""The tasks: each is a folder here and a line in `TASKS`. Outside of its folder nothing knows a task by name."""
+"""The tasks. Each is a folder here and a line in `TASKS`; no other file names a task."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ TASKS = {
     "labeling": "ensue.tasks.labeling",
     "classification": "ensue.tasks.classification",
 }
-"""A task's name in recipes and runs, and the module whose `TASK` describes it; imported when it is asked for."""
+"""For each task's name in recipes and runs, the module whose `TASK` describes it. It is imported at first use."""
 DEFAULT_TASK = "language-modeling"
 """The task of a recipe that names none."""
 
 
 def task_entry(name: object) -> TaskEntry:
-    """The task of that name; RecipeError with the nearest one if there is none."""
+    """The entry of a task. Raises RecipeError, with the nearest name, if there is none."""
     if not isinstance(name, str) or name not in TASKS:
         raise RecipeError(f'no task "{name}"{nearest(str(name), TASKS)}; known: {", ".join(TASKS)}')
     entry: TaskEntry = import_module(TASKS[name]).TASK

@@ -16,38 +16,44 @@ if TYPE_CHECKING:  # they need torch, which lists of recipes do not
 
 @dataclass(frozen=True)
 class TaskEntry:
-    """All that the rest of the package asks of a task. `parts`, `job` and `pipeline` are written "module:Class"."""
+    """The entry of a task, for the rest of the package. `parts`, `job` and `pipeline` are written "module:Class"."""
 
     recipe: type[Recipe]
     parts: str
-    """The `ModelParts`: what is made from the data before a model can be built."""
+    """The `ModelParts`: vocabularies and the like, from which a model is built."""
     job: str
     """The `Job`: from data to a trained model."""
     pipeline: str
     """The `Pipeline`: a trained model at work."""
     commands: Mapping[str, frozenset[str]]
-    """The commands of `ensue` that take a run, and for each the options that not all tasks have. The first one is
-    suggested when training has ended."""
+    """The commands of `ensue` that take a run of this task, and for each the options that not all tasks have. The first
+    command is suggested at the end of training.
+    """
     judged_by: tuple[str, ...]
-    """The scores that choose the best weights, by their names in `Scores.as_json`; which of them, the data decide."""
+    """The scores that may choose the best weights, by their names in `Scores.as_json`. The data
+    decide which one does.
+    """
     files: tuple[str, ...] = field(default=("tokenizer.json",))
-    """Files that a run of this task has beside those of every run."""
+    """The files that a run of this task has, in addition to those of every run."""
 
     @property
     def what(self) -> str:
-        """What a model of this task is called: a "tagger"."""
+        """The name of a model of this task, such as "tagger"."""
         return self.recipe.what
 
     @property
     def parts_class(self) -> type[ModelParts]:
+        """The class that `parts` names."""
         return _imported(self.parts)  # type: ignore[no-any-return]
 
     @property
     def job_class(self) -> type[Job[Any]]:
+        """The class that `job` names."""
         return _imported(self.job)  # type: ignore[no-any-return]
 
     @property
     def pipeline_class(self) -> type[Pipeline]:
+        """The class that `pipeline` names."""
         return _imported(self.pipeline)  # type: ignore[no-any-return]
 
 

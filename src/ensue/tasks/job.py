@@ -1,6 +1,7 @@
-"""What a run knows of its task: the data, read and checked; what is learned from them; what is kept beside the weights.
+"""The job of a task in a run: it reads and checks the data, makes the model and the task, and writes its part of the
+run.
 
-The order in which a run goes is the same for all of them (`run.py`).
+The order of a run is the same for all tasks (`run.py`).
 """
 
 from __future__ import annotations
@@ -25,16 +26,18 @@ ModelT = TypeVar("ModelT", bound=nn.Module)
 
 
 class Job(ABC, Generic[ModelT]):
-    """Made from a recipe, and from the run directory if a run is taken up again; DataError for data of no use."""
+    """The job of a recipe; for a run that is resumed also of its run directory. Raises DataError for data that cannot
+    be used.
+    """
 
     unit: ClassVar[str]
-    """What is predicted: tokens, words or texts."""
+    """The unit of a prediction: tokens, words or texts."""
     recipe: Recipe
     parts: ModelParts
-    """What the model is built from: made from the data, or those of the run that is taken up again."""
+    """The parts of the model: made from the data, or read from the run that is resumed."""
     task: Task[ModelT, Any]
     fingerprint: str
-    """Tells whether the training data are still what they were."""
+    """The fingerprint of the training data, which shows whether they have changed."""
 
     @abstractmethod
     def __init__(self, recipe: Any, run: RunDirectory | None = None) -> None: ...
@@ -42,43 +45,43 @@ class Job(ABC, Generic[ModelT]):
     @property
     @abstractmethod
     def data(self) -> str:
-        """How much there is, in one line."""
+        """The amount of data, in one line."""
 
     @property
     def notes(self) -> list[str]:
-        """What a person should know before the first step."""
+        """Remarks on the data before the first step."""
         return []
 
     def protocol(self, model: ModelT) -> str:
-        """How validation reads its data; "" where there is nothing to say."""
+        """How validation reads its data, in one line; "" if there is nothing to say."""
         return ""
 
     def build_model(self) -> ModelT:
-        """The model before the first step, its weights drawn from torch's global generator."""
+        """The model before the first step, with weights drawn from torch's global generator."""
         model: Any = self.parts.build(self.recipe)
         self.prepare(model)
         return model  # type: ignore[no-any-return]
 
     def prepare(self, model: ModelT) -> None:
-        """Set what is counted in the data and not drawn, such as the biases of rare labels."""
+        """Sets the parameters that are counted in the data and not drawn, such as the biases of labels."""
 
     def config(self) -> dict[str, Any]:
-        """What else `config.json` has to say."""
+        """The keys that the task adds to `config.json`."""
         return {}
 
     def test(self, model: ModelT) -> Scores | None:
-        """The scores on the test data; None where there are none."""
+        """The scores on the test data; None if there are none."""
         return None
 
     def finish(self, run: RunDirectory, model: ModelT) -> None:
-        """Write what belongs to a finished run, from its best weights."""
+        """Writes the task's files of a finished run, from its best weights."""
 
     def pictures(self) -> dict[str, Callable[[Path], None]]:
-        """What draws the pictures of a finished run, but for the curve, by the names of their files."""
+        """Functions that draw the task's pictures of a finished run, by the names of their files."""
         return {}
 
     def card_lines(self, run: RunDirectory, outcome: Outcome) -> TaskLines:
-        """What the task has to say on the card."""
+        """The task's parts of the model card."""
         path = shlex.quote(str(run.path))
         return TaskLines(
             self.about(),
@@ -99,7 +102,7 @@ class Job(ABC, Generic[ModelT]):
         return [f"| data | {name.replace('_', ' ')} |", "|---|---|", *rows]
 
     def data_lines(self) -> list[str]:
-        """What the model was trained, chosen and tested on, as a list in Markdown."""
+        """The training, validation and test data, as a list in Markdown."""
         paths = {
             "training": self.recipe.data.train,
             "validation": self.recipe.data.valid,
@@ -108,9 +111,9 @@ class Job(ABC, Generic[ModelT]):
         return [f"- {name}: `{path}`" for name, path in paths.items() if path]
 
     def commands(self, path: str) -> list[str]:
-        """What can be done with the run on the command line."""
+        """Commands that use the run."""
         return [f"ensue {command} {path} FILE" for command in task_entry(self.recipe.task).commands]
 
     def python(self) -> list[str]:
-        """What can be done with `model` in Python."""
+        """Lines of Python that use `model`."""
         return ['print(model.evaluate("FILE").summary())']

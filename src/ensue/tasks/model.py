@@ -1,4 +1,4 @@
-"""What a model is built from, beside its recipe: vocabularies and counts that are made from data and kept in a run."""
+"""The parts from which a model is built with its recipe: vocabularies and counts, made from data and kept in a run."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from ensue.runs.schema import Config
 
 
 class ModelParts(ABC):
-    """Made by a `Job` from data, and read from the run directory at use. Both build the model by the same `build`."""
+    """A `Job` makes the parts from data; later they are read from the run directory. Both build the
+    model by `build`.
+    """
 
     config: ClassVar[type[Config]] = Config
     """The schema of the run's config.json."""
 
     @classmethod
     def read(cls, run: RunDirectory) -> Self:
-        """Those of a run; RunError for files that are missing or damaged. A task may do without any."""
+        """The parts of a run. Raises RunError for files that are missing or damaged. A task may have none."""
         return cls()
 
     def files(self) -> dict[str, Any]:
-        """The content of the files that `read` reads, as JSON values by name."""
+        """The contents of the files that `read` reads, as JSON values by name."""
         return {}
 
     @abstractmethod
     def build(self, recipe: Any) -> nn.Module:
-        """The model that the recipe describes, its weights drawn from torch's global generator.
-
-        ValueError for sizes that do not go together.
+        """The model of a recipe, with weights drawn from torch's global generator. Raises ValueError for sizes that do
+        not fit.
         """

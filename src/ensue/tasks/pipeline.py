@@ -1,4 +1,4 @@
-"""A trained model at work: what the command line, a server and a notebook ask of every task."""
+"""A trained model in use: the interface for the command line, a server or a notebook, the same for every task."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from ensue.tasks.task import Scores
 
 
 class Pipeline(ABC):
-    """A model with its vocabularies. A task overrides what its entry's `commands` promise."""
+    """A model with its vocabularies. A task overrides the methods for the `commands` of its entry."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
 
     @property
     def num_parameters(self) -> int:
-        """Numbers in the model, shared ones counted once."""
+        """The number of parameters; shared ones are counted once."""
         return count_parameters(self.model)
 
     @property
     def num_texts(self) -> int:
-        """How many texts are one input: 1, or 2 where texts are compared."""
+        """The number of texts in one input: 1, or 2 if texts are compared."""
         return 1
 
     @classmethod
@@ -41,7 +41,7 @@ class Pipeline(ABC):
         return cls(run.model(device))
 
     def predict(self, texts: Any) -> list[Any]:
-        """What the model says of each text."""
+        """The model's prediction for each text."""
         raise NotImplementedError
 
     @abstractmethod
@@ -49,15 +49,15 @@ class Pipeline(ABC):
         """The scores on a file, a folder or a glob."""
 
     def protocol(self, scores: Any) -> str:
-        """How `evaluate` came to these scores, in words; "" where there is nothing to say."""
+        """A sentence that says how `evaluate` has computed these scores; "" if there is nothing to say."""
         return ""
 
     def prediction_lines(
         self, location: str, *, format: str | None, encoding: str, as_json: bool, color: bool
     ) -> Iterator[str]:
-        """What `ensue predict` writes: the texts of a file ("-": stdin) with what the model says of each, in order.
+        """The lines of `ensue predict`: the texts of a file ("-": stdin) with their predictions, in order.
 
-        `color`: for a person at a terminal. By default a text is a line, and its answer comes behind a tab.
+        `color` is for a terminal. By default a text is a line, followed by a tab and the prediction.
         """
         chunks = (
             stream_text(location, encoding) if is_stream(location) else TextSource(location, encoding=encoding).chunks()
@@ -69,5 +69,7 @@ class Pipeline(ABC):
             yield (said if as_json else f"{text}\t{answer}") + "\n"
 
     def use_vectors(self, file: str | Path) -> None:
-        """Look words that training had not up in this file of pretrained vectors. EnsueError where there are none."""
+        """Takes the vectors of words that the training data do not have from this file. Raises EnsueError if the model
+        uses no pretrained vectors.
+        """
         raise EnsueError(f"{file}: a model of this kind has no pretrained vectors")

@@ -1,4 +1,4 @@
-"""What the training loop knows of a task: batches in, a loss out, and a score to choose the best weights by."""
+"""The interface between the training loop and a task: batches, a loss, and a score that chooses the best weights."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ BatchT = TypeVar("BatchT", bound="Batch")
 
 
 class Scores(Protocol):
-    """What a validation gives."""
+    """The scores of a validation."""
 
-    def as_json(self) -> dict[str, Any]: ...
+    def as_json(self) -> dict[str, Any]:
+        """The scores as JSON values by name."""
 
     def summary(self) -> str:
         """The scores in one line, for people."""
@@ -27,50 +28,56 @@ class NamedScores(dict[str, float]):
     """Scores by their names, for a task whose scores are numbers."""
 
     def as_json(self) -> dict[str, Any]:
+        """The scores by name."""
         return dict(self)
 
     def summary(self) -> str:
+        """The scores in one line, for people."""
         return ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in self.items())
 
 
 class Batch(Protocol):
-    """One step's input on the model's device."""
+    """The input of a step, on the model's device."""
 
     @property
-    def rows(self) -> int: ...
+    def rows(self) -> int:
+        """The number of rows."""
 
     @property
     def count(self) -> int:
-        """How many predictions the loss of the whole batch is a mean of."""
+        """The number of predictions in the batch."""
 
     @property
     def first(self) -> bool:
-        """Whether no state is carried into it."""
+        """Whether the state begins anew with this batch."""
 
     def part(self, rows: slice) -> Self:
-        """Some of its rows."""
+        """The batch of some of its rows."""
 
 
 class TensorBatch(NamedTuple):
-    """A batch that is some tensors with the rows on dim 0, such as inputs and targets; one prediction a row."""
+    """A batch of tensors with the rows on dim 0, such as inputs and targets, with one prediction for each row."""
 
     tensors: tuple[torch.Tensor, ...]
     first: bool = True
 
     @property
     def rows(self) -> int:
+        """The number of rows."""
         return len(self.tensors[0])
 
     @property
     def count(self) -> int:  # type: ignore[override]  # it hides tuple.count, which a batch has no use for
+        """The number of rows, each of which is one prediction."""
         return self.rows
 
     def part(self, rows: slice) -> Self:
+        """The batch of some of its rows."""
         return self._replace(tensors=tuple(tensor[rows] for tensor in self.tensors))
 
 
 class Task(ABC, Generic[ModelT, BatchT]):
-    """Training data as a pure function of the step, and what is done with it."""
+    """The training data as a function of the step, with the loss and the validation."""
 
     steps_per_epoch: int
     tokens_per_step: float
@@ -80,36 +87,36 @@ class Task(ABC, Generic[ModelT, BatchT]):
 
     @abstractmethod
     def batch(self, step: int, device: torch.device) -> BatchT:
-        """The batch of that step, the same whenever it is asked for."""
+        """The batch of a step; the same at each call."""
 
     @abstractmethod
     def loss(self, model: ModelT, batch: BatchT, state: State) -> tuple[Loss, State]:
-        """The summed loss of a batch (or of some of its rows) and the state to carry on."""
+        """The summed loss of a batch, or of some of its rows, and the state for the next batch."""
 
     def initial_state(self, model: ModelT) -> State:
-        """A state of the shape that is carried from step to step; None where none is."""
+        """A state with the form of the carried one; None if no state is carried."""
         return None
 
     def carried(self, model: ModelT, batch: BatchT, state: State) -> State:
-        """What enters a step of the state that the step before has left."""
+        """The state that enters a step, from the state after the step before."""
         return None if batch.first else state
 
     @abstractmethod
     def validate(self, model: ModelT) -> Scores | None:
-        """Scores on the validation data; None where there is none."""
+        """The scores on the validation data; None if there are none."""
 
     def selection(self, scores: Scores) -> float:
-        """The number by which the best weights are chosen; less is better."""
+        """The number that chooses the best weights: the lowest one is the best."""
         value: float = scores.as_json()[self.judged_by]
         return value if self.less_is_better else -value
 
     def sample(self, model: ModelT, seed: int) -> str:
-        """Something that shows a person what the model does by now."""
+        """A sample that shows what the model does now; "" if there is none."""
         return ""
 
 
 def on_device(array: Any, device: torch.device) -> torch.Tensor:
-    """A numpy array as a tensor there; to a GPU through pinned memory, without waiting."""
+    """A numpy array as a tensor on the device; for a GPU through pinned memory, without waiting."""
     tensor = torch.from_numpy(array)
     if device.type == "cuda":
         return tensor.pin_memory().to(device, non_blocking=True)

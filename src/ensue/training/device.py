@@ -1,4 +1,4 @@
-"""Where and how to compute: the device, and on a CPU the type of the products, whose kernels they are, the threads."""
+"""Where and how to compute: the device, and on a CPU the type and the kernels of products, and the threads."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from ensue.errors import EnsueError, nearest
 
 Precision = Literal["float32", "bfloat16"]
 Products = Literal["highest", "medium"]
-"""Whose kernels multiply in float32 on a CPU, in torch's words: the BLAS's, or oneDNN's."""
+"""The kernels of float32 products on a CPU, by torch's names: those of the BLAS ("highest") or of oneDNN ("medium")."""
 DEVICES = ("cpu", "cuda", "mps", "xpu")
-"""What ensue runs on, as torch calls it."""
+"""The devices that ensue runs on, by torch's names."""
 
 
 class Way(BaseModel):
-    """A way to compute on a CPU. Another way is other roundings."""
+    """A way to compute on a CPU. Another way rounds differently."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     precision: Precision = "float32"
     products: Products = "highest"
     kernel: Bf16Kernel | None = None
-    """What multiplies in bfloat16 in compiled steps; None: nothing, or what the engine takes by itself."""
+    """The kernel of bfloat16 products in compiled steps; None: there are none, or the engine chooses."""
     threads: int = Field(default=1, ge=1)
 
 
 PLAIN = Way()
-"""What needs no reason: float32, the BLAS, one thread."""
+"""The default: float32, the BLAS, one thread."""
 
 
 def choose_device(name: str) -> torch.device:
-    """The device of that name; "auto" takes the first GPU, else the CPU. Raises `EnsueError` where it is not there."""
+    """The device of that name; "auto" takes the first GPU, else the CPU. Raises `EnsueError` if it is not there."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     kind = re.fullmatch(r"([a-z]+)(:\d{1,3})?", name)
@@ -55,17 +55,17 @@ def choose_device(name: str) -> torch.device:
 
 
 def gpu_precision(device: torch.device) -> Precision:
-    """bfloat16 where the hardware has it; nothing is measured there."""
+    """The precision on a GPU: bfloat16 if the hardware has it. Nothing is measured there."""
     return "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
 
 
 def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
-    """Products in bfloat16, sums and weights in float32; or nothing."""
+    """A context with products in bfloat16, and sums and weights in float32; for float32 it changes nothing."""
     return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether an error of torch or Python says that memory was not enough."""
+    """Whether an error of torch or Python means that memory did not suffice."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and "allocate memory" in str(error)
@@ -73,7 +73,7 @@ def is_out_of_memory(error: Exception) -> bool:
 
 @contextmanager
 def computing(way: Way) -> Iterator[None]:
-    """Compute so, all but the precision, which is `autocast`'s; and as before afterwards."""
+    """Sets threads and kernels for the duration of a `with` block. (`autocast` sets the precision.)"""
     with threads_set(way.threads), products_set(way.products), kernel_set(way.kernel), denormals_flushed():
         yield
 
@@ -90,7 +90,9 @@ def threads_set(threads: int) -> Iterator[None]:
 
 @contextmanager
 def denormals_flushed() -> Iterator[None]:
-    """Numbers too small to be normal, such as a large softmax's tails, count as zero: processors are slow with them."""
+    """Numbers too small to be normal, such as tails of a large softmax, count as zero, since processors are slow with
+    them.
+    """
     torch.set_flush_denormal(True)
     try:
         yield
@@ -110,7 +112,7 @@ def products_set(products: Products) -> Iterator[None]:
 
 @contextmanager
 def kernel_set(kernel: Bf16Kernel | None) -> Iterator[None]:
-    """Nothing is set where the kernel does not work, as that of a run from another machine."""
+    """Sets the kernel of bfloat16 products; not if it does not work here, as for a run from another machine."""
     before = bf16_kernel() if kernel else None
     if kernel is None or before is None or kernel not in bf16_kernels():
         yield

@@ -1,8 +1,8 @@
 """The training loop: steps, validations and checkpoints over a budget, for any task.
 
-What a step computes depends on the weights, the carried state, the optimizer's moments, the batch and the random
-stream. The last two are functions of the seed and the step's number, the others are in every checkpoint: so a run that
-was killed and taken up again ends in the same bits (on the same machine, with as many threads).
+A step depends on the weights, the carried state, the optimizer's moments, the batch and the random stream. Batch and
+stream are functions of the seed and the step's number. The rest is in every checkpoint. So a run that was killed and
+resumed ends in the same bits (on the same machine, with the same number of threads).
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from ensue.training.schedule import Budget, learning_rate
 from ensue.types import Loss, State, concatenate_rows, detach, map_state
 
 REPORTS = 200
-"""Training lines in metrics.jsonl over a whole budget."""
+"""The number of training lines in metrics.jsonl over a whole budget."""
 
 
 class Trainer:
-    """Trains `model` on `task` into `run`. `interrupted` is asked after each step."""
+    """Trains `model` on `task` into `run`. After each step `interrupted` tells whether to stop."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Trainer:
         self.state: State = None
 
     def resume(self) -> bool:
-        """Take up the newest checkpoint; False if there is none."""
+        """Loads the newest checkpoint; returns False if there is none."""
         checkpoints = complete_checkpoints(self.run.checkpoints)
         if not checkpoints:
             self.log.rewind(None)
@@ -79,7 +79,7 @@ class Trainer:
         return True
 
     def train(self) -> str:
-        """Steps until the budget is used; returns "finished", "stopped early" or "interrupted"."""
+        """Trains until the budget is used; returns "finished", "stopped early" or "interrupted"."""
         while self._share() < 1:
             if self.recipe.patience and self.progress.stale >= self.recipe.patience:
                 return "stopped early"
@@ -116,7 +116,7 @@ class Trainer:
             self._log_training()
 
     def gradients(self, batch: Batch, step: int) -> Loss:
-        """Gradients of the batch's mean loss; where memory does not suffice, in twice as many parts from now on."""
+        """Computes the gradients of the batch's mean loss. If memory does not suffice, parts are halved from now on."""
         while True:
             try:
                 # a second attempt draws the same numbers
@@ -134,7 +134,7 @@ class Trainer:
             )
 
     def accumulate_gradients(self, batch: Batch, state: State) -> Loss:
-        """Gradients of the batch's mean loss, computed in `parts`; keeps the state to carry on."""
+        """Computes the gradients of the batch's mean loss in `parts`, and keeps the state for the next step."""
         size = math.ceil(batch.rows / self.progress.parts)
         losses, states = [], []
         self.model.train()
@@ -150,8 +150,8 @@ class Trainer:
         return sum(losses[1:], losses[0])
 
     def validate(self) -> None:
-        """Score the validation text. The weights are the best so far if their score is, or if there is no such text;
-        the checkpoint that has to follow keeps them.
+        """Scores the validation data. The weights are the best so far if their score is, or if there are no such data.
+        The checkpoint that follows keeps them.
         """
         self._check_weights()
         self._check_loss()
@@ -180,7 +180,7 @@ class Trainer:
         self.reporter.validated(validation)
 
     def save(self) -> None:
-        """Write a checkpoint, and then the best weights that it knows of where `ensue.load` finds them."""
+        """Writes a checkpoint, and then the best weights to the file that `ensue.load` reads."""
         self._check_weights()
         self._write(self._save)
 
@@ -228,16 +228,20 @@ class Trainer:
         return self.budget.progress(self.progress.step, self.progress.seconds)
 
     def _passes(self, before: float, times: int) -> bool:
-        """Whether the step since the share `before` reached the next of `times` even parts of the budget."""
+        """Whether the last step, which began at the share `before`, ended one of `times` equal parts of the budget."""
         return math.floor(self._share() * times + 1e-9) > math.floor(before * times + 1e-9)
 
     def _check_weights(self) -> None:
-        """What is kept must be good: a last step can break the weights without having broken a loss yet."""
+        """Raises TrainingError for weights that are not finite, which the last step may have left without a loss that
+        shows it.
+        """
         if not all(torch.isfinite(parameter).all() for _, parameter in self._trained()):
             raise TrainingError(self._not_finite(self.progress.step - 1, "the weights are not finite"))
 
     def _check_loss(self) -> None:
-        """What finite weights give may not be finite: labels would come out of it, and scores that look like any."""
+        """Raises TrainingError for a loss that is not finite, which finite weights can give. Labels and scores would
+        not show it.
+        """
         batch = self.task.batch(self.progress.step - 1, self.device)  # for which there was room
         self.model.train()
         with torch.no_grad(), autocast(self.precision, self.device):
@@ -246,11 +250,13 @@ class Trainer:
             raise TrainingError(self._not_finite(self.progress.step - 1, f"the loss is not finite ({nats})"))
 
     def _trained(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """The parameters that gradients change; others may hold what they like, such as -inf for what is forbidden."""
+        """The parameters that gradients change. Others need not be finite; illegal transitions are -inf."""
         return ((name, p) for name, p in self.model.named_parameters() if p.requires_grad)
 
     def _not_finite(self, step: int, what: str) -> str:
-        """Which step and batch, the first parameter that is not finite, or whose gradient is not, and what is left."""
+        """The message for `what` is not finite: step and batch, the first parameter concerned, and
+        what has been saved.
+        """
         parameters = list(self._trained())
         values = [name for name, p in parameters if not torch.isfinite(p).all()]
         gradients = [f"{name} (its gradient)" for name, p in parameters if not _is_finite(p.grad)]
@@ -269,7 +275,7 @@ class Trainer:
         return f"out of memory at step {step + 1} with a single row{kept}; try a smaller model.d_model or shorter texts"
 
     def _write(self, write: Callable[[], object]) -> None:
-        """Run something that writes; a full disk is one clear line, and what was there before is still there."""
+        """Runs something that writes. A full disk is one clear line, and the files before are still there."""
         with disk_errors_told(self.run.path, self._disk_full):
             write()
 
@@ -282,7 +288,9 @@ class Trainer:
 
 
 def seed_generators(device: torch.device, seed: int) -> None:
-    """Begin the random streams of the CPU and of `device`; torch.manual_seed sets up those of all absent GPUs too."""
+    """Seeds the generators of the CPU and of `device` alone; torch.manual_seed would also set up
+    those of other GPUs.
+    """
     torch.default_generator.manual_seed(seed)
     if device.type != "cpu":
         torch.get_device_module(device).manual_seed(seed)

@@ -1,8 +1,8 @@
-"""The machine's profile: how long small training steps take here in each way to compute, measured once and kept.
+"""The machine's profile: how long small training steps take in each way to compute, measured once and kept.
 
-What a run leaves open (precision, products, kernel, threads) follows from it and from the recipe: so the same machine
-computes the same run in the same bits, and each machine in its best way. A profile is kept under a key of what could
-change it, and one that is damaged, or of another machine, is measured anew.
+What a recipe leaves open (precision, products, kernel, threads) is chosen from the profile. So the same machine
+computes the same run in the same bits, and each machine computes in its fastest way. A profile is kept under a key of
+everything that could change it. If it is damaged, or of another machine, it is measured again.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ from ensue.training.workloads import WORKLOADS, Workload, training_step
 from ensue.version import VERSION
 
 THREADS_GAIN, ARITHMETIC_GAIN = 1.2, 1.1
-"""By how much several threads, and bfloat16 or other products than the BLAS's, have to be faster: on shared cores a
-narrow win does not last, and roundings are not given away for less."""
+"""How many times as fast several threads, and bfloat16 or the products of oneDNN, have to be. On shared cores a narrow
+win does not last, and exact products are worth a small loss.
+"""
 HOPELESS = 2.0
-"""A way that takes this many times as long as another is not measured any further."""
+"""A way that takes this many times as long as another one is not measured further."""
 SECONDS = 0.5
-"""Spent on a workload, after each way was tried; four rounds in all at least."""
+"""Seconds of measuring for each workload after a first round; there are at least four rounds."""
 PRODUCTS_ERROR = 1e-5
-"""oneDNN's float32 products are taken only where they are not further from float64's than this."""
+"""The largest difference from float64 at which oneDNN's float32 products are used."""
 MAX_BYTES = 1 << 20
 
 Say = Callable[[str], object]
@@ -47,16 +48,16 @@ class _Table(BaseModel):
 
 
 class Machine(_Table):
-    """What a profile depends on."""
+    """The properties of a machine that a profile depends on."""
 
     processor: str
     features: str
-    """A digest of what it says that it has."""
+    """A digest of the processor's features."""
     cores: int
     torch: str
     ensue: str
     engine: str
-    """A digest of the engine's text and the C compiler."""
+    """A digest of the engine's source and the C compiler."""
 
     @classmethod
     def here(cls) -> Self:
@@ -71,24 +72,24 @@ class Machine(_Table):
 
     @property
     def path(self) -> Path:
-        """Where its profile lies; a home directory may be shared by several machines."""
+        """The path of its profile. Several machines may share a home directory."""
         return cache_directory() / "machines" / f"{_digest(self.model_dump_json())}.json"
 
 
 class Timing(_Table):
     way: Way
     milliseconds: float = Field(gt=0, allow_inf_nan=False)
-    """Of a training step: the lower quartile, since other work on the machine only makes it longer."""
+    """Milliseconds of a training step: the lower quartile, since other work on the machine only makes it longer."""
 
 
 class Profile(_Table):
-    """Milliseconds of a training step of each workload, in the ways that are worth comparing."""
+    """The timings of each workload, in the ways to compute that were compared."""
 
     format: Literal[1] = 1
     machine: Machine
     date: str
     load: float
-    """How busy the machine was at the beginning: how many other processes wanted a core, for each core."""
+    """The load at the beginning: the number of other processes that wanted a core, for each core."""
     steps: dict[Workload, list[Timing]]
 
     @model_validator(mode="after")
@@ -101,13 +102,13 @@ class Profile(_Table):
 
     @property
     def id(self) -> str:
-        """Another one for each measurement."""
+        """A digest; each measurement has another one."""
         return _digest(self.model_dump_json())
 
     def best(self, workload: Workload, *, precision: Precision | None = None, threads: int | None = None) -> Way:
-        """The fastest way, by a margin over plainer ones; of those with what is given.
+        """The fastest way with the given precision and threads, if it is faster than plainer ways by a margin.
 
-        Another number of threads than was measured to the end computes as the next smaller one that was.
+        For a number of threads without a timing, the next smaller number with one counts.
         """
         timings = self.steps[workload]
         found = [timing for timing in timings if precision in (None, timing.way.precision)]
@@ -122,7 +123,7 @@ class Profile(_Table):
 
 
 def machine_profile(say: Say = lambda text: None, *, renew: bool = False) -> Profile:
-    """This machine's profile: the kept one, else measured now, which `say` hears of."""
+    """This machine's profile: the kept one, else a new one. `say` is told that it is measured."""
     machine = Machine.here()
     kept = None if renew else _kept(machine)
     if kept is not None:
@@ -140,11 +141,11 @@ def machine_profile(say: Say = lambda text: None, *, renew: bool = False) -> Pro
 
 
 _unkept: dict[Path, Profile] = {}
-"""What could not be written stays for this process."""
+"""Profiles that could not be written; they hold for this process."""
 
 
 def measure(machine: Machine) -> Profile:
-    """Measure it now."""
+    """Measures the machine's profile."""
     load = os.getloadavg()[0] / machine.cores if hasattr(os, "getloadavg") else 0.0
     return Profile(
         machine=machine,
@@ -155,7 +156,7 @@ def measure(machine: Machine) -> Profile:
 
 
 def ways(workload: Workload) -> list[Way]:
-    """What there is to choose from, the plain way first. A bag multiplies no matrices: only threads matter to it."""
+    """The ways to compare, the plain one first. A bag multiplies no matrices, so only its threads vary."""
     cores = processor.cores()
     counts = sorted({1, max(1, cores // 2), cores})
     if workload == "bag":
@@ -172,7 +173,7 @@ def ways(workload: Workload) -> list[Way]:
 
 
 def _timings(workload: Workload) -> list[Timing]:
-    """All ways in turns, so that whatever else the machine does meets all alike."""
+    """Times all ways in turns, so that other work on the machine slows all of them alike."""
     step = training_step(workload)
 
     def seconds(way: Way) -> float:
@@ -208,7 +209,7 @@ def _margin(way: Way) -> float:
 
 
 def _medium_is_exact() -> bool:
-    """Whether oneDNN multiplies as exactly as the BLAS; where "medium" means bfloat16 it does not."""
+    """Whether oneDNN multiplies as exactly as the BLAS. It does not where "medium" means bfloat16."""
     a = torch.linspace(-1, 1, 512 * 512).view(512, 512)
     exact = a.double() @ a.double().t()
     with products_set("medium"):
@@ -216,7 +217,7 @@ def _medium_is_exact() -> bool:
 
 
 def _kept(machine: Machine) -> Profile | None:
-    """The kept profile if it is whole and of this machine."""
+    """The kept profile, if it is complete and of this machine; else None."""
     try:
         profile = Profile.model_validate(parse_json(read_bounded(machine.path, MAX_BYTES)))
     except (OSError, ParseError, ValidationError):

@@ -9,7 +9,7 @@ from ensue.recipe import TrainRecipe
 
 
 def build_optimizer(model: nn.Module, recipe: TrainRecipe) -> torch.optim.Optimizer:
-    """AdamW (Loshchilov & Hutter 2019) or SGD with momentum; weight decay acts on matrices alone."""
+    """AdamW (Loshchilov & Hutter 2019) or SGD with momentum. Weight decay acts on matrices only."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups = [
         {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": recipe.weight_decay},

@@ -1,6 +1,6 @@
-"""A run from recipe to model card: the order in which things are checked, made, trained and written.
+"""A run from recipe to model card: the order of checks, data, model, training and writing.
 
-Everything that a user may have got wrong is found before the run directory is touched.
+Every mistake of the user is found before the run directory is changed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ensue.training.loop import Trainer
 from ensue.training.runtime import Runtime, choose_runtime
 
 CHANGEABLE = {*(f"train.{name}" for name in BUDGETS), "train.checkpoint_every", "train.patience"}
-"""What may differ from the run's own recipe when it is taken up again."""
+"""The keys that may differ from the run's own recipe when it is resumed."""
 
 
 def train_run(
@@ -47,9 +47,9 @@ def train_run(
     threads: int | None = None,
     reporter: Reporter | None = None,
 ) -> Outcome:
-    """Train `recipe` into the run directory `out`, or take a run up again (`recipe` may then be None).
+    """Trains `recipe` into the run directory `out`, or resumes the run there (`recipe` may then be None).
 
-    Ctrl-C (or SIGTERM) ends the step, saves and returns. Raises an `EnsueError` for whatever the user can mend.
+    Ctrl-C (or SIGTERM) ends the step, saves and returns. Raises an `EnsueError` for mistakes of the user.
     """
     run = RunDirectory(out)
     reporter = reporter or Reporter()
@@ -86,7 +86,7 @@ def train_run(
 
 
 def begin_job(recipe: Recipe, run: RunDirectory | None) -> Job[Any]:
-    """Read the data of a recipe; `run` is the directory of a run that is taken up again."""
+    """The job of a recipe, which reads its data; `run` is the directory of a run that is resumed."""
     return task_entry(recipe.task).job_class(recipe, run)
 
 
@@ -95,7 +95,7 @@ def _full(run: RunDirectory) -> str:
 
 
 def _checked(run: RunDirectory, recipe: Recipe | None, *, resume: bool, overwrite: bool) -> Recipe:
-    """The recipe to train, after everything that can be wrong between it and the run directory."""
+    """The recipe to train, checked against the run directory."""
     if not re.fullmatch("[^\ud800-\udfff]*", str(run.path)):  # weights could not be written there, at the end
         raise RunError(f"{run.path}: a name that is not UTF-8; --out names a directory")
     if run.path.exists() and not run.path.is_dir():
@@ -115,7 +115,7 @@ def _checked(run: RunDirectory, recipe: Recipe | None, *, resume: bool, overwrit
 
 
 def _continued(run: RunDirectory, recipe: Recipe) -> Recipe:
-    """The given recipe, if it differs from the run's in nothing but how long to go on."""
+    """The given recipe, if it differs from the run's only in the keys `CHANGEABLE`; else RunError."""
     ours, theirs = _flat(run.recipe.model_dump()), _flat(recipe.model_dump())
     for key in sorted(ours.keys() | theirs.keys()):
         if key in CHANGEABLE or key in ("about", "source", "measured") or ours.get(key) == theirs.get(key):
@@ -134,7 +134,7 @@ def _flat(document: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _initial_model(job: Job[Any]) -> nn.Module:
-    """The job's model, its weights drawn from the seed whatever was drawn before in this process."""
+    """The job's model, with weights drawn from the recipe's seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(job.recipe.train.seed)
         try:
@@ -162,7 +162,7 @@ def _facts(job: Job[Any], model: nn.Module, runtime: Runtime, resumed: Trainer |
 
 
 def _finish(run: RunDirectory, job: Job[Any], trainer: Trainer, reason: str, reporter: Reporter) -> Outcome:
-    """Score the test data once if there are any, draw, and write the card."""
+    """Scores the test data once, if there are any, draws the pictures, and writes the card."""
     finished = reason != "interrupted"
     validations = [record for record in trainer.log.records() if record["kind"] == "valid"]
     best = next((r for r in reversed(validations) if r["best"]), None)
@@ -191,7 +191,7 @@ def _finish(run: RunDirectory, job: Job[Any], trainer: Trainer, reason: str, rep
 
 
 def _illustrate(run: RunDirectory, job: Job[Any], trainer: Trainer, outcome: Outcome, *, sample: str) -> None:
-    """What people look at: pictures, and the card of a run that has ended. It comes last, since all else is done."""
+    """Makes the pictures and the card of a run. They come last, since the run is complete without them."""
     curve, card, say = run.path / "curve.png", run.path / "README.md", trainer.reporter
     made(curve, lambda: draw_curve(trainer.log.records(), curve, title=run.path.name, score=job.task.judged_by), say)
     if outcome.reason == "interrupted":
@@ -204,7 +204,7 @@ def _illustrate(run: RunDirectory, job: Job[Any], trainer: Trainer, outcome: Out
 
 @contextmanager
 def _interrupt_flag() -> Iterator[Callable[[], bool]]:
-    """The first Ctrl-C or SIGTERM sets a flag, the second ends the program as usual."""
+    """Yields a function that tells whether Ctrl-C or SIGTERM has come. The second one ends the program at once."""
     if threading.current_thread() is not threading.main_thread():  # only there can signals be caught
         yield lambda: False
         return

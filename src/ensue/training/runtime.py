@@ -1,4 +1,4 @@
-"""Where and how a run computes: chosen once, kept in config.json, since another way to compute is other roundings."""
+"""Where and how a run computes: chosen once and kept in config.json, since another way rounds differently."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Runtime(Way):
 
     device: str
     profile: str = ""
-    """The id of the machine's profile that the way follows from; "" where none was asked."""
+    """The id of the machine's profile from which the way was chosen; "" if there was none."""
     torch: str = torch.__version__
     python: str = platform.python_version()
     machine: str = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
@@ -30,9 +30,10 @@ class Runtime(Way):
 def choose_runtime(
     recipe: Recipe, vocabulary_size: int, kept: Any, *, device: str, threads: int | None, say: Say
 ) -> Runtime:
-    """Where the run is taken up again, `kept` is what it began with: it stays so, but for what is asked for.
+    """The runtime of a run. For a run that is resumed, `kept` is the runtime that it began with, and only what is given
+    here changes.
 
-    The machine is measured for new runs on a CPU alone.
+    The machine is measured only for new runs on a CPU.
     """
     if kept is not None:
         return _continued(kept, device, threads)

@@ -1,4 +1,4 @@
-"""Budgets and learning rates: how far a run is, and what that means for its step size."""
+"""Budgets and learning rates over them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ensue.recipe import TrainRecipe
 
 @dataclass(frozen=True)
 class Budget:
-    """How long a run trains: a number of `steps`, or of `seconds` spent in steps."""
+    """How long a run trains: a number of `steps`, or of `seconds` of training steps."""
 
     steps: int | None = None
     seconds: float | None = None
 
     @classmethod
     def of(cls, recipe: TrainRecipe, *, steps_per_epoch: int, tokens_per_step: float) -> Budget:
-        """Epochs and tokens are steps by another name, rounded up."""
+        """The budget of a recipe. Epochs and tokens are converted to steps, rounded up."""
         if recipe.seconds is not None:
             return cls(seconds=recipe.seconds)
         if recipe.steps is not None:
@@ -37,7 +37,9 @@ class Budget:
 
 
 def learning_rate(recipe: TrainRecipe, progress: float) -> float:
-    """Linear warm-up from zero over the first `warmup` of the budget, then the schedule's fall to zero at its end."""
+    """The learning rate at `progress`: a linear warm-up over the share `warmup` of the budget, then the schedule's fall
+    to 0.
+    """
     if progress < recipe.warmup:
         return recipe.learning_rate * progress / recipe.warmup
     return recipe.learning_rate * _decay(recipe.schedule, (progress - recipe.warmup) / (1 - recipe.warmup))

@@ -1,6 +1,6 @@
-"""Small training steps that stand for what recipes train: what a machine's profile measures, and which is a recipe's.
+"""Small training steps that stand for what recipes train. A machine's profile measures them.
 
-A step is everything a run's step does, from ids to updated weights, with sizes at which it takes milliseconds.
+A step is a whole step of a run, from ids to updated weights, with sizes at which it takes milliseconds.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ensue.training.device import Precision, autocast
 Workload = Literal["narrow", "wide", "words", "attention", "reader", "bag"]
 WORKLOADS: tuple[Workload, ...] = get_args(Workload)
 WIDE = 384
-"""From this `d_model` on, layers that read a text from left to right are more like `wide` (512) than `narrow` (256)."""
+"""From this `d_model` on, a language model counts as `wide` (512) and not as `narrow` (256)."""
 MANY_WORDS = 5_000
-"""From this vocabulary on, a language model's softmax is most of its step."""
+"""From this vocabulary size on, a language model counts as `words`, since the softmax takes most of its step."""
 CPU = torch.device("cpu")
 
 
 def nearest_workload(recipe: Recipe, vocabulary_size: int) -> Workload:
-    """The workload whose step is most like the recipe's; `vocabulary_size` is that of a softmax over tokens, or 0."""
+    """The workload that stands for a recipe; `vocabulary_size` is that of a softmax over tokens, or 0."""
     encoder = recipe.layers
     if encoder is None or encoder.kind == "none":
         return "bag"
@@ -43,7 +43,7 @@ def nearest_workload(recipe: Recipe, vocabulary_size: int) -> Workload:
 
 
 def training_step(workload: Workload) -> Callable[[Precision], None]:
-    """A function that trains a model of that kind by one step; the same model and batch in each call."""
+    """A function that makes a training step of this workload, with the same model and batch in each call."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model, loss = MAKERS[workload]()
@@ -67,7 +67,7 @@ def _encoder(
     specification: EncoderSpecification, *, d_in: int, rows: int, length: int, symbols: int,
     shortest: int | None = None, directions: Directions = ONE_WAY,
 ) -> Made:  # fmt: skip
-    """Vectors of symbols, layers, a softmax over the symbols; with `shortest`, rows of all lengths from that on."""
+    """A model of embeddings, layers and a softmax, with its batch. With `shortest`, rows have lengths from that on."""
     features, layers = nn.Embedding(symbols, d_in), build_encoder(specification, d_in=d_in, directions=directions)
     head = SoftmaxHead(layers.d_out, symbols)
     ids = torch.randint(symbols, (rows, length + 1))

@@ -1,4 +1,4 @@
-"""What a classifier takes for what, as a picture."""
+"""The confusion matrix of a classifier as a picture."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ensue.runs.pictures import picture
 
 CONFUSION = "confusion.png"
 MOST_LABELS = 40
-"""Of more labels those are drawn that occur most."""
+"""The most labels that are drawn: the most frequent ones."""
 MOST_NUMBERS = 15
 
 
 def draw_confusion(labels: list[str], counts: list[list[int]], path: Path, *, title: str) -> None:
-    """Rows are the right labels, columns what they are taken for; the color is the share of the row."""
+    """Draws the matrix. Rows are the right labels, columns the predicted ones; the color is the share of the row."""
     matrix = np.array(counts)
     shown = np.sort(np.argsort(-matrix.sum(1), kind="stable")[:MOST_LABELS])
     matrix, names = matrix[np.ix_(shown, shown)], [_short(labels[row]) for row in shown]

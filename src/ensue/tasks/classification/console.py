@@ -1,4 +1,4 @@
-"""Labels of texts as they are written: beside the texts in their format, as JSON lines, or in colors on a terminal."""
+"""Predictions as lines: in the format of the texts, as JSON lines, or in colors on a terminal."""
 
 from __future__ import annotations
 

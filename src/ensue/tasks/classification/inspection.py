@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def inspect_classifier(pipeline: ClassificationPipeline, text: str | tuple[str, str]) -> Inspection:
-    """What the classifier makes of a text, or of the two of a pair.
+    """What happens in the classifier with a text, or with the two of a pair.
 
-    EnsueError for one text instead of two or two instead of one, for a text without words, or with too many.
+    Raises EnsueError for the wrong number of texts, for a text without words, and for one with too many words.
     """
     check_type("the text", text, (str, tuple, list), "a text, or two of them")
     texts = (text,) if isinstance(text, str) else tuple(text)

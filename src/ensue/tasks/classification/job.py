@@ -1,4 +1,6 @@
-"""The job of training a classifier: labeled texts read and checked, the task, the model, and what the card says."""
+"""The job of training a classifier: reads and checks labeled texts, makes task and model, and writes its part of the
+card.
+"""
 
 from __future__ import annotations
 
@@ -43,12 +45,12 @@ from ensue.text.tokens import tokens
 
 @dataclass
 class Documents:
-    """The texts of a file in memory, in words: one of them or the two of a pair, and their labels."""
+    """The texts of a file in memory, as words, with their labels. A document has one text, or the two of a pair."""
 
     texts: tuple[Texts, ...]
     labels: list[tuple[str, ...]] = field(default_factory=list)
     cut: list[bool] = field(default_factory=list)
-    """Of which texts more was there than is read."""
+    """For each text, whether it was cut."""
     empty: list[bool] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -56,6 +58,8 @@ class Documents:
 
 
 class ClassificationJob(Job[Classifier]):
+    """Trains a classifier."""
+
     unit: ClassVar[str] = "texts"
     recipe: ClassificationRecipe
     parts: ClassifierParts
@@ -87,7 +91,7 @@ class ClassificationJob(Job[Classifier]):
         )
 
     def _later(self, location: str) -> DocumentSource:
-        """Texts that are read like those of the training data."""
+        """Texts with the format and the columns of the training data."""
         return document_source(self.recipe.data, location, like=self.layout)
 
     def _read(self, source: DocumentSource, *, is_train: bool = False) -> Documents:
@@ -109,10 +113,13 @@ class ClassificationJob(Job[Classifier]):
 
     @property
     def num_texts(self) -> int:
+        """The number of texts in a document: 1, or 2 for pairs."""
         return 1 if self.layout.joined else max(1, len(self.layout.texts))
 
     def _split(self, whole: Documents) -> tuple[Documents, Documents | None, str]:
-        """The validation texts are drawn at random, since files are often sorted by label; the same for every seed."""
+        """Training and validation texts. The latter are drawn at random, since files are often sorted by label; they
+        are the same for every seed.
+        """
         data = self.recipe.data
         if data.valid:
             return whole, self._read(self._later(data.valid)), data.valid
@@ -141,10 +148,11 @@ class ClassificationJob(Job[Classifier]):
 
     @property
     def labels(self) -> Classes:
+        """The labels of the training data."""
         return self.parts.labels
 
     def _forms(self) -> set[str]:
-        """The words in use."""
+        """All word forms of the data."""
         parts = (self.train, self.valid, self.test_data)
         return {form for part in parts if part is not None for texts in part.texts for form in texts.words.values}
 
@@ -179,7 +187,7 @@ class ClassificationJob(Job[Classifier]):
         return notes
 
     def protocol(self, model: Classifier | None = None) -> str:
-        """How long texts are read."""
+        """How long texts are read, in one line."""
         cut = sum(self.train.cut)
         return describe_reading(self.recipe.data, f"{cut:,} of {len(self.train):,} texts are longer:" if cut else "")
 
@@ -200,7 +208,7 @@ class ClassificationJob(Job[Classifier]):
         }
 
     def finish(self, run: RunDirectory, model: Classifier) -> None:
-        """The threshold where there may be several labels, and the scores with it, both of the validation data."""
+        """Sets the threshold for several labels by the validation data, and scores these with it."""
         valid = self.task.valid
         if valid is None:
             return
@@ -210,7 +218,7 @@ class ClassificationJob(Job[Classifier]):
         self.final = score_classifier(probabilities, valid.labels, self.labels)
 
     def pictures(self) -> dict[str, Callable[[Path], None]]:
-        """What is taken for what in the validation data."""
+        """The confusion matrix of the validation data."""
         final = self.final
         if final is None or final.confusion is None:
             return {}
@@ -259,7 +267,7 @@ class ClassificationJob(Job[Classifier]):
 
 
 def selected(documents: Documents, rows: NDArray[np.int64]) -> Documents:
-    """Some of the documents."""
+    """The documents in these rows."""
     part = Documents(
         texts=tuple(Texts() for _ in documents.texts),
         labels=[documents.labels[row] for row in rows],

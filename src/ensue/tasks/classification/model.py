@@ -1,4 +1,4 @@
-"""The parts of a classifier: what it knows of words, its labels, and how many texts it compares."""
+"""The parts of a classifier: its lexicon, its labels, and whether it compares two texts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ensue.text.classes import Classes
 
 
 class LayoutContent(Content):
-    """As `data.documents.Layout.to_json` writes it; a column is a number and a name."""
+    """The content of `data.documents.Layout.to_json`. A column is a number and a name."""
 
     format: str
     texts: list[Annotated[list[Any], Field(min_length=1, max_length=2)]]
@@ -46,7 +46,7 @@ class ClassesContent(Content):
 
 @dataclass(frozen=True)
 class ClassifierParts(WordParts):
-    """`pair`: whether it compares two texts."""
+    """The parts of a classifier; `pair` tells whether it compares two texts."""
 
     config: ClassVar[type[Config]] = ClassificationConfig
     labels: Classes

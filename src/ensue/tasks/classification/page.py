@@ -1,4 +1,4 @@
-"""The views of a classifier as the sections of a page; of a pair, both texts side by side."""
+"""The sections of a page for a classifier's views; for a pair, both texts side by side."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ensue.inspection.texts import ShownText, Weight, weighted_text
 from ensue.tasks.classification.view import ClassifierView
 
 MOST_WORDS = 60
-"""Words over which the encoder is drawn."""
+"""The most words over which the encoder is drawn."""
 MOST_LABELS = 25
 MOST_RANKED = 8
 
@@ -28,7 +28,7 @@ def classifier_sections(
     colors: Mapping[str, str],
     threshold: float | None,
 ) -> list[Section]:
-    """All there is to see; `threshold` is that of several labels, None where a text has one."""
+    """All sections. `threshold` is that of several labels; None if a text has one label."""
     label = names[views[0].label]
     keys = [f"{side}-" for side in range(len(views))]
     columns = [WordColumns(view.words[:MOST_WORDS], key=key) for view, key in zip(views, keys, strict=True)]
@@ -70,7 +70,7 @@ def _labels(view: ClassifierView, names: Sequence[str], colors: Mapping[str, str
 
 
 def _contributions(views: Sequence[ClassifierView], texts: Sequence[ShownText], keys: Sequence[str], label: str) -> str:
-    """The texts with their words colored by what they do, and the words that do most."""
+    """The texts with their words colored by their effects, and the words with the largest effects."""
     most = max((abs(found.log_odds) for view in views for found in view.contributions), default=0.0)
     name = escaped(label)
     about = (
@@ -103,7 +103,7 @@ def _strengths(view: ClassifierView, label: str, most: float) -> list[Weight]:
 
 
 def _ranked(views: Sequence[ClassifierView], keys: Sequence[str], label: str) -> str:
-    """The words that do most, for and against."""
+    """The words with the largest effects, for and against the label."""
     found = [(view, key, each) for view, key in zip(views, keys, strict=True) for each in view.contributions]
     ranked = sorted(found, key=lambda item: -item[2].log_odds)
     halves = [

@@ -1,4 +1,4 @@
-"""A classifier at work: texts in, labels and their probabilities out, in order."""
+"""A classifier in use: predicts labels with probabilities, and evaluates."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from ensue.text.lexicon import Lexicon
 from ensue.text.tokens import tokens
 
 WINDOW_TEXTS, WINDOW_WORDS = 4_096, 262_144
-"""Texts and words that are held and sorted by length, for speed; a file of any length is read in constant memory."""
+"""The most texts and words that are held and sorted by length. A file of any length is read in constant memory."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,12 +46,12 @@ class Classified:
 
     @property
     def label(self) -> str:
-        """The most probable of the labels; "" where there is none."""
+        """The most probable of the labels; "" if there is none."""
         return self.labels[0] if self.labels else ""
 
     @property
     def probability(self) -> float:
-        """That of `label`, or of the most probable one where there is no label."""
+        """The probability of `label`; without a label, that of the most probable one."""
         return self.probabilities[self.label] if self.labels else max(self.probabilities.values())
 
     def __repr__(self) -> str:
@@ -69,7 +69,7 @@ class LabelsOfDocument(NamedTuple):
 
 
 class ClassificationPipeline(WordPipeline):
-    """A classifier with its vocabularies: predicts, evaluates."""
+    """A classifier with its vocabularies: predicts and evaluates."""
 
     recipe: ClassificationRecipe
 
@@ -113,13 +113,13 @@ class ClassificationPipeline(WordPipeline):
         ]
 
     def inspect(self, text: str | tuple[str, str]) -> Inspection:
-        """What happens inside with a text (or a pair): what each word does to the labels, as numbers and a page."""
+        """What happens in the model with a text or a pair, as numbers and as a page."""
         return inspect_classifier(self, text)
 
     def classify(self, documents: Iterable[Document]) -> Iterator[LabelsOfDocument]:
-        """The labels of documents of a stream of any length, in their order, in constant memory.
+        """The labels of a stream of documents of any length, in order, in constant memory.
 
-        DataError for one text where the model reads pairs, and for two where it does not.
+        Raises DataError for a document with the wrong number of texts.
         """
         for window in self._windows(documents):
             num_texts = len(window[0][1])
@@ -132,13 +132,15 @@ class ClassificationPipeline(WordPipeline):
     def source(
         self, location: str | Path | Lines, *, format: str = "", encoding: str = "utf-8", is_labeled: bool = True
     ) -> DocumentSource:
-        """The texts of a file, as this model reads files: like the training data where they can be."""
+        """The texts of a file; with the columns of the training data, if the file has them."""
         data = self.recipe.data.model_copy(update={"format": format or "auto", "encoding": encoding})
         names = self.labels.names
         return document_source(data, location, like=self.layout, is_labeled=is_labeled, labels=names)
 
     def evaluate(self, location: str | Path, *, format: str = "", encoding: str = "utf-8") -> ClassificationScores:
-        """The scores on a file of labeled texts; DataError for several labels of a text where the model gives one."""
+        """The scores on a file of labeled texts. Raises DataError for a text with several labels if the model gives
+        one.
+        """
         check_path("the data", location)
         tally = ClassificationTally(self.labels.names, multiple=self.labels.multiple)
         for answer in self.classify(self.source(location, format=format, encoding=encoding)):
@@ -160,11 +162,11 @@ class ClassificationPipeline(WordPipeline):
         return 2 if self.model.pair else 1
 
     def protocol(self, scores: ClassificationScores) -> str:
-        """How long texts are read, in words."""
+        """A sentence that says how long texts are read."""
         return describe_reading(self.recipe.data, "of longer texts")
 
     def _windows(self, documents: Iterable[Document]) -> Iterator[list[tuple[Document, list[list[str]]]]]:
-        """Documents and the words that are read of them."""
+        """Windows of documents with the words that are read."""
         data = self.recipe.data
         window, size = [], 0
         for document in documents:
@@ -180,7 +182,7 @@ class ClassificationPipeline(WordPipeline):
             yield window
 
     def __repr__(self) -> str:
-        return self.described(f"{self.num_parameters:,} parameters", repr(self.labels))
+        return self._described(f"{self.num_parameters:,} parameters", repr(self.labels))
 
 
 def _texts(text: object) -> tuple[str, ...]:

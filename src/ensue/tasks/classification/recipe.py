@@ -14,32 +14,39 @@ Optional = Annotated[int, Field(ge=0, le=2_000_000_000)]
 
 
 class ClassificationData(DataRecipe):
+    """The table `[data]` of a classifier."""
+
     format: Literal[
         "auto", "tsv", "csv", "csv-semicolon", "json", "fasttext", "first-word", "class-files", "folders"
     ] = "auto"
-    """What the files are; auto: what their names and first lines show."""
+    """The format of the files; auto: by their names and first lines."""
     texts: list[ColumnName] = Field(default_factory=list)
-    """Which columns or keys hold the text, or the two texts of a pair; empty: found by names or contents."""
+    """The columns or keys of the text, or of the two texts of a pair; empty: found by names or contents."""
     labels: ColumnName = ""
-    """Which column or key holds the label; empty: found by name or contents."""
+    """The column or key of the label; empty: found by name or contents."""
     joined: bool = False
-    """Whether the columns of `texts` are one text in parts, and not a pair that is compared."""
+    """Whether the columns of `texts` are joined to one text. If not, two columns are a pair."""
     header: Literal["auto", "yes", "no"] = "auto"
     """Whether the first row of a table names the columns."""
     separator: str = ""
-    """What stands between several labels in a field; empty: a field is one label. fastText and JSON lists need none."""
+    """The character between several labels in a field; empty: a field is one label. fastText and
+    JSON lists need none.
+    """
     splitter: Splitter = "simple"
     """How text is cut into words."""
     max_tokens: Optional = 0
-    """Longer texts are cut to this many words (each text of a pair by itself); 0: read whole."""
+    """Longer texts are cut to this many words (each text of a pair by itself); 0: not cut."""
     keep: Literal["start", "end", "both"] = "start"
-    """Which part of a text that is too long is kept."""
+    """Which part of a longer text is kept."""
     segment_tokens: Optional = 0
-    """Long texts are read in segments of this many words, state carried; needs `directions.bidirectional = false`. 0:
-    in one piece."""
+    """Texts are read in segments of this many words, with carried state; needs `directions.bidirectional = false`. 0:
+    in one piece.
+    """
 
 
 class ClassificationRecipe(WordsRecipe):
+    """The recipe of a classifier."""
+
     what: ClassVar[str] = "classifier"
     unit: ClassVar[str] = "a text"
     most_words: ClassVar[int] = 250_000

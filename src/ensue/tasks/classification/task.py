@@ -24,11 +24,11 @@ from ensue.text.classes import Classes
 from ensue.types import Loss, State
 
 READ_TOKENS, READ_ROWS = 16_384, 256
-"""Words and texts that are read side by side where nothing is learned."""
+"""The most words, and the most texts, in a batch outside of training."""
 
 
 class TextBatch(NamedTuple):
-    """Texts (one, or two to compare) and their labels: ids (B,), or 0 and 1 (B, K) where there may be several."""
+    """Texts (one, or the two of a pair) and their labels: ids (B,), or 0 and 1 (B, K) for several labels."""
 
     texts: tuple[Words, ...]
     targets: Tensor
@@ -36,31 +36,34 @@ class TextBatch(NamedTuple):
 
     @property
     def rows(self) -> int:
+        """The number of texts."""
         return len(self.targets)
 
     @property
     def count(self) -> int:  # type: ignore[override]  # it hides tuple.count, which a batch has no use for
+        """The number of texts, each of which is one prediction."""
         return len(self.targets)
 
     def part(self, rows: slice) -> Self:
+        """The batch of some of its rows."""
         return self._replace(texts=tuple(words.part(rows) for words in self.texts), targets=self.targets[rows])
 
 
 class ClassifiedTexts(NamedTuple):
-    """Texts with the labels that their file gives them; `texts` has one entry, or two for pairs."""
+    """Texts with the labels of their file; `texts` has one entry, or two for pairs."""
 
     texts: tuple[EncodedTexts, ...]
     labels: list[tuple[str, ...]]
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Words of a text, of both of a pair."""
+        """The number of words of each text, or of both texts of a pair."""
         lengths: NDArray[np.int64] = np.sum([texts.words.lengths for texts in self.texts], axis=0)
         return lengths
 
 
 class Classification(Task[Classifier, TextBatch]):
-    """Batches of texts of similar length in, summed nats out; judged by accuracy, or micro F1 for several labels."""
+    """Classification in batches of texts of similar length; judged by accuracy, or by micro F1 for several labels."""
 
     def __init__(
         self,
@@ -94,7 +97,7 @@ class Classification(Task[Classifier, TextBatch]):
         return model.loss(batch.texts, batch.targets, weights), None
 
     def validate(self, model: Classifier) -> ClassificationScores | None:
-        """Where a text may have several labels, with the threshold that is best for these texts."""
+        """The scores on the validation texts; for several labels with the threshold that is best for these texts."""
         if self.valid is None:
             return None
         probabilities = classify_texts(model, self.valid.texts)
@@ -112,7 +115,7 @@ def classify_texts(model: Classifier, texts: Sequence[EncodedTexts]) -> NDArray[
 
 @torch.inference_mode()
 def classify_words(model: Classifier, forms: Sequence[FormTable], words: Sequence[Ragged]) -> NDArray[np.float32]:
-    """The same for texts as rows of numbers of word forms that are known."""
+    """`classify_texts` for texts as rows of numbers of known word forms."""
     lengths = np.sum([part.lengths for part in words], axis=0)
     batches = list(by_length(lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS))
     found = [
@@ -123,7 +126,7 @@ def classify_words(model: Classifier, forms: Sequence[FormTable], words: Sequenc
 
 
 def _pooled(model: Classifier, forms: FormTable, words: Ragged, rows: NDArray[np.int64]) -> Pooled:
-    """What is left of some of the texts."""
+    """Some of the texts after pooling."""
     device = device_of(model)
     real = words.mask(rows)
     numbers = on_device(words.padded(rows), device)
@@ -134,7 +137,7 @@ def _pooled(model: Classifier, forms: FormTable, words: Ragged, rows: NDArray[np
 def weigh_ngrams(
     bag: NgramBag, weights: Literal["ratio", "idf"], texts: ClassifiedTexts, labels: NDArray[np.bool_]
 ) -> None:
-    """How much the n-grams of the training texts count, by `ngram_weights` of the recipe."""
+    """Sets the weights of the n-grams by the training texts, as `ngram_weights` of the recipe says."""
     match weights:
         case "ratio":
             bag.weigh_by_ratio(count_ngrams(bag, texts, labels))
@@ -144,7 +147,7 @@ def weigh_ngrams(
 
 
 def count_ngrams(bag: NgramBag, texts: ClassifiedTexts, labels: NDArray[np.bool_]) -> Tensor:
-    """For each row and label, in how many texts both are, (G, K)."""
+    """For each row and label, the number of texts that have both, (G, K)."""
     counts = torch.zeros(bag.num_rows, labels.shape[1])
     for rows in by_length(texts.lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS):
         found = bag.ngrams(*(torch.from_numpy(part.keys(rows)) for part in texts.texts))
@@ -156,7 +159,7 @@ def count_ngrams(bag: NgramBag, texts: ClassifiedTexts, labels: NDArray[np.bool_
 def score_classifier(
     probabilities: NDArray[np.float32], gold: Sequence[tuple[str, ...]], labels: Classes
 ) -> ClassificationScores:
-    """What the model's probabilities (N, K) are worth as labels; EnsueError where there is no text."""
+    """The scores of the labels from the model's probabilities (N, K). Raises EnsueError if there is no text."""
     if not len(gold):
         raise EnsueError("there is nothing to score: no labeled text")
     tally = ClassificationTally(labels.names, multiple=labels.multiple)
@@ -168,7 +171,7 @@ def score_classifier(
 def with_best_threshold(
     labels: Classes, gold: Sequence[tuple[str, ...]], probabilities: NDArray[np.float32]
 ) -> Classes:
-    """The labels with the threshold that gives these texts the best micro F1; as they are if a text has one label."""
+    """The labels with the threshold that has the best micro F1 on these texts; unchanged if a text has one label."""
     if not labels.multiple:
         return labels
     return Classes(labels.names, multiple=True, threshold=best_threshold(labels.matrix(gold), probabilities))

@@ -1,4 +1,4 @@
-"""Texts as a classifier reads them, in training and at use: from which file, how many, how much of each."""
+"""How a classifier reads texts, in training and in prediction: their columns, their number, and how much of each."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ def document_source(
     is_labeled: bool = True,
     labels: Collection[str] = (),
 ) -> DocumentSource:
-    """The texts of a file, read as the recipe says, and where it does not say it `like` the training data if possible.
+    """The texts of a file. The recipe says how they are read; if it does not, the columns of `like`, the training data,
+    are taken if possible.
 
-    `labels`: the names that a label can have, where they are known.
+    `labels` are the possible names of labels, if they are known.
     """
     header = {"auto": None, "yes": True, "no": False}[data.header]
     choice = Choice(tuple(data.texts), data.labels, header, data.separator, data.joined, is_labeled)
@@ -33,7 +34,9 @@ def document_source(
 
 
 def check_document(document: Document, num_texts: int, *, multiple: bool) -> None:
-    """DataError for another number of texts than a model reads, or of labels (unlabeled ones aside) than it gives."""
+    """Raises DataError if a document has another number of texts than `num_texts`, or several labels without
+    `multiple`.
+    """
     place = (document.path or None, document.line or None)
     if len(document.texts) != num_texts:
         expected = "pairs of texts" if num_texts == 2 else "single texts"
@@ -44,7 +47,7 @@ def check_document(document: Document, num_texts: int, *, multiple: bool) -> Non
 
 
 def describe_reading(data: ClassificationData, longer: str) -> str:
-    """How long texts are read, in words; `longer` begins the sentence about those that are cut, if there are any."""
+    """A sentence that says how long texts are read; `longer` begins the part about texts that are cut."""
     if data.segment_tokens:
         return f"texts are read whole, in segments of {data.segment_tokens} words, state carried"
     if not data.max_tokens or not longer:
@@ -54,7 +57,7 @@ def describe_reading(data: ClassificationData, longer: str) -> str:
 
 
 def shortened(words: list[Word], data: ClassificationData) -> list[Word]:
-    """What is read of a text."""
+    """The words of a text that are read."""
     most = data.max_tokens
     if not most or len(words) <= most:
         return words

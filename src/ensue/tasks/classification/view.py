@@ -1,6 +1,6 @@
-"""What a classifier makes of a text, in numbers: probabilities, what each word does to them, what the pooling picks.
+"""What happens in a classifier with a text, in numbers: probabilities, effects of words, values of the pooling.
 
-`classifying_page` draws it.
+`page.py` draws it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from ensue.nn import AttentionPooling, MaxPooling, Pooling, watch
 from ensue.types import exact
 
 BUDGET_WORDS = 400_000
-"""Words that are read once more, in all variants of a text together, to see what its words do."""
+"""The most words that are read to find the effects of words, over all variants of a text."""
 CALL_WORDS = 16_384
-"""Words of variants that are read side by side."""
+"""The most words of variants in a batch."""
 
 
 class Contribution(NamedTuple):
-    """What the words of `group` do: the label's probability without them, and by how much its log-odds fall."""
+    """The effect of the words of `group`: the label's probability without them, and by how much its log-odds fall."""
 
     group: range
     probability: float
@@ -36,11 +36,11 @@ class Contribution(NamedTuple):
 
 @dataclass(frozen=True)
 class ClassifierView:
-    """One text (of a pair: one of the two). `is_known`, `attention` and `maxima` are (T,).
+    """A text, or one of the two of a pair. `is_known`, `attention` and `maxima` are (T,).
 
-    `label` is the most probable one, `contributions` are those to it: of single words, in longer texts of a few at a
-    time. `attention` are the weights of attention pooling and `maxima` the share of the features whose maximum is at a
-    word; None where the model has no such pooling.
+    `label` is the most probable label, and `contributions` are the effects on it: of single words, or of some words
+    together in longer texts. `attention` are the weights of attention pooling, and `maxima` the share of the features
+    whose maximum is at a word; None if the model has no such pooling.
     """
 
     words: tuple[str, ...]
@@ -52,12 +52,12 @@ class ClassifierView:
     maxima: NDArray[np.float64] | None
     traces: list[Trace]
     heads: list[Attention] | None
-    """The attention inside the layers; None for a text that is too long for it."""
+    """The attention of the layers; None for a text that is too long."""
 
 
 @torch.inference_mode()
 def view_classifier(model: Classifier, texts: Sequence[ReadWords]) -> tuple[ClassifierView, ...]:
-    """What `model` makes of a text or of a pair, a view for each; every text has a word."""
+    """The views of a text, or of the two of a pair. Every text has at least one word."""
     readings = [read.reading() for read in texts]
     pooled = [model.pooled(*reading, None) for reading in readings]
     logits = model.logits_of(pooled)
@@ -80,7 +80,7 @@ def view_classifier(model: Classifier, texts: Sequence[ReadWords]) -> tuple[Clas
 
 
 def groups_of(length: int) -> list[range]:
-    """The words one by one, or as many together as the budget asks for."""
+    """Groups of words: single words, or larger groups for texts that would exceed the budget."""
     size = max(1, -(-length * length // BUDGET_WORDS))
     return [range(start, min(start + size, length)) for start in range(0, length, size)]
 
@@ -88,7 +88,7 @@ def groups_of(length: int) -> list[range]:
 def _contributions(
     model: Classifier, read: ReadWords, pooled: Sequence[Pooled], *, side: int, logits: Tensor, label: int
 ) -> list[Contribution]:
-    """Of the words of one side; the other side of a pair stays as it is."""
+    """The effects of the words of one text; the other text of a pair is not changed."""
     groups, found = groups_of(len(read)), []
     before = float(_log_odds(model, logits, label)[0])
     rows = max(1, CALL_WORDS // len(read))
@@ -104,7 +104,7 @@ def _contributions(
 
 
 def _log_odds(model: Classifier, logits: Tensor, label: int) -> Tensor:
-    """log p / (1 - p) of the label (B,), exact where p is almost 1."""
+    """log p / (1 - p) of the label (B,), exact even if p is almost 1."""
     logits = exact(logits)
     if model.multiple:
         return logits[:, label]
@@ -124,7 +124,7 @@ def _attention_weights(model: Classifier, x: Tensor) -> NDArray[np.float64] | No
 
 
 def _maxima(model: Classifier, x: Tensor) -> NDArray[np.float64] | None:
-    """Which share of the features has its maximum at each word (T,); among equal ones the first counts."""
+    """The share of the features whose maximum is at each word (T,); among equal values the first counts."""
     if _pooling(model, MaxPooling) is None:
         return None
     h: NDArray[np.float32] = model.layers(x)[0][0].cpu().numpy()

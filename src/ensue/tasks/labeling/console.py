@@ -1,4 +1,4 @@
-"""Labels as they are written: into the same format as the texts, as JSON lines, or in colors on a terminal."""
+"""Labels as lines: in the format of the texts, as JSON lines, or in colors on a terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def label_lines(
     pipeline: LabelingPipeline, path: str, *, format: str | None, encoding: str, as_json: bool, color: bool
 ) -> Iterator[str]:
-    """The texts of a file ("-": stdin) with their labels, in order; `color`: as a person reads them."""
+    """The texts of a file ("-": stdin) with their labels, in order; `color` is for a terminal."""
     source = _sentences(pipeline, path, format, encoding)
     written = source.format
     parts: Iterable[Iterable[Sentence]] = ([sentence] for sentence in source) if is_typed(path) else [source]
@@ -44,7 +44,7 @@ def label_lines(
 
 
 def aligned(tagged: TaggedSentence, width: int | None = None) -> str:
-    """Words with their labels below them, in as many lines as the terminal needs."""
+    """Words with their labels below them, in lines of the terminal's width."""
     console = Console(highlight=False)
     room = width or console.width
     lines: list[str] = []

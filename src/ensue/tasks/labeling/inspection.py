@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def inspect_tagger(pipeline: LabelingPipeline, text: str | Sequence[str] | Sentence) -> Inspection:
-    """What the tagger makes of a sentence: a string, a list of words, or a `Sentence` with given columns.
+    """What happens in the tagger with a sentence: a string, a list of words, or a `Sentence` with other columns.
 
-    EnsueError for a text without words, with too many, or without a column that the model reads.
+    Raises EnsueError for a text without words, with too many words, or without a column that the model reads.
     """
     plain = pipeline.format("text")
     sentence = text if isinstance(text, Sentence) else pipeline.sentence(text, plain)
@@ -39,7 +39,7 @@ def inspect_tagger(pipeline: LabelingPipeline, text: str | Sequence[str] | Sente
 
 
 def _given(pipeline: LabelingPipeline, sentence: Sentence) -> dict[str, tuple[str, ...]]:
-    """The columns that the model reads beside the words."""
+    """The values of the other columns that the model reads."""
     wanted = list(pipeline.reader.lexicon.columns)
     missing = [name for name in wanted if name not in sentence.columns]
     if missing:
@@ -48,7 +48,7 @@ def _given(pipeline: LabelingPipeline, sentence: Sentence) -> dict[str, tuple[st
 
 
 def _labeled(pipeline: LabelingPipeline, view: TaggerView, surface: Surface) -> ShownText:
-    """The sentence with its labels as the training data write them; of spans only the spans."""
+    """The sentence with its labels in the scheme of the training data; for spans only the spans."""
     labels = pipeline.labels.decode(view.path.tolist())
     marks = [Mark(place, place + 1, label) for place, label in enumerate(labels)]
     if pipeline.labels.has_spans:

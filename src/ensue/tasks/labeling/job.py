@@ -1,4 +1,6 @@
-"""The job of training a tagger: labeled sentences read and checked, the task, the model, and what the card says."""
+"""The job of training a tagger: reads and checks labeled sentences, makes task and model, and writes its part of the
+card.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ from ensue.text.schemes import SchemeDetector
 
 @dataclass
 class Sentences:
-    """The sentences of a file in memory: words, labels, and the columns that are read beside them."""
+    """The sentences of a file in memory: words, labels, and other columns that the model reads."""
 
     texts: Texts = field(default_factory=Texts)
     labels: list[list[str]] = field(default_factory=list)
@@ -59,7 +61,7 @@ class Sentences:
             self.sizes.append(1)
 
     def slice(self, start: int, stop: int) -> Sentences:
-        """Some of the sentences, one after another."""
+        """The sentences from `start` to `stop`."""
         part = Sentences(columns={name: StringColumn() for name in self.columns})
         words, starts = self.texts.words, self.texts.starts
         goes_on = [place > 0 for size in self.sizes for place in range(size)]
@@ -78,6 +80,8 @@ class Sentences:
 
 
 class LabelingJob(Job[Tagger]):
+    """Trains a tagger."""
+
     unit: ClassVar[str] = "words"
     recipe: LabelingRecipe
     parts: TaggerParts
@@ -115,7 +119,7 @@ class LabelingJob(Job[Tagger]):
         )
 
     def _read(self, source: SentenceSource, detector: SchemeDetector | None = None) -> Sentences:
-        """All sentences that have words; those without have nothing to learn or score."""
+        """All sentences with words; a sentence without words has nothing to learn or score."""
         found = Sentences(columns={name: StringColumn() for name in self.recipe.features.columns})
         with_words = (sentence for sentence in source if sentence.words)
         for context in contexts(with_words, self.recipe.data.context_words):
@@ -162,7 +166,7 @@ class LabelingJob(Job[Tagger]):
         return TaggerParts(lexicon, pretrained, labels)
 
     def _forms(self) -> set[str]:
-        """The words in use."""
+        """All word forms of the data."""
         parts = (self.train, self.valid, self.test_data)
         return {form for part in parts if part is not None for form in part.texts.words.values}
 
@@ -248,9 +252,10 @@ class LabelingJob(Job[Tagger]):
 
 
 def sentence_source(recipe: LabelingRecipe, location: str, *, like: Format | None = None) -> SentenceSource:
-    """The sentences of a file, read as the recipe says; `like` is the training data's format.
+    """The sentences of a file, read with the settings of the recipe; `like` is the format of the training data.
 
-    A file that looks like running text, as one of a single sentence in columns does, is read like the training data.
+    A file that looks like running text is read in the format of the training data. A file of a single sentence in
+    columns looks like that.
     """
     data = recipe.data
     options: dict[str, Any] = {"encoding": data.encoding, "words": data.words or None, "splitter": data.splitter}
@@ -264,7 +269,7 @@ def sentence_source(recipe: LabelingRecipe, location: str, *, like: Format | Non
 
 
 def _width(source: SentenceSource) -> int:
-    """How many columns there are, where they have numbers and no names; else 0."""
+    """The number of columns, if they have numbers and no names; else 0."""
     if not isinstance(source.format, Columns):
         return 0
     first = next(iter(source), None)

@@ -1,4 +1,4 @@
-"""The parts of a tagger: what it knows of words, and its labels."""
+"""The parts of a tagger: its lexicon and its labels."""
 
 from __future__ import annotations
 
@@ -38,6 +38,8 @@ class TagsContent(Content):
 
 @dataclass(frozen=True)
 class TaggerParts(WordParts):
+    """The lexicon, the labels and the format of a tagger."""
+
     config: ClassVar[type[Config]] = LabelingConfig
     labels: Labels
 

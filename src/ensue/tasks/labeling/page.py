@@ -1,4 +1,6 @@
-"""A `TaggerView` as the sections of a page: the sentence, the scores, the paths; its words are `words_page`'s."""
+"""The sections of a page for a `TaggerView`: the sentence, the scores, the paths. `words_page` has
+those of the words.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +18,18 @@ from ensue.tasks.labeling.view import TaggerView, TagPath
 from ensue.tasks.labeling.words_page import letters_section, words_section
 
 MOST_WORDS = 60
-"""Words that are drawn."""
+"""The most words that are drawn."""
 MOST_TAGS = 25
-"""Tags that are drawn, if the path needs no more."""
+"""The most tags that are drawn, unless the path has more."""
 MOST_CHANGES = 12
-"""Words that are named in which a path differs from the best one."""
+"""The most words that are named for a path, at which it differs from the best one."""
 PREFIXES = "BIMELSUW"
 
 
 def tagger_sections(view: TaggerView, text: ShownText, *, colors: Mapping[str, str], has_spans: bool) -> list[Section]:
-    """All there is to see; `text` has the labels as they are written, `has_spans` says that the tags write spans."""
+    """All sections. `text` has the labels of the training data's scheme; `has_spans` tells whether the tags write
+    spans.
+    """
     columns = WordColumns(view.words[:MOST_WORDS])
     tags = drawn_tags(view, len(columns), has_spans=has_spans)
     sections = [
@@ -42,7 +46,9 @@ def tagger_sections(view: TaggerView, text: ShownText, *, colors: Mapping[str, s
 
 
 def drawn_tags(view: TaggerView, num_words: int, *, has_spans: bool) -> list[int]:
-    """The tags of the path, then those that are most probable somewhere; the tags of a span's class together."""
+    """The tags to draw: those of the path, then those that are most probable at a word. Tags of a
+    class stay together.
+    """
     wanted = list(dict.fromkeys(view.path[:num_words].tolist()))
     by_share = np.argsort(-view.marginals[:num_words].max(0), kind="stable").tolist()
     wanted += [tag for tag in by_share if tag not in wanted][: max(0, MOST_TAGS - len(wanted))]
@@ -55,7 +61,7 @@ def drawn_tags(view: TaggerView, num_words: int, *, has_spans: bool) -> list[int
 
 
 def _lattice(view: TaggerView, columns: WordColumns, tags: Sequence[int]) -> str:
-    """Tags × words, the path through them, and below the probabilities of the tag and of the next one."""
+    """Draws tags × words with the best path, and below them the probabilities of the tag and of the next best one."""
     foot = HEAD + ROW * len(tags) + 8
     height = foot + 60
     most = float(np.abs(view.emissions[: len(columns)][:, tags]).max())
@@ -115,7 +121,9 @@ def _drawn_path(view: TaggerView, columns: WordColumns, tags: Sequence[int]) -> 
 
 
 def _transitions(view: TaggerView, tags: Sequence[int]) -> str:
-    """From the tag of a row to that of a column; the start is the first row, the end the last column."""
+    """The table of transition scores, from the tag of a row to that of a column. The start is the first row, the end
+    the last column.
+    """
     assert view.tables is not None
     start, pairs, end = view.tables
     scores = np.full((len(tags) + 1, len(tags) + 1), np.nan)
@@ -140,7 +148,7 @@ def _transitions(view: TaggerView, tags: Sequence[int]) -> str:
 
 
 def _used(view: TaggerView, tags: Sequence[int]) -> set[tuple[int, int]]:
-    """The rows and columns of the table of transitions through which the best path goes."""
+    """The cells of the table of transitions that the best path uses."""
     rows = {tag: row for row, tag in enumerate(tags)}
     used = {(rows[a] + 1, rows[b]) for a, b in pairwise(view.path.tolist()) if a in rows and b in rows}
     first, last = int(view.path[0]), int(view.path[-1])
@@ -148,7 +156,7 @@ def _used(view: TaggerView, tags: Sequence[int]) -> set[tuple[int, int]]:
 
 
 def _paths(view: TaggerView) -> str:
-    """The best ones, and where each differs from the very best."""
+    """The best paths, and the words at which each differs from the best one."""
     rows = [
         f'<tr><td class="number">{rank}</td><td class="number" title="{path.probability:.6f}">{share(path.probability)}'
         f'</td><td><span class="share" style="width:{110 * path.probability:.1f}px"></span></td>'

@@ -1,4 +1,4 @@
-"""A tagger at work: words in, labels out, in order, whatever was batched with what."""
+"""A tagger in use: predicts labels, and evaluates."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from ensue.text.lexicon import Lexicon
 from ensue.text.schemes import spans
 
 WINDOW_WORDS = 32_768
-"""Words that are held and sorted by length, for speed; a file of any length is read in constant memory."""
+"""The number of words that are held and sorted by length. A file of any length is read in constant memory."""
 
 
 class LabeledWord(NamedTuple):
@@ -52,7 +52,7 @@ class LabeledWord(NamedTuple):
     start: int
     end: int
     confidence: float | None = None
-    """The probability of the label at this place, if it was asked for."""
+    """The probability of the label; None unless `predict` was called with `confidence`."""
 
     def __repr__(self) -> str:
         return f"{self.text}/{self.label}"
@@ -72,7 +72,7 @@ class LabeledSpan(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class TaggedSentence:
-    """A text and its labeled words; in a notebook it shows itself in colors."""
+    """A text and its labeled words; a notebook shows it in colors."""
 
     text: str
     words: tuple[LabeledWord, ...]
@@ -85,7 +85,7 @@ class TaggedSentence:
 
     @property
     def spans(self) -> list[LabeledSpan]:
-        """Of labels that write spans, the spans; none of plain labels."""
+        """The spans that the labels write; empty for plain labels."""
         found = spans(self.labels) if self.has_spans else []
         places = [(span.label, self.words[span.start].start, self.words[span.end - 1].end) for span in found]
         return [LabeledSpan(self.text[start:end], label, start, end) for label, start, end in places]
@@ -119,7 +119,7 @@ class TaggedSentence:
 
 
 class LabelsOfSentence(NamedTuple):
-    """A sentence as it was read, its labels, and their probabilities if they were asked for."""
+    """A sentence as it was read, its labels, and with `confidence` their probabilities."""
 
     sentence: Sentence
     labels: list[str]
@@ -127,7 +127,7 @@ class LabelsOfSentence(NamedTuple):
 
 
 class LabelingPipeline(WordPipeline):
-    """A tagger with its vocabularies: predicts, evaluates."""
+    """A tagger with its vocabularies: predicts and evaluates."""
 
     recipe: LabelingRecipe
 
@@ -159,7 +159,7 @@ class LabelingPipeline(WordPipeline):
         )  # fmt: skip
 
     def predict(self, texts: Iterable[str | Sequence[str]], *, confidence: bool = False) -> list[TaggedSentence]:
-        """The labels of each text; a text is a string, or a list of words that are not to be cut again.
+        """The labels of each text. A text is a string, which is cut into words, or a list of words.
 
         With `confidence` each word has the probability of its label.
         """
@@ -170,38 +170,40 @@ class LabelingPipeline(WordPipeline):
         return [self.tagged(answer, plain) for answer in answers]
 
     def inspect(self, text: str | Sequence[str] | Sentence) -> Inspection:
-        """What happens inside with a sentence: scores, paths, and what each part of a word does, as numbers and a page.
+        """What happens in the model with a sentence, as numbers and as a page: scores, paths, effects of parts of
+        words.
 
         A model that reads other columns needs a `Sentence` that has them.
         """
         return inspect_tagger(self, text)
 
     def label(self, sentences: Iterable[Sentence], *, confidence: bool = False) -> Iterator[LabelsOfSentence]:
-        """The labels of sentences of a stream of any length, in their order, in constant memory."""
+        """The labels of a stream of sentences of any length, in order, in constant memory."""
         for window in _windows(contexts(map(self._checked, sentences), self.recipe.data.context_words)):
             yield from self._label_window(window, confidence)
 
     def source(
         self, location: str | Path | Lines, *, format: str | None = None, encoding: str = "utf-8"
     ) -> SentenceSource:
-        """The sentences of a file, as this model reads files."""
+        """The sentences of a file, with the columns of the training data."""
         source = SentenceSource(location, format=format, encoding=encoding)
         source.format = self.format(source.format.name)
         return source
 
     def format(self, name: str) -> Format:
-        """How that format is read and written: with the columns of the training data, if they had the same."""
+        """The reader and writer of a format; with the columns of the training data, if these have the same format."""
         words = self.config.get("words") if name == self.config.get("format") else None
         return format_class(name)(words=words, splitter=self.splitter, scheme=self.labels.scheme or "bio")
 
     def column(self, format: Format) -> str | None:
-        """Where labels stand in that format; None for the format's own place."""
+        """The column or key of the labels in a format; None for the format's default."""
         return self.config.get("labels") or None if format.name == self.config.get("format") else None
 
     def written(self, answer: LabelsOfSentence, format: Format) -> str:
-        """The sentence as it stands in a file of that format, with its labels in their column.
+        """The text of the sentence in a file of that format, with its labels in their column.
 
-        Where a file has fewer columns than the training data had, its last one is no label: they come behind it.
+        If a file has fewer columns than the training data, its last column is no label, and the labels are a new last
+        column.
         """
         column, width = self.column(format), self.config.get("width", 0)
         if not column and format.name == self.config.get("format") and len(answer.sentence.columns) < width:
@@ -233,11 +235,13 @@ class LabelingPipeline(WordPipeline):
         return label_lines(self, location, format=format, encoding=encoding, as_json=as_json, color=color)
 
     def protocol(self, scores: LabelingScores) -> str:
-        """What a person should know of how `evaluate` came to these scores."""
+        """A sentence that says how `evaluate` has counted these scores."""
         return "spans are read and counted as conlleval does" if scores.is_spans else ""
 
     def sentence(self, text: str | Sequence[str], plain: Format) -> Sentence:
-        """A text as it is read: a string, which is cut into words, or a list of words."""
+        """A text as a `Sentence`. A string is cut into words by the format `plain`; a list of words
+        is taken as it is.
+        """
         if not isinstance(text, str):
             if not isinstance(text, Sequence) or not all(isinstance(word, str) for word in text):
                 raise EnsueError(f"predict takes texts, or lists of words; found {text!r:.60}")
@@ -245,7 +249,7 @@ class LabelingPipeline(WordPipeline):
         return next(plain.read(Lines([" ".join(text.split("\n"))], "")), Sentence((), source=SourceLines(text=text)))
 
     def tagged(self, answer: LabelsOfSentence, format: Format) -> TaggedSentence:
-        """The answer as an object; `format` knows where the words stand in the text."""
+        """The answer as a `TaggedSentence`, with the places of words in the text by `format`."""
         sentence = answer.sentence
         surface = format.surface(sentence) if sentence.line else joined(sentence.words)
         shares: Sequence[float | None] = answer.confidence or [None] * len(answer.labels)
@@ -275,7 +279,7 @@ class LabelingPipeline(WordPipeline):
 
     @torch.inference_mode()
     def _one(self, forms: FormTable, words: Ragged, columns: Sequence[Ragged]) -> list[int]:
-        """A single sentence, with as few calls as there can be."""
+        """The tags of a single sentence, with few calls of torch."""
         device = device_of(self.model)
         numbers = torch.from_numpy(words.values.astype(np.int64)).to(device).unsqueeze(0)
         given = np.stack([column.values for column in columns], -1) if columns else np.zeros((words.lengths[0], 0))
@@ -287,7 +291,7 @@ class LabelingPipeline(WordPipeline):
         return path
 
     def _columns(self, window: list[Sentence], words: Ragged) -> list[Ragged]:
-        """The given columns of a window, in the order in which the model reads them."""
+        """The other columns of a window, in the order in which the model reads them."""
         found = []
         for name in self.reader.lexicon.columns:
             column = StringColumn()
@@ -300,7 +304,7 @@ class LabelingPipeline(WordPipeline):
         return found
 
     def __repr__(self) -> str:
-        return self.described(self.recipe.head.kind, f"{self.num_parameters:,} parameters", repr(self.labels))
+        return self._described(self.recipe.head.kind, f"{self.num_parameters:,} parameters", repr(self.labels))
 
 
 def _windows(contexts: Iterable[list[Sentence]]) -> Iterator[list[list[Sentence]]]:

@@ -12,19 +12,23 @@ from ensue.tasks.words.recipe import Splitter, WordsRecipe
 
 
 class LabelingData(DataRecipe):
+    """The table `[data]` of a tagger."""
+
     format: Literal["auto", "columns", "conllu", "json"] = "auto"
-    """What the files are; auto: what their names and first lines show."""
+    """The format of the files; auto: by their names and first lines."""
     words: ColumnName = ""
-    """Which column or key holds the words; empty: the format's own (column 1, form, "tokens" or "text")."""
+    """The column or key of the words; empty: the format's default (column 1, form, "tokens" or "text")."""
     labels: ColumnName = ""
-    """Which column or key holds the labels; empty: the format's own (the last column, upos, "labels" or "spans")."""
+    """The column or key of the labels; empty: the format's default (the last column, upos, "labels" or "spans")."""
     splitter: Splitter = "treebank"
-    """How raw text is cut into words, at use and where data hold text."""
+    """How running text is cut into words, in prediction and in data that have text."""
     context_words: Annotated[int, Field(ge=0, le=10_000)] = 0
     """Consecutive sentences of a document are read together, up to this many words; 0: each sentence by itself."""
 
 
 class LabelingRecipe(WordsRecipe):
+    """The recipe of a tagger."""
+
     what: ClassVar[str] = "tagger"
     unit: ClassVar[str] = "a sentence"
     most_words: ClassVar[int] = 100_000  # fewer than of a text, as more is kept of each word

@@ -25,12 +25,13 @@ from ensue.text.labels import Labels
 from ensue.types import Loss, State
 
 READ_TOKENS, READ_ROWS = 4_096, 256
-"""Words and sentences that are read side by side where nothing is learned."""
+"""The most words, and the most sentences, in a batch outside of training."""
 
 
 class TaggedBatch(NamedTuple):
-    """Contexts, where the sentences stand in them (None: each context is one), and their tags (S, L), `PADDING` where
-    there is no word."""
+    """Contexts, the places of the sentences in them (None: each context is a sentence), and the tags (S, L), `PADDING`
+    for padding.
+    """
 
     words: Words
     sentences: SentencePlaces | None
@@ -40,9 +41,11 @@ class TaggedBatch(NamedTuple):
 
     @property
     def rows(self) -> int:
+        """The number of rows."""
         return len(self.words.numbers)
 
     def part(self, rows: slice) -> Self:
+        """The batch of some of its rows."""
         words = self.words.part(rows)
         if self.sentences is None:
             return self._replace(words=words, tags=self.tags[rows])
@@ -55,7 +58,7 @@ class TaggedBatch(NamedTuple):
 
 
 class LabeledTexts(NamedTuple):
-    """Sentences with the labels that their file gives them; the rows of `texts` are the contexts."""
+    """Sentences with the labels of their file; the rows of `texts` are the contexts."""
 
     texts: EncodedTexts
     contexts: Contexts
@@ -63,7 +66,9 @@ class LabeledTexts(NamedTuple):
 
 
 class Labeling(Task[Tagger, TaggedBatch]):
-    """Batches of sentences of similar length in, summed nats out; judged by span F1, or accuracy for plain labels."""
+    """Labeling in batches of sentences of similar length; judged by the F1 of spans, or by accuracy
+    for plain labels.
+    """
 
     def __init__(
         self,
@@ -102,7 +107,7 @@ class Labeling(Task[Tagger, TaggedBatch]):
 
 
 def evaluate_tagger(model: Tagger, data: LabeledTexts, labels: Labels) -> LabelingScores:
-    """The scores of a tagger on labeled sentences; EnsueError where no word is labeled."""
+    """The scores of a tagger on labeled sentences. Raises EnsueError if no word is labeled."""
     if not any(data.labels):
         raise EnsueError("there is nothing to score: no labeled word")
     tally = LabelingTally(spans=labels.has_spans)
@@ -154,4 +159,5 @@ def tag_texts(
 
 
 def placed(places: Places, device: torch.device) -> SentencePlaces:
+    """The places as tensors on a device."""
     return SentencePlaces(*(on_device(part, device) for part in (places.places, places.real, places.rows)))

@@ -1,6 +1,6 @@
-"""What a tagger makes of a sentence, in numbers: scores, paths, probabilities, and what each part of a word does.
+"""What happens in a tagger with a sentence, in numbers: scores, paths, probabilities, effects of the parts of words.
 
-`tagging_page` draws it.
+`page.py` draws it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ from ensue.nn import ChainScores, k_best, log_partition
 
 NUM_PATHS = 5
 BUDGET_WORDS = 100_000
-"""Words that are read once more, in all variants of a sentence together, to see what its parts do."""
+"""The most words that are read to find the effects of parts, over all variants of a sentence."""
 CALL_WORDS = 8_192
-"""Words of variants that are read side by side."""
+"""The most words of variants in a batch."""
 
 
 class TagPath(NamedTuple):
-    """One path through a sentence: its tags (T,), its score, the share of it that the words give, its probability."""
+    """A path through a sentence: its tags (T,), its score, the part of the score that comes from the words, its
+    probability.
+    """
 
     tags: NDArray[np.int64]
     score: float
@@ -37,10 +39,10 @@ class TagPath(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """What becomes of a word's tag when one part of the word is blanked.
+    """The effect of blanking one part of a word on the word's tag.
 
-    `emission` is how much the score of the tag at this word falls by it; without the part, `probability` is that of the
-    tag and `tag` the one of the best path.
+    `emission` is the loss of the tag's score at this word. `probability` is the tag's probability without the part, and
+    `tag` the tag of the best path without it.
     """
 
     emission: float
@@ -50,10 +52,11 @@ class Effect(NamedTuple):
 
 @dataclass(frozen=True)
 class TaggerView:
-    """`emissions`, `marginals` are (T, K). `effects` and `characters` are those of the first words (see `budget`).
+    """A sentence in a tagger. `emissions` and `marginals` are (T, K); `effects` and `characters` are those of the first
+    words.
 
-    `parts[t]` and `effects[t]` go together; `letters[t]` are the effects of reading a letter of the word as unknown,
-    where the model reads letters.
+    `effects[t]` are the effects of `parts[t]`. `letters[t]` are the effects of reading one letter of the word as
+    unknown, if the model reads letters.
     """
 
     words: tuple[str, ...]
@@ -62,7 +65,7 @@ class TaggerView:
     path: NDArray[np.int64]
     marginals: NDArray[np.float32]
     tables: ChainScores | None
-    """Scores of tags one after the other; None for a head that has none."""
+    """The scores of pairs of tags; None for a head without them."""
     paths: list[TagPath]
     parts: list[list[Part]]
     effects: list[list[Effect]]
@@ -70,13 +73,13 @@ class TaggerView:
     characters: list[CharacterView]
     traces: list[Trace]
     attention: list[Attention] | None
-    """None for a text that is too long for it."""
+    """The attention of the layers; None for a text that is too long."""
 
 
 @torch.inference_mode()
 def view_tagger(model: Tagger, read: ReadWords, tags: tuple[str, ...], *, num_words: int) -> TaggerView:
-    """What `model` makes of the words. Parts and letters are looked at in the first `num_words`, or in as many as the
-    budget allows.
+    """The view of a sentence. Effects are computed for the first `num_words` words, or for as many as the budget
+    allows.
     """
     x, keys = read.reading()
     emissions = model.emissions(x, keys)
@@ -102,7 +105,7 @@ def view_tagger(model: Tagger, read: ReadWords, tags: tuple[str, ...], *, num_wo
 
 
 def _chain(head: TagHead, emissions: Tensor) -> tuple[Tensor, ChainScores | None]:
-    """The scores over which the head looks for the best path, and its tables."""
+    """The scores from which the head finds the best path, and its tables."""
     match head:
         case CRFTagHead():
             return emissions, head.crf.tables()
@@ -128,7 +131,7 @@ def _paths(scores: Tensor, tables: ChainScores) -> list[TagPath]:
 def _effects(
     model: Tagger, read: ReadWords, parts: list[list[Part]], emissions: Tensor, path: NDArray[np.int64], num_words: int
 ) -> tuple[list[list[Effect]], list[list[Effect]]]:
-    """What blanking each part, and each letter, of the first words does."""
+    """The effects of blanking each part, and each letter, of the first words."""
     of_parts: list[list[Effect]] = []
     of_letters: list[list[Effect]] = []
     budget = BUDGET_WORDS
@@ -152,7 +155,7 @@ def _effects(
 def _effects_at(
     model: Tagger, read: ReadFeatures, before: Tensor, path: NDArray[np.int64], position: int
 ) -> list[Effect]:
-    """Of variants (V, T, d) of the sentence, at one position."""
+    """The effects of variants (V, T, d) of the sentence, at one position."""
     emissions, tag = model.emissions(*read), int(path[position])
     falls = (before[tag] - emissions[:, position, tag]).tolist()
     shares = model.head.marginals(emissions, None)[:, position, tag].tolist()

@@ -1,4 +1,4 @@
-"""The words of a `TaggerView` as sections of a page: what is known of each, and what its parts and letters do."""
+"""The sections of a page for the words of a `TaggerView`: their parts and letters, and the effects of these."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ensue.inspection.page import Section, cut, paragraph, table
 from ensue.tasks.labeling.view import Effect, TaggerView
 
 MOST_DRAWN = 24
-"""Different words whose letters are drawn."""
+"""The most distinct words whose letters are drawn."""
 NEXT_BEST = 3
-"""Tags of a word that are named."""
+"""The number of tags that are named for a word."""
 LETTER = 26.0
 """Pixels of a letter."""
 
@@ -75,7 +75,7 @@ def _part(view: TaggerView, part: Part, effect: Effect, tag: int, *, most: float
 
 
 def letters_section(view: TaggerView) -> Section:
-    """What the character layer does, in each different word."""
+    """The values of the character layer in each distinct word."""
     found = {
         word: (letters, effects)
         for word, letters, effects in zip(view.words, view.characters, view.letters, strict=False)
@@ -96,7 +96,7 @@ def letters_section(view: TaggerView) -> Section:
 
 
 def _letters(found: CharacterView, effects: Sequence[Effect], *, most: float) -> str:
-    """A word's letters in a row, a row of bars for each trace, and what each letter does."""
+    """A word's letters in a row, with a row of bars for each trace, and the effect of each letter."""
     letters = [visible(letter) for letter in found.letters]
     foot = 22 + 36 * len(found.traces)
     names = [(name, 22 + 36 * row + 20) for row, name in enumerate(found.traces)]

@@ -30,6 +30,8 @@ COUNT_PIECE = 1 << 16
 
 
 class LanguageModelingJob(Job[LanguageModel]):
+    """Trains a language model."""
+
     unit: ClassVar[str] = "tokens"
     recipe: LanguageModelingRecipe
     task: LanguageModeling

@@ -23,11 +23,11 @@ from ensue.types import exact
 PAIRS_AT_A_TIME = 256
 BATCH_TOKENS = 4096
 LONGEST_IN_BATCH = 512
-"""A longer sentence is read by itself, in pieces."""
+"""The most tokens of a sentence that is read in a batch. A longer one is read by itself, in pieces."""
 
 
 class PairScore(NamedTuple):
-    """How often the better text of `pairs` pairs was the more probable one (`better`; ties count half)."""
+    """The score of `pairs` pairs; `better` counts those whose better text is the more probable one. Ties count half."""
 
     name: str
     pairs: int
@@ -35,22 +35,26 @@ class PairScore(NamedTuple):
 
     @property
     def accuracy(self) -> float:
+        """The share of pairs whose better text is the more probable one."""
         return self.better / self.pairs
 
     def as_json(self) -> dict[str, Any]:
+        """The keys of a row in `evaluate --json`."""
         return {"name": self.name, "pairs": self.pairs, "accuracy": self.accuracy}
 
 
 class MinimalPairScores(NamedTuple):
-    """One row for each file, and all of them together."""
+    """The scores of each file, and of all files together."""
 
     rows: tuple[PairScore, ...]
 
     @property
     def total(self) -> PairScore:
+        """The score of all files together."""
         return PairScore("total", sum(row.pairs for row in self.rows), sum(row.better for row in self.rows))
 
     def as_json(self) -> dict[str, Any]:
+        """The keys of `evaluate --json`."""
         total = self.total
         return {"accuracy": total.accuracy, "pairs": total.pairs, "files": [row.as_json() for row in self.rows]}
 
@@ -63,10 +67,10 @@ def score_minimal_pairs(
     encoding: str = "utf-8",
     progress: Callable[[PairScore], None] | None = None,
 ) -> MinimalPairScores:
-    """Score the pairs of a file, of a folder's files or of a glob's matches; `progress` is told each file's score.
+    """Scores the pairs of a file, of the files of a folder or of a glob; `progress` is called with each file's score.
 
-    A text's score is the sum of the nats of its tokens, read after the start symbol. DataError (file:line) for what is
-    no pair, a file without pairs and a folder without a file in a known format.
+    A text's score is the sum of the nats of its tokens, read after the start symbol. Raises DataError (file:line) for a
+    line that is no pair, a file without pairs, and a folder without a file in a known format.
     """
     rows = []
     for path in pair_files(location, encoding=encoding):
@@ -89,7 +93,7 @@ def _score_file(model: LanguageModel, tokenizer: Tokenizer, path: Path, encoding
 
 
 def _better(model: LanguageModel, tokenizer: Tokenizer, pairs: list[MinimalPair]) -> float:
-    """In how many pairs the better text is more probable; pairs that are the same ids are ties by themselves."""
+    """The number of pairs in which the better text is more probable. Two texts with the same ids are a tie."""
     ids = [tokenizer.encode(text).astype(np.int64) for pair in pairs for text in pair]
     nats = total_nats(model, ids, start_id=tokenizer.start_id).reshape(-1, 2)
     tied = np.array([np.array_equal(good, bad) for good, bad in zip(ids[::2], ids[1::2], strict=True)])
@@ -117,7 +121,7 @@ def total_nats(model: LanguageModel, texts: list[NDArray[np.int64]], *, start_id
 
 
 def _batch_nats(model: LanguageModel, texts: list[NDArray[np.int64]], start_id: int) -> NDArray[np.float64]:
-    """As `total_nats`, side by side. What fills a row up stands behind all that counts, so it needs no mask."""
+    """`total_nats` of texts in one batch. Padding comes after all tokens that count, so it needs no mask."""
     targets, mask = padded(texts)
     inputs = np.column_stack((np.full(len(texts), start_id), targets))[:, :-1]
     device = device_of(model)

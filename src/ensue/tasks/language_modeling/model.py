@@ -23,21 +23,29 @@ class LanguageConfig(Config):
 
 
 class CharactersContent(Vocabulary):
+    """`tokenizer.json` of characters."""
+
     kind: Literal["characters"]
     symbols: Symbols
 
 
 class BytesContent(Vocabulary):
+    """`tokenizer.json` of bytes."""
+
     kind: Literal["bytes"]
 
 
 class WordsContent(Vocabulary):
+    """`tokenizer.json` of words."""
+
     kind: Literal["words"]
     splitter: str
     symbols: Symbols
 
 
 class SubwordsContent(Vocabulary):
+    """`tokenizer.json` of subwords."""
+
     kind: Literal["bpe"]
     tokenizer: dict[str, Any]
 
@@ -50,6 +58,8 @@ TOKENIZER: TypeAdapter[Any] = TypeAdapter(
 
 @dataclass(frozen=True)
 class LanguageModelParts(ModelParts):
+    """The tokenizer of a language model."""
+
     config: ClassVar[type[Config]] = LanguageConfig
     tokenizer: Tokenizer
 

@@ -1,4 +1,4 @@
-"""A language model at work: writes, scores, evaluates."""
+"""A language model in use: generates, scores and evaluates."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from ensue.text.boundaries import last_boundary
 from ensue.text.tokenizer import Tokenizer
 
 LONGEST_WITHOUT_BOUNDARY = 1 << 20
-"""Characters without a blank after which a streamed text is cut anyway, so that memory stays constant."""
+"""The most characters without a blank of a streamed text. It is cut there, so that memory stays constant."""
 
 MOST_SAMPLES, MOST_PARTS = 10_000, 1_000_000
 
 
 class TokenScore(NamedTuple):
-    """A token as it is shown, and its surprisal."""
+    """A token as text, and its surprisal in nats."""
 
     symbol: str
     nats: float
@@ -49,9 +49,9 @@ class TokenScore(NamedTuple):
 
 
 class LanguagePipeline(Pipeline):
-    """A language model and its tokenizer: generates, scores, evaluates.
+    """A language model and its tokenizer: generates, scores and evaluates.
 
-    `encoder` (the layers in words) and `run` only name the model in its `repr`.
+    `encoder` (a description of the layers) and `run` are for its `repr`.
     """
 
     def __init__(
@@ -86,10 +86,10 @@ class LanguagePipeline(Pipeline):
         repetition_penalty: float = 1.0,
         seed: int | None = None,
     ) -> Iterator[str]:
-        """What the model writes after `prompt`, piece by piece; a piece is final and may hold more than one token.
+        """The text that the model writes after `prompt`, in pieces. A piece is final and may hold several tokens.
 
-        Without a seed it is something else each time. `Sampling` says what the numbers mean. EnsueError for values
-        that make no sense, ContextError for a prompt that is longer than a Transformer's context.
+        Without a seed the text differs each time. `Sampling` explains the numbers. Raises EnsueError for values out of
+        range, and ContextError for a prompt that is longer than a Transformer's context.
         """
         sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty)
         return (pieces[0] for pieces in self._generated(prompt, 1, max_tokens, sampling, seed) if pieces[0])
@@ -107,7 +107,7 @@ class LanguagePipeline(Pipeline):
         repetition_penalty: float = 1.0,
         seed: int | None = None,
     ) -> list[str]:
-        """Several continuations of one prompt, made side by side; see `generate`."""
+        """Several continuations of one prompt, generated together; see `generate`."""
         check_whole("num_samples", num_samples, 1, MOST_SAMPLES)
         sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty)
         generated = self._generated(prompt, num_samples, max_tokens, sampling, seed)
@@ -116,7 +116,7 @@ class LanguagePipeline(Pipeline):
     def _generated(
         self, prompt: str, rows: int, max_tokens: int, sampling: Sampling, seed: int | None
     ) -> Iterator[list[str]]:
-        """The rows' next pieces of text, token by token, and last what the decoders still hold."""
+        """For each token the next piece of text of each row, and at the end the rest that the decoders hold."""
         check_type("the prompt", prompt, str, "a string")
         ids = self.tokenizer.encode(prompt)
         columns = generate_ids(
@@ -144,7 +144,7 @@ class LanguagePipeline(Pipeline):
         return list(self.score_stream([text]))
 
     def score_stream(self, chunks: Iterable[str]) -> Iterator[TokenScore]:
-        """The surprisal of each token of a text of any length that comes in pieces, in constant memory."""
+        """The surprisal of each token of a text in pieces, of any length, in constant memory."""
         reading = TextScorer(self.model, start_id=self.tokenizer.start_id)
         for piece in self._tokenizable(chunks):
             whole = self.tokenizer.encode(piece)
@@ -155,11 +155,11 @@ class LanguagePipeline(Pipeline):
                     yield TokenScore(self.tokenizer.symbol(id), surprisal)
 
     def score_lines(self, location: str, *, encoding: str = "utf-8", as_json: bool = False) -> Iterator[str]:
-        """What `ensue score` writes: a line for each token of a text ("-": stdin)."""
+        """The lines of `ensue score`: one for each token of a text ("-": stdin)."""
         return score_lines(self, location, encoding, as_json=as_json)
 
     def _tokenizable(self, chunks: Iterable[str]) -> Iterator[str]:
-        """The same text in pieces whose tokens, one after another, are those of the whole."""
+        """The text in pieces that can be tokenized by themselves."""
         rest = ""
         for chunk in chunks:
             rest += chunk
@@ -180,7 +180,7 @@ class LanguagePipeline(Pipeline):
     ) -> LanguageScores:
         """The scores of a file, a folder or a glob by the protocol of `ensue.tasks.language_modeling.reading`.
 
-        `parts` says into how many the text is cut; 1 reads it from beginning to end.
+        The text is cut into `parts` that are read together; 1 reads it from beginning to end.
         """
         if not isinstance(text, TextSource):
             check_path("the text", text)
@@ -191,7 +191,7 @@ class LanguagePipeline(Pipeline):
         return read(self.model, tokens, start_id=self.tokenizer.start_id, parts=parts, progress=progress)
 
     def protocol(self, scores: LanguageScores, *, parts: int | None = None) -> str:
-        """How `evaluate` has read the text of these scores, in words."""
+        """A sentence that says how `evaluate` has read the text of these scores."""
         parts = default_parts(scores.tokens) if parts is None else parts
         return describe_protocol(self.model, parts)
 
@@ -202,7 +202,7 @@ class LanguagePipeline(Pipeline):
         encoding: str = "utf-8",
         progress: Callable[[PairScore], None] | None = None,
     ) -> MinimalPairScores:
-        """How often the better one of two sentences is the more probable one, for each file of pairs."""
+        """How often the better one of two texts is the more probable one, for each file of pairs."""
         check_path("the pairs", location)
         return score_minimal_pairs(self.model, self.tokenizer, location, encoding=encoding, progress=progress)
 

@@ -1,11 +1,12 @@
-"""The evaluation protocol of language models: a text is scored as if read once from beginning to end.
+"""The evaluation protocol of language models: a text is scored as if it were read once from beginning to end.
 
-The start symbol is read first, so each of the n tokens is predicted exactly once, from what stands before it.
+The start symbol is read first, so each of the n tokens is predicted exactly once, from the tokens before it.
 
-- A model that carries its state (recurrent, window) carries it over the whole text. To be faster, `read` cuts the text
-  into equal parts that are read side by side, each warmed up on the tokens just before it.
-- Attention reads in windows of its context L that move on by ⌊L/2⌋: the first window predicts all its tokens, the
-  others their last ⌊L/2⌋. So every token sees at least half a context, or all there is before it.
+- A model with a state (recurrent, window) carries it over the whole text. For speed, `read` cuts the text into equal
+  parts that are read together; each is warmed up on the tokens just before it.
+- Attention reads windows of its context L; each begins ⌊L/2⌋ tokens after the one before. The first window predicts all
+  its tokens, the others their last ⌊L/2⌋. So every token is predicted from half a context at least, or from all tokens
+  before it.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ WARM_UP_TOKENS = 512
 MAX_PARTS = 64
 CALL_TOKENS = 8192
 CALL_LOGITS = 1 << 23
-"""What is scored in one call: this many tokens, or as many as have this many logits where the vocabulary is large."""
+"""The most tokens, and the most logits, that are computed in one call."""
 
 Progress = Callable[[int], None]
-"""Told, now and then, how many more tokens have been scored."""
+"""Called now and then with the number of further tokens that have been scored."""
 
 
 class TextScorer:
-    """A text that comes in pieces: `feed` gives the surprisals of the next ids, as if all had come at once.
+    """Reads a text in pieces: `feed` returns the surprisals of the next ids, the same as for the whole text.
 
     Memory does not grow with the text. The model should be in evaluation mode (`evaluating`).
     """
@@ -47,7 +48,7 @@ class TextScorer:
         self.model = model
         self._state: State = None
         self._recent = np.array([start_id])
-        """The newest inputs, as many as a window that moves on keeps; the last of them has not been read yet."""
+        """The newest inputs, which the next window begins with. The last one has not been read yet."""
         self._room = model.context
 
     @torch.inference_mode()
@@ -67,7 +68,7 @@ class TextScorer:
         return np.concatenate(nats)
 
     def _in_whole_windows(self, wanted: int) -> int:
-        """How many of `wanted` tokens fill windows that one call reads side by side; 0 while a window is not full."""
+        """How many of `wanted` tokens fill whole windows that one call reads together; 0 while a window is not full."""
         context = self.model.context
         if context is None or self._room:
             return 0
@@ -81,7 +82,7 @@ class TextScorer:
         return _nats_of_windows(self.model, inputs, targets.reshape(-1, stride)).flatten().cpu().numpy()
 
     def _free(self, wanted: int) -> int:
-        """How many of `wanted` tokens the window still predicts; a full one moves on first."""
+        """How many of `wanted` tokens the window can still predict. If it is full, the next window begins."""
         if self.model.context is None or self._room is None:
             return wanted
         if self._room == 0:
@@ -102,7 +103,7 @@ class TextScorer:
 
 
 def surprisals(model: LanguageModel, tokens: TokenFile, *, start_id: int) -> Iterator[NDArray[np.float64]]:
-    """The nats of all tokens in the order of the text, about a thousand at a time, in constant memory."""
+    """The nats of all tokens in order, about a thousand at a time, in constant memory."""
     with evaluating(model):
         reading = TextScorer(model, start_id=start_id)
         for start in range(0, len(tokens), CHUNK_TOKENS):
@@ -119,8 +120,8 @@ def read(
     warm_up: int = WARM_UP_TOKENS,
     progress: Progress | None = None,
 ) -> LanguageScores:
-    """The scores of a text. `parts` (default: `default_parts`) says into how many it is cut; attention has no use for
-    it. EnsueError for less than one part or a negative warm-up.
+    """The scores of a text. It is cut into `parts` (default: `default_parts`), except for attention. Raises EnsueError
+    for less than one part or a negative warm-up.
     """
     parts = default_parts(len(tokens), warm_up=warm_up) if parts is None else parts
     if parts < 1 or warm_up < 0:
@@ -139,12 +140,12 @@ def read(
 
 
 def default_parts(num_tokens: int, *, warm_up: int = WARM_UP_TOKENS) -> int:
-    """As many parts as are at least four times as long as their warm-up, up to 64."""
+    """The most parts, up to 64, that are at least four times as long as their warm-up."""
     return max(1, min(MAX_PARTS, num_tokens // max(1, 4 * warm_up)))
 
 
 def describe_protocol(model: LanguageModel, parts: int = 1, *, warm_up: int = WARM_UP_TOKENS) -> str:
-    """How `read` reads, for the output."""
+    """A sentence that says how `read` reads a text."""
     if model.context is not None:
         windows = f"in windows of {model.context} tokens that move on by {_stride(model.context)}"
         return f"read once from beginning to end, {windows}, each token predicted once"
@@ -153,7 +154,7 @@ def describe_protocol(model: LanguageModel, parts: int = 1, *, warm_up: int = WA
 
 
 def _side_by_side(model: LanguageModel, tokens: TokenFile, start_id: int, parts: int, warm_up: int) -> Iterator[Tensor]:
-    """The nats of equal parts of the text (their lengths differ by one at most), some columns at a time."""
+    """The nats of parts of the text whose lengths differ by at most one, some columns at a time."""
     bounds = [len(tokens) * part // parts for part in range(parts + 1)]
     warm_ups = [_inputs(tokens, max(0, bound - warm_up), bound, start_id) for bound in bounds[:-1]]
     state = read_prefixes(model, warm_ups)[1] if any(map(len, warm_ups)) else None
@@ -169,7 +170,7 @@ def _side_by_side(model: LanguageModel, tokens: TokenFile, start_id: int, parts:
 
 
 def _in_windows(model: LanguageModel, tokens: TokenFile, start_id: int, context: int) -> Iterator[Tensor]:
-    """The nats that each window predicts, full windows side by side; see the module's protocol."""
+    """The nats that each window predicts, several full windows in a call; see the module's protocol."""
     size, stride = len(tokens), _stride(context)
     yield _window_nats(model, tokens, start_id, [0], length=min(context, size), predicted=context)
     full = range(stride, size - context + 1, stride)
@@ -192,7 +193,7 @@ def _window_nats(
 
 
 def _nats_of_windows(model: LanguageModel, inputs: NDArray[np.int64], targets: NDArray[np.int64]) -> Tensor:
-    """The nats (B, P) in float64 of `targets`, which follow the last P of `inputs` (B, T); each row by itself."""
+    """The nats (B, P) in float64 of `targets`, the tokens after the last P of `inputs` (B, T)."""
     h, _ = model.layers(model.features(_on_device(model, inputs)))
     return exact(model.head.nats(h[:, -targets.shape[1] :], _on_device(model, targets)))
 
@@ -206,7 +207,7 @@ def _nats(
 
 
 def _inputs(tokens: TokenFile, start: int, stop: int, start_id: int) -> NDArray[np.int64]:
-    """What is read to predict the tokens [start, stop): the token before each, and `start_id` before the first."""
+    """The inputs for predicting the tokens [start, stop): the token before each, or `start_id` before the first."""
     ids = tokens.read(max(0, start - 1), max(0, stop - 1))
     return ids if start > 0 or stop == start else np.concatenate(([start_id], ids))
 
@@ -220,5 +221,5 @@ def _call_tokens(model: LanguageModel) -> int:
 
 
 def _stride(context: int) -> int:
-    """How far a window moves on: half a context."""
+    """The distance between the beginnings of two windows: half a context."""
     return max(1, context // 2)

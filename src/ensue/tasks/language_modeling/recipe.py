@@ -11,11 +11,15 @@ from ensue.recipe.tables import Count, DataRecipe, Recipe, Rows, Share, Table, T
 
 
 class LanguageModelingData(DataRecipe):
+    """The table `[data]` of a language model."""
+
     valid_characters: Count = 2_000_000
     """At most this many characters of the validation text are scored, from its beginning."""
 
 
 class TokenizerRecipe(Table):
+    """The table `[tokenizer]`."""
+
     kind: Literal["characters", "bytes", "words", "bpe"] = "characters"
     """What a token is."""
     min_count: Count = 1
@@ -29,6 +33,8 @@ class TokenizerRecipe(Table):
 
 
 class LanguageModelingTrain(TrainRecipe):
+    """The table `[train]` of a language model."""
+
     segment_length: Rows = 64
     """Tokens in a segment of truncated back-propagation, or in a block where attention's `context` does not say."""
     reset_state: Share = 0.0
@@ -44,6 +50,8 @@ class LanguageModelingTrain(TrainRecipe):
 
 
 class LanguageModelingRecipe(Recipe):
+    """The recipe of a language model."""
+
     what: ClassVar[str] = "language model"
 
     task: Literal["language-modeling"] = "language-modeling"

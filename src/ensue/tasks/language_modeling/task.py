@@ -29,18 +29,23 @@ class LanguageBatch(NamedTuple):
 
     @property
     def rows(self) -> int:
+        """The number of rows, B."""
         return len(self.inputs)
 
     @property
     def count(self) -> int:  # type: ignore[override]  # it hides tuple.count, which a batch has no use for
+        """The number of tokens, each of which is one prediction."""
         return self.targets.numel()
 
     def part(self, rows: slice) -> Self:
+        """The batch of some of its rows."""
         return self._replace(inputs=self.inputs[rows], targets=self.targets[rows])
 
 
 class LanguageModeling(Task[LanguageModel, LanguageBatch]):
-    """Segments of a stream (state carried) or shuffled blocks in, summed nats out; judged by nats per token."""
+    """Language modeling on segments of a stream, with carried state, or on shuffled blocks; judged
+    by nats per token.
+    """
 
     judged_by = "nats_per_token"
     less_is_better = True
@@ -69,7 +74,9 @@ class LanguageModeling(Task[LanguageModel, LanguageBatch]):
         return model.init_state(self.batches.batch_size)
 
     def carried(self, model: LanguageModel, batch: LanguageBatch, state: State) -> State:
-        """None at the start of a stream, and anew in rows that are reset by chance."""
+        """The state for the next segment: None at the start of a stream, and a new one in rows that are reset at
+        random.
+        """
         if batch.first or state is None or not self.reset_state:
             return None if batch.first else state
         kept = torch.rand(batch.rows, device=batch.inputs.device) >= self.reset_state

@@ -1,1 +1,1 @@
-"""The parts that tasks on words share: what is known of words, texts as rows of numbers, their bounds."""
+"""The parts that tasks on words share: the lexicon, texts as rows of numbers, limits on their length."""

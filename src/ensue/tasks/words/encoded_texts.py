@@ -1,4 +1,4 @@
-"""Texts as a model reads them: their distinct words encoded once, and batches of any of them."""
+"""Texts as numbers: their distinct words are encoded once, and batches are made of any texts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from ensue.text.lexicon import Lexicon
 
 
 class EncodedTexts:
-    """`words` are rows of numbers of `forms`; `columns` are given values beside them, for each column a `Ragged`."""
+    """Texts as numbers. `words` are rows of numbers of `forms`; `columns` has a `Ragged` of values for each other
+    column.
+    """
 
     def __init__(self, lexicon: Lexicon, texts: Texts, columns: Mapping[str, StringColumn] | None = None) -> None:
         self.forms = lexicon.encode(texts.words.values)
@@ -34,7 +36,7 @@ class EncodedTexts:
         return other
 
     def batch(self, rows: NDArray[np.int64], device: torch.device) -> Words:
-        """Some of the texts side by side."""
+        """The batch of the texts in these rows."""
         mask = self.words.mask(rows)
         padded = self.words.padded(rows)
         forms, numbers = np.unique(padded, return_inverse=True)

@@ -1,4 +1,4 @@
-"""What the pages of taggers and classifiers share: the words as the model takes them, and the facts at the top."""
+"""Shared by the pages of taggers and classifiers: the words as the model reads them, and the facts at the top."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ensue.tasks.words.length import check_length
 from ensue.tasks.words.pipeline import WordPipeline
 
 LONGEST = 10_000
-"""Words of a text that can be looked into."""
+"""The most words of a text for a page."""
 TITLE = 84
-"""Characters of the text that name a page."""
+"""The most characters of the text in a page's title."""
 
 
 def read_words(
@@ -22,7 +22,7 @@ def read_words(
     texts: Sequence[Sequence[str]],
     columns: dict[str, tuple[str, ...]] | None = None,
 ) -> list[ReadWords]:
-    """The texts as the model takes them."""
+    """The texts as the model reads them."""
     for words in texts:
         if not words:
             raise EnsueError("there is nothing to look into: the text has no words")
@@ -35,7 +35,7 @@ def read_words(
 
 
 def facts_of(pipeline: WordPipeline, head: str, words: str) -> dict[str, str]:
-    """What the page says of the model at its top."""
+    """The facts about the model at the top of the page."""
     run = {} if pipeline.run is None else {"run": Path(pipeline.run).name}
     parameters = f"{pipeline.num_parameters:,}"
     return {**run, "encoder": pipeline.recipe.describe(), "head": head, "parameters": parameters, "words": words}

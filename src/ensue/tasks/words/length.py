@@ -7,11 +7,11 @@ from ensue.models.specification import TransformerEncoder
 from ensue.tasks.words.recipe import WordsRecipe
 
 MOST_ATTENDED = 20_000
-"""Words where time goes with their square."""
+"""The most words of a text for attention, whose time grows with their square."""
 
 
 def most_words(recipe: WordsRecipe) -> int:
-    """The words of the longest text that such a model reads."""
+    """The most words of a text that a model of this recipe reads."""
     encoder = recipe.encoder
     if not isinstance(encoder, TransformerEncoder):
         return recipe.most_words
@@ -19,7 +19,7 @@ def most_words(recipe: WordsRecipe) -> int:
 
 
 def check_length(words: int, recipe: WordsRecipe, path: str = "", line: int = 0) -> None:
-    """DataError, with its place, for a text of more `words` than the model reads."""
+    """Raises DataError, with file and line, if a text has more `words` than the model reads."""
     most, encoder = most_words(recipe), recipe.encoder
     if words <= most:
         return

@@ -1,4 +1,4 @@
-"""The parts that taggers and classifiers share: what they know of words, and their pretrained vectors."""
+"""The parts that taggers and classifiers share: their lexicon, and their pretrained vectors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ensue.text.lexicon import Lexicon
 
 
 class WordsConfig(Config):
-    """What `config.json` says of every model that reads words."""
+    """The keys of `config.json` for a model that reads words."""
 
     splitter: str
     d_vectors: Annotated[int, Field(ge=0, le=100_000)]
@@ -38,17 +38,20 @@ class LexiconContent(Vocabulary):
 
 @dataclass(frozen=True)
 class WordParts(ModelParts):
-    """`pretrained` are the vectors of the lexicon's words that have one, (V, d)."""
+    """A model that reads words, from its tables. `pretrained` are the vectors of the lexicon's words that have one, (V,
+    d).
+    """
 
     lexicon: Lexicon
     pretrained: Tensor | None
 
 
 def read_lexicon(run: RunDirectory) -> Lexicon:
+    """The lexicon of a run. Raises RunError if its file is damaged."""
     return run.read_json("tokenizer.json", LexiconContent, Lexicon.from_json)
 
 
 def empty_vectors(run: RunDirectory, lexicon: Lexicon) -> Tensor | None:
-    """Room for the pretrained vectors of a model that has some."""
+    """Zeros in place of the pretrained vectors, which are loaded later; None if the model has none."""
     d_vectors = run.config["d_vectors"]
     return torch.zeros(len(lexicon.vectors), d_vectors) if d_vectors and lexicon.vectors else None

@@ -1,4 +1,4 @@
-"""Texts as a trained model reads them: words that come again are looked up, not worked out again."""
+"""Reads texts for a trained model. The features of a word are computed once and then looked up."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ensue.text.vocabulary import Vocabulary
 
 
 class WordPipeline(Pipeline):
-    """What the pipelines of taggers and classifiers share: texts are cut into words, and words become vectors."""
+    """The base of the pipelines of taggers and classifiers: cuts texts into words, and turns words into vectors."""
 
     model: Any
     recipe: WordsRecipe
@@ -35,28 +35,30 @@ class WordPipeline(Pipeline):
 
     @property
     def splitter(self) -> str:
-        """How running text is cut into words; "whitespace" for text that is cut already."""
+        """The splitter that cuts running text into words; "whitespace" is for text that is cut already."""
         return self._splitter
 
     def with_splitter(self, splitter: str) -> Self:
-        """The same model, for text that is cut otherwise."""
+        """The same model with another splitter."""
         check_type("the splitter", splitter, str, "its name")
         other = copy(self)
         other._splitter = splitter
         return other
 
     def use_vectors(self, file: str | Path) -> None:
-        """Look words that training had not up in `file`, the pretrained vectors that the model was trained with."""
+        """Takes the vectors of words that the training data do not have from `file`, which has to be the one of
+        training.
+        """
         self.reader.look_up(file)
 
-    def described(self, *parts: str) -> str:
+    def _described(self, *parts: str) -> str:
         """The `repr`: the layers, then `parts`."""
         run = [] if self.run is None else [f"run={str(self.run)!r}"]
         return f"{type(self).__name__}({', '.join([self.recipe.describe(), *parts, *run])})"
 
 
 class Reader:
-    """The features and the lexicon of a tagger or classifier at use. Threads may share it."""
+    """The features and the lexicon of a tagger or classifier in use. Threads may share it."""
 
     def __init__(self, features: WordFeatures, lexicon: Lexicon, device: torch.device) -> None:
         self.features, self.lexicon = features, lexicon
@@ -66,7 +68,7 @@ class Reader:
         self._extending = Lock()
 
     def read(self, texts: Sequence[Sequence[str]]) -> tuple[FormTable, Ragged]:
-        """A table of word forms, and the texts as rows of their numbers. Both hold for good."""
+        """A table of word forms, and the texts as rows of their numbers. Neither changes later."""
         words = [word for text in texts for word in text]
         if self._file is not None:
             with self._extending:
@@ -75,14 +77,14 @@ class Reader:
         return table, Ragged(numbers, np.cumsum([0, *map(len, texts)], dtype=np.int64))
 
     def look_up(self, file: str | Path) -> None:
-        """From now on take the pretrained vectors of words that the model has not seen from `file`."""
+        """Takes the pretrained vectors of unknown words from `file` from now on."""
         if self.lexicon.vectors is None:
             raise EnsueError(f"{file}: the model was trained without pretrained vectors")
         self._file = Path(file)
         self.memory.forget()
 
     def _extend(self, words: Sequence[str]) -> None:
-        """Read the file once for all words that are new."""
+        """Reads the vectors of all new words in one pass over the file."""
         table, known = self.features.vectors, self.lexicon.vectors
         assert self._file is not None
         assert table is not None

@@ -21,8 +21,8 @@ Parts = TypeVar("Parts", bound=WordParts)
 
 
 def pretrained_vectors(path: str, forms: Collection[str]) -> tuple[Sequence[str], Tensor]:
-    """The words of `forms` (or their lowered forms) that the file has, and (1 + their number, d): row 0, all zero, is
-    for what it has not.
+    """The words of `forms`, or their lowercased forms, that the file has, and their vectors (1 + number, d). Row 0 is
+    zero, for words that the file does not have.
     """
     wanted = {*forms, *(form.lower() for form in forms)} - {UNKNOWN}
     words, matrix = read_vectors(path, wanted)
@@ -33,14 +33,14 @@ def pretrained_vectors(path: str, forms: Collection[str]) -> tuple[Sequence[str]
 
 
 def d_vectors(pretrained: Tensor | None) -> int:
-    """The size of pretrained vectors; 0 where there are none."""
+    """The size of pretrained vectors; 0 if there are none."""
     return 0 if pretrained is None else pretrained.shape[1]
 
 
 def with_vectors(parts: Parts, run: RunDirectory, path: str) -> Parts:
-    """The parts of a run that is taken up again. Before its first checkpoint the vectors are still those of the file.
+    """The parts of a run that is resumed. Before its first checkpoint the vectors are read from the file again.
 
-    RunError where the file has other vectors than the run began with.
+    Raises RunError if the file has other vectors than at the start of the run.
     """
     table, known = parts.pretrained, parts.lexicon.vectors
     if table is None or known is None or complete_checkpoints(run.checkpoints):

@@ -1,4 +1,4 @@
-"""What the recipes of taggers and classifiers share: they read whole texts, batched by length."""
+"""The recipes of tasks that read whole texts, in batches of similar length."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ Splitter = Literal["whitespace", "simple", "treebank", "characters"]
 
 
 class TextsTrain(TrainRecipe):
+    """The table `[train]` of a task that reads whole texts."""
+
     batch_size: Rows = 64
     """At most this many texts go into a batch."""
     batch_tokens: Rows = 1_000
@@ -18,14 +20,14 @@ class TextsTrain(TrainRecipe):
 
 
 class WordsRecipe(Recipe):
-    """The longest text that is read whole ends in time, and needs about a gigabyte at most."""
+    """A recipe of a task that reads whole texts. The limit on their length keeps memory at about a gigabyte."""
 
     unit: ClassVar[str]
-    """What is read as one: "a sentence"."""
+    """The unit of reading, such as "a sentence"."""
     most_words: ClassVar[int]
-    """Words of the longest one, but for attention, whose time goes with their square."""
+    """The most words of a unit, except for attention, whose time grows with their square."""
     too_long: ClassVar[str]
-    """What to do about a longer one."""
+    """The advice for a longer one."""
 
     encoder: EncoderSpecification
     directions: Directions = Directions()

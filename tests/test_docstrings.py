@@ -1,0 +1,84 @@
+"""Every definition that a user of the library meets has a docstring, of its own or of a class that it derives from."""
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from functools import cached_property
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+MET = [
+    "ensue.data", "ensue.decode", "ensue.errors", "ensue.inspection", "ensue.library", "ensue.metrics", "ensue.models",
+    "ensue.nn", "ensue.recipe", "ensue.runs", "ensue.tasks", "ensue.text", "ensue.types",
+]  # fmt: skip
+"""What one imports to use a layer, a model, data, a tokenizer, scores or a recipe."""
+
+
+def modules(name: str) -> Iterator[ModuleType]:
+    """A module, and those in it where it is a package."""
+    module = importlib.import_module(name)
+    yield module
+    for info in pkgutil.walk_packages(getattr(module, "__path__", []), f"{name}."):
+        yield importlib.import_module(info.name)
+
+
+def undocumented(module: ModuleType) -> Iterator[str]:
+    """The public classes and functions of a module without a docstring, and their public methods and properties."""
+    for name, value in vars(module).items():
+        if name.startswith("_") or getattr(value, "__module__", None) != module.__name__:
+            continue
+        if inspect.isclass(value):
+            if not has_text(value):
+                yield name
+            yield from (f"{name}.{member}" for member in vars(value) if lacks_text(value, member))
+        elif inspect.isfunction(value) and not value.__doc__:
+            yield name
+
+
+def has_text(kind: type[Any]) -> bool:
+    """Whether a class has a docstring that Python has not made of its fields."""
+    text = vars(kind).get("__doc__") or ""
+    return bool(text) and not text.startswith(f"{kind.__name__}(")
+
+
+def lacks_text(kind: type[Any], name: str) -> bool:
+    """Whether a public method or property has no docstring, not even where it overrides one of ours."""
+    member = vars(kind)[name]
+    is_method = inspect.isfunction(member) or isinstance(
+        member, property | cached_property | classmethod | staticmethod
+    )
+    if name.startswith("_") or name == "extra_repr" or not is_method:  # torch says what extra_repr is
+        return False
+    ours = [vars(base)[name] for base in kind.__mro__ if name in vars(base) and base.__module__.startswith("ensue")]
+    return not any(found.__doc__ for found in ours)
+
+
+@pytest.mark.parametrize("package", MET)
+def test_what_a_user_meets_has_a_docstring(package: str) -> None:
+    assert [f"{module.__name__}.{name}" for module in modules(package) for name in undocumented(module)] == []
+
+
+def test_a_missing_docstring_is_noticed() -> None:
+    class Bare:
+        def method(self) -> None: ...
+
+        @property
+        def value(self) -> int:
+            """Something."""
+            return 1
+
+    class Derived(Bare):
+        """A class."""
+
+        @property
+        def value(self) -> int:
+            return 2
+
+    module = ModuleType("bare")
+    for kind in (Bare, Derived):
+        kind.__module__ = "ensue.bare"
+    vars(module).update({"Bare": Bare, "Derived": Derived, "__name__": "ensue.bare"})
+    assert list(undocumented(module)) == ["Bare", "Bare.method"]
