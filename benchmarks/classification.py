@@ -66,7 +66,7 @@ DATA_SETS = {
     "sst2": DataSet(sst2, "classify-lstm", PAIRS_OF_WORDS),
     "sms": DataSet(sms, "classify-lstm"),
     "cola": DataSet(cola, "classify-lstm", PAIRS_OF_WORDS, judged_by="Matthews"),
-    "mrpc": DataSet(mrpc, "classify-lstm"),
+    "mrpc": DataSet(mrpc, "classify-pairs"),
     "ag-news": DataSet(ag_news, "classify-bag", ("train.learning_rate=2.0", "head.ngram_buckets=262144")),
     "imdb": DataSet(imdb, "classify-bag"),
 }

@@ -290,6 +290,10 @@ def test_an_earlier_sentence_of_the_document_is_known(tmp_path: Path, monkeypatc
     monkeypatch.setattr("ensue.tasks.labeling.pipeline.WINDOW_WORDS", 3)
     parts = [answer.labels for answer in pipeline.label(pipeline.source(paths[1]), confidence=True)]
     assert parts == whole
+    assert (
+        pipeline.protocol(pipeline.evaluate(paths[1]))
+        == "the sentences of a document are read together, up to 20 words"
+    )
     one = paths[1].read_text().split("-DOCSTART- O\n\n")[1]
     (tmp_path / "one.txt").write_text(one)
     assert [answer.labels for answer in pipeline.label(pipeline.source(tmp_path / "one.txt"))] == whole[:2]

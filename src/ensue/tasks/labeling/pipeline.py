@@ -235,8 +235,11 @@ class LabelingPipeline(WordPipeline):
         return label_lines(self, location, format=format, encoding=encoding, as_json=as_json, color=color)
 
     def protocol(self, scores: LabelingScores) -> str:
-        """A sentence that says how `evaluate` has counted these scores."""
-        return "spans are read and counted as conlleval does" if scores.is_spans else ""
+        """How `evaluate` has counted these scores."""
+        most = self.recipe.data.context_words
+        parts = ["spans are read and counted as conlleval does"] if scores.is_spans else []
+        parts += [f"the sentences of a document are read together, up to {most:,} words"] if most else []
+        return "; ".join(parts)
 
     def sentence(self, text: str | Sequence[str], plain: Format) -> Sentence:
         """A text as a `Sentence`. A string is cut into words by the format `plain`; a list of words
