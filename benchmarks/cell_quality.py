@@ -62,13 +62,15 @@ class Size(NamedTuple):
 
 def size_of(recipe: Recipe, vocabulary_size: int, wanted: int) -> Size:
     """The d_model whose model has `wanted` parameters, within TOLERANCE."""
-    step = len(getattr(recipe.model, "periods", [1]))
+    step = len(getattr(recipe.encoder, "periods", [1]))
 
     def count(number: int) -> int:
         changed = {"d_model": number * step} | (
-            {"d_cell": 2 * number * step} if hasattr(recipe.model, "d_cell") else {}
+            {"d_cell": 2 * number * step} if hasattr(recipe.encoder, "d_cell") else {}
         )
-        model = build_language_model(recipe.model.model_copy(update=changed), vocabulary_size=vocabulary_size)
+        model = build_language_model(
+            recipe.tokens, recipe.encoder.model_copy(update=changed), vocabulary_size=vocabulary_size
+        )
         return read_parameters(model)
 
     low, high = 1, 2
@@ -82,7 +84,7 @@ def size_of(recipe: Recipe, vocabulary_size: int, wanted: int) -> Size:
         found.append(Size(high * step, parameters))
         high += 1
     if not found:
-        raise SystemExit(f"no d_model of {recipe.model.encoder} has {wanted:,} parameters within {TOLERANCE:.0%}")
+        raise SystemExit(f"no d_model of {recipe.encoder.kind} has {wanted:,} parameters within {TOLERANCE:.0%}")
     return max(found, key=lambda size: (evenness(size.d_model // step), -abs(size.parameters - wanted)))
 
 
@@ -103,7 +105,7 @@ def settings_of(cell: str, arguments: argparse.Namespace, vocabulary_size: int) 
     settings = [*COMMON, *OWN.get(cell, ()), budget, *arguments.settings]
     recipe = read_recipe(f"char-{cell}", settings)
     size = size_of(recipe, vocabulary_size, arguments.parameters)
-    own_cells = [f"encoder.d_cell={2 * size.d_model}"] if hasattr(recipe.model, "d_cell") else []
+    own_cells = [f"encoder.d_cell={2 * size.d_model}"] if hasattr(recipe.encoder, "d_cell") else []
     return [*settings, f"encoder.d_model={size.d_model}", *own_cells], size
 
 
@@ -119,10 +121,10 @@ def train(cell: str, seed: int, settings: Sequence[str], size: Size, arguments: 
     best = [record for record in records if record["kind"] == "valid" and record["best"]][-1]
     last = [record for record in records if record["kind"] == "train"][-1]
     config = json.loads((run / "config.json").read_text(encoding="utf-8"))
-    model = read_recipe(run / "recipe.toml").model
+    encoder = read_recipe(run / "recipe.toml").encoder
     return {
         "cell": cell, "seed": seed, "settings": list(settings),
-        "parameters": size.parameters, "d_model": size.d_model, "layers": model.num_layers,
+        "parameters": size.parameters, "d_model": size.d_model, "layers": encoder.num_layers,
         "seconds": last["seconds"], "steps": last["step"], "characters_per_second": last["tokens"] / last["seconds"],
         "nats_per_character": best["scores"]["nats_per_token"], "best_step": best["step"],
         "precision": config["runtime"]["precision"],

@@ -13,7 +13,7 @@ from machine import describe_machine
 from ensue.decode.generation import generate_ids
 from ensue.decode.sampling import Sampling
 from ensue.models.build import build_language_model
-from ensue.models.specification import LSTMEncoder
+from ensue.models.specification import LSTMEncoder, Tokens
 
 VOCABULARY_SIZE, SEED = 65, 0
 RUNS = ((1, 3000, Sampling()), (64, 300, Sampling()), (1, 3000, Sampling(top_p=0.9)), (64, 300, Sampling(top_p=0.9)))
@@ -22,7 +22,7 @@ RUNS = ((1, 3000, Sampling()), (64, 300, Sampling()), (1, 3000, Sampling(top_p=0
 def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(SEED)
-    model = build_language_model(LSTMEncoder(kind="lstm"), vocabulary_size=VOCABULARY_SIZE)
+    model = build_language_model(Tokens(), LSTMEncoder(kind="lstm"), vocabulary_size=VOCABULARY_SIZE)
     print(describe_machine(seed=SEED))
     print("| streams | sampling | characters per second, best of 3 |")
     print("|---|---|---|")

@@ -24,7 +24,7 @@ from torch import nn
 from ensue.data.corpus.batches import Segments
 from ensue.data.corpus.token_file import TokenFile
 from ensue.models.build import build_language_model
-from ensue.models.specification import ElmanEncoder, Encoder, GRUEncoder, LSTMEncoder
+from ensue.models.specification import ElmanEncoder, Encoder, GRUEncoder, LSTMEncoder, Tokens
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import Reporter
 from ensue.tasks.language_modeling.recipe import LanguageModelingTrain
@@ -82,13 +82,13 @@ def by_hand(cell: type[nn.RNNBase], layers: int, d: int, rows: int, length: int,
 def by_ensue(
     cell: str, layers: int, d: int, rows: int, length: int, vocabulary: int, precision: Precision, folder: Path
 ) -> Callable[[], None]:
-    specification = CELLS[cell][0](encoder=cell, d_embedding=d, d_model=d, num_layers=layers)  # type: ignore[call-arg]
+    encoder = CELLS[cell][0](kind=cell, d_model=d, num_layers=layers)  # type: ignore[call-arg]
     ids = np.random.default_rng(SEED).integers(vocabulary, size=rows * length * 20 + 1)
     recipe = LanguageModelingTrain(steps=10**9, batch_size=rows, segment_length=length, learning_rate=1e-3)
     batches = Segments(TokenFile.from_ids(ids), batch_size=rows, segment_length=length, seed=SEED)
     tokenizer = train_tokenizer("bytes", [])
     task = LanguageModeling(batches, tokenizer=tokenizer, valid=None, segment_length=length)
-    model = build_language_model(specification, vocabulary_size=vocabulary)  # type: ignore[arg-type]
+    model = build_language_model(Tokens(d_embedding=d), encoder, vocabulary_size=vocabulary)  # type: ignore[arg-type]
     return Trainer(model, task, recipe, RunDirectory(folder), precision=precision, reporter=Reporter()).step
 
 

@@ -112,6 +112,21 @@ class TestMemory:
         assert runner.forward(values, rows, keep=False)[2] == {}
 
 
+def test_a_whole_weight_is_not_sliced() -> None:
+    """Autograd would answer with zeros, a copy into them and a copy that adds them to the gradient."""
+    layer, names = LSTM(3, 8), set()
+    found = unroll(layer, torch.randn(B, T, 3), layer.init_state(B), None)
+    assert found is not None
+    waiting = [found[0].grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is not None:
+            names.add(node.name())
+            waiting.extend(before for before, _ in node.next_functions)
+    assert "TBackward0" in names
+    assert "SliceBackward0" not in names
+
+
 class TestRoom:
     """Memory for arrays: rows that would meet in a cache are moved apart."""
 

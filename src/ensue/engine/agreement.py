@@ -1,4 +1,4 @@
-"""Passes in Triton are tried before a layer runs by them: they have to compile, and to give what plain passes give."""
+"""Passes in Triton are tried before a layer runs by them: they must compile, and agree with torch operations."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """C text to functions: compiled on first use by the C compiler of the machine, kept in the cache, loaded with ctypes.
 
-A cell takes about a second, once for a machine. Without a compiler there is nothing here, and the engine runs its
-passes in torch; `pip install ziglang` is a compiler too. What is loaded was checked first: see `ensue.private_folder`,
-which has room for whatever else is made of a cell, under the same key and another suffix.
+A cell takes about a second, once for a machine. Without a compiler the engine runs its passes in torch operations;
+`pip install ziglang` installs one. Libraries are checked before they are loaded: see `ensue.private_folder`.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ def library(text: str, dtype: torch.dtype, defines: tuple[str, ...] = ()) -> cty
 
 
 def fingerprint() -> str:
-    """Of all that decides how fast compiled steps are: this folder's text, the compiler, its options."""
+    """A digest of what decides how fast compiled steps are: the engine's files, the compiler, its options."""
     files = sorted(path for path in Path(__file__).parent.iterdir() if path.suffix in (".py", ".h", ".c"))
     parts = [*(path.read_text(encoding="utf-8") for path in files), *(compiler() or ()), *_flags()]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

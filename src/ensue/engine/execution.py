@@ -1,4 +1,4 @@
-"""From a layer and its input to the outputs: which way a layer runs, and its program at hand."""
+"""Which way a layer runs, and running it: from a layer, x and a state to the outputs and the final state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ensue.types import State, leaves, map_state
 
 Execution = Literal["compiled", "plain", "fold"]
 
-_most: ContextVar[Execution] = ContextVar("most", default="compiled")
+_allowed: ContextVar[Execution] = ContextVar("allowed", default="compiled")
 _runners: WeakKeyDictionary[nn.Module, dict[Any, Runner | str]] = WeakKeyDictionary()
 _building = RLock()
 """Of threads that run a layer for the first time at once, one traces and compiles; a step may run layers itself."""
@@ -35,14 +35,18 @@ _building = RLock()
 
 @contextmanager
 def executing(execution: Execution) -> Iterator[None]:
-    """Inside, layers run at most so: "compiled" (the default), "plain" in torch, "fold" step by step under autograd."""
+    """Inside of this block, the fastest way that layers may run.
+
+    "compiled" is the default. With "plain" nothing is compiled: passes run in torch operations. With "fold" nothing is
+    traced either: `step` runs at each position under autograd. Raises `ValueError` for any other name.
+    """
     if execution not in get_args(Execution):
         raise ValueError(f"execution is compiled, plain or fold, not {execution!r}")
-    token = _most.set(execution)
+    token = _allowed.set(execution)
     try:
         yield
     finally:
-        _most.reset(token)
+        _allowed.reset(token)
 
 
 def explain(layer: nn.Module) -> str:
@@ -58,12 +62,12 @@ def explain(layer: nn.Module) -> str:
 
 
 def may_compile() -> bool:
-    """Whether layers run compiled where they can: see `executing`."""
-    return _most.get() == "compiled"
+    """Whether layers run compiled if they can: False inside of `executing("plain")` and `executing("fold")`."""
+    return _allowed.get() == "compiled"
 
 
 def runs_compiled(layer: nn.Module, x: Tensor) -> bool:
-    """Whether `unroll` would run `layer` on `x` as compiled code; under autocast, in its type."""
+    """Whether `unroll` would run `layer` on `x` as compiled C code; under autocast, in the type of autocast."""
     if not may_compile() or x.device.type != "cpu":
         return False
     runner = _runner(layer)
@@ -73,11 +77,11 @@ def runs_compiled(layer: nn.Module, x: Tensor) -> bool:
 
 
 def unroll(layer: Any, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, State] | None:
-    """`layer.fold`, faster: the outputs (B, T, d_out), with zeros at padding, and the final state.
+    """What `layer.fold` gives, faster: the outputs (B, T, d_out), with zeros at padding, and the final state.
 
-    None where the layer cannot be run so.
+    None if the layer has to run step by step. Raises `ValueError` if x has another number of features than the layer.
     """
-    if _most.get() == "fold" or x.shape[0] == 0 or x.shape[1] == 0 or torch.compiler.is_compiling():
+    if _allowed.get() == "fold" or x.shape[0] == 0 or x.shape[1] == 0 or torch.compiler.is_compiling():
         return None
     runner = _runner(layer)
     if isinstance(runner, str):
@@ -97,10 +101,10 @@ def unroll(layer: Any, x: Tensor, state: State, mask: Tensor | None) -> tuple[Te
 
 
 def _runner(layer: nn.Module) -> Runner | str:
-    """The program of a layer in its present mode, or what kept it from having one."""
+    """The program of a layer in its present mode, or why it has none."""
     some = next(layer.parameters(), None)
     dtype, device = (torch.get_default_dtype(), torch.device("cpu")) if some is None else (some.dtype, some.device)
-    execution = _most.get()
+    execution = _allowed.get()
     known = _runners.setdefault(layer, {})
     in_bf16 = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
     kernel = bf16_kernel() if in_bf16 and dtype == torch.float32 else None

@@ -34,6 +34,7 @@ class Node:
 
     @property
     def index(self) -> int:
+        """`number` of everything but a constant."""
         return int(self.number)
 
     def __add__(self, other: Node | float) -> Node:
@@ -58,12 +59,13 @@ class Node:
 
 
 class Graph:
-    """Makes nodes; a node that was made before is given again."""
+    """Makes nodes; for a node that was made before, the same object."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, tuple[int, ...], int, float], Node] = {}
 
     def node(self, op: str, args: Iterable[Node] = (), *, width: int, number: float = 0) -> Node:
+        """The node of an operation on `args`, made or known; the fields are those of `Node`."""
         args = tuple(args)
         key = (op, tuple(arg.order for arg in args), width, number)
         if key not in self._known:
@@ -71,9 +73,11 @@ class Graph:
         return self._known[key]
 
     def constant(self, value: float, width: int = 1) -> Node:
+        """The same number in all features of all rows."""
         return self.node("constant", width=width, number=float(value))
 
     def pointwise(self, op: str, *args: Node | float) -> Node:
+        """An operation of the table, on nodes of one width or of width 1; simplified where an argument is 0 or 1."""
         nodes = [arg if isinstance(arg, Node) else self.constant(arg) for arg in args]
         width = max(node.width for node in nodes)
         assert all(node.width in (1, width) for node in nodes), (op, nodes)
@@ -104,6 +108,7 @@ class Graph:
         return self.cat(parts)
 
     def cat(self, parts: Iterable[Node]) -> Node:
+        """The features of all parts side by side."""
         flat = [piece for part in parts for piece in (part.args if part.op == "cat" else [part])]
         parts = [part for part in flat if part.width]
         if len(parts) == 1:
@@ -121,6 +126,7 @@ class Graph:
         return node if node.width == 1 else self.node("sum", [node], width=1)
 
     def product(self, node: Node, matrix: int, width: int, *, transposed: bool = False) -> Node:
+        """`node` times the matrix of this number, or times its transpose; `width` is that of the result."""
         if _is_number(node, 0):
             return self.constant(0, width)
         op = "product_t" if transposed else "product"

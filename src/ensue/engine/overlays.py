@@ -1,6 +1,6 @@
-"""Which arrays may lie in others: a gate where its pre-activation was, the error at a gate where the gate was.
+"""Which arrays are written over others: a gate over its pre-activation, the error at a gate over the gate.
 
-So a training step of an LSTM holds, beside its states, room for four numbers a position and unit, not for twelve.
+So beside its states a training step of an LSTM has four numbers for a position and unit, not twelve.
 """
 
 from __future__ import annotations

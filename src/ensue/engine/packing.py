@@ -1,8 +1,7 @@
-"""Ragged rows side by side without their padding: what the engine runs over.
+"""Rows of different lengths, packed without their padding: the order in which the engine works on them.
 
-The rows, the longest first, stand position by position below each other: first the first position of every row, then
-the second of every row that has one, and so on. So the rows that go on are always the first ones, nothing is computed
-at padding, and a row's state rests after its last position by itself.
+The rows are sorted, the longest first. Then come the first position of every row, the second position of every row that
+has one, and so on. So nothing is computed at padding, and at each position the rows that have not ended come first.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from torch import Tensor
 
 
 class Packing:
-    """How a batch of `batch` rows and `positions` positions is laid out."""
+    """How `batch` rows of at most `positions` positions are packed into N rows of features, one for a real position."""
 
     def __init__(self, batch: int, positions: int, mask: Tensor | None) -> None:
         self.batch, self.padded = batch, positions
@@ -57,6 +56,7 @@ class Packing:
         return leaf if self.order is None else leaf[self.order]
 
     def unsorted(self, leaf: Tensor) -> Tensor:
+        """(B, d) from sorted rows back to the order of the batch."""
         return leaf if self.order is None else leaf[self.order.argsort()]
 
     @cached_property

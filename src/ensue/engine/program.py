@@ -1,11 +1,11 @@
-"""A traced step made ready to run: three passes, each from arrays to arrays.
+"""A traced step as three passes over positions, each from arrays to arrays.
 
-A pass says of one position which arrays its leaves are read from and where its results go. `forward` and `inference` go
-from left to right, `backward` from right to left; `forward` also keeps what `backward` reads. Products with x stand
-outside of the passes, as one product over all positions each; so do the errors at matrices and their inputs.
+For one position, a pass says which arrays are read and which are written. `forward` and `inference` go from left to
+right, `backward` from right to left; `forward` also keeps what `backward` reads. Products with x are outside of the
+passes, as one product over all positions each; so are the gradients of matrices and the error at x.
 
-What is kept is chosen by size: a value that can be worked out again from others that are there anyway is not kept. Of
-an LSTM these are the four gates; its states are there, and tanh(c) is worked out again.
+`forward` keeps as few numbers as it can: a value is computed again in `backward` if this takes no more numbers than
+keeping it. An LSTM keeps its four gates; its states are there anyway, and tanh(c) is computed again.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Product:
 
 @dataclass
 class Program:
-    """See the module. `states` are the arrays in which the leaves of the state stand over all positions."""
+    """Three passes, and the products outside of them. `states` are arrays of the state's leaves over all positions."""
 
     trace: TracedStep
     forward: Pass
@@ -77,10 +77,12 @@ class Program:
 
     @property
     def passes(self) -> dict[str, Pass]:
+        """The three by their names."""
         return {"forward": self.forward, "inference": self.inference, "backward": self.backward}
 
 
 def build(trace: TracedStep) -> Program:
+    """The program of a traced step."""
     results = [trace.output, *trace.states]
     products = [node for node in reachable(results) if node.op == "product"]
     given = _given(trace)

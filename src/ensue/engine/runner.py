@@ -1,7 +1,7 @@
-"""A program over whole sequences: forward keeps what backward needs, backward goes from right to left.
+"""Runs a program over whole sequences, and is its gradient for autograd.
 
-Every product that does not wait for the step before is one product over all positions: W x before the loop, and after
-the backward loop the error at x and at every matrix, `dU = Σ_t δ_t h_{t-1}ᵀ` (reference: Werbos 1990).
+A product that does not need the position before is one product over all positions: W x in front of the forward loop,
+behind the backward loop the error at x and the gradient of every matrix, `dU = Σ_t δ_t h_{t-1}ᵀ` (Werbos 1990).
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class Values(Generic[Item]):
 
     @classmethod
     def of(cls, items: Sequence[Item], program: Program) -> Values[Item]:
+        """From a list: x, the states, the vectors, the matrices."""
         trace = program.trace
         parts, begin = [], 1
         for group in (trace.states, trace.vectors, trace.matrices):
@@ -50,7 +51,7 @@ class Values(Generic[Item]):
 
 
 class Runner:
-    """A program with the way it is run: compiled (on a GPU in Triton), or in torch."""
+    """A program and what runs its passes: compiled C, Triton on a GPU, or torch operations."""
 
     def __init__(
         self, program: Program, functions: CompiledPasses | TritonPasses | PlainPasses, dtype: torch.dtype

@@ -1,11 +1,11 @@
-"""The order in which one position of a pass is worked out: products, and between them loops over features.
+"""The order in which a pass computes one position: products over all rows, and between them loops over features.
 
-A loop works out all values of one level; a value that needs all features of another (a product, a sum, a slice, things
-side by side) is on a later level, which begins with its products. Products are over all rows, so they part the levels
-into segments; within a segment each row goes through its levels by itself, while it is in the cache.
+A loop computes all values of one level. A value that needs all features of another (a product, a sum, a slice, a `cat`)
+is on a later level. Products are over all rows, so they divide the levels into segments. Within a segment, each row
+goes through all levels before the next row does, while it is in the cache.
 
-What costs less to work out than to write and read again (a sum of two things that stand in arrays) is worked out anew
-in every loop of its segment that wants it.
+A cheap value (a sum of two values that are in arrays) is computed again in every loop of its segment that reads it,
+since that costs less than to write it and to read it.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ class Loop:
 
 @dataclass
 class Segment:
+    """Products over all rows, then loops, row by row."""
+
     products: list[Multiply] = field(default_factory=list)
     levels: list[dict[int, Loop]] = field(default_factory=list)
     """Loops by width. Those of width 1 come first: they are numbers of a row."""
@@ -58,6 +60,8 @@ class Segment:
 
 @dataclass
 class Schedule:
+    """The segments of a pass, the arrays that they read and write, and where each value is read."""
+
     segments: list[Segment]
     arrays: list[Array]
     views: dict[Node, View]
@@ -71,6 +75,7 @@ class Schedule:
 
 
 def schedule(work: Pass) -> Schedule:
+    """The schedule of a pass."""
     return _Scheduler(work).schedule()
 
 

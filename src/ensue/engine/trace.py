@@ -1,9 +1,9 @@
 """From the `step` of a layer to the graph of one step.
 
-`step` is run once, on some rows of zeros, and every operation that torch carries out is recorded and read: what depends
-on parameters alone (a transpose, a slice of a weight, a mask of it) is left to torch, once for a whole sequence; the
-rest becomes nodes (`aten.py`). What has no row there (random numbers, integer states, operations across rows) cannot be
-traced: `Untraceable` says what it was.
+`step` is run once on some rows of zeros, and every operation that torch carries out is recorded. Operations on
+parameters alone (a transpose, a slice of a weight, a mask of it) are left to torch, once for a whole sequence. The rest
+becomes nodes (`aten.py`). What the table there does not have (random numbers, integer states, operations across rows)
+cannot be traced: `Untraceable` says what it was.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ensue.types import State, leaves, map_state
 
 @dataclass(frozen=True)
 class TensorKey:
-    """Which recorded tensor an argument was."""
+    """Stands for a recorded tensor in the arguments of a call."""
 
     key: int
 

@@ -31,6 +31,8 @@ CHOOSING = {"where": 1, "and": 2, "or": 2, "not": 1}
 
 @dataclass(frozen=True)
 class Kernel:
+    """A printed function, and the arrays that it is called with."""
+
     name: str
     arrays: list[Array]
     text: str
