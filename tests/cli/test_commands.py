@@ -60,6 +60,7 @@ def test_help_names_every_command(ensue: Ensue) -> None:
         assert f"  {command} " in said.out
     assert ensue().out == said.out
     assert ensue("--version").out == f"ensue {package.__version__}\n"
+    assert "..." not in said.out.partition("Commands:")[2], "a command whose first sentence is too long for the list"
 
 
 def test_train_says_what_it_does_and_what_to_try(ensue: Ensue, text: Path) -> None:
