@@ -3,9 +3,12 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ensue.data.detection.folders import folder_format
 from ensue.data.documents import Choice, DocumentSource, Layout
+from ensue.data.lines import Lines
 from ensue.data.survey.measurement import summarize
 from ensue.data.survey.summary import DocumentSummary
 from ensue.errors import DataError
@@ -41,6 +44,25 @@ def test_the_format_can_be_said(location: str, tmp_path: Path) -> None:
         "a b\t0.2500\tKhoury\na b\t0.2500\tNahas\na b\t0.2500\tAbel\r\na b\t0.2500\tÉtienne\r\n"
         "a b\t0.2500\tSmith\n\na b\t0.2500\tRoss"
     )
+
+
+@given(st.text(st.sampled_from("ab \r\n.é"), max_size=30))
+def test_any_lines_are_read_and_stand_in_what_is_written(text: str) -> None:
+    source = DocumentSource(Lines([text], "names/Arabic.txt.xz"), format="class-files") if text.strip() else None
+    found = list(source or [])
+    rest = source.rest if source else text
+    assert "".join(document.before + document.source for document in found) + rest == text
+    assert [document.texts[0] for document in found] == [line for line in _lines(text) if line.strip(" \r")]
+    assert {document.labels for document in found} <= {("Arabic",)}
+    if source:
+        written = "".join(source.write(document, ["x"]) for document in found) + rest
+        assert written == "".join(f"{document.before}x\t{document.source}" for document in found) + rest
+
+
+def _lines(text: str) -> list[str]:
+    """Without their ends, of which the last one may be missing: a lone carriage return there is no end."""
+    *ended, last = text.split("\n")
+    return [*(line.removesuffix("\r") for line in ended), last]
 
 
 QUESTIONS = {"Person.txt": "Who is it ?\nWho was it ?\n", "Place.txt": "Where is it ?\nWhere was it ?\n"}
