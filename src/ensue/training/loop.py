@@ -137,7 +137,8 @@ class Trainer:
         """Computes the gradients of the batch's mean loss in `parts`, and keeps the state for the next step."""
         size = math.ceil(batch.rows / self.progress.parts)
         losses, states = [], []
-        self.model.train()
+        if not self.model.training:  # it asks every part
+            self.model.train()
         for start in range(0, batch.rows, size):
             rows = slice(start, start + size)
             with autocast(self.precision, self.device):

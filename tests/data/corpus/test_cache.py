@@ -65,6 +65,11 @@ def test_ids_take_the_fewest_bytes(size: int, item: int, tmp_path: Path) -> None
     assert part.dtype == np.int64
     part[:] = 0  # a copy
     assert tokens.read(1, 3).tolist() == [size - 1, 1]
+    rows = tokens.read_rows(np.array([2, 0]), 2)
+    assert rows.dtype == np.int64
+    assert rows.tolist() == [[1, 0], [0, size - 1]]
+    with pytest.raises(AssertionError, match="beyond the ids"):
+        tokens.read_rows(np.array([0, 3]), 2)
 
 
 def test_no_ids_at_all_can_be_written(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ class Batches(ABC):
         """The batch of `step`, counted from 0 over all epochs."""
         epoch, index = divmod(step, self.steps_per_epoch)
         starts = self._offset(epoch) + self.segment_length * self._segments(epoch, index)
-        rows = np.stack([self.tokens.read(start, start + self.segment_length + 1) for start in starts.tolist()])
+        rows = self.tokens.read_rows(starts, self.segment_length + 1)
         inputs, targets = np.ascontiguousarray(rows[:, :-1]), np.ascontiguousarray(rows[:, 1:])
         return TokenBatch(inputs, targets, self._is_first(index))
 

@@ -76,6 +76,14 @@ class TokenFile:
         self._release(part.nbytes)
         return ids
 
+    def read_rows(self, starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+        """A copy of the ids [start, start + length) of each of the `starts`, (rows, length)."""
+        assert len(starts) == 0 or (starts.min() >= 0 and starts.max() + length <= len(self)), "beyond the ids"
+        part = self._ids[starts[:, None] + np.arange(length)]
+        self._release(part.nbytes + 2 * _FAULT_BYTES * len(starts))
+        ids: NDArray[np.int64] = part.astype(np.int64)
+        return ids
+
     def _release(self, read_bytes: int) -> None:
         """Give pages back before many are mapped, so that resident memory does not grow with the file.
 
