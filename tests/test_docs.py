@@ -33,7 +33,7 @@ from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.tasks.labeling import pipeline as labeling_pipeline
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
-from ensue.tasks.pipeline import Pipeline
+from ensue.tasks.pipeline import Pipeline, Predictor
 from ensue.training.run import train_run
 from page_data import RUNS, TEXT, tiny, write_data
 from training.tiny_texts import without_pictures
@@ -317,6 +317,7 @@ INTERFACE = {
     "ensue": ensue.library,
     "ensue.recipe": sys.modules["ensue.recipe"],
     "Pipeline": Pipeline,
+    "Predictor": Predictor,
     "LanguagePipeline": LanguagePipeline,
     "LabelingPipeline": LabelingPipeline,
     "ClassificationPipeline": ClassificationPipeline,
@@ -342,7 +343,8 @@ def test_the_interface_is_as_written() -> None:
 def test_every_method_of_a_pipeline_is_written_down(owner: str) -> None:
     """With those of every pipeline, which are written down once."""
     methods = inspect.getmembers(INTERFACE[owner], inspect.isfunction)
-    written = {name for other, name, _ in documented() if other in (owner, "Pipeline")}
+    bases = {base.__name__ for base in INTERFACE[owner].__mro__}
+    written = {name for other, name, _ in documented() if other in (owner, *bases)}
     assert {name for name, _ in methods if not name.startswith("_")} == written
 
 
@@ -406,7 +408,7 @@ def test_code_blocks_say_their_language() -> None:
     known = ("python", "sh", "console", "text", "toml", "{toctree}")
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
-        fences = re.findall(r"^```(.*)$", text, re.MULTILINE)
+        fences = re.findall(r"^```(\S*).*$", text, re.MULTILINE)
         assert {fence.partition(" file=")[0] for fence in fences[::2]} <= set(known), name_of(page)
         assert set(fences[1::2]) <= {""}, name_of(page)
         for block in blocks(page, "python"):

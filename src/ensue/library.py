@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ensue.arguments import check_path, check_type, check_whole
+from ensue.errors import EnsueError
 from ensue.recipe import Recipe, read_recipe, with_paths
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import Reporter
@@ -29,7 +30,9 @@ def load(run: str | Path, *, device: str = "auto", vectors: str | Path | None = 
     if vectors is not None:
         check_path("the file of vectors", vectors)
     chosen, directory = choose_device(device), RunDirectory(run)
-    pipeline = directory.entry.pipeline_class.of(directory, chosen)
+    if vectors is not None and not any("vectors" in options for options in directory.entry.commands.values()):
+        raise EnsueError(f"{run}: a {directory.entry.what} has no pretrained vectors")
+    pipeline: Any = directory.entry.pipeline_class.of(directory, chosen)
     if vectors is not None:
         pipeline.use_vectors(vectors)
     return pipeline

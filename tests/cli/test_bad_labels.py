@@ -154,7 +154,7 @@ def test_commands_for_models_of_another_kind(refused: Refused, runs: Path, train
     said = refused("predict", trained / "lstm", stdin=b"a")
     assert said.startswith(f"{trained / 'lstm'}: the model is a language model")
     assert "the model is a tagger" in refused("evaluate", runs / "names", "--minimal-pairs", "x.jsonl")
-    with pytest.raises(EnsueError, match="a model of this kind has no pretrained vectors"):
+    with pytest.raises(EnsueError, match="a language model has no pretrained vectors"):
         load(trained / "lstm", vectors=runs / "names.txt")
     assert "trained without pretrained vectors" in refused("predict", runs / "names", "--vectors", runs / "names.txt")
 

@@ -25,14 +25,14 @@ def records(scores: dict[str, Any]) -> list[dict[str, Any]]:
 def test_any_name_can_be_drawn(title: str, tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        draw_curve(records({"accuracy": 0.5}), tmp_path / "curve.png", title=title)
+        draw_curve(records({"accuracy": 0.5}), tmp_path / "curve.png", title=title, score="accuracy")
         draw_confusion([title, "other"], [[3, 1], [0, 2]], tmp_path / "confusion.png", title=title)
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "confusion.png").stat().st_size > 1000
 
 
-def test_a_score_that_the_curve_does_not_know(tmp_path: Path) -> None:
-    draw_curve(records({"bleu": 0.5}), tmp_path / "curve.png", title="t")
+def test_a_score_that_the_validations_do_not_have(tmp_path: Path) -> None:
+    draw_curve(records({"bleu": 0.5}), tmp_path / "curve.png", title="t", score="accuracy")
     assert (tmp_path / "curve.png").exists()
 
 

@@ -36,7 +36,7 @@ def test_a_run_directory_has_all_that_a_model_is(text: Path, tmp_path: Path, mon
     assert (run / "curve.png").read_bytes().startswith(b"\x89PNG")
     assert read_recipe(run / "recipe.toml") == recipe
     config = json.loads((run / "config.json").read_text())
-    assert (config["format_version"], config["model"]["encoder"], config["runtime"]["threads"]) == (2, "lstm", 1)
+    assert (config["format_version"], config["task"], config["runtime"]["threads"]) == (3, "language-modeling", 1)
     card = (run / "README.md").read_text()
     best = recorder.validations[-1]
     assert outcome.valid == best.scores

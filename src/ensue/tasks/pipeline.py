@@ -13,7 +13,6 @@ import torch
 from ensue.data.lines import Lines
 from ensue.data.sources import TextSource
 from ensue.data.streams import is_stream, stream_text
-from ensue.errors import EnsueError
 from ensue.models.modules import count_parameters
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.task import Scores
@@ -40,10 +39,6 @@ class Pipeline(ABC):
         """The trained model in a run directory."""
         return cls(run.model(device))
 
-    def predict(self, texts: Any) -> list[Any]:
-        """The model's prediction for each text."""
-        raise NotImplementedError
-
     @abstractmethod
     def evaluate(self, location: str | Path, *, encoding: str = "utf-8") -> Scores:
         """The scores on a file, a folder or a glob."""
@@ -51,6 +46,14 @@ class Pipeline(ABC):
     def protocol(self, scores: Any) -> str:
         """A sentence that says how `evaluate` has computed these scores; "" if there is nothing to say."""
         return ""
+
+
+class Predictor(Pipeline):
+    """A model that says something of each text."""
+
+    @abstractmethod
+    def predict(self, texts: Any) -> list[Any]:
+        """The model's prediction for each text."""
 
     def prediction_lines(
         self, location: str, *, format: str | None, encoding: str, as_json: bool, color: bool
@@ -67,9 +70,3 @@ class Pipeline(ABC):
             (answer,) = self.predict([text])
             said = json.dumps({"text": text, "prediction": answer}, ensure_ascii=False)
             yield (said if as_json else f"{text}\t{answer}") + "\n"
-
-    def use_vectors(self, file: str | Path) -> None:
-        """Takes the vectors of words that the training data do not have from this file. Raises EnsueError if the model
-        uses no pretrained vectors.
-        """
-        raise EnsueError(f"{file}: a model of this kind has no pretrained vectors")

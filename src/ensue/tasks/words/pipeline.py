@@ -18,13 +18,13 @@ from ensue.data.words import Ragged
 from ensue.errors import EnsueError
 from ensue.models.form_memory import FormMemory
 from ensue.models.word_features import FormTable, WordFeatures
-from ensue.tasks.pipeline import Pipeline
+from ensue.tasks.pipeline import Predictor
 from ensue.tasks.words.recipe import WordsRecipe
 from ensue.text.lexicon import Lexicon
 from ensue.text.vocabulary import Vocabulary
 
 
-class WordPipeline(Pipeline):
+class WordPipeline(Predictor):
     """The base of the pipelines of taggers and classifiers: cuts texts into words, and turns words into vectors."""
 
     model: Any
