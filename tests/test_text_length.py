@@ -7,6 +7,8 @@ import pytest
 from ensue.data.sentences.sentence import Sentence
 from ensue.errors import DataError
 from ensue.library import load
+from ensue.tasks.classification.recipe import ClassificationRecipe
+from ensue.tasks.labeling.recipe import LabelingRecipe
 from ensue.tasks.words import length
 from training.tiny import run_tiny
 from training.tiny_texts import classifying, columns, documents, sentences, tagging, tsv, without_pictures
@@ -16,13 +18,13 @@ def test_the_bound_depends_on_the_model(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
     attention = {"kind": "transformer", "d_model": 8, "num_heads": 2}
     rotary, learned = attention | {"positions": "rotary"}, attention | {"positions": "learned", "context": 7}
-    assert length.most_words(tagging(path)) == length.MOST_OF_SENTENCE
-    assert length.most_words(classifying(path)) == length.MOST_OF_TEXT
+    assert length.most_words(tagging(path)) == LabelingRecipe.most_words
+    assert length.most_words(classifying(path)) == ClassificationRecipe.most_words
     assert length.most_words(tagging(path, encoder=rotary)) == length.MOST_ATTENDED
     assert length.most_words(classifying(path, encoder=learned)) == 7
     length.check_length(7, classifying(path, encoder=learned))
     with pytest.raises(
-        DataError, match=r"^x:3: a text of 8 words; this model \(transformer\) reads up to 7 \(model.con"
+        DataError, match=r"^x:3: a text of 8 words; this model \(transformer\) reads up to 7 \(encoder.c"
     ):
         length.check_length(8, classifying(path, encoder=learned), "x", 3)
 
@@ -33,7 +35,7 @@ def test_a_sentence_that_is_too_long_is_one_line(tmp_path: Path, monkeypatch: py
     long.write_text(columns(sentences(1)) + "\n" + "the DET O\n" * 60)
     without_pictures(monkeypatch)
     run_tiny(tagging(path, steps=2), tmp_path / "run")
-    monkeypatch.setattr(length, "MOST_OF_SENTENCE", 50)
+    monkeypatch.setattr(LabelingRecipe, "most_words", 50)
     pipeline, line = load(tmp_path / "run", device="cpu"), len(sentences(1)[0].words) + 2
     refused = "a sentence of 60 words; this model .* reads up to 50: end sentences with"
     with pytest.raises(DataError, match=rf"long.txt:{line}: {refused}"):
@@ -55,7 +57,7 @@ def test_a_text_that_is_too_long_is_one_line_unless_a_part_is_read(
     long.write_text(path.read_text() + f"music\t{text}\n")
     without_pictures(monkeypatch)
     run_tiny(classifying(path, steps=2), tmp_path / "run")
-    monkeypatch.setattr(length, "MOST_OF_TEXT", 250)
+    monkeypatch.setattr(ClassificationRecipe, "most_words", 250)
     pipeline = load(tmp_path / "run", device="cpu")
     for use in (lambda: pipeline.predict([text]), lambda: pipeline.inspect(text)):
         with pytest.raises(DataError, match=f"^{refused}"):
