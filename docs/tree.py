@@ -69,12 +69,13 @@ def said(path: Path) -> str:
 
 
 def line(name: str, depth: int, *, folder: bool, text: str) -> str:
-    """A name with what is said of it, as far as there is room: whole parts of a sentence, if there is one that fits."""
+    """A name with what is said of it; of what is too long the parts that fit, without what stands in parentheses."""
     head = f"{'  ' * depth}{name}{'/' * folder}".ljust(COLUMN) + " "
     room, text = WIDTH - len(head), text.rstrip(".")
     if len(text) > room:
-        ends = [match.start() for match in re.finditer(r"[:;,] | \(", text[:room])]
-        text = text[: ends[-1]] if ends else text[: room - 1].rsplit(" ", 1)[0] + "…"
+        whole, parenthesis, _ = text[:room].partition(" (")
+        ends = [re.match(rf"(.+){end}", whole) for end in (r"[:;] ", ", ", "$" if parenthesis else r" \S*$")]
+        text = next(found[1] for found in ends if found)
     return (head + text).rstrip()
 
 

@@ -1,1 +1,1 @@
-"""What a person sees: the progress of a run, tables, lines in and out. Used by the command line alone."""
+"""Output of the command line: the progress of a run, tables, lines. Nothing else uses it."""

@@ -1,4 +1,4 @@
-"""How torch is imported on the command line, where a person waits for it."""
+"""A quick import of torch for the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A text of the command line looked into: the page that `ensue inspect` writes."""
+"""The page that `ensue inspect` writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person, or the system, has done wrong, as the one line that the command line says of it."""
+"""Errors of the user or the system as one line for the command line."""
 
 from __future__ import annotations
 

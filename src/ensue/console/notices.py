@@ -1,4 +1,4 @@
-"""What the library has to say, as lines on stderr."""
+"""Notices of the library as lines on stderr."""
 
 from __future__ import annotations
 

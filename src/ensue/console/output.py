@@ -1,4 +1,4 @@
-"""stdout and stderr, and what follows where they cannot be written to: full disk, closed stream, reader gone."""
+"""stdout and stderr, and the end of the program if they cannot be written: full disk, closed stream, reader gone."""
 
 from __future__ import annotations
 

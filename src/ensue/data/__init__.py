@@ -1,1 +1,1 @@
-"""Files to token files to batches. Nothing here imports torch."""
+"""Data: from files to batches. Nothing here imports torch."""

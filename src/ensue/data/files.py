@@ -1,4 +1,4 @@
-"""Which files a location names: a file itself, those of a folder, or a glob's matches. It reads none of them.
+"""The files that a location names: a file, the files of a folder, or the matches of a glob. None is read here.
 
 Only regular files are taken from folders and globs: opening a pipe waits for somebody to write. Links to files are
 followed; links to folders are not, where folders are gone through, since they may lead back to themselves.

@@ -1,4 +1,4 @@
-"""Spans of a text as JSON holds them: `{"start": 0, "end": 3, "label": "PER"}` or `[0, 3, "PER"]`. No words here."""
+"""Spans of a text in JSON: `{"start": 0, "end": 3, "label": "PER"}` or `[0, 3, "PER"]`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Physical lines to records: what holds something, with its line number and what was passed over before it.
+"""Records: the lines of a file that hold data, with their numbers and the lines skipped before them.
 
 It knows no format. Here end the texts that are none: those with NUL characters.
 """

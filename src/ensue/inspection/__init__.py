@@ -1,4 +1,4 @@
-"""A trained model looked into: what it makes of one text, in numbers and as a page.
+"""Looking inside a trained model: what happens in it with a text, in numbers and as a page.
 
 Everything is seen from outside, by watching taps and by computing again with a part left out.
 """

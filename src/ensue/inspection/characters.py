@@ -1,4 +1,4 @@
-"""What the letters of a word do in a character layer: how far they move an LSTM, how many maxima of a CNN they win."""
+"""The effects of letters in a character layer: how far they move an LSTM, how many maxima of a CNN they have."""
 
 from __future__ import annotations
 

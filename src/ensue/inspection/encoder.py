@@ -1,4 +1,4 @@
-"""What happens in the layers between features and head: gates and states over a text, weights of attention.
+"""The layers between features and head: gates and states over a text, weights of attention.
 
 Seen through taps, in whatever layers there are; a new cell is seen as soon as it has them.
 """

@@ -1,4 +1,4 @@
-"""What a model knows of the words of a text, part by part, and what is left of them when a part is blanked.
+"""The parts of a word's features, and the features of a text without one of them.
 
 A part is blanked by reading it as unknown (id 0), the characters all together by leaving them out.
 """

@@ -1,4 +1,4 @@
-"""What was found inside a model, in numbers and as a page. It neither computes nor draws."""
+"""The result of looking inside a model, in numbers and as a page."""
 
 from __future__ import annotations
 

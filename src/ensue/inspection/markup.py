@@ -1,4 +1,4 @@
-"""Text and numbers as a page may hold them: escaped, cut to a width, with a visible form for what cannot be seen."""
+"""Text and numbers for a page: escaped, cut to a width, with a visible form for invisible characters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""English words, cut as in the Penn Treebank and the English treebanks of Universal Dependencies. Quotes are kept.
+"""English words as in the Penn Treebank and Universal Dependencies. Quotes are kept.
 
 Contractions are split (`do|n't`, `I|'m`, `dog|'s`, `can|not`, `gon|na`). Punctuation marks are tokens, except in
 numbers, abbreviations and addresses. Hyphens are tokens too, except after prefixes, as in the newer treebanks

@@ -1,4 +1,4 @@
-"""The 256 bytes as a vocabulary, and the incremental decoder for bytes and byte-level subwords."""
+"""The 256 bytes as a vocabulary, and the decoder for bytes and byte-level subwords."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ids and tokenizers that were made once and are kept, under a key of all they depend on. Deleting it loses nothing."""
+"""Ids and tokenizers in the cache, under a key of all they depend on. They can be made again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pairs of texts of which one is better, from the published formats of minimal pairs. It scores nothing.
+"""Minimal pairs, one text of which is better, read from their published formats. They are not scored here.
 
 - `.jsonl` (BLiMP, Warstadt et al. 2020): `sentence_good` and `sentence_bad`, each read with its line end.
 - `.tab`, and `.text` with `.gold` (Gulordava et al. 2018; Linzen et al. 2016): a sentence, the place of a word in it,

@@ -1,4 +1,4 @@
-"""What files are taken for: by the person's word, by their names, by their first lines. It reads nothing behind these.
+"""The format of files, by the user's choice, by their names, or by their first lines. No more of them is read.
 
 `formats` says it for a task that knows what it wants, sentences or texts, `kind` for `ensue data`, which does not.
 """

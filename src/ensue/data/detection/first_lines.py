@@ -1,4 +1,4 @@
-"""So much of a file as says what it is: its first lines, or the first values of a JSON array."""
+"""The part of a file that shows its format: its first lines, or the first values of a JSON array."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which folders are labeled texts by themselves, whatever their files hold."""
+"""Folders that are labeled texts by their names, whatever their files hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What data are taken for: labeled sentences, labeled texts or plain text. It reads the first lines and no more.
+"""The kind of data: labeled sentences, labeled texts or plain text. Only the first lines are read.
 
 What the person says (`--format`) holds. Else a folder with a folder, or a file, for each class holds texts, and
 otherwise the first file decides, by its suffix (before `.xz` and `.gz`) and its first lines; the first of these that is

@@ -1,4 +1,4 @@
-"""What the first lines of a file look like. Each function is a question; `formats` and `kind` ask them in order."""
+"""The signs of formats in the first lines of a file. `formats` and `kind` ask for them in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The value that every reader of labeled texts yields, and what a file was taken for. It reads nothing."""
+"""A labeled text, and the layout of its file."""
 
 from __future__ import annotations
 

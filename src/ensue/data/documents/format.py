@@ -1,4 +1,4 @@
-"""What every format of labeled texts can do. The formats themselves are in the files beside this one."""
+"""The interface of a format of labeled texts. The formats are in the files beside this one."""
 
 from __future__ import annotations
 

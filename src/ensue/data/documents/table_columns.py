@@ -1,4 +1,4 @@
-"""Which columns of a table hold the label and the texts: by their names, else by what is in them.
+"""The columns of a table that hold the label and the texts, found by their names or contents.
 
 1. What the person says (`Choice`): a name of the header, or a number from 1. A name says that there is a header.
 2. Names, without regard to case and signs. Label: "label" or "labels", else the only one of `LABELS`. Text: the two of

@@ -1,4 +1,4 @@
-"""A labeled sentence, and what every format does with it: read, write, show its text. Each format has its own file."""
+"""A labeled sentence, and the interface of its formats. Each format has its own file."""
 
 from __future__ import annotations
 

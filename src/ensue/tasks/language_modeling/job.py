@@ -1,4 +1,4 @@
-"""The job of training a language model: texts tokenized and cut, the task, the model, and what the card says."""
+"""The job of training a language model: tokenizes texts, makes task and model, and writes its part of the card."""
 
 from __future__ import annotations
 
