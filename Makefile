@@ -19,11 +19,11 @@ help:  ## show this list
 quickstart: $(VENV)/.installed  ## train a small language model on this machine, about a minute
 	@$(BIN)/ensue quickstart
 
-test: $(VENV)/.installed-test  ## the default tests on two cores, some minutes
+test: $(VENV)/.installed-test  ## the default tests on two cores, two to three minutes
 	@$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 slow: $(VENV)/.installed-test  ## the slow tests, on ../shared/data where it is there
-	@$(BIN)/python -m pytest -m slow
+	@$(BIN)/python -m pytest -m slow --numprocesses 2 --dist worksteal
 
 fuzz: $(VENV)/.installed-test  ## N odd inputs (20,000) made of SEED (0) for everything that reads
 	@PYTHONPATH=tests $(BIN)/python -m fuzz --cases $(N) --seed $(SEED)

@@ -62,6 +62,24 @@ def new_cache(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
     return new
 
 
+@pytest.fixture(scope="session")
+def new_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
+    folder, numbers = tmp_path_factory.mktemp("tests"), count()
+
+    def new() -> Path:
+        path = folder / str(next(numbers))
+        path.mkdir()
+        return path
+
+    return new
+
+
+@pytest.fixture
+def tmp_path(new_folder: Callable[[], Path]) -> Path:
+    """As pytest's, which looks at the folders of all tests before it."""
+    return new_folder()
+
+
 @pytest.fixture(autouse=True)
 def cache_of_its_own(new_cache: Callable[[], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """No test reads or leaves anything in the user's cache."""

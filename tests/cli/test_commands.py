@@ -147,6 +147,7 @@ def test_quickstart_ends_with_samples_and_three_commands_that_work(ensue: Ensue,
         assert ensue(*command[1:]).status == 0
 
 
+@pytest.mark.slow
 def test_quickstart_without_a_text_takes_the_next_free_name(ensue: Ensue, monkeypatch: pytest.MonkeyPatch) -> None:
     without_pictures(monkeypatch)
     Path("quickstart").mkdir()

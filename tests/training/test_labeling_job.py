@@ -39,7 +39,10 @@ FORMATS: dict[str, tuple[str, Callable[[list[Tagged]], str], dict[str, Any], Sch
 }
 
 
-@pytest.mark.parametrize("name", list(FORMATS))
+QUICK = ("iob1", "iobes", "upos", "a key of misc", "json tags", "json spans")
+
+
+@pytest.mark.parametrize("name", some_slow(FORMATS, *QUICK))
 def test_every_format_is_learned_and_answered_in_its_own_scheme(name: str, tmp_path: Path) -> None:
     file, write, data, scheme = FORMATS[name]
     path = tmp_path / file
@@ -80,7 +83,9 @@ def test_the_scheme_of_learning_is_the_recipes(wanted: str, tags: int, names: Pa
     assert job.build_model().head.num_tags == tags
 
 
-@pytest.mark.parametrize("scheme", ["iob1", "bio", "iobes", "bmes", "ioe1", "bmewo"])
+@pytest.mark.parametrize(
+    "scheme", some_slow(["iob1", "bio", "iobes", "bmes", "ioe1", "bmewo"], "iob1", "ioe1", "bmewo")
+)
 def test_learned_in_the_files_own_scheme_paths_are_legal_in_it(scheme: Scheme, tmp_path: Path) -> None:
     path = tmp_path / "names.txt"
     path.write_text(columns(TAGGED, scheme))
@@ -175,7 +180,7 @@ def test_a_run_directory_has_all_that_a_tagger_is(names: Path, tmp_path: Path, m
     assert [r["scores"] for r in records if r["kind"] == "valid"] == [v.scores for v in listener.validations]
 
 
-@pytest.mark.parametrize("kind", ["softmax", "viterbi", "crf"])
+@pytest.mark.parametrize("kind", some_slow(["softmax", "viterbi", "crf"], "viterbi"))
 def test_what_is_loaded_is_what_was_trained(
     kind: str, names: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,7 +245,7 @@ def test_another_column_of_conllu_is_a_feature(tmp_path: Path) -> None:
     assert load(tmp_path / "run").evaluate(path).accuracy == 1.0
 
 
-@pytest.mark.parametrize("characters", ["lstm", "cnn"])
+@pytest.mark.parametrize("characters", some_slow(["lstm", "cnn"], "cnn"))
 def test_characters_affixes_and_shapes_see_words_that_were_never_read(characters: str, tmp_path: Path) -> None:
     """The label is the ending; the words of use are all new."""
     choose = random.Random(0)

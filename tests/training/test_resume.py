@@ -15,7 +15,7 @@ from ensue.runs import weights
 from ensue.runs.checkpoint import complete_checkpoints
 from ensue.tasks.language_modeling.task import LanguageModeling
 from training.resuming import At, Killed, die, interrupt
-from training.tiny import MODELS, Recorder, kept, run_tiny, tiny_recipe
+from training.tiny import MODELS, Recorder, kept, run_tiny, some_slow, tiny_recipe
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -42,7 +42,7 @@ def restless(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("restless")
-@pytest.mark.parametrize("variant", list(VARIANTS))
+@pytest.mark.parametrize("variant", some_slow(VARIANTS, "regularized", "blocks", "bfloat16"))
 def test_interrupted_and_resumed_is_bit_identical(variant: str, text: Path, tmp_path: Path) -> None:
     recipe = tiny_recipe(text, **VARIANTS[variant], checkpoint_every=5, validations=4)
     run_tiny(recipe, tmp_path / "whole")
@@ -54,7 +54,7 @@ def test_interrupted_and_resumed_is_bit_identical(variant: str, text: Path, tmp_
 
 
 @pytest.mark.usefixtures("restless")
-@pytest.mark.parametrize("variant", ["regularized", "blocks"])
+@pytest.mark.parametrize("variant", some_slow(["regularized", "blocks"], "blocks"))
 def test_killed_after_any_step_and_resumed_is_bit_identical(variant: str, text: Path, tmp_path: Path) -> None:
     """Without a checkpoint at that step: what came after the last one is done again."""
     recipe = tiny_recipe(text, **VARIANTS[variant], checkpoint_every=3, validations=2)
@@ -66,7 +66,7 @@ def test_killed_after_any_step_and_resumed_is_bit_identical(variant: str, text: 
     assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("step", range(2, 12, 2))
+@pytest.mark.parametrize("step", some_slow(range(2, 12, 2), 4, 10))
 def test_early_stopping_counters_go_on(step: int, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Six validations, of which the second is the best: patience 3 stops at the fifth, step 10."""
     scores = {}
