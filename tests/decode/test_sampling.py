@@ -66,6 +66,12 @@ def test_penalty_can_turn_the_greedy_choice() -> None:
     assert next_ids(logits, Sampling(temperature=0.0, repetition_penalty=2.0), generator(), seen=seen).tolist() == [1]
 
 
+@pytest.mark.parametrize("name", ["temperature", "top_p", "min_p", "repetition_penalty"])
+def test_what_is_no_number_is_one_line(name: str) -> None:
+    with pytest.raises((EnsueError, TypeError), match=rf"^{name} is '0.5'; expected a number$"):
+        Sampling(**{name: "0.5"})  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("temperature", [0.0, 1e-30, 1e-5])
 def test_a_vanishing_temperature_is_greedy(temperature: float) -> None:
     logits = torch.tensor([[1.0, 3.0, 2.0], [80.0, -80.0, 79.0]])

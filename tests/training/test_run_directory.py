@@ -19,6 +19,7 @@ from ensue.runs.weights import read_tensors, write_tensors
 from ensue.training import run as run_module
 from ensue.training.optimizer import build_optimizer
 from training.tiny import Recorder, kept, run_tiny, seal, tiny_recipe, words
+from training.tiny_texts import tagging
 
 
 def test_a_run_directory_has_all_that_a_model_is(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,6 +216,15 @@ def test_overwrite_keeps_what_is_not_the_runs_and_only_begins_with_good_data(tex
     run_tiny(tiny_recipe(text, steps=3), tmp_path / "run", overwrite=True)
     assert kept(tmp_path / "run")["checkpoint"] == "step-3"
     assert (tmp_path / "run" / "notes.txt").read_text() == "mine"
+
+
+def test_clear_leaves_nothing_of_a_run_and_all_else(names: Path, tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "run")
+    run_tiny(tagging(names, encoder="none", steps=1), run.path)
+    for name in ("curve.png", "confusion.png", "notes.txt"):
+        (run.path / name).touch()
+    run.clear()
+    assert {path.name for path in run.path.iterdir()} == {".lock", "notes.txt"}
 
 
 def test_every_altered_byte_of_a_weights_file_is_noticed(text: Path, tmp_path: Path) -> None:
