@@ -19,6 +19,7 @@ from ensue import types
 from ensue.recipe import read_recipe
 from ensue.training.run import train_run
 from page_data import tiny, write_data
+from training.tiny import some_slow
 from training.tiny_texts import without_pictures
 
 
@@ -79,7 +80,7 @@ USES: dict[str, tuple[str, list[str]]] = {
 """Recipe, data, and what is done with the model."""
 
 
-@pytest.mark.parametrize("recipe", USES)
+@pytest.mark.parametrize("recipe", some_slow(USES, "classify-lstm", next(iter(USES))))
 @pytest.mark.usefixtures("without_float64")
 def test_a_run_and_its_use_need_no_float64(
     recipe: str, tmp_path: Path, ensue: Ensue, monkeypatch: pytest.MonkeyPatch

@@ -11,6 +11,7 @@ from ensue.errors import ContextError, EnsueError
 from ensue.models.build import build_language_model
 from ensue.models.language_model import LanguageModel
 from layer_tables import layers
+from training.tiny import some_slow
 
 CONTEXT = 8
 SIZES = {"d_embedding": 12, "d_model": 16, "num_layers": 2}
@@ -53,7 +54,7 @@ def naive_greedy(model: LanguageModel, prompt: list[int], max_tokens: int) -> li
     return output
 
 
-@pytest.mark.parametrize("name", SPECIFICATIONS)
+@pytest.mark.parametrize("name", some_slow(SPECIFICATIONS, "lstm", "learned"))
 def test_greedy_in_a_batch_is_greedy_alone_and_as_the_naive_loop(name: str) -> None:
     model = model_of(name)
     together = generated(model, PROMPTS, sampling=GREEDY)
