@@ -190,6 +190,6 @@ def test_names_that_the_system_refuses(ensue: Ensue, trained: Path, text: Path) 
 
 
 def test_a_prompt_without_end_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ensue.data.streams.stream_text", lambda path: repeat("\0" * (1 << 20)))
+    monkeypatch.setattr("ensue.data.streams.stream_text", lambda path, encoding: repeat("\0" * (1 << 20)))
     with pytest.raises(DataError, match=r"^stdin: more than 16,777,216 characters$"):
         whole_text("-")
