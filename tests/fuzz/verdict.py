@@ -12,7 +12,7 @@ from fuzz.case import Outcome
 PEAK_MIB = 2500
 """`classify-bag` with 38 labels has 82 million parameters, each with a gradient, a moment and copies for the disk."""
 LONGEST_LINE = 6000
-_FRAME = re.compile(r'File "[^"]*/(ensue/[^"]+)", line (\d+),? in (\S+)')
+_FRAME = re.compile(r'File "[^"]*/(?:src|site-packages)/(ensue/[^"]+)", line (\d+),? in (\S+)')
 
 
 class Finding(NamedTuple):
