@@ -7,12 +7,19 @@ status 2; anything that is not an `EnsueError` is a bug and shows its traceback.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from pathlib import Path
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class EnsueError(Exception):
     """The base of every error that a user can correct."""
+
+    def __str__(self) -> str:
+        """The message; control characters, such as those of an odd file name, are escaped."""
+        return _CONTROL.sub(lambda found: repr(found[0])[1:-1], super().__str__())
 
 
 class DataError(EnsueError):
