@@ -92,6 +92,11 @@ STEPS: dict[str, Step] = {
     "and is read late": lambda p, x, a, b: (x * 1.0, p.v * normalized(x @ p.W), a + torch.tanh(b)),
     "a shift register": lambda p, x, a, b: (x + b, torch.tanh(b @ p.W + x), a),
     # Results that are given, or one another, or the same for all rows.
+    "two products with x, of which one is kept": lambda p, x, a, b: (
+        x * 1.0,
+        torch.tanh(x @ p.W),
+        torch.sin(x @ p.W.t()),
+    ),
     "all results are x": lambda p, x, a, b: (x, x, x),
     "states stay": lambda p, x, a, b: (a * b, a, b),
     "two states are one": lambda p, x, a, b: (a, torch.tanh(a + x), torch.tanh(a + x)),

@@ -171,7 +171,7 @@ def _by_class(choose: Random, case: Case, material: Material) -> None:
     case.arguments = choose.choice(
         [
             ["data", "classes"],
-            [*train, "--set", "model.d_model=4"],
+            [*train, "--set", "encoder.d_model=4"],
             ["evaluate", run, "classes"],
             ["predict", run, "classes"],
         ]

@@ -73,7 +73,7 @@ def _trained(choose: Random, case: Case, material: Material) -> None:
     known = [
         f"{table}.{key}={value}"
         for key, value in SMALL.items()
-        for table in ("model", "features", "head")
+        for table in ("encoder", "tokens", "directions", "features", "head")
         if key in document.get(table, {})
     ]
     case.arguments = [

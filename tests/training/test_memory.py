@@ -36,7 +36,7 @@ def peak_bytes(recipe: str, text: Path, run: Path, *settings: str) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", ["char-lstm", "char-transformer", "word-lstm", "bpe-transformer"])
 def test_memory_does_not_grow_with_the_text(recipe: str, tmp_path: Path) -> None:
-    sizes = [f"model.{key}=16" for key in ("d_model", "d_embedding")]
+    sizes = ["encoder.d_model=16", "tokens.d_embedding=16"]
     budget = ["train.steps=5", "train.precision=float32", "data.valid_characters=20000", "train.validations=1"]
     peaks = [
         peak_bytes(recipe, written(tmp_path / f"{size}.txt", size), tmp_path / f"run{size}", *sizes, *budget)

@@ -27,7 +27,7 @@ def overlays(program: Program) -> dict[Array, View]:
     after_loop = {product.factor.array for product in program.products}
     hoisted = [product.hoisted for product in program.products if product.hoisted]
     found: dict[Array, View] = {}
-    for kept in program.kept:
+    for kept in (array for array in program.kept if array not in hoisted):  # those are full before the loop begins
         hosts = [host for host in hoisted if host not in program.kept]
         view = next(_free_slices(kept, hosts, found, forward), None)
         if view is not None:

@@ -118,7 +118,8 @@ class RunDirectory:
             )
         self.manifest.check("config.json")
         task = config.get("task")
-        checked(task_entry(task).parts_class.config if task in TASKS else Config, config, path)
+        is_known = isinstance(task, str) and task in TASKS
+        checked(task_entry(task).parts_class.config if is_known else Config, config, path)
         return cast("dict[str, Any]", config)
 
     @cached_property
