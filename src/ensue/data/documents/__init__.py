@@ -6,7 +6,8 @@ for document in source:
     document.texts, document.labels
 """
 
-from ensue.data.documents.document import Choice, Column, Document, Layout
+from ensue.data.columns import Column
+from ensue.data.documents.document import Choice, Document, Layout
 from ensue.data.documents.formats import FORMATS, detect_lines, read_lines, write
 from ensue.data.documents.source import DocumentSource
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
+
+from ensue.data.columns import Column
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +28,6 @@ class Document:
     def is_empty(self) -> bool:
         """Whether no text of it has anything but white space."""
         return not any(text.strip() for text in self.texts)
-
-
-class Column(NamedTuple):
-    """A column of a table: its number (from 1) and its name, if there is a header; or a JSON key (number 0)."""
-
-    number: int
-    name: str = ""
-
-    def __str__(self) -> str:
-        number = [f"column {self.number}"] if self.number else []
-        name = [f'"{" ".join(self.name.split())}"'] if self.name else []
-        return " ".join(number + name)
 
 
 @dataclass(frozen=True, slots=True)

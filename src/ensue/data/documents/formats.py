@@ -13,14 +13,13 @@ from ensue.data.documents.folders import write_folders
 from ensue.data.documents.format import DocumentFormat
 from ensue.data.documents.json_documents import JsonDocuments
 from ensue.data.documents.line_formats import ClassFiles, FastText, FirstWord, UnlabeledLines
-from ensue.data.documents.tables import Csv, SemicolonCsv, Tsv
+from ensue.data.documents.tables import TableFormat
 from ensue.data.lines import Lines
+from ensue.data.tables import DIALECTS
 from ensue.errors import DataError, nearest
 
 FORMATS: dict[str, DocumentFormat] = {
-    "tsv": Tsv(),
-    "csv": Csv(),
-    "csv-semicolon": SemicolonCsv(),
+    **{dialect.name: TableFormat(dialect) for dialect in DIALECTS},
     "json": JsonDocuments(),
     "fasttext": FastText(),
     "first-word": FirstWord(),

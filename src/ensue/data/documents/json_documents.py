@@ -7,21 +7,16 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ensue.data.documents.document import Choice, Column, Document, Layout
+from ensue.data.documents.document import Choice, Document, Layout
 from ensue.data.documents.format import LABEL, PROBABILITY, DocumentFormat, joined_text, split_labels
-from ensue.data.documents.table_columns import find_keys, no_column
+from ensue.data.documents.table_columns import find_keys
 from ensue.data.json_members import members, with_values
+from ensue.data.json_objects import check_characters, first_objects, json_object, text_under
 from ensue.data.lines import Lines
-from ensue.data.records import Record, json_records, sample
+from ensue.data.records import json_records
 from ensue.errors import DataError
-from ensue.parsing import ParseError, parse_json
 
-
-class _Number(str):
-    """A number as it is written."""
-
-
-_DECODER = json.JSONDecoder(parse_float=_Number, parse_int=_Number)
+_EXAMPLE = '{"text": ..., "label": ...}'
 _BARE = re.compile(r"true|false|-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?", re.ASCII)
 
 
@@ -29,14 +24,7 @@ class JsonDocuments(DocumentFormat):
     """A JSON object in each line, or an array of objects. A label is a string, number or boolean, or a list of them."""
 
     def layout(self, lines: Lines, choice: Choice) -> Layout:
-        lines.split_array()
-        head = json_records(sample(lines), is_array=lines.is_array)
-        objects = [_object(record, lines.name) for record in head]
-        if not objects:
-            raise DataError("no rows", lines.name)
-        names = list(dict.fromkeys(name for content in objects for name in content))
-        if not names:
-            raise DataError("an object without keys", lines.name, 1)
+        names, objects = first_objects(lines, example=_EXAMPLE)
         rows = [[_shown(content.get(name)) for name in names] for content in objects]
         _, labels, texts, joined = find_keys(names, rows, choice, lines.name)
         return Layout("json", texts, labels, False, choice.separator, joined)
@@ -44,8 +32,8 @@ class JsonDocuments(DocumentFormat):
     def read(self, lines: Lines, layout: Layout, *, is_labeled: bool) -> Iterator[Document]:
         lines.split_array()
         for record in json_records(lines, is_array=lines.is_array):
-            content = _object(record, lines.name)
-            texts = tuple(_text(content, column, lines.name, record.line) for column in layout.texts)
+            content = json_object(record, lines.name, example=_EXAMPLE)
+            texts = tuple(text_under(content, column, lines.name, record.line) for column in layout.texts)
             if layout.joined:
                 texts = joined_text(texts)
             labels = _labels(content, layout, lines.name, record.line) if layout.labels else ()
@@ -65,37 +53,6 @@ class JsonDocuments(DocumentFormat):
         return document.before + with_values(document.source, new, ensure_ascii=False)
 
 
-def _object(record: Record, name: str) -> dict[str, Any]:
-    try:
-        content = parse_json(record.text, _DECODER)
-    except ParseError as error:
-        raise DataError(f"{error}; expected one object in each line or an array of them", name, record.line) from None
-    if not isinstance(content, dict):
-        raise DataError('expected an object such as {"text": ..., "label": ...}', name, record.line)
-    return content
-
-
-def _text(content: dict[str, Any], column: Column, name: str, line: int) -> str:
-    text = content.get(column.name)
-    if text is None:
-        raise DataError(
-            f"{column} is null" if column.name in content else no_column(column.name, [*content]), name, line
-        )
-    if type(text) is not str:
-        raise DataError(f"{column} must be a string", name, line)
-    _check_characters(text, column, name, line)
-    return text
-
-
-def _check_characters(text: str, column: Column, name: str, line: int) -> None:
-    if text.isascii():
-        return
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise DataError(f"{column} has half a surrogate pair; expected whole characters", name, line) from None
-
-
 def _labels(content: dict[str, Any], layout: Layout, name: str, line: int) -> tuple[str, ...]:
     assert layout.labels is not None
     try:
@@ -104,7 +61,7 @@ def _labels(content: dict[str, Any], layout: Layout, name: str, line: int) -> tu
         expected = "expected a string, a number, true, false or a list of them"
         raise DataError(f"{layout.labels}: {expected}", name, line) from None
     for label in labels:
-        _check_characters(label, layout.labels, name, line)
+        check_characters(label, layout.labels, name, line)
     return labels
 
 

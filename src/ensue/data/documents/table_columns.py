@@ -12,15 +12,14 @@ of a text, two names of any kind, or one word over each text. Where a rule finds
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from operator import contains
-from textwrap import shorten
 from typing import NamedTuple
 
+from ensue.data.columns import LONGEST_NAME, Column, named_column, simplified
 from ensue.data.detection.line_signs import are_few
-from ensue.data.documents.document import Choice, Column
-from ensue.errors import DataError, nearest
+from ensue.data.documents.document import Choice
+from ensue.errors import DataError
 
 LABELS = (
     ("label", "labels"),
@@ -47,8 +46,6 @@ PAIRS = (
 OTHERS = ("id", "ids", "index", "idx", "no", "number", "date", "time", "author", "user", "source", "rating", "score")
 _NAMES = {*TITLES, *OTHERS, *(name for group in (*LABELS, *TEXTS, *PAIRS) for name in group)}
 _TEXT_NAMES = {name for group in (*TEXTS, *PAIRS) for name in group}
-_LONGEST_NAME = 40
-_MOST_NAMES = 12
 
 
 class TableColumns(NamedTuple):
@@ -74,18 +71,6 @@ def find_columns(rows: Sequence[Sequence[str]], choice: Choice, name: str) -> Ta
 def find_keys(names: Sequence[str], rows: Sequence[Sequence[str]], choice: Choice, name: str) -> TableColumns:
     """The same for records with keys: `rows` are their values, empty where a record has none or no text."""
     return TableColumns(False, *_Table([Column(0, name) for name in names], rows, name).decide(choice))
-
-
-def no_column(name: str, known: Sequence[str]) -> str:
-    """What to say about a name that is not there."""
-    shown = [shorten(other, _LONGEST_NAME, placeholder="...") for other in known]
-    there = ", ".join(f'"{other}"' for other in shown[:_MOST_NAMES]) + (", ..." if len(shown) > _MOST_NAMES else "")
-    return f'no "{name}"' + (nearest(name, shown) or f"; there are {there}")
-
-
-def simplified(name: str) -> str:
-    """The name of a column for comparisons: casefolded letters and digits, and `#`."""
-    return re.sub(r"[^\w#]|_", "", name.casefold())
 
 
 class _Table:
@@ -125,14 +110,7 @@ class _Table:
 
     def named(self, name: str) -> Column:
         """The column of that name, or number."""
-        names = [column.name for column in self.columns]
-        numbers = [str(column.number) for column in self.columns if column.number]
-        for known in (names, numbers):
-            if name in known:
-                return self.columns[known.index(name)]
-        if any(names):
-            raise DataError(no_column(name, names), self.name, 1)
-        raise DataError(f"no column {name}; there are {len(self.columns)}, without names", self.name, 1)
+        return named_column(self.columns, name, self.name)
 
     def _by_name(self, names: Sequence[str], taken: Sequence[Column]) -> list[Column]:
         return [column for column in self.columns if simplified(column.name) in names and column not in taken]
@@ -188,7 +166,7 @@ def _has_header(rows: Sequence[Sequence[str]], choice: Choice) -> bool:
     names = {simplified(name) for name in first} - {""}
     columns = list(zip(*(row for row in rows[1:] if len(row) == len(first)), strict=True))
     is_seen_again = len(set(first)) < len(first) or any(map(contains, columns, first))
-    if is_seen_again or max(map(len, first)) > _LONGEST_NAME:
+    if is_seen_again or max(map(len, first)) > LONGEST_NAME:
         return False
     return len(names & _NAMES) >= 2 or bool(names & _TEXT_NAMES) or _stands_out(first, columns)
 

@@ -1,0 +1,118 @@
+"""Tables: rows of fields between tabs, commas or semicolons. What the columns hold, the formats know."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import NamedTuple
+
+from ensue.data.columns import Column, columns_counted
+from ensue.data.lines import Lines
+from ensue.data.quoting import quoted, quoted_rows, unquoted
+from ensue.data.records import SAMPLE_ROWS, Record, records, sample, without_end
+from ensue.errors import DataError
+
+
+class Row(NamedTuple):
+    """A record and its fields, as they are written."""
+
+    record: Record
+    fields: list[str]
+
+
+class Dialect(ABC):
+    """How the fields of a row are written."""
+
+    name: str
+    delimiter: str
+    sample_lines = SAMPLE_ROWS
+
+    @abstractmethod
+    def rows(self, lines: Iterable[tuple[int, str]], name: str) -> Iterator[Row]:
+        """The records with their fields; joined by the delimiter they are the record without its line end."""
+
+    @abstractmethod
+    def value(self, field: str) -> str:
+        """What a field says."""
+
+    @abstractmethod
+    def field(self, value: str) -> str:
+        """How that is written."""
+
+    def first_values(self, lines: Lines) -> list[list[str]]:
+        """What the first rows say; they are still to be read. DataError where not even the first can be read."""
+        rows: list[list[str]] = []
+        try:
+            for row in islice(self.rows(sample(lines, self.sample_lines), lines.name), SAMPLE_ROWS):
+                rows.append([self.value(field) for field in row.fields])
+        except DataError:  # the sample may end inside quotes; reading says what is really wrong
+            if not rows:
+                raise
+        return rows
+
+    def body(self, lines: Lines, *, has_header: bool, needed: Sequence[Column]) -> Iterator[Row]:
+        """The rows below the header, which stands in `before` of the first of them.
+
+        DataError (file:line) for a row without the columns `needed`, or of another width than the first.
+        """
+        rows = self.rows(lines, lines.name)
+        first = next(rows, None)
+        if first is None:
+            return
+        before = first.record.before + first.record.text if has_header else ""
+        width = len(first.fields)
+        if missing := next((column for column in needed if column.number > width), None):
+            raise DataError(f"{columns_counted(width)}; expected {missing}", lines.name, first.record.line)
+        for record, fields in rows if has_header else chain([first], rows):
+            if len(fields) != width:
+                found = f"{columns_counted(len(fields))}; expected {width} as in line {first.record.line}"
+                raise DataError(found, lines.name, record.line)
+            yield Row(record._replace(before=before + record.before) if before else record, fields)
+            before = ""
+
+
+class TabSeparated(Dialect):
+    """Quotes are characters like any other, so a field holds neither tab nor line break."""
+
+    name = "tsv"
+    delimiter = "\t"
+
+    def rows(self, lines: Iterable[tuple[int, str]], name: str) -> Iterator[Row]:
+        return (Row(record, without_end(record.text)[0].split("\t")) for record in records(lines, name))
+
+    def value(self, field: str) -> str:
+        return field
+
+    def field(self, value: str) -> str:
+        return " ".join(value.split())
+
+
+class CommaSeparated(Dialect):
+    """Values separated by commas as RFC 4180 has them."""
+
+    name = "csv"
+    delimiter = ","
+    sample_lines = 16 * SAMPLE_ROWS  # a record may have many
+
+    def rows(self, lines: Iterable[tuple[int, str]], name: str) -> Iterator[Row]:
+        return (
+            Row(record, fields)
+            for record, fields in quoted_rows(records(lines, name, empty=True), name, self.delimiter)
+        )
+
+    def value(self, field: str) -> str:
+        return unquoted(field)
+
+    def field(self, value: str) -> str:
+        return quoted(value, self.delimiter)
+
+
+class SemicolonSeparated(CommaSeparated):
+    """The same with semicolons, as spreadsheets write it where a comma is in every number."""
+
+    name = "csv-semicolon"
+    delimiter = ";"
+
+
+DIALECTS: tuple[Dialect, ...] = (TabSeparated(), CommaSeparated(), SemicolonSeparated())
