@@ -191,6 +191,26 @@ def test_best_weights_are_kept_and_so_are_the_last(text: Path, tmp_path: Path, m
     assert all(not torch.equal(best[name], final[name]) for name in best)
 
 
+def test_the_average_of_the_weights_is_kept(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the equation of `training.average`, from the weights after each step."""
+    seen: list[dict[str, torch.Tensor]] = []
+    step = Trainer.step
+
+    def stepped(self: Trainer) -> None:
+        if not seen:
+            seen.append({name: p.detach().clone() for name, p in self.model.named_parameters()})
+        step(self)
+        seen.append({name: p.detach().clone() for name, p in self.model.named_parameters()})
+
+    monkeypatch.setattr(Trainer, "step", stepped)
+    run_tiny(tiny_recipe(text, average=0.5, validations=1), tmp_path / "run")
+    averaged = seen[0]
+    for n, weights in enumerate(seen[1:], start=1):
+        decay = min(0.5, (1 + n) / (10 + n))
+        averaged = {name: decay * averaged[name] + (1 - decay) * weights[name] for name in weights}
+    torch.testing.assert_close(read_tensors(tmp_path / "run" / "model.safetensors"), averaged)
+
+
 def test_early_stopping_counts_validations_without_a_better_score(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,7 +28,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "plain dropout": {"model": MODELS["lstm"] | {"kind": "gru", "dropout": 0.3}, "accumulate": 4},
     "sgd": {"model": MODELS["lstm"] | {"kind": "elman"}, "optimizer": "sgd", "learning_rate": 0.5},
-    "blocks": {"model": MODELS["transformer"] | {"dropout": 0.2}, "accumulate": 2, "schedule": "cosine"},
+    "blocks": {
+        "model": MODELS["transformer"] | {"dropout": 0.2}, "accumulate": 2, "average": 0.9, "schedule": "inverse-sqrt",
+    },
     "window": {"model": {"kind": "window", "d_embedding": 6, "d_model": 8}},
     "bfloat16": {"precision": "bfloat16", "reset_state": 0.2},
     "several epochs": {"batch_size": 32, "segment_length": 16},

@@ -30,7 +30,7 @@ def test_progress_follows_steps_or_the_clock() -> None:
     assert Budget.of(TrainRecipe(seconds=3.5), steps_per_epoch=1, tokens_per_step=1) == Budget(seconds=3.5)
 
 
-@pytest.mark.parametrize("schedule", ["linear", "cosine", "constant"])
+@pytest.mark.parametrize("schedule", ["linear", "cosine", "inverse-sqrt", "constant"])
 def test_warm_up_rises_evenly_from_zero(schedule: str) -> None:
     rates = [learning_rate(recipe(schedule=schedule), share) for share in (0.0, 0.05, 0.1, 0.2)]
     assert rates == pytest.approx([0.0, 0.5, 1.0, 2.0])
@@ -38,11 +38,21 @@ def test_warm_up_rises_evenly_from_zero(schedule: str) -> None:
 
 @pytest.mark.parametrize(
     ("schedule", "middle", "end"),
-    [("linear", 1.5, 0.0), ("cosine", 1 + math.cos(math.pi / 4), 0.0), ("constant", 2, 2)],
+    [
+        ("linear", 1.5, 0.0),
+        ("cosine", 1 + math.cos(math.pi / 4), 0.0),
+        ("inverse-sqrt", math.sqrt(2), math.sqrt(0.8)),
+        ("constant", 2, 2),
+    ],
 )
 def test_the_fall_over_what_is_left(schedule: str, middle: float, end: float) -> None:
     assert learning_rate(recipe(schedule=schedule), 0.4) == pytest.approx(middle)
     assert learning_rate(recipe(schedule=schedule), 1.0) == pytest.approx(end)
+
+
+def test_the_inverse_square_root_needs_a_warm_up() -> None:
+    with pytest.raises(ValueError, match="needs a warmup above 0"):
+        recipe(schedule="inverse-sqrt", warmup=0.0)
 
 
 def test_without_warm_up_the_first_step_has_the_full_rate() -> None:

@@ -86,8 +86,10 @@ class TrainRecipe(Table):
     """AdamW, or SGD with momentum."""
     learning_rate: Amount = 3e-3
     """The largest learning rate, at the end of the warm-up."""
-    schedule: Literal["linear", "cosine", "constant"] = "linear"
-    """How the learning rate falls to zero over the budget; constant: it does not."""
+    schedule: Literal["linear", "cosine", "inverse-sqrt", "constant"] = "linear"
+    """How the learning rate falls over the budget: to zero; inverse-sqrt: with the square root of the time since the
+    start, as in Vaswani et al. 2017; constant: it does not.
+    """
     warmup: Share = 0.02
     """Share of the budget over which the learning rate rises from zero."""
     weight_decay: Annotated[float, Field(ge=0, le=1e6)] = 0.0
@@ -96,6 +98,8 @@ class TrainRecipe(Table):
     """Decay of AdamW's first moment, or SGD's momentum."""
     beta2: Share = 0.99
     """Decay of AdamW's second moment; SGD has none."""
+    average: Share = 0.0
+    """Decay of a running average of the weights, which is then the model that is scored and kept; 0: no average."""
     clip: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
     """The largest global norm of the gradient; 0: no clipping."""
 
@@ -115,6 +119,8 @@ class TrainRecipe(Table):
         given = [name for name in BUDGETS if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(f"needs exactly one of {', '.join(BUDGETS)}; found {' and '.join(given) or 'none'}")
+        if self.schedule == "inverse-sqrt" and not self.warmup:
+            raise ValueError('needs a warmup above 0 for the schedule "inverse-sqrt"')
         return self
 
     @property

@@ -1,9 +1,9 @@
 """Checkpoints: everything that the next step depends on, complete or absent.
 
-`checkpoints/step-N/` holds the weights, the optimizer's moments, the state carried between segments, the counters and
-the best weights so far. It is written under another name, flushed and renamed, so a directory called step-N is
-complete, whatever happens to the process or the power. The two newest are kept. It holds no random numbers, since a
-step's stream is derived from the seed and the step's number.
+`checkpoints/step-N/` holds the weights, their average if there is one, the optimizer's moments, the state carried
+between segments, the counters and the best weights so far. It is written under another name, flushed and renamed, so a
+directory called step-N is complete, whatever happens to the process or the power. The two newest are kept. It holds no
+random numbers, since a step's stream is derived from the seed and the step's number.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from ensue.runs.weights import flush, load_parameters, read_tensors, write_tenso
 from ensue.types import State, leaves, map_state
 
 KEPT = 2
+AVERAGE = "average.safetensors"
+"""The file of the averaged weights, in runs that average them."""
 BEST = "best.safetensors"
 """The file of the best weights so far. There is none before the first validation."""
 MOMENTS = {torch.optim.AdamW: {"step", "exp_avg", "exp_avg_sq"}, torch.optim.SGD: {"momentum_buffer"}}
@@ -39,10 +41,12 @@ def save_checkpoint(
     *,
     best: Path | None = None,
     log: Entry | None = None,
+    average: nn.Module | None = None,
 ) -> Path:
     """Writes `directory/step-N`, then removes older checkpoints. Raises OSError if the disk is full.
 
     `best` are the best weights so far, if they are not these. `log` is the entry of `metrics.jsonl` as it is now.
+    `average` has the averaged weights; they are the ones that can be the best.
     """
     target = directory / f"step-{progress.step}"
     if target.exists():
@@ -52,11 +56,14 @@ def save_checkpoint(
     partial.mkdir(parents=True)
     try:
         write_tensors(partial / "model.safetensors", dict(model.named_parameters()))
+        if average is not None:
+            write_tensors(partial / AVERAGE, dict(average.named_parameters()))
         write_tensors(partial / "optimizer.safetensors", _moments(optimizer))
         write_tensors(partial / "state.safetensors", {str(i): leaf for i, leaf in enumerate(leaves(state))})
         write_text(partial / "progress.json", json.dumps(progress.model_dump(), indent=2) + "\n")
         if progress.best_step:
-            best = partial / "model.safetensors" if progress.best_step == progress.step else best
+            if progress.best_step == progress.step:
+                best = partial / ("model.safetensors" if average is None else AVERAGE)
             assert best is not None
             link(best, partial / BEST)
         entries = {path.name: entry_of(path) for path in sorted(partial.iterdir())}
@@ -74,9 +81,15 @@ def save_checkpoint(
 
 
 def load_checkpoint(
-    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, initial_state: State
+    path: Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    initial_state: State,
+    *,
+    average: nn.Module | None = None,
 ) -> tuple[State, Progress]:
-    """Loads weights and moments; returns the carried state, with the form of `initial_state`, and the counters.
+    """Loads weights and moments, and the averaged weights into `average`; returns the carried state, with the form of
+    `initial_state`, and the counters.
 
     Raises RunError for a file that is damaged, or that belongs to another model, optimizer or state.
     """
@@ -88,6 +101,9 @@ def load_checkpoint(
         manifest.check(name) for name in ("model.safetensors", "optimizer.safetensors", "state.safetensors")
     )
     load_parameters(model, read_tensors(weights), weights)
+    if average is not None:
+        averaged = manifest.check(AVERAGE)
+        load_parameters(average, read_tensors(averaged), averaged)
     _load_moments(optimizer, read_tensors(moments), moments)
     return _carried(read_tensors(carried), initial_state, carried), progress
 

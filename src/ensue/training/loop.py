@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from ensue.errors import EnsueError, RunError, TrainingError
 from ensue.recipe import TrainRecipe
-from ensue.runs.checkpoint import BEST, complete_checkpoints, load_checkpoint, save_checkpoint
+from ensue.runs.checkpoint import AVERAGE, BEST, complete_checkpoints, load_checkpoint, save_checkpoint
 from ensue.runs.directory import RunDirectory
 from ensue.runs.log import MetricsLog
 from ensue.runs.manifest import Manifest
@@ -27,6 +27,7 @@ from ensue.runs.reporter import Reporter, StepReport, Validation
 from ensue.runs.schema import DamagedError, Progress
 from ensue.runs.weights import disk_errors_told
 from ensue.tasks.task import Batch, Task
+from ensue.training.average import Average
 from ensue.training.device import Precision, autocast, is_out_of_memory
 from ensue.training.optimizer import build_optimizer, set_learning_rate
 from ensue.training.schedule import Budget, learning_rate
@@ -57,6 +58,8 @@ class Trainer:
         self.budget = Budget.of(recipe, steps_per_epoch=task.steps_per_epoch, tokens_per_step=task.tokens_per_step)
         self.log = MetricsLog(run.metrics)
         self.progress = Progress(parts=recipe.accumulate)
+        self.average = Average(model, recipe.average) if recipe.average else None
+        self.averaged = None if self.average is None else self.average.model
         self.state: State = None
 
     def resume(self) -> bool:
@@ -68,7 +71,9 @@ class Trainer:
         newest = checkpoints[-1]
         try:
             initial = self.task.initial_state(self.model)
-            self.state, self.progress = load_checkpoint(newest, self.model, self.optimizer, initial)
+            self.state, self.progress = load_checkpoint(
+                newest, self.model, self.optimizer, initial, average=self.averaged
+            )
             best = Manifest(newest).check(BEST) if self.progress.best_step else None
         except DamagedError as error:
             before = f" to go on from {checkpoints[-2].name}" if len(checkpoints) > 1 else ""
@@ -111,6 +116,8 @@ class Trainer:
             raise TrainingError(self._not_finite(step, f"the loss is not finite ({nats})"))
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+        if self.average is not None:
+            self.average.add(self.model, step + 1)
         self._count(loss, nats, time.perf_counter() - started)
         if self._passes(share, REPORTS):
             self._log_training()
@@ -156,7 +163,8 @@ class Trainer:
         """
         self._check_weights()
         self._check_loss()
-        scores = self.task.validate(self.model)
+        judged = self.model if self.averaged is None else self.averaged
+        scores = self.task.validate(judged)
         if scores is None:
             self.progress.best_step = self.progress.step
             return
@@ -169,7 +177,7 @@ class Trainer:
         else:
             self.progress.stale += 1
         try:
-            sample = self.task.sample(self.model, seed=step_seed(self.recipe.seed, self.progress.step))
+            sample = self.task.sample(judged, seed=step_seed(self.recipe.seed, self.progress.step))
         except EnsueError:
             raise TrainingError(
                 self._not_finite(self.progress.step - 1, "the sample's scores are not finite")
@@ -188,10 +196,10 @@ class Trainer:
     def _save(self) -> None:
         checkpoint = save_checkpoint(
             self.run.checkpoints, self.model, self.optimizer, self.state, self.progress,
-            best=self.run.weights, log=self.log.entry(),
+            best=self.run.weights, log=self.log.entry(), average=self.averaged,
         )  # fmt: skip
         if self.progress.best_step == self.progress.step:
-            self.run.publish(checkpoint / "model.safetensors")
+            self.run.publish(checkpoint / ("model.safetensors" if self.averaged is None else AVERAGE))
 
     def _count(self, loss: Loss, nats: float, seconds: float) -> None:
         progress = self.progress

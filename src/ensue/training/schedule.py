@@ -37,11 +37,13 @@ class Budget:
 
 
 def learning_rate(recipe: TrainRecipe, progress: float) -> float:
-    """The learning rate at `progress`: a linear warm-up over the share `warmup` of the budget, then the schedule's fall
-    to 0.
+    """The learning rate at `progress`: a linear warm-up over the share `warmup` of the budget, then the schedule's
+    fall.
     """
     if progress < recipe.warmup:
         return recipe.learning_rate * progress / recipe.warmup
+    if recipe.schedule == "inverse-sqrt":
+        return recipe.learning_rate * math.sqrt(recipe.warmup / progress)
     return recipe.learning_rate * _decay(recipe.schedule, (progress - recipe.warmup) / (1 - recipe.warmup))
 
 

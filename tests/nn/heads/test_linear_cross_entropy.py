@@ -22,14 +22,15 @@ def problem(dtype: torch.dtype = torch.float64) -> tuple[list[Tensor], Tensor]:
     )
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
 @pytest.mark.parametrize("chunk_rows", [1, 64, 75, 149, 150, 1000])
-def test_values_and_gradients(chunk_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_and_gradients(chunk_rows: int, smoothing: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHUNK_ELEMENTS", 0)
     monkeypatch.setattr(module, "CHUNK_ROWS", chunk_rows)
     sources, targets = problem()
     h, weight, bias = sources
-    total = linear_cross_entropy(h, weight, bias, targets)
-    expected = F.cross_entropy(F.linear(h, weight, bias), targets, reduction="sum")
+    total = linear_cross_entropy(h, weight, bias, targets, label_smoothing=smoothing)
+    expected = F.cross_entropy(F.linear(h, weight, bias), targets, reduction="sum", label_smoothing=smoothing)
     torch.testing.assert_close(total, expected)
     torch.testing.assert_close(torch.autograd.grad(3 * total, sources), torch.autograd.grad(3 * expected, sources))
 

@@ -32,33 +32,53 @@ ALIGNMENT = 16
 
 
 def linear_cross_entropy(
-    h: Float[Tensor, "N d"], weight: Float[Tensor, "V d"], bias: Float[Tensor, " V"], targets: Int[Tensor, " N"]
+    h: Float[Tensor, "N d"],
+    weight: Float[Tensor, "V d"],
+    bias: Float[Tensor, " V"],
+    targets: Int[Tensor, " N"],
+    *,
+    label_smoothing: float = 0.0,
 ) -> Float[Tensor, ""]:
-    """`Σ_n -log softmax(weight h_n + bias)[target_n]` in nats, a scalar, in float32 or float64."""
+    """`Σ_n -log softmax(weight h_n + bias)[target_n]` in nats, a scalar, in float32 or float64.
+
+    With `label_smoothing` ε each target is a distribution: 1 - ε for the target and ε evenly over all V (Szegedy et al.
+    2016).
+    """
     expect("linear_cross_entropy", "weight", weight, ("words", "features"))
     expect("linear_cross_entropy", "h", h, ("rows", weight.shape[1]), weight.dtype, like=weight)
     expect("linear_cross_entropy", "bias", bias, (weight.shape[0],), weight.dtype, like=weight)
     expect("linear_cross_entropy", "targets", targets, (h.shape[0],), torch.int64, like=weight)
     device = h.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
-    total: Tensor = _LinearCrossEntropy.apply(h, weight, bias, targets, dtype)  # type: ignore[no-untyped-call]
+    total: Tensor = _LinearCrossEntropy.apply(h, weight, bias, targets, dtype, label_smoothing)  # type: ignore[no-untyped-call]
     return total
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, dtype: torch.dtype) -> Tensor:
+    def forward(
+        ctx: Any, h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, dtype: torch.dtype, smoothing: float
+    ) -> Tensor:
         with torch.autocast(h.device.type, enabled=False):
-            total, ctx.gradients = _chunked(h, weight, bias, targets, dtype, with_gradients=any(ctx.needs_input_grad))
+            total, ctx.gradients = _chunked(
+                h, weight, bias, targets, dtype, smoothing, with_gradients=any(ctx.needs_input_grad)
+            )
         return total
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        return (*(gradient * upstream[0].to(gradient.dtype) for gradient in ctx.gradients), None, None)
+        return (*(gradient * upstream[0].to(gradient.dtype) for gradient in ctx.gradients), None, None, None)
 
 
 def _chunked(
-    h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, dtype: torch.dtype, *, with_gradients: bool
+    h: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    targets: Tensor,
+    dtype: torch.dtype,
+    smoothing: float,
+    *,
+    with_gradients: bool,
 ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor] | None]:
     d = weight.shape[1]
     padding = -(d + 1) % ALIGNMENT
@@ -72,7 +92,7 @@ def _chunked(
         chunk, wanted = rows[start : start + size], targets[start : start + size].unsqueeze(1)
         logits = chunk @ columns.t()
         for first in range(0, len(chunk), block):
-            total += _to_gradient(logits[first : first + block], wanted[first : first + block])
+            total += _to_gradient(logits[first : first + block], wanted[first : first + block], smoothing)
         if with_gradients:
             drows[start : start + size] = logits @ columns
             dcolumns += logits.t() @ chunk
@@ -80,15 +100,19 @@ def _chunked(
     return total, (drows[:, :d].to(h.dtype), dcolumns[:, :d], dcolumns[:, d]) if with_gradients else None
 
 
-def _to_gradient(logits: Tensor, wanted: Tensor) -> Tensor:
+def _to_gradient(logits: Tensor, wanted: Tensor, smoothing: float) -> Tensor:
     """The sum of the rows' nats. Replaces `logits` (n, V) by the gradient of the nats.
 
     The largest probability of a softmax is 1 over its sum of exponentials, and the nats need the logarithm of this sum.
     """
     z = logits.to(_at_least_float32(logits.dtype))
     p = torch.softmax(z, dim=1)
-    nats = z.amax(1, keepdim=True) - z.gather(1, wanted) - p.amax(1, keepdim=True).log()
-    logits.copy_(p.scatter_add_(1, wanted, p.new_full(wanted.shape, -1.0)))
+    expected = z.gather(1, wanted)
+    if smoothing:
+        expected = (1 - smoothing) * expected + smoothing * z.mean(1, keepdim=True)
+    nats = z.amax(1, keepdim=True) - expected - p.amax(1, keepdim=True).log()
+    p.scatter_add_(1, wanted, p.new_full(wanted.shape, smoothing - 1.0))
+    logits.copy_(p.sub_(smoothing / p.shape[1]) if smoothing else p)
     return nats.sum()
 
 

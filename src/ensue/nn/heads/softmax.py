@@ -54,12 +54,21 @@ class SoftmaxHead(nn.Module):
         expect_features(where, "h", h, self.d_in, self.bias)
         expect(where, "targets", targets, h.shape[:-1], torch.int64, like=h)
 
-    def total_nats(self, h: Float[Tensor, "*shape d_in"], targets: Int[Tensor, "*shape"]) -> Float[Tensor, ""]:
-        """The sum of `nats`, which training minimizes. The logits of a large vocabulary are never held all at once."""
+    def total_nats(
+        self, h: Float[Tensor, "*shape d_in"], targets: Int[Tensor, "*shape"], *, label_smoothing: float = 0.0
+    ) -> Float[Tensor, ""]:
+        """The sum of `nats`, which training minimizes. The logits of a large vocabulary are never held all at once.
+
+        With `label_smoothing` ε the target has the probability 1 - ε, and ε is spread over the vocabulary.
+        """
         self._expect("total_nats", h, targets)
         if self.vocabulary_size < LARGE_VOCABULARY:
-            return F.cross_entropy(self(h).flatten(0, -2), targets.flatten(), reduction="sum")
-        return linear_cross_entropy(self.features(h).flatten(0, -2), self.matrix(), self.bias, targets.flatten())
+            logits = self(h).flatten(0, -2)
+            return F.cross_entropy(logits, targets.flatten(), reduction="sum", label_smoothing=label_smoothing)
+        return linear_cross_entropy(
+            self.features(h).flatten(0, -2), self.matrix(), self.bias, targets.flatten(),
+            label_smoothing=label_smoothing,
+        )  # fmt: skip
 
     def extra_repr(self) -> str:
         return f"d_in={self.d_in}, vocabulary_size={self.vocabulary_size}"
