@@ -30,7 +30,7 @@ from ensue.recipe import Recipe, read_recipe, recipe_names, validate_recipe
 from ensue.tasks import TASKS, task_entry
 from ensue.tasks.classification import pipeline as classification_pipeline
 from ensue.tasks.classification.pipeline import ClassificationPipeline
-from ensue.tasks.labeling import pipeline as labeling_pipeline
+from ensue.tasks.labeling import tagged_sentence
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
 from ensue.tasks.pipeline import Pipeline, Predictor
@@ -313,7 +313,7 @@ def as_written(arguments: str) -> list[tuple[str, Any, Any]]:
 
 
 INTERFACE = {
-    "": SimpleNamespace(**vars(labeling_pipeline) | vars(classification_pipeline)),
+    "": SimpleNamespace(**vars(tagged_sentence) | vars(classification_pipeline)),
     "ensue": ensue.library,
     "ensue.recipe": sys.modules["ensue.recipe"],
     "Pipeline": Pipeline,

@@ -16,7 +16,8 @@ from ensue.data.sentences.sentence import Sentence
 from ensue.errors import DataError, EnsueError
 from ensue.library import load, train
 from ensue.tasks.labeling import pipeline as module
-from ensue.tasks.labeling.pipeline import LabeledSpan, LabeledWord, LabelingPipeline, TaggedSentence
+from ensue.tasks.labeling.pipeline import LabelingPipeline
+from ensue.tasks.labeling.tagged_sentence import LabeledSpan, LabeledWord, TaggedSentence
 from ensue.text.schemes import encode, spans
 from training.tiny import run_tiny
 from training.tiny_texts import PARTS_OF_SPEECH, columns, sentences, tagging, without_pictures

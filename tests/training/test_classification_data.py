@@ -137,7 +137,7 @@ def test_a_label_that_training_never_had_is_wrong_and_reported(topics: Path, tmp
         assert 0.5 < scores["accuracy"] <= 20 / 30
     assert listener.facts is not None
     for what in ("validation", "test"):
-        assert f"training has no history: wrong wherever the {what} data have it" in listener.facts.notes
+        assert f"training has no history: wrong 10 times in the {what} data" in listener.facts.notes
 
 
 def test_a_label_with_one_text_is_noted(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_several_labels_in_the_part_for_validation_alone(tmp_path: Path) -> None
         labels[place] = ["x", "y"]
         path = tmp_path / f"{place}.txt"
         path.write_text(fasttext([Topical(f"text {n}", found) for n, found in enumerate(labels)]))
-        assert ClassificationJob(classifying(path, data={"valid_fraction": 0.5})).labels.multiple
+        assert ClassificationJob(classifying(path, data={"valid_fraction": 0.5})).parts.labels.multiple
 
 
 def test_a_text_of_ten_thousand_words_among_short_ones(tmp_path: Path) -> None:

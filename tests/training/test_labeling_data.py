@@ -56,7 +56,7 @@ def test_a_label_that_training_never_had_is_wrong_and_reported(label: str, tmp_p
         assert 0.3 < scores["accuracy"] <= 1 - count / scores["tokens"]
     assert listener.facts is not None
     for what in ("validation", "test"):
-        assert f"training has no {label}: wrong in {count} words of the {what} data" in listener.facts.notes
+        assert f"training has no {label}: wrong {count} times in the {what} data" in listener.facts.notes
 
 
 def test_empty_sentences_have_nothing_to_learn_or_score(tmp_path: Path) -> None:
@@ -158,3 +158,11 @@ def test_words_with_nul_characters(tmp_path: Path) -> None:
     pipeline = load(tmp_path / "run")
     assert any(word == "t\0he" for s in pipeline.source(path) for word in s.words)
     assert pipeline.predict([["t\0he", "\0"]])[0].words[0].text == "t\0he"
+
+
+def test_of_a_single_sentence_nothing_is_for_validation(tmp_path: Path) -> None:
+    path = tmp_path / "one.txt"
+    path.write_text("word A\nend B\n")
+    job = LabelingJob(tagging(path, data={"valid_fraction": 0.9, "format": "columns"}))
+    assert (len(job.train), job.valid) == (1, None)
+    assert job.notes == ["no validation data: the last weights are kept, and no score is measured"]

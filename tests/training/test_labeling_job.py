@@ -78,8 +78,8 @@ def test_a_name_in_misc_is_a_span(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("wanted", "tags"), [("iobes", 9), ("bio", 5), ("file", 5)])
 def test_the_scheme_of_learning_is_the_recipes(wanted: str, tags: int, names: Path) -> None:
     job = LabelingJob(tagging(names, head={"scheme": wanted}))
-    assert len(job.labels) == tags
-    assert job.labels.names == ("B-LOC", "B-PER", "I-LOC", "I-PER", "O")
+    assert len(job.parts.labels) == tags
+    assert job.parts.labels.names == ("B-LOC", "B-PER", "I-LOC", "I-PER", "O")
     assert job.build_model().head.num_tags == tags
 
 

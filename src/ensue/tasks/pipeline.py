@@ -21,6 +21,9 @@ from ensue.tasks.task import Scores
 class Pipeline(ABC):
     """A model with its vocabularies. A task overrides the methods for the `commands` of its entry."""
 
+    run: str | Path | None = None
+    """The run directory of the model, for its `repr`."""
+
     def __init__(self, model: Any) -> None:
         self.model = model
 
@@ -46,6 +49,11 @@ class Pipeline(ABC):
     def protocol(self, scores: Any) -> str:
         """A sentence that says how `evaluate` has computed these scores; "" if there is nothing to say."""
         return ""
+
+    def _described(self, *parts: str) -> str:
+        """The `repr` of these parts, with the run at the end."""
+        run = [] if self.run is None else [f"run={str(self.run)!r}"]
+        return f"{type(self).__name__}({', '.join([*parts, *run])})"
 
 
 class Predictor(Pipeline):

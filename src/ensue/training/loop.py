@@ -281,7 +281,9 @@ class Trainer:
     def _too_long(self, step: int) -> str:
         checkpoints = complete_checkpoints(self.run.checkpoints)
         kept = f"; the last checkpoint is {checkpoints[-1]}" if checkpoints else ""
-        return f"out of memory at step {step + 1} with a single row{kept}; try a smaller model.d_model or shorter texts"
+        return (
+            f"out of memory at step {step + 1} with a single row{kept}; try a smaller encoder.d_model or shorter texts"
+        )
 
     def _write(self, write: Callable[[], object]) -> None:
         """Runs something that writes. A full disk is one clear line, and the files before are still there."""

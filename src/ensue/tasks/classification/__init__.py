@@ -2,17 +2,14 @@
 
 from ensue.tasks.classification.recipe import ClassificationRecipe
 from ensue.tasks.entry import TaskEntry
+from ensue.tasks.words import COMMANDS
 
 TASK = TaskEntry(
     recipe=ClassificationRecipe,
     parts="ensue.tasks.classification.model:ClassifierParts",
     job="ensue.tasks.classification.job:ClassificationJob",
     pipeline="ensue.tasks.classification.pipeline:ClassificationPipeline",
-    commands={
-        "predict": frozenset({"format", "splitter", "vectors"}),
-        "evaluate": frozenset({"format", "vectors"}),
-        "inspect": frozenset({"vectors"}),
-    },
+    commands=COMMANDS,
     judged_by=("accuracy", "micro_f1"),
     files=("tokenizer.json", "labels.json", "confusion.png"),
 )

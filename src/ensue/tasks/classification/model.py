@@ -58,9 +58,6 @@ class ClassifierParts(WordParts):
         labels = run.read_json("labels.json", ClassesContent, Classes.from_json)
         return cls(lexicon, empty_vectors(run, lexicon), labels, run.config["pair"])
 
-    def files(self) -> dict[str, Any]:
-        return {"tokenizer.json": self.lexicon.to_json(), "labels.json": self.labels.to_json()}
-
     def build(self, recipe: ClassificationRecipe) -> Classifier:
         return build_classifier(
             recipe.features, recipe.encoder, recipe.head, directions=recipe.directions, lexicon=self.lexicon,

@@ -18,7 +18,6 @@ from ensue.errors import DataError, EnsueError
 from ensue.inspection.inspection import Inspection
 from ensue.metrics.classification import ClassificationScores, ClassificationTally
 from ensue.models.classifier import Classifier
-from ensue.models.modules import device_of
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.classification.console import class_lines
 from ensue.tasks.classification.inspection import inspect_classifier
@@ -27,7 +26,7 @@ from ensue.tasks.classification.recipe import ClassificationRecipe
 from ensue.tasks.classification.task import classify_words
 from ensue.tasks.classification.texts import check_document, describe_reading, document_source, shortened
 from ensue.tasks.words.length import check_length
-from ensue.tasks.words.pipeline import Reader, WordPipeline
+from ensue.tasks.words.pipeline import WordPipeline
 from ensue.text.classes import Classes
 from ensue.text.lexicon import Lexicon
 from ensue.text.tokens import tokens
@@ -83,10 +82,8 @@ class ClassificationPipeline(WordPipeline):
         layout: Layout | None = None,
         run: str | Path | None = None,
     ) -> None:
-        self.model = model.eval()
-        self.reader = Reader(model.features, lexicon, device_of(model))
-        self.labels, self.recipe, self.layout, self.run = labels, recipe, layout, run
-        self._splitter = recipe.data.splitter
+        super().__init__(model, lexicon, recipe=recipe, splitter=recipe.data.splitter, run=run)
+        self.labels, self.layout = labels, layout
 
     @classmethod
     def of(cls, directory: RunDirectory, device: torch.device) -> Self:
@@ -182,7 +179,7 @@ class ClassificationPipeline(WordPipeline):
             yield window
 
     def __repr__(self) -> str:
-        return self._described(f"{self.num_parameters:,} parameters", repr(self.labels))
+        return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", repr(self.labels))
 
 
 def _texts(text: object) -> tuple[str, ...]:

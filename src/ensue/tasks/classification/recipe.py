@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from ensue.models.feature_specification import ClassHeadSpecification, ColumnName, FeatureSpecification
+from ensue.models.feature_specification import ClassHeadSpecification, ColumnName
 from ensue.recipe.tables import DataRecipe
 from ensue.tasks.words.recipe import Splitter, WordsRecipe
 
@@ -54,5 +54,4 @@ class ClassificationRecipe(WordsRecipe):
 
     task: Literal["classification"] = "classification"
     data: ClassificationData = ClassificationData()
-    features: FeatureSpecification = FeatureSpecification()
     head: ClassHeadSpecification = ClassHeadSpecification()

@@ -2,17 +2,14 @@
 
 from ensue.tasks.entry import TaskEntry
 from ensue.tasks.labeling.recipe import LabelingRecipe
+from ensue.tasks.words import COMMANDS
 
 TASK = TaskEntry(
     recipe=LabelingRecipe,
     parts="ensue.tasks.labeling.model:TaggerParts",
     job="ensue.tasks.labeling.job:LabelingJob",
     pipeline="ensue.tasks.labeling.pipeline:LabelingPipeline",
-    commands={
-        "predict": frozenset({"format", "splitter", "vectors"}),
-        "evaluate": frozenset({"format", "vectors"}),
-        "inspect": frozenset({"vectors"}),
-    },
+    commands=COMMANDS,
     judged_by=("f1", "accuracy"),
     files=("tokenizer.json", "labels.json"),
 )

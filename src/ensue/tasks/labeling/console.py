@@ -17,7 +17,8 @@ from ensue.data.streams import is_stream, is_typed, stream_lines
 from ensue.inspection.colors import ansi, color_of
 
 if TYPE_CHECKING:
-    from ensue.tasks.labeling.pipeline import LabelingPipeline, TaggedSentence
+    from ensue.tasks.labeling.pipeline import LabelingPipeline
+    from ensue.tasks.labeling.tagged_sentence import TaggedSentence
 
 
 def label_lines(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -52,9 +52,6 @@ class TaggerParts(WordParts):
             raise DamagedError(f"{run.path / 'tokenizer.json'}: not the model's: it has the columns {shown(found)}")
         labels = run.read_json("labels.json", TagsContent, Labels.from_json)
         return cls(lexicon, empty_vectors(run, lexicon), labels)
-
-    def files(self) -> dict[str, Any]:
-        return {"tokenizer.json": self.lexicon.to_json(), "labels.json": self.labels.to_json()}
 
     def build(self, recipe: LabelingRecipe) -> Tagger:
         return build_tagger(

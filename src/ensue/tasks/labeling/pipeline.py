@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -21,7 +19,6 @@ from ensue.data.sentences.sentence import Format, Sentence, SourceLines, joined
 from ensue.data.sentences.source import SentenceSource
 from ensue.data.words import Ragged, StringColumn
 from ensue.errors import EnsueError
-from ensue.inspection.colors import color_of
 from ensue.inspection.inspection import Inspection
 from ensue.metrics.labeling import LabelingScores, LabelingTally
 from ensue.models.modules import device_of
@@ -33,89 +30,15 @@ from ensue.tasks.labeling.contexts import Contexts
 from ensue.tasks.labeling.inspection import inspect_tagger
 from ensue.tasks.labeling.model import TaggerParts
 from ensue.tasks.labeling.recipe import LabelingRecipe
+from ensue.tasks.labeling.tagged_sentence import LabeledWord, TaggedSentence
 from ensue.tasks.labeling.task import tag_texts
 from ensue.tasks.words.length import check_length
-from ensue.tasks.words.pipeline import Reader, WordPipeline
+from ensue.tasks.words.pipeline import WordPipeline
 from ensue.text.labels import Labels
 from ensue.text.lexicon import Lexicon
-from ensue.text.schemes import spans
 
 WINDOW_WORDS = 32_768
 """The number of words that are held and sorted by length. A file of any length is read in constant memory."""
-
-
-class LabeledWord(NamedTuple):
-    """A word with its label; `start` and `end` are its place in the text, in code points."""
-
-    text: str
-    label: str
-    start: int
-    end: int
-    confidence: float | None = None
-    """The probability of the label; None unless `predict` was called with `confidence`."""
-
-    def __repr__(self) -> str:
-        return f"{self.text}/{self.label}"
-
-
-class LabeledSpan(NamedTuple):
-    """A span of words with its class, and its place in the text, in code points."""
-
-    text: str
-    label: str
-    start: int
-    end: int
-
-    def __repr__(self) -> str:
-        return f"{self.text!r} {self.label}"
-
-
-@dataclass(frozen=True, repr=False)
-class TaggedSentence:
-    """A text and its labeled words; a notebook shows it in colors."""
-
-    text: str
-    words: tuple[LabeledWord, ...]
-    has_spans: bool = False
-
-    @property
-    def labels(self) -> list[str]:
-        """The labels of the words, in order."""
-        return [word.label for word in self.words]
-
-    @property
-    def spans(self) -> list[LabeledSpan]:
-        """The spans that the labels write; empty for plain labels."""
-        found = spans(self.labels) if self.has_spans else []
-        places = [(span.label, self.words[span.start].start, self.words[span.end - 1].end) for span in found]
-        return [LabeledSpan(self.text[start:end], label, start, end) for label, start, end in places]
-
-    def __iter__(self) -> Iterator[LabeledWord]:
-        return iter(self.words)
-
-    def __len__(self) -> int:
-        return len(self.words)
-
-    def __repr__(self) -> str:
-        if not self.has_spans:
-            return " ".join(map(repr, self.words))
-        parts, place = [], 0
-        for span in self.spans:
-            parts += [self.text[place : span.start], f"[{span.text} {span.label}]"]
-            place = span.end
-        return "".join([*parts, self.text[place:]])
-
-    def _repr_html_(self) -> str:
-        pieces: Sequence[LabeledSpan | LabeledWord] = self.spans if self.has_spans else self.words
-        parts, place = [], 0
-        for piece in pieces:
-            parts.append(html.escape(self.text[place : piece.start]))
-            parts.append(
-                f'<span style="background:{color_of(piece.label)};border-radius:4px;padding:1px 3px;margin:0 1px">'
-                f'{html.escape(piece.text)} <sub style="opacity:.7">{html.escape(piece.label)}</sub></span>'
-            )
-            place = piece.end
-        return f'<div style="line-height:2.1">{"".join(parts)}{html.escape(self.text[place:])}</div>'
 
 
 class LabelsOfSentence(NamedTuple):
@@ -141,11 +64,8 @@ class LabelingPipeline(WordPipeline):
         config: dict[str, Any] | None = None,
         run: str | Path | None = None,
     ) -> None:
-        self.model = model.eval()
-        self.reader = Reader(model.features, lexicon, device_of(model))
-        self.labels, self.recipe, self.run = labels, recipe, run
-        self.config = config or {}
-        self._splitter = self.config.get("splitter", recipe.data.splitter)
+        super().__init__(model, lexicon, recipe=recipe, splitter=recipe.data.splitter, run=run)
+        self.labels, self.config = labels, config or {}
 
     @classmethod
     def of(cls, directory: RunDirectory, device: torch.device) -> Self:
@@ -307,7 +227,8 @@ class LabelingPipeline(WordPipeline):
         return found
 
     def __repr__(self) -> str:
-        return self._described(self.recipe.head.kind, f"{self.num_parameters:,} parameters", repr(self.labels))
+        parameters = f"{self.num_parameters:,} parameters"
+        return self._described(self.recipe.describe(), self.recipe.head.kind, parameters, repr(self.labels))
 
 
 def _windows(contexts: Iterable[list[Sentence]]) -> Iterator[list[list[Sentence]]]:

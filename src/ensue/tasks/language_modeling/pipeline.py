@@ -55,17 +55,10 @@ class LanguagePipeline(Pipeline):
     """
 
     def __init__(
-        self,
-        model: LanguageModel,
-        tokenizer: Tokenizer,
-        *,
-        encoder: str = "",
-        run: str | Path | None = None,
+        self, model: LanguageModel, tokenizer: Tokenizer, *, encoder: str = "", run: str | Path | None = None
     ) -> None:
-        self.model = model.eval()
-        self.tokenizer = tokenizer
-        self.encoder = encoder
-        self.run = run
+        super().__init__(model.eval())
+        self.tokenizer, self.encoder, self.run = tokenizer, encoder, run
 
     @classmethod
     def of(cls, directory: RunDirectory, device: torch.device) -> Self:
@@ -207,9 +200,6 @@ class LanguagePipeline(Pipeline):
         return score_minimal_pairs(self.model, self.tokenizer, location, encoding=encoding, progress=progress)
 
     def __repr__(self) -> str:
-        parts = [self.encoder] if self.encoder else []
-        parts.append(f"{self.num_parameters:,} parameters")
-        parts.append(f"{self.tokenizer.kind} ({self.tokenizer.vocabulary_size:,})")
-        if self.run is not None:
-            parts.append(f"run={str(self.run)!r}")
-        return f"LanguagePipeline({', '.join(parts)})"
+        encoder = [self.encoder] if self.encoder else []
+        tokens = f"{self.tokenizer.kind} ({self.tokenizer.vocabulary_size:,})"
+        return self._described(*encoder, f"{self.num_parameters:,} parameters", tokens)

@@ -1,1 +1,8 @@
-"""The parts that tasks on words share: the lexicon, texts as rows of numbers, limits on their length."""
+"""Shared by the tasks that read words: labeling and classification."""
+
+COMMANDS = {
+    "predict": frozenset({"format", "splitter", "vectors"}),
+    "evaluate": frozenset({"format", "vectors"}),
+    "inspect": frozenset({"vectors"}),
+}
+"""The commands that take a run of these tasks, with the options that not all tasks have."""

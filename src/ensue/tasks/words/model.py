@@ -1,9 +1,9 @@
-"""The parts that taggers and classifiers share: their lexicon, and their pretrained vectors."""
+"""The parts that taggers and classifiers share: their lexicon, pretrained vectors and labels."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field
@@ -12,13 +12,14 @@ from torch import Tensor
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Config, Symbols, Vocabulary
 from ensue.tasks.model import ModelParts
+from ensue.text.classes import Classes
+from ensue.text.labels import Labels
 from ensue.text.lexicon import Lexicon
 
 
 class WordsConfig(Config):
     """The keys of `config.json` for a model that reads words."""
 
-    splitter: str
     d_vectors: Annotated[int, Field(ge=0, le=100_000)]
 
 
@@ -38,12 +39,16 @@ class LexiconContent(Vocabulary):
 
 @dataclass(frozen=True)
 class WordParts(ModelParts):
-    """A model that reads words, from its tables. `pretrained` are the vectors of the lexicon's words that have one, (V,
-    d).
+    """What a model that reads words is built from. `pretrained` are the vectors of the lexicon's words that have
+    one, (V, d).
     """
 
     lexicon: Lexicon
     pretrained: Tensor | None
+    labels: Labels | Classes
+
+    def files(self) -> dict[str, Any]:
+        return {"tokenizer.json": self.lexicon.to_json(), "labels.json": self.labels.to_json()}
 
 
 def read_lexicon(run: RunDirectory) -> Lexicon:

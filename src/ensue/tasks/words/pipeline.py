@@ -17,6 +17,7 @@ from ensue.data.vectors import read_vectors
 from ensue.data.words import Ragged
 from ensue.errors import EnsueError
 from ensue.models.form_memory import FormMemory
+from ensue.models.modules import device_of
 from ensue.models.word_features import FormTable, WordFeatures
 from ensue.tasks.pipeline import Predictor
 from ensue.tasks.words.recipe import WordsRecipe
@@ -27,11 +28,14 @@ from ensue.text.vocabulary import Vocabulary
 class WordPipeline(Predictor):
     """The base of the pipelines of taggers and classifiers: cuts texts into words, and turns words into vectors."""
 
-    model: Any
     recipe: WordsRecipe
-    reader: Reader
-    run: str | Path | None
-    _splitter: str
+
+    def __init__(
+        self, model: Any, lexicon: Lexicon, *, recipe: WordsRecipe, splitter: str, run: str | Path | None = None
+    ) -> None:
+        super().__init__(model.eval())
+        self.reader = Reader(model.features, lexicon, device_of(model))
+        self.recipe, self._splitter, self.run = recipe, splitter, run
 
     @property
     def splitter(self) -> str:
@@ -50,11 +54,6 @@ class WordPipeline(Predictor):
         training.
         """
         self.reader.look_up(file)
-
-    def _described(self, *parts: str) -> str:
-        """The `repr`: the layers, then `parts`."""
-        run = [] if self.run is None else [f"run={str(self.run)!r}"]
-        return f"{type(self).__name__}({', '.join([self.recipe.describe(), *parts, *run])})"
 
 
 class Reader:

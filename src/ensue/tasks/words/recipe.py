@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from ensue.models.feature_specification import FeatureSpecification
 from ensue.models.specification import Directions, EncoderSpecification
 from ensue.recipe.tables import Recipe, Rows, TrainRecipe
 
@@ -29,6 +30,7 @@ class WordsRecipe(Recipe):
     too_long: ClassVar[str]
     """The advice for a longer one."""
 
+    features: FeatureSpecification = FeatureSpecification()
     encoder: EncoderSpecification
     directions: Directions = Directions()
     train: TextsTrain

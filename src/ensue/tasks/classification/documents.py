@@ -1,0 +1,63 @@
+"""The labeled texts of a file in memory, for training."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.data.words import Texts
+
+
+@dataclass
+class Documents:
+    """The texts of a file in memory, as words, with their labels. A document has one text, or the two of a pair."""
+
+    texts: tuple[Texts, ...]
+    labels: list[tuple[str, ...]] = field(default_factory=list)
+    cut: list[bool] = field(default_factory=list)
+    """For each text, whether it was cut."""
+    empty: list[bool] = field(default_factory=list)
+
+    @classmethod
+    def none(cls, num_texts: int) -> Self:
+        """No document yet, for documents of `num_texts` texts."""
+        return cls(tuple(Texts() for _ in range(num_texts)))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def forms(self) -> set[str]:
+        """The distinct words."""
+        return {form for texts in self.texts for form in texts.words.values}
+
+    @property
+    def label_counts(self) -> Counter[str]:
+        """How many texts have each label."""
+        return Counter(label for labels in self.labels for label in labels)
+
+    def append(self, texts: Sequence[Sequence[str]], labels: tuple[str, ...], *, cut: bool, empty: bool) -> None:
+        """Appends a document, as the words of each of its texts."""
+        for column, words in zip(self.texts, texts, strict=True):
+            column.append(words)
+        self.labels.append(labels)
+        self.cut.append(cut)
+        self.empty.append(empty)
+
+    def select(self, rows: NDArray[np.int64]) -> Self:
+        """The documents in these rows."""
+        part = self.none(len(self.texts))
+        starts = [texts.starts for texts in self.texts]
+        ids = [texts.words.ids for texts in self.texts]
+        for row in rows:
+            texts = [
+                [column.words.values[id] for id in numbers[begins[row] : begins[row + 1]]]
+                for column, numbers, begins in zip(self.texts, ids, starts, strict=True)
+            ]
+            part.append(texts, self.labels[row], cut=self.cut[row], empty=self.empty[row])
+        return part

@@ -1,0 +1,97 @@
+"""The labeled sentences of a file in memory, for training, and how the file is read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ensue.data.sentences.columns import Columns
+from ensue.data.sentences.plain import PlainText
+from ensue.data.sentences.sentence import Format, Sentence
+from ensue.data.sentences.source import SentenceSource
+from ensue.data.words import StringColumn, Texts
+from ensue.errors import DataError
+from ensue.tasks.labeling.recipe import LabelingRecipe
+
+
+@dataclass
+class Sentences:
+    """The sentences of a file in memory: words, labels, and other columns that the model reads."""
+
+    texts: Texts = field(default_factory=Texts)
+    labels: list[list[str]] = field(default_factory=list)
+    columns: dict[str, StringColumn] = field(default_factory=dict)
+    sizes: list[int] = field(default_factory=list)
+    """How many sentences each context has that is read in one piece."""
+
+    def append(self, sentence: Sentence, labels: Sequence[str], *, goes_on: bool = False) -> None:
+        """`goes_on`: in the context of the sentence before."""
+        self.texts.append(sentence.words)
+        self.labels.append(list(labels))
+        self._count(goes_on)
+        for name, column in self.columns.items():
+            column.extend(sentence.column(name))
+
+    def _count(self, goes_on: bool) -> None:
+        if goes_on:
+            self.sizes[-1] += 1
+        else:
+            self.sizes.append(1)
+
+    def slice(self, start: int, stop: int) -> Sentences:
+        """The sentences from `start` to `stop`."""
+        part = Sentences(columns={name: StringColumn() for name in self.columns})
+        words, starts = self.texts.words, self.texts.starts
+        goes_on = [place > 0 for size in self.sizes for place in range(size)]
+        for row in range(start, stop):
+            place = slice(starts[row], starts[row + 1])
+            part.texts.append([words.values[id] for id in words.ids[place]])
+            part.labels.append(self.labels[row])
+            part._count(goes_on[row] and row > start)
+            for name, column in part.columns.items():
+                whole = self.columns[name]
+                column.extend(whole.values[id] for id in whole.ids[place])
+        return part
+
+    @property
+    def forms(self) -> set[str]:
+        """The distinct words."""
+        return set(self.texts.words.values)
+
+    @property
+    def label_counts(self) -> Counter[str]:
+        """How many words have each label."""
+        return Counter(label for labels in self.labels for label in labels)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __str__(self) -> str:
+        return f"{len(self):,} sentences, {len(self.texts.words):,} words"
+
+
+def sentence_source(recipe: LabelingRecipe, location: str, *, like: Format | None = None) -> SentenceSource:
+    """The sentences of a file, read with the settings of the recipe; `like` is the format of the training data.
+
+    A file that looks like running text is read in the format of the training data. A file of a single sentence in
+    columns looks like that.
+    """
+    data = recipe.data
+    options: dict[str, Any] = {"encoding": data.encoding, "words": data.words or None, "splitter": data.splitter}
+    source = SentenceSource(location, format=None if data.format == "auto" else data.format, **options)
+    if source.format.name != PlainText.name:
+        return source
+    if like is None:
+        advice = "with data.format=columns (or conllu, json) it is read as that, and a wrong line is named"
+        raise DataError(f"it looks like running text, which has no labels; {advice}", location)
+    return SentenceSource(location, format=like.name, **options)
+
+
+def num_columns(source: SentenceSource) -> int:
+    """The number of columns, if they have numbers and no names; else 0."""
+    if not isinstance(source.format, Columns):
+        return 0
+    first = next(iter(source), None)
+    return 0 if first is None else len(first.columns)
