@@ -42,7 +42,7 @@ FLOORS = [
 """From the ground up. On a floor, one door leads on: what stands to the left may read what stands to its right."""
 ORDER = {part: place for place, part in enumerate(part for floor in FLOORS for part in reversed(floor))}
 ROOMS = {
-    "data": [["detection"], ["corpus", "sentences", "documents"], ["survey"]],
+    "data": [["detection"], ["corpus", "sentences", "documents", "pairs"], ["survey"]],
     "tasks": [["words"], ["language_modeling", "labeling", "classification"]],
 }
 """Folders of a part, from the ground up. Its own files lie below them and import from none; those of a row, neither."""

@@ -1,4 +1,4 @@
-"""The names of all formats, and the suffixes that say them. Their readers are in `sentences` and `documents`."""
+"""The names of all formats, and the suffixes that say them. They are read in `sentences`, `documents` and `pairs`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from ensue.data.decoding import COMPRESSED
 
 SENTENCE_FORMATS = ("columns", "conllu", "json", "text")
 TEXT_FORMATS = ("tsv", "csv", "csv-semicolon", "json", "fasttext", "first-word", "class-files", "plain")
+PAIR_FORMATS = ("tsv", "csv", "csv-semicolon", "json", "tmx", "scan", "cmudict", "sigmorphon", "aligned", "plain")
 FOLDERS = "folders"
 """A folder for each class, with a file for each text."""
 CLASS_FILES = "class-files"
@@ -19,6 +20,7 @@ SENTENCE_SUFFIXES = {
     **dict.fromkeys((".conll", ".bio", ".iob", ".iob2", ".bmes", ".bioes", ".iobes"), "columns"),
 }
 TEXT_SUFFIXES = {**_JSON, ".tsv": "tsv", ".tab": "tsv", ".csv": "csv", ".ft": "fasttext", ".fasttext": "fasttext"}
+PAIR_SUFFIXES = {**_JSON, ".tsv": "tsv", ".tab": "tsv", ".csv": "csv", ".tmx": "tmx"}
 
 
 def suffix(name: str) -> str:

@@ -1,16 +1,24 @@
-"""Which format a file has, by its name, else by its first lines: of labeled sentences, or of labeled texts."""
+"""Which format a file has, by its name or its first lines: of labeled sentences, of labeled texts, or of pairs."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
-from ensue.data.detection import line_signs
-from ensue.data.detection.format_names import FOLDERS, SENTENCE_SUFFIXES, TEXT_SUFFIXES, suffix
+from ensue.data.detection import line_signs, pair_signs
+from ensue.data.detection.format_names import FOLDERS, PAIR_SUFFIXES, SENTENCE_SUFFIXES, TEXT_SUFFIXES, suffix
 from ensue.data.lines import Lines, is_blank
 from ensue.data.quoting import seen_delimiter
 from ensue.data.records import sample
 
 _LINES_TO_LOOK_AT = 100
+_PAIR_SIGNS: dict[str, Callable[[Sequence[str]], bool]] = {
+    "json": line_signs.is_json,
+    "tmx": lambda rows: pair_signs.is_tmx("\n".join(rows[:10])),
+    "scan": pair_signs.is_scan,
+    "cmudict": pair_signs.is_cmudict,
+    "tsv": line_signs.are_tabbed,
+}
+"""In the order in which they are looked for."""
 
 
 def sentence_format(lines: Lines) -> str:
@@ -45,7 +53,7 @@ def text_format(lines: Lines, *, is_labeled: bool, known: str = "", labels: Coll
     if lines.is_array:
         return "json"
     known = known if known != FOLDERS else ""
-    rows = [line.rstrip("\r\n") for _, line in sample(lines) if not is_blank(line)]
+    rows = _rows(lines)
     if named := TEXT_SUFFIXES.get(suffix(lines.name)) or _by_signs(rows):
         return csv_format(lines) if named == "csv" else named
     if (is_labeled or known == "first-word") and line_signs.begin_with_labels(rows, None if is_labeled else labels):
@@ -53,9 +61,34 @@ def text_format(lines: Lines, *, is_labeled: bool, known: str = "", labels: Coll
     return known if is_labeled else "plain"
 
 
+def pair_format(lines: Lines, *, is_labeled: bool, known: str = "", names: Collection[str] = ()) -> str:
+    """One of `PAIR_FORMATS`, or an empty string where none is seen in a file that should have targets.
+
+    An array of objects is JSON. Else the suffix before `.xz` or `.gz` says it. Else the first lines show it: JSON, TMX,
+    SCAN, CMUdict, SIGMORPHON, or tabs. `known`: the format of a run, which a file is that has the `names` of its source
+    columns in the first line. Without targets a file of no known sign is plain lines.
+    """
+    lines.split_array()
+    rows = _rows(lines)
+    named = "json" if lines.is_array else PAIR_SUFFIXES.get(suffix(lines.name))
+    if not named and names and rows and all(name in rows[0] for name in names):
+        named = known
+    named = named or next((name for name, is_seen in _PAIR_SIGNS.items() if is_seen(rows)), None)
+    if named == "tsv" and pair_signs.is_sigmorphon(rows):
+        return "sigmorphon"
+    if named or not is_labeled:
+        return csv_format(lines) if named == "csv" else named or "plain"
+    return "tsv" if pair_signs.mostly_tabbed(rows) else known if known.startswith("csv") else ""
+
+
 def csv_format(lines: Lines) -> str:
     """Which of the two: with commas or with semicolons."""
     return "csv-semicolon" if seen_delimiter(sample(lines), lines.name) == ";" else "csv"
+
+
+def _rows(lines: Lines) -> list[str]:
+    """The first lines that are not blank, without their ends."""
+    return [line.rstrip("\r\n") for _, line in sample(lines) if not is_blank(line)]
 
 
 def _by_signs(rows: Sequence[str]) -> str:

@@ -1,0 +1,120 @@
+"""Two files of which the same lines belong together, and where they do not."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate, islice, zip_longest
+from pathlib import Path
+from statistics import median
+
+from ensue.data.files import expanded, readable
+from ensue.data.lines import Lines
+from ensue.data.pairs.pair import Pair, checked_pair
+from ensue.data.records import Record, records, without_end
+from ensue.errors import DataError
+
+_MOST_REMEMBERED = 1 << 21
+"""Only in so many lines is the place looked for where two files part."""
+
+
+def aligned_paths(location: str) -> tuple[str, str] | None:
+    """The two files that a location names with a comma between them; None for a location that is one thing.
+
+    Commas may also be in the names: the location as a whole, and then a split into two files that are there, go first.
+    """
+    parts = location.split(",")
+    if len(parts) == 1 or _is_there(location):
+        return None
+    splits = [(",".join(parts[:n]).strip(), ",".join(parts[n:]).strip()) for n in range(1, len(parts))]
+    found = next((pair for pair in splits if all(map(_is_there, pair))), None)
+    if found is None and len(parts) > 2:
+        raise DataError("expected two files with a comma between them, such as train.en,train.de", location)
+    return found or splits[0]
+
+
+def read_aligned(opened: Callable[[], tuple[Lines, Lines]]) -> Iterator[Pair]:
+    """A pair for each two lines; those that are both empty are passed over.
+
+    DataError for files of different lengths, and for a line without anything beside one with something.
+    """
+    source, target = opened()
+    number = 0
+    for number, (left, right) in enumerate(zip_longest(_texts(source), _texts(target)), 1):
+        if left is None or right is None:
+            raise _unequal(opened)
+        if not left.strip() and not right.strip():
+            continue
+        if not left.strip() or not right.strip():
+            _check_lengths(opened)
+        yield checked_pair(Pair((left,), (right,), source.name, number), target.name)
+    if not number:
+        raise DataError("no lines", source.name)
+
+
+def _texts(lines: Lines) -> Iterator[str]:
+    return (without_end(record.text)[0] for record in _all(lines))
+
+
+def _all(lines: Lines) -> Iterator[Record]:
+    return records(lines, lines.name, empty=True)
+
+
+def _check_lengths(opened: Callable[[], tuple[Lines, Lines]]) -> None:
+    """An empty side is often the place where a line was lost: then that is what has to be said."""
+    source, target = opened()
+    if sum(1 for _ in source) != sum(1 for _ in target):
+        raise _unequal(opened)
+
+
+def _unequal(opened: Callable[[], tuple[Lines, Lines]]) -> DataError:
+    """What to say of files of different lengths: both, and where they part."""
+    names = [lines.name for lines in opened()]
+    lengths = [array("l", map(len, _texts(lines))) for lines in opened()]
+    counts = [len(each) for each in lengths]
+    short = counts[0] > counts[1]  # the place of the shorter
+    missing = abs(counts[0] - counts[1])
+    message = f"{counts[short]:,} lines, but {names[not short]} has {counts[not short]:,}"
+    line = _first_empty(*lengths)
+    if line:
+        empty = names[lengths[1][line - 1] == 0]
+        return DataError(f"{message}; line {line:,} is the first that is empty in only one ({empty})", names[short])
+    if min(counts) and max(counts) <= _MOST_REMEMBERED:
+        line = parting(lengths[short], lengths[not short]) + 1
+        lines = "a line is" if missing == 1 else f"{missing:,} lines are"
+        if line > counts[short]:
+            message += f"; by their lengths {lines} missing at its end"
+        else:
+            message += f"; by their lengths {lines} missing at about line {line:,}"
+    return DataError(message, names[short])
+
+
+def _first_empty(left: Sequence[int], right: Sequence[int]) -> int:
+    """The first line that is empty on one side only; 0 for none."""
+    return next((n for n, (a, b) in enumerate(zip(left, right, strict=False), 1) if (a == 0) != (b == 0)), 0)
+
+
+def parting(short: Sequence[int], long: Sequence[int]) -> int:
+    """The line of `short` (from 0) before which lines of `long` are missing, if all are at one place.
+
+    The lengths of lines that belong together have about the same ratio. Every place is weighed: the lines before it
+    with those of the same number, those behind it with those `len(long) - len(short)` further on.
+    """
+    shift = len(long) - len(short)
+    before = _misfits(short, long)
+    behind = _misfits(short, islice(long, shift, None))
+    costs = accumulate((a - b for a, b in zip(before, behind, strict=True)), initial=0.0)
+    return min(enumerate(costs), key=lambda item: (item[1], -item[0]))[0]
+
+
+def _misfits(short: Sequence[int], long: Iterable[int]) -> list[float]:
+    """How far the ratio of each two lengths is from the usual one, on a scale of logarithms."""
+    ratios = [math.log((a + 1) / (b + 1)) for a, b in zip(short, long, strict=False)]
+    usual = median(ratios)
+    return [abs(ratio - usual) for ratio in ratios]
+
+
+def _is_there(name: str) -> bool:
+    with readable(name):
+        return bool(name) and expanded(Path(name)).is_file()

@@ -1,0 +1,73 @@
+"""One file of pairs: what it is, and its pairs."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from ensue.data.detection.formats import csv_format, pair_format
+from ensue.data.lines import Lines
+from ensue.data.pairs.format import PairFormat
+from ensue.data.pairs.json_pairs import JsonPairs
+from ensue.data.pairs.line_formats import Cmudict, Scan, SourceLines
+from ensue.data.pairs.pair import PairChoice, PairLayout
+from ensue.data.pairs.tables import PairTable, Sigmorphon
+from ensue.data.tables import DIALECTS
+from ensue.errors import DataError, nearest
+
+FORMATS: dict[str, PairFormat] = {
+    **{dialect.name: PairTable(dialect) for dialect in DIALECTS},
+    "sigmorphon": Sigmorphon(DIALECTS[0]),
+    "json": JsonPairs(),
+    "scan": Scan(),
+    "cmudict": Cmudict(),
+    "plain": SourceLines(),
+}
+"""What stands in one file."""
+_TABBED = {"tsv", "sigmorphon"}
+_WITHOUT_COLUMNS = ("scan", "cmudict")
+
+
+def detect_lines(lines: Lines, choice: PairChoice, *, format: str = "", like: PairLayout | None = None) -> PairLayout:
+    """What a file is taken for, by its lines, which can still be read from the first one on.
+
+    What `choice` and `format` do not say is told by the suffix before `.xz` or `.gz`, else by the first lines. `like`:
+    a layout whose columns are looked for first. DataError where something cannot be told, naming the setting.
+    """
+    if not choice.sources and not choice.targets and like is not None:
+        return _layout_like(like, lines, choice, format)
+    name = checked_format(format) or pair_format(lines, is_labeled=choice.is_labeled)
+    return _layout(csv_format(lines) if name == "csv" else name, lines, choice)
+
+
+def checked_format(name: str) -> str:
+    """The name; DataError for one that is none."""
+    if name and name not in FORMATS:
+        raise DataError(f'unknown format "{name}"' + (nearest(name, FORMATS) or f"; expected {', '.join(FORMATS)}"))
+    return name
+
+
+def _layout(name: str, lines: Lines, choice: PairChoice) -> PairLayout:
+    if not name:
+        formats = ", ".join(format for format in FORMATS if format != "plain")
+        advice = f"two files with a comma between them, or --set data.format=... says what it is ({formats})"
+        raise DataError(f"no pairs found; expected a source, a tab and a target in each line, {advice}", lines.name)
+    if name in _WITHOUT_COLUMNS and (choice.sources or choice.targets):
+        raise DataError(f"{name} has no columns; data.sources and data.targets are for tables and JSON", lines.name)
+    return FORMATS[name].layout(lines, choice)
+
+
+def _layout_like(like: PairLayout, lines: Lines, choice: PairChoice, format: str) -> PairLayout:
+    """With the columns of a run; in another format only if they have names that are there, too."""
+    as_named = like.choice(is_labeled=choice.is_labeled)
+    names = [column.name for column in like.sources if column.name]
+    known = like.format if like.format in FORMATS else ""
+    name = checked_format(format) or pair_format(lines, is_labeled=choice.is_labeled, known=known, names=names)
+    name = csv_format(lines) if name == "csv" else like.format if {name, like.format} <= _TABBED else name
+    if name == like.format and as_named.sources:
+        return _layout(name, lines, as_named)
+    if name == "plain":
+        return _layout(name, lines, as_named)
+    if names and name not in _WITHOUT_COLUMNS:
+        with suppress(DataError):
+            return _layout(name, lines, as_named)
+    return _layout(name, lines, choice)

@@ -1,0 +1,51 @@
+"""JSON: an object for each pair, with keys for its sources and targets, on lines or in one array."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ensue.data.columns import Column
+from ensue.data.json_objects import check_characters, first_objects, json_object, text_under
+from ensue.data.lines import Lines
+from ensue.data.pairs.format import PairFormat
+from ensue.data.pairs.pair import Pair, PairChoice, PairLayout
+from ensue.data.pairs.pair_columns import find_pair
+from ensue.data.records import json_records
+
+_EXAMPLE = '{"source": ..., "target": ...}'
+
+
+class JsonPairs(PairFormat):
+    """A JSON object in each line, or an array of objects. A target is a string, or a list of references."""
+
+    def layout(self, lines: Lines, choice: PairChoice) -> PairLayout:
+        names, _ = first_objects(lines, example=_EXAMPLE)
+        return PairLayout("json", *find_pair([Column(0, name) for name in names], choice, lines.name))
+
+    def read(self, lines: Lines, layout: PairLayout, *, is_labeled: bool) -> Iterator[Pair]:
+        lines.split_array()
+        name = lines.name
+        for record in json_records(lines, is_array=lines.is_array):
+            content = json_object(record, name, example=_EXAMPLE)
+            sources = tuple(text_under(content, column, name, record.line) for column in layout.sources)
+            targets: tuple[str, ...] = ()
+            if is_labeled:
+                is_one = len(layout.targets) == 1
+                targets = tuple(
+                    text
+                    for column in layout.targets
+                    if is_one or content.get(column.name) is not None  # not all need as many references
+                    for text in _texts(content, column, name, record.line)
+                )
+            yield Pair(sources, targets, name, record.line)
+
+
+def _texts(content: dict[str, Any], column: Column, name: str, line: int) -> list[str]:
+    """The text under a key, or those of a list."""
+    value = content.get(column.name)
+    if isinstance(value, list) and all(type(text) is str for text in value):
+        for text in value:
+            check_characters(text, column, name, line)
+        return value
+    return [text_under(content, column, name, line)]

@@ -1,0 +1,107 @@
+"""A source text with its target, and the layout of their file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+from ensue.data.columns import Column
+from ensue.errors import DataError
+
+
+class Pair(NamedTuple):
+    """One or several source texts, which are read together, and the target: several are references, none is unknown.
+
+    `path` and `line` (from 1): where it begins.
+    """
+
+    sources: tuple[str, ...]
+    targets: tuple[str, ...] = ()
+    path: str = ""
+    line: int = 0
+
+
+class PairChoice(NamedTuple):
+    """What the person says of the columns, by names or numbers (from 1); what is left empty is found.
+
+    Of a TMX file it is the codes of the languages. `is_labeled`: whether targets are read, and have to be there.
+    """
+
+    sources: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    is_labeled: bool = True
+
+    @property
+    def has_names(self) -> bool:
+        """Whether a column is named, not numbered, so that there has to be a header."""
+        return any(not name.isdecimal() for name in (*self.sources, *self.targets))
+
+
+@dataclass(frozen=True, slots=True)
+class PairLayout:
+    """What a file was taken for, as it is shown to the person and kept for later files of the same kind.
+
+    Without columns the format itself says where source and target stand.
+    """
+
+    format: str
+    sources: tuple[Column, ...] = ()
+    targets: tuple[Column, ...] = ()
+    header: bool = False
+    about: str = ""
+    """How a format without columns is read."""
+
+    def __str__(self) -> str:
+        parts = [self.format + (" with a header" if self.header else "")]
+        if self.about:
+            parts.append(self.about)
+        if self.sources:
+            parts.append(f"source: {' + '.join(map(str, self.sources))}")
+        if self.targets:
+            kind = "target" if len(self.targets) == 1 else "references"
+            parts.append(f"{kind}: {', '.join(map(str, self.targets))}")
+        return ", ".join(parts)
+
+    def choice(self, *, is_labeled: bool) -> PairChoice:
+        """These columns as if a person had named them."""
+        sources, targets = (
+            tuple(column.name or str(column.number) for column in side) for side in (self.sources, self.targets)
+        )
+        return PairChoice(sources, targets if is_labeled else (), is_labeled)
+
+    def to_json(self) -> dict[str, Any]:
+        """The layout as JSON values, which `from_json` reads."""
+        return {
+            "format": self.format,
+            "sources": [list(column) for column in self.sources],
+            "targets": [list(column) for column in self.targets],
+            "header": self.header,
+            "about": self.about,
+        }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """The inverse of `to_json`; raises KeyError, TypeError or ValueError for other content."""
+        columns = {name: tuple(Column(*column) for column in content[name]) for name in ("sources", "targets")}
+        return cls(**{**content, **columns})
+
+
+def checked_pair(pair: Pair, target_path: str = "") -> Pair:
+    """The pair, without empty references beside others. DataError for an empty side.
+
+    `target_path`: the file of the target, where it is another.
+    """
+    if not any(source.strip() for source in pair.sources):
+        found = f", whose target is {_shown(pair.targets[0])}" if any(map(str.strip, pair.targets)) else ""
+        raise DataError(f"an empty source{found}", pair.path, pair.line)
+    targets = tuple(target for target in pair.targets if target.strip())
+    if not targets:
+        found = f"an empty target, whose source is {_shown(' '.join(pair.sources))}"
+        raise DataError(found, target_path or pair.path, pair.line)
+    return pair if len(targets) == len(pair.targets) else pair._replace(targets=targets)
+
+
+def _shown(text: str) -> str:
+    short = " ".join(text[:200].split())
+    return f'"{short}"' if len(short) <= 40 else f'"{short[:37]}..."'

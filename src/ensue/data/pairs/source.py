@@ -1,0 +1,99 @@
+"""The pairs of whole files: of one, of a folder or glob, or of two with the same lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from ensue.data.decoding import checked_encoding
+from ensue.data.files import common_format, files_of
+from ensue.data.lines import Lines, is_blank
+from ensue.data.pairs.aligned import aligned_paths, read_aligned
+from ensue.data.pairs.formats import FORMATS, detect_lines
+from ensue.data.pairs.pair import Pair, PairChoice, PairLayout, checked_pair
+from ensue.data.records import sample
+from ensue.errors import DataError
+
+ALIGNED = "aligned"
+
+
+class PairSource:
+    """The pairs of a file, of a folder's files, of a glob's matches, or of a stream's lines, in constant memory.
+
+    `location` may also name two files whose lines belong together, with a comma between them: `train.en,train.de`.
+    What `sources`, `targets` (names or numbers of columns, keys of JSON, languages of TMX) and `format` do not say,
+    each file says itself. `like`: the layout of a run, whose columns are looked for first; without it those of the
+    first file. `layout` is that of the first file. Files can be iterated again, a stream cannot.
+
+    Unless `is_labeled`, targets are neither needed nor read, and a file without the signs of a format has a source in
+    each line; one that is empty stays a pair, so that there are as many pairs as lines.
+
+    DataError where something cannot be told, naming the setting that says it; for files of several formats; for a file
+    without a column that is read: all of it before the first pair.
+    """
+
+    def __init__(
+        self,
+        location: str | Path | Lines,
+        *,
+        format: str = "",
+        sources: Sequence[str] = (),
+        targets: Sequence[str] = (),
+        like: PairLayout | None = None,
+        encoding: str = "utf-8",
+        is_labeled: bool = True,
+    ) -> None:
+        self.choice = PairChoice(tuple(sources), tuple(targets), is_labeled)
+        self.encoding = checked_encoding(encoding)
+        self.location = location.name if isinstance(location, Lines) else str(location)
+        self.paths: tuple[Path, ...] = ()
+        self._files: dict[str, Callable[[], Lines]] = {}
+        self._layouts: dict[str, PairLayout] = {}
+        if isinstance(location, Lines):
+            self._files[location.name] = lambda: location
+        elif is_labeled and (aligned := aligned_paths(str(location))):
+            self._open_aligned(aligned, format)
+            return
+        else:
+            self.paths = files_of(location)
+            self._files = {str(path): partial(Lines.of, path, encoding=self.encoding) for path in self.paths}
+        self._find_layouts(format, like)
+
+    def _open_aligned(self, names: tuple[str, str], format: str) -> None:
+        if format not in ("", ALIGNED) or self.choice.sources or self.choice.targets:
+            what = "data.format" if format else "data.sources" if self.choice.sources else "data.targets"
+            raise DataError(f"two files have lines, not columns; {what} is for one file", self.location)
+        self.paths = tuple(path for name in names for path in files_of(name))
+        self._files = {str(path): partial(Lines.of, path, encoding=self.encoding) for path in self.paths}
+        self.layout = PairLayout(ALIGNED, about="source: a line of the first file, target: the same line of the second")
+
+    def _find_layouts(self, format: str, like: PairLayout | None) -> None:
+        for name, opened in self._files.items():
+            lines = opened()
+            if format in ("", "json"):
+                lines.split_array()
+            if len(self._files) == 1 or not all(is_blank(line) for _, line in sample(lines)):
+                layout = detect_lines(lines, self.choice, format=format, like=like)
+                self._layouts[name], like = layout, like or layout
+                common_format({name: layout.format for name, layout in self._layouts.items()})
+        if not self._layouts:
+            raise DataError(f"{self.location}: no text in any of {len(self._files):,} files; all are blank")
+        self.layout = next(iter(self._layouts.values()))
+
+    def __iter__(self) -> Iterator[Pair]:
+        """DataError (file:line) for what is no pair, and for one with an empty side if targets are read."""
+        if self.layout.format == ALIGNED:
+            yield from read_aligned(self._open_both)
+            return
+        for name, opened in self._files.items():
+            layout = self._layouts.get(name, self.layout)
+            pairs = FORMATS[layout.format].read(opened(), layout, is_labeled=self.choice.is_labeled)
+            yield from map(checked_pair, pairs) if self.choice.is_labeled else pairs
+
+    def _open_both(self) -> tuple[Lines, Lines]:
+        source, target = (Lines.of(path, encoding=self.encoding) for path in self.paths)
+        return source, target
+
+    def __repr__(self) -> str:
+        return f"PairSource({self.location!r}, {self.layout})"
