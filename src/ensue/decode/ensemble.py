@@ -1,0 +1,50 @@
+"""Several models as one: the mean of their probabilities."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from ensue.errors import EnsueError
+from ensue.types import State
+
+
+class Ensemble(nn.Module):
+    """`P(w) = 1/M Σ_m P_m(w)` at every step. Its state is a tuple of those of the M models.
+
+    Each model has a `step`. They must have the same vocabulary, id for id; the caller knows whether they have. Raises
+    EnsueError if the numbers of their symbols differ.
+    """
+
+    def __init__(self, models: Sequence[nn.Module]) -> None:
+        super().__init__()
+        assert models, "no model"
+        self.models: Any = nn.ModuleList(models)
+        sizes = {size for model in models if (size := getattr(model, "vocabulary_size", None)) is not None}
+        if len(sizes) > 1:
+            raise EnsueError(f"the models have vocabularies of {' and '.join(map(str, sorted(sizes)))} symbols")
+
+    def step(self, ids_t: Int[Tensor, " R"], state: State = None) -> tuple[Float[Tensor, "R V"], State]:
+        """The log-probabilities of the next token, and the states."""
+        states = [None] * len(self.models) if state is None else state
+        steps = [model.step(ids_t, part) for model, part in zip(self.models, states, strict=True)]
+        return _mean([scores for scores, _ in steps]), tuple(after for _, after in steps)
+
+    def step_with_attention(
+        self, ids_t: Int[Tensor, " R"], state: State = None
+    ) -> tuple[Float[Tensor, "R V"], State, Float[Tensor, "R S"]]:
+        """The same, and the mean of the models' attention to the source."""
+        states = [None] * len(self.models) if state is None else state
+        steps = [model.step_with_attention(ids_t, part) for model, part in zip(self.models, states, strict=True)]
+        weights = torch.stack([weights for _, _, weights in steps]).mean(0)
+        return _mean([scores for scores, _, _ in steps]), tuple(after for _, after, _ in steps), weights
+
+
+def _mean(scores: list[Tensor]) -> Tensor:
+    """The logarithm of the mean of probabilities, of which `scores` are logits or logarithms."""
+    return torch.stack([of_model.log_softmax(-1) for of_model in scores]).logsumexp(0) - math.log(len(scores))

@@ -1,0 +1,116 @@
+"""What a beam search looks for: width, penalties, lengths, phrases; and what each input adds to that."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import NamedTuple
+
+from ensue.arguments import check_type, check_whole
+from ensue.decode.hypotheses import Phrase
+from ensue.errors import EnsueError
+from ensue.parsing import shown
+
+MOST_WIDTH, MOST_TOKENS, MOST_PENALTY = 10_000, 1_000_000, 100
+
+
+@dataclass(frozen=True)
+class BeamSearch:
+    """How to search. Raises EnsueError for values out of range, or that contradict each other.
+
+    - `width` is the number of hypotheses that go on after each token; 1 is greedy.
+    - `n_best` is the number of hypotheses that are returned, at most `width`.
+    - `length_penalty` α divides: score = Σ ln P / length^α, where the end symbol counts; 0 changes nothing.
+    - `min_tokens` and `max_tokens` bound the length without the end symbol.
+    - `coverage_penalty` β adds β Σ_i ln min(Σ_t a_ti, 1), with the attention a_ti of step t to position i of the source
+      (Wu et al. 2016). The model needs `step_with_attention`.
+    - `no_repeat_ngram` n lets no n-gram occur twice (Paulus et al. 2018); 0 lets them.
+    - `forbidden` phrases do not occur, `required` ones do; a phrase is a tuple of ids.
+    """
+
+    width: int = 5
+    n_best: int = 1
+    length_penalty: float = 1.0
+    min_tokens: int = 0
+    max_tokens: int = 200
+    coverage_penalty: float = 0.0
+    no_repeat_ngram: int = 0
+    forbidden: tuple[Phrase, ...] = ()
+    required: tuple[Phrase, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_whole("width", self.width, 1, MOST_WIDTH)
+        check_whole("n_best", self.n_best, 1, MOST_WIDTH)
+        check_whole("max_tokens", self.max_tokens, 1, MOST_TOKENS)
+        check_whole("min_tokens", self.min_tokens, 0, MOST_TOKENS)
+        check_whole("no_repeat_ngram", self.no_repeat_ngram, 0, MOST_TOKENS)
+        if self.n_best > self.width:
+            raise EnsueError(f"n_best is {self.n_best}; a beam of width {self.width} finds at most {self.width}")
+        for name in ("length_penalty", "coverage_penalty"):
+            value = getattr(self, name)
+            check_type(name, value, Real, "a number")
+            if not 0 <= value <= MOST_PENALTY:
+                raise EnsueError(f"{name} is {shown(value)}; expected a number from 0 to {MOST_PENALTY}")
+        self.for_input()
+
+    def for_input(
+        self, prefix: Sequence[int] = (), max_tokens: int | None = None, required: Sequence[Phrase] = ()
+    ) -> Task:
+        """The search of one input. Raises EnsueError if nothing can be found that meets all demands."""
+        most = self.max_tokens if max_tokens is None else max_tokens
+        check_whole("max_tokens", most, 1, MOST_TOKENS)
+        task = Task(tuple(prefix), most, tuple(dict.fromkeys(tuple(phrase) for phrase in (*self.required, *required))))
+        if self.min_tokens > most:
+            raise EnsueError(f"min_tokens is {self.min_tokens}, and max_tokens is {most}")
+        if len(task.prefix) > most:
+            raise EnsueError(f"the prefix has {len(task.prefix)} tokens; max_tokens is {most}")
+        self._check_phrases(task)
+        return task
+
+    def _check_phrases(self, task: Task) -> None:
+        if () in (*task.required, *self.forbidden):
+            raise EnsueError("a required or forbidden phrase is empty")
+        if (least := least_tokens(task.required)) > task.max_tokens:
+            raise EnsueError(f"the required phrases need {least} tokens; max_tokens is {task.max_tokens}")
+        for forbidden in self.forbidden:
+            if _occurs(forbidden, task.prefix):
+                raise EnsueError(f"the prefix has the forbidden phrase {forbidden}")
+            for required in task.required:
+                if _occurs(forbidden, required):
+                    raise EnsueError(f"the phrase {required} is required, and {forbidden} is forbidden")
+        n = self.no_repeat_ngram
+        for required in task.required if n else ():
+            if len({required[start : start + n] for start in range(len(required) - n + 1)}) < len(required) - n + 1:
+                raise EnsueError(f"the required phrase {required} repeats tokens, against no_repeat_ngram = {n}")
+
+
+class Task(NamedTuple):
+    """The search of one input: how its output begins, the most tokens of it, and what it must have."""
+
+    prefix: tuple[int, ...]
+    max_tokens: int
+    required: tuple[Phrase, ...]
+
+    def check_ids(self, size: int, end_id: int | None, forbidden: tuple[Phrase, ...]) -> None:
+        """Raises EnsueError for ids that a vocabulary of `size` does not have, and for the end symbol among them."""
+        for id in (id for phrase in (self.prefix, *self.required, *forbidden) for id in phrase):
+            check_whole("an id of a prefix or phrase", id, 0, size - 1)
+            if id == end_id:
+                raise EnsueError(
+                    "the end symbol is in a prefix or phrase; min_tokens and max_tokens say when it may come"
+                )
+
+
+def least_tokens(phrases: Sequence[Phrase]) -> int:
+    """A number of tokens below which the phrases cannot all occur, even where they overlap."""
+    most: Counter[int] = Counter()
+    for phrase in phrases:
+        most |= Counter(phrase)
+    return most.total()
+
+
+def _occurs(phrase: Phrase, ids: Sequence[int]) -> bool:
+    """Whether `phrase` stands somewhere in `ids`."""
+    return any(tuple(ids[start : start + len(phrase)]) == phrase for start in range(len(ids) - len(phrase) + 1))
