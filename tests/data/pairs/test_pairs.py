@@ -2,6 +2,7 @@
 
 import gzip
 import lzma
+from itertools import chain, islice, repeat
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,24 @@ def test_pairs_of_a_stream_come_once() -> None:
         Pair(("a",), ("b",), "stdin", 1),
         Pair(("c",), ("d",), "stdin", 2),
     ]
+
+
+@pytest.mark.parametrize(
+    ("opening", "more"),
+    [
+        ("", "a\tb\n"),
+        ("source,target\n", 'a,"b\n"\n'),
+        ("", '{"source": "a", "target": "b"}\n'),
+        ("[", '{"source": "a", "target": "b"},\n'),
+        ("", "IN: a OUT: b\n"),
+        ("", "A  AH0\n"),
+        ("<tmx><body>", '<tu><tuv xml:lang="a"><seg>a</seg></tuv><tuv xml:lang="b"><seg>b</seg></tuv></tu>\n'),
+    ],
+)
+def test_pairs_are_read_as_they_come_and_not_held(opening: str, more: str) -> None:
+    name = "a.csv" if opening.startswith("source") else "stdin"
+    pairs = PairSource(Lines(chain([opening + more], repeat(more * 100)), name))
+    assert sum(1 for _ in islice(pairs, 3000)) == 3000
 
 
 def test_files_of_a_folder_have_their_own_columns(tmp_path: Path) -> None:

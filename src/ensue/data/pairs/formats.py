@@ -11,6 +11,7 @@ from ensue.data.pairs.json_pairs import JsonPairs
 from ensue.data.pairs.line_formats import Cmudict, Scan, SourceLines
 from ensue.data.pairs.pair import PairChoice, PairLayout
 from ensue.data.pairs.tables import PairTable, Sigmorphon
+from ensue.data.pairs.tmx import Tmx
 from ensue.data.tables import DIALECTS
 from ensue.errors import DataError, nearest
 
@@ -20,6 +21,7 @@ FORMATS: dict[str, PairFormat] = {
     "json": JsonPairs(),
     "scan": Scan(),
     "cmudict": Cmudict(),
+    "tmx": Tmx(),
     "plain": SourceLines(),
 }
 """What stands in one file."""

@@ -7,11 +7,13 @@ from functools import partial
 from pathlib import Path
 
 from ensue.data.decoding import checked_encoding
+from ensue.data.detection.format_names import suffix
 from ensue.data.files import common_format, files_of
 from ensue.data.lines import Lines, is_blank
 from ensue.data.pairs.aligned import aligned_paths, read_aligned
 from ensue.data.pairs.formats import FORMATS, detect_lines
 from ensue.data.pairs.pair import Pair, PairChoice, PairLayout, checked_pair
+from ensue.data.pairs.tmx import declared_encoding
 from ensue.data.records import sample
 from ensue.errors import DataError
 
@@ -57,7 +59,7 @@ class PairSource:
             return
         else:
             self.paths = files_of(location)
-            self._files = {str(path): partial(Lines.of, path, encoding=self.encoding) for path in self.paths}
+            self._files = {str(path): partial(_lines, path, self.encoding) for path in self.paths}
         self._find_layouts(format, like)
 
     def _open_aligned(self, names: tuple[str, str], format: str) -> None:
@@ -97,3 +99,9 @@ class PairSource:
 
     def __repr__(self) -> str:
         return f"PairSource({self.location!r}, {self.layout})"
+
+
+def _lines(path: Path, encoding: str) -> Lines:
+    if encoding == "utf-8" and suffix(path.name) == ".tmx":  # XML says it itself
+        encoding = declared_encoding(path)
+    return Lines.of(path, encoding=encoding)

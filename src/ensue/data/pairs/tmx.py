@@ -1,0 +1,197 @@
+"""TMX: units of a translation memory, each with the same text in several languages.
+
+Source: TMX 1.4b (GALA, 2005). Entities are not expanded and nothing outside of the file is read, so that a small file
+cannot become a large one.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+from xml.parsers import expat
+
+from ensue.data.columns import Column
+from ensue.data.decoding import MAX_CHARACTERS, blocks, checked_encoding
+from ensue.data.lines import Lines
+from ensue.data.pairs.format import PairFormat
+from ensue.data.pairs.pair import Pair, PairChoice, PairLayout
+from ensue.data.records import sample
+from ensue.errors import DataError, nearest
+from ensue.parsing import MAX_DEPTH
+
+_CODES = {"bpt", "ept", "it", "ph", "ut"}
+"""Elements inside of a text that hold the codes of another format, such as the tags of a web page."""
+_ENCODING = re.compile(rb"""<\?xml[^>]*\sencoding\s*=\s*["']([\w.:-]+)["']""")
+_MARKS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_BLOCK = 1 << 16
+_UNITS_TO_LOOK_AT = 100
+
+
+class Unit(NamedTuple):
+    """The texts of a unit with the codes of their languages, and the line (from 1) where it begins."""
+
+    line: int
+    texts: list[tuple[str, str]]
+
+
+class Tmx(PairFormat):
+    """The languages of source and target are those named, as `en` names `en-US`, or the first two of the first unit.
+
+    Several texts of a unit in the target's language are references. Units without one of the two are passed over.
+    """
+
+    def layout(self, lines: Lines, choice: PairChoice) -> PairLayout:
+        head = [line for _, line in sample(lines)]
+        found: dict[str, None] = {}
+        for unit in islice(_units(head, lines.name, is_whole=False), _UNITS_TO_LOOK_AT):
+            found.update(dict.fromkeys(language for language, _ in unit.texts))
+            if len(found) > 1 and not (choice.sources or choice.targets):
+                break
+        sources = [_language(name, list(found), lines.name) for name in choice.sources[:1]]
+        targets = [_language(name, list(found), lines.name) for name in choice.targets[:1]]
+        others = (name for name in found if not _is_one_of(name, [*sources, *targets]))
+        sources = sources or list(islice(others, 1))
+        targets = (targets or list(islice(others, 1))) if choice.is_labeled else []
+        if not sources or (choice.is_labeled and not targets):
+            raise DataError(f"{_listed(list(found))}; expected units with two languages", lines.name)
+        return PairLayout("tmx", (Column(0, sources[0]),), tuple(Column(0, name) for name in targets))
+
+    def read(self, lines: Lines, layout: PairLayout, *, is_labeled: bool) -> Iterator[Pair]:
+        wanted = [column.name for column in (*layout.sources, *layout.targets)]
+        has_any = False
+        for unit in _units((line for _, line in lines), lines.name):
+            sides = [[text for language, text in unit.texts if _is(language, name)] for name in wanted]
+            if all(sides):
+                has_any = True
+                yield Pair((sides[0][0],), tuple(sides[1]) if is_labeled else (), lines.name, unit.line)
+        if not has_any:
+            raise DataError(f"no unit with {' and '.join(wanted)}", lines.name)
+
+
+def declared_encoding(path: Path) -> str:
+    """The encoding that an XML file says it has; UTF-8 if it says nothing."""
+    head = next(blocks(path))[:1024]
+    if marked := _MARKS.get(head[:2]):
+        return marked
+    found = _ENCODING.match(head.removeprefix(codecs.BOM_UTF8))
+    return checked_encoding(found[1].decode("ascii", "replace")) if found else "utf-8"
+
+
+def _units(lines: Iterator[str] | Sequence[str], name: str, *, is_whole: bool = True) -> Iterator[Unit]:
+    """The units of a text; `is_whole`: whether it may not end inside of an element."""
+    reader = _Reader(name)
+    for block in _joined(lines):
+        yield from reader.feed(block)
+    if is_whole:
+        yield from reader.feed("", is_last=True)
+
+
+def _joined(lines: Iterator[str] | Sequence[str]) -> Iterator[str]:
+    held: list[str] = []
+    size = 0
+    for line in lines:
+        held.append(line)
+        size += len(line)
+        if size >= _BLOCK:
+            yield "".join(held)
+            held, size = [], 0
+    yield "".join(held)
+
+
+class _Reader:
+    """Takes a text in blocks and gives the units that end in them."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.parser = expat.ParserCreate()
+        self.parser.buffer_text = True
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._end
+        self.parser.CharacterDataHandler = self._characters
+        self.parser.EntityDeclHandler = self._declared
+        self.parser.SkippedEntityHandler = self._skipped
+        self.depth = self.hidden = self.size = self.fed = 0
+        self.language = ""
+        self.text: list[str] | None = None
+        self.unit: Unit | None = None
+        self.units: list[Unit] = []
+
+    def feed(self, block: str, *, is_last: bool = False) -> list[Unit]:
+        try:
+            self.parser.Parse(block, is_last)
+        except expat.ExpatError as error:
+            what = f"not XML ({expat.errors.messages[error.code]} in column {error.offset + 1})"
+            raise DataError(what, self.name, error.lineno) from None
+        self.fed += len(block)
+        if self.fed - max(0, self.parser.CurrentByteIndex) > 2 * MAX_CHARACTERS:
+            raise self._error(f"more than {MAX_CHARACTERS:,} characters in one tag or comment")
+        units, self.units = self.units, []
+        return units
+
+    def _start(self, tag: str, attributes: dict[str, str]) -> None:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise self._error(f"elements nested more than {MAX_DEPTH} deep")
+        if self.depth == 1 and tag != "tmx":
+            raise self._error(f"expected the element tmx, found {tag[:40]}")
+        if tag == "tu":
+            self.unit, self.size = Unit(self.parser.CurrentLineNumber, []), 0
+        elif tag == "tuv":
+            self.language = attributes.get("xml:lang") or attributes.get("lang", "")
+        elif tag == "seg":
+            self.text, self.hidden = [], 0
+        elif tag in _CODES:
+            self.hidden += 1
+
+    def _end(self, tag: str) -> None:
+        self.depth -= 1
+        if tag in _CODES:
+            self.hidden -= 1
+        elif tag == "seg" and self.text is not None:
+            if self.unit is not None:
+                self.unit.texts.append((self.language, "".join(self.text).strip()))
+            self.text = None
+        elif tag == "tu" and self.unit is not None:
+            self.units.append(self.unit)
+            self.unit = None
+
+    def _characters(self, data: str) -> None:
+        if self.text is not None and not self.hidden:
+            self.text.append(data)
+            self.size += len(data)
+            if self.size > MAX_CHARACTERS:
+                raise self._error(f"a unit of more than {MAX_CHARACTERS:,} characters")
+
+    def _declared(self, *declaration: object) -> None:
+        raise self._error(f"an entity is declared ({str(declaration[0])[:40]}); entities are not expanded")
+
+    def _skipped(self, entity: str, is_parameter: bool) -> None:
+        if not is_parameter:
+            raise self._error(f"the entity &{entity[:40]}; is not known")
+
+    def _error(self, message: str) -> DataError:
+        return DataError(message, self.name, self.parser.CurrentLineNumber)
+
+
+def _is(language: str, name: str) -> bool:
+    """Whether the code of a language is the one named, or that with a region behind it."""
+    return f"{language}-".replace("_", "-").casefold().startswith(f"{name}-".replace("_", "-").casefold())
+
+
+def _is_one_of(language: str, names: Sequence[str]) -> bool:
+    return any(_is(language, name) or _is(name, language) for name in names)
+
+
+def _language(name: str, known: Sequence[str], file: str) -> str:
+    """The name, if a language is called so."""
+    if not any(_is(language, name) for language in known):
+        raise DataError(f'no language "{name}"{nearest(name, known) or "; there are " + _listed(known)}', file)
+    return name
+
+
+def _listed(languages: Sequence[str]) -> str:
+    return ", ".join(language or "one without a code" for language in languages[:12]) or "no units"
