@@ -30,7 +30,7 @@ class ParseError(ValueError):
 def parse_json(text: str | bytes, decoder: json.JSONDecoder | None = None) -> Any:
     """The value of a JSON text; bytes are UTF-8. Raises ParseError for other text and for more than `MAX_DEPTH` levels.
 
-    A `decoder` may read numbers in another way.
+    A `decoder` may read numbers in another way, or be `UNIQUE_KEYS`.
     """
     text = _text(text)
     value = _parsed(json.loads if decoder is None else decoder.decode, text, "JSON")
@@ -85,6 +85,8 @@ def _text(text: str | bytes) -> str:
 def _parsed(parse: Callable[[str], Any], text: str, kind: str) -> Any:
     try:
         return parse(text)
+    except ParseError:
+        raise
     except json.JSONDecodeError as error:
         line = f"line {error.lineno}, " if error.lineno > 1 else ""
         raise ParseError(f"not {kind} ({error.msg} in {line}column {error.colno})") from None
@@ -94,6 +96,19 @@ def _parsed(parse: Callable[[str], Any], text: str, kind: str) -> Any:
         raise _too_deep(kind) from None
     except ValueError:  # says how Python's limit is raised
         raise ParseError(f"not {kind} that can be read: a number of more than 4,300 digits") from None
+
+
+def _with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ParseError(f"not JSON that can be relied on: it has the key {shown(key)} twice")
+        found[key] = value
+    return found
+
+
+UNIQUE_KEYS = json.JSONDecoder(object_pairs_hook=_with_unique_keys)
+"""Refuses an object that has a key twice, of which Python takes the last value and other readers the first."""
 
 
 def _check_depth(value: Any, kind: str) -> None:

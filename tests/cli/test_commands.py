@@ -25,20 +25,21 @@ def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.chdir(tmp_path)
 
 
-def test_help_and_lists_need_no_torch() -> None:
+def test_help_lists_and_a_run_that_is_not_there_need_no_torch() -> None:
     code = """
 import sys, ensue.cli
-for arguments in ["--help"], ["train", "--help"], [], ["--version"], ["recipes"], ["recipes", "char-lstm"]:
+good = ["--help"], ["train", "--help"], [], ["--version"], ["recipes"], ["recipes", "char-lstm"]
+for arguments in *good, ["predict", "nosuch"]:
     sys.argv[1:] = arguments
     try:
         ensue.cli.main()
     except SystemExit as end:
-        assert not end.code
+        assert (end.code or 0) == (0 if arguments in good else 2)
     print("imported:", *sorted({"torch", "numpy"} & sys.modules.keys()))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert [line for line in done.stdout.splitlines() if line.startswith("imported:")] == ["imported:"] * 6
-    assert done.stderr == ""
+    assert [line for line in done.stdout.splitlines() if line.startswith("imported:")] == ["imported:"] * 7
+    assert done.stderr == "ensue: nosuch: no such run directory\n"
 
 
 def test_help_answers_at_once() -> None:

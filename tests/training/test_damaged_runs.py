@@ -83,13 +83,21 @@ def test_any_value_of_a_file_may_be_another(name: str, file: str, runs: Path, tm
     assert refused > 20
 
 
-def test_deep_documents_are_one_line(runs: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ('{"names": ' + "[" * 400 + "]" * 400 + "}", "not JSON that can be read: nested"),
+        ('{"names": [{"a": 1, "b": 2, "a": 3}]}', "not JSON that can be relied on: it has the key 'a' twice"),
+    ],
+    ids=["deep", "a key twice"],
+)
+def test_odd_documents_are_one_line(content: str, fault: str, runs: Path, tmp_path: Path) -> None:
     for file in ("labels.json", "tokenizer.json", "config.json", "manifest.json"):
         run = Path(shutil.copytree(runs / "tagger", tmp_path / file))
-        (run / file).write_text('{"names": ' + "[" * 400 + "]" * 400 + "}")
+        (run / file).write_text(content)
         if file != "manifest.json":
             seal(run)
-        with pytest.raises(RunError, match=rf"{file}: damaged: not JSON that can be read: nested"):
+        with pytest.raises(RunError, match=rf"{file}: damaged: {fault}"):
             ensue.load(run, device="cpu")
 
 
@@ -158,7 +166,8 @@ def test_a_checkpoint_of_another_run_is_one_line(damage: str, runs: Path, tmp_pa
 
 
 @pytest.mark.parametrize(
-    "line", ["{", "[]", '{"kind": "train"}', '{"kind": "valid", "step": "x"}', "[" * 400, "\udc80"]
+    "line",
+    ["{", "[]", '{"kind": "train"}', '{"kind": "valid", "step": "x"}', "[" * 400, "\udc80", '{"step": 1, "step": 2}'],
 )
 def test_metrics_that_are_none_are_one_line(line: str, runs: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(runs / "language", tmp_path / "run"))

@@ -30,6 +30,9 @@ def load_for(
     command: str, run: Path, device: str, threads: int | None, *, vectors: Path | None = None, **options: object
 ) -> Any:
     """The pipeline of a run. Raises EnsueError unless its task has this command and the given options."""
+    from ensue.runs.schema import check_is_run
+
+    check_is_run(run)  # before torch is imported, which takes seconds
     with importing_torch():
         import torch
 

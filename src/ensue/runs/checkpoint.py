@@ -17,9 +17,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from ensue.parsing import parse_json
 from ensue.runs.manifest import Manifest, entry_of
-from ensue.runs.schema import DamagedError, Entry, ManifestContent, Progress, checked, told
+from ensue.runs.schema import DamagedError, Entry, ManifestContent, Progress, checked, parsed, told
 from ensue.runs.weights import flush, load_parameters, read_tensors, write_tensors, write_text
 from ensue.types import State, leaves, map_state
 
@@ -95,7 +94,7 @@ def load_checkpoint(
     """
     manifest = Manifest(path)
     with told(path / "progress.json"):
-        content = parse_json(manifest.read("progress.json"))
+        content = parsed(manifest.read("progress.json"))
     progress: Progress = checked(Progress, content, path / "progress.json")
     weights, moments, carried = (
         manifest.check(name) for name in ("model.safetensors", "optimizer.safetensors", "state.safetensors")

@@ -27,13 +27,7 @@ from ensue.parsing import ParseError, parse_json, parse_toml, read_bounded, show
 from ensue.recipe import Recipe, validate_recipe
 from ensue.runs.checkpoint import link
 from ensue.runs.manifest import Manifest, entry_of
-from ensue.runs.schema import (
-    FORMAT_VERSION,
-    Config,
-    DamagedError,
-    checked,
-    told,
-)
+from ensue.runs.schema import FORMAT_VERSION, Config, DamagedError, check_is_run, checked, parsed, told
 from ensue.runs.weights import flush, load_parameters, partial_of, read_tensors
 from ensue.tasks import TASKS, TaskEntry, task_entry
 from ensue.version import VERSION
@@ -101,12 +95,9 @@ class RunDirectory:
     def config(self) -> dict[str, Any]:
         """`config.json`, of a version that this program can read."""
         path = self.path / "config.json"
-        if not self.path.is_dir():
-            raise RunError(f"{self.path}: no such run directory")
-        if not path.exists():
-            raise RunError(f"{self.path}: not a run directory: it has no config.json")
+        check_is_run(self.path)
         with told(path):
-            config = parse_json(read_bounded(path, MAX_CONFIG))
+            config = parsed(read_bounded(path, MAX_CONFIG))
         version = config.get("format_version") if isinstance(config, dict) else None
         if type(version) is not int:
             raise DamagedError(f"{path}: damaged: it has no format_version")
@@ -148,7 +139,7 @@ class RunDirectory:
         """The content of a JSON file, checked by `schema` and converted by `parse`."""
         path = self.path / name
         with told(path):
-            content = parse_json(self.manifest.read(name))
+            content = parsed(self.manifest.read(name))
         checked(schema, content, path)
         try:
             return parse(content)

@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ensue.parsing import parse_json
 from ensue.runs.manifest import altered, entry_of
-from ensue.runs.schema import RECORD, Entry, checked, told
+from ensue.runs.schema import RECORD, Entry, checked, parsed, told
 from ensue.runs.weights import flush, write_text
 
 
@@ -51,6 +50,6 @@ class MetricsLog:
     def _record(self, line: bytes, number: int) -> dict[str, Any]:
         place = Path(f"{self.path}:{number}")
         with told(place):
-            record: dict[str, Any] = parse_json(line)
+            record: dict[str, Any] = parsed(line)
         checked(RECORD, record, place)
         return record

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ensue.parsing import parse_json, read_bounded
-from ensue.runs.schema import DamagedError, Entry, ManifestContent, checked, told
+from ensue.parsing import read_bounded
+from ensue.runs.schema import DamagedError, Entry, ManifestContent, checked, parsed, told
 from ensue.runs.weights import flush, write_text
 
 NAME = "manifest.json"
@@ -31,7 +31,7 @@ class Manifest:
     def content(self) -> ManifestContent:
         """The content of `manifest.json`. Raises RunError if it cannot be read."""
         with told(self.path):
-            content = parse_json(read_bounded(self.path, MAX_BYTES))
+            content = parsed(read_bounded(self.path, MAX_BYTES))
         found: ManifestContent = checked(ManifestContent, content, self.path)
         return found
 

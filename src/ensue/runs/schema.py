@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PositiveInt, TypeAdapter, ValidationError
 
 from ensue.errors import RunError
-from ensue.parsing import ParseError, shown
+from ensue.parsing import UNIQUE_KEYS, ParseError, parse_json, shown
 
 FORMAT_VERSION = 3
 """Of the run directory. Version 1 had no manifest; version 2 had other tables in its recipe."""
@@ -126,6 +126,11 @@ class TestedRecord(Content):
 RECORD: TypeAdapter[Any] = TypeAdapter(Annotated[TrainRecord | ValidRecord | TestedRecord, Field(discriminator="kind")])
 
 
+def parsed(content: bytes) -> Any:
+    """The value of a JSON file of a run. Raises ParseError for another content and for a key that is there twice."""
+    return parse_json(content, UNIQUE_KEYS)
+
+
 def checked(schema: type[BaseModel] | TypeAdapter[Any], value: Any, place: str | Path) -> Any:
     """`value` read by the schema; `place` is its file. Raises DamagedError for the first mistake."""
     adapter = schema if isinstance(schema, TypeAdapter) else TypeAdapter(schema)
@@ -138,6 +143,14 @@ def checked(schema: type[BaseModel] | TypeAdapter[Any], value: Any, place: str |
         raise DamagedError(f"{place}: damaged: no {key}")
     message = f"{first['msg'][0].lower()}{first['msg'][1:]}"
     raise DamagedError(f"{place}: damaged: {key}: {message}, found {shown(first['input'])}")
+
+
+def check_is_run(path: Path) -> None:
+    """Raises RunError unless there is a run directory."""
+    if not path.is_dir():
+        raise RunError(f"{path}: no such run directory")
+    if not (path / "config.json").exists():
+        raise RunError(f"{path}: not a run directory: it has no config.json")
 
 
 @contextmanager

@@ -30,7 +30,9 @@ CUT_COST = 1 << 25
 HOLD = 1e4
 """A pre-activation at which a gate is exactly 1, or with a minus sign 0, in every precision."""
 
-Options: TypeAlias = tuple[bool, int, float, bool, bool]
+Kernel: TypeAlias = Callable[..., Any]
+Run: TypeAlias = tuple[Tensor, list[Tensor]]
+"""The outputs (B, T, d) and the final leaves (B, d) of the state."""
 
 
 def takes_kernel(layer: Recurrent, layer_class: type[Recurrent], x: Tensor) -> bool:
@@ -42,12 +44,8 @@ def takes_kernel(layer: Recurrent, layer_class: type[Recurrent], x: Tensor) -> b
 
 
 def run_kernel(
-    kernel: Callable[..., Any],
-    x: Tensor,
-    state: Sequence[Tensor],
-    weights: Sequence[Tensor],
-    mask: Tensor | None,
-) -> tuple[Tensor, list[Tensor]]:
+    kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor], mask: Tensor | None
+) -> Run:
     """One layer of `kernel` (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu) over `x` (B, T, d_in).
 
     `state` are the (B, d) leaves, `weights` are W, U and the two biases as torch stacks them. Returns the outputs
@@ -56,32 +54,25 @@ def run_kernel(
     if x.shape[0] == 0 or x.shape[1] == 0:
         return x.new_zeros(x.shape[0], x.shape[1], state[0].shape[1]), list(state)
     x = blank(x, mask)
-    # Biases, layers, dropout, whether to keep values for a backward pass (cuDNN does not ask autograd), bidirectional.
-    options = (True, 1, 0.0, torch.is_grad_enabled(), False)
     if mask is None or bool(mask.all()):
-        return _run_dense(kernel, x, state, weights, options=options)
+        return _run_dense(kernel, x, state, weights)
     run_ragged = _run_blocks if x.device.type == "cpu" else _run_packed
-    return run_ragged(kernel, x, state, weights, mask=mask, options=options)
+    return run_ragged(kernel, x, state, weights, mask)
 
 
-def _run_dense(
-    kernel: Callable[..., Any], x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor], *, options: Options
-) -> tuple[Tensor, list[Tensor]]:
+def _options() -> tuple[bool, int, float, bool, bool]:
+    """Biases, layers, dropout, whether to keep values for a backward pass, both ways. cuDNN does not ask autograd."""
+    return True, 1, 0.0, torch.is_grad_enabled(), False
+
+
+def _run_dense(kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor]) -> Run:
     """Every position of every row, padding or not."""
     before = [leaf.unsqueeze(0) for leaf in state]
-    y, *after = kernel(x, before if len(before) > 1 else before[0], weights, *options, True)
+    y, *after = kernel(x, before if len(before) > 1 else before[0], weights, *_options(), True)
     return y, [leaf.squeeze(0) for leaf in after]
 
 
-def _run_blocks(
-    kernel: Callable[..., Any],
-    x: Tensor,
-    state: Sequence[Tensor],
-    weights: Sequence[Tensor],
-    *,
-    mask: Tensor,
-    options: Options,
-) -> tuple[Tensor, list[Tensor]]:
+def _run_blocks(kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor], mask: Tensor) -> Run:
     """Ragged rows on a CPU, where torch has no fused kernel for packed rows: dense calls over blocks of rows.
 
     The rows are sorted, the longest first. All run together up to some length, then the longer ones without the others.
@@ -96,11 +87,11 @@ def _run_blocks(
     falling = lengths[rows].tolist()
     ends = block_ends(falling[::-1], size)
     if len(ends) == 1:
-        y, after = _run_dense(kernel, x[:, : ends[0]], state, weights, options=options)
+        y, after = _run_dense(kernel, x[:, : ends[0]], state, weights)
     else:
         sorted_state = [leaf[rows] for leaf in state]
         counts = [sum(length > begin for length in falling) for begin in [0, *ends[:-1]]]
-        y, after = _run_sorted_blocks(kernel, x[rows], sorted_state, weights, ends=ends, counts=counts, options=options)
+        y, after = _run_sorted_blocks(kernel, x[rows], sorted_state, weights, ends=ends, counts=counts)
         back = rows.argsort()
         y, after = y[back], [leaf[back] for leaf in after]
     last = y.gather(1, (lengths - 1).view(-1, 1, 1).expand(-1, 1, y.shape[2])).squeeze(1)
@@ -109,19 +100,18 @@ def _run_blocks(
 
 
 def _run_sorted_blocks(
-    kernel: Callable[..., Any],
+    kernel: Kernel,
     x: Tensor,
     state: list[Tensor],
     weights: Sequence[Tensor],
     *,
     ends: list[int],
     counts: list[int],
-    options: Options,
-) -> tuple[Tensor, list[Tensor]]:
+) -> Run:
     """Sorted rows, block by block: a block ends at a position of `ends` and has the first `counts` rows."""
     pieces, finished = [], []
     for begin, end, count, following in zip([0, *ends], ends, counts, [*counts[1:], 0], strict=False):
-        y, state = _run_dense(kernel, x[:count, begin:end], state, weights, options=options)
+        y, state = _run_dense(kernel, x[:count, begin:end], state, weights)
         pieces.append(F.pad(y, (0, 0, 0, 0, 0, len(x) - count)))
         finished.append([leaf[following:] for leaf in state])
         state = [leaf[:following] for leaf in state]
@@ -150,22 +140,16 @@ def block_ends(lengths: list[int], size: int) -> list[int]:
     return block_ends(lengths[:count], size) + block_ends(lengths[count:], size)
 
 
-def _run_packed(
-    kernel: Callable[..., Any],
-    x: Tensor,
-    state: Sequence[Tensor],
-    weights: Sequence[Tensor],
-    *,
-    mask: Tensor,
-    options: Options,
-) -> tuple[Tensor, list[Tensor]]:
+def _run_packed(kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor], mask: Tensor) -> Run:
     """Ragged rows on other devices. A row without a real position reads one zero vector; its state is restored."""
     lengths = mask.sum(1)
     packed = pack_padded_sequence(x, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
     assert packed.sorted_indices is not None
     assert packed.unsorted_indices is not None
     before = [leaf[packed.sorted_indices].unsqueeze(0) for leaf in state]
-    data, *after = kernel(packed.data, packed.batch_sizes, before if len(before) > 1 else before[0], weights, *options)
+    data, *after = kernel(
+        packed.data, packed.batch_sizes, before if len(before) > 1 else before[0], weights, *_options()
+    )
     outputs = PackedSequence(data, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices)
     y, _ = pad_packed_sequence(outputs, batch_first=True, total_length=x.shape[1])
     final = tuple(leaf.squeeze(0)[packed.unsorted_indices] for leaf in after)
