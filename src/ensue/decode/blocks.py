@@ -2,39 +2,42 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-import torch
-from jaxtyping import Float, Int
-from torch import Tensor
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
 
 from ensue.decode.hypotheses import Phrase
+
+Blocked = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Rows, and the id that is blocked in each; a row may be there several times."""
 
 
 class Forbidden:
     """Phrases that must not occur; those of one length are compared together."""
 
-    def __init__(self, phrases: Sequence[Phrase], device: torch.device) -> None:
+    def __init__(self, phrases: Sequence[Phrase]) -> None:
         lengths = sorted({len(phrase) for phrase in phrases})
-        self.groups = [
-            torch.tensor([phrase for phrase in phrases if len(phrase) == length], device=device) for length in lengths
-        ]
+        self.groups = [np.array([phrase for phrase in phrases if len(phrase) == length]) for length in lengths]
 
-    def block(self, scores: Float[Tensor, "R V"], history: Int[Tensor, "R t"]) -> None:
-        """Gives -∞ to the tokens that would complete a phrase after `history`, in place."""
+    def blocked(self, history: NDArray[np.int64]) -> list[Blocked]:
+        """What would complete a phrase after `history` (R, t)."""
+        found = []
         for group in self.groups:
             before = group.shape[1] - 1
             if before <= history.shape[1]:
-                ends = history[:, history.shape[1] - before :]
-                rows, phrases = (ends.unsqueeze(1) == group[:, :-1]).all(2).nonzero(as_tuple=True)
-                scores[rows, group[phrases, -1]] = -math.inf
+                ends = history[:, None, history.shape[1] - before :]
+                rows, phrases = np.nonzero((ends == group[:, :-1]).all(2))
+                found.append((rows, group[phrases, -1]))
+        return found
 
 
-def block_repeated(scores: Float[Tensor, "R V"], history: Int[Tensor, "R t"], n: int) -> None:
-    """Gives -∞ to the tokens that would complete an n-gram that `history` has (Paulus et al. 2018), in place."""
-    if history.shape[1] >= n:
-        windows = history.unfold(1, n, 1)
-        ends = history[:, history.shape[1] - n + 1 :].unsqueeze(1)
-        rows, places = (windows[:, :, :-1] == ends).all(2).nonzero(as_tuple=True)
-        scores[rows, windows[rows, places, -1]] = -math.inf
+def repeated(history: NDArray[np.int64], n: int) -> Blocked:
+    """What would complete an n-gram that `history` (R, t) has already (Paulus et al. 2018)."""
+    if history.shape[1] < n:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    windows = sliding_window_view(history, n, axis=1)
+    ends = history[:, None, history.shape[1] - n + 1 :]
+    rows, places = np.nonzero((windows[:, :, :-1] == ends).all(2))
+    return rows, windows[rows, places, -1]

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-from jaxtyping import Int
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from ensue.decode.hypotheses import Phrase
 
@@ -18,52 +17,42 @@ from ensue.decode.hypotheses import Phrase
 class Requirements:
     """The required phrases of each of B inputs, as tables: C phrases of up to L tokens, A different tokens."""
 
-    def __init__(self, phrases: Sequence[Sequence[Phrase]], device: torch.device) -> None:
-        self.phrases = [tuple(dict.fromkeys(of_input)) for of_input in phrases]
-        tokens = [sorted({token for phrase in of_input for token in phrase}) for of_input in self.phrases]
-        most = max(map(len, self.phrases))
-        longest = max((len(phrase) for of_input in self.phrases for phrase in of_input), default=0)
-        self.alphabet = torch.full((len(phrases), max(map(len, tokens))), -1)
-        self.lengths = torch.zeros(len(phrases), most, dtype=torch.long)
-        self.next = torch.zeros(len(phrases), most, longest + 1, self.alphabet.shape[1] + 1, dtype=torch.long)
-        for number, (of_input, alphabet) in enumerate(zip(self.phrases, tokens, strict=True)):
-            self.alphabet[number, : len(alphabet)] = torch.tensor(alphabet, dtype=torch.long)
+    def __init__(self, phrases: Sequence[tuple[Phrase, ...]]) -> None:
+        tokens = [sorted({token for phrase in of_input for token in phrase}) for of_input in phrases]
+        self.phrases = phrases
+        self.count = max(map(len, phrases))
+        longest = max((len(phrase) for of_input in phrases for phrase in of_input), default=0)
+        self.alphabet = np.full((len(phrases), max(map(len, tokens))), -1)
+        self.lengths = np.zeros((len(phrases), self.count), np.int64)
+        self.next = np.zeros((len(phrases), self.count, longest + 1, self.alphabet.shape[1] + 1), np.int64)
+        for number, (of_input, alphabet) in enumerate(zip(phrases, tokens, strict=True)):
+            self.alphabet[number, : len(alphabet)] = alphabet
             for place, phrase in enumerate(of_input):
                 self.lengths[number, place] = len(phrase)
                 self._fill(self.next[number, place], phrase, alphabet)
-        self.alphabet, self.lengths, self.next = (
-            table.to(device) for table in (self.alphabet, self.lengths, self.next)
-        )
 
     @staticmethod
-    def _fill(table: Tensor, phrase: Phrase, alphabet: list[int]) -> None:
-        for state in range(len(phrase) + 1):
-            table[state] = len(phrase) if state == len(phrase) else 0
-            for symbol, token in enumerate(alphabet if state < len(phrase) else ()):
-                table[state, symbol] = _suffix(phrase, (*phrase[:state], token))
-
-    @property
-    def count(self) -> int:
-        """The most phrases that an input has, C."""
-        return self.lengths.shape[1]
+    def _fill(table: NDArray[np.int64], phrase: Phrase, alphabet: list[int]) -> None:
+        for state in range(len(phrase)):
+            for symbol, token in enumerate(alphabet):
+                table[state, symbol] = _overlap((*phrase[:state], token), phrase)
+        table[len(phrase)] = len(phrase)
 
     def after(
-        self, inputs: Int[Tensor, " B"], states: Int[Tensor, "B S C"], tokens: Int[Tensor, "B S M"]
-    ) -> Int[Tensor, "B S M C"]:
-        """The states of hypotheses of `inputs` after each of M tokens."""
-        if not self.count:
-            return tokens.new_empty(*tokens.shape, 0)
-        same = tokens.unsqueeze(-1) == self.alphabet[inputs][:, None, None]
-        symbols = torch.where(same.any(-1), same.int().argmax(-1), self.alphabet.shape[1])
-        phrases = torch.arange(states.shape[2], device=tokens.device)
-        return self.next[inputs[:, None, None, None], phrases, states.unsqueeze(2), symbols.unsqueeze(-1)]
+        self, inputs: NDArray[np.int64], states: NDArray[np.int64], tokens: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """The states (B, S, M, C) of hypotheses of `inputs` (B,) in `states` (B, S, C) after each of `tokens`."""
+        same = tokens[..., None] == self.alphabet[inputs, None, None]
+        symbols = np.where(same.any(-1), same.argmax(-1), self.alphabet.shape[1])
+        phrases = np.arange(self.count)
+        return self.next[inputs[:, None, None, None], phrases, states[:, :, None], symbols[..., None]]
 
-    def lacked(self, number: int, states: Tensor) -> tuple[Phrase, ...]:
+    def lacked(self, number: int, states: NDArray[np.int64]) -> tuple[Phrase, ...]:
         """The phrases of an input that a hypothesis with these states (C,) lacks."""
         pairs = zip(self.phrases[number], states.tolist(), strict=False)
         return tuple(phrase for phrase, state in pairs if state < len(phrase))
 
 
-def _suffix(phrase: Phrase, read: Phrase) -> int:
+def _overlap(read: Phrase, phrase: Phrase) -> int:
     """The length of the longest beginning of `phrase` that `read` ends with."""
     return next(length for length in range(len(read), -1, -1) if phrase[:length] == read[len(read) - length :])

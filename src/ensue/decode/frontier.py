@@ -1,0 +1,181 @@
+"""The hypotheses of a beam search, those that go on and those that ended: what is known of them without the model.
+
+It is all numpy, for all inputs at once: B inputs that are not done, S slots of each, t tokens, C required phrases. The
+rows of the model's state are the slots, (B, S) flattened.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.decode.blocks import Blocked, Forbidden, repeated
+from ensue.decode.candidates import best_places
+from ensue.decode.hypotheses import Hypothesis, NBest
+from ensue.decode.requirements import Requirements
+from ensue.decode.search import BeamSearch, Task
+
+Ids = NDArray[np.int64]
+
+
+class Live(NamedTuple):
+    """The hypotheses that go on."""
+
+    inputs: Ids
+    """The numbers (B,) of the inputs that are not done."""
+    totals: NDArray[np.float64]
+    """Log-probabilities (B, S); -∞ in a slot that is free."""
+    history: Ids
+    """All tokens so far (B, S, t)."""
+    progress: Ids
+    """The states (B, S, C) of the required phrases."""
+
+
+class Chosen(NamedTuple):
+    """The best continuations of each input (B, K), the best first."""
+
+    parents: Ids
+    """The slots of the hypotheses that they continue."""
+    ids: Ids
+    totals: NDArray[np.float64]
+    """Log-probabilities; -∞ where there was nothing more to choose."""
+    progress: Ids
+    """The states (B, K, C) of the required phrases."""
+
+
+class Frontier:
+    """The hypotheses of the inputs of `tasks`."""
+
+    def __init__(self, search: BeamSearch, tasks: Sequence[Task], end_id: int | None) -> None:
+        self.search, self.tasks, self.end_id = search, tasks, end_id
+        self.complete, self.incomplete = ([NBest(search.n_best) for _ in tasks] for _ in range(2))
+        self.limits = np.array([task.max_tokens for task in tasks])
+        self.penalties = np.array([self._penalty(task.max_tokens + (end_id is not None)) for task in tasks])
+        self.prefixes = np.full((len(tasks), max(len(task.prefix) for task in tasks)), -1)
+        for row, task in zip(self.prefixes, tasks, strict=True):
+            row[: len(task.prefix)] = task.prefix
+        self.forbidden = Forbidden(search.forbidden)
+        self.required = Requirements([task.required for task in tasks])
+        self.length = 1
+        """The length of the hypotheses that the next token makes."""
+        shape = (len(tasks), 1)
+        progress = np.zeros((*shape, self.required.count), np.int64)
+        self.live = Live(np.arange(len(tasks)), np.zeros(shape), np.empty((*shape, 0), np.int64), progress)
+
+    def _penalty(self, length: int) -> float:
+        penalty: float = float(max(length, 1)) ** self.search.length_penalty
+        return penalty
+
+    def results(self) -> list[list[Hypothesis]]:
+        """The best hypotheses of each input: those that are complete, then others, as many as there are to be."""
+        pairs = zip(self.complete, self.incomplete, strict=True)
+        return [(best.hypotheses + rest.hypotheses)[: self.search.n_best] for best, rest in pairs]
+
+    def forced(self) -> Blocked | None:
+        """The rows whose next token the prefix says, and that token."""
+        if self.length > self.prefixes.shape[1]:
+            return None
+        ids = self._by_row(self.prefixes[self.live.inputs, self.length - 1])
+        rows = np.flatnonzero(ids >= 0)
+        return (rows, ids[rows]) if len(rows) else None
+
+    def blocked(self) -> list[Blocked]:
+        """What may not be the next token."""
+        history = self.live.history.reshape(self.live.totals.size, -1)
+        found = self.forbidden.blocked(history)
+        if self.search.no_repeat_ngram:
+            found.append(repeated(history, self.search.no_repeat_ngram))
+        if self.end_id is not None and (self.required.count or self.length <= self.search.min_tokens):
+            lengths = self.required.lengths[self.live.inputs, None]
+            lacks = (self.live.progress < lengths).any(2) | (self.length <= self.search.min_tokens)
+            rows = np.flatnonzero(lacks)
+            found.append((rows, np.full(len(rows), self.end_id)))
+        return found
+
+    def check_ids(self, size: int) -> None:
+        """Raises EnsueError for an id of a prefix or phrase that a vocabulary of `size` does not have."""
+        if self.length == 1:
+            for task in self.tasks:
+                task.check_ids(size, self.end_id, self.search.forbidden)
+
+    def inputs_of_rows(self) -> Ids:
+        """The number of the input that a row belongs to (R,)."""
+        return self._by_row(self.live.inputs)
+
+    def wanted(self) -> Ids:
+        """For each row the tokens (R, A) of required phrases, which are always considered; padded with -1."""
+        return self._by_row(self.required.alphabet[self.live.inputs])
+
+    def _by_row(self, of_inputs: Ids) -> Ids:
+        return np.repeat(of_inputs, self.live.totals.shape[1], 0)
+
+    def advance(self, ids: Ids, values: NDArray[np.float64], bonuses: NDArray[np.float64] | None) -> tuple[Ids, Ids]:
+        """Chooses among the continuations `ids` (R, M) with the log-probabilities `values`, -∞ where there is none.
+
+        Those that end are set aside. Returns the rows that the others come from, and the ids that these read next; none
+        if all is done. `bonuses` (R,), if there are any, are added to the scores of hypotheses that end.
+        """
+        shape = self.live.totals.shape
+        bonuses = np.zeros(shape) if bonuses is None else bonuses.reshape(shape)
+        ids, values = ids.reshape(*shape, -1), values.reshape(*shape, -1)
+        stuck = (values.max(2) == -math.inf) & (self.live.totals > -math.inf)
+        chosen = self._chosen(ids, self.live.totals[:, :, None] + values)
+        alive, limits = chosen.totals > -math.inf, self.limits[self.live.inputs, None]
+        ended = alive & (self.length == limits if self.end_id is None else chosen.ids == self.end_id)
+        self._set_aside(chosen, ended, bonuses)
+        cut = (self.length > limits) & (self.live.totals > -math.inf)
+        places, slots = np.nonzero(ended)
+        cut[places, chosen.parents[places, slots]] = False
+        self._set_aside_incomplete(stuck | cut, bonuses)
+        return self._go_on(chosen, alive & ~ended & (self.length <= limits))
+
+    def _chosen(self, ids: Ids, totals: NDArray[np.float64]) -> Chosen:
+        count, _, options = ids.shape
+        progress = banks = None
+        if self.required.count:
+            progress = self.required.after(self.live.inputs, self.live.progress, ids)
+            banks = progress.sum(3).reshape(count, -1)
+        places = best_places(totals.reshape(count, -1), self.search.width, banks)
+        parents, columns = places // options, places % options
+        at = np.arange(count)[:, None], parents, columns
+        progress = self.live.progress[at[:2]] if progress is None else progress[at]
+        return Chosen(parents, ids[at], totals[at], progress)
+
+    def _set_aside(self, chosen: Chosen, ended: NDArray[np.bool_], bonuses: NDArray[np.float64]) -> None:
+        """Keeps hypotheses that have ended."""
+        for place, slot in zip(*np.nonzero(ended), strict=True):
+            number, parent = self.live.inputs[place], chosen.parents[place, slot]
+            ids = (*self.live.history[place, parent].tolist(), int(chosen.ids[place, slot]))
+            lacks = self.required.lacked(number, chosen.progress[place, slot])
+            total = float(chosen.totals[place, slot])
+            score = total / self._penalty(self.length) + float(bonuses[place, parent])
+            found = Hypothesis(ids if self.end_id is None else ids[:-1], score, total, not lacks, lacks)
+            (self.incomplete if lacks else self.complete)[number].add(found)
+
+    def _set_aside_incomplete(self, which: NDArray[np.bool_], bonuses: NDArray[np.float64]) -> None:
+        """Keeps live hypotheses (B, S) that were cut, or that nothing can follow."""
+        for place, slot in zip(*np.nonzero(which), strict=True):
+            number, total = self.live.inputs[place], float(self.live.totals[place, slot])
+            score = total / self._penalty(self.length - 1) + float(bonuses[place, slot])
+            ids = tuple(self.live.history[place, slot].tolist())
+            lacks = self.required.lacked(number, self.live.progress[place, slot])
+            self.incomplete[number].add(Hypothesis(ids, score, total, False, lacks))
+
+    def _go_on(self, chosen: Chosen, goes_on: NDArray[np.bool_]) -> tuple[Ids, Ids]:
+        """Leaves out inputs that are done and slots that are free."""
+        totals = np.where(goes_on, chosen.totals, -math.inf)
+        known = np.array([self.complete[number].last_score for number in self.live.inputs])
+        kept = np.flatnonzero(totals.max(1) / self.penalties[self.live.inputs] > known)
+        slots = goes_on[kept].sum(1).max(initial=0)
+        order = (~goes_on[kept]).argsort(1, kind="stable")[:, :slots]
+        at = kept[:, None], order
+        parents, ids = chosen.parents[at], chosen.ids[at]
+        rows = (kept[:, None] * self.live.totals.shape[1] + parents).ravel()
+        history = np.concatenate((self.live.history[kept[:, None], parents], ids[:, :, None]), 2)
+        self.live = Live(self.live.inputs[kept], totals[at], history, chosen.progress[at])
+        self.length += 1
+        return rows, ids.ravel()
