@@ -1,14 +1,18 @@
 """Types that all packages share: states, memories and losses.
 
 A state is a tree: a tensor with the batch on dim 0, `None` for a layer without a state, or a (named) tuple of states.
+What several rows read and no step changes, such as the text that a decoder attends to, is `Shared` by them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 State: TypeAlias = Any
@@ -44,13 +48,65 @@ class Loss(NamedTuple):
         return self.total / max(self.count, 1)
 
 
-def map_state(function: Callable[..., Tensor], state: State, *others: State) -> State:
-    """The same tree with `function` applied to the leaves of `state`, and of `others`, which have the same form."""
+class SharedParts(NamedTuple):
+    """The two parts of `Shared`."""
+
+    content: State
+    """M texts: a tree of tensors (M, S, ...), zeros at padding that has to be added."""
+    rows: Tensor
+    """(B,) int64: the text that each row reads."""
+
+
+class Shared(SharedParts):
+    """A part of a state that rows share and that no step changes: B rows read M texts of S positions.
+
+    To select, repeat or reorder rows changes `rows` alone; the content is never copied for it.
+    """
+
+    @classmethod
+    def of(cls, content: State) -> Shared:
+        """The beginning, in which each row reads a text of its own."""
+        first = next(leaves(content))
+        return cls(content, torch.arange(len(first), device=first.device))
+
+    @property
+    def texts(self) -> int:
+        """M."""
+        return len(next(leaves(self.content)))
+
+    @cached_property
+    def repeats(self) -> int | None:
+        """K if the rows read text 0 K times, then text 1 K times and so on, as beams do; None if they do not."""
+        texts = self.texts
+        if texts == 0 or len(self.rows) == 0 or len(self.rows) % texts:
+            return 1 if texts == len(self.rows) == 0 else None
+        repeats = len(self.rows) // texts
+        order = torch.arange(texts, device=self.rows.device).repeat_interleave(repeats)
+        return repeats if torch.equal(self.rows, order) else None
+
+    @cached_property
+    def stray(self) -> int | None:
+        """A row number to which there is no text."""
+        if len(self.rows) == 0 or self.rows.is_meta:
+            return None
+        least, most = map(int, self.rows.aminmax())
+        return least if least < 0 else most if most >= self.texts else None
+
+
+def map_state(
+    function: Callable[..., Tensor], state: State, *others: State, shared: Callable[..., Shared] | None = None
+) -> State:
+    """The same tree with `function` applied to the leaves of `state`, and of `others`, which have the same form.
+
+    `shared` says what becomes of a `Shared` as a whole; without it, `function` is applied to its leaves too.
+    """
     if state is None:
         return None
     if isinstance(state, Tensor):
         return function(state, *others)
-    children = [map_state(function, *parts) for parts in zip(state, *others, strict=True)]
+    if shared is not None and isinstance(state, Shared):
+        return shared(state, *others)
+    children = [map_state(function, *parts, shared=shared) for parts in zip(state, *others, strict=True)]
     return type(state)(*children) if hasattr(state, "_fields") else type(state)(children)
 
 
@@ -66,14 +122,47 @@ def leaves(state: State) -> Iterator[Tensor]:
 def select_rows(state: State, rows: Tensor) -> State:
     """The state of the given rows, in their order: to reorder beams, drop finished rows, or repeat prompts.
 
-    `rows` is a vector of row numbers, or a mask of rows.
+    `rows` is a vector of row numbers, or a mask of rows. What rows share is not copied.
     """
-    return map_state(lambda leaf: leaf[rows], state)
+    return map_state(lambda leaf: leaf[rows], state, shared=lambda part: part._replace(rows=part.rows[rows]))
+
+
+def compacted(state: State) -> State:
+    """The same state without the shared texts that no row reads any more."""
+
+    def compact(part: Shared) -> Shared:
+        used, rows = torch.unique(part.rows, return_inverse=True)
+        return part if len(used) == part.texts else Shared(select_rows(part.content, used), rows)
+
+    return map_state(lambda leaf: leaf, state, shared=compact)
 
 
 def concatenate_rows(states: list[State]) -> State:
-    """One state with the rows of several; the inverse of cutting a batch into pieces."""
-    return map_state(lambda *parts: torch.cat(parts), *states)
+    """One state with the rows of several; the inverse of cutting a batch into pieces.
+
+    Shared texts of different lengths are padded. If all states share the same texts, these are not copied.
+    """
+
+    def join(*parts: Shared) -> Shared:
+        content, rows = _joined(parts)
+        return Shared(content, torch.cat(rows))
+
+    return map_state(lambda *parts: torch.cat(parts), *states, shared=join)
+
+
+def _joined(parts: Sequence[Shared]) -> tuple[State, list[Tensor]]:
+    """The texts of all parts as one content, and the rows of each part in it."""
+    contents = [tuple(leaves(part.content)) for part in parts]
+    if all(a is b for other in contents for a, b in zip(contents[0], other, strict=True)):
+        return parts[0].content, [part.rows for part in parts]
+    longest = max(content[0].shape[1] for content in contents)
+
+    def cat(*several: Tensor) -> Tensor:
+        return torch.cat([F.pad(leaf, (0, 0) * (leaf.dim() - 2) + (0, longest - leaf.shape[1])) for leaf in several])
+
+    firsts = accumulate((part.texts for part in parts), initial=0)
+    rows = [part.rows + first for part, first in zip(parts, firsts, strict=False)]
+    return map_state(cat, *(part.content for part in parts)), rows
 
 
 def detach(state: State) -> State:
@@ -87,7 +176,11 @@ def hold(mask_t: Tensor, new: State, old: State) -> State:
     def choose(new_leaf: Tensor, old_leaf: Tensor) -> Tensor:
         return torch.where(mask_t.view(-1, *[1] * (new_leaf.dim() - 1)), new_leaf, old_leaf)
 
-    return map_state(choose, new, old)
+    def choose_shared(*parts: Shared) -> Shared:
+        content, rows = _joined(parts)
+        return Shared(content, choose(*rows))
+
+    return map_state(choose, new, old, shared=choose_shared)
 
 
 def widest(device: torch.device) -> torch.dtype:

@@ -1,6 +1,7 @@
 """The laws. Each is a function of a `Subject` that raises `AssertionError` where the layer breaks it.
 
-`EVERY_LAYER` hold for all layers; `STEPPING` for the causal ones, which can go on from a state.
+`EVERY_LAYER` hold for all layers; `STEPPING` for the causal ones, which can go on from a state; `REMEMBERING` for those
+that attend to a memory, which the others then hold with, too.
 """
 
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from ensue.nn import SequenceLayer
-from ensue.types import State, leaves, select_rows
+from ensue.types import Memory, State, compacted, concatenate_rows, leaves, select_rows
 
 from .table import Subject
 
@@ -18,6 +19,9 @@ B, T = 6, 5  # no size of any subject equals B, so that a batch on another dim s
 LENGTHS = torch.tensor([5, 2, 0, 4, 1, 3])
 MASK = torch.arange(T) < LENGTHS.unsqueeze(1)
 MORE = 2  # steps after a prompt
+S = 4
+MEMORY_LENGTHS = torch.tensor([4, 2, 3, 4, 2, 3])  # of one position there is nothing to choose from, by x
+MEMORY_MASK = torch.arange(S) < MEMORY_LENGTHS.unsqueeze(1)
 
 same = torch.testing.assert_close
 
@@ -28,6 +32,31 @@ def random(*shape: int, seed: int = 1) -> Tensor:
 
 def inputs(layer: SequenceLayer, length: int = T, *, seed: int = 1) -> Tensor:
     return random(B, length, layer.d_in, seed=seed).requires_grad_()
+
+
+def memory_of(layer: SequenceLayer, *, seed: int = 5) -> Memory | None:
+    """A memory of B rows of different lengths, if the layer attends to one."""
+    if layer.d_memory is None:
+        return None
+    return Memory(random(B, S, layer.d_memory, seed=seed).requires_grad_(), MEMORY_MASK)
+
+
+def rows_of(memory: Memory, rows: Tensor) -> Memory:
+    return Memory(memory.values[rows], None if memory.mask is None else memory.mask[rows])
+
+
+def start(layer: SequenceLayer) -> State:
+    """What a sequence begins with: None, or the state of the memory."""
+    memory = memory_of(layer)
+    return None if memory is None else layer.init_state(B, memory)
+
+
+def start_alone(layer: SequenceLayer, row: int) -> State:
+    """The same for one row, without the padding of its memory."""
+    memory = memory_of(layer)
+    if memory is None:
+        return None
+    return layer.init_state(1, Memory(memory.values[row : row + 1, : int(MEMORY_LENGTHS[row])]))
 
 
 def steps(layer: SequenceLayer, x: Tensor, state: State) -> tuple[Tensor, State]:
@@ -65,8 +94,8 @@ def step_is_forward(subject: Subject) -> None:
     """A fold of `step` gives what `forward` gives: outputs, final state, and the gradients of both."""
     layer = subject.layer
     x = inputs(layer)
-    y, final = layer(x)
-    y_steps, final_steps = steps(layer, x, layer.init_state(B))
+    y, final = layer(x, start(layer))
+    y_steps, final_steps = steps(layer, x, layer.init_state(B, memory_of(layer)))
     same(y_steps, y)
     same_state(final_steps, final)
     same(gradients(layer, x, y_steps, *numbers(final_steps)), gradients(layer, x, y, *numbers(final)))
@@ -76,10 +105,10 @@ def prefix_then_rest_is_whole(subject: Subject) -> None:
     """Wherever a sequence is cut, reading on from the state is reading on: outputs, final state and gradients."""
     layer = subject.layer
     x = inputs(layer)
-    y, final = layer(x)
+    y, final = layer(x, start(layer))
     expected = gradients(layer, x, y, *numbers(final))
     for cut in range(T + 1):
-        y_prefix, between = layer(x[:, :cut])
+        y_prefix, between = layer(x[:, :cut], start(layer))
         y_rest, final_rest = layer(x[:, cut:], between)
         y_both = torch.cat((y_prefix, y_rest), dim=1)
         same(y_both, y)
@@ -91,11 +120,11 @@ def ragged_prefix_then_rest_is_whole(subject: Subject) -> None:
     """The same where rows have different lengths, some of which end before the cut; then a step from there."""
     layer = subject.layer
     x, x_next = inputs(layer), inputs(layer, 1, seed=2)[:, 0]
-    y, final = layer(x, mask=MASK)
+    y, final = layer(x, start(layer), mask=MASK)
     y_next, _ = layer.step(x_next, final)
     expected = gradients(layer, x, real(y), y_next)
     for cut in range(T + 1):
-        y_prefix, between = layer(x[:, :cut], mask=MASK[:, :cut])
+        y_prefix, between = layer(x[:, :cut], start(layer), mask=MASK[:, :cut])
         y_rest, final_rest = layer(x[:, cut:], between, mask=MASK[:, cut:])
         y_both = real(torch.cat((y_prefix, y_rest), dim=1))
         y_next_both, _ = layer.step(x_next, final_rest)
@@ -108,7 +137,7 @@ def causality_is_as_declared(subject: Subject) -> None:
     """A causal layer's output does not depend on later inputs; that of another does. Each depends on its own."""
     layer = subject.layer
     x = inputs(layer)
-    y, _ = layer(x)
+    y, _ = layer(x, start(layer))
     for t in range(T):
         (dx,) = torch.autograd.grad((y[:, t] * random(B, y.shape[2])).sum(), x, retain_graph=True)
         assert bool((dx[:, t].abs().sum(1) > 0).all()), f"output {t} does not depend on input {t}"
@@ -122,8 +151,8 @@ def padding_changes_no_value(subject: Subject) -> None:
     """With NaN at padding, real outputs and the final state are those of a batch with zeros there."""
     layer = subject.layer
     x = inputs(layer).detach()
-    y, final = layer(real(x), mask=MASK)
-    y_nan, final_nan = layer(x.masked_fill(~MASK.unsqueeze(-1), torch.nan), mask=MASK)
+    y, final = layer(real(x), start(layer), mask=MASK)
+    y_nan, final_nan = layer(x.masked_fill(~MASK.unsqueeze(-1), torch.nan), start(layer), mask=MASK)
     same(real(y_nan), real(y))
     same_state(final_nan, final)
     assert all(bool(leaf.isfinite().all()) for leaf in leaves(final_nan))
@@ -135,7 +164,7 @@ def padding_changes_no_gradient(subject: Subject) -> None:
     found = []
     for seed in (2, 3):
         x = torch.where(MASK.unsqueeze(-1), inputs(layer), 3 * inputs(layer, seed=seed)).detach().requires_grad_()
-        y, final = layer(x, mask=MASK)
+        y, final = layer(x, start(layer), mask=MASK)
         found.append(gradients(layer, x, real(y), *numbers(final)))
         assert not found[-1][0][~MASK].any(), "a gradient flows into padding"
     same(*found)
@@ -145,10 +174,10 @@ def a_row_alone_is_the_row_in_a_batch(subject: Subject) -> None:
     """A row without its padding and without the other rows gives what it gives among them, in values and gradients."""
     layer = subject.layer
     x = inputs(layer)
-    y, _ = layer(x, mask=MASK)
+    y, _ = layer(x, start(layer), mask=MASK)
     alone = torch.zeros_like(y)
     for row, length in enumerate(LENGTHS.tolist()):
-        y_row, _ = layer(x[row : row + 1, :length])
+        y_row, _ = layer(x[row : row + 1, :length], start_alone(layer, row))
         alone = alone.index_put((torch.tensor(row), torch.arange(length)), y_row[0])
     same(alone, real(y))
     same(gradients(layer, x, alone), gradients(layer, x, real(y)))
@@ -158,10 +187,10 @@ def a_ragged_prompt_then_steps_is_each_row_alone(subject: Subject) -> None:
     """Prompts of different lengths (none at all, too) in one batch, then steps: each row as if it were alone."""
     layer = subject.layer
     x, x_more = inputs(layer).detach(), inputs(layer, MORE, seed=2).detach()
-    _, state = layer(x, mask=MASK)
+    _, state = layer(x, start(layer), mask=MASK)
     y_more, _ = steps(layer, x_more, state)
     for row, length in enumerate(LENGTHS.tolist()):
-        _, state_row = layer(x[row : row + 1, :length])
+        _, state_row = layer(x[row : row + 1, :length], start_alone(layer, row))
         y_row, _ = steps(layer, x_more[row : row + 1], state_row)
         same(y_more[row : row + 1], y_row)
 
@@ -170,7 +199,7 @@ def selecting_rows_commutes_with_steps(subject: Subject) -> None:
     """Reordering, repeating and dropping rows of a state, then stepping, is stepping and then doing so."""
     layer = subject.layer
     x, x_more = inputs(layer).detach(), inputs(layer, MORE, seed=2).detach()
-    _, state = layer(x, mask=MASK)
+    _, state = layer(x, start(layer), mask=MASK)
     y_more, final = steps(layer, x_more, state)
     for rows in (torch.randperm(B, generator=torch.Generator().manual_seed(3)), torch.tensor([3, 1, 1, 4])):
         y_selected, final_selected = steps(layer, x_more[rows], select_rows(state, rows))
@@ -182,11 +211,11 @@ def state_is_a_value(subject: Subject) -> None:
     """`step` and `forward` leave the inputs and the state they are given as they were."""
     layer = subject.layer
     x, x_more = inputs(layer).detach(), inputs(layer, MORE, seed=2).detach()
-    _, state = layer(x, mask=MASK)
+    _, state = layer(x, start(layer), mask=MASK)
     before = [leaf.clone() for leaf in (x, x_more, *leaves(state))]
     steps(layer, x_more, state)
     layer(x_more, state)
-    layer(x, mask=MASK)
+    layer(x, start(layer), mask=MASK)
     same([x, x_more, *leaves(state)], before, rtol=0, atol=0)
 
 
@@ -194,9 +223,9 @@ def state_has_the_batch_first(subject: Subject) -> None:
     """Dim 0 of every leaf of a state counts the rows, at the beginning, after `forward` and after `step`."""
     layer = subject.layer
     x = inputs(layer)
-    y, final = layer(x)
+    y, final = layer(x, start(layer))
     assert y.shape == (B, T, layer.d_out)
-    _have_the_batch_first(layer.init_state(B))
+    _have_the_batch_first(layer.init_state(B, memory_of(layer)))
     _have_the_batch_first(final)
     if layer.is_causal:
         _have_the_batch_first(layer.step(x[:, 0], final)[1])
@@ -213,14 +242,14 @@ def saved_and_loaded_is_the_same(subject: Subject) -> None:
     layer, other = subject.layer, subject.build(seed=1)
     other.load_state_dict(load(save(layer.state_dict())), strict=True)
     x = inputs(layer)
-    same(other(x)[0], layer(x)[0], rtol=0, atol=0)
+    same(other(x, start(other))[0], layer(x, start(layer))[0], rtol=0, atol=0)
 
 
 def every_parameter_gets_a_gradient(subject: Subject) -> None:
     """No parameter is dead."""
     layer = subject.layer
     x = inputs(layer)
-    y, _ = layer(x)
+    y, _ = layer(x, start(layer))
     names = [name for name, _ in layer.named_parameters()]
     _, *found = gradients(layer, x, y)
     dead = [name for name, gradient in zip(names, found, strict=True) if not gradient.any()]
@@ -231,12 +260,102 @@ def evaluation_is_deterministic(subject: Subject) -> None:
     """In `eval`, the same input gives the same output, to the bit."""
     layer = subject.layer
     x = inputs(layer)
-    (y, final), (y_again, final_again) = layer(x), layer(x)
+    (y, final), (y_again, final_again) = layer(x, start(layer)), layer(x, start(layer))
     same(y_again, y, rtol=0, atol=0)
     for leaf_again, leaf in zip(leaves(final_again), leaves(final), strict=True):
         same(leaf_again, leaf, rtol=0, atol=0)
     if layer.is_causal:
         same(layer.step(x[:, 0], final)[0], layer.step(x[:, 0], final)[0], rtol=0, atol=0)
+
+
+def memory_padding_reaches_nothing(subject: Subject) -> None:
+    """Whatever stands at padding of the memory, NaN too: outputs and gradients stay, and none flows into padding."""
+    layer = subject.layer
+    x = inputs(layer)
+    found = []
+    for number in (0.0, 3.0, torch.nan):
+        memory = memory_of(layer)
+        assert memory is not None
+        values = memory.values.detach().masked_fill(~MEMORY_MASK.unsqueeze(-1), number).requires_grad_()
+        y, final = layer(x, layer.init_state(B, Memory(values, MEMORY_MASK)))
+        same(steps(layer, x, layer.init_state(B, Memory(values, MEMORY_MASK)))[0], y)
+        (dvalues,) = torch.autograd.grad((y * random(*y.shape)).sum(), values, retain_graph=True)
+        assert not dvalues[~MEMORY_MASK].any(), "a gradient flows into padding of the memory"
+        found.append([y, *leaves(final), dvalues, *gradients(layer, x, y)])
+    same(found[1], found[0])
+    same(found[2], found[0])
+
+
+def rows_have_memories_of_their_own(subject: Subject) -> None:
+    """No output of a row depends on another row's memory."""
+    layer = subject.layer
+    x, memory = inputs(layer).detach(), memory_of(layer)
+    assert memory is not None
+    y, _ = layer(x, layer.init_state(B, memory))
+    for row in range(B):
+        (dvalues,) = torch.autograd.grad((y[row] * random(T, layer.d_out)).sum(), memory.values, retain_graph=True)
+        others = torch.arange(B) != row
+        assert not dvalues[others].any(), f"row {row} depends on another row's memory"
+
+
+def gradients_reach_the_memory(subject: Subject) -> None:
+    """Each row's memory gets a gradient, the same by `step` as by `forward`."""
+    layer = subject.layer
+    x, memory = inputs(layer).detach(), memory_of(layer)
+    assert memory is not None
+    found = []
+    for run in (layer, lambda x, state: steps(layer, x, state)):
+        y, _ = run(x, layer.init_state(B, memory))
+        found += torch.autograd.grad((y * random(*y.shape)).sum(), [memory.values], materialize_grads=True)
+    assert bool((found[0].abs().sum((1, 2)) > 0).all()), "a memory without a gradient"
+    same(*found)
+
+
+def shared_memories_are_as_if_copied(subject: Subject) -> None:
+    """Rows that share memories, as many to each, in order or not, give what a memory of their own gives each."""
+    layer = subject.layer
+    x, memory = inputs(layer).detach(), memory_of(layer)
+    assert memory is not None
+    state = layer.init_state(B, memory)
+    in_order = torch.arange(B).repeat_interleave(3)
+    for rows in (in_order, in_order[[1, 0, 2, 5, *range(6, 18), 3, 4]], in_order.flip(0), torch.tensor([4, 4, 1])):
+        y, final = layer(x[rows], layer.init_state(len(rows), rows_of(memory, rows)))
+        chosen = select_rows(state, rows)
+        for shared in (chosen, compacted(chosen)):
+            y_shared, final_shared = layer(x[rows], shared)
+            same(y_shared, y)
+            y_steps, _ = steps(layer, x[rows], shared)
+            same(y_steps, y)
+        again = torch.arange(len(rows)).roll(1)  # rows change places in the middle of a text, as hypotheses do
+        y_more, _ = steps(layer, x[rows], select_rows(final_shared, again))
+        same(y_more, steps(layer, x[rows], select_rows(final, again))[0])
+
+
+def joined_states_go_on_as_before(subject: Subject) -> None:
+    """States of memories of different lengths, put together, go on as each by itself; of one memory, as before."""
+    layer = subject.layer
+    x, memory = inputs(layer).detach(), memory_of(layer)
+    assert memory is not None
+    longer = Memory(random(B, S + 3, memory.values.shape[2], seed=6))
+    states = [layer(x, layer.init_state(B, part))[1] for part in (memory, longer)]
+    y, _ = steps(layer, torch.cat((x, x)), concatenate_rows(states))
+    same(y, torch.cat([steps(layer, x, state)[0] for state in states]))
+    halves = [select_rows(states[0], rows) for rows in (torch.arange(2), torch.arange(2, B))]
+    same(steps(layer, x, concatenate_rows(halves))[0], y[:B])
+
+
+def a_memory_may_be_short_or_none(subject: Subject) -> None:
+    """One position is a longer memory's only real one. No memory is one of no positions, or of none that is real."""
+    layer = subject.layer
+    x, memory = inputs(layer).detach(), memory_of(layer)
+    assert memory is not None
+    for length in (0, 1):
+        mask = (torch.arange(S) < length).expand(B, S)
+        starts = [Memory(memory.values, mask), Memory(memory.values[:, :length]), *([None] if length == 0 else [])]
+        y, *others = (layer(x, layer.init_state(B, part))[0] for part in starts)
+        assert bool(y.isfinite().all())
+        for other in [*others, *([layer(x)[0]] if length == 0 else [])]:
+            same(other, y)
 
 
 Law = Callable[[Subject], None]
@@ -258,4 +377,12 @@ EVERY_LAYER: list[Law] = [
     saved_and_loaded_is_the_same,
     every_parameter_gets_a_gradient,
     evaluation_is_deterministic,
+]
+REMEMBERING: list[Law] = [
+    memory_padding_reaches_nothing,
+    rows_have_memories_of_their_own,
+    gradients_reach_the_memory,
+    shared_memories_are_as_if_copied,
+    joined_states_go_on_as_before,
+    a_memory_may_be_short_or_none,
 ]

@@ -14,10 +14,13 @@ from ensue.nn import (
     GRU,
     LSTM,
     QRNN,
+    AdditiveAttention,
     Bidirectional,
+    BilinearAttention,
     Clockwork,
     CoupledLSTM,
     DepthGatedLSTM,
+    DotAttention,
     Dropout,
     Elman,
     GridLSTM,
@@ -26,16 +29,20 @@ from ensue.nn import (
     MinGRU,
     MinLSTM,
     MultiHeadAttention,
+    MultiHeadCrossAttention,
     PeepholeLSTM,
     Pointwise,
     PostNormBlock,
+    PostNormDecoderBlock,
     PreNormBlock,
+    PreNormDecoderBlock,
     ProjectedLSTM,
     Residual,
     SequenceLayer,
     SinusoidalPositions,
     Stack,
     Transformer,
+    TransformerDecoder,
     VariationalDropout,
     WeightDrop,
     Window,
@@ -48,6 +55,7 @@ from ensue.nn.recurrent.qrnn import FoPooling
 
 D = 4
 D_OUT = 7
+D_MEMORY = 3
 
 
 @dataclass(frozen=True)
@@ -77,6 +85,8 @@ class Subject:
 attention = partial(MultiHeadAttention, D, num_heads=2, dropout=0.5)
 post_block = partial(PostNormBlock, D, num_heads=2, d_feedforward=5, dropout=0.5)
 pre_block = partial(PreNormBlock, D, num_heads=2, d_feedforward=5, dropout=0.5)
+decoder_block = partial(PostNormDecoderBlock, D, num_heads=2, d_feedforward=5, d_memory=D_MEMORY, dropout=0.5)
+decoder = partial(TransformerDecoder, D, num_heads=2, num_layers=2, d_memory=D_MEMORY, d_feedforward=5, dropout=0.5)
 transformer = partial(Transformer, D, num_heads=2, num_layers=2, d_feedforward=5, max_positions=16, dropout=0.5)
 
 SUBJECTS = [
@@ -141,6 +151,17 @@ SUBJECTS = [
     Subject("transformer rotary pre", lambda: transformer(positions="rotary", norm="pre"), is_slow=True),
     Subject("transformer rotary post", lambda: transformer(positions="rotary", norm="post")),
     Subject("transformer both ways", lambda: transformer(positions="learned", is_causal=False)),
+    Subject("scaled-dot attention", lambda: MultiHeadCrossAttention(D, D_MEMORY, num_heads=2, dropout=0.5)),
+    Subject("dot attention", lambda: DotAttention(D, D, dropout=0.5)),
+    Subject("bilinear attention", lambda: BilinearAttention(D, D_MEMORY, dropout=0.5)),
+    Subject("additive attention", lambda: AdditiveAttention(D, D_MEMORY, d_attention=5, dropout=0.5)),
+    Subject("post-norm decoder block", decoder_block),
+    Subject(
+        "pre-norm decoder block",
+        lambda: PreNormDecoderBlock(D, num_heads=2, d_feedforward=5, d_memory=D_MEMORY, dropout=0.5),
+    ),
+    Subject("transformer decoder sinusoidal pre", lambda: decoder(positions="sinusoidal", norm="pre")),
+    Subject("transformer decoder rotary post", lambda: decoder(positions="rotary", norm="post"), is_slow=True),
     Subject("learned positions", lambda: LearnedPositions(D, max_positions=16)),
     Subject("sinusoidal positions", lambda: SinusoidalPositions(D)),
     Subject("pointwise projection", lambda: Pointwise(nn.Linear(D, D_OUT), d_in=D, d_out=D_OUT)),

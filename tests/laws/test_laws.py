@@ -2,7 +2,7 @@
 
 import pytest
 
-from .laws import EVERY_LAYER, STEPPING, Law
+from .laws import EVERY_LAYER, REMEMBERING, STEPPING, Law
 from .table import SUBJECTS, Subject
 
 CASES = [
@@ -13,7 +13,12 @@ CASES = [
         marks=[pytest.mark.slow] if subject.is_slow else [],
     )
     for subject in SUBJECTS
-    for law in [*EVERY_LAYER, *(STEPPING if subject.make().is_causal else [])]
+    for layer in [subject.make()]
+    for law in [
+        *EVERY_LAYER,
+        *(STEPPING if layer.is_causal else []),
+        *(REMEMBERING if layer.d_memory is not None else []),
+    ]
 ]
 
 

@@ -11,19 +11,22 @@ from ensue.nn import (
     GRU,
     LSTM,
     Bidirectional,
+    BilinearAttention,
+    CrossAttention,
     Elman,
     ElmanState,
     LearnedPositions,
     MultiHeadAttention,
+    MultiHeadCrossAttention,
     Pointwise,
     SequenceLayer,
     SinusoidalPositions,
 )
-from ensue.types import Memory, State, detach
+from ensue.types import Memory, Shared, State, detach
 
 from . import laws
-from .laws import EVERY_LAYER, STEPPING, Law
-from .table import D_OUT, D, Subject
+from .laws import EVERY_LAYER, REMEMBERING, STEPPING, Law
+from .table import D_MEMORY, D_OUT, D, Subject
 
 Result = tuple[Tensor, State]
 
@@ -36,14 +39,11 @@ def as_kind(kind: type[SequenceLayer], layer: SequenceLayer) -> SequenceLayer:
 
 
 class PeekingAttention(MultiHeadAttention):
-    """Each position also sees the one after it."""
+    """Each position sees the one after it in its own place."""
 
-    def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
-        everything = torch.ones(x.shape[:2], dtype=torch.bool) if mask is None else mask
-        return super().forward(x, state, mask=everything)
-
-    def _allowed(self, real: Tensor, length: int) -> Tensor:
-        return super()._allowed(real, length).roll(-1, dims=-2) | super()._allowed(real, length)
+    def _heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        queries, keys, values = super()._heads(x)
+        return queries, keys.roll(-1, 2), values.roll(-1, 2)
 
 
 class ShortSighted(GRU):
@@ -220,8 +220,89 @@ class DropsInEvaluation(Pointwise):
         return F.dropout(x, 0.5), None
 
 
+class AttentionToPaddingOfMemory(BilinearAttention):
+    """Takes the padding of its memory for real."""
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> Shared:
+        return super().init_state(batch_size, None if memory is None else Memory(memory.values))
+
+
+class SpreadsPaddingOfMemory(BilinearAttention):
+    """Masks the scores at padding of its memory, and multiplies what stands there by zero."""
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> Shared:
+        state = super().init_state(batch_size, memory)
+        if memory is None:
+            return state
+        return state._replace(content=state.content._replace(values=memory.values))
+
+
+class CommonMemory(BilinearAttention):
+    """Subtracts the mean of all memories from each."""
+
+    def keys_and_values(self, h: Tensor) -> tuple[Tensor, Tensor]:
+        keys, values = super().keys_and_values(h)
+        return keys, values - values.mean(0)
+
+
+class DetachedMemory(MultiHeadCrossAttention):
+    """Lets no gradient through to the memory."""
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> Shared:
+        return super().init_state(batch_size, None if memory is None else Memory(memory.values.detach(), memory.mask))
+
+
+class RowsInOrder(BilinearAttention):
+    """Takes every batch for beams in order."""
+
+    def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
+        if state is not None and len(x) % state.texts == 0:
+            texts = torch.arange(state.texts)
+            in_order = Shared(state.content, texts.repeat_interleave(len(x) // state.texts))
+            return super().forward(x, in_order, mask=mask)[0], state
+        return super().forward(x, state, mask=mask)
+
+
+class RowsInTurn(BilinearAttention):
+    """Takes the rows of a beam for the texts in turn: 0, 1, 2, 0, 1, 2."""
+
+    def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
+        if state is not None and state.repeats is not None:
+            in_turn = Shared(state.content, torch.arange(state.texts).repeat(state.repeats))
+            return super().forward(x, in_turn, mask=mask)[0], state
+        return super().forward(x, state, mask=mask)
+
+
+class MarksPadding(BilinearAttention):
+    """Keeps where padding is, not where it is not, so that what is added in joining states counts as real."""
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> Shared:
+        return self._turned(super().init_state(batch_size, memory))
+
+    def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
+        given = self.init_state(len(x)) if state is None else state
+        return super().forward(x, self._turned(given), mask=mask)[0], given
+
+    @staticmethod
+    def _turned(state: Shared) -> Shared:
+        return state._replace(content=state.content._replace(real=~state.content.real))
+
+
+class NothingIsAZero(MultiHeadCrossAttention):
+    """Reads a zero where there is no memory."""
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> Shared:
+        assert self.d_memory is not None
+        zero = Memory(self.zero.new_zeros(batch_size, 1, self.d_memory))
+        return super().init_state(batch_size, zero if memory is None else memory)
+
+
 def attention(kind: type[MultiHeadAttention], *, is_causal: bool = True) -> SequenceLayer:
     return kind(D, num_heads=2, is_causal=is_causal)
+
+
+def remembering(kind: type[CrossAttention]) -> SequenceLayer:
+    return kind(D, D_MEMORY)  # type: ignore[call-arg]
 
 
 def both_ways(kind: type[Bidirectional]) -> SequenceLayer:
@@ -273,6 +354,20 @@ PLANTED: list[tuple[Subject, Law]] = [
     (Subject("outside the state dict", OutsideTheStateDict), laws.saved_and_loaded_is_the_same),
     (Subject("dead parameter", lambda: DeadParameter(D, D_OUT)), laws.every_parameter_gets_a_gradient),
     (Subject("drops in evaluation", DropsInEvaluation), laws.evaluation_is_deterministic),
+    (
+        Subject("attends to padding of the memory", lambda: remembering(AttentionToPaddingOfMemory)),
+        laws.memory_padding_reaches_nothing,
+    ),
+    (
+        Subject("spreads padding of the memory", lambda: remembering(SpreadsPaddingOfMemory)),
+        laws.memory_padding_reaches_nothing,
+    ),
+    (Subject("common memory", lambda: remembering(CommonMemory)), laws.rows_have_memories_of_their_own),
+    (Subject("detached memory", lambda: remembering(DetachedMemory)), laws.gradients_reach_the_memory),
+    (Subject("rows in order", lambda: remembering(RowsInOrder)), laws.shared_memories_are_as_if_copied),
+    (Subject("rows in turn", lambda: remembering(RowsInTurn)), laws.shared_memories_are_as_if_copied),
+    (Subject("marks padding", lambda: remembering(MarksPadding)), laws.joined_states_go_on_as_before),
+    (Subject("nothing is a zero", lambda: remembering(NothingIsAZero)), laws.a_memory_may_be_short_or_none),
 ]
 
 
@@ -285,4 +380,4 @@ def test_bug_is_caught(subject: Subject, law: Law) -> None:
 
 
 def test_every_law_catches_a_bug() -> None:
-    assert {law.__name__ for _, law in PLANTED} == {law.__name__ for law in [*EVERY_LAYER, *STEPPING]}
+    assert {law.__name__ for _, law in PLANTED} == {law.__name__ for law in [*EVERY_LAYER, *STEPPING, *REMEMBERING]}

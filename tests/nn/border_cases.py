@@ -28,7 +28,7 @@ from ensue.nn import (
     linear_cross_entropy,
     scan,
 )
-from ensue.types import State, leaves, map_state
+from ensue.types import Memory, State, leaves, map_state
 from laws.table import SUBJECTS
 
 B, T = 3, 4
@@ -90,9 +90,15 @@ def forms_of_x(layer: SequenceLayer, *before: int) -> Iterator[Form]:
         yield Form(f"{features} features", numbers(*before, features), False)
 
 
+def initial_state(layer: SequenceLayer, rows: int) -> State:
+    return layer.init_state(rows, None if layer.d_memory is None else Memory(numbers(rows, 3, layer.d_memory)))
+
+
 def forms_of_state(layer: SequenceLayer, rows: int) -> Iterator[Form]:
     yield Form("none", None, True)
-    begin = map_state(lambda leaf: torch.randn_like(leaf) if leaf.is_floating_point() else leaf, layer.init_state(rows))
+    begin = map_state(
+        lambda leaf: torch.randn_like(leaf) if leaf.is_floating_point() else leaf, initial_state(layer, rows)
+    )
     has_state = begin is not None and any(True for _ in leaves(begin))
     if not has_state:
         yield Form("a state for a layer without", (torch.zeros(rows, 2),), False)
@@ -117,7 +123,7 @@ def forms_of_state(layer: SequenceLayer, rows: int) -> Iterator[Form]:
         yield Form("a list", [*leaves(begin)], False)
         yield Form("no tensors", map_state(lambda leaf: leaf.sum(), begin), False)
     for subject in random.sample(SUBJECTS, 6):
-        state = subject.build().init_state(rows)
+        state = initial_state(subject.build(), rows)
         if state is not None:
             yield Form(
                 f"of {subject.name}", state, same_form(begin, state) and (layer.is_causal or not list(leaves(state)))
@@ -198,6 +204,29 @@ def cases_of_layers(share: float) -> Iterator[Case]:
                     if fits
                     else None,
                 )
+
+
+def cases_of_memories(share: float) -> Iterator[Case]:
+    for subject in SUBJECTS:
+        layer = subject.build()
+        if layer.d_memory is None:
+            continue
+        some = numbers(B, T, layer.d_memory)
+        fewer = [Form("a feature less", some[..., 1:], False), Form("a row less", some[1:], False)]
+        for value, mask in pairs([*forms(some), *fewer], list(forms_of_mask(B, T))):
+            if random.random() < share:
+                fits = value.fits and mask.fits
+                yield Case(
+                    f"{subject.name}: memory {value.name}, mask {mask.name}",
+                    lambda layer=layer, a=value, b=mask: remembered(layer, a.value, b.value),
+                    (lambda layer=layer, a=value, b=mask: remembered(layer, plain(a.value), plain(b.value)))
+                    if fits
+                    else None,
+                )
+
+
+def remembered(layer: SequenceLayer, values: Any, mask: Any) -> list[Tensor]:
+    return tensors(layer.init_state(B, Memory(values, mask)))
 
 
 def case_of_layer(name: str, layer: SequenceLayer, x: Form, state: Form, mask: Form) -> Case:
@@ -315,7 +344,7 @@ def main(seed: int, share: float) -> None:
     random.seed(seed)
     torch.manual_seed(seed)
     count = 0
-    for cases in (cases_of_layers, cases_of_others):
+    for cases in (cases_of_layers, cases_of_memories, cases_of_others):
         for case in cases(share):
             print("case", case.name, flush=True)
             wrong = outcome(case)

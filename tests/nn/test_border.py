@@ -17,17 +17,20 @@ from ensue.engine.storage import Storage
 from ensue.nn import (
     GRU,
     LSTM,
+    AdditiveAttention,
     Bidirectional,
     Clockwork,
     Elman,
     MultiHeadAttention,
     PeepholeLSTM,
+    PostNormDecoderBlock,
     Recurrent,
+    Source,
     Stack,
     Window,
 )
 from ensue.nn.recurrent.lstm import LSTMState
-from ensue.types import map_state
+from ensue.types import Memory, Shared, map_state
 
 B, T = 4, 10
 WHOLE = torch.ones(B, T, dtype=torch.bool)
@@ -51,6 +54,9 @@ def with_gaps(*places: tuple[int, int]) -> Tensor:
 
 lstm, stack = LSTM(8, 16), Stack([LSTM(8, 8), GRU(8, 16)])
 attention = MultiHeadAttention(8, num_heads=2)
+additive = AdditiveAttention(8, 6)
+decoder = Stack([PostNormDecoderBlock(8, num_heads=2, d_feedforward=8)])
+of_three = (torch.zeros(3, 5, 8),)
 clockwork, both_ways = Clockwork(8, 16, periods=(1, 2)), Bidirectional(lstm, LSTM(8, 16))
 WRONG: list[tuple[type[Exception], str, Callable[[], object]]] = [
     (ValueError, "LSTM.forward expects state.h of (4, 16), found (2, 16)", lambda: lstm(x_of(), lstm.init_state(2))),
@@ -123,6 +129,71 @@ WRONG: list[tuple[type[Exception], str, Callable[[], object]]] = [
         ValueError,
         "MultiHeadAttention.forward expects state of one length, found [10, 11]",
         lambda: attention(x_of(), attention(x_of())[1]._replace(keys=torch.zeros(B, 2, 11, 4))),
+    ),
+    (
+        ValueError,
+        "AdditiveAttention.init_state expects memory.values of (4, positions, 6), found (4, 5, 7)",
+        lambda: additive.init_state(B, Memory(torch.zeros(B, 5, 7))),
+    ),
+    (
+        ValueError,
+        "Stack.init_state expects memory.values of (3, positions, 8), found (4, 5, 8)",
+        lambda: decoder.init_state(3, Memory(torch.zeros(B, 5, 8))),
+    ),
+    (
+        ValueError,
+        "AdditiveAttention.init_state expects memory.mask of (4, 5), found (4, 10)",
+        lambda: additive.init_state(B, Memory(torch.zeros(B, 5, 6), WHOLE)),
+    ),
+    (
+        TypeError,
+        "AdditiveAttention.init_state expects memory.values in torch.float32, found torch.float64",
+        lambda: additive.init_state(B, Memory(torch.zeros(B, 5, 6).double())),
+    ),
+    (
+        TypeError,
+        "AdditiveAttention.init_state expects memory.values on cpu, found meta",
+        lambda: additive.init_state(B, Memory(torch.zeros(B, 5, 6, device="meta"))),
+    ),
+    (
+        TypeError,
+        "AdditiveAttention.init_state expects memory as Memory, found Tensor",
+        lambda: additive.init_state(B, torch.zeros(B, 5, 6)),  # type: ignore[arg-type]
+    ),
+    (
+        TypeError,
+        "AdditiveAttention.forward expects state as Shared, found Source",
+        lambda: additive(x_of(), additive.init_state(B).content),
+    ),
+    (
+        ValueError,
+        "AdditiveAttention.forward expects state.content.keys of (4, any, 8), found (4, 5, 7)",
+        lambda: additive(x_of(), AdditiveAttention(7, 6).init_state(B, Memory(torch.zeros(B, 5, 6)))),
+    ),
+    (
+        ValueError,
+        "AdditiveAttention.forward expects state.content.values of (3, any, 6), found (4, 0, 6)",
+        lambda: additive(x_of(), Shared(Source(*of_three, *additive.init_state(B).content[1:]), torch.zeros(B).long())),
+    ),
+    (
+        ValueError,
+        "AdditiveAttention.forward expects state.content of one length, found [0, 5]",
+        lambda: additive(x_of(), Shared(Source(*of_three, *additive.init_state(3).content[1:]), torch.zeros(B).long())),
+    ),
+    (
+        ValueError,
+        "AdditiveAttention.forward expects state.rows of (4,), found (3,)",
+        lambda: additive(x_of(), additive.init_state(3)),
+    ),
+    (
+        ValueError,
+        "AdditiveAttention.step expects state.rows from 0 to 3, found 4",
+        lambda: additive.step(x_of()[:, 0], additive.init_state(B)._replace(rows=torch.arange(1, B + 1))),
+    ),
+    (
+        TypeError,
+        "Stack.forward expects state[0].rows in torch.int64, found torch.int32",
+        lambda: Stack([additive])(x_of(), (additive.init_state(B)._replace(rows=torch.arange(B).int()),)),
     ),
     (
         TypeError,

@@ -12,11 +12,15 @@ from ensue.errors import ContextError
 from ensue.nn import (
     GRU,
     LSTM,
+    AdditiveAttention,
     Bidirectional,
+    BilinearAttention,
+    DotAttention,
     Elman,
     LearnedPositions,
     MinGRU,
     MultiHeadAttention,
+    MultiHeadCrossAttention,
     PostNormBlock,
     Residual,
     Rotary,
@@ -24,6 +28,7 @@ from ensue.nn import (
     Stack,
     TokenEmbedding,
     Transformer,
+    TransformerDecoder,
     VariationalDropout,
     WeightDrop,
     Window,
@@ -57,6 +62,17 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: MultiHeadAttention(6, num_heads=0), "0 heads cannot share 6 features"),
     (lambda: MultiHeadAttention(6, num_heads=2, rotary=True), "rotary positions turn pairs; a head has 3 features"),
     (lambda: MultiHeadAttention(6, num_heads=2, dropout=1.5), "dropout is a share from 0 to 1, not 1.5"),
+    (lambda: MultiHeadCrossAttention(6, 4, num_heads=4), "4 heads cannot share 6 features"),
+    (lambda: AdditiveAttention(6, 4, dropout=-1), "dropout is a share from 0 to 1, not -1"),
+    (lambda: DotAttention(6, 4), "dot products need as many features in x as in the memory, not 6 and 4"),
+    (
+        lambda: Stack([BilinearAttention(4, 4), AdditiveAttention(4, 3)]),
+        "layers of one Stack attend to one memory; found sizes [3, 4]",
+    ),
+    (
+        lambda: TransformerDecoder(4, num_heads=2, num_layers=1, max_positions=8, norm="no"),  # type: ignore[arg-type]
+        "norm is one of pre, post, not 'no'",
+    ),
     (lambda: Rotary(3), "rotary positions turn pairs; a head has 3 features"),
     (lambda: SinusoidalPositions(5), "sinusoidal positions come in pairs; d_model is 5"),
     (

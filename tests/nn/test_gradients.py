@@ -2,13 +2,26 @@
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from ensue.nn import SequenceLayer
 from ensue.nn.recurrent.zoneout import GivenMasks
-from ensue.types import leaves
+from ensue.types import Memory, State, leaves
 from laws.table import SUBJECTS, Subject
 
 MASK = torch.tensor([[True, True, True], [True, False, False]])
+
+
+class FromMemory(nn.Module):
+    """A layer from a memory on, if it attends to one."""
+
+    def __init__(self, layer: SequenceLayer) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor, *memory: Tensor) -> tuple[Tensor, State]:
+        state = self.layer.init_state(len(x), Memory(memory[0], MASK[:, 1:])) if memory else None
+        return self.layer(x, state, mask=MASK)  # type: ignore[no-any-return]
 
 
 CASES = [
@@ -21,14 +34,17 @@ CASES = [
 def test_inputs_and_parameters(subject: Subject) -> None:
     layer = subject.layer
     x = torch.randn(2, 3, layer.d_in, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    names = [name for name, _ in layer.named_parameters()]
+    whole = FromMemory(layer)
+    names = [name for name, _ in whole.named_parameters()]
+    memory = [] if layer.d_memory is None else [torch.randn(2, 2, layer.d_memory, dtype=torch.float64)]
     features = layer.zoneout.d_in if isinstance(layer, GivenMasks) else layer.d_in
     x, masks = x.split((features, layer.d_in - features), dim=-1)
 
-    def function(x: Tensor, *parameters: Tensor) -> tuple[Tensor, ...]:
-        given = dict(zip(names, parameters, strict=True))
-        y, state = torch.func.functional_call(layer, given, (torch.cat((x, masks), dim=-1),), {"mask": MASK})
+    def function(x: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
+        given = dict(zip(names, others[len(memory) :], strict=True))
+        x = torch.cat((x, masks), dim=-1)
+        y, state = torch.func.functional_call(whole, given, (x, *others[: len(memory)]))
         return y[MASK], *(leaf for leaf in leaves(state) if leaf.is_floating_point())
 
-    sources = [x.requires_grad_(), *layer.parameters()]
+    sources = [x.requires_grad_(), *(part.requires_grad_() for part in memory), *layer.parameters()]
     assert torch.autograd.gradcheck(function, sources, fast_mode=True)

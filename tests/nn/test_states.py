@@ -5,7 +5,18 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ensue.types import Loss, State, concatenate_rows, detach, hold, leaves, map_state, select_rows
+from ensue.types import (
+    Loss,
+    Shared,
+    State,
+    compacted,
+    concatenate_rows,
+    detach,
+    hold,
+    leaves,
+    map_state,
+    select_rows,
+)
 
 
 class Pair(NamedTuple):
@@ -64,3 +75,68 @@ def test_losses_add_and_are_divided_last() -> None:
     assert isinstance(total, Loss)
     assert (total.total.item(), total.count, total.mean.item()) == (8, 4, 2)
     assert Loss(torch.tensor(0.0), 0).mean.item() == 0
+
+
+def texts(*lengths: int, longest: int = 4) -> Shared:
+    """A text of each length; a position holds a number of its own, and whether it is real."""
+    number = torch.arange(1.0, len(lengths) * longest + 1).view(len(lengths), longest)
+    real = torch.arange(longest) < torch.tensor(lengths).unsqueeze(1)
+    return Shared.of((number * real, real))
+
+
+def read(state: State) -> list[list[float]]:
+    """What each row reads of the shared texts."""
+    number, real = state.content
+    return [number[row][real[row]].tolist() for row in state.rows]
+
+
+def test_selecting_rows_copies_nothing_that_they_share() -> None:
+    state = texts(2, 3)
+    (selected,) = select_rows((state,), torch.tensor([1, 0, 1]))
+    assert selected.content is state.content
+    assert read(selected) == [[5, 6, 7], [1, 2], [5, 6, 7]]
+    assert read(select_rows(selected, torch.tensor([False, True, True]))) == [[1, 2], [5, 6, 7]]
+
+
+def test_rows_of_a_beam_are_known() -> None:
+    state = texts(2, 3)
+    known = [([0, 0, 1, 1], 2), ([0, 1], 1), ([1, 0], None), ([0, 1, 1], None), ([0, 1, 0, 1], None), ([], None)]
+    for rows, repeats in known:
+        assert select_rows(state, torch.tensor(rows, dtype=torch.long)).repeats == repeats
+    assert Shared.of(torch.zeros(0, 3)).repeats == 1
+
+
+def test_texts_that_no_row_reads_go() -> None:
+    state = select_rows(texts(1, 2, 3, 4), torch.tensor([3, 1, 1]))
+    (kept,) = compacted((state,))
+    assert read(kept) == read(state)
+    assert kept.texts == 2
+    assert compacted(kept) is kept
+
+
+def test_shared_texts_of_different_lengths_are_put_together() -> None:
+    first, second = texts(2, 3), select_rows(texts(5, 1, longest=6), torch.tensor([1, 0, 0]))
+    joined = concatenate_rows([first, second])
+    assert read(joined) == read(first) + read(second)
+    assert joined.content[0].shape == (4, 6)
+
+
+def test_pieces_of_one_batch_go_on_sharing() -> None:
+    state = texts(2, 3)
+    pieces = [select_rows(state, torch.tensor(rows)) for rows in ([1], [0, 0])]
+    assert concatenate_rows(pieces).content is state.content
+    assert read(concatenate_rows(pieces)) == [[5, 6, 7], [1, 2], [1, 2]]
+
+
+def test_hold_chooses_among_shared_texts() -> None:
+    state, other = texts(2, 3), texts(1, 4, longest=5)
+    swapped = select_rows(state, torch.tensor([1, 0]))
+    mask = torch.tensor([True, False])
+    assert read(hold(mask, swapped, state)) == [[5, 6, 7], [5, 6, 7]]
+    assert hold(mask, swapped, state).content is state.content
+    assert read(hold(mask, other, state)) == [[1], [5, 6, 7]]
+
+
+def test_what_is_shared_is_detached_too() -> None:
+    source = torch.ones(2, 3, requires_grad=True)
+    assert not any(leaf.requires_grad for leaf in leaves(detach((Shared.of(source * 2),))))

@@ -7,6 +7,20 @@
 The layers need nothing of ensue but the ground and the engine.
 """
 
+from ensue.nn.attention.cross import (
+    AdditiveAttention,
+    BilinearAttention,
+    CrossAttention,
+    DotAttention,
+    MultiHeadCrossAttention,
+    Source,
+)
+from ensue.nn.attention.decoder import (
+    DecoderBlockState,
+    PostNormDecoderBlock,
+    PreNormDecoderBlock,
+    TransformerDecoder,
+)
 from ensue.nn.attention.multi_head import KVState, MultiHeadAttention
 from ensue.nn.attention.positions import LearnedPositions, PositionState, Rotary, SinusoidalPositions
 from ensue.nn.attention.transformer import FeedForward, PostNormBlock, PreNormBlock, Transformer
@@ -43,15 +57,20 @@ __all__ = [
     "GRU",
     "LSTM",
     "QRNN",
+    "AdditiveAttention",
     "AttentionPooling",
     "Bidirectional",
+    "BilinearAttention",
     "ChainScores",
     "CharacterCNN",
     "CharacterLSTM",
     "Clockwork",
     "ClockworkState",
     "CoupledLSTM",
+    "CrossAttention",
+    "DecoderBlockState",
     "DepthGatedLSTM",
+    "DotAttention",
     "Dropout",
     "Elman",
     "ElmanState",
@@ -72,6 +91,7 @@ __all__ = [
     "MinGRU",
     "MinLSTM",
     "MultiHeadAttention",
+    "MultiHeadCrossAttention",
     "Parallel",
     "PeepholeLSTM",
     "Pointwise",
@@ -79,7 +99,9 @@ __all__ = [
     "Poolings",
     "PositionState",
     "PostNormBlock",
+    "PostNormDecoderBlock",
     "PreNormBlock",
+    "PreNormDecoderBlock",
     "ProjectedLSTM",
     "ProjectedLSTMState",
     "QRNNState",
@@ -89,12 +111,14 @@ __all__ = [
     "SequenceLayer",
     "SinusoidalPositions",
     "SoftmaxHead",
+    "Source",
     "Stack",
     "Tap",
     "Taps",
     "TiedSoftmaxHead",
     "TokenEmbedding",
     "Transformer",
+    "TransformerDecoder",
     "VariationalDropout",
     "VectorInput",
     "WeightDrop",

@@ -1,8 +1,9 @@
-"""The check of a layer's arguments before anything reads them: sizes, types and devices of x, the state and the mask.
+"""The check of a layer's arguments before anything reads them: sizes, types and devices of x, state, mask and memory.
 
 A wrong size is a `ValueError`, a wrong type or device a `TypeError`. The message is one line that says what was
-expected and what was found. `SequenceLayer` wraps `forward`, `fold` and `step` of every layer in this check; `expect`
-is for other modules and functions. Inside of `torch.compile` nothing is checked, since only torch's operations run.
+expected and what was found. `SequenceLayer` wraps `forward`, `fold`, `step` and `init_state` of every layer in this
+check; `expect` is for other modules and functions. Inside of `torch.compile` nothing is checked, since only torch's
+operations run.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ensue.types import State, leaves
+from ensue.types import Memory, Shared, State, leaves
 
 Sizes = Sequence[int | str]
 """The sizes of a tensor; a word stands for any number."""
@@ -81,6 +82,29 @@ class Branch:
         return Misfit(ValueError, "{} of one length", sorted(grown)) if len(grown) > 1 else None
 
 
+@dataclass(slots=True)
+class SharedForm:
+    """The form of what rows share: any number of texts, of any length, the same in all leaves of the content."""
+
+    content: Any
+
+    def misfit(self, state: Any, rows: int) -> Misfit | None:
+        """How something shared by `rows` rows differs from this form; None if it does not."""
+        if not isinstance(state, Shared):
+            return Misfit(TypeError, "{} as Shared", _named(state))
+        found: Misfit | None = self.content.misfit(state.content, _texts(state.content))
+        if found is not None:
+            return found._replace(path=".content" + found.path)
+        lengths = sorted({leaf.shape[1] for leaf in leaves(state.content)})
+        if len(lengths) > 1:
+            return Misfit(ValueError, "{} of one length", lengths, ".content")
+        device = next(leaves(state.content)).device
+        found = misfit(state.rows, (rows,), torch.int64, device)
+        if found is None and state.stray is not None:
+            found = Misfit(ValueError, f"{{}} from 0 to {state.texts - 1}", state.stray)
+        return None if found is None else found._replace(path=".rows")
+
+
 class Empty:
     """The form of a layer without a state."""
 
@@ -89,10 +113,15 @@ class Empty:
         return None if state is None else Misfit(TypeError, "no initial {}", _named(state))
 
 
-def form_of(state: State) -> Leaf | Branch | Empty:
+def form_of(state: State) -> Leaf | Branch | SharedForm | Empty:
     """The form of a state like `state`, an initial one. If its class has `grows`, sizes of 0 are free."""
     if state is None:
         return Empty()
+    if isinstance(state, Shared):
+        content = form_of(state.content)
+        for leaf in _leaves_of(content):
+            leaf.sizes = (ANY, *leaf.sizes[1:])
+        return SharedForm(content)
     if isinstance(state, Tensor):
         return Leaf(tuple(state.shape[1:]), state.dtype, state.device)
     names = [f".{name}" for name in getattr(state, "_fields", ())] or [f"[{index}]" for index in range(len(state))]
@@ -101,6 +130,16 @@ def form_of(state: State) -> Leaf | Branch | Empty:
         if grows and isinstance(part, Leaf):
             part.sizes = tuple(size or ANY for size in part.sizes)
     return Branch(type(state), names, parts, grows)
+
+
+def _leaves_of(form: Any) -> list[Leaf]:
+    return [form] if isinstance(form, Leaf) else [leaf for part in form.parts for leaf in _leaves_of(part)]
+
+
+def _texts(content: Any) -> int:
+    while isinstance(content, tuple) and content:
+        content = content[0]
+    return content.shape[0] if isinstance(content, Tensor) and content.dim() else 0
 
 
 class Border:
@@ -182,6 +221,34 @@ def _whole(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return whole
 
 
+def guarded_start(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, the `init_state` of a layer, with a check of the memory before it."""
+
+    @wraps(function)
+    def init_state(self: Any, batch_size: int, memory: Any = None) -> Any:
+        if memory is None or self.d_memory is None or _inside.now or torch.compiler.is_compiling():
+            return function(self, batch_size, memory)
+        _check_memory(self, batch_size, memory)
+        _inside.now = True
+        try:
+            return function(self, batch_size, memory)
+        finally:
+            _inside.now = False
+
+    return init_state
+
+
+def _check_memory(module: Any, rows: int, memory: Any) -> None:
+    where = f"{type(module).__name__}.init_state"
+    if not isinstance(memory, Memory):
+        raise Misfit(TypeError, "{} as Memory", _named(memory)).error(where, "memory")
+    held, name = _reference(module)
+    like = held.get(name)
+    sizes = (rows, "positions", module.d_memory)
+    expect(where, "memory.values", memory.values, sizes, None if like is None else like.dtype, like=like)
+    expect_mask(where, memory.mask, memory.values, "memory.mask")
+
+
 def guarded_update(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, the `update` of a pooling from a state and a segment h to a state, with a check before it."""
 
@@ -248,12 +315,12 @@ def misfit(found: Any, sizes: Sizes, dtype: Any, device: torch.device | None) ->
     return None
 
 
-def expect_mask(where: str, mask: Tensor | None, like: Tensor) -> None:
+def expect_mask(where: str, mask: Any, like: Tensor, what: str = "mask") -> None:
     """Raises unless `mask` is None or a right padding of `like` (B, T, ...)."""
     if mask is not None:
         found = misfit(mask, like.shape[:2], torch.bool, like.device) or _gap(mask)
         if found is not None:
-            raise found.error(where, "mask")
+            raise found.error(where, what)
 
 
 def expect_features(where: str, what: str, tensor: Any, features: int, like: Tensor | None) -> None:

@@ -19,7 +19,7 @@ class Stack(SequenceLayer):
     """Layers one after another: the output of a layer is the input of the next.
 
     The state is the tuple of the layers' states. A stack is causal if all its layers are. Raises `ValueError` if there
-    is no layer, or if the sizes of two neighbors differ.
+    is no layer, if the sizes of two neighbors differ, or if layers attend to memories of different sizes.
     """
 
     def __init__(self, layers: Iterable[SequenceLayer]) -> None:
@@ -32,6 +32,10 @@ class Stack(SequenceLayer):
                 raise ValueError(f"{above!r} cannot read the {below.d_out} features of {below!r}")
         self.d_in, self.d_out = next(iter(self)).d_in, list(self)[-1].d_out
         self.is_causal = all(layer.is_causal for layer in self)
+        memories = {layer.d_memory for layer in self if layer.d_memory is not None}
+        if len(memories) > 1:
+            raise ValueError(f"layers of one Stack attend to one memory; found sizes {sorted(memories)}")
+        self.d_memory = next(iter(memories), None)
 
     def __iter__(self) -> Iterator[SequenceLayer]:
         return cast("Iterator[SequenceLayer]", iter(self.layers))
@@ -74,6 +78,7 @@ class Residual(SequenceLayer):
             raise ValueError(f"a bypass needs as many features out as in; {layer!r} has {layer.d_in} and {layer.d_out}")
         self.layer = layer
         self.d_in, self.d_out, self.is_causal = layer.d_in, layer.d_out, layer.is_causal
+        self.d_memory = layer.d_memory
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
         return self.layer.init_state(batch_size, memory)

@@ -58,6 +58,7 @@ class WeightDrop(SequenceLayer):
             raise ValueError(f"WeightDrop needs a layer with a parameter weight_hidden, which {layer!r} has not")
         self.layer, self.p = layer, checked_share(p)
         self.d_in, self.d_out, self.is_causal = layer.d_in, layer.d_out, layer.is_causal
+        self.d_memory = layer.d_memory
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
         return self.layer.init_state(batch_size, memory)

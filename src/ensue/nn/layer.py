@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ensue.engine import unroll
-from ensue.nn.border import guarded
+from ensue.nn.border import guarded, guarded_start
 from ensue.nn.taps import is_watched
 from ensue.types import Memory, State, hold
 
@@ -31,6 +31,8 @@ class SequenceLayer(nn.Module, ABC):
     d_out: int
     is_causal: bool = True
     """Whether an output depends on its own and earlier positions only. Only such a layer has a `step`."""
+    d_memory: int | None = None
+    """The number of features of the memory that it attends to; None for a layer that has no use for one."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Every layer gets the checks of `ensue.nn.border`."""
@@ -39,9 +41,16 @@ class SequenceLayer(nn.Module, ABC):
             function = vars(cls).get(entry)
             if function is not None and not getattr(function, "__isabstractmethod__", False):
                 setattr(cls, entry, guarded(entry, function))
+        if "init_state" in vars(cls):
+            cls.init_state = guarded_start(cls.init_state)  # type: ignore[method-assign]
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
-        """The state before the first position, for `batch_size` rows. `memory` is what a decoder attends to."""
+        """The state before the first position, for `batch_size` rows.
+
+        `memory` is what a decoder attends to: values (batch_size, S, d_memory), and the mask of their real positions,
+        which come first. None is a memory of no positions. Raises `ValueError` for a memory of wrong sizes and
+        `TypeError` for one of a wrong type or device.
+        """
         return None
 
     @abstractmethod

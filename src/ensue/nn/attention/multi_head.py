@@ -66,14 +66,15 @@ class MultiHeadAttention(Parallel):
     ) -> tuple[Float[Tensor, "B T d_out"], KVState]:
         if state is not None and not self.is_causal:
             raise TypeError("attention that looks ahead reads whole sequences and takes no initial state")
-        from_start = state is None
         state = self.init_state(len(x)) if state is None else state
         queries, keys, values = self._heads(blank(x, mask))
         if self.rotary is not None:
             positions = numbered(state.position, x.shape[1])
             queries, keys = self.rotary(queries, positions), self.rotary(keys, positions)
+        from_start = state.keys.shape[2] == 0
         state = self._extended(state, keys, values, mask)
-        if mask is None and from_start and not is_watched(self):
+        # Padding comes last: no real position of a causal layer sees it, and outputs there are unspecified.
+        if from_start and (mask is None or self.is_causal) and not is_watched(self):
             dropout = self.dropout if self.training else 0.0
             heads = fused_attention(queries, keys, values, None, dropout=dropout, is_causal=self.is_causal)
         else:
@@ -119,12 +120,22 @@ class MultiHeadAttention(Parallel):
 
 
 def fused_attention(
-    queries: Tensor, keys: Tensor, values: Tensor, allowed: Tensor | None, *, dropout: float, is_causal: bool
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    allowed: Tensor | None,
+    *,
+    dropout: float,
+    is_causal: bool,
+    scale: float | None = None,
 ) -> Tensor:
-    """Torch's scaled-dot-product kernel. On a CPU it is never in bfloat16, whose backward pass is slow (LOG.md)."""
+    """Torch's scaled-dot-product kernel. On a CPU it is never in bfloat16, whose backward pass is slow (LOG.md).
+
+    A query that may attend to nothing gets zeros. `scale` is 1/√d_head unless it is given.
+    """
     if queries.device.type == "cpu":
         dtype = torch.promote_types(queries.dtype, torch.float32)
         queries, keys, values = queries.to(dtype), keys.to(dtype), values.to(dtype)
         with torch.autocast("cpu", enabled=False):
-            return F.scaled_dot_product_attention(queries, keys, values, allowed, dropout, is_causal)
-    return F.scaled_dot_product_attention(queries, keys, values, allowed, dropout, is_causal)
+            return F.scaled_dot_product_attention(queries, keys, values, allowed, dropout, is_causal, scale=scale)
+    return F.scaled_dot_product_attention(queries, keys, values, allowed, dropout, is_causal, scale=scale)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal, get_args
 
 import torch
@@ -107,48 +109,64 @@ class Transformer(Stack):
         dropout: float = 0.0,
         is_causal: bool = True,
     ) -> None:
-        checked("positions", positions, Positions)
-        checked("norm", norm, Norm)
+        kind = PreNormBlock if norm == "pre" else PostNormBlock
         d_feedforward = 4 * d_model if d_feedforward is None else d_feedforward
-        block = PreNormBlock if norm == "pre" else PostNormBlock
-        layers: list[SequenceLayer] = []
-        if positions == "learned":
-            if max_positions is None:
-                raise ValueError("learned positions need max_positions")
-            layers.append(LearnedPositions(d_model, max_positions=max_positions))
-        elif positions == "sinusoidal":
-            layers.append(SinusoidalPositions(d_model))
-        layers.append(Pointwise(nn.Dropout(dropout), d_in=d_model))
-        for _ in range(num_layers):
-            layers.append(
-                block(
-                    d_model,
-                    num_heads=num_heads,
-                    d_feedforward=d_feedforward,
-                    dropout=dropout,
-                    activation=activation,
-                    is_causal=is_causal,
-                    rotary=positions == "rotary",
-                )
-            )
-        if norm == "pre":
-            layers.append(Pointwise(nn.LayerNorm(d_model), d_in=d_model))
+        block = partial(
+            kind,
+            d_model,
+            num_heads=num_heads,
+            d_feedforward=d_feedforward,
+            dropout=dropout,
+            activation=activation,
+            is_causal=is_causal,
+            rotary=positions == "rotary",
+        )
+        layers = with_positions(
+            d_model, [block] * num_layers, positions=positions, max_positions=max_positions, norm=norm, dropout=dropout
+        )
         super().__init__(layers)
         self.description = (
             f"d_model={d_model}, num_heads={num_heads}, num_layers={num_layers}, d_feedforward={d_feedforward}, "
             f"positions={positions!r}, max_positions={max_positions}, norm={norm!r}, activation={activation!r}, "
             f"dropout={dropout}, is_causal={is_causal}"
         )
-        self._init_weights(num_layers)
+        init_weights(self, depth=2 * num_layers)
 
     def extra_repr(self) -> str:
         return self.description
 
-    def _init_weights(self, num_layers: int) -> None:
-        for name, parameter in self.named_parameters():
-            if parameter.dim() == 2:
-                writes = name.endswith(("project_out.weight", "feedforward.3.weight"))
-                depth = 2 * num_layers if writes else 1
-                torch.nn.init.normal_(parameter, std=1 / math.sqrt(parameter.shape[1] * depth))
-            elif name.endswith("bias"):
-                torch.nn.init.zeros_(parameter)
+
+def with_positions(
+    d_model: int,
+    blocks: Sequence[Callable[[], SequenceLayer]],
+    *,
+    positions: Positions,
+    max_positions: int | None,
+    norm: Norm,
+    dropout: float,
+) -> list[SequenceLayer]:
+    """The layers of a stack of `blocks`: positions, dropout, the blocks and, with pre-norm, a last normalization."""
+    checked("positions", positions, Positions)
+    checked("norm", norm, Norm)
+    layers: list[SequenceLayer] = []
+    if positions == "learned":
+        if max_positions is None:
+            raise ValueError("learned positions need max_positions")
+        layers.append(LearnedPositions(d_model, max_positions=max_positions))
+    elif positions == "sinusoidal":
+        layers.append(SinusoidalPositions(d_model))
+    layers.append(Pointwise(nn.Dropout(dropout), d_in=d_model))
+    layers.extend(block() for block in blocks)
+    if norm == "pre":
+        layers.append(Pointwise(nn.LayerNorm(d_model), d_in=d_model))
+    return layers
+
+
+def init_weights(stack: nn.Module, *, depth: int) -> None:
+    """The beginning of a `Transformer`; `depth` is the number of terms that its layers add to the residual stream."""
+    for name, parameter in stack.named_parameters():
+        if parameter.dim() == 2:
+            writes = name.endswith(("project_out.weight", "feedforward.3.weight"))
+            torch.nn.init.normal_(parameter, std=1 / math.sqrt(parameter.shape[1] * (depth if writes else 1)))
+        elif name.endswith("bias"):
+            torch.nn.init.zeros_(parameter)

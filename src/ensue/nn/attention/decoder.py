@@ -1,0 +1,144 @@
+"""Transformer blocks that attend to a memory between self-attention and feed-forward, and a stack of them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from ensue.nn.attention.cross import MultiHeadCrossAttention
+from ensue.nn.attention.multi_head import KVState
+from ensue.nn.attention.transformer import (
+    Activation,
+    Norm,
+    Positions,
+    PostNormBlock,
+    init_weights,
+    with_positions,
+)
+from ensue.nn.combinators import Stack
+from ensue.types import Memory, Shared, State
+
+
+class DecoderBlockState(NamedTuple):
+    """The positions that a block has read, and the memory."""
+
+    past: KVState
+    memory: Shared
+
+
+class PostNormDecoderBlock(PostNormBlock):
+    """Self-attention, attention to the memory m, feed-forward (Vaswani et al. 2017, section 3.1):
+
+    u = LayerNorm(x + SelfAttn(x))    z = LayerNorm(u + CrossAttn(u, m))    y = LayerNorm(z + FFN(z))
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        *,
+        num_heads: int,
+        d_feedforward: int,
+        d_memory: int | None = None,
+        dropout: float = 0.0,
+        activation: Activation = "relu",
+        rotary: bool = False,
+    ) -> None:
+        super().__init__(
+            d_model,
+            num_heads=num_heads,
+            d_feedforward=d_feedforward,
+            dropout=dropout,
+            activation=activation,
+            rotary=rotary,
+        )
+        self.d_memory = d_model if d_memory is None else d_memory
+        self.cross_attention = MultiHeadCrossAttention(d_model, self.d_memory, num_heads=num_heads, dropout=dropout)
+        self.norm_cross_attention = nn.LayerNorm(d_model)
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> DecoderBlockState:  # type: ignore[override]
+        return DecoderBlockState(
+            self.attention.init_state(batch_size), self.cross_attention.init_state(batch_size, memory)
+        )
+
+    def forward(
+        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
+    ) -> tuple[Float[Tensor, "B T d_out"], State]:
+        past, memory = (None, None) if state is None else state
+        attended, past = self.attention(x, past, mask=mask)
+        u = self.norm_attention(x + self.dropout(attended))
+        read, memory = self.cross_attention(u, memory, mask=mask)
+        z = self.norm_cross_attention(u + self.dropout(read))
+        return self.norm_feedforward(z + self.dropout(self.feedforward(z))), DecoderBlockState(past, memory)
+
+    def extra_repr(self) -> str:
+        attention = self.attention
+        return (
+            f"d_model={self.d_in}, num_heads={attention.num_heads}, d_feedforward={self.d_feedforward}, "
+            f"d_memory={self.d_memory}, dropout={attention.dropout}, activation={self.activation!r}, "
+            f"rotary={attention.rotary is not None}"
+        )
+
+
+class PreNormDecoderBlock(PostNormDecoderBlock):
+    """`u = x + SelfAttn(LayerNorm(x))`, `z = u + CrossAttn(LayerNorm(u), m)`, `y = z + FFN(LayerNorm(z))`."""
+
+    def forward(
+        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
+    ) -> tuple[Float[Tensor, "B T d_out"], State]:
+        past, memory = (None, None) if state is None else state
+        attended, past = self.attention(self.norm_attention(x), past, mask=mask)
+        u = x + self.dropout(attended)
+        read, memory = self.cross_attention(self.norm_cross_attention(u), memory, mask=mask)
+        z = u + self.dropout(read)
+        return z + self.dropout(self.feedforward(self.norm_feedforward(z))), DecoderBlockState(past, memory)
+
+
+class TransformerDecoder(Stack):
+    """A `Transformer` whose blocks attend to a memory of `d_memory` features (d_model) too.
+
+    Weights start as in a `Transformer`, where a block adds three terms to the residual stream, not two.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        *,
+        num_heads: int,
+        num_layers: int,
+        d_memory: int | None = None,
+        d_feedforward: int | None = None,
+        positions: Positions = "learned",
+        max_positions: int | None = None,
+        norm: Norm = "pre",
+        activation: Activation = "gelu",
+        dropout: float = 0.0,
+    ) -> None:
+        kind = PreNormDecoderBlock if norm == "pre" else PostNormDecoderBlock
+        d_memory = d_model if d_memory is None else d_memory
+        d_feedforward = 4 * d_model if d_feedforward is None else d_feedforward
+        block = partial(
+            kind,
+            d_model,
+            num_heads=num_heads,
+            d_feedforward=d_feedforward,
+            d_memory=d_memory,
+            dropout=dropout,
+            activation=activation,
+            rotary=positions == "rotary",
+        )
+        layers = with_positions(
+            d_model, [block] * num_layers, positions=positions, max_positions=max_positions, norm=norm, dropout=dropout
+        )
+        super().__init__(layers)
+        self.description = (
+            f"d_model={d_model}, num_heads={num_heads}, num_layers={num_layers}, d_memory={d_memory}, "
+            f"d_feedforward={d_feedforward}, positions={positions!r}, max_positions={max_positions}, norm={norm!r}, "
+            f"activation={activation!r}, dropout={dropout}"
+        )
+        init_weights(self, depth=3 * num_layers)
+
+    def extra_repr(self) -> str:
+        return self.description
