@@ -33,6 +33,12 @@ FORMS: list[dict[str, Any]] = [
 ]
 
 
+def saved(path: Path, items: list[dict[str, Any]], form: dict[str, Any]) -> str:
+    text = json.dumps(items, **form) + "\n"
+    path.write_text(text, encoding="utf-8")
+    return text
+
+
 def cut(text: str, size: int) -> list[str]:
     return [text[place : place + size] for place in range(0, len(text), size)]
 
@@ -119,10 +125,8 @@ def test_memory_does_not_grow_with_the_array() -> None:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", ["a.json", "a.txt"])
 def test_labeled_texts_are_read_and_written_back(form: dict[str, Any], name: str, tmp_path: Path) -> None:
-    path = tmp_path / name
-    text = json.dumps(TEXTS, **form) + "\n"
-    path.write_text(text, encoding="utf-8")
-    source = DocumentSource(path)
+    text = saved(tmp_path / name, TEXTS, form)
+    source = DocumentSource(tmp_path / name)
     found = list(source)
     assert source.layout.format == "json"
     assert [(document.texts[0], *document.labels) for document in found] == [(t["text"], t["label"]) for t in TEXTS]
@@ -137,10 +141,8 @@ def test_labeled_texts_are_read_and_written_back(form: dict[str, Any], name: str
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", ["a.json", "a.txt"])
 def test_labeled_sentences_are_read_and_written_back(form: dict[str, Any], name: str, tmp_path: Path) -> None:
-    path = tmp_path / name
-    text = json.dumps(NAMES, **form) + "\n"
-    path.write_text(text, encoding="utf-8")
-    source = SentenceSource(path)
+    text = saved(tmp_path / name, NAMES, form)
+    source = SentenceSource(tmp_path / name)
     found = list(source)
     assert source.format.name == "json"
     assert [sentence.words for sentence in found] == [("Ann", "left"), ("Bo", "ran")]

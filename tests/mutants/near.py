@@ -18,7 +18,9 @@ GROUPS: dict[str, list[str]] = {
 """Folders of src/ensue; a file belongs to the first group that has it."""
 
 WHOLE: dict[str, list[str]] = {
-    "engine": [f"engine/test_{name}" for name in ("uses", "operations", "steps", "memory", "engine", "compiler")],
+    "engine": [f"engine/test_{name}" for name in (
+        "uses", "operations", "steps", "random_steps", "untraceable_steps", "memory", "engine", "compiler", "library",
+    )],
     "nn": ["laws"],
     "decode": ["sampling", "generation"],
     "data": [

@@ -1,0 +1,113 @@
+"""Steps of random expressions through the engine, against `fold`."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from engine.twins import needs_compiler
+from engine.written_steps import MASK, D, Step, Written, everything
+from ensue.engine import Execution, executing
+
+Leaf = Callable[[Written, Tensor, Tensor, Tensor], Tensor]
+LEAVES: dict[str, Leaf] = {
+    "x": lambda p, x, a, b: x,
+    "a": lambda p, x, a, b: a,
+    "b": lambda p, x, a, b: b,
+    "v": lambda p, x, a, b: p.v + 0 * a,
+    "0.3": lambda p, x, a, b: torch.full_like(a, 0.3),
+}
+UNARY: dict[str, Callable[[Written, Tensor], Tensor]] = {
+    "tanh": lambda p, e: torch.tanh(e),
+    "sigmoid": lambda p, e: torch.sigmoid(e),
+    "relu": lambda p, e: torch.relu(e),
+    "sin": lambda p, e: torch.sin(e),
+    "exp": lambda p, e: torch.exp(torch.tanh(e)),
+    "log": lambda p, e: torch.log(2 + torch.sin(e)),
+    "sqrt": lambda p, e: torch.sqrt(2 + torch.sin(e)),
+    "rsqrt": lambda p, e: torch.rsqrt(2 + torch.sin(e)),
+    "erf": lambda p, e: torch.erf(e),
+    "softplus": lambda p, e: F.softplus(e),
+    "minus": lambda p, e: 1 - e,
+    "W": lambda p, e: e @ p.W,
+    "W.t": lambda p, e: F.linear(e, p.W, p.u),
+    "norm": lambda p, e: F.layer_norm(e, (D,), p.v, p.u),
+    "sum": lambda p, e: p.u * e.sum(-1, keepdim=True),
+    "mean": lambda p, e: e - e.mean(-1, keepdim=True),
+    "u": lambda p, e: e * p.u,
+    "roll": lambda p, e: torch.cat((e[:, 2:], e[:, :2]), -1),
+    "halves": lambda p, e: torch.cat((e, -e), -1).split([3, D + 1, 1], -1)[1][:, 1:],
+}
+BINARY: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "div": lambda e, f: e / (2 + torch.sin(f)),
+    "max": torch.maximum,
+    "min": torch.minimum,
+    "cat": lambda e, f: torch.cat((e[:, 3:], f[:, :3]), -1),
+    "dot": lambda e, f: e * (e * f).sum(-1, keepdim=True),
+}
+
+
+def grown(tree: object, *args: object) -> Tensor:
+    """A tree of names, as the expression that it stands for."""
+    if isinstance(tree, str):
+        return LEAVES[tree](*args)  # type: ignore[arg-type]
+    name, *parts = tree  # type: ignore[misc]
+    values = [grown(part, *args) for part in parts]
+    if name == "where":
+        return torch.where(values[0] > values[1], values[2], values[3])
+    return UNARY[name](args[0], *values) if name in UNARY else BINARY[name](*values)  # type: ignore[arg-type]
+
+
+leaf = st.sampled_from(sorted(LEAVES))
+trees = st.recursive(
+    leaf,
+    lambda parts: (
+        st.tuples(st.sampled_from(sorted(UNARY)), parts)
+        | st.tuples(st.sampled_from(sorted(BINARY)), parts, parts)
+        | st.tuples(
+            st.just("where"), leaf, leaf, parts, parts
+        )  # what is compared is no result: rounding may not choose
+    ),
+    max_leaves=8,
+)
+
+
+def written(y: object, a: object, b: object) -> Step:
+    return lambda *args: (grown(y, *args), torch.tanh(grown(a, *args)), torch.sin(grown(b, *args)))
+
+
+@settings(max_examples=15, derandomize=True)
+@given(trees, trees, trees)
+def test_random_steps(y: object, a: object, b: object) -> None:
+    check_loosely(written(y, a, b), "plain")
+
+
+@pytest.mark.slow
+@given(trees, trees, trees)
+def test_many_random_steps(y: object, a: object, b: object) -> None:
+    check_loosely(written(y, a, b), "plain")
+
+
+@pytest.mark.slow
+@needs_compiler
+@given(trees, trees, trees)
+def test_random_steps_compiled(y: object, a: object, b: object) -> None:
+    check_loosely(written(y, a, b), "compiled")
+
+
+def check_loosely(write: Step, execution: Execution) -> None:
+    """A random step may add up large numbers that nearly cancel: relative to the largest of all."""
+    layer = Written(write)
+    expected = everything(layer, engine=False, mask=MASK)
+    with executing(execution):
+        found = everything(layer, engine=True, mask=MASK)
+    scale = max(1.0, *(part.abs().max().item() for part in expected))
+    for a, b in zip(found, expected, strict=True):
+        assert (a - b).abs().max().item() <= 1e-9 * scale

@@ -1,0 +1,117 @@
+"""Steps that cannot be traced, or are too deep, run step by step."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from engine.twins import needs_compiler
+from engine.written_steps import MASK, B, D, Pair, Step, T, Written
+from ensue.engine import explain
+from ensue.types import Memory, State, leaves
+
+
+class Counting(Written):
+    """A step that counts: its state is of integers."""
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> Pair:
+        return Pair(self.v.new_zeros(batch_size, D), torch.zeros(batch_size, dtype=torch.int64))
+
+    def step(self, x_t: Tensor, state: State = None) -> tuple[Tensor, Pair]:
+        a, clock = self.init_state(len(x_t)) if state is None else state
+        a = torch.tanh(a + x_t * (clock % 2).unsqueeze(1))
+        return a, Pair(a, clock + 1)
+
+
+class Single(Written):
+    """A step whose state becomes another kind of thing."""
+
+    def step(self, x_t: Tensor, state: State = None) -> tuple[Tensor, State]:
+        a, b = self.init_state(len(x_t)) if state is None else state
+        return a + x_t, (a + x_t, b)
+
+
+BEYOND: dict[str, tuple[Step, str]] = {
+    "random numbers": (lambda p, x, a, b: (a, a + x + torch.rand_like(a), b), "rand_like"),
+    "random numbers beside x": (lambda p, x, a, b: (a, a + x + torch.rand_like(x), b), "rand_like"),
+    "random numbers beside weights": (lambda p, x, a, b: (a, a + x + torch.rand_like(p.v), b), "rand_like"),
+    "in place": (lambda p, x, a, b: (a, (a * 2).add_(x), b), "in place"),
+    "in place, of x": (lambda p, x, a, b: (a, a + (x * 2).add_(1), b), "in place"),
+    "across rows": (lambda p, x, a, b: (a, a - a.mean(0) + x, b), ""),
+    "across rows of x": (lambda p, x, a, b: (a, a + x - x.mean(0), b), ""),
+    "across rows of x, kept": (lambda p, x, a, b: (a, a + x - x.mean(0, keepdim=True), b), ""),
+    "rows the other way round": (lambda p, x, a, b: (a, a.flip(0) + x, b), "flip"),
+    "rows of x the other way round": (lambda p, x, a, b: (a, a + x.flip(0), b), ""),
+    "sorted rows of x": (lambda p, x, a, b: (a, a + x.sort(0).values, b), ""),
+    "the sum of all": (lambda p, x, a, b: (a, a + x + 0.1 * (a * b).sum(), b), ""),
+    "the number of rows, of a": (lambda p, x, a, b: (a, a / len(a) + x, b), "rows"),
+    "the number of rows, of x": (lambda p, x, a, b: (a, a + x / len(a), b), "rows"),
+    "the number of rows, of a shape": (lambda p, x, a, b: (a, a + x + torch.ones(len(a), D).to(a.dtype), b), "rows"),
+    "an unknown function": (lambda p, x, a, b: (a, torch.atan(a) + x, b), "atan"),
+    "a product of two states": (lambda p, x, a, b: (a, a @ a.t() @ a * 0.1 + x, b), ""),
+    "another rounding": (lambda p, x, a, b: (a, torch.div(a, 0.3, rounding_mode="floor") + x, b), "div"),
+    "a power of a number": (lambda p, x, a, b: (a, torch.pow(2.0, a) + x, b), "pow"),
+    "another type": (lambda p, x, a, b: (a, a + (x + a).float().double(), b), "type"),
+    "x in another type": (lambda p, x, a, b: (a, torch.tanh(a + x.float() * 0.5), b), ""),
+}
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_what_cannot_be_traced_runs_step_by_step(name: str) -> None:
+    write, reason = BEYOND[name]
+    check_falls_back(Written(write), reason)
+
+
+@pytest.mark.parametrize(("kind", "reason"), [(Counting, "real numbers"), (Single, "shape")])
+def test_states_that_cannot_be_traced(kind: type[Written], reason: str) -> None:
+    check_falls_back(kind(lambda p, x, a, b: (x, a, b)), reason)
+
+
+def check_falls_back(layer: Written, reason: str) -> None:
+    """The results are those of `fold`; a reason is only promised where there is no other way to run the layer."""
+    layer.double()
+    x = torch.randn(B, T, D, dtype=torch.float64)
+    for mask in (None, MASK):
+        torch.manual_seed(0)
+        expected, expected_state = layer.fold(x, mask=mask)
+        explain(layer)
+        torch.manual_seed(0)
+        y, state = layer(x, mask=mask)
+        where = torch.ones(B, T, dtype=torch.bool) if mask is None else mask
+        torch.testing.assert_close(y[where], expected[where])
+        torch.testing.assert_close(list(leaves(state)), list(leaves(expected_state)))
+    if reason:
+        assert explain(layer).startswith("step by step under autograd")
+        assert reason in explain(layer)
+
+
+class Many(Written):
+    """A step with 300 vectors, which meet one after another or side by side."""
+
+    def __init__(self, *, is_deep: bool) -> None:
+        super().__init__(lambda p, x, a, b: (x, a, b))
+        self.is_deep = is_deep
+        self.more = nn.ParameterList(nn.Parameter(torch.randn(D).double()) for _ in range(300))
+
+    def step(self, x_t: Tensor, state: State = None) -> tuple[Tensor, Pair]:
+        a, b = self.init_state(len(x_t)) if state is None else state
+        h = a + x_t
+        if self.is_deep:
+            for vector in self.more:
+                h = torch.tanh(h * vector)
+            return h, Pair(h, b)
+        parts = [h * vector for vector in self.more]
+        while len(parts) > 1:
+            parts = [sum(parts[k : k + 2]) for k in range(0, len(parts), 2)]
+        h = torch.tanh(parts[0])
+        return h, Pair(h, b)
+
+
+@needs_compiler
+@pytest.mark.parametrize("is_deep", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_a_step_of_very_many_parts(is_deep: bool) -> None:
+    """Where one operation follows another too often for the engine, it runs step by step."""
+    layer = Many(is_deep=is_deep)
+    with torch.no_grad():
+        assert (explain(layer) == "compiled") is not is_deep
+        x = torch.randn(B, T, D, dtype=torch.float64)
+        torch.testing.assert_close(layer(x)[0], layer.fold(x)[0])

@@ -1,0 +1,57 @@
+"""The pages of the documentation, their blocks, sentences and tables."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+PAGES = sorted(
+    path for path in [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")] if "_build" not in path.parts
+)
+README = REPOSITORY / "README.md"
+BENCHMARKS_PAGE = REPOSITORY / "docs" / "benchmarks.md"
+RECIPES_PAGE = REPOSITORY / "docs" / "recipes.md"
+TESTED_ELSEWHERE = "docs/adding-a-task.md"
+"""Its task is not in `TASKS`; tests/cli/test_adding_a_task.py runs the page."""
+
+
+class Block(NamedTuple):
+    """A fenced block of a page: its language, its first line's number and what is in it."""
+
+    language: str
+    line: int
+    text: str
+
+
+def blocks(page: Path, *languages: str) -> Iterator[Block]:
+    text = page.read_text(encoding="utf-8")
+    for match in re.finditer(r"^```(.*)\n((?:.*\n)*?)```$", text, re.MULTILINE):
+        if match[1] in languages:
+            yield Block(match[1], text.count("\n", 0, match.start(2)) + 1, match[2])
+
+
+def prose(page: Path) -> str:
+    """A page without its blocks."""
+    return re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(REPOSITORY).as_posix()
+
+
+def pages(*languages: str) -> Any:
+    """The pages that have such a block, as parameters of a test."""
+    found = [page for page in PAGES if name_of(page) != TESTED_ELSEWHERE and any(blocks(page, *languages))]
+    return pytest.mark.parametrize("page", found, ids=name_of)
+
+
+def first_cells(page: Path, head: str) -> list[str]:
+    """What stands between backticks in the first column of the tables whose first column is called `head`."""
+    text = page.read_text(encoding="utf-8")
+    tables = re.findall(rf"^\| {re.escape(head)} \|.*\n\|[-|]+\n((?:\|.*\n)+)", text, re.MULTILINE)
+    return [
+        name for table in tables for row in table.splitlines() for name in re.findall(r"`([^`]+)`", row.split("|")[1])
+    ]
