@@ -1,15 +1,19 @@
 """Generation: alone = in a batch, against a naive loop that reads everything anew, and its limits."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
-from ensue.decode import generation
+from ensue.decode import reader
 from ensue.decode.generation import generate_ids
 from ensue.decode.sampling import Sampling
 from ensue.errors import ContextError, EnsueError
 from ensue.models.build import build_language_model
 from ensue.models.language_model import LanguageModel
+from ensue.types import State, hold, select_rows
 from layer_tables import layers
 from training.tiny import some_slow
 
@@ -41,14 +45,14 @@ def generated(model: LanguageModel, prompts: list, max_tokens: int = 20, **optio
     return torch.stack(columns, dim=1).numpy()
 
 
-def naive_greedy(model: LanguageModel, prompt: list[int], max_tokens: int) -> list[int]:
+def naive_greedy(model: Any, prompt: list[int], max_tokens: int, state: State = None) -> list[int]:
     """Reads the whole window anew for every token; the window is halved as the module says."""
     window, output = list(prompt) if len(prompt) == model.context else [0, *prompt], []
     for _ in range(max_tokens):
         if model.context is not None and len(window) > model.context:
             window = window[-(model.context // 2) :]
         with torch.no_grad():
-            logits, _ = model(torch.tensor([window]))
+            logits, _ = model(torch.tensor([window]), state)
         output.append(int(logits[0, -1].argmax()))
         window = [*window, output[-1]]
     return output
@@ -66,7 +70,7 @@ def test_greedy_in_a_batch_is_greedy_alone_and_as_the_naive_loop(name: str) -> N
 @pytest.mark.parametrize("name", ["lstm", pytest.param("learned", marks=pytest.mark.slow)])
 def test_many_rows_take_the_kernels_to_the_same_tokens(name: str) -> None:
     model = model_of(name)
-    prompts = (PROMPTS * 8)[: generation.KERNEL_ROWS + 1]
+    prompts = (PROMPTS * 8)[: reader.KERNEL_ROWS + 1]
     together = generated(model, prompts, max_tokens=10, sampling=GREEDY)
     assert together.tolist() == [naive_greedy(model, prompt, 10) for prompt in prompts]
 
@@ -120,3 +124,63 @@ def test_the_mode_is_put_back_and_gradients_still_flow_between_tokens() -> None:
         assert not torch.is_inference_mode_enabled()
         assert not model.training
     assert model.training
+
+
+def until(row: list[int], end_id: int) -> list[int]:
+    """A row up to its first end symbol, and end symbols from there on."""
+    end = row.index(end_id) if end_id in row else len(row)
+    return row[:end] + [end_id] * (len(row) - end)
+
+
+def test_rows_end_with_the_end_symbol_and_nothing_comes_after_the_last() -> None:
+    model = model_of("gru")
+    endless = generated(model, PROMPTS, max_tokens=60, seed=1)
+    end_id = next(id for id in range(10) if (endless == id).any(1).all())
+    last = (endless == end_id).argmax(1).max() + 1
+    ended = generated(model, PROMPTS, max_tokens=60, seed=1, end_id=end_id)
+    assert last < 60
+    assert ended.tolist() == [until(row, end_id)[:last] for row in endless.tolist()]
+
+
+class Remembering(nn.Module):
+    """Reads up to 4 tokens; its scores depend on them and on a memory, which is a number for each row."""
+
+    context = 4
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(101, 10, generator=torch.Generator().manual_seed(3)))
+
+    def read(self, ids: Tensor, state: State, *, mask: Tensor | None = None) -> tuple[None, State]:
+        for column in range(ids.shape[1]):
+            new = self.step(ids[:, column], state)[1]
+            state = new if mask is None else hold(mask[:, column], new, state)
+        return None, state
+
+    def step(self, ids_t: Tensor, state: State) -> tuple[Tensor, State]:
+        memory, number, length = state
+        assert length.max() < self.context
+        number = (number * 7 + ids_t + 1) % 101
+        return self.table[(memory + number) % 101], (memory, number, length + 1)
+
+    def forward(self, ids: Tensor, state: State) -> tuple[Tensor, State]:
+        scores, state = self.step(ids[:, -1], self.read(ids[:, :-1], state)[1])
+        return scores.unsqueeze(1), state
+
+
+def test_a_window_that_is_read_again_keeps_the_memory() -> None:
+    model, memory = Remembering(), torch.tensor([20, 71, 3])
+    prompts = [[1, 2, 3], [4], [5, 6, 7, 8]]
+    start = (memory, torch.zeros_like(memory), torch.zeros_like(memory))
+    together = generated(model, prompts, max_tokens=12, sampling=GREEDY, state=start)
+    alone = [select_rows(start, torch.tensor([row])) for row in range(3)]
+    assert together.tolist() == [naive_greedy(model, *each) for each in zip(prompts, [12] * 3, alone, strict=True)]
+
+
+def test_prompts_are_read_from_a_given_state() -> None:
+    model, before = model_of("lstm"), torch.tensor([[1, 2], [3, 4]])
+    with torch.no_grad():
+        _, state = model(before)
+        found = generated(model, [[5, 6], [7]], sampling=GREEDY, state=state)
+        alone = [select_rows(state, torch.tensor([row])) for row in range(2)]
+    assert found.tolist() == [naive_greedy(model, [5, 6], 20, alone[0]), naive_greedy(model, [7], 20, alone[1])]

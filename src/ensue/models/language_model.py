@@ -33,11 +33,18 @@ class LanguageModel(nn.Module):
         """The state of the layers before the first token."""
         return self.layers.init_state(batch_size, memory)
 
+    def read(
+        self, ids: Int[Tensor, "B T"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
+    ) -> tuple[Float[Tensor, "B T d"], State]:
+        """What the head reads at each position, and the final state."""
+        h, state = self.layers(self.features(ids), state, mask=mask)
+        return h, state
+
     def forward(
         self, ids: Int[Tensor, "B T"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T V"], State]:
         """The logits of each position's next token, and the final state."""
-        h, state = self.layers(self.features(ids), state, mask=mask)
+        h, state = self.read(ids, state, mask=mask)
         return self.head(h), state
 
     def step(self, ids_t: Int[Tensor, " B"], state: State = None) -> tuple[Float[Tensor, "B V"], State]:
@@ -49,10 +56,10 @@ class LanguageModel(nn.Module):
         self, ids: Int[Tensor, "B T"], targets: Int[Tensor, "B T"], state: State = None
     ) -> tuple[Float[Tensor, "B T"], State]:
         """The surprisal in nats of each target, the token after the id in its place; and the final state."""
-        h, state = self.layers(self.features(ids), state)
+        h, state = self.read(ids, state)
         return self.head.nats(h, targets), state
 
     def loss(self, ids: Int[Tensor, "B T"], targets: Int[Tensor, "B T"], state: State = None) -> tuple[Loss, State]:
         """The summed surprisal of all targets with their number, which training minimizes, and the final state."""
-        h, state = self.layers(self.features(ids), state)
+        h, state = self.read(ids, state)
         return Loss(self.head.total_nats(h, targets), targets.numel()), state

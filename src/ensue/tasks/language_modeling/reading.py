@@ -87,7 +87,7 @@ class TextScorer:
             return wanted
         if self._room == 0:
             before = self._recent[:-1]
-            self._state = read_prefixes(self.model, [before])[1] if len(before) else None
+            self._state = read_prefixes(self.model, [before])
             self._room = _stride(self.model.context)
         return min(wanted, self._room)
 
@@ -157,7 +157,7 @@ def _side_by_side(model: LanguageModel, tokens: TokenFile, start_id: int, parts:
     """The nats of parts of the text whose lengths differ by at most one, some columns at a time."""
     bounds = [len(tokens) * part // parts for part in range(parts + 1)]
     warm_ups = [_inputs(tokens, max(0, bound - warm_up), bound, start_id) for bound in bounds[:-1]]
-    state = read_prefixes(model, warm_ups)[1] if any(map(len, warm_ups)) else None
+    state = read_prefixes(model, warm_ups)
     last = np.array([_inputs(tokens, bound, bound + 1, start_id)[0] for bound in bounds[:-1]])
     columns = max(1, _call_tokens(model) // parts)
     for column in range(0, max(np.diff(bounds)), columns):
