@@ -18,7 +18,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
 
 
 def show_cache() -> None:
-    """Number, size and last use of each kind of things, on stdout."""
+    """Prints number, size and last use of each kind of files."""
     found = _found()
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("")
@@ -34,9 +34,9 @@ def show_cache() -> None:
 
 
 def clear_cache(older_than: str | None = None) -> None:
-    """Remove what is kept, or what was not used for a time ("30d"), and say what went.
+    """Removes all files, or those that were not used for a time ("30d"), and prints how many were removed.
 
-    EnsueError for a time that is none, and for what cannot be removed.
+    Raises EnsueError for a time that cannot be read, and for a file that cannot be removed.
     """
     seconds = 0 if older_than is None else _seconds(older_than)
     chosen = [entry for entry in _found() if entry.seconds >= seconds]
@@ -48,7 +48,7 @@ def clear_cache(older_than: str | None = None) -> None:
 
 
 def size(count: float) -> str:
-    """Bytes as people say them."""
+    """A number of bytes for people, such as `1.5 MB`."""
     unit = 0
     while count >= 1000 and unit < len(_UNITS) - 1:
         count, unit = count / 1000, unit + 1

@@ -1,4 +1,4 @@
-"""What `ensue data` shows: what data are taken for, their numbers, and the command that trains on them."""
+"""What `ensue data` shows: the format of the data, their numbers, and the command that trains on them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _LABEL_OF = {
 
 
 def show_data(path: str, *, format: str | None, words: str, labels: str, encoding: str) -> None:
-    """The summary on stdout. What is wrong with the data is raised when all that was read before it is shown."""
+    """Prints the summary. If the data have a mistake, it is raised after all that was read before it is shown."""
     try:
         summary = summarize(path, format=format or "", words=words, labels=labels, encoding=encoding)
     except DataError as error:
@@ -49,7 +49,7 @@ def show_data(path: str, *, format: str | None, words: str, labels: str, encodin
 
 
 def report(summary: Summary, *, words: str = "", labels: str = "") -> str:
-    """All of it; `words` and `labels` are what the person asked for."""
+    """The whole report. `words` and `labels` are the options of the command."""
     tables = [_facts(summary)]
     if isinstance(summary, LabeledSummary) and summary.size:
         tables += labeled_tables(summary)
@@ -180,7 +180,7 @@ def _notes(summary: Summary) -> Iterator[str]:
 
 
 def _command(summary: Summary, words: str, labels: str) -> str:
-    """What to do next: train, or predict where there are no labels; empty where there is nothing to do."""
+    """The next command: train, or predict for data without labels; "" if there is nothing to do."""
     path = shlex.quote(summary.location)
     if "\0" in summary.characters:
         return ""
@@ -200,7 +200,7 @@ def _command(summary: Summary, words: str, labels: str) -> str:
 
 
 def _settings(summary: Summary, words: str, labels: str) -> Iterator[str]:
-    """What training has to be told, because the person said it or does not see it."""
+    """The settings that training needs: those that the user gave here, and those that it does not find by itself."""
     if summary.encoding != "utf-8":
         yield f"data.encoding={summary.encoding}"
     if isinstance(summary, PlainSummary):
@@ -224,7 +224,7 @@ def _value(name: str) -> str:
 
 
 def _with_options(error: DataError) -> DataError:
-    """The error with this command's options where it advises a recipe's settings."""
+    """The error, in which advice on settings of a recipe becomes advice on options of this command."""
 
     def option(match: re.Match[str]) -> str:
         return _OPTIONS[match[1]] + (" NAME" if match[2] else " " if match[3] else "")

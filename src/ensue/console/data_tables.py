@@ -1,4 +1,4 @@
-"""The tables of `ensue data`: lengths, labels, spans, columns. Which of them are shown, `data_summary` says."""
+"""The tables of `ensue data`: lengths, labels, spans, columns. `data_summary` decides which are shown."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _span_table(spans: Mapping[str, Lengths]) -> Table:
 def _add_counts(
     table: Table, counts: Counter[str], total: int, more: Mapping[str, tuple[str, ...]] | None = None
 ) -> None:
-    """A row for each of the most frequent, and one for the rest; `more`: further cells."""
+    """Adds a row for each of the most frequent names, and one for all others. `more` are further cells by name."""
     order = ranked(counts)
     for name, count in order[:MOST_ROWS]:
         table.add_row(shown(name), f"{count:,}", _share(count, total), *(more or {}).get(name, ()))
@@ -90,7 +90,7 @@ def _column_table(summary: SentenceSummary) -> Table:
 
 
 def columns_of_table(summary: DocumentSummary) -> Iterator[Table]:
-    """Those that are neither label nor text; all of them where it could not be told which is which."""
+    """The columns that are neither label nor text; all columns if label and text could not be found."""
     columns, layout = summary.columns.counts, summary.layout
     is_unclear = summary.error is not None and not summary.is_labeled
     used = [column for column in (layout.labels, *layout.texts) if column is not None and not is_unclear]
@@ -144,13 +144,13 @@ def _share(count: int, total: int) -> str:
 
 
 def shown(text: str) -> str:
-    """A word or label on one line, cut where it is long, with escapes for what has no picture."""
+    """A word or label on one line: shortened if it is long, with escapes for characters that cannot be printed."""
     short = text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 3] + "..."
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in short)
 
 
 def rendered(table: Table) -> str:
-    """As lines without blanks at their ends; nothing is cut or folded where stdout is no terminal."""
+    """The table as lines without blanks at their ends. If stdout is no terminal, nothing is cut or folded."""
     width = None if sys.stdout.isatty() else _WIDE
     console = Console(highlight=False, markup=False, emoji=False, width=width)
     with console.capture() as captured:

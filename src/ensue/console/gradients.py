@@ -22,7 +22,7 @@ def show_gradients(
     encoders: Sequence[str], out: Path, *,
     positions: int, steps: int, seed: int, d_model: int, threads: int, as_json: bool,
 ) -> None:  # fmt: skip
-    """Measure each encoder once, write the picture, print a table or one JSON object. What is wrong is found first."""
+    """Measures each encoder once, writes the picture, and prints a table or a JSON object. Mistakes are found first."""
     checked_picture_path(out)
     names = list(dict.fromkeys(encoders)) or list(DEFAULT_ENCODERS)
     for name in names:
@@ -45,7 +45,7 @@ def show_gradients(
 
 
 def gradient_rows(found: Sequence[EncoderGradients]) -> Table:
-    """A row for each encoder: what of the last position's norm is left at the first one, and what was learned."""
+    """A row for each encoder: the norm at the first position relative to that at the last one, and the scores."""
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("encoder")
     for column in ("first / last, untrained", "trained", "nats per symbol", "accuracy"):
@@ -100,7 +100,7 @@ class TrainingBar:
             self.console.print(f"{self.encoder}: step {step:,} of {self.steps:,}  loss {loss:.3f}")
 
     def end(self, found: EncoderGradients) -> None:
-        """A line that stays, in place of the bar."""
+        """Prints a line in place of the bar."""
         for task in self.bar.task_ids:
             self.bar.remove_task(task)
         if found.trained is not None:

@@ -10,9 +10,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def importing_torch() -> Iterator[None]:
-    """Inside, imports are not searched for garbage: of their million objects all stay to the end.
+    """Imports without searches for garbage, in a `with` block.
 
-    Nor are they ever after, the end included. The searches take a third of an import of torch.
+    An import of torch makes a million objects, and all of them stay. Searches for garbage would take a third of its
+    time. The objects are left out of all later searches too.
     """
     if "torch" in sys.modules or not gc.isenabled():
         yield

@@ -11,9 +11,9 @@ from ensue.errors import EnsueError
 
 
 def write_inspection(pipeline: Any, texts: Sequence[str], out: Path, *, encoding: str = "utf-8") -> Path:
-    """Inspect one text, or both of a pair ("-": stdin), and write the page to `out`.
+    """Inspects a text, or the two of a pair ("-": stdin), and writes the page to `out`.
 
-    EnsueError if the model reads another number of texts.
+    Raises EnsueError if the model reads another number of texts.
     """
     read = [whole_text("-", encoding).strip() if text == "-" else text for text in texts]
     wanted = pipeline.num_texts

@@ -13,11 +13,13 @@ from ensue.training.machine import Profile
 from ensue.training.workloads import WORKLOADS
 
 BUSY = 0.75
-"""Processes for each core beside which a measurement is not to be relied on."""
+"""The load for each core above which a measurement is unreliable."""
 
 
 def show_machine(profile: Profile) -> None:
-    """What it is, and a row for each way with the milliseconds of each workload's step, the chosen ones marked."""
+    """Prints the machine, and for each way a row with the milliseconds of each workload's step. The chosen ones are
+    marked.
+    """
     machine = profile.machine
     print(f"{machine.processor}, {machine.cores} cores, torch {machine.torch}; measured {profile.date}")
     if profile.load > BUSY:
@@ -36,7 +38,7 @@ def show_machine(profile: Profile) -> None:
 
 
 def machine_json(profile: Profile) -> str:
-    """The same as a JSON object: the profile, its id, its file, and the way that is chosen for each workload."""
+    """The profile as a JSON object, with its id, its file, and the way that is chosen for each workload."""
     chosen: dict[str, Any] = {workload: profile.best(workload).model_dump() for workload in WORKLOADS}
     more = {"id": profile.id, "path": str(profile.machine.path), "chosen": chosen}
     return json.dumps(profile.model_dump() | more, ensure_ascii=False)

@@ -13,7 +13,7 @@ from ensue.notices import Notice
 
 @contextmanager
 def notices_shown() -> Iterator[None]:
-    """Inside, a notice is one line; other warnings are shown as Python does."""
+    """Shows notices as one line, in a `with` block. Other warnings are shown as Python does."""
     usual = warnings.showwarning
 
     def show(

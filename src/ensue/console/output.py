@@ -1,4 +1,4 @@
-"""stdout and stderr, and the end of the program if they cannot be written: full disk, closed stream, reader gone."""
+"""stdout and stderr, and what happens if they cannot be written: full disk, closed stream, reader gone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ensue.errors import EnsueError
 
 @contextmanager
 def streams() -> Iterator[None]:
-    """Inside, whatever is printed goes through `Results` and `Complaints`, also what a library prints."""
+    """Sends all output through `Results` and `Complaints`, in a `with` block; that of libraries too."""
     _fill_descriptors()
     usual = sys.stdout, sys.stderr
     sys.stdout = Results(usual[0] or _opened(1))  # type: ignore[assignment]
@@ -26,7 +26,7 @@ def streams() -> Iterator[None]:
 
 
 def _fill_descriptors() -> None:
-    """Put nothing to read from, and nothing to write to, behind those that are closed; else the next file gets them."""
+    """Opens the null device for descriptors that are closed. If it did not, the next file would get one of them."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
@@ -39,7 +39,7 @@ def _opened(descriptor: int) -> TextIO:
 
 
 class _Stream(ABC):
-    """A stream of text whose failures are decided here. What a terminal cannot show is escaped."""
+    """A text stream whose `_failed` decides what a failure does. Characters that a terminal cannot show are escaped."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -55,7 +55,7 @@ class _Stream(ABC):
 
     @abstractmethod
     def _failed(self, error: OSError) -> None:
-        """What follows from it, now and at each later attempt."""
+        """Called for a failure, and at each later attempt to write."""
 
     def _try(self, write: Callable[[], object]) -> None:
         try:
@@ -74,7 +74,7 @@ class _Stream(ABC):
 
 
 class Results(_Stream):
-    """stdout: a result that cannot be written ends the command; where the reader has gone, as `head` does, quietly."""
+    """stdout. If a result cannot be written, the command ends; without a message if the reader is gone (`| head`)."""
 
     def _failed(self, error: OSError) -> None:
         if isinstance(error, BrokenPipeError):
@@ -83,7 +83,7 @@ class Results(_Stream):
 
 
 class Complaints(_Stream):
-    """stderr: progress that cannot be written is no reason to end."""
+    """stderr. If progress cannot be written, the command goes on."""
 
     def _failed(self, error: OSError) -> None:
         pass

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # they need torch, which takes seconds to import, and a list 
 
 
 def show_scores(scores: Scores) -> None:
-    """A table of two columns on stdout."""
+    """Prints scores as a table of two columns, then those of each label."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(justify="left")
     table.add_column(justify="right")
@@ -44,7 +44,7 @@ def label_rows(per_label: dict[str, dict[str, Any]], most: int | None = None) ->
 
 
 def show_pairs(result: Any) -> None:
-    """A row for each file of a `MinimalPairScores`, and one for all, on stdout."""
+    """Prints a row for each file of a `MinimalPairScores`, and one for all files."""
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("pairs of")
     table.add_column("pairs", justify="right")
@@ -55,7 +55,7 @@ def show_pairs(result: Any) -> None:
 
 
 def show_recipes(recipes: list[tuple[str, Recipe]]) -> None:
-    """Name, what it is, its budget and what was measured, on stdout."""
+    """Prints name, description, budget and measured scores of each recipe."""
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in ("recipe", "what", "budget", "measured"):
         table.add_column(column, overflow="fold")

@@ -10,7 +10,7 @@ _LONGEST_PART = 1 << 26
 
 
 class ByteReader:
-    """Reads on from where it stands. Memory is that of a block and of the longest part, which is at most 64 MiB."""
+    """Reads forward. Memory is that of a block and of the longest part, which has at most 64 MiB."""
 
     def __init__(self, path: Path) -> None:
         self._blocks = blocks(path)
@@ -18,7 +18,7 @@ class ByteReader:
         self._place = 0
 
     def peek(self, count: int) -> bytes:
-        """The next `count` bytes, or all that are left, which are still to be read."""
+        """The next `count` bytes, or all that are left. They can still be read."""
         while len(self._held) - self._place < count and self._load():
             pass
         return self._held[self._place : self._place + count]
@@ -32,7 +32,7 @@ class ByteReader:
         return taken
 
     def until(self, mark: bytes) -> bytes | None:
-        """What stands before the next `mark`, a byte, which is read too; None if there is none in reach."""
+        """The bytes before the next `mark`, a byte that is read too; None if there is none in the next 64 MiB."""
         seen = 0
         while (end := self._held.find(mark, self._place + seen)) < 0:
             seen = len(self._held) - self._place

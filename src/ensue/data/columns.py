@@ -26,7 +26,7 @@ class Column(NamedTuple):
 
 
 def named_column(columns: Sequence[Column], name: str, file: str) -> Column:
-    """The column of that name, or number; DataError for `file` where there is none."""
+    """The column of that name, or number. Raises DataError for `file` where there is none."""
     names = [column.name for column in columns]
     numbers = [str(column.number) for column in columns if column.number]
     for known in (names, numbers):
@@ -38,7 +38,7 @@ def named_column(columns: Sequence[Column], name: str, file: str) -> Column:
 
 
 def no_column(name: str, known: Sequence[str]) -> str:
-    """What to say about a name that is not there."""
+    """The message for a column that is missing, with the nearest name or all names."""
     shown = [shorten(other, LONGEST_NAME, placeholder="...") for other in known]
     there = ", ".join(f'"{other}"' for other in shown[:_MOST_NAMES]) + (", ..." if len(shown) > _MOST_NAMES else "")
     return f'no "{name}"' + (nearest(name, shown) or f"; there are {there}")

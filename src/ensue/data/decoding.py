@@ -1,4 +1,4 @@
-"""One file to a stream of text: decompression, decoding, and errors that say where. It joins no files."""
+"""From a file to a stream of text: decompression, decoding, and errors with their place."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ MAX_CHARACTERS = 1 << 24
 memory."""
 COMPRESSED = {".xz", ".gz"}
 OF_HOSTS = {"idna", "punycode"}
-"""Encodings of names, which Python lists among those of texts; over more than a name they take the square of it."""
+"""Encodings of host names. Python lists them with those of texts; their time grows with the square of the length."""
 
 
 def checked_encoding(name: str) -> str:
-    """The canonical name of an encoding; DataError if there is none of that name that turns bytes into text."""
+    """The canonical name of an encoding. Raises DataError if there is none of that name that turns bytes into text."""
     try:
         encoding = codecs.lookup(name)
         codecs.getincrementaldecoder(name)().decode(b"")
@@ -41,13 +41,14 @@ def checked_encoding(name: str) -> str:
 def decoded(path: Path, encoding: str) -> Iterator[str]:
     """The text of a file in blocks, exactly as it is but for a UTF-8 byte order mark at its start.
 
-    DataError for bytes that `encoding` does not allow (with line and column), damaged compression, unreadable files.
+    Raises DataError for bytes that `encoding` does not allow (with line and column), damaged compression, unreadable
+    files.
     """
     return text_of(blocks(path), str(path), encoding)
 
 
 def text_of(blocks: Iterable[bytes], name: str, encoding: str) -> Iterator[str]:
-    """The same for bytes that come in blocks, the last one empty, from what is called `name`."""
+    """`decoded` for bytes in blocks, of which the last one is empty; `name` is for messages."""
     decoder = codecs.getincrementaldecoder("utf-8" if encoding == "utf-8-sig" else encoding)()
     line, column, at_start = 1, 1, True
     for block in blocks:

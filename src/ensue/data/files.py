@@ -17,7 +17,7 @@ from ensue.errors import DataError, nearest
 
 
 def files_of(location: str | Path) -> tuple[Path, ...]:
-    """The files that `location` names, sorted. DataError where there is none, or where the system does not let us."""
+    """The files that `location` names, sorted. Raises DataError if there is none, or if the system refuses."""
     with readable(location):
         path = expanded(location)
         if str(location) and path.is_dir():
@@ -32,7 +32,7 @@ def files_of(location: str | Path) -> tuple[Path, ...]:
 
 
 def expanded(location: str | Path) -> Path:
-    """The path, with a home for `~`; DataError where there is none."""
+    """The path, with the home directory for `~`. Raises DataError if there is no home directory."""
     try:
         return Path(location).expanduser()
     except RuntimeError:
@@ -47,9 +47,10 @@ def visible(folder: Path) -> list[Path]:
 
 
 def common_format(formats: Mapping[str, str]) -> str:
-    """The one format of files that are read together, given what each of them (by its name) looks like; "" for no file.
+    """The format of files that are read together, from the format that each of them (by its name) looks like; "" for no
+    file.
 
-    DataError for two.
+    Raises DataError if they look like two formats.
     """
     first, found = next(iter(formats.items()), ("", ""))
     for name, other in formats.items():
@@ -61,7 +62,7 @@ def common_format(formats: Mapping[str, str]) -> str:
 
 @contextmanager
 def readable(location: str | Path) -> Iterator[None]:
-    """What the system says of a path becomes a DataError that names it."""
+    """Turns errors of the system about a path into a DataError that names it."""
     try:
         yield
     except OSError as error:
@@ -131,7 +132,7 @@ def _what_it_is(path: Path) -> str:
 
 
 def _missing(path: Path) -> str:
-    """What to say about a path that does not exist, with the nearest name in the folder where it should be."""
+    """The message for a path that does not exist, with the nearest name in its folder."""
     if path.is_symlink():
         return f"a link to {os.readlink(path)}, which is not there"
     parent = path.parent

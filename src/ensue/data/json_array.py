@@ -1,4 +1,4 @@
-"""A JSON array that is a whole file, cut into its values as it is read. What the values are, the formats know."""
+"""A JSON array that is a whole file, cut into its values as it is read. Formats know the meaning of the values."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def array_parts(chunks: Iterable[str], name: str) -> Iterator[tuple[int, str]]:
     """Each value of an array together with what stands before it, and what stands behind the last one.
 
     The parts, joined, are the text. With each comes the number (from 1) of the line where its value begins. Memory is
-    that of a value, which may have `MAX_CHARACTERS`. DataError (file:line) where the text is no array.
+    that of a value, which may have `MAX_CHARACTERS`. Raises DataError (file:line) where the text is no array.
     """
     text = _Text(chunks, name)
     mark = "["
@@ -60,13 +60,13 @@ def array_parts(chunks: Iterable[str], name: str) -> Iterator[tuple[int, str]]:
 
 
 def parted(part: str) -> tuple[str, str]:
-    """A part of `array_parts` as what stands before its value, and the value: empty for what stands behind the last."""
+    """A part of `array_parts` in two: the text before its value, and the value ("" for the text after the last one)."""
     match = _BEFORE_VALUE.match(part)
     return (part[: match.end()], part[match.end() :]) if match else (part, "")
 
 
 class _Text:
-    """A text of which so much is held as is looked at. Places count from the first character that is not taken."""
+    """A text that is held only as far as it is needed. Places count from the first character that is not taken."""
 
     def __init__(self, chunks: Iterable[str], name: str) -> None:
         self._chunks, self._name = iter(chunks), name
@@ -88,7 +88,7 @@ class _Text:
                 raise self.error(0, f"more than {MAX_CHARACTERS:,} characters of white space", shown=False)
 
     def sign(self, place: int) -> str:
-        """The character there; empty behind the end."""
+        """The character there; "" after the end."""
         return self._held[self._start + place : self._start + place + 1]
 
     def end_of_value(self, place: int) -> int:
@@ -111,7 +111,7 @@ class _Text:
                     return end - self._start
 
     def take(self, place: int) -> str:
-        """What is held up to this place, which is then done with."""
+        """Takes the text up to this place; later places count from here."""
         taken = self._held[self._start : self._start + place]
         self._start += place
         self._line += taken.count("\n")
@@ -126,7 +126,7 @@ class _Text:
         return DataError(message, self._name, self.line_of(place))
 
     def _more(self, count: int) -> bool:
-        """Hold at least so many more characters, if there are; False where there are none.
+        """Holds at least `count` more characters, if there are as many; returns False if there are none.
 
         A value is tried again only when twice as much of it is held, so that trying costs time in proportion to it.
         """

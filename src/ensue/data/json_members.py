@@ -1,4 +1,4 @@
-"""Values exchanged in the text of a JSON object. All else stands as it did, to the last blank."""
+"""Values replaced in the text of a JSON object. All other characters stay as they were."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _WHITE = " \t\r\n"
 
 
 def with_values(text: str, values: Mapping[str, str], *, ensure_ascii: bool) -> str:
-    """The text with these values (JSON texts) in its first object: in the place of its own, or behind them.
+    """The text with these values (JSON texts) in its first object: in place of its own, or after them.
 
-    New keys come as the others stand there: each on a line, or with blanks behind commas and colons, or without.
+    New keys are written like the others: each on a line, or with or without blanks after commas and colons.
     """
     own = members(text)
     opening = text.index("{") + 1

@@ -31,7 +31,9 @@ def json_object(record: Record, name: str, *, example: str) -> dict[str, Any]:
 
 
 def first_objects(lines: Lines, *, example: str) -> tuple[list[str], list[dict[str, Any]]]:
-    """The keys of the first objects, in order, and these objects. DataError where there is none, or none with keys."""
+    """The keys of the first objects, in order, and these objects. Raises DataError where there is none, or none with
+    keys.
+    """
     lines.split_array()
     head = json_records(sample(lines), is_array=lines.is_array)
     objects = [json_object(record, lines.name, example=example) for record in head]
@@ -44,7 +46,7 @@ def first_objects(lines: Lines, *, example: str) -> tuple[list[str], list[dict[s
 
 
 def text_under(content: dict[str, Any], column: Column, name: str, line: int) -> str:
-    """The text under a key; DataError for what is none."""
+    """The text under a key. Raises DataError for what is none."""
     text = content.get(column.name)
     if text is None:
         raise DataError(
@@ -57,7 +59,7 @@ def text_under(content: dict[str, Any], column: Column, name: str, line: int) ->
 
 
 def check_characters(text: str, column: Column, name: str, line: int) -> None:
-    """DataError for half a surrogate pair, which JSON can write and no file can hold."""
+    """Raises DataError for half a surrogate pair, which JSON can write and no file can hold."""
     if text.isascii():
         return
     try:

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 TOKEN_KEYS = ("tokens", "words")
 LABEL_KEYS = ("labels", "tags", "ner_tags", "pos_tags")
 SPAN_KEYS = ("labels", "spans", "entities", "label")
-"""Keys of what a sentence in JSON has: its words, a label for each of them, spans of its text."""
+"""The usual keys of a sentence in JSON: for its words, for a label of each word, for spans of its text."""
 _NAMES = ("start", "end", "label")
 
 
 def label_key(names: Collection[str]) -> str:
-    """Which of these keys of a sentence has the labels if nobody says it; empty if none."""
+    """The key of the labels if the user names none; "" if there is none."""
     return next((key for key in (*LABEL_KEYS, *SPAN_KEYS) if key in names), "")
 
 
@@ -36,7 +36,7 @@ def is_list_of_spans(value: Any) -> bool:
 
 
 def text_spans(value: Sequence[Any], text: str, name: str) -> list[TextSpan]:
-    """The spans in order; ValueError with a message for the user where they are none of `text`, or overlap."""
+    """The spans in order. Raises ValueError with a message for the user where they are none of `text`, or overlap."""
     found = []
     for item in value:
         parts = _parts(item)
@@ -58,7 +58,7 @@ def text_spans(value: Sequence[Any], text: str, name: str) -> list[TextSpan]:
 
 
 def span_list(spans: Sequence[TextSpan], like: Any, name: str) -> list[Any]:
-    """The spans to be written as those in `like` are; where there is none, as they usually are under such a key."""
+    """The spans in the form of those in `like`, or if it has none, in the usual form under that key."""
     has_lists = isinstance(like[0], list) if isinstance(like, list) and like else name in ("label", "labels")
     return [list(span) if has_lists else span._asdict() for span in spans]
 

@@ -1,4 +1,4 @@
-"""The physical lines of a file or a stream with their numbers. What stands on them, the formats know."""
+"""The physical lines of a file or a stream with their numbers. Formats know their meaning."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Lines:
     """
 
     is_array = False
-    """Whether these are not lines but the values of a JSON array, each with what stands before it (`array_parts`)."""
+    """Whether these are the values of a JSON array in place of lines, each with the text before it (`array_parts`)."""
 
     def __init__(self, chunks: Iterable[str], name: str) -> None:
         self.name = name
@@ -34,7 +34,7 @@ class Lines:
         return cls(decoded(path, encoding), str(path))
 
     def split_array(self) -> None:
-        """If the text begins as a JSON array of objects does, cut it into its values; before anything is read."""
+        """Cuts the text into values if it begins like a JSON array of objects. Call it before reading."""
         if self._lines is None:
             self.is_array, self._chunks = begins_array(self._chunks)
 
@@ -59,7 +59,7 @@ class Lines:
 
 
 class KeptLines(Lines):
-    """The same lines, each of which is kept when it is read until somebody says that it is done with."""
+    """The same lines. Each is kept from when it is read until `forget`."""
 
     def __init__(self, lines: Lines) -> None:
         super().__init__((), lines.name)
@@ -84,7 +84,7 @@ class KeptLines(Lines):
         self._kept.clear()
 
     def kept(self) -> str:
-        """What has been read since `forget`."""
+        """The lines that were read since `forget`, joined."""
         return "".join(self._kept)
 
 
@@ -96,7 +96,7 @@ class Paragraph(NamedTuple):
 
 
 def missing_end(text: str) -> str:
-    """The line end that a text lacks for another one to follow it."""
+    """The line end that a text needs before another one can follow; "" if it has one."""
     return "\n" if text and not text.endswith("\n") else ""
 
 

@@ -21,10 +21,11 @@ _TO_BE_QUOTED = {delimiter: re.compile(f'["\r\n{delimiter}]') for delimiter in D
 
 
 def quoted_rows(lines: Iterable[Record], name: str, delimiter: str) -> Iterator[tuple[Record, list[str]]]:
-    """Records with their fields as written, quotes included: joined by the delimiter they are the record but its end.
+    """Records with their fields as written, with quotes. Joined by the delimiter, they are the record without its line
+    end.
 
-    Empty lines between records are passed over, those inside quotes are not. DataError for a quote that is not closed
-    (naming the line where it opens) and for text behind a closing quote.
+    Empty lines between records are passed over, those inside quotes are not. Raises DataError for a quote that is not
+    closed (naming the line where it opens) and for text behind a closing quote.
     """
     passed: list[str] = []  # empty lines
     read: list[Record] = []  # the lines of a record that is not complete
@@ -52,8 +53,8 @@ def quoted(value: str, delimiter: str) -> str:
 
 
 def seen_delimiter(lines: Iterable[tuple[int, str]], name: str) -> str:
-    """The delimiter by which more of the first rows have as many fields as the first one, if it has several; a comma
-    where both say the same.
+    """The delimiter with which more of the first rows have as many fields as the first row, if that has several; a
+    comma if both are equal.
     """
     lines = list(lines)
     return max(DELIMITERS, key=lambda delimiter: _agreement(lines, name, delimiter))

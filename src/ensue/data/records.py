@@ -1,6 +1,6 @@
 """Records: the lines of a file that hold data, with their numbers and the lines skipped before them.
 
-It knows no format. Here end the texts that are none: those with NUL characters.
+This file knows no format. A NUL character is refused here, since no text has one.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from ensue.errors import DataError
 
 SAMPLE_ROWS = 1000
 SAMPLE_CHARACTERS = 1 << 22
-"""So much of a file says what it is."""
+"""The most rows, and characters, from which a format is recognized."""
 
 
 class Record(NamedTuple):
-    """A record with its line end, the number (from 1) of the line where it begins, and what was passed over before."""
+    """A record with its line end, the number (from 1) of the line where it begins, and the lines skipped before it."""
 
     line: int
     text: str
@@ -26,7 +26,7 @@ class Record(NamedTuple):
 
 
 def sample(lines: Lines, count: int = SAMPLE_ROWS) -> list[tuple[int, str]]:
-    """The first lines with their numbers, still to be read: `count` of them, or fewer where they are long."""
+    """The first lines with their numbers: `count` of them, or fewer if they are long. They can still be read."""
     few = 16
     while few < count and len(head := lines.numbered_head(few)) == few:
         if sum(len(line) for _, line in head) > SAMPLE_CHARACTERS:
@@ -38,7 +38,7 @@ def sample(lines: Lines, count: int = SAMPLE_ROWS) -> list[tuple[int, str]]:
 def records(lines: Iterable[tuple[int, str]], name: str, *, empty: bool = False) -> Iterator[Record]:
     """A record for each line; lines without anything are kept in `before` of the next, or are records if `empty`.
 
-    DataError for a NUL character.
+    Raises DataError for a NUL character.
     """
     passed: list[str] = []
     for number, line in lines:
@@ -65,7 +65,7 @@ def json_records(lines: Iterable[tuple[int, str]], *, is_array: bool) -> Iterato
 
 
 def is_empty(line: str) -> bool:
-    """Whether a line has nothing, or blanks only (tabs are empty fields)."""
+    """Whether a line is empty or has only blanks. Tabs count, since they separate empty fields."""
     return not line.strip(" \r\n")
 
 

@@ -1,4 +1,4 @@
-"""A file, a folder or a glob as one long text, streamed in pieces. It knows nothing of ids."""
+"""A file, a folder or a glob as one long text, streamed in pieces."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class TextSource:
     """The text of a file, of a folder's files (recursively, sorted, without hidden ones) or of a glob's matches.
 
     `.xz` and `.gz` are decompressed as they are read. Nothing is translated: the text is the files' own, with a line
-    end between two files if the first has none. DataError for a missing path, a folder without files, a glob without
-    matches, an unknown encoding, and text that is empty, damaged or in another encoding.
+    end between two files if the first has none. Raises DataError for a missing path, a folder without files, a glob
+    without matches, an unknown encoding, and text that is empty, damaged or in another encoding.
     """
 
     def __init__(self, location: str | Path, *, encoding: str = "utf-8") -> None:

@@ -12,24 +12,24 @@ from ensue.errors import DataError
 
 
 def is_stream(path: str) -> bool:
-    """Whether it is to be read once, as it comes: "-", which is stdin, or a pipe or device, as `<(...)` is one."""
+    """Whether a path can be read only once: "-", which is stdin, or a pipe or device such as `<(...)`."""
     with readable(path):
         found = expanded(path)
         return path == "-" or (found.exists() and not found.is_file() and not found.is_dir())
 
 
 def stream_name(path: str) -> str:
-    """What messages call it."""
+    """The name of the stream in messages."""
     return "stdin" if path == "-" else path
 
 
 def stream_text(path: str, encoding: str = "utf-8") -> Iterator[str]:
-    """What comes in, line by line; DataError where it cannot be read, or is not in that encoding."""
+    """The text line by line. Raises DataError if it cannot be read, or is not in that encoding."""
     return text_of(_blocks(path), stream_name(path), checked_encoding(encoding))
 
 
 def whole_text(path: str, encoding: str = "utf-8") -> str:
-    """All that comes in, which is held in memory; DataError beyond `MAX_CHARACTERS`."""
+    """The whole text, in memory. Raises DataError for more than `MAX_CHARACTERS`."""
     parts, length = [], 0
     for part in stream_text(path, encoding):
         parts.append(part)
@@ -40,7 +40,7 @@ def whole_text(path: str, encoding: str = "utf-8") -> str:
 
 
 def stream_lines(path: str, encoding: str) -> Lines:
-    """What comes in as numbered lines of bounded length."""
+    """The text as numbered lines of bounded length."""
     return Lines(stream_text(path, encoding), stream_name(path))
 
 

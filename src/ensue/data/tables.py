@@ -1,4 +1,4 @@
-"""Tables: rows of fields between tabs, commas or semicolons. What the columns hold, the formats know."""
+"""Tables: rows of fields between tabs, commas or semicolons. Formats know the meaning of the columns."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Dialect(ABC):
 
     @abstractmethod
     def value(self, field: str) -> str:
-        """What a field says."""
+        """The value of a field."""
 
     @abstractmethod
     def field(self, value: str) -> str:
-        """How that is written."""
+        """A value as a field."""
 
     def first_values(self, lines: Lines) -> list[list[str]]:
-        """What the first rows say; they are still to be read. DataError where not even the first can be read."""
+        """What the first rows say; they are still to be read. Raises DataError where not even the first can be read."""
         rows: list[list[str]] = []
         try:
             for row in islice(self.rows(sample(lines, self.sample_lines), lines.name), SAMPLE_ROWS):
@@ -54,7 +54,7 @@ class Dialect(ABC):
     def body(self, lines: Lines, *, has_header: bool, needed: Sequence[Column]) -> Iterator[Row]:
         """The rows below the header, which stands in `before` of the first of them.
 
-        DataError (file:line) for a row without the columns `needed`, or of another width than the first.
+        Raises DataError (file:line) for a row without the columns `needed`, or of another width than the first.
         """
         rows = self.rows(lines, lines.name)
         first = next(rows, None)
@@ -109,7 +109,7 @@ class CommaSeparated(Dialect):
 
 
 class SemicolonSeparated(CommaSeparated):
-    """The same with semicolons, as spreadsheets write it where a comma is in every number."""
+    """Values separated by semicolons, as spreadsheets write them in countries whose numbers have commas."""
 
     name = "csv-semicolon"
     delimiter = ";"

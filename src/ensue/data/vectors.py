@@ -1,4 +1,4 @@
-"""Pretrained word vectors: GloVe's text, word2vec's text and binary, fastText's text. It trains none.
+"""Pretrained word vectors: GloVe's text, word2vec's text and binary, fastText's text.
 
 In text, a row is a word and its numbers with a blank between them; word2vec and fastText put a header before the rows,
 the number of words and that of dimensions. In word2vec's binary files the numbers are float32, little-endian.
@@ -31,7 +31,7 @@ _OTHER_FILES = {
 
 
 class _Row(NamedTuple):
-    """A word as the file has it, and its numbers, still to be read; `line` is None in binary files."""
+    """A word as in the file, and its numbers, not yet parsed; `line` is None in binary files."""
 
     word: bytes
     numbers: bytes
@@ -50,8 +50,8 @@ def read_vectors(path: str | Path, wanted: Collection[str] | None = None) -> tup
     a word that comes twice the first one counts; one that is empty or no UTF-8 is passed over. What a header says of
     the number of words means nothing, except that a binary file must not end before.
 
-    DataError (file:line) for a row of another dimension, for what is no finite number, for a binary file that is cut
-    off, and for files that hold no vectors.
+    Raises DataError (file:line) for a row of another dimension, for what is no finite number, for a binary file that is
+    cut off, and for files that hold no vectors.
     """
     file = TextSource(path, encoding="latin-1").paths[0]  # which has no byte that it could not decode
     reader = ByteReader(file)
@@ -131,7 +131,7 @@ def _count_numbers(fields: list[bytes]) -> int:
 
 
 def _quoted(content: bytes) -> str:
-    """For a message."""
+    """The bytes as quoted text for a message."""
     return f'"{shown(content.decode(errors="replace"))[1:-1]}"'
 
 

@@ -17,7 +17,7 @@ from ensue.types import exact
 
 
 class CharacterView(NamedTuple):
-    """A word's letters (L) and by name what they do, each an array (L,).
+    """A word's letters (L) and by name their effects, each an array (L,).
 
     An LSTM's "left to right" and "right to left" are `‖h_l - h_{l-1}‖` in the order in which it reads; a CNN's "maxima"
     counts the filters whose largest response is there.
@@ -29,7 +29,7 @@ class CharacterView(NamedTuple):
 
 @torch.inference_mode()
 def characters_of(features: WordFeatures, read: ReadWords, num_words: int) -> list[CharacterView]:
-    """Of the first words; empty where the model does not read letters."""
+    """The views of the first words; empty if the model does not read letters."""
     layer = features.characters
     if layer is None:
         return []

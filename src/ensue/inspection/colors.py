@@ -1,4 +1,4 @@
-"""One pale color for each label, the same everywhere and every time; and colored text for a terminal."""
+"""A pale color for each label, always the same, and colored text for a terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.text import Text
 
 
 def color_of(label: str) -> str:
-    """A color in hexadecimal; labels of a span scheme share that of their class."""
+    """The color of a label in hexadecimal. Labels of a span scheme have the color of their class."""
     name = label.partition("-")[2] or label
     hue = zlib.crc32(name.encode()) % 360 / 360
     red, green, blue = colorsys.hls_to_rgb(hue, 0.85, 0.65)
@@ -18,7 +18,7 @@ def color_of(label: str) -> str:
 
 
 def ansi(console: Console, text: Text) -> str:
-    """The text with the escapes that color it on that terminal."""
+    """The text with escapes for the colors of that terminal."""
     with console.capture() as captured:
         console.print(text, end="", soft_wrap=True)
     return captured.get().rstrip()

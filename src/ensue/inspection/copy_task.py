@@ -19,7 +19,7 @@ from ensue.nn import SequenceLayer
 
 ALPHABET = 8
 SYMBOLS = 3
-"""Symbols to remember; in a sequence of fewer positions there are fewer."""
+"""Symbols to remember; fewer in a sequence of fewer positions."""
 D_INPUT = ALPHABET + 2
 """A symbol, a blank or a cue, as one number that is 1 among zeros."""
 BATCH_SIZE = 16
@@ -29,7 +29,7 @@ TEST_ROWS = 256
 
 
 class Examples(NamedTuple):
-    """Inputs, and the symbols that are to be said at the last positions."""
+    """Inputs, and the symbols to predict at the last positions."""
 
     x: Float[Tensor, "B T d_in"]
     symbols: Int[Tensor, "B K"]
@@ -43,7 +43,7 @@ class Copier(nn.Module):
         self.layer, self.readout = layer, nn.Linear(layer.d_out, ALPHABET)
 
     def logits(self, y: Float[Tensor, "B T d"], num_symbols: int) -> Float[Tensor, "B K symbols"]:
-        """What is said at the last positions of the layer's output `y`."""
+        """The logits at the last positions, from the layer's output `y`."""
         logits: Tensor = self.readout(y[:, -num_symbols:])
         return logits
 
@@ -54,7 +54,7 @@ class Copier(nn.Module):
 
 
 def draw_examples(rows: int, positions: int, generator: torch.Generator) -> Examples:
-    """`positions` before the first cue, those of the symbols included, and a cue for each symbol."""
+    """Random examples: `positions` before the first cue, with those of the symbols, and a cue for each symbol."""
     K = min(SYMBOLS, positions)
     symbols = torch.randint(ALPHABET, (rows, K), generator=generator)
     ids = torch.full((rows, positions + K), ALPHABET)
@@ -65,10 +65,10 @@ def draw_examples(rows: int, positions: int, generator: torch.Generator) -> Exam
 def train_copier(
     copier: Copier, *, positions: int, steps: int, generator: torch.Generator, stepped: Callable[[int, float], None]
 ) -> None:
-    """`steps` steps of Adam with clipped gradients; `stepped` hears of each, with its loss.
+    """Trains for `steps` steps of Adam with clipped gradients. `stepped` is called with each step and its loss.
 
-    Each step is over as many positions as are drawn for it, log-uniformly up to `positions`: what no gradient reaches
-    over the whole length is learned over a short one first. Raises `TrainingError` where the loss is not finite.
+    The length of each step is drawn log-uniformly up to `positions`: a task that no gradient reaches over the whole
+    length is learned over a short one first. Raises `TrainingError` if the loss is not finite.
     """
     optimizer = torch.optim.Adam(copier.parameters(), lr=LEARNING_RATE)
     shortest = min(SYMBOLS, positions)
@@ -88,7 +88,7 @@ def train_copier(
 
 @torch.no_grad()
 def score_copier(copier: Copier, positions: int, generator: torch.Generator) -> tuple[float, float]:
-    """Nats per symbol and the share of the symbols that are said rightly, over the whole length."""
+    """Nats per symbol and the share of symbols that are predicted right, over the whole length."""
     x, symbols = draw_examples(TEST_ROWS, positions, generator)
     y, _ = copier.layer(x)
     right = copier.logits(y, symbols.shape[1]).argmax(-1) == symbols

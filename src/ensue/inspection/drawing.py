@@ -25,7 +25,7 @@ ROOMY = 18
 
 
 class WordColumns:
-    """Where words stand side by side; `key` tells the words of two texts apart."""
+    """The places of words side by side. `key` distinguishes the words of two texts."""
 
     def __init__(self, words: Sequence[str], *, key: str = "") -> None:
         self.words, self.key = [clipped(word, 60) for word in words], key
@@ -42,7 +42,7 @@ class WordColumns:
         return self.lefts[column] + self.widths[column] / 2 - 1
 
     def group(self, column: int, height: float, content: str) -> str:
-        """A column: the word on top and `content` below, marked so that the script finds it."""
+        """A column, with the word on top and `content` below, marked for the script."""
         return (
             f'<g data-t="{self.key}{column}"><rect class="back" x="{self.lefts[column]:.1f}" rx="3"'
             f' width="{self.widths[column] - 2:.1f}" height="{height:.0f}"/>'
@@ -52,7 +52,7 @@ class WordColumns:
 
 
 def figure(gutter: str, drawing: str, *, width: float, height: float, name: str, aligned: bool = False) -> str:
-    """A drawing that may be wider than the page, what stays at its left, and its name for who cannot see it."""
+    """A drawing that may be wider than the page, a part that stays at its left, and its name for screen readers."""
     scroll = "scroll aligned" if aligned else "scroll"
     return (
         f'<figure><svg class="gutter" width="{GUTTER}" height="{height:.0f}" aria-hidden="true">{gutter}</svg>'
@@ -62,7 +62,7 @@ def figure(gutter: str, drawing: str, *, width: float, height: float, name: str,
 
 
 def row_names(names: Sequence[str], top: float = HEAD) -> str:
-    """At the left of rows of cells."""
+    """The names of rows, at the left of their cells."""
     return "".join(
         f'<text class="end" x="{GUTTER - 8}" y="{top + ROW * row + 15:.0f}">{escaped(clipped(name, 14))}</text>'
         for row, name in enumerate(names)
@@ -70,7 +70,7 @@ def row_names(names: Sequence[str], top: float = HEAD) -> str:
 
 
 def column_names(names: Sequence[str], side: float, foot: float) -> str:
-    """Slanted, above columns that are `side` wide."""
+    """The names of columns of width `side`, slanted, above them."""
     return "".join(
         f'<text transform="translate({side * (column + 0.5):.0f} {foot - 6:.0f}) rotate(-50)">'
         f"{escaped(clipped(name, 12))}</text>"
@@ -79,7 +79,7 @@ def column_names(names: Sequence[str], side: float, foot: float) -> str:
 
 
 def cell(value: float, most: float, *, x: float, y: float, width: float, title: str) -> str:
-    """A number on its color: warm above zero, cool below, the stronger the nearer to `most`."""
+    """A number on a color: warm above zero, cool below, and stronger the nearer it is to `most`."""
     kind = "warm" if value > 0 else "cool"
     strength = STRONGEST * min(1.0, abs(value) / most) if most else 0.0
     return (
@@ -90,7 +90,7 @@ def cell(value: float, most: float, *, x: float, y: float, width: float, title: 
 
 
 def never(*, x: float, y: float, width: float, title: str) -> str:
-    """The place of a number that cannot be."""
+    """A cell without a number, for what is impossible."""
     mid, half = x + width / 2 - 1, y + ROW / 2
     return (
         f'<rect class="nothing" {_inside(x, y, width)}><title>{escaped(title)}</title></rect>'
@@ -99,7 +99,7 @@ def never(*, x: float, y: float, width: float, title: str) -> str:
 
 
 def frame(*, x: float, y: float, width: float) -> str:
-    """Around a cell."""
+    """A frame around a cell."""
     return f'<rect class="path" {_inside(x, y, width)}/>'
 
 

@@ -16,12 +16,12 @@ from ensue.nn import SequenceLayer, tap_names, watch
 from ensue.types import exact
 
 MOST_ATTENTION = 2_048
-"""Words of a text whose attention weights are held."""
+"""The most words of a text whose attention weights are kept."""
 SIGNED = {"candidate", "hidden", "h"}
-"""Of what may be negative, the mean size is shown."""
+"""Values that may be negative, of which the mean absolute value is shown."""
 HIDDEN_FROM_VIEW = {"cell", "c", "weights"}
 DIMENSIONS = {"time", "depth"}
-"""Of a grid, which has gates along both."""
+"""The dimensions of a grid, which has gates along both."""
 
 
 class Trace(NamedTuple):
@@ -45,7 +45,7 @@ class Attention(NamedTuple):
 
 @torch.inference_mode()
 def traces_of(layers: SequenceLayer, x: Tensor) -> list[Trace]:
-    """Of every recurrent or window layer, in each direction, for a text with features (1, T, d)."""
+    """The traces of every recurrent or window layer, in each direction, for a text with features (1, T, d)."""
     names = [name for name in tap_names(layers) if name.rpartition(".")[2] not in HIDDEN_FROM_VIEW]
     if not names:
         return []
@@ -61,7 +61,7 @@ def traces_of(layers: SequenceLayer, x: Tensor) -> list[Trace]:
 
 @torch.inference_mode()
 def attention_of(layers: SequenceLayer, x: Tensor) -> list[Attention] | None:
-    """Of every layer with attention; None where a text is longer than `MOST_ATTENTION`."""
+    """The weights of every layer with attention; None if the text has more than `MOST_ATTENTION` words."""
     names = [name for name in tap_names(layers) if name.rpartition(".")[2] == "weights"]
     if not names:
         return []

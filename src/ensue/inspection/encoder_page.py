@@ -11,22 +11,22 @@ from ensue.inspection.markup import escaped
 from ensue.inspection.page import Section, cut, paragraph
 
 MOST_DRAWN = 30
-"""Words whose attention is drawn."""
+"""The most words whose attention is drawn."""
 ORDER = ("input", "reset", "forget", "update", "depth", "candidate", "output", "hidden")
 
 
 class Seen(NamedTuple):
-    """Of one text: the words that are drawn, and what was seen over all of them."""
+    """What was seen of one text; `columns` has the words that are drawn."""
 
     columns: WordColumns
     traces: Sequence[Trace]
     attention: Sequence[Attention] | None
     name: str = ""
-    """Of a pair, which one."""
+    """Which text of a pair it is."""
 
 
 def encoder_sections(texts: Sequence[Seen]) -> list[Section]:
-    """A section, or none for an encoder without taps; of a pair both texts are in it."""
+    """A section for a text or both texts of a pair; none for an encoder without taps."""
     drawn = [_traces(text) + _attention(text) for text in texts]
     if not any(drawn):
         return []

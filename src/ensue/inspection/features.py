@@ -18,21 +18,21 @@ from ensue.text.lexicon import Lexicon, WordForms, letters, shape
 
 
 class PartLocation(NamedTuple):
-    """Where a part's id stands: a field of `WordForms` or "columns", and which one of a word's ids it is there."""
+    """The place of a part's id: a field of `WordForms` or "columns", and its number among the word's ids there."""
 
     field: str
     which: int = -1
-    """-1: the word has one id there."""
+    """-1 if the word has only one id there."""
 
 
 class Part(NamedTuple):
-    """What is known of a word in one respect; `kind`: word, characters, prefix, suffix, shape, vector or "column X"."""
+    """A part of a word's features; `kind` is word, characters, prefix, suffix, shape, vector or "column X"."""
 
     kind: str
     text: str
-    """What it is looked up by."""
+    """The text by which the part is looked up."""
     is_known: bool
-    """Whether training had it (of characters: all of them)."""
+    """Whether the training data had it; for characters, all of them."""
     norm: float
     """The length of its vector."""
     place: PartLocation
@@ -73,11 +73,11 @@ class ReadWords:
         return len(self.words)
 
     def reading(self) -> ReadFeatures:
-        """The text as it is, one row."""
+        """The text as it is, in one row."""
         return self._reading(self.forms, self.numbers[None], self.columns[None])
 
     def blanked(self, position: int, places: Sequence[PartLocation]) -> ReadFeatures:
-        """The text with one of `places` blanked in turn, at one position: a row for each."""
+        """For each of `places`, a row with the text in which this part is blanked at one position."""
         own = self.forms.select(np.full(len(places), self.numbers[position]))
         columns = np.tile(self.columns, (len(places), 1, 1))
         for row, (field, which) in enumerate(places):
@@ -90,7 +90,7 @@ class ReadWords:
         return self._reading(_joined(self.forms, own), numbers, columns)
 
     def unread(self, groups: Sequence[range]) -> ReadFeatures:
-        """The text with the words of one of `groups` unknown in every respect: a row for each."""
+        """For each of `groups`, a row with the text in which all parts of its words are unknown."""
         blank = WordForms(*(np.zeros((1, *ids.shape[1:]), np.int64) for ids in self.forms))
         numbers = np.tile(self.numbers, (len(groups), 1))
         columns = np.tile(self.columns, (len(groups), 1, 1))
@@ -111,7 +111,7 @@ class ReadWords:
 
     @torch.inference_mode()
     def parts(self) -> list[list[Part]]:
-        """All that is known of each word."""
+        """The parts of each word."""
         parts = self._parts_of_forms()
         found = []
         for position, number in enumerate(self.numbers):
@@ -134,7 +134,7 @@ class ReadWords:
         return parts
 
     def _columns_of_forms(self) -> Iterator[tuple[str, list[str], NDArray[np.bool_], Tensor, PartLocation]]:
-        """Part by part, of all distinct forms: its kind, what it is looked up by, what is known, the vectors (U, d)."""
+        """For each part of all distinct forms: its kind, its texts, whether they are known, and the vectors (U, d)."""
         features, lexicon, forms = self.features, self.lexicon, self.forms
         words, on_device = list(dict.fromkeys(self.words)), EncodedForms.of(forms, self.device)
         if features.words is not None:
@@ -164,7 +164,7 @@ class ReadWords:
 
 
 def _joined(forms: WordForms, others: WordForms) -> WordForms:
-    """Both, one below the other."""
+    """The rows of both."""
     longest = max(forms.characters.shape[1], others.characters.shape[1])
 
     def widened(ids: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -15,15 +15,17 @@ COLORS = (
     "#c1440e", "#1f4e79", "#2a8c6a", "#b8860b", "#7b4f9e", "#5a6470", "#d45087", "#3fa7d6", "#7a9a01", "#6b3e26",
 )  # fmt: skip
 DASHES = ("-", "--", ":")
-"""Of more encoders than there are colors, the next ones are dashed."""
+"""The lines of encoders that have no color of their own are dashed."""
 FLOOR = 1e-38
-"""The smallest normal number of float32: what is below does not exist for training."""
+"""The smallest normal number of float32; training does not see smaller ones."""
 LABEL_HEIGHT = 0.055
-"""Of a label, in heights of a panel."""
+"""The height of a label, as a share of the panel's."""
 
 
 def checked_picture_path(path: Path) -> Path:
-    """`path`, if a picture can be made there; `EnsueError` for another suffix and a folder that does not exist."""
+    """`path`, if a picture can be written there. Raises `EnsueError` for another suffix and a folder that does not
+    exist.
+    """
     if path.suffix.lower() not in SUFFIXES:
         raise EnsueError(f"{path}: a picture is .png or .svg{nearest(path.suffix, SUFFIXES)}")
     if not path.parent.is_dir():
@@ -34,7 +36,8 @@ def checked_picture_path(path: Path) -> Path:
 
 
 def draw_gradients(found: Sequence[EncoderGradients], path: Path, *, steps: int) -> None:
-    """The norms over the positions back from the last one, on a logarithmic scale; EnsueError if it cannot be written.
+    """The norms over the positions back from the last one, on a logarithmic scale. Raises EnsueError if it cannot be
+    written.
 
     The same numbers give the same file.
     """
@@ -85,13 +88,13 @@ def _style(number: int) -> dict[str, str]:
 
 
 def _height(norm: float, limits: tuple[float, float]) -> float:
-    """Where it is in a panel, from 0 at the bottom to 1 at the top."""
+    """The height of a norm in a panel, from 0 at the bottom to 1 at the top."""
     low, high = map(math.log, limits)
     return (math.log(max(norm, limits[0])) - low) / (high - low)
 
 
 def spread(heights: Sequence[float]) -> list[float]:
-    """Heights as near to these as labels can be that do not touch, in the same order from the bottom to the top."""
+    """Heights near these, in the same order, so far apart that labels do not touch."""
     order = sorted(range(len(heights)), key=lambda place: heights[place])
     found, lowest = list(heights), -math.inf
     for place in order:

@@ -36,12 +36,12 @@ ROWS = 32
 
 
 Norms: TypeAlias = tuple[float, ...]
-"""Of ∂loss/∂h_t from the first position to the last, each the mean over examples."""
+"""The norms of ∂loss/∂h_t from the first position to the last, each the mean over examples."""
 
 
 @dataclass(frozen=True)
 class EncoderGradients:
-    """An encoder as it is initialized and, where it was trained, after that, with its loss in nats per symbol."""
+    """The norms of an encoder as initialized and, if it was trained, afterwards, with its loss in nats per symbol."""
 
     encoder: str
     untrained: Norms
@@ -55,7 +55,7 @@ class EncoderGradients:
 
 
 def first_to_last(norms: Norms) -> float:
-    """What arrives at the first position of the norm at the last one; 1: as much."""
+    """The norm at the first position divided by that at the last one."""
     return norms[0] / norms[-1]
 
 
@@ -124,7 +124,7 @@ def encoder_gradients(
 
 
 def _norms(copier: Copier, encoder: str, examples: Examples) -> Norms:
-    """In float64, which holds what has vanished in float32."""
+    """The norms in float64, which holds numbers that vanish in float32."""
     exact = copy.deepcopy(copier).double()
     tap = STATES.get(encoder, "*hidden")
     norms = state_gradients(exact.layer, examples.x.double(), lambda y: exact.losses(y, examples.symbols), tap=tap)

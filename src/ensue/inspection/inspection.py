@@ -23,7 +23,7 @@ class Inspection:
     page: str = field(repr=False)
 
     def save(self, path: str | Path) -> Path:
-        """Write the page; EnsueError if that is not possible."""
+        """Writes the page. Raises EnsueError if that is not possible."""
         path = Path(path)
         try:
             path.write_text(self.page, encoding="utf-8", newline="\n")

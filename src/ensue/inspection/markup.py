@@ -29,7 +29,7 @@ def visible(character: str) -> str:
 
 
 def clipped(text: str, most: int = 16) -> str:
-    """At most so many characters, cut where none is torn apart."""
+    """At most so many characters, cut between graphemes."""
     if len(text) <= most:
         return text
     cut = most - 1
@@ -39,14 +39,14 @@ def clipped(text: str, most: int = 16) -> str:
 
 
 def width_of(text: str) -> float:
-    """About how many pixels it takes."""
+    """The approximate width of a text in pixels."""
     wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
     marks = sum(unicodedata.category(character) in ("Mn", "Me", "Cf") for character in text)
     return wide * WIDE + (len(text) - wide - marks) * NARROW
 
 
 def signed(value: float, digits: int = 2) -> str:
-    """With its sign, which is a minus and no hyphen."""
+    """A number with its sign, as a minus and not a hyphen."""
     return f"{round(value, digits) + 0.0:+.{digits}f}".replace("-", "−")
 
 
@@ -56,7 +56,7 @@ def plain(value: float, digits: int = 2) -> str:
 
 
 def share(value: float) -> str:
-    """A probability, in which neither certainty nor impossibility is claimed by rounding."""
+    """A probability that is not rounded to 0 or 1 unless it is exactly that."""
     if 0 < value < 0.001:
         return "<.001"
     if 0.999 < value < 1:

@@ -20,7 +20,7 @@ class Section(NamedTuple):
 
 
 def page(title: str, facts: Mapping[str, str], sections: Sequence[Section]) -> str:
-    """The document; `facts` (plain text) are what it says of the model at its top."""
+    """The document. `facts` are shown at the top, as plain text."""
     listed = "".join(f"<li>{escaped(name)} <b>{escaped(fact)}</b></li>" for name, fact in facts.items())
     parts = "\n".join(f"<section><h2>{escaped(part.heading)}</h2>{part.content}</section>" for part in sections)
     return f"""<!doctype html>
@@ -49,7 +49,7 @@ def paragraph(text: str, kind: str = "") -> str:
 
 
 def cut(whole: int, drawn: int, what: str, which: str = "first") -> str:
-    """A note where not all is shown: `the first 60 of 2,000 words are shown`."""
+    """A note such as `the first 60 of 2,000 words are shown`; "" if all are shown."""
     return paragraph(f"The {which} {drawn:,} of {whole:,} {what} are shown.", "note") if drawn < whole else ""
 
 

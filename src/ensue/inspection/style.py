@@ -1,4 +1,4 @@
-"""The look of a page in light and in dark, and the few lines of script that mark a word wherever it stands."""
+"""The look of a page in light and in dark, and a script that marks a word in all drawings."""
 
 STYLE = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #1c1e21; --faint: #666b70; --line: #d8dbdf; --cell: #f3f4f6;

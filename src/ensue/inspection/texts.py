@@ -1,4 +1,4 @@
-"""A text as it was written, with its words marked: by their labels, or by how much they count."""
+"""A text as it was written, with its words marked by labels or by weights."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from ensue.inspection.markup import clipped, escaped
 from ensue.inspection.page import cut
 
 MOST_SHOWN = 2_000
-"""Words of a text that are shown."""
+"""The most words of a text that are shown."""
 LONGEST_WORD, LONGEST_GAP = 300, 300
-"""Characters of a word, and of what stands between two words that are read, that are shown."""
+"""The most characters of a word, and of the text between two words, that are shown."""
 STRONGEST = 80
-"""Percent of color in the strongest mark."""
+"""The percentage of color in the strongest mark."""
 
 
 class Mark(NamedTuple):
-    """The words from `start` up to and without `end`, and what is said of them."""
+    """The words from `start` up to and without `end`, and their label."""
 
     start: int
     end: int
@@ -25,7 +25,7 @@ class Mark(NamedTuple):
 
 
 class ShownText(NamedTuple):
-    """A text, where its words stand in it (in code points), and the marks on them, in order."""
+    """A text, the places of its words in code points, and the marks on them in order."""
 
     text: str
     offsets: Sequence[tuple[int, int]]
@@ -49,7 +49,7 @@ def labeled_text(shown: ShownText, colors: Mapping[str, str]) -> str:
 
 
 def _words(shown: ShownText, first: int, last: int, place: int) -> tuple[str, int]:
-    """Some of the words, with what stands before each from `place` on; and where the last one ends."""
+    """Some of the words with the text before each, from `place` on, and the end of the last one."""
     parts = []
     for word in range(first, last):
         start, end = shown.offsets[word]
@@ -60,7 +60,7 @@ def _words(shown: ShownText, first: int, last: int, place: int) -> tuple[str, in
 
 
 class Weight(NamedTuple):
-    """How strongly a word is marked, from 0 to 1, as what (`for`, `against`, `weight`), and what is said of it."""
+    """The strength of a word's mark, from 0 to 1, its kind (`for`, `against`, `weight`), and its title."""
 
     strength: float
     kind: str
@@ -83,7 +83,7 @@ def weighted_text(shown: ShownText, weights: Sequence[Weight], *, key: str = "")
 
 
 def _gap(shown: ShownText, start: int, end: int) -> str:
-    """What stands between two words; a long part that is not read is cut."""
+    """The text between two words. A long text that is not read is cut."""
     if end - start <= LONGEST_GAP:
         return escaped(shown.text[start:end])
     half = LONGEST_GAP // 2

@@ -88,9 +88,7 @@ def build_tagger(
     labels: Labels,
     pretrained: Tensor | None = None,
 ) -> Tagger:
-    """A model that reads words, from its tables. `pretrained` are the vectors of the lexicon's words that have one, (V,
-    d).
-    """
+    """A tagger from its tables. `pretrained` are the vectors of the lexicon's words that have one, (V, d)."""
     words = WordFeatures(features, lexicon, pretrained=pretrained)
     _check_features(words)
     layers = build_encoder(encoder, d_in=words.d_out, directions=directions)

@@ -30,8 +30,7 @@ class TaskEntry:
     command is suggested at the end of training.
     """
     judged_by: tuple[str, ...]
-    """The scores that may choose the best weights, by their names in `Scores.as_json`. The data
-    decide which one does.
+    """The scores that may choose the best weights, by their names in `Scores.as_json`. The data decide which one does.
     """
     files: tuple[str, ...] = field(default=("tokenizer.json",))
     """The files that a run of this task has, in addition to those of every run."""

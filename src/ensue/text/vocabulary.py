@@ -16,7 +16,7 @@ class Vocabulary:
 
     @classmethod
     def from_json(cls, symbols: Any, *, first: tuple[str, ...]) -> Vocabulary:
-        """A vocabulary from JSON; ValueError unless it is a list of distinct strings that begins with `first`."""
+        """A vocabulary from JSON. Raises ValueError unless it is a list of distinct strings, `first` before others."""
         if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
             raise ValueError("symbols must be a list of strings")
         if len(set(symbols)) < len(symbols):

@@ -30,7 +30,7 @@ class TokenBatch(NamedTuple):
 class Batches(ABC):
     """What `Segments` and `Blocks` share; `batch_size` is cut to the rows that the text can fill.
 
-    TrainingError if the text has less than `segment_length` + 1 ids.
+    Raises TrainingError if the text has less than `segment_length` + 1 ids.
     """
 
     def __init__(self, tokens: TokenFile, *, batch_size: int, segment_length: int, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""Ids and tokenizers in the cache, under a key of all they depend on. They can be made again."""
+"""Ids and tokenizers in the cache, under a key of all that they depend on."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ensue.errors import DataError, RunError
 from ensue.text.tokenizers import Tokenizer, load_tokenizer, save_tokenizer, train_tokenizer
 
 FORMAT = 1
-"""To be raised when a tokenizer or the files change in a way that `to_json` does not show."""
+"""Raise it when a tokenizer or the files change in a way that `to_json` does not show."""
 
 
 def tokenize(source: TextSource, tokenizer: Tokenizer, *, start: int = 0, stop: int | None = None) -> TokenFile:
     """The ids of the characters [start, stop) of `source`, from the cache if it has them.
 
-    An entry that is damaged is made anew. DataError if the text cannot be read, or ids be written nowhere.
+    An entry that is damaged is made anew. Raises DataError if the text cannot be read, or if ids cannot be written.
     """
     name = _name(".ids", source, start, stop, tokenizer.to_json())
     if (tokens := _opened(cache_directory() / name)) is not None:

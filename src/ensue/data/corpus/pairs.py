@@ -1,4 +1,4 @@
-"""Minimal pairs, one text of which is better, read from their published formats. They are not scored here.
+"""Minimal pairs, of which one text is better, read from their published formats.
 
 - `.jsonl` (BLiMP, Warstadt et al. 2020): `sentence_good` and `sentence_bad`, each read with its line end.
 - `.tab`, and `.text` with `.gold` (Gulordava et al. 2018; Linzen et al. 2016): a sentence, the place of a word in it,
@@ -24,7 +24,7 @@ _QUOTED = re.compile(r'"((?:[^"]|"")*+)"')
 
 
 class MinimalPair(NamedTuple):
-    """Two texts, exactly as they are read: with the line end or blank that closes them."""
+    """Two texts exactly as they are read, with the line end or blank at their end."""
 
     good: str
     bad: str
@@ -32,7 +32,7 @@ class MinimalPair(NamedTuple):
 
 def pair_files(location: str | Path, *, encoding: str = "utf-8") -> list[Path]:
     """The files of `location` that hold pairs. In a folder or glob, other files are passed over, and so is a `.tab`
-    beside a `.text`, which holds the same pairs. DataError if none is left.
+    beside a `.text`, which holds the same pairs. Raises DataError if none is left.
     """
     paths = TextSource(location, encoding=encoding).paths
     known = [path for path in paths if _format(path) in READERS]
@@ -43,7 +43,7 @@ def pair_files(location: str | Path, *, encoding: str = "utf-8") -> list[Path]:
 
 
 def read_pairs(path: Path, *, encoding: str = "utf-8") -> Iterator[MinimalPair]:
-    """The pairs of one file, in its order. DataError (file:line) for a line that is none."""
+    """The pairs of one file, in its order. Raises DataError (file:line) for a line that is none."""
     return READERS[_format(path)](path, encoding)
 
 
@@ -125,7 +125,7 @@ def _read_sentences(path: Path, encoding: str) -> Iterator[MinimalPair]:
 
 
 def _unquoted(field: str) -> str:
-    """A field that is in quotes as a whole, without them; one that only begins with a quotation mark as it is."""
+    """A field without the quotes around it. A field that only begins with a quotation mark stays as it is."""
     return match[1].replace('""', '"') if (match := _QUOTED.fullmatch(field)) else field
 
 

@@ -54,7 +54,9 @@ class TokenFile:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Map the file at `path`. DataError if it is none of `write_tokens` or was cut; OSError if it is unreadable."""
+        """Maps the file at `path`. Raises DataError if `write_tokens` has not written it or if it was cut, and OSError
+        if it cannot be read.
+        """
         with path.open("rb") as file:
             size, _, count, unknown, characters = _read_header(file.read(_HEADER.size), path)
             if file.seek(0, 2) != _HEADER.size + count * size:
@@ -85,9 +87,8 @@ class TokenFile:
         return ids
 
     def _release(self, read_bytes: int) -> None:
-        """Give pages back before many are mapped, so that resident memory does not grow with the file.
-
-        And say that the file is in use.
+        """Gives pages back before many are mapped, so that resident memory does not grow with the file. Also marks the
+        file as used.
         """
         self._touched += read_bytes + 2 * _FAULT_BYTES
         if self._mapping is None or self._path is None or self._touched < _RELEASE_BYTES:
@@ -104,7 +105,7 @@ class TokenFile:
 def write_tokens(
     path: Path, pieces: Iterable[tuple[NDArray[Any], int]], *, vocabulary_size: int, unknown_id: int | None
 ) -> None:
-    """Write the ids of `pieces`, each with the number of characters it stands for, in the fewest bytes per id."""
+    """Writes the ids of `pieces`, in the fewest bytes per id. A piece is ids and the number of their characters."""
     size = 1 if vocabulary_size <= 1 << 8 else 2 if vocabulary_size <= 1 << 16 else 4
     crc = count = unknown = characters = 0
     with path.open("wb") as file:
@@ -121,7 +122,7 @@ def write_tokens(
 
 
 def check_tokens(path: Path) -> None:
-    """DataError unless the ids at `path` are those that were written; reads them once."""
+    """Raises DataError unless the ids at `path` are those that were written. They are read once."""
     crc = 0
     with path.open("rb") as file:
         _, expected, *_ = _read_header(file.read(_HEADER.size), path)

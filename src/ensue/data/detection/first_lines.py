@@ -15,7 +15,9 @@ _LINES_TO_LOOK_AT = 1000
 
 
 def first_lines(path: Path, *, encoding: str = "utf-8") -> list[str]:
-    """The first lines of a file with their ends, or the first values of an array, that its first block has whole."""
+    """The first lines of a file with their ends, or the first values of an array: those that are complete in the first
+    block.
+    """
     blocks = decoded(path, encoding)
     block = next(blocks, "")
     if values := _values(Lines([block], str(path))):

@@ -1,4 +1,4 @@
-"""Folders that are labeled texts by their names, whatever their files hold."""
+"""Folders that are labeled texts because of the names in them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LONGEST_TEXT = 1 << 16
 
 
 def folder_format(location: Path, *, encoding: str = "utf-8") -> str:
-    """`FOLDERS` or `CLASS_FILES` for a folder that looks so; empty for all else."""
+    """`FOLDERS` or `CLASS_FILES` for a folder that looks like it; "" for any other."""
     with readable(location):
         path = expanded(location)
         if not str(location) or not path.is_dir():
@@ -37,7 +37,7 @@ def folder_format(location: Path, *, encoding: str = "utf-8") -> str:
 
 
 def class_files(paths: Sequence[Path]) -> list[Path]:
-    """Those of a folder's files that are named after classes: the `.txt` files, if there are any, without a README."""
+    """The files of a folder that are named after classes: the `.txt` files if there are any, without a README."""
     own = [path for path in paths if class_of(path.name).casefold() not in _NO_CLASSES]
     return [path for path in own if suffix(path.name) == ".txt"] or own
 
@@ -50,8 +50,8 @@ def _are_class_folders(entries: list[Path]) -> bool:
 
 
 def _are_class_files(entries: list[Path], encoding: str) -> bool:
-    """Whether there are several `.txt` files, and nothing else but a README, that are named by words, not by splits
-    (train, test), and have texts on lines without blank ones between them, no table and no labels.
+    """Whether there are several `.txt` files, and beside them at most a README. Their names have to be words, but not
+    of splits (train, test). Their lines have to be texts: no blank lines between them, no table, no labels.
     """
     files = [entry for entry in entries if class_of(entry.name).casefold() not in _NO_CLASSES]
     if len(files) < 2 or not all(map(_is_named_as_class, files)):

@@ -1,4 +1,4 @@
-"""The names of all formats, and the suffixes that say them. They are read in `sentences`, `documents` and `pairs`."""
+"""The names of all formats, and their suffixes. They are read in `sentences`, `documents` and `pairs`."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ def suffix(name: str) -> str:
 
 
 def class_of(name: str) -> str:
-    """The class that a file's name says: `Arabic` for `names/Arabic.txt.xz`."""
+    """The class of a file by its name: `Arabic` for `names/Arabic.txt.xz`."""
     path = Path(name)
     return Path(path.stem).stem if path.suffix.lower() in COMPRESSED else path.stem

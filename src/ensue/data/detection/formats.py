@@ -82,7 +82,7 @@ def pair_format(lines: Lines, *, is_labeled: bool, known: str = "", names: Colle
 
 
 def csv_format(lines: Lines) -> str:
-    """Which of the two: with commas or with semicolons."""
+    """Whether a CSV file has commas or semicolons."""
     return "csv-semicolon" if seen_delimiter(sample(lines), lines.name) == ";" else "csv"
 
 

@@ -40,14 +40,14 @@ Kind = Literal["sentences", "texts", "text"]
 SENTENCES = {"columns", "conllu"}
 PLAIN = {"text", "plain"}
 NAMES = tuple(dict.fromkeys([*SENTENCE_FORMATS, *TEXT_FORMATS, FOLDERS]))
-"""What `format` may be."""
+"""The values of `format`."""
 _SIGN_OF_FOLDER = {FOLDERS: "a folder for each class", CLASS_FILES: "a file for each class"}
 _MOST = 0.75
 
 
 class Taken(NamedTuple):
-    """`sign`: what showed it. `by_itself`: whether training, given nothing but the path, sees the same format.
-    `others`: suffixes of more files, which say that they are of another format.
+    """What data are read as. `sign` is how this was recognized. `by_itself` tells whether training recognizes the same
+    format from the path alone. `others` are suffixes of files that seem to have another format.
     """
 
     kind: Kind
@@ -60,9 +60,9 @@ class Taken(NamedTuple):
 def take(
     location: str | Path, *, format: str = "", words: str = "", labels: str = "", encoding: str = "utf-8"
 ) -> Taken:
-    """What a file, a folder or a glob is taken for; `words` and `labels` are the columns or keys that a person names.
+    """What a file, a folder or a glob is read as. `words` and `labels` are the columns or keys that the user names.
 
-    DataError for an unknown format, a path that is not there, and first lines that cannot be decoded.
+    Raises DataError for an unknown format, a path that does not exist, and first lines that cannot be decoded.
     """
     if format and format not in NAMES:
         advice = nearest(format, NAMES) or f"; expected one of {', '.join(NAMES)}"
@@ -88,7 +88,7 @@ def take(
 
 
 def _named(path: Path) -> str:
-    """The format that the suffix says; empty if none."""
+    """The format by the suffix; "" if it has none."""
     found = sentence_format(Lines([], str(path)))
     return found if found not in PLAIN else text_format(Lines([], str(path)), is_labeled=True)
 
@@ -100,7 +100,7 @@ def _kind_of(format: str, head: Sequence[str], words: str, labels: str) -> Kind:
 
 
 def _seen(head: Sequence[str], path: Path, words: str, labels: str) -> Taken:
-    """What the file is taken for by its name and its first lines."""
+    """What the file is read as, by its name and its first lines."""
     name, by_name = str(path), suffix(path.name)
     found = sentence_format(Lines(head, name))
     by_suffix = _named(path) == found
@@ -122,7 +122,7 @@ def _is_table(rows: Sequence[str], head: Sequence[str], suffix: str) -> bool:
 
 
 def _nearly(rows: Sequence[str], head: Sequence[str]) -> Taken | None:
-    """Columns, or a table, with a wrong line among the first ones."""
+    """Columns, or a table, if only some of the first lines are wrong."""
     has_tabs = sum("\t" in row for row in rows) >= _MOST * len(rows)
     widths = Counter(row.count("\t") + 1 if has_tabs else len(row.split()) for row in rows)
     width, count = max(widths.items(), key=lambda item: item[1], default=(0, 0))

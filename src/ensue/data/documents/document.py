@@ -13,8 +13,8 @@ from ensue.data.columns import Column
 class Document:
     """A text, or a pair of texts, with one label, several, or none (unlabeled).
 
-    `source` is the record as it stands in its file, with its line end, and `before` is what was passed over since the
-    record before it (a header, empty lines): a writer puts them out again with nothing changed but the label.
+    `source` is the record as in its file, with its line end. `before` is the text between the record before and this
+    one (a header, empty lines). Both are written again with nothing changed but the label.
     """
 
     texts: tuple[str, ...]
@@ -32,9 +32,9 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a file was taken for, as it is shown to the person and kept for later files of the same kind.
+    """How a file is read. It is shown to the user, and kept in a run for later files of the same kind.
 
-    Where the columns have names (a header, JSON), a later file may have them in another order.
+    If columns have names (a header, JSON), a later file may have them in another order.
     """
 
     format: str
@@ -42,7 +42,7 @@ class Layout:
     labels: Column | None = None
     header: bool = False
     separator: str = ""
-    """What stands between several labels of one field; empty: a field is one label."""
+    """The separator of several labels in one field; "" if a field is one label."""
     joined: bool = False
     """Whether the text columns are one text, joined by a blank, and not a pair."""
 
@@ -74,10 +74,10 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What the person says of a file's columns; what is left empty is detected."""
+    """What the user says of a file's columns. The rest is detected."""
 
     texts: tuple[str, ...] = ()
-    """Names or numbers (from 1): one text, the two of a pair, or those that `joined` makes one text of."""
+    """Names or numbers (from 1) of one text, of the two of a pair, or of the parts of one text if `joined`."""
     labels: str = ""
     header: bool | None = None
     separator: str = ""

@@ -1,4 +1,4 @@
-"""A folder for each class, with a file for each text. Hidden files are passed over."""
+"""A folder for each class, with a file for each text. Hidden files are skipped."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ensue.errors import DataError
 def read_folders(root: Path, *, encoding: str = "utf-8") -> Iterator[Document]:
     """The texts of `root/<class>/<file>`, class after class, each sorted by name; `.xz` and `.gz` are decompressed.
 
-    What lies in `root` beside the folders is passed over. DataError for a class without files, a folder within a
-    class, and a text that cannot be read.
+    Files in `root` itself are skipped. Raises DataError for a class without files, a folder within a class, and a text
+    that cannot be read.
     """
     encoding = checked_encoding(encoding)
     folders = [path for path in visible(root) if path.is_dir()]

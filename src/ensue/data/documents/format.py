@@ -9,42 +9,43 @@ from ensue.data.documents.document import Choice, Document, Layout
 from ensue.data.lines import Lines
 
 LABEL, PROBABILITY = "label", "probability"
-"""The names of what is added to a record that has no place for it."""
+"""The names of columns or keys that are added for labels and probabilities."""
 
 
 class DocumentFormat(ABC):
-    """A way in which labeled texts stand in a text file."""
+    """A format of labeled texts in a text file."""
 
     @abstractmethod
     def layout(self, lines: Lines, choice: Choice) -> Layout:
-        """What the file is taken for, from `choice` and its first lines. DataError where that cannot be told."""
+        """How the file is read, by `choice` and its first lines. Raises DataError if that cannot be decided."""
 
     @abstractmethod
     def read(self, lines: Lines, layout: Layout, *, is_labeled: bool) -> Iterator[Document]:
-        """The file's documents, in its order and in constant memory. DataError (file:line) for what is none.
+        """The documents of the file in order, in constant memory. Raises DataError (file:line) for a record that is no
+        document.
 
-        `is_labeled`: whether a file that has no place for labels is an error.
+        If `is_labeled`, a file without labels is an error.
         """
 
     @abstractmethod
     def write(
         self, document: Document, layout: Layout, labels: Sequence[str], probabilities: Sequence[float] = ()
     ) -> str:
-        """The document's record with these labels instead of its own, `before` and line end included."""
+        """The document's record with these labels in place of its own, with `before` and its line end."""
 
 
 def split_labels(field: str, separator: str) -> tuple[str, ...]:
-    """The labels of a field without blanks around them, each once."""
+    """The distinct labels of a field, without blanks around them."""
     if not separator:
         return (label,) if (label := field.strip()) else ()
     return tuple(dict.fromkeys(label for part in field.split(separator) if (label := part.strip())))
 
 
 def shown_probabilities(probabilities: Sequence[float]) -> list[str]:
-    """With as many digits as a person reads."""
+    """Probabilities with four digits."""
     return [f"{probability:.4f}" for probability in probabilities]
 
 
 def joined_text(texts: tuple[str, ...]) -> tuple[str]:
-    """One text of several columns, joined by a blank; empty ones are left out."""
+    """Several columns as one text, joined by blanks, without empty ones."""
     return (" ".join(text for text in texts if text),)

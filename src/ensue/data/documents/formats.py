@@ -1,4 +1,4 @@
-"""One file of labeled texts: what it is, its documents, its records with other labels."""
+"""A file of labeled texts: its format, its documents, its records with other labels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FORMATS: dict[str, DocumentFormat] = {
     "class-files": ClassFiles(),
     "plain": UnlabeledLines(),
 }
-"""What stands in files; `FOLDERS` are read from the names of folders."""
+"""The formats of files; with `FOLDERS` the labels are the names of folders."""
 
 
 def detect_lines(
@@ -37,11 +37,11 @@ def detect_lines(
     like: Layout | None = None,
     labels: Collection[str] = (),
 ) -> Layout:
-    """What a file is taken for, by its lines, which can still be read from the first one on.
+    """How a file is read, by its lines, which can still be read from the first one on.
 
-    What `choice` and `format` do not say is told by the suffix before `.xz` or `.gz`, else by the first lines. `like`:
-    a layout whose columns are looked for first; `labels`: the names that a label can have, where they are known.
-    DataError where something cannot be told, naming the setting that says it.
+    What `choice` and `format` leave open is decided by the suffix before `.xz` or `.gz`, else by the first lines. The
+    columns of the layout `like` are tried first. `labels` are the possible names of labels, if they are known. Raises
+    DataError if something cannot be decided, with the setting that decides it.
     """
     choice = choice or Choice()
     known = like.format if like else ""
@@ -59,9 +59,9 @@ def detect_lines(
 
 
 def read_lines(lines: Lines, layout: Layout, *, is_labeled: bool = True) -> Iterator[Document]:
-    """The documents of a file, in order and in constant memory; `layout` is that of this very file.
+    """The documents of a file in order, in constant memory. `layout` is that of the same file.
 
-    DataError (file:line) for what is none, and for a document without label if `is_labeled`.
+    Raises DataError (file:line) for a record that is no document, and if `is_labeled` for a document without a label.
     """
     for document in FORMATS[layout.format].read(lines, layout, is_labeled=is_labeled):
         if is_labeled and not document.labels:
@@ -71,9 +71,9 @@ def read_lines(lines: Lines, layout: Layout, *, is_labeled: bool = True) -> Iter
 
 
 def write(document: Document, layout: Layout, labels: Sequence[str], probabilities: Sequence[float] = ()) -> str:
-    """The document's record with these labels, all else untouched, with its line end and what stood before it.
+    """The document's record with these labels and nothing else changed, with its line end and the text before it.
 
-    `layout`: of this very file. One probability, or one for each label.
+    `layout` is that of the same file. There is one probability, or one for each label.
     """
     if layout.format == FOLDERS:
         return write_folders(document, labels, probabilities)
@@ -88,7 +88,7 @@ def _checked(name: str) -> str:
 
 
 def _layout_like(like: Layout, name: str, lines: Lines, choice: Choice) -> Layout:
-    """With the columns of a run; in another format only if they have names that are there, too."""
+    """The layout with the columns of a run; in another format only if the file has columns of these names."""
     as_named = _columns_of(like, is_labeled=choice.is_labeled)
     if like.format == name:
         return FORMATS[name].layout(lines, as_named)
@@ -99,7 +99,7 @@ def _layout_like(like: Layout, name: str, lines: Lines, choice: Choice) -> Layou
 
 
 def _columns_of(layout: Layout, *, is_labeled: bool) -> Choice:
-    """The columns of a run as if a person had named them."""
+    """The columns of a run as the choice of a user."""
     texts = tuple(column.name or str(column.number) for column in layout.texts)
     label = (layout.labels.name or str(layout.labels.number)) if layout.labels else ""
     header = layout.header if layout.texts and layout.texts[0].number else None

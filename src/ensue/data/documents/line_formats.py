@@ -18,7 +18,7 @@ _TRAILING = re.compile(rf"[ \t]*(?:[^ \t]+?{FASTTEXT_PREFIX[::-1]}(?:[ \t]+|\Z))
 
 
 class FastTextLine(NamedTuple):
-    """A line in three parts: what stands before the text and behind it are labels and the blanks around them."""
+    """A line in three parts: the text, and before and after it labels with the blanks around them."""
 
     leading: str
     text: str
@@ -82,7 +82,7 @@ class FirstWord(DocumentFormat):
 
 
 class ClassFiles(DocumentFormat):
-    """A text in each line of a file that is named after their class. Empty lines are passed over."""
+    """A text in each line of a file that is named after their class. Empty lines are skipped."""
 
     def layout(self, lines: Lines, choice: Choice) -> Layout:
         return Layout(CLASS_FILES)
@@ -95,12 +95,12 @@ class ClassFiles(DocumentFormat):
     def write(
         self, document: Document, layout: Layout, labels: Sequence[str], probabilities: Sequence[float] = ()
     ) -> str:
-        """The line with the labels, and with their probabilities, and tabs before it."""
+        """The line with the labels and their probabilities before it, separated by tabs."""
         return _line_behind_labels(document, labels, probabilities)
 
 
 class UnlabeledLines(DocumentFormat):
-    """A text in each line, also in an empty one, without labels. Written, it has these and a tab before it."""
+    """A text in each line, also in an empty one, without labels. They are written before the text, with a tab."""
 
     def layout(self, lines: Lines, choice: Choice) -> Layout:
         return Layout("plain")

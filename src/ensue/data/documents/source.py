@@ -23,12 +23,12 @@ from ensue.errors import DataError
 class DocumentSource:
     """The documents of a file, of a folder's files, of a glob's matches, or of a stream's lines, in constant memory.
 
-    What `choice` and `format` do not say, each file says itself. `like`: the layout of a run, whose columns are looked
-    for first; without it those of the first file. `labels`: the names that a label can have, where they are known.
+    What `choice` and `format` leave open is found for each file by itself. The columns of `like`, the layout of a run,
+    are tried first, or else those of the first file. `labels` are the possible names of labels, if they are known.
     `layout` is that of the first file. Files can be iterated again, a stream cannot.
 
-    DataError where something cannot be told, naming the setting that says it; for files of several formats; for a file
-    without a column that is read: all of it before the first document.
+    Raises DataError before the first document: if something cannot be decided, with the setting that decides it; for
+    files of several formats; for a file without a column that is read.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class DocumentSource:
         self.choice, self.encoding = choice or Choice(), encoding
         self.location = location.name if isinstance(location, Lines) else str(location)
         self.rest = ""
-        """What stands behind the last document that was read: empty lines, or a header over nothing."""
+        """The text after the last document that was read: empty lines, or a header without rows."""
         self._files: dict[str, Callable[[], Lines]] = {}
         self._layouts: dict[str, Layout] = {}
         if isinstance(location, Lines):
@@ -69,14 +69,18 @@ class DocumentSource:
         self.layout = next(iter(self._layouts.values()))
 
     def _format_of_folder(self, location: Path, like: Layout | None) -> str:
-        """What the folder itself shows. Files are named after classes only where labels are wanted, or were read so."""
+        """The format that a folder shows. Names of files are classes only if labels are wanted, or if the run has read
+        such files.
+        """
         found = folder_format(location, encoding=checked_encoding(self.encoding))
         is_asked = self.choice.is_labeled or (like is not None and like.format == CLASS_FILES)
         has_columns = self.choice.texts or self.choice.labels
         return "" if found == CLASS_FILES and (has_columns or not is_asked) else found
 
     def __iter__(self) -> Iterator[Document]:
-        """DataError (file:line) for what is no document, and for one without label where the choice says labeled."""
+        """Raises DataError (file:line) for a record that is no document, and for one without a label if labels are
+        expected.
+        """
         self.rest = missing = ""
         if self.layout.format == FOLDERS:
             yield from read_folders(expanded(self.location), encoding=self.encoding)
@@ -94,9 +98,9 @@ class DocumentSource:
             missing = missing_end(self.rest or last)
 
     def write(self, document: Document, labels: Sequence[str], probabilities: Sequence[float] = ()) -> str:
-        """The record of a document of this source with these labels, all else untouched, and what stood before it.
+        """The record of a document of this source with these labels and nothing else changed, and the text before it.
 
-        One probability, or one for each label. The texts of all documents, and at last `rest`, are what the files are.
+        There is one probability, or one for each label. The records of all documents, and then `rest`, are the files.
         """
         layout = self._layouts.get(document.path, self.layout)
         return write(document, layout, labels, probabilities)

@@ -49,7 +49,7 @@ _TEXT_NAMES = {name for group in (*TEXTS, *PAIRS) for name in group}
 
 
 class TableColumns(NamedTuple):
-    """What was decided. `header`: the first row is one."""
+    """The columns of a table. `header` tells whether the first row is one."""
 
     header: bool
     labels: Column | None
@@ -58,7 +58,7 @@ class TableColumns(NamedTuple):
 
 
 def find_columns(rows: Sequence[Sequence[str]], choice: Choice, name: str) -> TableColumns:
-    """The columns of a table by its first rows. DataError where they cannot be told."""
+    """The columns of a table by its first rows. Raises DataError if they cannot be found."""
     header = choice.header if choice.header is not None else _has_header(rows, choice)
     if not rows:
         raise DataError("no rows", name)
@@ -69,7 +69,7 @@ def find_columns(rows: Sequence[Sequence[str]], choice: Choice, name: str) -> Ta
 
 
 def find_keys(names: Sequence[str], rows: Sequence[Sequence[str]], choice: Choice, name: str) -> TableColumns:
-    """The same for records with keys: `rows` are their values, empty where a record has none or no text."""
+    """The same for records with keys. `rows` are their values, "" if a record has none or no text."""
     return TableColumns(False, *_Table([Column(0, name) for name in names], rows, name).decide(choice))
 
 
@@ -172,7 +172,7 @@ def _has_header(rows: Sequence[Sequence[str]], choice: Choice) -> bool:
 
 
 def _stands_out(first: Sequence[str], columns: Sequence[Sequence[str]]) -> bool:
-    """Whether there are labels and texts below, and one word over each text."""
+    """Whether there are columns of labels and of texts, and the first row has one word in each column of texts."""
     if not columns or len(columns[0]) < 10:
         return False
     texts = [name for name, cells in zip(first, columns, strict=True) if _num_words(cells) >= 3]
@@ -180,7 +180,7 @@ def _stands_out(first: Sequence[str], columns: Sequence[Sequence[str]]) -> bool:
 
 
 def _num_words(cells: Sequence[str]) -> float:
-    """On average."""
+    """The mean number of words of the cells."""
     return _mean(cell.count(" ") + 1 for cell in cells)
 
 

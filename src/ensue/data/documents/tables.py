@@ -1,4 +1,4 @@
-"""Tables: a document in each row, with columns for its label and its texts. Which ones, `table_columns` finds."""
+"""Tables: a document in each row, with columns for its label and its texts, which `table_columns` finds."""
 
 from __future__ import annotations
 

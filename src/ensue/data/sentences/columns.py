@@ -1,4 +1,4 @@
-"""One word a line with any number of columns, and a blank line behind each sentence, as in CoNLL's shared tasks.
+"""One word a line with any number of columns, and a blank line after each sentence, as in CoNLL's shared tasks.
 
 Columns are named by their numbers: "1" to the number there are, and "last". No line is a comment, since "#" may be a
 word; `-DOCSTART-` lines begin a document and are kept when writing.
@@ -20,7 +20,9 @@ _FIELD = re.compile(r"[^ \t]+")
 
 @dataclass(frozen=True, slots=True)
 class ColumnLines(SourceLines):
-    """`has_tabs`: each tab of a line begins a column; otherwise each run of blanks does. `width`: how many columns."""
+    """The lines of a sentence of `width` columns. If `has_tabs`, each tab begins a column; if not, each run of blanks
+    does.
+    """
 
     has_tabs: bool = False
     width: int = 1
@@ -34,7 +36,7 @@ class Columns(Format):
     default_column = "last"
 
     def read(self, lines: Lines) -> Iterator[Sentence]:
-        """DataError for a row with more or fewer columns than the first one."""
+        """Raises DataError for a row with more or fewer columns than the first one."""
         layout: _Layout | None = None
         document, seen = 0, False
         for paragraph in paragraphs(lines, _opens_document):
@@ -55,9 +57,9 @@ class Columns(Format):
         return Sentence(words, _ColumnView(source), rows[0][0], source, document)
 
     def write(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
-        """A column that there is gets replaced; any other number, and "last" where the words stand alone, appends one.
+        """Replaces a column that exists. For any other number, and for "last" in a file of words alone, it appends one.
 
-        DataError for a label that is empty or has a separator in it.
+        Raises DataError for a label that is empty or has a separator in it.
         """
         source = sentence.source
         assert isinstance(source, ColumnLines)
@@ -72,7 +74,7 @@ class Columns(Format):
         return "\n".join(written)
 
     def labels(self, sentence: Sentence, column: str | None = None) -> tuple[str, ...]:
-        """By default what the last column has; DataError if there is none but that of the words."""
+        """The labels in a column, by default in the last one. Raises DataError if the words are the only column."""
         if column is None and len(sentence.columns) == 1:
             raise sentence.error("no labels: the file has one column, that of the words")
         return sentence.column(column or self.default_column)
@@ -80,7 +82,7 @@ class Columns(Format):
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """What the first row of a file says of all its rows."""
+    """The form of all rows, by the first row of a file."""
 
     line: int
     width: int
@@ -93,7 +95,7 @@ class _Layout:
         return cls(number, len(_fields(line, has_tabs)), has_tabs)
 
     def fields(self, number: int, line: str, name: str) -> list[str]:
-        """The columns of a row; DataError if they are not as many as in the first one."""
+        """The columns of a row. Raises DataError unless there are as many as in the first one."""
         fields = _fields(line, self.has_tabs)
         if len(fields) != self.width:
             separator = "tabs" if self.has_tabs else "blanks"
@@ -103,7 +105,7 @@ class _Layout:
 
 
 class _ColumnView(Mapping[str, tuple[str, ...]]):
-    """The columns of a sentence, cut out of its lines when they are asked for."""
+    """The columns of a sentence, read from its lines at each use."""
 
     __slots__ = ("_source",)
 

@@ -28,7 +28,8 @@ class Conllu(Format):
     default_column = "upos"
 
     def read(self, lines: Lines) -> Iterator[Sentence]:
-        """DataError for a row without ten columns, without a form, or with an id that does not follow the one before.
+        """Raises DataError for a row without ten columns, without a form, or with an id that does not follow the one
+        before.
 
         A comment `# newdoc` begins a document.
         """
@@ -52,9 +53,9 @@ class Conllu(Format):
             yield Sentence(view[self.words], view, line, source, document)
 
     def write(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
-        """The column, or the one key of FEATS or MISC, of each word replaced; "_" takes a key away.
+        """The text with the column, or a key of FEATS or MISC, replaced for each word; "_" removes a key.
 
-        DataError for a column that there is not, and for a label that is empty or has a separator in it.
+        Raises DataError for a column that does not exist, and for a label that is empty or has a separator in it.
         """
         name = column or self.default_column
         place, key = _place_and_key(name)
@@ -77,8 +78,8 @@ class Conllu(Format):
         return "\n".join(lines)
 
     def surface(self, sentence: Sentence) -> Surface:
-        """The text that the forms and `SpaceAfter=No` say. A multiword token stands there as it is written; its words
-        divide it where they spell it (`do|n't`), and have all of it for their place where they do not (`du`: de, le).
+        """The text by the forms and `SpaceAfter=No`. A multiword token is in it as it is written. If its words spell it
+        (`do|n't`), they divide it; if not (`du`: de, le), the place of each word is the whole token.
         """
         pieces = list(_pieces(sentence.source.text))
         whole = joined([form for form, _, _ in pieces], [blank for _, _, blank in pieces])
@@ -89,13 +90,13 @@ class Conllu(Format):
 
 
 class _Ids:
-    """What the ids of a sentence have been so far."""
+    """The ids of a sentence so far, which decide on the next one."""
 
     def __init__(self) -> None:
         self.word, self.empty, self.covered = 0, 0, 0
 
     def fault(self, fields: list[str]) -> str | None:
-        """What is wrong with the next row, if anything."""
+        """The mistake in the next row; None if there is none."""
         if len(fields) != len(NAMES) + 1:
             return f"expected 10 columns separated by tabs, found {len(fields)}"
         id, form = fields[:2]
@@ -121,7 +122,7 @@ class _Ids:
 
 
 class _ColumnView(Mapping[str, tuple[str, ...]]):
-    """The columns of a sentence, cut out of its lines when they are asked for."""
+    """The columns of a sentence, read from its lines at each use."""
 
     __slots__ = ("_source",)
 
@@ -147,7 +148,7 @@ class _ColumnView(Mapping[str, tuple[str, ...]]):
 
 
 def _place_and_key(name: str) -> tuple[int, str]:
-    """Where a row has the column, and the key in it or an empty string; place 0 for a column that there is not."""
+    """The place of the column in a row, and the key in it or ""; place 0 for a column that does not exist."""
     column, dot, key = name.partition(".")
     if dot and (column not in ("feats", "misc") or not key):
         return 0, ""
@@ -161,7 +162,7 @@ def _value(field: str, key: str) -> str:
 
 
 def _with_key(field: str, key: str, value: str, *, is_sorted: bool) -> str:
-    """The field with the key's value replaced in its place, taken away, or added at the end or in alphabetic order."""
+    """The field with the key's value replaced, removed, or added at the end or in alphabetic order."""
     entries = [] if field == NOTHING else field.split("|")
     old = next((place for place, entry in enumerate(entries) if entry.startswith(f"{key}=")), None)
     behind = (place for place, entry in enumerate(entries) if is_sorted and entry.lower() > key.lower())
@@ -171,7 +172,7 @@ def _with_key(field: str, key: str, value: str, *, is_sorted: bool) -> str:
 
 
 def _pieces(text: str) -> Iterator[tuple[str, list[str], bool]]:
-    """What stands in the text, the words it is made of, and whether a blank follows it."""
+    """The pieces of the text, each with its words and whether a blank follows it."""
     last, form, blank = 0, "", True
     words: list[str] = []
     for row in text.split("\n"):
@@ -193,7 +194,7 @@ def _blank_follows(fields: list[str]) -> bool:
 
 
 def _divided(form: str, words: list[str], start: int) -> list[tuple[int, int]]:
-    """Where the words of a (multiword) token stand, which begins at `start`."""
+    """The places of the words of a (multiword) token that begins at `start`."""
     if "".join(words) != form:
         return [(start, start + len(form))] * len(words)
     ends = [start]
@@ -211,7 +212,7 @@ def _is_comment(line: str) -> bool:
 
 
 def _is_word(line: str) -> bool:
-    """Whether it is the row of a word: of the rows that were checked, those whose id is a plain number."""
+    """Whether a checked row is that of a word: its id is a plain number."""
     return line.partition("\t")[0].isdecimal()
 
 

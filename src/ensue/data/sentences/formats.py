@@ -1,4 +1,4 @@
-"""Which formats of labeled sentences there are."""
+"""The formats of labeled sentences by name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FORMATS: dict[str, type[Format]] = {
 
 
 def format_class(name: str) -> type[Format]:
-    """The format of that name; DataError with the names there are."""
+    """The format of that name. Raises DataError, with all names, if there is none."""
     if name not in FORMATS:
         raise DataError(f'unknown format "{name}"; expected one of {", ".join(FORMATS)}{nearest(name, FORMATS)}')
     return FORMATS[name]

@@ -47,8 +47,8 @@ class JsonSentences(Format):
     default_column = "labels"
 
     def read(self, lines: Lines) -> Iterator[Sentence]:
-        """DataError for a line that is no such object, for labels that are not as many as the tokens, and for spans
-        that overlap, reach beyond the text or hold nothing but blanks.
+        """Raises DataError for a line that is no such object, for labels that are not as many as the tokens, and for
+        spans that overlap, reach beyond the text or hold nothing but blanks.
         """
         waiting: Record | None = None
         kept = KeptLines(lines)
@@ -62,7 +62,7 @@ class JsonSentences(Format):
             yield self._sentence(waiting, lines.name, behind=kept.kept())
 
     def _sentence(self, record: Record, name: str, *, behind: str = "") -> Sentence:
-        """`behind`: what the last sentence of a file has behind it."""
+        """`behind` is the text after the last sentence of a file."""
         line, source = record.line, SourceLines(name, record.before + record.text + behind)
         try:
             content = _checked_content(record.text)
@@ -115,8 +115,8 @@ class JsonSentences(Format):
         return sentence.column(column or label_key(sentence.columns) or self.default_column)
 
     def write(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
-        """The object with the labels, or with the spans that they say; all else stands as it did, to the last blank.
-        A key that is not there yet comes last. Labels that say what the object says already leave it as it is.
+        """The object with the labels, or with their spans. All other characters stay as they were. A key that is not
+        there yet comes last. Labels that say what the object says already leave it as it is.
         """
         text = sentence.source.text
         record = _content(sentence.source.text)
@@ -146,7 +146,7 @@ class JsonSentences(Format):
 
 
 def _checked_content(text: str) -> Content:
-    """The object that the text is; ValueError with a message for the user if it is none."""
+    """The object that the text is. Raises ValueError with a message for the user if it is none."""
     content = parse_json(text)
     if not isinstance(content, dict):
         raise ValueError("expected a JSON object on each line, such as {...}, or an array of objects")
@@ -156,7 +156,7 @@ def _checked_content(text: str) -> Content:
 
 
 def _content(text: str) -> Content:
-    """The object in the text of a sentence that was read; before it stands no other brace."""
+    """The object in the text of a sentence that was read. It begins with the first brace."""
     content: Content
     content, _ = _DECODER.raw_decode(text, text.index("{"))
     return content
@@ -175,7 +175,7 @@ def _is_strings(value: Any) -> bool:
 
 
 def _token_columns(record: Content, key: str) -> dict[str, tuple[str, ...]]:
-    """Every list that has a string for each token, by its key; numbers (as of classes) are read as their digits."""
+    """Every list with a string for each token, by its key. Numbers, such as those of classes, are read as strings."""
     length = len(record[key])
     columns: dict[str, tuple[str, ...]] = {}
     for name, value in record.items():
@@ -214,7 +214,7 @@ def _inside(span: TextSpan, words: list[Token]) -> range:
 
 
 def _with_value(text: str, key: str, value: Any) -> str:
-    """The text with another value at a key of its object, or with the key behind the others; ASCII if it is."""
+    """The text with another value at a key of its object, or with the key after the others. ASCII stays ASCII."""
     separators = (", ", ": ") if has_blanks(text) else (",", ":")
     written = json.dumps(value, ensure_ascii=text.isascii(), separators=separators)
     return with_values(text, {key: written}, ensure_ascii=text.isascii())

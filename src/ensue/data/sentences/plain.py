@@ -10,7 +10,7 @@ from ensue.text.tokens import tokens
 
 
 class PlainText(Format):
-    """Every line is a sentence; one without words is an empty sentence, so that answers stay beside their lines."""
+    """Every line is a sentence. A line without words is an empty sentence, so there is an answer for each line."""
 
     name = "text"
     default_words = ""
@@ -31,7 +31,7 @@ class PlainText(Format):
         return ""  # what is written is not the file's own text
 
     def surface(self, sentence: Sentence) -> Surface:
-        """The line, and where its words stand."""
+        """The line, and the places of its words."""
         text = _content(sentence.source.text)
         return Surface(text, tuple([(token.start, token.end) for token in tokens(text, self.splitter)]))
 

@@ -14,9 +14,9 @@ from ensue.text.schemes import Scheme
 
 @dataclass(frozen=True, slots=True)
 class SourceLines:
-    """Where a sentence comes from: what messages call its file, and its own lines with what stands around them.
+    """The source of a sentence: the name of its file for messages, and its own lines with the text around them.
 
-    The texts of a file's sentences, joined, are the file; a format keeps here whatever else it needs to write.
+    The texts of a file's sentences, joined, are the file. A format keeps here what else it needs to write.
     """
 
     name: str = ""
@@ -25,11 +25,11 @@ class SourceLines:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """Words, and by name whatever else a file says of each of them.
+    """Words, and by name the other columns of a file.
 
-    `columns` holds a tuple as long as `words` for each name; it is a view of the source where that is smaller.
-    `line` is where the words begin, counted from 1; `document` counts from 0 the documents of a
-    file in a format that can have several; None in the others.
+    `columns` has a tuple as long as `words` for each name; it is a view of the source if that is smaller. `line` is the
+    line of the first word, from 1. `document` is the number of the sentence's document in its file, from 0; None in
+    formats without documents.
     """
 
     words: tuple[str, ...]
@@ -39,7 +39,7 @@ class Sentence:
     document: int | None = None
 
     def column(self, name: str) -> tuple[str, ...]:
-        """What `columns` has under `name`; DataError (file:line) with the names there are for one that is missing."""
+        """The column `name`. Raises DataError (file:line), with all names, if it is missing."""
         try:
             return self.columns[name]
         except KeyError:
@@ -51,23 +51,23 @@ class Sentence:
 
 
 class Surface(NamedTuple):
-    """A text, and for each word of a sentence where it stands there: start and end, counted in code points."""
+    """A text, and for each word of a sentence its place in it: start and end in code points."""
 
     text: str
     offsets: tuple[tuple[int, int], ...]
 
 
 class Format(ABC):
-    """How sentences stand in a file. An instance holds its options and no state.
+    """A format of sentences in a file. An instance holds its options and no state.
 
-    `words` names the column with the words. Where a file has running text, `splitter` (one of
-    `ensue.text.tokens.SPLITTERS`) says what its words are; where it has spans of text, `scheme` is that of the labels.
+    `words` names the column with the words. For a file of running text, `splitter` (one of
+    `ensue.text.tokens.SPLITTERS`) cuts it into words; for one with spans of text, `scheme` is that of the labels.
     """
 
     name: ClassVar[str]
     default_words: ClassVar[str]
     default_column: ClassVar[str]
-    """Where labels are looked for, and written to, if nobody says where."""
+    """The column of the labels, for reading and writing, if the user names none."""
 
     def __init__(self, *, words: str | None = None, splitter: str = "simple", scheme: Scheme = "bio") -> None:
         self.words = words or self.default_words
@@ -76,32 +76,32 @@ class Format(ABC):
 
     @abstractmethod
     def read(self, lines: Lines) -> Iterator[Sentence]:
-        """The sentences in their order, in memory that does not grow with them. DataError (file:line)."""
+        """The sentences in order, in constant memory. Raises DataError (file:line)."""
 
     @abstractmethod
     def write(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
-        """The source's text with one label for each word in `column` and everything else as it was.
+        """The source's text with a label for each word in `column`, and everything else as it was.
 
-        The texts of all sentences, in their order, make the file. DataError for a label that the format cannot hold.
+        The texts of all sentences, in order, are the file. Raises DataError for a label that the format cannot hold.
         """
 
     def labels(self, sentence: Sentence, column: str | None = None) -> tuple[str, ...]:
-        """What stands in `column`; DataError (file:line) if there is no such column."""
+        """The labels in `column`. Raises DataError (file:line) if there is no such column."""
         return sentence.column(column or self.default_column)
 
     def missing_end(self, text: str) -> str:
-        """The line ends that the last text of a file lacks for another one to follow it: here those of a blank line."""
+        """The line ends that a file's last text needs before another one can follow: here those of a blank line."""
         if not text.endswith("\n"):
             return "\n\n"
         return "" if is_blank(text[text.rfind("\n", 0, -1) + 1 :]) else "\n"
 
     def surface(self, sentence: Sentence) -> Surface:
-        """The sentence as running text; where a format does not say it, the words with a blank between them."""
+        """The sentence as running text; in formats without text, the words with blanks between them."""
         return joined(sentence.words)
 
 
 def joined(words: Sequence[str], blanks: Sequence[bool] | None = None) -> Surface:
-    """The words one behind the other; `blanks` says for each but the last whether a blank follows (by default: yes)."""
+    """The words one after the other. `blanks` tells for each but the last whether a blank follows (default: yes)."""
     parts, offsets, start = [], [], 0
     for index, word in enumerate(words):
         offsets.append((start, start + len(word)))
@@ -114,7 +114,7 @@ def joined(words: Sequence[str], blanks: Sequence[bool] | None = None) -> Surfac
 
 
 def missing_column(name: str, known: Sequence[str]) -> str:
-    """`no column "upso"; did you mean "upos"?`, or the columns that there are where none is near."""
+    """A message such as `no column "upso"; did you mean "upos"?`, or with all columns if no name is near."""
     if all(map(str.isdecimal, known)):
         return f'no column "{name}"; the file has columns 1 to {len(known)}'
     advice = nearest(name, known) or f"; expected one of {', '.join(known)}"
@@ -122,7 +122,7 @@ def missing_column(name: str, known: Sequence[str]) -> str:
 
 
 def checked_label(label: str, forbidden: str, sentence: Sentence) -> str:
-    """The label; DataError if it is empty or has a character that would break the line."""
+    """The label. Raises DataError if it is empty or has a character that would break the line."""
     found = next((character for character in label if character in forbidden), None)
     if not label or found:
         fault = f"has the character {found!r}" if found else "is empty"

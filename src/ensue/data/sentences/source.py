@@ -22,8 +22,8 @@ class SentenceSource:
     """The sentences of a file, of a folder's files, of a glob's matches, or of a stream's lines, all in one format.
 
     `format` is a key of `FORMATS`, or None to take the files' own; it is then `self.format`, which also writes. Files
-    can be iterated again, a stream cannot. DataError for an unknown format, for files of several formats, and for what
-    `TextSource` raises it for.
+    can be iterated again, a stream cannot. Raises DataError for an unknown format, for files of several formats, and
+    for what `TextSource` raises it for.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class SentenceSource:
         scheme: Scheme = "bio",
     ) -> None:
         self.rest = ""
-        """What stands behind the last sentence that was read: all of a file that has none."""
+        """The text after the last sentence that was read; the whole file if it has no sentence."""
         self._files: Sequence[Callable[[], Lines]]
         if isinstance(location, Lines):
             self.location, self._files = location.name, [lambda: location]
@@ -48,7 +48,7 @@ class SentenceSource:
         self.format = format_class(format or self._detected())(words=words, splitter=splitter, scheme=scheme)
 
     def _detected(self) -> str:
-        """The format that the files look like; those with nothing in them look like the others."""
+        """The format of the files by their looks. Empty files count as of the same format."""
         formats: dict[str, str] = {}
         for lines in (opened() for opened in self._files):
             name = sentence_format(lines)
@@ -57,7 +57,9 @@ class SentenceSource:
         return common_format(formats) or PlainText.name
 
     def __iter__(self) -> Iterator[Sentence]:
-        """DataError (file:line) as the format says. Between two files come the line ends that the first one lacks."""
+        """Raises DataError (file:line) like the format. Between two files there are the line ends that the first one
+        lacks.
+        """
         self.rest = missing = ""
         for opened in self._files:
             lines, last = KeptLines(opened()), None

@@ -1,1 +1,1 @@
-"""What `ensue data` shows: what data are taken for, and how much of what is in them. It prints nothing."""
+"""What `ensue data` shows: the format of the data, and their numbers. Nothing is printed here."""

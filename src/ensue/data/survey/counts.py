@@ -1,4 +1,4 @@
-"""What is counted of texts one by one: their lengths, those that come again, the values of their columns."""
+"""Counts of texts: their lengths, their repetitions, the values of their columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from itertools import accumulate
 MOST_VALUES = 1000
 """A column with more distinct values is not counted on: it holds no labels."""
 MOST_REMEMBERED = 1 << 18
-"""Only so many texts, the first ones, are known again."""
+"""The most distinct texts that are remembered, the first ones."""
 
 
 class Lengths:
@@ -45,7 +45,7 @@ class Lengths:
 
 
 class Repeats:
-    """How many texts were there before, and how many of these with other labels. It keeps hashes."""
+    """The number of texts that repeat an earlier one, and of those with other labels. Texts are kept as hashes."""
 
     def __init__(self) -> None:
         self.texts, self.with_other_labels = 0, 0

@@ -26,11 +26,11 @@ from ensue.parsing import ParseError, parse_json
 from ensue.text.tokens import tokens
 
 SPLITTER = "simple"
-"""What the recipes of classifiers cut text with."""
+"""The splitter of the recipes of classifiers."""
 
 
 def survey_documents(taken: Taken, location: str, words: str, labels: str, encoding: str) -> DocumentSummary:
-    """All texts, or those before the first wrong line, which is the summary's `error`."""
+    """Counts all texts, or those before the first wrong line, which is the summary's `error`."""
     texts = tuple(filter(None, words.split(",")))
     choice = Choice(texts, labels, joined=len(texts) > 2)
     summary = DocumentSummary(taken, location, encoding, columns=_first_columns(taken, location, encoding))
@@ -76,7 +76,7 @@ def _feed_document(summary: DocumentSummary, document: Document) -> None:
 
 
 def _first_columns(taken: Taken, location: str, encoding: str) -> ColumnValues:
-    """What stands in the columns of a table, or under the keys of JSON, as far as the first lines show it."""
+    """The values in the columns of a table, or under the keys of JSON, in the first lines."""
     values = ColumnValues()
     if taken.format == FOLDERS:
         return values

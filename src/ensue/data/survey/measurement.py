@@ -1,4 +1,4 @@
-"""The numbers of data: how much there is, how long it is, which labels it has, where it goes wrong. It prints nothing.
+"""The numbers of data: amounts, lengths, labels, and the first mistake. It prints nothing.
 
 Files are read once, in memory that grows only with their distinct words, characters, labels and lengths.
 """
@@ -22,7 +22,7 @@ def summarize(
     """Data read from end to end, or up to the first wrong line. `words` and `labels` are columns or keys; of texts,
     `words` may be several with commas between them: two are a pair, more are one text in parts.
 
-    DataError where nothing can be read at all: no such file, nothing in it, an unknown format or encoding.
+    Raises DataError where nothing can be read at all: no such file, nothing in it, an unknown format or encoding.
     """
     encoding = "utf-8" if checked_encoding(encoding) == "utf-8" else encoding
     taken = take(location, format=format, words=words, labels=labels, encoding=encoding)

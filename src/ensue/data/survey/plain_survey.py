@@ -14,7 +14,7 @@ from ensue.text.boundaries import last_boundary
 
 
 def survey_plain(taken: Taken, location: str, encoding: str) -> PlainSummary:
-    """All files, or what stands before the first wrong byte, which is the summary's `error`."""
+    """Counts all files, or the text before the first wrong byte, which is the summary's `error`."""
     source = TextSource(location, encoding=encoding)
     summary = PlainSummary(taken, location, encoding, len(source.paths))
     try:

@@ -19,16 +19,16 @@ from ensue.errors import DataError
 from ensue.text.schemes import OUTSIDE, Scheme, SchemeDetector, is_legal, spans
 
 SPLITTER = "treebank"
-"""What the recipes of taggers cut running text with."""
+"""The splitter of the recipes of taggers."""
 
 
 def survey_sentences(taken: Taken, location: str, words: str, labels: str, encoding: str) -> SentenceSummary:
-    """All sentences, or those before the first wrong line, which is the summary's `error`."""
+    """Counts all sentences, or those before the first wrong line, which is the summary's `error`."""
     return _Survey(taken, location, words, labels, encoding).summary
 
 
 class _Survey:
-    """Takes sentences one by one into a `SentenceSummary`."""
+    """Adds sentences one by one to a `SentenceSummary`."""
 
     def __init__(self, taken: Taken, location: str, words: str, labels: str, encoding: str) -> None:
         source = SentenceSource(
@@ -70,7 +70,7 @@ class _Survey:
             self.feed_labels(sentence, labels)
 
     def begin(self, sentence: Sentence) -> None:
-        """What the first sentence with words says of all."""
+        """Sets what the first sentence with words shows of all: the columns and their number."""
         summary, names = self.summary, list(sentence.columns)
         if isinstance(sentence.source, ColumnLines):
             summary.width, summary.has_tabs = sentence.source.width, sentence.source.has_tabs
@@ -114,7 +114,7 @@ class _Survey:
 
 
 def _slip(sentence: Sentence, labels: Sequence[str], scheme: Scheme) -> FileLine:
-    """Where a sentence breaks the scheme: the line of the word, where each has one of its own, or of the sentence."""
+    """The line where a sentence breaks the scheme: that of the word if it has one of its own, else the sentence's."""
     pairs = enumerate(pairwise([OUTSIDE, *labels, OUTSIDE]))
     index = next(index for index, (before, label) in pairs if not is_legal(scheme, before, label))
     has_rows = isinstance(sentence.source, ColumnLines)

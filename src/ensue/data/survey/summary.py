@@ -1,4 +1,4 @@
-"""What is known of data when they are read: the values that `summary` fills in and the console shows."""
+"""The numbers of data, which the surveys fill in and the console shows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FileLine(NamedTuple):
 
 @dataclass
 class Summary:
-    """What every kind of data has. `error`: the first wrong line, where reading ended, or what is wrong as a whole."""
+    """The numbers of any kind of data. `error` is the first wrong line, where reading ended, or a general mistake."""
 
     taken: Taken
     location: str
@@ -36,7 +36,7 @@ class Summary:
     words: Counter[str] = field(default_factory=Counter)
     num_characters: int = 0
     characters: set[str] = field(default_factory=set)
-    """The distinct ones: of plain text all, of other data those of the words."""
+    """The distinct characters: of plain text all, of other data those of the words."""
     error: DataError | None = None
 
 
@@ -48,15 +48,15 @@ class LabeledSummary(Summary):
     is_labeled: bool = True
     labels: Counter[str] = field(default_factory=Counter)
     lengths: list[Lengths] = field(default_factory=list)
-    """In words; of a pair, those of both."""
+    """In words; for pairs, of the first and of the second texts."""
     num_empty: int = 0
     first_empty: FileLine | None = None
     repeats: Repeats = field(default_factory=Repeats)
     columns: ColumnValues = field(default_factory=ColumnValues)
-    """What stands beside words or texts and labels."""
+    """The columns beside words or texts and labels."""
 
     def add_words(self, words: Sequence[Sequence[str]], num_characters: int) -> None:
-        """One sentence, or one text or a pair of them."""
+        """Counts the words of a sentence, of a text, or of the two of a pair."""
         self.lengths = self.lengths or [Lengths() for _ in words]
         for lengths, part in zip(self.lengths, words, strict=True):
             lengths.add(len(part))
@@ -70,7 +70,7 @@ class LabeledSummary(Summary):
 
 
 class Slips(NamedTuple):
-    """How many sentences break the scheme, where the first one does, and how."""
+    """The number of sentences that break the scheme, and the place and kind of the first mistake."""
 
     sentences: int
     first: FileLine
