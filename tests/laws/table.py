@@ -15,6 +15,7 @@ from ensue.nn import (
     LSTM,
     QRNN,
     AdditiveAttention,
+    AttentionalLayer,
     Bidirectional,
     BilinearAttention,
     Clockwork,
@@ -23,7 +24,9 @@ from ensue.nn import (
     DotAttention,
     Dropout,
     Elman,
+    FromContext,
     GridLSTM,
+    InputFeeding,
     LayerNormLSTM,
     LearnedPositions,
     MinGRU,
@@ -46,6 +49,7 @@ from ensue.nn import (
     VariationalDropout,
     WeightDrop,
     Window,
+    WithContext,
     Zoneout,
 )
 from ensue.nn.recurrent.clockwork import ClockworkUnits
@@ -162,6 +166,32 @@ SUBJECTS = [
     ),
     Subject("transformer decoder sinusoidal pre", lambda: decoder(positions="sinusoidal", norm="pre")),
     Subject("transformer decoder rotary post", lambda: decoder(positions="rotary", norm="post"), is_slow=True),
+    Subject("attentional layer", lambda: AttentionalLayer(BilinearAttention(D, D_MEMORY), d_out=D_OUT)),
+    Subject("lstm from context", lambda: FromContext(LSTM(D, D_OUT), D_MEMORY)),
+    Subject("grid lstm from context", lambda: FromContext(GridLSTM(D, D_OUT, num_layers=2), D_MEMORY), is_slow=True),
+    Subject("clockwork from context", lambda: FromContext(Clockwork(D, 15, periods=(1, 2, 4)), D_MEMORY), is_slow=True),
+    Subject("gru with context", lambda: WithContext(GRU(D + 4, D_OUT), 4, bidirectional=True)),
+    Subject(
+        "without attention",
+        lambda: WithContext(FromContext(Stack([LSTM(D + D_MEMORY, 5), LSTM(5, D_OUT)]), D_MEMORY), D_MEMORY),
+        is_slow=True,
+    ),
+    Subject(
+        "attention after the cells",
+        lambda: Stack([FromContext(LSTM(D, 5), D_MEMORY), AttentionalLayer(AdditiveAttention(5, D_MEMORY))]),
+    ),
+    Subject(
+        "input feeding of an lstm",
+        lambda: InputFeeding(
+            FromContext(LSTM(D + 5, 7), D_MEMORY), AttentionalLayer(BilinearAttention(7, D_MEMORY), d_out=5)
+        ),
+    ),
+    Subject(
+        "input feeding of a stack",
+        lambda: InputFeeding(
+            Stack([GRU(D + 5, 7), Elman(7, 5)]), AttentionalLayer(AdditiveAttention(5, D_MEMORY, dropout=0.5))
+        ),
+    ),
     Subject("learned positions", lambda: LearnedPositions(D, max_positions=16)),
     Subject("sinusoidal positions", lambda: SinusoidalPositions(D)),
     Subject("pointwise projection", lambda: Pointwise(nn.Linear(D, D_OUT), d_in=D, d_out=D_OUT)),

@@ -13,10 +13,13 @@ from ensue.nn import (
     GRU,
     LSTM,
     AdditiveAttention,
+    AttentionalLayer,
     Bidirectional,
     BilinearAttention,
     DotAttention,
     Elman,
+    FromContext,
+    InputFeeding,
     LearnedPositions,
     MinGRU,
     MultiHeadAttention,
@@ -32,6 +35,7 @@ from ensue.nn import (
     VariationalDropout,
     WeightDrop,
     Window,
+    WithContext,
 )
 from laws.table import SUBJECTS, Subject
 from laws.test_completeness import concrete_layers
@@ -73,6 +77,21 @@ WRONG: list[tuple[Callable[[], object], str]] = [
         lambda: TransformerDecoder(4, num_heads=2, num_layers=1, max_positions=8, norm="no"),  # type: ignore[arg-type]
         "norm is one of pre, post, not 'no'",
     ),
+    (
+        lambda: InputFeeding(LSTM(8, 5), AttentionalLayer(DotAttention(4, 4))),
+        "AttentionalLayer(DotAttention(d_in=4, d_memory=4, dropout=0.0), d_out=4) cannot read the 5 features of LSTM",
+    ),
+    (
+        lambda: InputFeeding(LSTM(4, 4), AttentionalLayer(DotAttention(4, 4))),
+        "LSTM(d_in=4, d_out=4) has no room for x beside 4 features of the last output",
+    ),
+    (
+        lambda: InputFeeding(FromContext(LSTM(8, 4), 3), AttentionalLayer(DotAttention(4, 4))),
+        "FromContext(LSTM(d_in=8, d_out=4), d_memory=3, bidirectional=False) cannot step before AttentionalLayer",
+    ),
+    (lambda: WithContext(LSTM(4, 4), 4), "LSTM(d_in=4, d_out=4) has no room for x beside 4 features of the memory"),
+    (lambda: FromContext(VariationalDropout(0.5, d_in=4), 4), "the state of VariationalDropout(p=0.5, d_in=4) has no"),
+    (lambda: FromContext(DotAttention(4, 4), 3), "DotAttention(d_in=4, d_memory=4, dropout=0.0) attends to a memory"),
     (lambda: Rotary(3), "rotary positions turn pairs; a head has 3 features"),
     (lambda: SinusoidalPositions(5), "sinusoidal positions come in pairs; d_model is 5"),
     (

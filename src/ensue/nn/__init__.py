@@ -7,6 +7,7 @@
 The layers need nothing of ensue but the ground and the engine.
 """
 
+from ensue.nn.attention.attentional import AttentionalLayer, InputFeeding, InputFeedingState
 from ensue.nn.attention.cross import (
     AdditiveAttention,
     BilinearAttention,
@@ -36,6 +37,7 @@ from ensue.nn.heads.softmax import SoftmaxHead, TiedSoftmaxHead
 from ensue.nn.layer import Parallel, Pointwise, Recurrent, SequenceLayer
 from ensue.nn.pooling import AttentionPooling, LastPooling, MaxPooling, MeanPooling, Pooling, Poolings
 from ensue.nn.recurrent.clockwork import Clockwork, ClockworkState
+from ensue.nn.recurrent.context import ContextState, FromContext, WithContext
 from ensue.nn.recurrent.coupled import CoupledLSTM
 from ensue.nn.recurrent.depth_gated import DepthGatedLSTM
 from ensue.nn.recurrent.elman import Elman, ElmanState
@@ -59,6 +61,7 @@ __all__ = [
     "QRNN",
     "AdditiveAttention",
     "AttentionPooling",
+    "AttentionalLayer",
     "Bidirectional",
     "BilinearAttention",
     "ChainScores",
@@ -66,6 +69,7 @@ __all__ = [
     "CharacterLSTM",
     "Clockwork",
     "ClockworkState",
+    "ContextState",
     "CoupledLSTM",
     "CrossAttention",
     "DecoderBlockState",
@@ -75,8 +79,11 @@ __all__ = [
     "Elman",
     "ElmanState",
     "FeedForward",
+    "FromContext",
     "GRUState",
     "GridLSTM",
+    "InputFeeding",
+    "InputFeedingState",
     "KVState",
     "LSTMState",
     "LastPooling",
@@ -124,6 +131,7 @@ __all__ = [
     "WeightDrop",
     "Window",
     "WindowState",
+    "WithContext",
     "Zoneout",
     "k_best",
     "linear_cross_entropy",
