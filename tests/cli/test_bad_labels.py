@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from cli.conftest import Ensue
 from ensue.errors import EnsueError
 from ensue.library import load
+from ensue.tasks import task_entry
 from training.tiny_texts import columns, documents, sentences, tsv, without_pictures
 
 Refused = Callable[..., str]
@@ -157,6 +159,12 @@ def test_commands_for_models_of_another_kind(refused: Refused, runs: Path, train
     with pytest.raises(EnsueError, match="a language model has no pretrained vectors"):
         load(trained / "lstm", vectors=runs / "names.txt")
     assert "trained without pretrained vectors" in refused("predict", runs / "names", "--vectors", runs / "names.txt")
+
+
+def test_a_model_with_one_command(refused: Refused, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = replace(task_entry("labeling"), commands={"evaluate": frozenset()})
+    monkeypatch.setattr("ensue.tasks.labeling.TASK", entry)
+    assert refused("predict", runs / "names") == f"{runs / 'names'}: the model is a tagger, for evaluate"
 
 
 FILES: dict[str, tuple[str, bytes, str]] = {

@@ -221,10 +221,10 @@ def test_overwrite_keeps_what_is_not_the_runs_and_only_begins_with_good_data(tex
 def test_clear_leaves_nothing_of_a_run_and_all_else(names: Path, tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "run")
     run_tiny(tagging(names, encoder="none", steps=1), run.path)
-    for name in ("curve.png", "confusion.png", "notes.txt"):
+    for name in ("curve.png", "confusion.png", "notes.txt", "labels.json.partial", "mine.partial"):
         (run.path / name).touch()
     run.clear()
-    assert {path.name for path in run.path.iterdir()} == {".lock", "notes.txt"}
+    assert {path.name for path in run.path.iterdir()} == {".lock", "notes.txt", "mine.partial"}
 
 
 def test_every_altered_byte_of_a_weights_file_is_noticed(text: Path, tmp_path: Path) -> None:

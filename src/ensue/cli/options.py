@@ -43,8 +43,9 @@ def load_for(
     given = {name for name, value in {"vectors": vectors, **options}.items() if value}
     if command not in entry.commands or given - entry.commands[command]:
         *most, last = entry.commands
+        commands = f"{', '.join(most)} and {last}" if most else last
         raise EnsueError(
-            f"{run}: the model is a {entry.what}, for {', '.join(most)} and {last}"
+            f"{run}: the model is a {entry.what}, for {commands}"
             + (f"; its {command} has no --{min(given - entry.commands[command])}" if command in entry.commands else "")
         )
     torch.set_num_threads(threads or 1)  # before anything is computed: several would wait for each other

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from ensue.models.specification import LARGEST
 
 Size = Annotated[int, Field(ge=1, le=LARGEST)]
-Optional = Annotated[int, Field(ge=0, le=LARGEST)]
+SizeOrZero = Annotated[int, Field(ge=0, le=LARGEST)]
 Few = Annotated[int, Field(ge=0, le=100)]
 Count = Annotated[int, Field(ge=1, le=2_000_000_000)]
 Share = Annotated[float, Field(ge=0, lt=1)]
@@ -22,7 +22,7 @@ class FeatureSpecification(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
-    d_words: Optional = 100
+    d_words: SizeOrZero = 100
     """Size of the trained vector of a word; 0: none."""
     min_count: Count = 2
     """Rarer words are unknown: they share one vector, and no n-gram has them."""
@@ -46,7 +46,7 @@ class FeatureSpecification(BaseModel):
     """Longest prefixes and suffixes with a trained vector, in characters; each occurs in 5 words or more. 0: none."""
     d_affix: Size = 16
     """Size of the vector of a prefix or suffix of one length."""
-    d_shape: Optional = 0
+    d_shape: SizeOrZero = 0
     """Size of the trained vector of a word's shape (`Xxxx`, `dd-dd`); 0: none."""
     vectors: str = ""
     """A file of pretrained vectors: GloVe, word2vec (text or binary) or fastText's text."""
@@ -105,7 +105,7 @@ class ClassHeadSpecification(BaseModel):
     """Rows of the table of n-grams, which share them by a hash."""
     dropout_ngrams: Share = 0.3
     """Chance that an n-gram is left out in a training step."""
-    d_hidden: Optional = 0
+    d_hidden: SizeOrZero = 0
     """Width of a hidden layer before the labels; 0: none."""
     dropout: Share = 0.0
     """Dropout on the pooled vector, and on the hidden layer."""

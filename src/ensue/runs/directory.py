@@ -3,8 +3,9 @@
     recipe.toml        resolved, every default written out      metrics.jsonl    one line per report
     config.json        model, task and format_version           README.md        model card
     model.safetensors  best weights                             checkpoints/     step-N/ (checkpoint.py)
-    tokenizer.json, labels.json                                 curve.png        learning curve
-    manifest.json      checksums of all files that are read     confusion.png    confusions of a classifier
+    manifest.json      checksums of all files that are read     curve.png        learning curve
+
+A task adds files of its own, such as tokenizer.json.
 
 Nothing in it can run code when it is loaded. One process at a time writes to it.
 """
@@ -200,8 +201,9 @@ class RunDirectory:
         one.
         """
         (self.path / "config.json").unlink(missing_ok=True)
-        for name in file_names():
-            (self.path / name).unlink(missing_ok=True)
+        for path in (self.path / name for name in file_names()):
+            path.unlink(missing_ok=True)
+            partial_of(path).unlink(missing_ok=True)  # of a process that was killed while it wrote
         shutil.rmtree(self.checkpoints, ignore_errors=True)
         self._forget()
 

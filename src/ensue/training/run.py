@@ -56,10 +56,10 @@ def train_run(
     fresh = not run.exists or overwrite
     recipe = _checked(run, recipe, resume=resume, overwrite=overwrite)
     job = begin_job(recipe, None if fresh else run)
-    if not fresh and run.config.get("text", job.fingerprint) != job.fingerprint:
+    if not fresh and run.config["text"] != job.fingerprint:
         raise RunError(f"{run.path}: {recipe.data.train} has changed since this run began; choose another --out")
     model = _initial_model(job)
-    kept, size = None if fresh else run.config.get("runtime"), getattr(model, "vocabulary_size", 0)
+    kept, size = None if fresh else run.config["runtime"], getattr(model, "vocabulary_size", 0)
     runtime = choose_runtime(recipe, size, kept, device=device, threads=threads, say=reporter.noted)
     with (
         run.lock(),

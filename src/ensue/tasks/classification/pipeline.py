@@ -27,6 +27,7 @@ from ensue.tasks.classification.task import classify_words
 from ensue.tasks.classification.texts import check_document, describe_reading, document_source, shortened
 from ensue.tasks.words.length import check_length
 from ensue.tasks.words.pipeline import WordPipeline
+from ensue.tasks.words.windows import windows
 from ensue.text.classes import Classes
 from ensue.text.lexicon import Lexicon
 from ensue.text.tokens import tokens
@@ -118,10 +119,11 @@ class ClassificationPipeline(WordPipeline):
 
         Raises DataError for a document with the wrong number of texts.
         """
-        for window in self._windows(documents):
+        read = map(self._read, documents)
+        for window in windows(read, _num_words, most_words=WINDOW_WORDS, most_items=WINDOW_TEXTS):
             num_texts = len(window[0][1])
-            forms, read = self.reader.read([words[part] for part in range(num_texts) for _, words in window])
-            parts = [read.slice(part * len(window), (part + 1) * len(window)) for part in range(num_texts)]
+            forms, numbers = self.reader.read([words[part] for part in range(num_texts) for _, words in window])
+            parts = [numbers.slice(part * len(window), (part + 1) * len(window)) for part in range(num_texts)]
             probabilities = classify_words(self.model, [forms] * num_texts, parts)
             for (document, _), shares in zip(window, probabilities, strict=True):
                 yield LabelsOfDocument(document, self.labels.chosen(shares), shares)
@@ -162,24 +164,20 @@ class ClassificationPipeline(WordPipeline):
         """A sentence that says how long texts are read."""
         return describe_reading(self.recipe.data, "of longer texts")
 
-    def _windows(self, documents: Iterable[Document]) -> Iterator[list[tuple[Document, list[list[str]]]]]:
-        """Windows of documents with the words that are read."""
-        data = self.recipe.data
-        window, size = [], 0
-        for document in documents:
-            check_document(document, self.num_texts, multiple=True)
-            words = [shortened([token.text for token in tokens(text, self.splitter)], data) for text in document.texts]
-            check_length(max(map(len, words)), self.recipe, document.path, document.line)
-            window.append((document, words))
-            size += sum(map(len, words))
-            if size >= WINDOW_WORDS or len(window) >= WINDOW_TEXTS:
-                yield window
-                window, size = [], 0
-        if window:
-            yield window
+    def _read(self, document: Document) -> tuple[Document, list[list[str]]]:
+        """The document with the words of its texts that are read."""
+        check_document(document, self.num_texts, multiple=True)
+        whole = ([token.text for token in tokens(text, self.splitter)] for text in document.texts)
+        words = [shortened(text, self.recipe.data) for text in whole]
+        check_length(max(map(len, words)), self.recipe, document.path, document.line)
+        return document, words
 
     def __repr__(self) -> str:
         return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", repr(self.labels))
+
+
+def _num_words(read: tuple[Document, list[list[str]]]) -> int:
+    return sum(map(len, read[1]))
 
 
 def _texts(text: object) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from ensue.models.feature_specification import ClassHeadSpecification, ColumnNam
 from ensue.recipe.tables import DataRecipe
 from ensue.tasks.words.recipe import Splitter, WordsRecipe
 
-Optional = Annotated[int, Field(ge=0, le=2_000_000_000)]
+LengthOrZero = Annotated[int, Field(ge=0, le=2_000_000_000)]
 
 
 class ClassificationData(DataRecipe):
@@ -34,11 +34,11 @@ class ClassificationData(DataRecipe):
     """
     splitter: Splitter = "simple"
     """How text is cut into words."""
-    max_tokens: Optional = 0
+    max_tokens: LengthOrZero = 0
     """Longer texts are cut to this many words (each text of a pair by itself); 0: not cut."""
     keep: Literal["start", "end", "both"] = "start"
     """Which part of a longer text is kept."""
-    segment_tokens: Optional = 0
+    segment_tokens: LengthOrZero = 0
     """Texts are read in segments of this many words, with carried state; needs `directions.bidirectional = false`. 0:
     in one piece.
     """

@@ -34,6 +34,7 @@ from ensue.tasks.labeling.tagged_sentence import LabeledWord, TaggedSentence
 from ensue.tasks.labeling.task import tag_texts
 from ensue.tasks.words.length import check_length
 from ensue.tasks.words.pipeline import WordPipeline
+from ensue.tasks.words.windows import windows
 from ensue.text.labels import Labels
 from ensue.text.lexicon import Lexicon
 
@@ -99,7 +100,8 @@ class LabelingPipeline(WordPipeline):
 
     def label(self, sentences: Iterable[Sentence], *, confidence: bool = False) -> Iterator[LabelsOfSentence]:
         """The labels of a stream of sentences of any length, in order, in constant memory."""
-        for window in _windows(contexts(map(self._checked, sentences), self.recipe.data.context_words)):
+        found = contexts(map(self._checked, sentences), self.recipe.data.context_words)
+        for window in windows(found, _num_words, most_words=WINDOW_WORDS):
             yield from self._label_window(window, confidence)
 
     def source(
@@ -231,15 +233,6 @@ class LabelingPipeline(WordPipeline):
         return self._described(self.recipe.describe(), self.recipe.head.kind, parameters, repr(self.labels))
 
 
-def _windows(contexts: Iterable[list[Sentence]]) -> Iterator[list[list[Sentence]]]:
-    """Runs of contexts of about `WINDOW_WORDS` words, however they come."""
-    window: list[list[Sentence]] = []
-    words = 0
-    for context in contexts:
-        window.append(context)
-        words += sum(len(sentence.words) + 1 for sentence in context)
-        if words >= WINDOW_WORDS:
-            yield window
-            window, words = [], 0
-    if window:
-        yield window
+def _num_words(context: list[Sentence]) -> int:
+    """The number of words, and one for each sentence, since sentences may be empty."""
+    return sum(len(sentence.words) + 1 for sentence in context)
