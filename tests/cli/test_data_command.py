@@ -71,6 +71,48 @@ def test_labeled_sentences(ensue: Ensue) -> None:
     )
 
 
+def test_pairs(ensue: Ensue) -> None:
+    write("test.tsv", "en\tde\nIt rains .\tEs regnet .\n")
+    pairs = write("train.tsv", "en\tde\nIt rains .\tEs regnet .\nOK\tOK\nIt rains .\tEs schüttet .\n")
+    said = ensue("data", pairs, "--against", "test.tsv")
+    assert (said.status, said.err) == (0, "")
+    assert said.out == (
+        "data       train.tsv\n"
+        "taken for  tsv with a header: pairs of source and target (by its suffix .tsv)\n"
+        'read as    source: column 1 "en", target: column 2 "de"\n'
+        "pairs      3\n"
+        "source     7 words, 4 distinct; 22 characters\n"
+        "target     7 words, 5 distinct; 26 characters\n"
+        "ratio      1.10 characters of the target to one of the source, 1.00 to 1.30 in 90 % of pairs\n"
+        "copies     1, the first at train.tsv:3\n"
+        "repeated   1 source, 1 of them with other targets\n"
+        "overlap    of the 1 pair in test.tsv are also here: "
+        "sources 1 (the first at test.tsv:2), targets 1, whole pairs 1\n"
+        "\n"
+        "                        shortest  median  mean  95 %  longest\n"
+        "words in a source              1       3   2.3     3        3\n"
+        "words in a target              1       3   2.3     3        3\n"
+        "characters in a source         2      10   7.3    10       10\n"
+        "characters in a target         2      11   8.7    13       13\n"
+        "\n"
+        "next: ensue train translate-transformer --train train.tsv --out translator\n"
+    )
+
+
+def test_columns_of_pairs_are_named(ensue: Ensue) -> None:
+    write("x.csv", "id,de,en,fr\n1,Es regnet .,It rains .,Il pleut .\n")
+    said = ensue("data", "x.csv", "--sources", "en", "--targets", "fr")
+    assert '\nread as    source: column 3 "en", target: column 4 "fr"\n' in said.out
+    assert said.out.endswith(
+        "next: ensue train translate-transformer --train x.csv --set 'data.sources=[\"en\"]' "
+        "--set 'data.targets=[\"fr\"]' --out translator\n"
+    )
+    said = ensue("data", "x.csv", "--sources", "en", "--targets", "it")
+    assert (said.status, said.err) == (2, 'ensue: x.csv:1: no "it"; did you mean "id"?\n')
+    said = ensue("data", "x.csv", "--sources", "en")
+    assert said.err.endswith("; --targets NAME says it\n")
+
+
 def test_labeled_texts(ensue: Ensue) -> None:
     said = ensue("data", write("train.tsv", TABLE))
     assert (said.status, said.err) == (0, "")

@@ -13,16 +13,25 @@ from ensue.errors import EnsueError
 
 
 def data(
-    path: Annotated[str, typer.Argument(help="Data: a file, folder or glob.", show_default=False)],
+    path: Annotated[
+        str,
+        typer.Argument(help="Data: a file, folder or glob; or two files: train.en,train.de.", show_default=False),
+    ],
     format: Annotated[str | None, typer.Option(help="The format; default: by name and first lines.")] = None,
     words: Annotated[str, typer.Option(help="The column or key of the words, or of the text.")] = "",
     labels: Annotated[str, typer.Option(help="The column or key of the labels.")] = "",
+    sources: Annotated[str, typer.Option(help="Of pairs: the columns, keys or language of the source.")] = "",
+    targets: Annotated[str, typer.Option(help="Of pairs: those of the target.")] = "",
+    against: Annotated[str, typer.Option(help="Of pairs: a test, to see what of it is also in the data.")] = "",
     encoding: EncodingOption = "utf-8",
 ) -> None:
     """Show what a file is taken for, its labels, its first error. It also names the command that trains on the file."""
     from ensue.console.data_summary import show_data
 
-    show_data(path, format=format, words=words, labels=labels, encoding=encoding)
+    show_data(
+        path, format=format, words=words, labels=labels, sources=sources, targets=targets, against=against,
+        encoding=encoding,
+    )  # fmt: skip
 
 
 def gradients(

@@ -20,13 +20,28 @@ from ensue.console.data_tables import (
     rendered,
     shown,
 )
+from ensue.console.pair_summary import pair_facts, pair_lengths, pair_notes, pair_recipe, pair_settings
 from ensue.data.detection.format_names import CLASS_FILES, FOLDERS
 from ensue.data.survey.counts import MOST_REMEMBERED
 from ensue.data.survey.measurement import summarize
-from ensue.data.survey.summary import DocumentSummary, LabeledSummary, PlainSummary, SentenceSummary, Summary
+from ensue.data.survey.summary import (
+    DocumentSummary,
+    LabeledSummary,
+    PairSummary,
+    PlainSummary,
+    SentenceSummary,
+    Summary,
+)
 from ensue.errors import DataError
 
-_OPTIONS = {"format": "--format", "encoding": "--encoding", "labels": "--labels", "texts": "--words"}
+_OPTIONS = {
+    "format": "--format",
+    "encoding": "--encoding",
+    "labels": "--labels",
+    "texts": "--words",
+    "sources": "--sources",
+    "targets": "--targets",
+}
 _SETTING = re.compile(rf"(?:--set )?data\.({'|'.join(_OPTIONS)})(=\.\.\.)?(=?)")
 _TRAINING = re.compile(r" \(in training [^)]*\)")
 _LABEL_OF = {
@@ -37,28 +52,44 @@ _LABEL_OF = {
 }
 
 
-def show_data(path: str, *, format: str | None, words: str, labels: str, encoding: str) -> None:
+def show_data(
+    path: str,
+    *,
+    format: str | None,
+    words: str,
+    labels: str,
+    encoding: str,
+    sources: str = "",
+    targets: str = "",
+    against: str = "",
+) -> None:
     """Prints the summary. If the data have a mistake, it is raised after all that was read before it is shown."""
     try:
-        summary = summarize(path, format=format or "", words=words, labels=labels, encoding=encoding)
+        summary = summarize(
+            path, format=format or "", words=words, labels=labels, sources=sources, targets=targets, against=against,
+            encoding=encoding,
+        )  # fmt: skip
     except DataError as error:
         raise _with_options(error) from None
-    print(report(summary, words=words, labels=labels), end="", flush=True)  # what is wrong comes behind it
+    shown = report(summary, words=words, labels=labels, sources=sources, targets=targets)
+    print(shown, end="", flush=True)  # what is wrong comes behind it
     if summary.error:
         raise _with_options(summary.error)
 
 
-def report(summary: Summary, *, words: str = "", labels: str = "") -> str:
-    """The whole report. `words` and `labels` are the options of the command."""
+def report(summary: Summary, *, words: str = "", labels: str = "", sources: str = "", targets: str = "") -> str:
+    """The whole report. The names of columns are the options of the command."""
     tables = [_facts(summary)]
     if isinstance(summary, LabeledSummary) and summary.size:
         tables += labeled_tables(summary)
     elif isinstance(summary, PlainSummary):
         tables += [length_table({"characters in a line": summary.line_lengths})]
+    elif isinstance(summary, PairSummary) and summary.size:
+        tables += [pair_lengths(summary)]
     if isinstance(summary, DocumentSummary):
         tables += columns_of_table(summary)
     parts = [*map(rendered, tables), "\n".join(_notes(summary))]
-    if not summary.error and (command := _command(summary, words, labels)):
+    if not summary.error and (command := _command(summary, words, labels, sources, targets)):
         parts.append(f"next: {command}")
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -74,6 +105,8 @@ def _facts(summary: Summary) -> Table:
             rows = _sentence_facts(summary)
         case DocumentSummary():
             rows = _document_facts(summary)
+        case PairSummary():
+            rows = pair_facts(summary)
         case _:
             rows = _plain_facts(summary)
     for name, value in rows:
@@ -164,6 +197,8 @@ def _notes(summary: Summary) -> Iterator[str]:
         yield f"note: some files are named {named}; all are read as plain text, as the first one is, a glob chooses"
     if isinstance(summary, PlainSummary) and summary.num_nul:
         yield f"note: {counted(summary.num_nul, 'NUL character')}, the first at {summary.first_nul}; is this text?"
+    if isinstance(summary, PairSummary):
+        yield from pair_notes(summary)
     if isinstance(summary, LabeledSummary) and "\0" in summary.characters:
         yield "note: there are words with NUL characters in them; is this text?"
     if not isinstance(summary, LabeledSummary) or not summary.is_labeled:
@@ -179,7 +214,7 @@ def _notes(summary: Summary) -> Iterator[str]:
         yield "note: the texts are a pair; --set data.joined=true trains on both as one text"
 
 
-def _command(summary: Summary, words: str, labels: str) -> str:
+def _command(summary: Summary, words: str, labels: str, sources: str, targets: str) -> str:
     """The next command: train, or predict for data without labels; "" if there is nothing to do."""
     path = shlex.quote(summary.location)
     if "\0" in summary.characters:
@@ -193,9 +228,12 @@ def _command(summary: Summary, words: str, labels: str) -> str:
             recipe, out = ("tag-lstm-crf" if summary.scheme else "tag-lstm"), "tagger"
         case DocumentSummary():
             recipe, out = "classify-lstm", "classifier"
+        case PairSummary():
+            recipe, out = pair_recipe(summary)
         case _:
             recipe, out = "char-lstm", "model"
-    settings = "".join(f" --set {shlex.quote(setting)}" for setting in _settings(summary, words, labels))
+    asked = [*_settings(summary, words, labels), *pair_settings(sources, targets)]
+    settings = "".join(f" --set {shlex.quote(setting)}" for setting in asked)
     return f"ensue train {recipe} --train {path}{settings} --out {out}"
 
 

@@ -45,6 +45,24 @@ PROSE = "The cat sat on the mat and the dog sat on it\nThe dog saw a cat and the
         ("x.jsonl", '{"text": "Ann", "label": ["a", "b"]}\n', "texts", "json"),
         ("x.jsonl", "not JSON\n", "texts", "json"),
         ("x", '{"text": "Ann", "label": "a"}\n', "texts", "json"),
+        ("x.jsonl", '{"dialogue": "a", "summary": "b", "topic": "c"}\n', "pairs", "json"),
+        ("x.jsonl", '{"source": "a", "target": "b", "label": "c"}\n', "texts", "json"),
+        ("x.csv", 'id,dialogue,summary\n1,"a\nb",c\n', "pairs", "csv"),
+        ("x.csv", "source,target\nfine film,pos\ndull film,neg\ngood film,pos\n", "texts", "csv"),
+        ("x.csv", "source,text,target\na,fine film,1\nb,dull film,0\nc,good film,1\n", "texts", "csv"),
+        ("x.tsv", "en\tde\nit rains\tes regnet\n", "pairs", "tsv"),
+        ("x", "It rains .\tEs regnet .\nI see .\tIch sehe .\n", "pairs", "tsv"),
+        ("x.tsv", "Rome\tRoma\nParis\tParigi\n", "pairs", "tsv"),
+        ("x", "".join(f"w{n}\tv{n}\n" for n in range(20)), "pairs", "tsv"),
+        ("x", "".join(f"w{n}\tv{n}\n" for n in range(10)), "sentences", "columns"),
+        ("x", "".join(f"w{n}\tX{n % 3}\n" for n in range(40)), "sentences", "columns"),
+        ("x", "run\tran\tV;PST\ndog\tdogs\tN;PL\n", "pairs", "sigmorphon"),
+        ("x", "The\tthe\tD;DEF\ndogs\tdog\tN;PL\n\nIt\tit\tP;SG\n", "sentences", "columns"),
+        ("x.txt", "IN: walk OUT: I_WALK\nIN: run OUT: I_RUN\n", "pairs", "scan"),
+        ("x", ";;; words\nWORD  W ER1 D\nWORDS  W ER1 D Z\n", "pairs", "cmudict"),
+        ("x", "I AM\nYOU ARE\n", "text", "text"),
+        ("x.tmx", "anything", "pairs", "tmx"),
+        ("x.xml", '<?xml version="1.0"?>\n<tmx version="1.4"><body>\n', "pairs", "tmx"),
         ("x.txt", "Janet will back the bill\nShe did\n", "text", "text"),
         ("x.txt", "Janet", "text", "text"),
         ("x.txt", "\n\n", "text", "text"),
@@ -92,6 +110,18 @@ def test_a_format_that_a_person_names_holds(tmp_path: Path) -> None:
     assert take(path, format="plain").kind == take(path, format="text").kind == "text"
     with pytest.raises(DataError, match='unknown format "colums"; did you mean "columns"'):
         take(path, format="colums")
+
+
+def test_columns_that_a_person_names_decide_between_pairs_and_texts(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("source,target,kind\nfine film,it was fine,a\ndull film,it was dull,b\n")
+    assert take(path)[:2] == ("pairs", "csv")
+    assert take(path, labels="kind").kind == "texts"
+    path.write_text("a,b\nfine film,pos\nso,neg\nwell,pos\n")
+    assert take(path).kind == "texts"
+    assert take(path, are_pairs=True) == ("pairs", "csv", "by the columns named", True, ())
+    assert take(path, format="scan") == ("pairs", "scan", "as --format says", False, ())
+    assert take(f"{path},{path}")[:2] == ("pairs", "aligned")
 
 
 def test_folders(tmp_path: Path) -> None:

@@ -104,8 +104,8 @@ def test_columns_are_chosen_by_name(tmp_path: Path) -> None:
         ("a.csv", "a,b,c\n1,2,3\n", {"sources": ["a"], "targets": ["a"]},
          ': column 1 "a" is named as source and as target'),
         ("a.json", '{"a": "1", "b": "2", "c": "3"}\n', {},
-         ': cannot tell which column is the source and target: there are "a", "b", "c";'
-         " --set data.sources=... and data.targets=... names it"),
+         ': cannot tell which column is the source and which the target: there are "a", "b", "c";'
+         " --set data.sources=... and data.targets=... says it"),
         ("a.tsv", "a\nb\n", {}, ":1: 1 column; expected a source, a tab and a target"),
         ("a.txt", "a\tb\nc\td\te\n", {}, ":2: 3 columns; expected 2 as in line 1"),
         ("a.txt", "a\tb\nc\td\ne\tf\ng\n", {}, ":4: 1 column; expected 2 as in line 1"),

@@ -8,7 +8,10 @@ from ensue.data.decoding import COMPRESSED
 
 SENTENCE_FORMATS = ("columns", "conllu", "json", "text")
 TEXT_FORMATS = ("tsv", "csv", "csv-semicolon", "json", "fasttext", "first-word", "class-files", "plain")
-PAIR_FORMATS = ("tsv", "csv", "csv-semicolon", "json", "tmx", "scan", "cmudict", "sigmorphon", "aligned", "plain")
+ALIGNED = "aligned"
+"""Two files of which the same lines belong together."""
+ONLY_PAIRS = ("tmx", "scan", "cmudict", "sigmorphon", ALIGNED)
+PAIR_FORMATS = ("tsv", "csv", "csv-semicolon", "json", *ONLY_PAIRS, "plain")
 FOLDERS = "folders"
 """A folder for each class, with a file for each text."""
 CLASS_FILES = "class-files"

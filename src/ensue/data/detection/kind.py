@@ -1,20 +1,23 @@
-"""The kind of data: labeled sentences, labeled texts or plain text. Only the first lines are read.
+"""The kind of data: labeled sentences, labeled texts, pairs or plain text. Only the first lines are read.
 
-What the person says (`--format`) holds. Else a folder with a folder, or a file, for each class holds texts, and
+What the person says (`--format`) holds, and columns that are named as sources or targets are those of pairs. Two files
+with a comma between them are pairs. Else a folder with a folder, or a file, for each class holds texts, and
 otherwise the first file decides, by its suffix (before `.xz` and `.gz`) and its first lines; the first of these that is
 true:
 
-1. CoNLL-U by suffix or first row: sentences.
-2. JSON by suffix, a first `{` or a first `[{`: sentences if an object has a list of tokens or a text with spans, else
-   texts.
-3. Columns, as `sentence_format` sees them (a suffix such as `.conll`, `-DOCSTART-`, rows of as many columns with blank
+1. Pairs, where it is sure (`pair_tables`): TMX, SCAN, CMUdict, SIGMORPHON, a table with names of source and target, or
+   with two columns that cannot be labels.
+2. CoNLL-U by suffix or first row: sentences.
+3. JSON by suffix, a first `{` or a first `[{`: sentences if an object has a list of tokens or a text with spans; pairs
+   by the names of keys; else texts.
+4. Columns, as `sentence_format` sees them (a suffix such as `.conll`, `-DOCSTART-`, rows of as many columns with blank
    lines between them): sentences; texts if the file is a `.csv`, if most cells of a column hold several words, or if it
    is a `.tsv` without blank lines between rows.
-4. A table, `__label__`, or a label before each line, as `text_format` sees them: texts. It is not a label but
+5. A table, `__label__`, or a label before each line, as `text_format` sees them: texts. It is not a label but
    prose if most lines begin with words that are as usual inside of lines, or most of these words come once.
-5. Three of four rows have as many columns, and blank lines part them: sentences. Or as many tabs: texts. One of the
+6. Three of four rows have as many columns, and blank lines part them: sentences. Or as many tabs: texts. One of the
    others is then the first wrong line.
-6. Anything else: plain text.
+7. Anything else: plain text.
 """
 
 from __future__ import annotations
@@ -26,23 +29,35 @@ from typing import Any, Literal, NamedTuple
 
 from ensue.data.decoding import checked_encoding
 from ensue.data.detection import line_signs
+from ensue.data.detection.aligned_files import aligned_paths
 from ensue.data.detection.first_lines import first_lines
 from ensue.data.detection.folders import folder_format
-from ensue.data.detection.format_names import CLASS_FILES, FOLDERS, SENTENCE_FORMATS, TEXT_FORMATS, suffix
-from ensue.data.detection.formats import csv_format, sentence_format, text_format
+from ensue.data.detection.format_names import (
+    ALIGNED,
+    CLASS_FILES,
+    FOLDERS,
+    ONLY_PAIRS,
+    PAIR_SUFFIXES,
+    SENTENCE_FORMATS,
+    TEXT_FORMATS,
+    suffix,
+)
+from ensue.data.detection.formats import csv_format, pair_format, sentence_format, text_format
+from ensue.data.detection.pair_tables import has_pair_keys, pairs_seen
 from ensue.data.json_spans import TOKEN_KEYS, is_list_of_spans
 from ensue.data.lines import Lines, is_blank
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, nearest
 from ensue.parsing import ParseError, parse_json
 
-Kind = Literal["sentences", "texts", "text"]
+Kind = Literal["sentences", "texts", "pairs", "text"]
 SENTENCES = {"columns", "conllu"}
 PLAIN = {"text", "plain"}
-NAMES = tuple(dict.fromkeys([*SENTENCE_FORMATS, *TEXT_FORMATS, FOLDERS]))
+NAMES = tuple(dict.fromkeys([*SENTENCE_FORMATS, *TEXT_FORMATS, FOLDERS, *ONLY_PAIRS]))
 """The values of `format`."""
 _SIGN_OF_FOLDER = {FOLDERS: "a folder for each class", CLASS_FILES: "a file for each class"}
 _MOST = 0.75
+_BY_LINES = "by its first lines"
 
 
 class Taken(NamedTuple):
@@ -58,15 +73,27 @@ class Taken(NamedTuple):
 
 
 def take(
-    location: str | Path, *, format: str = "", words: str = "", labels: str = "", encoding: str = "utf-8"
+    location: str | Path,
+    *,
+    format: str = "",
+    words: str = "",
+    labels: str = "",
+    are_pairs: bool = False,
+    encoding: str = "utf-8",
 ) -> Taken:
     """What a file, a folder or a glob is read as. `words` and `labels` are the columns or keys that the user names.
+
+    `are_pairs`: the person names columns of sources or of targets.
 
     Raises DataError for an unknown format, a path that does not exist, and first lines that cannot be decoded.
     """
     if format and format not in NAMES:
         advice = nearest(format, NAMES) or f"; expected one of {', '.join(NAMES)}"
         raise DataError(f'unknown format "{format}"{advice}')
+    if aligned_paths(str(location)):
+        return Taken("pairs", format or ALIGNED, "two files with a comma between them", True)
+    if are_pairs or format in ONLY_PAIRS:
+        return _as_pairs(location, format, encoding)
     shown = folder_format(Path(location), encoding=checked_encoding(encoding))
     if format == FOLDERS or (format and format == shown):
         return Taken("texts", format, "as --format says", format == shown)
@@ -74,6 +101,8 @@ def take(
     path = source.paths[0]
     if not format and shown and _named(path) not in SENTENCES:
         return Taken("texts", shown, _SIGN_OF_FOLDER[shown], True)
+    if not format and _is_tmx(path):
+        return Taken("pairs", "tmx", f"by its suffix {suffix(path.name)}", True)
     head = first_lines(path, encoding=source.encoding)
     format = csv_format(Lines(head, str(path))) if format == "csv" else format
     seen, looks_like = _seen(head, path, words, labels), sentence_format(Lines(head, str(path)))
@@ -95,7 +124,10 @@ def _named(path: Path) -> str:
 
 def _kind_of(format: str, head: Sequence[str], words: str, labels: str) -> Kind:
     if format == "json":
-        return "sentences" if has_sentences(head, words, labels) else "texts"
+        if has_sentences(head, words, labels):
+            return "sentences"
+        are_pairs = not words and not labels and has_pair_keys(list(filter(None, map(_record, head))))
+        return "pairs" if are_pairs else "texts"
     return "sentences" if format in SENTENCES else "text" if format in PLAIN else "texts"
 
 
@@ -104,7 +136,9 @@ def _seen(head: Sequence[str], path: Path, words: str, labels: str) -> Taken:
     name, by_name = str(path), suffix(path.name)
     found = sentence_format(Lines(head, name))
     by_suffix = _named(path) == found
-    sign = f"by its suffix {by_name}" if _named(path) else "by its first lines"
+    sign = f"by its suffix {by_name}" if _named(path) else _BY_LINES
+    if not words and not labels and (pairs := pairs_seen(head, name)):
+        return Taken("pairs", pairs, f"by its suffix {by_name}" if by_name in PAIR_SUFFIXES else _BY_LINES, True)
     if found == "json":
         return Taken(_kind_of(found, head, words, labels), found, sign, True)
     rows = [line.rstrip("\r\n") for line in head if not is_blank(line)]
@@ -114,6 +148,19 @@ def _seen(head: Sequence[str], path: Path, words: str, labels: str) -> Taken:
     if documented and not (documented == "first-word" and line_signs.are_prose(rows)):
         return Taken("texts", documented, sign, True)
     return _nearly(rows, head) or Taken("text", "text", "no columns, no labels", True)
+
+
+def _as_pairs(location: str | Path, format: str, encoding: str) -> Taken:
+    """What a person says is pairs."""
+    source = TextSource(location, encoding=encoding)
+    path = source.paths[0]
+    seen = "tmx" if _is_tmx(path) else pair_format(Lines.of(path, encoding=source.encoding), is_labeled=True)
+    sign = "as --format says" if format else "by the columns named"
+    return Taken("pairs", format or seen, sign, format in ("", seen))
+
+
+def _is_tmx(path: Path) -> bool:
+    return suffix(path.name) == ".tmx"
 
 
 def _is_table(rows: Sequence[str], head: Sequence[str], suffix: str) -> bool:

@@ -6,10 +6,8 @@ import math
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, islice, zip_longest
-from pathlib import Path
 from statistics import median
 
-from ensue.data.files import expanded, readable
 from ensue.data.lines import Lines
 from ensue.data.pairs.pair import Pair, checked_pair
 from ensue.data.records import Record, records, without_end
@@ -17,21 +15,6 @@ from ensue.errors import DataError
 
 _MOST_REMEMBERED = 1 << 21
 """Only in so many lines is the place looked for where two files part."""
-
-
-def aligned_paths(location: str) -> tuple[str, str] | None:
-    """The two files that a location names with a comma between them; None for a location that is one thing.
-
-    Commas may also be in the names: the location as a whole, and then a split into two files that are there, go first.
-    """
-    parts = location.split(",")
-    if len(parts) == 1 or _is_there(location):
-        return None
-    splits = [(",".join(parts[:n]).strip(), ",".join(parts[n:]).strip()) for n in range(1, len(parts))]
-    found = next((pair for pair in splits if all(map(_is_there, pair))), None)
-    if found is None and len(parts) > 2:
-        raise DataError("expected two files with a comma between them, such as train.en,train.de", location)
-    return found or splits[0]
 
 
 def read_aligned(opened: Callable[[], tuple[Lines, Lines]]) -> Iterator[Pair]:
@@ -113,8 +96,3 @@ def _misfits(short: Sequence[int], long: Iterable[int]) -> list[float]:
     ratios = [math.log((a + 1) / (b + 1)) for a, b in zip(short, long, strict=False)]
     usual = median(ratios)
     return [abs(ratio - usual) for ratio in ratios]
-
-
-def _is_there(name: str) -> bool:
-    with readable(name):
-        return bool(name) and expanded(Path(name)).is_file()

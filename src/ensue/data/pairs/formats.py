@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from ensue.data.detection.format_names import ALIGNED
 from ensue.data.detection.formats import csv_format, pair_format
 from ensue.data.lines import Lines
 from ensue.data.pairs.format import PairFormat
@@ -43,6 +44,8 @@ def detect_lines(lines: Lines, choice: PairChoice, *, format: str = "", like: Pa
 
 def checked_format(name: str) -> str:
     """The name; DataError for one that is none."""
+    if name == ALIGNED:
+        raise DataError("two files that are aligned have a comma between them, such as train.en,train.de")
     if name and name not in FORMATS:
         raise DataError(f'unknown format "{name}"' + (nearest(name, FORMATS) or f"; expected {', '.join(FORMATS)}"))
     return name

@@ -7,17 +7,16 @@ from functools import partial
 from pathlib import Path
 
 from ensue.data.decoding import checked_encoding
-from ensue.data.detection.format_names import suffix
+from ensue.data.detection.aligned_files import aligned_paths
+from ensue.data.detection.format_names import ALIGNED, suffix
 from ensue.data.files import common_format, files_of
 from ensue.data.lines import Lines, is_blank
-from ensue.data.pairs.aligned import aligned_paths, read_aligned
+from ensue.data.pairs.aligned import read_aligned
 from ensue.data.pairs.formats import FORMATS, detect_lines
 from ensue.data.pairs.pair import Pair, PairChoice, PairLayout, checked_pair
 from ensue.data.pairs.tmx import declared_encoding
 from ensue.data.records import sample
 from ensue.errors import DataError
-
-ALIGNED = "aligned"
 
 
 class PairSource:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ensue.data.columns import Column, columns_counted
+from ensue.data.detection.pair_names import Columns
 from ensue.data.lines import Lines
 from ensue.data.pairs.format import PairFormat
 from ensue.data.pairs.pair import Pair, PairChoice, PairLayout
-from ensue.data.pairs.pair_columns import Columns, find_pair, has_header
+from ensue.data.pairs.pair_columns import find_pair, has_header
 from ensue.data.tables import Dialect
 from ensue.errors import DataError
 

@@ -7,11 +7,22 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
 MOST_VALUES = 1000
 """A column with more distinct values is not counted on: it holds no labels."""
 MOST_REMEMBERED = 1 << 18
 """The most distinct texts that are remembered, the first ones."""
+
+
+class FileLine(NamedTuple):
+    """A line of a file."""
+
+    path: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}"
 
 
 class Lengths:

@@ -10,19 +10,11 @@ from typing import NamedTuple
 
 from ensue.data.detection.kind import Taken
 from ensue.data.documents import Layout
-from ensue.data.survey.counts import ColumnValues, Lengths, Repeats
+from ensue.data.pairs import PairLayout
+from ensue.data.survey.counts import ColumnValues, FileLine, Lengths, Repeats
+from ensue.data.survey.pair_counts import Balance, Overlap, Side
 from ensue.errors import DataError
 from ensue.text.schemes import Scheme
-
-
-class FileLine(NamedTuple):
-    """A line of a file."""
-
-    path: str
-    line: int
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.line}"
 
 
 @dataclass
@@ -100,6 +92,39 @@ class DocumentSummary(LabeledSummary):
 
     layout: Layout = field(default_factory=lambda: Layout(""))
     labels_in_a_text: Lengths = field(default_factory=Lengths)
+
+
+class OddPair(NamedTuple):
+    """A pair whose lengths, in characters, do not go together as those of the others do."""
+
+    place: FileLine
+    source: int
+    target: int
+
+    def __str__(self) -> str:
+        return f"{self.place} ({self.source:,} and {self.target:,})"
+
+
+@dataclass
+class PairSummary(Summary):
+    """`size` pairs. `odd`: the first of the `num_odd` that look misaligned. `copies` have a target that is the source.
+
+    `references`: how many targets a pair has. `overlap` is None unless a test was named.
+    """
+
+    layout: PairLayout = field(default_factory=lambda: PairLayout(""))
+    size: int = 0
+    source: Side = field(default_factory=Side)
+    target: Side = field(default_factory=Side)
+    balance: Balance = field(default_factory=Balance)
+    references: Lengths = field(default_factory=Lengths)
+    repeats: Repeats = field(default_factory=Repeats)
+    """Of sources; those with other targets are with other labels."""
+    num_copies: int = 0
+    first_copy: FileLine | None = None
+    num_odd: int = 0
+    odd: list[OddPair] = field(default_factory=list)
+    overlap: Overlap | None = None
 
 
 @dataclass

@@ -1,0 +1,163 @@
+"""What is counted of pairs: both sides, how their lengths go together, what training and test share."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+
+from ensue.data.pairs import Pair
+from ensue.data.survey.counts import MOST_REMEMBERED, FileLine, Lengths
+from ensue.text.scripts import MOST, count_without_blanks
+
+_STEPS = 32
+"""Lengths are counted on a scale of logarithms, in so many steps for each doubling."""
+_FEWEST = 20
+_FAR = 6.0
+_TIMES = 2.0
+_STEADY = 4
+_LONGEST_WORD = 5.0
+
+
+@dataclass
+class Side:
+    """The sources of pairs, or their targets. `lengths` are in words, which are what stands between blanks."""
+
+    words: Counter[str] = field(default_factory=Counter)
+    lengths: Lengths = field(default_factory=Lengths)
+    characters: Lengths = field(default_factory=Lengths)
+    num_characters: int = 0
+    _without_blanks: int = 0
+
+    def feed(self, texts: Sequence[str]) -> None:
+        """Counts the sources of a pair as one text, or a target."""
+        words = [word for text in texts for word in text.split()]
+        length = sum(map(len, texts))
+        self.words.update(words)
+        self.lengths.add(len(words))
+        self.characters.add(length)
+        self.num_characters += length
+        self._without_blanks += sum(map(count_without_blanks, texts))
+
+    @property
+    def has_no_blanks(self) -> bool:
+        """Whether the script puts no blanks between words, and nobody else has put them there."""
+        is_such = self._without_blanks > MOST * self.num_characters
+        return is_such and self.num_characters > _LONGEST_WORD * max(1, self.words.total())
+
+
+class Balance:
+    """How the lengths of source s and target t, in characters, go together.
+
+    For c characters of the target to each of the source, (t - c s) / sqrt(t + c s) has about the same spread at all
+    lengths (Gale & Church 1993). A pair is odd if it lies more than six deviations, estimated from the median of the
+    absolute ones, from the median, and is at least twice as long or short as c says. No pair is odd
+    where the ratios of most pairs differ more than fourfold, as those of summaries do.
+    """
+
+    def __init__(self) -> None:
+        self.ratios = Lengths()
+        """Target to source, in percent."""
+        self._counts: Counter[tuple[int, int]] = Counter()
+        self._sums = [0, 0]
+
+    def feed(self, source: int, target: int) -> None:
+        """Counts a pair by its lengths."""
+        self.ratios.add(round(100 * target / max(1, source)))
+        self._counts[_step(source), _step(target)] += 1
+        self._sums[0] += source
+        self._sums[1] += target
+
+    def is_odd(self, source: int, target: int) -> bool:
+        """Whether these lengths do not go together as those of most pairs do; asked when all are counted."""
+        low, high = self._bounds
+        expected = self._ratio * source
+        times = max(target, expected) / max(1.0, min(target, expected))
+        return times >= _TIMES and not low <= self._distance(source, target) <= high
+
+    @property
+    def has_odd(self) -> bool:
+        """Whether there may be odd ones."""
+        return any(self.is_odd(round(_length(s)), round(_length(t))) for s, t in self._counts)
+
+    @property
+    def _ratio(self) -> float:
+        return self._sums[1] / max(1, self._sums[0])
+
+    def _distance(self, source: float, target: float) -> float:
+        expected = self._ratio * source
+        return (target - expected) / math.sqrt(max(1.0, target + expected))
+
+    @cached_property
+    def _bounds(self) -> tuple[float, float]:
+        low, high = (self.ratios.quantile(share) for share in (0.05, 0.95))
+        if len(self.ratios) < _FEWEST or high > _STEADY * low:
+            return -math.inf, math.inf
+        distances = [(self._distance(_length(s), _length(t)), count) for (s, t), count in self._counts.items()]
+        middle = _median(distances)
+        spread = 1.4826 * _median([(abs(distance - middle), count) for distance, count in distances])
+        return middle - _FAR * max(spread, 0.5), middle + _FAR * max(spread, 0.5)
+
+
+class Overlap:
+    """How many pairs of a test are also among others. It keeps hashes of the first `MOST_REMEMBERED`."""
+
+    def __init__(self, location: str, test: Iterable[Pair]) -> None:
+        self.location = location
+        self._test = [
+            (FileLine(pair.path, pair.line), hash(pair.sources), [*map(hash, pair.targets)])
+            for pair in islice(test, MOST_REMEMBERED)
+        ]
+        self._sources = {source for _, source, _ in self._test}
+        self._targets = {target for _, _, targets in self._test for target in targets}
+        self._seen_sources: set[int] = set()
+        self._seen_targets: set[int] = set()
+        self._seen_pairs: set[tuple[int, int]] = set()
+
+    def feed(self, pair: Pair) -> None:
+        """Takes one of the other pairs."""
+        source = hash(pair.sources)
+        targets = self._targets & {*map(hash, pair.targets)}
+        self._seen_targets |= targets
+        if source in self._sources:
+            self._seen_sources.add(source)
+            self._seen_pairs.update((source, target) for target in targets)
+
+    def __len__(self) -> int:
+        return len(self._test)
+
+    @property
+    def sources(self) -> list[FileLine]:
+        """Where the pairs of the test are whose source was seen."""
+        return [place for place, source, _ in self._test if source in self._seen_sources]
+
+    @property
+    def num_targets(self) -> int:
+        """How many have a target that was seen."""
+        return sum(not self._seen_targets.isdisjoint(targets) for _, _, targets in self._test)
+
+    @property
+    def num_pairs(self) -> int:
+        """How many were seen with both, in one pair."""
+        return sum(any((source, target) in self._seen_pairs for target in targets) for _, source, targets in self._test)
+
+
+def _step(length: int) -> int:
+    return round(_STEPS * math.log2(length + 1))
+
+
+def _length(step: int) -> float:
+    return float(2 ** (step / _STEPS) - 1)
+
+
+def _median(values: Sequence[tuple[float, int]]) -> float:
+    """Of values that each come so often."""
+    left = sum(count for _, count in values) / 2
+    for value, count in sorted(values):
+        left -= count
+        if left <= 0:
+            return value
+    return 0.0

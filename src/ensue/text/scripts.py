@@ -1,0 +1,18 @@
+"""Scripts that put no blanks between words."""
+
+from __future__ import annotations
+
+import re
+
+_LETTERS = re.compile(
+    "[\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
+)
+"""Thai, Lao, Tibetan, Myanmar, Khmer, kana and Han."""
+MOST = 0.3
+"""A text with a larger share of such letters is written in such a script, whatever names and numbers are in it."""
+
+
+def count_without_blanks(text: str) -> int:
+    """How many characters belong to scripts that put no blanks between words."""
+    return 0 if text.isascii() else len(_LETTERS.findall(text))
