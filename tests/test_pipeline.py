@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 import torch
 
+from ensue.decode.generation import search_ids
+from ensue.decode.search import BeamSearch
 from ensue.errors import ContextError, EnsueError, RunError
 from ensue.library import load
 from ensue.metrics.language import LanguageScores
 from ensue.models.build import build_language_model
 from ensue.models.specification import describe_encoder
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline, TokenScore
+from ensue.tasks.language_modeling.reading import TextScorer
 from ensue.text.tokenizers import train_tokenizer
 from layer_tables import layers
 
@@ -46,6 +49,22 @@ def test_samples_are_several_and_differ() -> None:
     texts = pipeline_of("characters").samples(num_samples=5, max_tokens=20, seed=0)
     assert [len(text) for text in texts] == [20] * 5
     assert len(set(texts)) == 5
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_search_finds_has_the_surprisal_that_score_gives_it(kind: str) -> None:
+    pipeline = pipeline_of(kind)
+    found = pipeline.search("The sea", beams=3, n_best=3, max_tokens=6)
+    assert [one.nats for one in found] == sorted(one.nats for one in found)
+    ids = pipeline.tokenizer.encode("The sea").tolist()
+    (hypotheses,) = search_ids(
+        pipeline.model, [ids], search=BeamSearch(3, 3, max_tokens=6), start_id=pipeline.tokenizer.start_id
+    )
+    for one, hypothesis in zip(found, hypotheses, strict=True):
+        read = TextScorer(pipeline.model, start_id=pipeline.tokenizer.start_id)
+        nats = read.feed(np.array([*ids, *hypothesis.ids]))[len(ids) :]
+        assert one.nats == pytest.approx(nats.sum(), abs=1e-4)
+        assert one.text == pipeline.tokenizer.decode([*ids, *hypothesis.ids])[len("The sea") :]
 
 
 def test_a_word_after_the_prompt_is_set_off_from_it() -> None:

@@ -233,7 +233,9 @@ def test_a_prompt_longer_than_the_context(refused: Refused, ensue: Ensue, traine
         (["--min-p", "-0.1"], "min_p"), (["--repetition-penalty", "0"], "repetition"), (["--seed", "-1"], "seed"),
         (["--samples", "0"], "--samples"), (["--max-tokens", "0"], "--max-tokens"), (["--temperature", "x"], "--temp"),
         (["--temperature", "nan"], "temperature"), (["--threads", "0"], "--threads"),
-        (["--samples", "999999999999"], "--samples"),
+        (["--samples", "999999999999"], "--samples"), (["--beams", "0"], "--beams"),
+        (["--beams", "2", "--seed", "1"], "--seed has no meaning with --beams"),
+        (["--n-best", "2"], "--n-best needs --beams"), (["--beams", "2", "--n-best", "3"], "n_best is 3"),
     ],
 )  # fmt: skip
 def test_sampling_values_that_make_no_sense(options: list[str], word: str, refused: Refused, trained: Path) -> None:

@@ -116,6 +116,20 @@ def test_generate_several(ensue: Ensue, trained: Path) -> None:
     assert [line for line in said.out.splitlines() if line.startswith("---")] == ["--- 1", "--- 2", "--- 3"]
 
 
+@pytest.mark.parametrize("model", ["lstm", "transformer"])
+def test_generate_searches(model: str, ensue: Ensue, trained: Path) -> None:
+    options = ["--prompt", "the ", "--max-tokens", 12]
+    lm = package.load(trained / model, device="cpu")
+    first, second = lm.search("the ", beams=4, n_best=2, max_tokens=12)
+    assert ensue("generate", trained / model, *options, "--beams", 4).out == f"the {first.text}\n"
+    several = ensue("generate", trained / model, *options, "--beams", 4, "--n-best", 2).out
+    assert several == (
+        f"--- 1 ({first.nats:.2f} nats)\nthe {first.text}\n\n--- 2 ({second.nats:.2f} nats)\nthe {second.text}\n"
+    )
+    greedy = ensue("generate", trained / model, *options, "--temperature", 0).out
+    assert ensue("generate", trained / model, *options, "--beams", 1).out == greedy
+
+
 def test_a_reader_that_goes_away_is_no_traceback(trained: Path, text: Path) -> None:
     run = shlex.quote(str(trained / "lstm"))
     python = f"{shlex.quote(sys.executable)} -c {shlex.quote(ENTRY)}"

@@ -11,10 +11,11 @@ from typing import Annotated, Any
 
 import typer
 
+from ensue.cli.generating import generate
 from ensue.cli.looking import cache, data, gradients
 from ensue.cli.options import say
 from ensue.cli.training import machine, quickstart, recipes, train
-from ensue.cli.using import evaluate, generate, inspect, predict, score
+from ensue.cli.using import evaluate, inspect, predict, score
 from ensue.console.mistakes import in_one_line, mistake
 from ensue.console.notices import notices_shown
 from ensue.console.output import streams

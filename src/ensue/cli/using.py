@@ -1,11 +1,11 @@
-"""The commands that use a trained model: evaluate, predict, inspect, score, generate."""
+"""The commands that use a trained model: evaluate, predict, inspect, score."""
 
 from __future__ import annotations
 
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -112,47 +112,3 @@ def score(
     pipeline = load_for("score", run, device, threads)
     for line in pipeline.score_lines("-" if path is None else path, encoding=encoding, as_json=as_json):
         print(line, flush=True)
-
-
-def generate(
-    run: RunArgument,
-    prompt: Annotated[str, typer.Option(help="The beginning of the text; - reads stdin.")] = "",
-    max_tokens: Annotated[int, typer.Option(min=1, max=1_000_000_000, help="The most tokens to write.")] = 500,
-    temperature: Annotated[
-        float, typer.Option(help="Below 1 more cautious, above 1 more varied; 0 takes the most probable token.")
-    ] = 1.0,
-    top_k: Annotated[int | None, typer.Option(help="Keep the K most probable tokens.")] = None,
-    top_p: Annotated[
-        float | None, typer.Option(help="Keep the most probable tokens that reach the probability P together.")
-    ] = None,
-    min_p: Annotated[
-        float | None, typer.Option(help="Keep tokens at least P times as probable as the most probable one.")
-    ] = None,
-    repetition_penalty: Annotated[
-        float, typer.Option(help="Above 1: make tokens that occurred before less probable.")
-    ] = 1.0,
-    seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="The same seed writes the same text.")] = None,
-    samples: Annotated[int, typer.Option(min=1, max=10_000, help="The number of texts.")] = 1,
-    device: DeviceOption = "auto",
-    threads: OneThreadOption = None,
-) -> None:
-    """Write text with a language model. It appears as it is sampled."""
-    pipeline = load_for("generate", run, device, threads)
-    options: dict[str, Any] = {
-        "max_tokens": max_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p,
-        "repetition_penalty": repetition_penalty, "seed": seed,
-    }  # fmt: skip
-    begin = prompt
-    if prompt == "-":
-        from ensue.data.streams import whole_text
-
-        begin = whole_text("-")
-    if samples == 1:
-        pieces = pipeline.generate(begin, **options)
-        print(begin, end="", flush=True)
-        for piece in pieces:
-            print(piece, end="", flush=True)
-        print()
-        return
-    for number, sample in enumerate(pipeline.samples(begin, samples, **options), start=1):
-        print(f"{'' if number == 1 else chr(10)}--- {number}\n{begin}{sample}")

@@ -25,7 +25,7 @@ from ensue.decode.hypotheses import Hypothesis, Phrase
 from ensue.decode.search import BeamSearch
 from ensue.errors import EnsueError
 from ensue.models.modules import evaluating
-from ensue.types import State, select_rows
+from ensue.types import State, compacted, select_rows
 
 SMALLEST = 1e-38
 """The least attention of which a logarithm is taken."""
@@ -93,11 +93,13 @@ def _search(model: Any, state: State, ids: Tensor, frontier: Frontier, mask: Ten
         options, values = continuations(log_p, search.width, frontier.wanted())
         if np.isnan(values).any():
             raise EnsueError("the model's scores of the next token are not finite: its training has diverged")
-        rows, read = (torch.from_numpy(part).to(ids.device) for part in frontier.advance(options, values, bonuses))
+        inputs = len(frontier.live.inputs)
+        rows, ids = (torch.from_numpy(part).to(ids.device) for part in frontier.advance(options, values, bonuses))
         if not len(rows):
             return
         state, coverage = select_rows((state, coverage), rows)
-        ids = read
+        if len(frontier.live.inputs) < inputs:
+            state = compacted(state)  # what only they attended to
 
 
 def _block(log_p: Float[Tensor, "R V"], frontier: Frontier) -> None:

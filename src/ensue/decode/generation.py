@@ -1,4 +1,4 @@
-"""Generation: reads prompts, samples a token for each row, and feeds it back. It works on ids, not on text."""
+"""Generation: reads prompts, and samples a token for each row, or searches for the best ones. It works on ids."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from ensue.arguments import check_whole
+from ensue.decode.beam import beam_search
+from ensue.decode.hypotheses import Hypothesis
 from ensue.decode.reader import Reader
 from ensue.decode.sampling import Sampling, next_ids
+from ensue.decode.search import BeamSearch
 from ensue.errors import ContextError
 from ensue.models.modules import device_of, evaluating
 from ensue.types import State
@@ -50,6 +53,23 @@ def generate_ids(
     generator = torch.Generator(device_of(model))
     generator.seed() if seed is None else generator.manual_seed(int(seed))
     return islice(_sampled(model, rows, state, sampling or Sampling(), generator, seen, end_id), max_tokens)
+
+
+def search_ids(
+    model: Any,
+    prompts: Sequence[ArrayLike],
+    *,
+    search: BeamSearch,
+    start_id: int,
+    end_id: int | None = None,
+    state: State = None,
+) -> list[list[Hypothesis]]:
+    """The most probable continuations of each of `prompts`, by beam search; as `generate_ids` for all else."""
+    rows = begun(model, prompts, start_id)
+    reader = Reader(model)
+    with torch.inference_mode(), evaluating(model):
+        state, starts = reader.begin(rows, state)
+        return beam_search(reader, state, starts, end_id=end_id, search=search)
 
 
 def begun(model: Any, prompts: Sequence[ArrayLike], start_id: int) -> list[NDArray[np.int64]]:

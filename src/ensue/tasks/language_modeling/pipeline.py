@@ -11,8 +11,9 @@ import torch
 from ensue.arguments import check_path, check_type, check_whole
 from ensue.data.corpus.cache import tokenize
 from ensue.data.sources import TextSource
-from ensue.decode.generation import generate_ids
+from ensue.decode.generation import generate_ids, search_ids
 from ensue.decode.sampling import Sampling
+from ensue.decode.search import BeamSearch
 from ensue.metrics.language import LanguageScores
 from ensue.models.language_model import LanguageModel
 from ensue.models.modules import evaluating
@@ -30,7 +31,7 @@ from ensue.tasks.language_modeling.reading import (
 )
 from ensue.tasks.pipeline import Pipeline
 from ensue.text.boundaries import last_boundary
-from ensue.text.tokenizer import Tokenizer
+from ensue.text.tokenizer import Decoder, Tokenizer
 
 LONGEST_WITHOUT_BOUNDARY = 1 << 20
 """The most characters without a blank of a streamed text. It is cut there, so that memory stays constant."""
@@ -46,6 +47,13 @@ class TokenScore(NamedTuple):
 
     def __repr__(self) -> str:
         return f"{self.symbol!r} {self.nats:.2f}"
+
+
+class Continuation(NamedTuple):
+    """A text that goes on from a prompt, and its surprisal in nats."""
+
+    text: str
+    nats: float
 
 
 class LanguagePipeline(Pipeline):
@@ -123,13 +131,41 @@ class LanguagePipeline(Pipeline):
         return self._decoded(columns, ids.tolist(), rows)
 
     def _decoded(self, columns: Iterator[torch.Tensor], prompt: list[int], rows: int) -> Iterator[list[str]]:
-        decoders = [self.tokenizer.decoder() for _ in range(rows)]
-        for decoder in decoders:  # the blank between two words depends on the word before
-            for id in prompt[-1:]:
-                decoder.feed(id)
+        decoders = [self._decoder(prompt) for _ in range(rows)]
         for column in columns:
             yield [decoder.feed(id) for decoder, id in zip(decoders, column.tolist(), strict=True)]
         yield [decoder.flush() for decoder in decoders]
+
+    def _decoder(self, prompt: list[int]) -> Decoder:
+        decoder = self.tokenizer.decoder()
+        for id in prompt[-1:]:  # the blank between two words depends on the word before
+            decoder.feed(id)
+        return decoder
+
+    def search(
+        self,
+        prompt: str = "",
+        *,
+        beams: int = 5,
+        n_best: int = 1,
+        max_tokens: int = 200,
+        no_repeat_ngram: int = 0,
+    ) -> list[Continuation]:
+        """The most probable continuations of `max_tokens` tokens that a beam search finds, the best first.
+
+        Nothing is drawn. No n-gram of `no_repeat_ngram` tokens occurs twice in what is written; 0 lets all repeat.
+        Raises EnsueError for values out of range, and ContextError for a prompt that is longer than a Transformer's
+        context.
+        """
+        check_type("the prompt", prompt, str, "a string")
+        search = BeamSearch(beams, n_best, max_tokens=max_tokens, no_repeat_ngram=no_repeat_ngram)
+        ids = self.tokenizer.encode(prompt)
+        (found,) = search_ids(self.model, [ids], search=search, start_id=self.tokenizer.start_id)
+        return [Continuation(self._continued(ids.tolist(), one.ids), -one.log_probability) for one in found]
+
+    def _continued(self, prompt: list[int], ids: tuple[int, ...]) -> str:
+        decoder = self._decoder(prompt)
+        return "".join([decoder.feed(id) for id in ids]) + decoder.flush()
 
     def score(self, text: str) -> list[TokenScore]:
         """The surprisal of each token of `text`, read from its beginning."""

@@ -1,0 +1,91 @@
+"""The command that writes text: samples of a language model, or the most probable text that a search finds."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from ensue.cli.options import DeviceOption, OneThreadOption, RunArgument, load_for
+from ensue.errors import EnsueError
+
+DRAWING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "samples")
+SEARCHING = ("n_best", "no_repeat_ngram")
+
+
+def generate(
+    context: typer.Context,
+    run: RunArgument,
+    prompt: Annotated[str, typer.Option(help="The beginning of the text; - reads stdin.")] = "",
+    max_tokens: Annotated[int, typer.Option(min=1, max=1_000_000_000, help="The most tokens to write.")] = 500,
+    temperature: Annotated[
+        float, typer.Option(help="Below 1 more cautious, above 1 more varied; 0 takes the most probable token.")
+    ] = 1.0,
+    top_k: Annotated[int | None, typer.Option(help="Keep the K most probable tokens.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="Keep the most probable tokens that reach the probability P together.")
+    ] = None,
+    min_p: Annotated[
+        float | None, typer.Option(help="Keep tokens at least P times as probable as the most probable one.")
+    ] = None,
+    repetition_penalty: Annotated[
+        float, typer.Option(help="Above 1: make tokens that occurred before less probable.")
+    ] = 1.0,
+    seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="The same seed writes the same text.")] = None,
+    samples: Annotated[int, typer.Option(min=1, max=10_000, help="The number of texts.")] = 1,
+    beams: Annotated[
+        int | None,
+        typer.Option(min=1, max=10_000, help="Draw nothing: search for the most probable text with N beams."),
+    ] = None,
+    n_best: Annotated[int, typer.Option(min=1, max=10_000, help="With --beams: the number of texts.")] = 1,
+    no_repeat_ngram: Annotated[
+        int, typer.Option(min=0, max=1_000_000, help="With --beams: write no N tokens in a row twice.")
+    ] = 0,
+    device: DeviceOption = "auto",
+    threads: OneThreadOption = None,
+) -> None:
+    """Write text with a language model. It appears as it is sampled."""
+    check_options(context, is_search=beams is not None)
+    pipeline = load_for("generate", run, device, threads)
+    options: dict[str, Any] = {
+        "max_tokens": max_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p,
+        "repetition_penalty": repetition_penalty, "seed": seed,
+    }  # fmt: skip
+    begin = prompt
+    if prompt == "-":
+        from ensue.data.streams import whole_text
+
+        begin = whole_text("-")
+    if beams is not None:
+        show_found(
+            begin,
+            pipeline.search(begin, beams=beams, n_best=n_best, max_tokens=max_tokens, no_repeat_ngram=no_repeat_ngram),
+        )
+        return
+    if samples == 1:
+        pieces = pipeline.generate(begin, **options)
+        print(begin, end="", flush=True)
+        for piece in pieces:
+            print(piece, end="", flush=True)
+        print()
+        return
+    for number, sample in enumerate(pipeline.samples(begin, samples, **options), start=1):
+        print(f"{'' if number == 1 else chr(10)}--- {number}\n{begin}{sample}")
+
+
+def check_options(context: typer.Context, *, is_search: bool) -> None:
+    """Raises EnsueError for an option of the search without `--beams`, or one of drawing with it."""
+    for name in DRAWING if is_search else SEARCHING:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            why = "has no meaning with --beams, which draws nothing" if is_search else "needs --beams"
+            raise EnsueError(f"--{name.replace('_', '-')} {why}")
+
+
+def show_found(begin: str, found: list[Any]) -> None:
+    """Prints what a search found: one text as it is, several with their surprisals."""
+    if len(found) == 1:
+        print(begin + found[0].text)
+        return
+    for number, (text, nats) in enumerate(found, start=1):
+        print(f"{'' if number == 1 else chr(10)}--- {number} ({nats:.2f} nats)\n{begin}{text}")
