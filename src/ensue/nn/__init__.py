@@ -30,6 +30,7 @@ from ensue.nn.combinators import Bidirectional, Residual, Stack
 from ensue.nn.dropout import Dropout, VariationalDropout, WeightDrop
 from ensue.nn.embeddings import TokenEmbedding, VectorInput
 from ensue.nn.heads.chain import log_partition, marginals
+from ensue.nn.heads.copying import CopyingHead, CopyingNats, CopyingSource, CopyingState
 from ensue.nn.heads.crf import ChainScores, LegalTags, LinearChainCRF
 from ensue.nn.heads.linear_cross_entropy import linear_cross_entropy
 from ensue.nn.heads.paths import k_best, viterbi, viterbi_path
@@ -70,6 +71,10 @@ __all__ = [
     "Clockwork",
     "ClockworkState",
     "ContextState",
+    "CopyingHead",
+    "CopyingNats",
+    "CopyingSource",
+    "CopyingState",
     "CoupledLSTM",
     "CrossAttention",
     "DecoderBlockState",

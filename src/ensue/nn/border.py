@@ -184,6 +184,7 @@ class _Inside(threading.local):
 
 _inside = _Inside()
 _borders: WeakKeyDictionary[nn.Module, Border] = WeakKeyDictionary()
+_forms: WeakKeyDictionary[nn.Module, Leaf | Branch | SharedForm | Empty] = WeakKeyDictionary()
 
 
 def guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -228,7 +229,7 @@ def guarded_start(function: Callable[..., Any]) -> Callable[..., Any]:
     def init_state(self: Any, batch_size: int, memory: Any = None) -> Any:
         if memory is None or self.d_memory is None or _inside.now or torch.compiler.is_compiling():
             return function(self, batch_size, memory)
-        _check_memory(self, batch_size, memory)
+        expect_memory(self, batch_size, memory)
         _inside.now = True
         try:
             return function(self, batch_size, memory)
@@ -236,17 +237,6 @@ def guarded_start(function: Callable[..., Any]) -> Callable[..., Any]:
             _inside.now = False
 
     return init_state
-
-
-def _check_memory(module: Any, rows: int, memory: Any) -> None:
-    where = f"{type(module).__name__}.init_state"
-    if not isinstance(memory, Memory):
-        raise Misfit(TypeError, "{} as Memory", _named(memory)).error(where, "memory")
-    held, name = _reference(module)
-    like = held.get(name)
-    sizes = (rows, "positions", module.d_memory)
-    expect(where, "memory.values", memory.values, sizes, None if like is None else like.dtype, like=like)
-    expect_mask(where, memory.mask, memory.values, "memory.mask")
 
 
 def guarded_update(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -319,6 +309,28 @@ def expect_mask(where: str, mask: Any, like: Tensor, what: str = "mask") -> None
     """Raises unless `mask` is None or a right padding of `like` (B, T, ...)."""
     if mask is not None:
         found = misfit(mask, like.shape[:2], torch.bool, like.device) or _gap(mask)
+        if found is not None:
+            raise found.error(where, what)
+
+
+def expect_memory(module: Any, rows: int, memory: Any) -> None:
+    """Raises unless `memory` is one for `rows` rows of a module with `d_memory`, in its type and on its device."""
+    where = f"{type(module).__name__}.init_state"
+    if not isinstance(memory, Memory):
+        raise Misfit(TypeError, "{} as Memory", _named(memory)).error(where, "memory")
+    held, name = _reference(module)
+    like = held.get(name)
+    sizes = (rows, "positions", module.d_memory)
+    expect(where, "memory.values", memory.values, sizes, None if like is None else like.dtype, like=like)
+    expect_mask(where, memory.mask, memory.values, "memory.mask")
+
+
+def expect_state(module: Any, where: str, what: str, state: Any, rows: int, start: Callable[[], State]) -> None:
+    """Raises unless `state`, for `rows` rows, has the form of what `start` gives, an initial state of a module."""
+    form = _forms.get(module)
+    if form is None or form.misfit(state, rows) is not None:
+        _forms[module] = form = form_of(start())  # the module may have changed
+        found: Misfit | None = form.misfit(state, rows)
         if found is not None:
             raise found.error(where, what)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -73,13 +73,9 @@ class CrossAttention(Parallel):
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], Shared]:
         state = self.init_state(len(x)) if state is None else state
-        queries = self.queries(blank(x, mask))
-        batch, length, d_key = queries.shape
-        source, texts = state.content, state.texts
-        if state.repeats is None:
-            source, texts = select_rows(source, state.rows), batch
-        columns = batch * length // texts if texts else 0
-        context = self._context(queries.reshape(texts, columns, d_key), source, (batch, length))
+        batch, length = x.shape[:2]
+        queries, source = grouped(self.queries(blank(x, mask)), state)
+        context = self._context(queries, source, (batch, length))
         return self.finished(context.reshape(batch, length, context.shape[2])), state
 
     def _context(self, queries: Tensor, source: Source, sizes: tuple[int, int]) -> Tensor:
@@ -100,9 +96,7 @@ class CrossAttention(Parallel):
 
     def _weights(self, scores: Tensor, source: Source, sizes: tuple[int, int]) -> Tensor:
         """The softmax of `scores` (M, H, columns, S) over real positions, as the tap sees it, and with dropout."""
-        padding = ~source.real[:, None, None, :]
-        # No score is -inf, for a text without a real position; its weights are zero all the same.
-        weights = scores.masked_fill(padding, torch.finfo(scores.dtype).min).softmax(-1).masked_fill(padding, 0.0)
+        weights = weights_over(scores, source.real)
         if is_watched(self):
             batch, length = sizes
             texts, heads, columns, positions = weights.shape
@@ -113,6 +107,25 @@ class CrossAttention(Parallel):
 
     def extra_repr(self) -> str:
         return f"d_in={self.d_in}, d_memory={self.d_memory}, dropout={self.dropout}"
+
+
+def grouped(queries: Tensor, state: Shared) -> tuple[Tensor, Any]:
+    """Queries (B, T, d_key) by texts, (M, columns, d_key), and the content that they attend to, for M texts.
+
+    Only where rows are not in the order of the texts, the content is selected for each.
+    """
+    batch, length, d_key = queries.shape
+    content, texts = state.content, state.texts
+    if state.repeats is None:
+        content, texts = select_rows(content, state.rows), batch
+    columns = batch * length // texts if texts else 0
+    return queries.reshape(texts, columns, d_key), content
+
+
+def weights_over(scores: Tensor, real: Tensor) -> Tensor:
+    """The softmax of `scores` (M, ..., S) over the `real` positions (M, S); all zero where there is none."""
+    padding = ~real.view(len(real), *[1] * (scores.dim() - 2), real.shape[1])
+    return scores.masked_fill(padding, torch.finfo(scores.dtype).min).softmax(-1).masked_fill(padding, 0.0)
 
 
 class MultiHeadCrossAttention(CrossAttention):
@@ -196,9 +209,14 @@ class AdditiveAttention(CrossAttention):
         return queries
 
     def _context(self, queries: Tensor, source: Source, sizes: tuple[int, int]) -> Tensor:
-        hidden = torch.tanh(queries.unsqueeze(2) + source.keys.unsqueeze(1))
-        scores: Tensor = self.vector(hidden).squeeze(3)
+        scores = self.scores(queries, source.keys)
         return self._weights(scores.unsqueeze(1), source, sizes).squeeze(1) @ source.values
+
+    def scores(self, queries: Tensor, keys: Tensor, added: Tensor | None = None) -> Float[Tensor, "M columns S"]:
+        """Of `queries` (M, columns, d_key) at `keys` (M, S, d_key); `added` (M, columns, S, d_key) inside of tanh."""
+        sums = queries.unsqueeze(2) + keys.unsqueeze(1)
+        scores: Tensor = self.vector(torch.tanh(sums if added is None else sums + added)).squeeze(3)
+        return scores
 
     def extra_repr(self) -> str:
         return f"d_in={self.d_in}, d_memory={self.d_memory}, d_attention={self.d_attention}, dropout={self.dropout}"

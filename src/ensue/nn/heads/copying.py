@@ -1,0 +1,233 @@
+"""A pointer-generator head: each word is generated from the vocabulary, or copied from the source."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from ensue.nn.attention.cross import AdditiveAttention, grouped, weights_over
+from ensue.nn.border import expect, expect_mask, expect_memory, expect_state
+from ensue.nn.heads.softmax import SoftmaxHead
+from ensue.nn.layer import blank
+from ensue.nn.taps import Tap
+from ensue.types import Memory, Shared
+
+
+class CopyingSource(NamedTuple):
+    """M texts of S positions to copy from: keys, features, which positions are real, and the ids that stand there."""
+
+    keys: Float[Tensor, "M S d_key"]
+    values: Float[Tensor, "M S d_memory"]
+    real: Bool[Tensor, "M S"]
+    ids: Int[Tensor, "M S"]
+
+
+class CopyingState(NamedTuple):
+    """The sources, and the sum of each row's weights so far (None without coverage)."""
+
+    source: Shared
+    coverage: Float[Tensor, "B S"] | None
+
+
+class CopyingNats(NamedTuple):
+    """What training minimizes, for each target; both are 0 at padding."""
+
+    nats: Float[Tensor, "B T"]
+    """The surprisal of the target."""
+    repeated: Float[Tensor, "B T"]
+    """The coverage loss Σ_i min(a_ti, c_ti); 0 without coverage."""
+
+
+class Attended(NamedTuple):
+    """What a head has seen in the source: weights, their mean of the features, the coverage loss, and the state."""
+
+    weights: Float[Tensor, "B T S"]
+    context: Float[Tensor, "B T d_memory"]
+    repeated: Float[Tensor, "B T"]
+    state: CopyingState
+
+
+class CopyingHead(nn.Module):
+    """A pointer-generator (See et al. 2017) over the outputs s_t of any decoder and a memory h_1 .. h_S of the source:
+
+        a_t = softmax_i v · tanh(W_s s_t + W_h h_i + w_c c_ti + b)        c_t = Σ_{t' < t} a_t'
+        p_t = σ(w · [s_t; h*_t] + b'),   h*_t = Σ_i a_ti h_i
+        P(w) = p_t softmax(head(V [s_t; h*_t] + b''))[w] + (1 - p_t) Σ_{i: x_i = w} a_ti
+
+    The vocabulary of V words is extended by S more, for words of the source that it does not have: in `source_ids`, the
+    k-th of them is V + k (k from 0). So a head gives V + S log probabilities, those of words that are not in the source
+    being -inf. The term of See's p_t that reads the decoder's input is left out, since s_t has read it.
+
+    `coverage` (c) makes repeats visible to the head; its loss is `CopyingNats.repeated`. With it, weights are worked
+    out position by position. A row with nothing to copy generates all (p_t = 1). Taps: `weights` (B, T, S),
+    `generates` (B, T), which is p_t.
+    """
+
+    def __init__(
+        self,
+        d_in: int,
+        head: SoftmaxHead,
+        *,
+        d_memory: int,
+        d_attention: int | None = None,
+        coverage: bool = False,
+    ) -> None:
+        super().__init__()
+        self.d_in, self.d_memory, self.vocabulary_size = d_in, d_memory, head.vocabulary_size
+        self.head = head
+        self.attention = AdditiveAttention(d_in, d_memory, d_attention=d_attention)
+        self.combine = nn.Linear(d_in + d_memory, head.d_in)
+        self.generate = nn.Linear(d_in + d_memory, 1)
+        self.cover = nn.Linear(1, self.attention.d_attention, bias=False) if coverage else None
+        self.weights, self.generates = Tap(), Tap()
+
+    def init_state(
+        self, batch_size: int, memory: Memory | None = None, source_ids: Int[Tensor, "B S"] | None = None
+    ) -> CopyingState:
+        """The state before the first word. Without a memory there is nothing to copy.
+
+        Raises `ValueError` for wrong sizes and ids, and `TypeError` for wrong types.
+        """
+        if memory is None:
+            memory = Memory(self.generate.weight.new_zeros(batch_size, 0, self.d_memory))
+            source_ids = torch.zeros(batch_size, 0, dtype=torch.int64, device=memory.values.device)
+        expect_memory(self, batch_size, memory)
+        where, like = f"{type(self).__name__}.init_state", memory.values
+        expect(where, "source_ids", source_ids, tuple(like.shape[:2]), torch.int64, like=like)
+        assert source_ids is not None
+        state = self.attention.init_state(batch_size, memory)
+        ids = source_ids.masked_fill(~state.content.real, 0)
+        last = self.vocabulary_size + like.shape[1] - 1
+        if ids.numel() and not ids.is_meta:
+            least, most = map(int, ids.aminmax())
+            if least < 0 or most > last:
+                raise ValueError(f"{where} expects source_ids from 0 to {last}, found {least if least < 0 else most}")
+        coverage = None if self.cover is None else like.new_zeros(like.shape[:2])
+        keys, values, real = state.content
+        return CopyingState(state._replace(content=CopyingSource(keys, values, real, ids)), coverage)
+
+    def forward(
+        self, s: Float[Tensor, "B T d_in"], state: CopyingState, *, mask: Bool[Tensor, "B T"] | None = None
+    ) -> tuple[Float[Tensor, "B T words"], CopyingState]:
+        """The log probabilities of V + S words at each position, and the final state.
+
+        Raises `ValueError` for wrong sizes and `TypeError` for wrong types of features, state and mask.
+        """
+        self._check("forward", s, state, mask)
+        seen = self._attended(s, state, mask)
+        logits, generate, copy = self._scores(s, seen)
+        ids = self._ids(state).unsqueeze(1).expand_as(seen.weights)
+        words = self.vocabulary_size + ids.shape[2]
+        copied = seen.weights.new_zeros(*s.shape[:2], words).scatter_add(2, ids, seen.weights)
+        copied = _copied(copy.unsqueeze(2), copied)
+        generated = generate.unsqueeze(2) + logits.log_softmax(-1)
+        known, others = copied[..., : self.vocabulary_size], copied[..., self.vocabulary_size :]
+        return torch.cat((torch.logaddexp(generated, known), others), dim=2), seen.state
+
+    def step(self, s_t: Float[Tensor, "B d_in"], state: CopyingState) -> tuple[Float[Tensor, "B words"], CopyingState]:
+        """The same for one position."""
+        expect(f"{type(self).__name__}.step", "s", s_t, ("rows", self.d_in), self.generate.weight.dtype)
+        scores, state = self(s_t.unsqueeze(1), state)
+        return scores.squeeze(1), state
+
+    def nats(
+        self,
+        s: Float[Tensor, "B T d_in"],
+        targets: Int[Tensor, "B T"],
+        state: CopyingState,
+        *,
+        mask: Bool[Tensor, "B T"] | None = None,
+    ) -> tuple[CopyingNats, CopyingState]:
+        """The surprisal of each target in nats, the coverage loss, and the final state.
+
+        A target from V on is a word of the source; the surprisal of one that is not there is infinite. The
+        probabilities of other words are not worked out one by one.
+        """
+        self._check("nats", s, state, mask)
+        expect(f"{type(self).__name__}.nats", "targets", targets, tuple(s.shape[:2]), torch.int64, like=s)
+        seen = self._attended(s, state, mask)
+        logits, generate, copy = self._scores(s, seen)
+        is_known = targets < self.vocabulary_size
+        known = targets.where(is_known, 0)
+        generated = generate - F.cross_entropy(logits.flatten(0, 1), known.flatten(), reduction="none").view_as(known)
+        copied = (seen.weights * (self._ids(state).unsqueeze(1) == targets.unsqueeze(2))).sum(2)
+        both = torch.logaddexp(generated.masked_fill(~is_known, -torch.inf), _copied(copy, copied))
+        nats = (-both).masked_fill(both == -torch.inf, torch.inf)  # without a gradient there
+        if mask is not None:
+            nats = nats.masked_fill(~mask, 0.0)
+        return CopyingNats(nats, seen.repeated), seen.state
+
+    def _attended(self, s: Tensor, state: CopyingState, mask: Tensor | None) -> Attended:
+        queries, source = grouped(self.attention.queries(blank(s, mask)), state.source)
+        batch, length = s.shape[:2]
+        sizes = (batch, length, source.ids.shape[1])
+        repeated = s.new_zeros(batch, length)
+        if self.cover is None:
+            weights = weights_over(self.attention.scores(queries, source.keys), source.real)
+        else:
+            weights, repeated, coverage = self._covering(queries, source, state, length, mask)
+            state = state._replace(coverage=coverage)
+        context = (weights @ source.values).view(batch, length, self.d_memory)
+        return Attended(self.weights(weights.view(sizes)), context, repeated, state)
+
+    def _covering(
+        self, queries: Tensor, source: Any, state: CopyingState, length: int, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Weights by texts, (M, columns, S), the coverage loss (B, T), and the coverage at the end."""
+        assert self.cover is not None
+        assert state.coverage is not None
+        coverage = state.coverage
+        texts, (batch, positions) = len(queries), coverage.shape
+        repeats = batch // texts if texts else 0
+        by_position = queries.view(texts, repeats, length, queries.shape[2])
+        found, repeated = [], []
+        for t in range(length):
+            added = self.cover(coverage.view(texts, repeats, positions, 1))
+            scores = self.attention.scores(by_position[:, :, t], source.keys, added)
+            weights = weights_over(scores, source.real).view(batch, positions)
+            weights = weights if mask is None else weights * mask[:, t : t + 1]
+            found.append(weights)
+            repeated.append(torch.minimum(weights, coverage).sum(1))
+            coverage = coverage + weights
+        if not found:
+            return queries.new_zeros(texts, 0, positions), queries.new_zeros(batch, 0), coverage
+        weights = torch.stack(found, dim=1).view(texts, repeats * length, positions)
+        return weights, torch.stack(repeated, dim=1), coverage
+
+    def _scores(self, s: Tensor, seen: Attended) -> tuple[Tensor, Tensor, Tensor]:
+        """The logits of the vocabulary (B, T, V); the logarithms of p_t and of 1 - p_t (B, T)."""
+        joined = torch.cat((s, seen.context), dim=-1)
+        z = self.generate(joined).squeeze(2)
+        self.generates(z.sigmoid())
+        source = seen.state.source
+        copies = source.content.real.any(1)[source.rows].unsqueeze(1)
+        generate, copy = F.logsigmoid(z).where(copies, 0.0), F.logsigmoid(-z).where(copies, -torch.inf)
+        return self.head(self.combine(joined)), generate, copy
+
+    def _ids(self, state: CopyingState) -> Tensor:
+        """Of each row, (B, S)."""
+        ids: Tensor = state.source.content.ids[state.source.rows]
+        return ids
+
+    def _check(self, name: str, s: Tensor, state: CopyingState, mask: Tensor | None) -> None:
+        where, like = f"{type(self).__name__}.{name}", self.generate.weight
+        expect(where, "s", s, ("rows", "positions", self.d_in), like.dtype, like=like)
+        expect_mask(where, mask, s)
+        if not isinstance(state, CopyingState):
+            raise TypeError(f"{where} expects state as CopyingState, found {type(state).__name__}")
+        expect_state(self, where, "state.source", state.source, len(s), lambda: self.init_state(1).source)
+        if self.cover is not None:
+            sizes = (len(s), state.source.content.ids.shape[1])
+            expect(where, "state.coverage", state.coverage, sizes, like.dtype, like=like)
+
+    def extra_repr(self) -> str:
+        return f"d_in={self.d_in}, d_memory={self.d_memory}, coverage={self.cover is not None}"
+
+
+def _copied(copy: Tensor, p: Tensor) -> Tensor:
+    """`copy + log(p)`, and -inf without a gradient where p is 0."""
+    return (copy + p.clamp(min=torch.finfo(p.dtype).tiny).log()).masked_fill(p <= 0, -torch.inf)
