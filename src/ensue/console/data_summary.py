@@ -72,7 +72,7 @@ def show_data(
     except DataError as error:
         raise _with_options(error) from None
     shown = report(summary, words=words, labels=labels, sources=sources, targets=targets)
-    print(shown, end="", flush=True)  # what is wrong comes behind it
+    print(shown, end="", flush=True)  # before the mistake, which goes to stderr
     if summary.error:
         raise _with_options(summary.error)
 
@@ -192,7 +192,7 @@ def _plain_facts(summary: Summary) -> Iterator[tuple[str, str]]:
 
 
 def _notes(summary: Summary) -> Iterator[str]:
-    if isinstance(summary, PlainSummary) and summary.taken.others:  # of others each is read as what it is, or refused
+    if isinstance(summary, PlainSummary) and summary.taken.others:  # in other kinds, each file has its own format
         named = ", ".join(summary.taken.others)
         yield f"note: some files are named {named}; all are read as plain text, as the first one is, a glob chooses"
     if isinstance(summary, PlainSummary) and summary.num_nul:

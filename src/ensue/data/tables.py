@@ -46,7 +46,7 @@ class Dialect(ABC):
         try:
             for row in islice(self.rows(sample(lines, self.sample_lines), lines.name), SAMPLE_ROWS):
                 rows.append([self.value(field) for field in row.fields])
-        except DataError:  # the sample may end inside quotes; reading says what is really wrong
+        except DataError:  # the sample may end inside quotes; reading will raise the real mistake
             if not rows:
                 raise
         return rows

@@ -36,7 +36,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a file. Raises RunError if it cannot be read."""
     with told(path):
-        path.open("rb").close()  # the library says of what it may not read that it is not there
+        path.open("rb").close()  # the library says that a file is missing if it may not read it
         try:
             with safe_open(path, framework="pt") as file:
                 return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)

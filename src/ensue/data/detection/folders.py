@@ -58,7 +58,7 @@ def _are_class_files(entries: list[Path], encoding: str) -> bool:
         return False
     heads = []
     for file in files[:_FILES_TO_LOOK_AT]:
-        with suppress(DataError):  # reading says it
+        with suppress(DataError):  # which reading will raise
             lines = first_lines(file, encoding=encoding)[:_LINES_TO_LOOK_AT]
             if not _are_texts(lines, str(file)):
                 return False

@@ -1,11 +1,11 @@
 """The kind of data: labeled sentences, labeled texts, pairs or plain text. Only the first lines are read.
 
-What the person says (`--format`) holds, and columns that are named as sources or targets are those of pairs. Two files
-with a comma between them are pairs. Else a folder with a folder, or a file, for each class holds texts, and
-otherwise the first file decides, by its suffix (before `.xz` and `.gz`) and its first lines; the first of these that is
-true:
+The user's choice (`--format`) comes first. Columns that are named as sources or targets are those of pairs, and so are
+two files with a comma between them. A folder with a folder, or a file, for each class holds texts. In all other cases
+the first file decides, by its suffix (before `.xz` and `.gz`) and its first lines. The first of these rules that fits
+is taken:
 
-1. Pairs, where it is sure (`pair_tables`): TMX, SCAN, CMUdict, SIGMORPHON, a table with names of source and target, or
+1. Pairs, if that is sure (`pair_tables`): TMX, SCAN, CMUdict, SIGMORPHON, a table with names of source and target, or
    with two columns that cannot be labels.
 2. CoNLL-U by suffix or first row: sentences.
 3. JSON by suffix, a first `{` or a first `[{`: sentences if an object has a list of tokens or a text with spans; pairs
@@ -13,10 +13,10 @@ true:
 4. Columns, as `sentence_format` sees them (a suffix such as `.conll`, `-DOCSTART-`, rows of as many columns with blank
    lines between them): sentences; texts if the file is a `.csv`, if most cells of a column hold several words, or if it
    is a `.tsv` without blank lines between rows.
-5. A table, `__label__`, or a label before each line, as `text_format` sees them: texts. It is not a label but
-   prose if most lines begin with words that are as usual inside of lines, or most of these words come once.
-6. Three of four rows have as many columns, and blank lines part them: sentences. Or as many tabs: texts. One of the
-   others is then the first wrong line.
+5. A table, `__label__`, or a label before each line, as `text_format` sees them: texts. The first words of lines are
+   no labels if most lines begin with words that are half as frequent inside of lines, or if most of them come once.
+6. Three quarters of the rows have the same number of columns: sentences if there are blank lines between rows, texts if
+   there are tabs. One of the other rows is then the first wrong line.
 7. Anything else: plain text.
 """
 
@@ -198,6 +198,6 @@ def _is_sentence(record: dict[str, Any], words: str, labels: str) -> bool:
 def _record(line: str) -> dict[str, Any] | None:
     try:
         record = parse_json(line)
-    except ParseError:  # the reader will say so
+    except ParseError:  # which reading will raise
         return None
     return record if isinstance(record, dict) else None

@@ -55,7 +55,7 @@ def has_pair_keys(records: Sequence[Mapping[str, Any]]) -> bool:
 def _rows(head: Sequence[str], format: str, name: str) -> list[list[str]]:
     """The first rows of a table; none for what is no table."""
     dialect = next((dialect for dialect in DIALECTS if dialect.name == format), None)
-    with suppress(DataError):  # reading says it
+    with suppress(DataError):  # which reading will raise
         return dialect.first_values(Lines(head, name)) if dialect else []
     return []
 

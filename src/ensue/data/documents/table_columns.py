@@ -1,13 +1,14 @@
 """The columns of a table that hold the label and the texts, found by their names or contents.
 
-1. What the person says (`Choice`): a name of the header, or a number from 1. A name says that there is a header.
+1. The user's choice (`Choice`): a name of the header, or a number from 1. If there is a name, there is a header.
 2. Names, without regard to case and signs. Label: "label" or "labels", else the only one of `LABELS`. Text: the two of
-   `PAIRS`; else "text", else the only one of `TEXTS`, with a title (`TITLES`) beside it joined before it.
+   `PAIRS`; else "text", else the only one of `TEXTS`. A title (`TITLES`) is joined before the text.
 3. Content of the first rows. Label: the only column of short values of which at most a quarter differ (of two such, one
    without blanks). Text: the only column with three words or more on average, or the one that is twice as long as any.
 
-A first row is a header if the person says so; or if nothing of it comes again below in its column and it has the name
-of a text, two names of any kind, or one word over each text. Where a rule finds several columns, that is an error.
+The first row is a header if the user says so. It also is one if none of its values occurs again in its column, and it
+has the name of a text, two names of any kind, or one word over each text. If a rule finds several columns, that is an
+error.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class _Table:
         except DataError:
             if choice.is_labeled:
                 raise
-            is_key = not self.columns[0].number  # which may come, and be written, where it was not before
+            is_key = not self.columns[0].number  # an object may lack it, and get it in writing
             return Column(0, choice.labels) if is_key else None
 
     def named(self, name: str) -> Column:

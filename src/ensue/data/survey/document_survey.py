@@ -49,7 +49,7 @@ def survey_documents(taken: Taken, location: str, words: str, labels: str, encod
         return summary
     layout = summary.layout = source.layout
     if summary.error and not labels and len(layout.texts) == len(summary.columns.counts) > 0:
-        summary.error = None  # nothing but texts: there are no labels, and that is not wrong
+        summary.error = None  # texts without labels are no mistake
     try:
         for document in source:
             _feed_document(summary, document)
@@ -82,7 +82,7 @@ def _first_columns(taken: Taken, location: str, encoding: str) -> ColumnValues:
         return values
     path = TextSource(location, encoding=encoding).paths[0]
     head = first_lines(path, encoding=checked_encoding(encoding))
-    with suppress(DataError):  # reading says it
+    with suppress(DataError):  # which reading will raise
         for cells in _cells(taken.format, head, str(path)):
             values.feed(cells, cells)
     return values
