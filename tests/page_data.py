@@ -22,6 +22,12 @@ TOPICS = {
     "a train to the sea": ["sailing", "travel"],
 }  # fmt: skip
 
+NOUNS = {"The sea": "Das Meer", "The boat": "Das Boot", "The road": "Die Straße", "The choir": "Der Chor"}
+VERBS = {
+    "is calm.": "ist ruhig.", "is old.": "ist alt.", "was here.": "war hier.", "is not far.": "ist nicht weit.",
+    "is waiting.": "wartet.", "sleeps.": "schläft.",
+}  # fmt: skip
+
 RUNS: dict[str, tuple[str, str, dict[str, str]]] = {
     "run": ("char-lstm", "book.txt", {}),
     "mood": ("classify-lstm", "reviews.tsv", {}),
@@ -46,7 +52,7 @@ def write_data(folder: Path) -> None:
     """All the files, by the names that the pages give them."""
     files = {f"{name}.txt": TEXT * lines for name, lines in LINES.items()}
     files |= {"pairs.jsonl": PAIR, "glove.txt": "anna 0.1 0.2\nboat 0.3 -0.4\nlima 0.5 0\nsees -1 1\n"}
-    files |= labeled_sentences() | labeled_texts()
+    files |= labeled_sentences() | labeled_texts() | translations()
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(exist_ok=True)
@@ -101,6 +107,22 @@ def labeled_texts() -> dict[str, str]:
         "new.tsv": "text\n" + "".join(f"{text}\n" for _, text in moods[::5]),
         "topics.jsonl": "".join(f"{line}\n" for line in topics * 6),
         "pairs.tsv": "sentence1\tsentence2\tlabel\n" + "".join("\t".join(pair) + "\n" for pair in pairs),
+    }
+
+
+def translations() -> dict[str, str]:
+    """Two aligned files with a copy, a source with two targets and a line that does not fit; and a test."""
+    train = [(f"{noun} {verb}", f"{NOUNS[noun]} {VERBS[verb]}") for noun, verb in product(NOUNS, VERBS)]
+    train += [
+        ("Lima", "Lima"),
+        ("The sea is calm.", "Ruhig ist das Meer."),
+        ("The old boat is not here tonight.", "@@"),
+    ]
+    test = [train[0], ("The sea is not calm.", "Das Meer ist nicht ruhig.")]
+    return {
+        f"{part}.{language}": "".join(f"{pair[side]}\n" for pair in pairs)
+        for part, pairs in (("train", train), ("test", test))
+        for side, language in enumerate(("en", "de"))
     }
 
 
