@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 
 from ensue.data.documents import DocumentSource, write
+from ensue.data.pairs import PairSource
 from ensue.data.sentences.source import SentenceSource
 from ensue.data.vectors import read_vectors
 from fuzz import odd
@@ -21,7 +22,7 @@ from training.tiny_texts import class_files, documents
 
 def arrange(choose: Random, case: Case, material: Material) -> None:
     several = [looked_at, looked_at, read_back, _asked, _asked, _asked]
-    choose.choice([*several, _paired, _with_vectors, _learned, _mixed, _by_class])(choose, case, material)
+    choose.choice([*several, _translated, _paired, _with_vectors, _learned, _mixed, _by_class])(choose, case, material)
 
 
 def looked_at(choose: Random, case: Case, material: Material) -> None:
@@ -34,6 +35,31 @@ def looked_at(choose: Random, case: Case, material: Material) -> None:
                 choose.choice([odd.string(choose), "1", "2", "last", "form", "text", "label", "tokens"]),
             ]
     case.arguments = ["data", place, *options, *_format(choose)]
+
+
+def _translated(choose: Random, case: Case, material: Material) -> None:
+    """Pairs, by `ensue data` or the library."""
+    found = sample(choose, "translations" if choose.random() < 0.9 else None)
+    place, options = placed(choose, case, found)
+    if choose.random() < 0.3:
+        other = case.folder / "other"
+        put(other, damaged(choose, sample(choose, "translations").content.encode(), most=2))
+        place = choose.choice([f"{place},{other}", f"{other},{place}"])
+    for option in ("--sources", "--targets", "--against"):
+        if choose.random() < 0.15:
+            options += [option, choose.choice([odd.string(choose), "1", "2,1", "source", "summary", "en", place])]
+    if choose.random() < 0.5:
+        case.arguments = ["data", place, *options, *_format(choose)]
+    else:
+        case.action = partial(_pairs_and_sources, place)
+
+
+def _pairs_and_sources(place: str) -> None:
+    for pair in PairSource(place):
+        assert pair.line > 0
+        assert any(map(str.strip, pair.sources))
+        assert all(map(str.strip, pair.targets))
+    assert not any(pair.targets for pair in PairSource(place, is_labeled=False))
 
 
 def _asked(choose: Random, case: Case, material: Material) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Callable
 from functools import partial
 from random import Random
 from typing import NamedTuple, get_args
@@ -35,7 +36,7 @@ class Sample(NamedTuple):
 
 
 def sample(choose: Random, kind: str | None = None) -> Sample:
-    """Some data of that kind ("sentences", "texts", "text", "pairs", "vectors"), or of any."""
+    """Some data of that kind ("sentences", "texts", "text", "pairs", "translations", "vectors"), or of any."""
     kind = kind or choose.choice(list(SAMPLES))
     suffix, make = choose.choice(SAMPLES[kind])
     return Sample(suffix, make(choose), kind)
@@ -79,6 +80,27 @@ def gold_sentences(choose: Random) -> str:
 
 def gold(choose: Random) -> str:
     return "".join(f"{number % 3}\tsat\tsits\t{number}\n" for number in range(5))
+
+
+def translated(write: Callable[[list[tuple[str, str]]], str], choose: Random) -> str:
+    """Pairs of source and target in a format."""
+    texts = [words(choose.randint(1, 9), seed=choose.randint(0, 999)).replace("\n", " ").strip() for _ in range(40)]
+    return write(list(zip(texts[: choose.randint(1, 20)], texts[20:], strict=False)))
+
+
+def _tmx(rows: list[tuple[str, str]]) -> str:
+    variants = '<tuv xml:lang="{}"><seg>{}</seg></tuv>'
+    units = (f"<tu>{variants.format('en', row[0])}{variants.format('de-AT', row[1])}</tu>\n" for row in rows)
+    return f'<?xml version="1.0"?>\n<tmx version="1.4"><body>\n{"".join(units)}</body></tmx>\n'
+
+
+def _pair_table(rows: list[tuple[str, str]], delimiter: str = "\t", header: bool = True) -> str:
+    return "".join(f"{delimiter.join(row)}\n" for row in [*[("source", "target")] * header, *rows])
+
+
+def _pair_objects(rows: list[tuple[str, str]]) -> str:
+    objects = ({"dialogue": row[0], "summary1": row[1], "summary2": row[0]} for row in rows)
+    return "".join(f"{json.dumps(content)}\n" for content in objects)
 
 
 def _tagged(write: object, choose: Random) -> str:
@@ -134,5 +156,15 @@ SAMPLES = {
     ],
     "text": [(".txt", _running), ("", _running)],
     "pairs": [(".jsonl", blimp), (".tab", table_of_pairs), (".text", gold_sentences)],
+    "translations": [
+        (".tsv", partial(translated, _pair_table)),
+        (".txt", partial(translated, partial(_pair_table, header=False))),
+        (".csv", partial(translated, partial(_pair_table, delimiter=","))),
+        (".jsonl", partial(translated, _pair_objects)),
+        (".tmx", partial(translated, _tmx)),
+        (".txt", partial(translated, lambda rows: "".join(f"IN: {row[0]} OUT: {row[1]}\n" for row in rows))),
+        ("", partial(translated, lambda rows: "".join(f"{row[0].split()[0]} 1 AH0 B\n" for row in rows))),
+        ("", partial(translated, lambda rows: "".join(f"{row[0]}\t{row[1]}\tV;PST\n" for row in rows))),
+    ],
     "vectors": [(".txt", glove), (".vec", word2vec), (".bin", binary_vectors)],
 }

@@ -1,4 +1,4 @@
-"""What `ensue data` shows of pairs: both sides, what is odd about them, and which recipe to try."""
+"""The report of `ensue data` on pairs: both sides, odd pairs, and the recipe to try."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scripts that put no blanks between words."""
+"""Scripts without blanks between words."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _LETTERS = re.compile(
 )
 """Thai, Lao, Tibetan, Myanmar, Khmer, kana and Han."""
 MOST = 0.3
-"""A text with a larger share of such letters is written in such a script, whatever names and numbers are in it."""
+"""The share of such characters from which a text is in such a script."""
 
 
 def count_without_blanks(text: str) -> int:
-    """How many characters belong to scripts that put no blanks between words."""
+    """The number of characters of scripts without blanks between words."""
     return 0 if text.isascii() else len(_LETTERS.findall(text))

@@ -48,7 +48,7 @@ FORMATS = [
      [(("a",), ("b\nc",)), (("d",), ("e",))]),
     ("a.json", '{"question": "q", "answers": ["a", "b"]}\n', 'json, source: "question", target: "answers"',
      [(("q",), ("a", "b"))]),
-    ("a.txt", "IN: walk twice OUT: I_WALK I_WALK\n", "scan, source: behind IN:, target: behind OUT:",
+    ("a.txt", "IN: walk twice OUT: I_WALK I_WALK\n", "scan, source: after IN:, target: after OUT:",
      [(("walk twice",), ("I_WALK I_WALK",))]),
     ("a", "A 1 AH0\nA 2 EY1\n'TIS 1 T IH1 Z\n", "cmudict, source: the word, target: its phonemes",
      [(("A",), ("AH0",)), (("A",), ("EY1",)), (("'TIS",), ("T IH1 Z",))]),

@@ -1,4 +1,4 @@
-"""Two files in one location, with a comma between them: their lines belong together."""
+"""A location of two aligned files, with a comma between them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ensue.errors import DataError
 
 
 def aligned_paths(location: str) -> tuple[str, str] | None:
-    """The two files that a location names with a comma between them; None for a location that is one thing.
+    """The two files of a location with a comma between them; None for a location of another kind.
 
-    Commas may also be in the names: the location as a whole, and then a split into two files that are there, go first.
+    Names may have commas: if the whole is a file, it is one file; else two existing files are preferred.
     """
     parts = location.split(",")
     if len(parts) == 1 or _is_there(location):

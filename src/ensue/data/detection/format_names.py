@@ -9,7 +9,7 @@ from ensue.data.decoding import COMPRESSED
 SENTENCE_FORMATS = ("columns", "conllu", "json", "text")
 TEXT_FORMATS = ("tsv", "csv", "csv-semicolon", "json", "fasttext", "first-word", "class-files", "plain")
 ALIGNED = "aligned"
-"""Two files of which the same lines belong together."""
+"""Two files, line by line."""
 ONLY_PAIRS = ("tmx", "scan", "cmudict", "sigmorphon", ALIGNED)
 PAIR_FORMATS = ("tsv", "csv", "csv-semicolon", "json", *ONLY_PAIRS, "plain")
 FOLDERS = "folders"

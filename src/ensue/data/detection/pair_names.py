@@ -34,9 +34,9 @@ _SHORT = 3
 
 
 def pairs_by_name(columns: Sequence[Column], *, is_labeled: bool = True) -> Iterator[tuple[Columns, Columns]]:
-    """The columns of sources and of targets in every way that names allow, the best first; names are simplified.
+    """All choices of source and target columns by their names, the best first.
 
-    If not `is_labeled`, there may be no targets.
+    Unless `is_labeled`, there may be no targets.
     """
     for slots, names in USUAL:
         sources = [_first_named(columns, slot) for slot in slots]
@@ -57,7 +57,7 @@ def numbered(columns: Sequence[Column], name: str) -> Columns:
 
 
 def is_header(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether names of source and target stand in the first row, and the same row not below."""
+    """Whether the first row has names of source and target, and does not occur again."""
     first, body = rows[0] if rows else [], rows[1:]
     if len(first) < 2 or max(map(len, first)) > LONGEST_NAME or first in body:
         return False

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from ensue.data.detection import line_signs
 
 CMUDICT_COMMENT = ";;;"
-_ENTRY = re.compile(
-    r"(\S+?)(?:\(\d+\))?[ \t]+(?:\d+[ \t]+)?([A-Z]{1,3}[0-9]?(?:[ \t]+[A-Z]{1,3}[0-9]?)*)(?:[ \t]+#.*|[ \t]*)"
-)
+_PHONEME = re.compile(r"[A-Z]{1,3}[0-9]?", re.ASCII)
+_ALTERNATIVE = re.compile(r"(?<=.)\(\d{1,9}\)$")
 _PHONEMES = """
 AA AE AH AO AW AX AXR AY B CH D DH DX EH ER EY F G HH IH IX IY JH K L M N NG OW OY P R S SH T TH UH UW UX V W Y Z ZH
 """
@@ -22,13 +21,17 @@ _MOST = 0.75
 
 
 def cmudict_entry(line: str) -> tuple[str, str] | None:
-    """The word and its phonemes; None for another line."""
-    found = _ENTRY.fullmatch(line)
-    return (found[1], " ".join(found[2].split())) if found else None
+    """The word of a line and its phonemes, without their number; None for another line."""
+    word, *phonemes = line.partition(" #")[0].split() or [""]
+    if phonemes and phonemes[0].isdecimal():
+        del phonemes[0]
+    if not phonemes or not all(map(_PHONEME.fullmatch, phonemes)):
+        return None
+    return _ALTERNATIVE.sub("", word), " ".join(phonemes)
 
 
 def scan_sides(line: str) -> tuple[str, str] | None:
-    """What stands behind `IN:`, and behind `OUT:`; None for another line."""
+    """The texts after `IN:` and after `OUT:`; None for another line."""
     before, mark, target = line.strip(" \t").removeprefix("IN:").partition(" OUT:")
     return (before.strip(" \t"), target.strip(" \t")) if mark and line.lstrip(" \t").startswith("IN:") else None
 

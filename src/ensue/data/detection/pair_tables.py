@@ -1,4 +1,4 @@
-"""Whether a file holds pairs and no labels: by its format, the names of its columns, or what stands in them."""
+"""Whether a file holds pairs and no labels: by its format, the names of its columns, or their contents."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _ROWS_OF_WORDS = 20
 
 
 def pairs_seen(head: Sequence[str], name: str) -> str:
-    """The format of a file that holds pairs for sure, by its name and first lines; empty for another, and for JSON.
+    """The format of a file that certainly holds pairs, by its name and first lines; "" for another, and for JSON.
 
-    A table does if its header says so. It also does without a header if there are two columns, both of texts or both of
-    words, whose values come again too seldom for labels; blank lines, which part sentences, must not be there then.
+    A table does if its header has the names. Without a header it does if it has two columns, both of texts or both of
+    words, whose values occur again too seldom for labels, and no blank lines, which separate labeled sentences.
     """
     by_name = suffix(name)
     if by_name in SENTENCE_SUFFIXES and by_name not in PAIR_SUFFIXES:
@@ -47,13 +47,13 @@ def pairs_seen(head: Sequence[str], name: str) -> str:
 
 
 def has_pair_keys(records: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether JSON objects have keys that say so."""
+    """Whether JSON objects have keys of source and target."""
     columns = [Column(place, key) for place, key in enumerate(dict.fromkeys(key for row in records for key in row), 1)]
     return _have_pairs(columns, [[record.get(column.name) for column in columns] for record in records])
 
 
 def _rows(head: Sequence[str], format: str, name: str) -> list[list[str]]:
-    """The first rows of a table; none for what is no table."""
+    """The first rows of a table; none for another format."""
     dialect = next((dialect for dialect in DIALECTS if dialect.name == format), None)
     with suppress(DataError):  # which reading will raise
         return dialect.first_values(Lines(head, name)) if dialect else []

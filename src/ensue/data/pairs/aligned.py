@@ -1,4 +1,4 @@
-"""Two files of which the same lines belong together, and where they do not."""
+"""Two aligned files: line n of one is the translation of line n of the other."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ensue.data.records import Record, records, without_end
 from ensue.errors import DataError
 
 _MOST_REMEMBERED = 1 << 21
-"""Only in so many lines is the place looked for where two files part."""
+"""The place of missing lines is searched in files of up to so many lines."""
 
 
 def read_aligned(opened: Callable[[], tuple[Lines, Lines]]) -> Iterator[Pair]:
-    """A pair for each two lines; those that are both empty are passed over.
+    """A pair for each line of both; lines that are empty in both are skipped.
 
-    DataError for files of different lengths, and for a line without anything beside one with something.
+    Raises DataError for files of different lengths, and for a line that is empty in one.
     """
     source, target = opened()
     number = 0
@@ -45,14 +45,14 @@ def _all(lines: Lines) -> Iterator[Record]:
 
 
 def _check_lengths(opened: Callable[[], tuple[Lines, Lines]]) -> None:
-    """An empty side is often the place where a line was lost: then that is what has to be said."""
+    """Raises DataError if the lengths differ: an empty side is then the place of a missing line."""
     source, target = opened()
     if sum(1 for _ in source) != sum(1 for _ in target):
         raise _unequal(opened)
 
 
 def _unequal(opened: Callable[[], tuple[Lines, Lines]]) -> DataError:
-    """What to say of files of different lengths: both, and where they part."""
+    """The error for files of different lengths, with the place where they part."""
     names = [lines.name for lines in opened()]
     lengths = [array("l", map(len, _texts(lines))) for lines in opened()]
     counts = [len(each) for each in lengths]
@@ -79,10 +79,11 @@ def _first_empty(left: Sequence[int], right: Sequence[int]) -> int:
 
 
 def parting(short: Sequence[int], long: Sequence[int]) -> int:
-    """The line of `short` (from 0) before which lines of `long` are missing, if all are at one place.
+    """The line of `short` (from 0) before which lines of `long` are missing, if they are all at one place.
 
-    The lengths of lines that belong together have about the same ratio. Every place is weighed: the lines before it
-    with those of the same number, those behind it with those `len(long) - len(short)` further on.
+    The lengths of aligned lines have about the same ratio. For each place the cost is the sum of deviations from this
+    ratio: the lines before it are compared with the same numbers, the lines after it with those
+    `len(long) - len(short)` further on. The place of the lowest cost is taken.
     """
     shift = len(long) - len(short)
     before = _misfits(short, long)
@@ -92,7 +93,7 @@ def parting(short: Sequence[int], long: Sequence[int]) -> int:
 
 
 def _misfits(short: Sequence[int], long: Iterable[int]) -> list[float]:
-    """How far the ratio of each two lengths is from the usual one, on a scale of logarithms."""
+    """The deviation of the logarithm of each ratio of lengths from the median."""
     ratios = [math.log((a + 1) / (b + 1)) for a, b in zip(short, long, strict=False)]
     usual = median(ratios)
     return [abs(ratio - usual) for ratio in ratios]

@@ -10,15 +10,15 @@ from ensue.data.pairs.pair import Pair, PairChoice, PairLayout
 
 
 class PairFormat(ABC):
-    """A way in which pairs stand in a text file."""
+    """A format of pairs in a text file."""
 
     @abstractmethod
     def layout(self, lines: Lines, choice: PairChoice) -> PairLayout:
-        """What the file is taken for, from `choice` and its first lines. DataError where that cannot be told."""
+        """How the file is read, by `choice` and its first lines. Raises DataError if that cannot be decided."""
 
     @abstractmethod
     def read(self, lines: Lines, layout: PairLayout, *, is_labeled: bool) -> Iterator[Pair]:
-        """The file's pairs, in its order and in constant memory; without targets unless `is_labeled`.
+        """The pairs of the file in order, in constant memory; without targets unless `is_labeled`. Sides may be empty.
 
-        DataError (file:line) for what is none. Sides may be empty.
+        Raises DataError (file:line) for a record that is no pair.
         """

@@ -1,4 +1,4 @@
-"""One file of pairs: what it is, and its pairs."""
+"""A file of pairs: its format and its layout."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ FORMATS: dict[str, PairFormat] = {
     "tmx": Tmx(),
     "plain": SourceLines(),
 }
-"""What stands in one file."""
+"""The formats of one file; two files are `ALIGNED`."""
 _TABBED = {"tsv", "sigmorphon"}
 _WITHOUT_COLUMNS = ("scan", "cmudict")
 
 
 def detect_lines(lines: Lines, choice: PairChoice, *, format: str = "", like: PairLayout | None = None) -> PairLayout:
-    """What a file is taken for, by its lines, which can still be read from the first one on.
+    """How a file is read, by its lines, which can still be read from the first one on.
 
-    What `choice` and `format` do not say is told by the suffix before `.xz` or `.gz`, else by the first lines. `like`:
-    a layout whose columns are looked for first. DataError where something cannot be told, naming the setting.
+    What `choice` and `format` leave open is decided by the suffix before `.xz` or `.gz`, else by the first lines. The
+    columns of the layout `like` are tried first. Raises DataError if something cannot be decided, with the setting that
+    decides it.
     """
     if not choice.sources and not choice.targets and like is not None:
         return _layout_like(like, lines, choice, format)
@@ -43,7 +44,7 @@ def detect_lines(lines: Lines, choice: PairChoice, *, format: str = "", like: Pa
 
 
 def checked_format(name: str) -> str:
-    """The name; DataError for one that is none."""
+    """The name. Raises DataError if there is no such format."""
     if name == ALIGNED:
         raise DataError("two files that are aligned have a comma between them, such as train.en,train.de")
     if name and name not in FORMATS:
@@ -62,7 +63,7 @@ def _layout(name: str, lines: Lines, choice: PairChoice) -> PairLayout:
 
 
 def _layout_like(like: PairLayout, lines: Lines, choice: PairChoice, format: str) -> PairLayout:
-    """With the columns of a run; in another format only if they have names that are there, too."""
+    """The layout with the columns of a run; in another format only if the file has columns of these names."""
     as_named = like.choice(is_labeled=choice.is_labeled)
     names = [column.name for column in like.sources if column.name]
     known = like.format if like.format in FORMATS else ""

@@ -35,7 +35,7 @@ class JsonPairs(PairFormat):
                 targets = tuple(
                     text
                     for column in layout.targets
-                    if is_one or content.get(column.name) is not None  # not all need as many references
+                    if is_one or content.get(column.name) is not None  # some have fewer references
                     for text in _texts(content, column, name, record.line)
                 )
             yield Pair(sources, targets, name, record.line)

@@ -17,7 +17,7 @@ class Scan(PairFormat):
     """`IN: jump twice OUT: I_JUMP I_JUMP`."""
 
     def layout(self, lines: Lines, choice: PairChoice) -> PairLayout:
-        return PairLayout("scan", about="source: behind IN:, target: behind OUT:")
+        return PairLayout("scan", about="source: after IN:, target: after OUT:")
 
     def read(self, lines: Lines, layout: PairLayout, *, is_labeled: bool) -> Iterator[Pair]:
         for record in records(lines, lines.name):
@@ -31,7 +31,7 @@ class Scan(PairFormat):
 class Cmudict(PairFormat):
     """`WORD 1 PH ON EMES`, `WORD  PH ON EMES` and `WORD(1)  PH ON EMES`. Each pronunciation is a pair.
 
-    Lines that begin with `;;;` are comments, and so is what stands behind ` #`.
+    Lines that begin with `;;;` are comments, and so is the rest of a line from ` #`.
     """
 
     def layout(self, lines: Lines, choice: PairChoice) -> PairLayout:
@@ -50,7 +50,7 @@ class Cmudict(PairFormat):
 
 
 class SourceLines(PairFormat):
-    """A source in each line, also in an empty one. Several source columns stand between tabs, in their order."""
+    """A source in each line, also in an empty one. Several sources are separated by tabs, in the order of the run."""
 
     def layout(self, lines: Lines, choice: PairChoice) -> PairLayout:
         if choice.is_labeled:

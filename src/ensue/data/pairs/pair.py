@@ -23,9 +23,9 @@ class Pair(NamedTuple):
 
 
 class PairChoice(NamedTuple):
-    """What the person says of the columns, by names or numbers (from 1); what is left empty is found.
+    """What the user says of the columns, by names or numbers (from 1). The rest is detected.
 
-    Of a TMX file it is the codes of the languages. `is_labeled`: whether targets are read, and have to be there.
+    In a TMX file the columns are languages. If `is_labeled`, targets are read, and a file without them is an error.
     """
 
     sources: tuple[str, ...] = ()
@@ -34,15 +34,15 @@ class PairChoice(NamedTuple):
 
     @property
     def has_names(self) -> bool:
-        """Whether a column is named, not numbered, so that there has to be a header."""
+        """Whether a column is given by name, so that the file must have a header."""
         return any(not name.isdecimal() for name in (*self.sources, *self.targets))
 
 
 @dataclass(frozen=True, slots=True)
 class PairLayout:
-    """What a file was taken for, as it is shown to the person and kept for later files of the same kind.
+    """How a file is read. It is shown to the user, and kept in a run for later files of the same kind.
 
-    Without columns the format itself says where source and target stand.
+    Formats without columns have fixed places for source and target, which `about` describes.
     """
 
     format: str
@@ -50,7 +50,6 @@ class PairLayout:
     targets: tuple[Column, ...] = ()
     header: bool = False
     about: str = ""
-    """How a format without columns is read."""
 
     def __str__(self) -> str:
         parts = [self.format + (" with a header" if self.header else "")]
@@ -64,7 +63,7 @@ class PairLayout:
         return ", ".join(parts)
 
     def choice(self, *, is_labeled: bool) -> PairChoice:
-        """These columns as if a person had named them."""
+        """The columns as the choice of a user."""
         sources, targets = (
             tuple(column.name or str(column.number) for column in side) for side in (self.sources, self.targets)
         )
@@ -88,9 +87,9 @@ class PairLayout:
 
 
 def checked_pair(pair: Pair, target_path: str = "") -> Pair:
-    """The pair, without empty references beside others. DataError for an empty side.
+    """The pair, without empty references beside others. Raises DataError for an empty side.
 
-    `target_path`: the file of the target, where it is another.
+    `target_path` is the file of the target, if it is not that of the source.
     """
     if not any(source.strip() for source in pair.sources):
         found = f", whose target is {_shown(pair.targets[0])}" if any(map(str.strip, pair.targets)) else ""

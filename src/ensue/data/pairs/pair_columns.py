@@ -1,11 +1,10 @@
 """The columns of a table, or the keys of JSON, that hold source and target.
 
-1. What the person says (`PairChoice`): a name of the header, or a number from 1.
-2. Names, without regard to case and signs: the first line of `USUAL` (`detection/pair_names.py`) of which all are
-   there; else two languages (`en`, `german`) in their order. A target may be numbered: summary1, summary2, summary3 are
-   three references.
-3. Without such names the first column is the source and the second the target; where columns have names, only if there
-   are no others.
+1. The choice of the user (`PairChoice`): a name of the header, or a number from 1.
+2. Names, without regard to case and signs: the first line of `USUAL` (`detection/pair_names.py`) whose names are
+   all there; else two languages (`en`, `german`) in their order. A target may be numbered: summary1, summary2 and
+   summary3 are three references.
+3. Without such names the first column is the source and the second the target. Columns with names must then be two.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from ensue.errors import DataError
 
 
 def find_pair(columns: Sequence[Column], choice: PairChoice, file: str) -> tuple[Columns, Columns]:
-    """Those of the sources, and of the targets (none unless labeled). DataError where they cannot be told."""
+    """The columns of the sources, and of the targets (none unless labeled). Raises DataError if they are not found."""
     sources = tuple(named_column(columns, name, file) for name in choice.sources)
     targets: Columns = ()
     if choice.is_labeled:
@@ -36,12 +35,12 @@ def find_pair(columns: Sequence[Column], choice: PairChoice, file: str) -> tuple
 
 
 def has_header(rows: Sequence[Sequence[str]], choice: PairChoice) -> bool:
-    """Whether the first row is one: names are asked for, or those of source and target stand in it, and not below."""
+    """Whether the first row is a header: the user gives names, or it has names of source and target."""
     return choice.has_names or is_header(rows)
 
 
 def _targets(columns: Sequence[Column], name: str, file: str) -> Columns:
-    """The column of that name or number, or its numbered ones."""
+    """The column of that name or number, or those with a number after the name."""
     is_there = any(name in (column.name, str(column.number)) for column in columns)
     return (not is_there and numbered(columns, name)) or (named_column(columns, name, file),)
 

@@ -8,7 +8,7 @@ from ensue.data.pairs.pair import Pair
 
 
 def with_references(pairs: Iterable[Pair]) -> list[Pair]:
-    """A pair for each distinct source, where it first occurs, with all distinct targets in order. All are held."""
+    """A pair for each distinct source, in the order of occurrence, with its distinct targets. It holds all of them."""
     first: dict[tuple[str, ...], Pair] = {}
     targets: dict[tuple[str, ...], dict[str, None]] = {}
     for pair in pairs:

@@ -1,4 +1,4 @@
-"""The pairs of whole files: of one, of a folder or glob, or of two with the same lines."""
+"""The pairs of files: of one, of a folder or glob, or of two aligned ones."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from ensue.errors import DataError
 class PairSource:
     """The pairs of a file, of a folder's files, of a glob's matches, or of a stream's lines, in constant memory.
 
-    `location` may also name two files whose lines belong together, with a comma between them: `train.en,train.de`.
-    What `sources`, `targets` (names or numbers of columns, keys of JSON, languages of TMX) and `format` do not say,
-    each file says itself. `like`: the layout of a run, whose columns are looked for first; without it those of the
-    first file. `layout` is that of the first file. Files can be iterated again, a stream cannot.
+    `location` may also be two aligned files with a comma between them: `train.en,train.de`. What `sources`, `targets`
+    (names or numbers of columns, keys of JSON, languages of TMX) and `format` leave open is found for each file by
+    itself. The columns of `like`, the layout of a run, are tried first, or else those of the first file. `layout` is
+    that of the first file. Files can be iterated again, a stream cannot.
 
-    Unless `is_labeled`, targets are neither needed nor read, and a file without the signs of a format has a source in
-    each line; one that is empty stays a pair, so that there are as many pairs as lines.
+    Unless `is_labeled`, targets are not read. A file without the signs of a format then has a source in each line, and
+    an empty line is an empty source, so that there are as many pairs as lines.
 
-    DataError where something cannot be told, naming the setting that says it; for files of several formats; for a file
-    without a column that is read: all of it before the first pair.
+    Raises DataError before the first pair: if something cannot be decided, with the setting that decides it; for files
+    of several formats; for a file without a column that is read.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class PairSource:
         self.layout = next(iter(self._layouts.values()))
 
     def __iter__(self) -> Iterator[Pair]:
-        """DataError (file:line) for what is no pair, and for one with an empty side if targets are read."""
+        """Raises DataError (file:line) for a record that is no pair, and if targets are read for an empty side."""
         if self.layout.format == ALIGNED:
             yield from read_aligned(self._open_both)
             return

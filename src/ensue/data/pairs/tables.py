@@ -1,4 +1,4 @@
-"""Tables: a pair in each row, with columns for sources and targets. Which ones, `pair_columns` finds."""
+"""Tables: a pair in each row, with columns for sources and targets. `pair_columns` finds them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """TMX: units of a translation memory, each with the same text in several languages.
 
-Source: TMX 1.4b (GALA, 2005). Entities are not expanded and nothing outside of the file is read, so that a small file
-cannot become a large one.
+Source: TMX 1.4b (GALA, 2005). Entities are not expanded, and no other file is read.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from ensue.errors import DataError, nearest
 from ensue.parsing import MAX_DEPTH
 
 _CODES = {"bpt", "ept", "it", "ph", "ut"}
-"""Elements inside of a text that hold the codes of another format, such as the tags of a web page."""
+"""Elements inside a text that hold codes of another format, such as the tags of a web page."""
 _ENCODING = re.compile(rb"""<\?xml[^>]*\sencoding\s*=\s*["']([\w.:-]+)["']""")
 _MARKS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _BLOCK = 1 << 16
@@ -41,7 +40,7 @@ class Unit(NamedTuple):
 class Tmx(PairFormat):
     """The languages of source and target are those named, as `en` names `en-US`, or the first two of the first unit.
 
-    Several texts of a unit in the target's language are references. Units without one of the two are passed over.
+    Several texts of a unit in the target's language are references. Units without one of the two are skipped.
     """
 
     def layout(self, lines: Lines, choice: PairChoice) -> PairLayout:
@@ -73,7 +72,7 @@ class Tmx(PairFormat):
 
 
 def declared_encoding(path: Path) -> str:
-    """The encoding that an XML file says it has; UTF-8 if it says nothing."""
+    """The encoding that an XML file declares, or UTF-8."""
     head = next(blocks(path))[:1024]
     if marked := _MARKS.get(head[:2]):
         return marked
@@ -82,7 +81,7 @@ def declared_encoding(path: Path) -> str:
 
 
 def _units(lines: Iterator[str] | Sequence[str], name: str, *, is_whole: bool = True) -> Iterator[Unit]:
-    """The units of a text; `is_whole`: whether it may not end inside of an element."""
+    """The units of a text. If `is_whole`, it must not end inside an element."""
     reader = _Reader(name)
     for block in _joined(lines):
         yield from reader.feed(block)
@@ -103,7 +102,7 @@ def _joined(lines: Iterator[str] | Sequence[str]) -> Iterator[str]:
 
 
 class _Reader:
-    """Takes a text in blocks and gives the units that end in them."""
+    """Reads a text in blocks, and returns the units that end in each."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -178,7 +177,7 @@ class _Reader:
 
 
 def _is(language: str, name: str) -> bool:
-    """Whether the code of a language is the one named, or that with a region behind it."""
+    """Whether the code of a language is the one named, or the same with a region."""
     return f"{language}-".replace("_", "-").casefold().startswith(f"{name}-".replace("_", "-").casefold())
 
 
@@ -187,7 +186,7 @@ def _is_one_of(language: str, names: Sequence[str]) -> bool:
 
 
 def _language(name: str, known: Sequence[str], file: str) -> str:
-    """The name, if a language is called so."""
+    """The name. Raises DataError if there is no such language."""
     if not any(_is(language, name) for language in known):
         raise DataError(f'no language "{name}"{nearest(name, known) or "; there are " + _listed(known)}', file)
     return name

@@ -1,4 +1,4 @@
-"""What is counted of pairs: both sides, how their lengths go together, what training and test share."""
+"""Counts of pairs: both sides, the ratio of their lengths, the overlap of training and test."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LONGEST_WORD = 5.0
 
 @dataclass
 class Side:
-    """The sources of pairs, or their targets. `lengths` are in words, which are what stands between blanks."""
+    """The sources of pairs, or their targets. `lengths` are in words, which are separated by white space."""
 
     words: Counter[str] = field(default_factory=Counter)
     lengths: Lengths = field(default_factory=Lengths)
@@ -44,13 +44,13 @@ class Side:
 
     @property
     def has_no_blanks(self) -> bool:
-        """Whether the script puts no blanks between words, and nobody else has put them there."""
+        """Whether the script has no blanks between words, and the text is not tokenized."""
         is_such = self._without_blanks > MOST * self.num_characters
         return is_such and self.num_characters > _LONGEST_WORD * max(1, self.words.total())
 
 
 class Balance:
-    """How the lengths of source s and target t, in characters, go together.
+    """The lengths of sources s and targets t, in characters, and pairs that are odd among them.
 
     For c characters of the target to each of the source, (t - c s) / sqrt(t + c s) has about the same spread at all
     lengths (Gale & Church 1993). A pair is odd if it lies more than six deviations, estimated from the median of the
@@ -72,7 +72,7 @@ class Balance:
         self._sums[1] += target
 
     def is_odd(self, source: int, target: int) -> bool:
-        """Whether these lengths do not go together as those of most pairs do; asked when all are counted."""
+        """Whether a pair of these lengths is odd. All pairs must be counted before."""
         low, high = self._bounds
         expected = self._ratio * source
         times = max(target, expected) / max(1.0, min(target, expected))
@@ -103,7 +103,7 @@ class Balance:
 
 
 class Overlap:
-    """How many pairs of a test are also among others. It keeps hashes of the first `MOST_REMEMBERED`."""
+    """The pairs of a test that are also in other data. It keeps hashes of the first `MOST_REMEMBERED`."""
 
     def __init__(self, location: str, test: Iterable[Pair]) -> None:
         self.location = location
@@ -118,7 +118,7 @@ class Overlap:
         self._seen_pairs: set[tuple[int, int]] = set()
 
     def feed(self, pair: Pair) -> None:
-        """Takes one of the other pairs."""
+        """Adds a pair of the other data."""
         source = hash(pair.sources)
         targets = self._targets & {*map(hash, pair.targets)}
         self._seen_targets |= targets
@@ -131,17 +131,17 @@ class Overlap:
 
     @property
     def sources(self) -> list[FileLine]:
-        """Where the pairs of the test are whose source was seen."""
+        """The places of the test pairs whose source is in the data."""
         return [place for place, source, _ in self._test if source in self._seen_sources]
 
     @property
     def num_targets(self) -> int:
-        """How many have a target that was seen."""
+        """The number of test pairs of which a target is in the data."""
         return sum(not self._seen_targets.isdisjoint(targets) for _, _, targets in self._test)
 
     @property
     def num_pairs(self) -> int:
-        """How many were seen with both, in one pair."""
+        """The number of test pairs whose source is in the data with one of its targets."""
         return sum(any((source, target) in self._seen_pairs for target in targets) for _, source, targets in self._test)
 
 
@@ -154,7 +154,7 @@ def _length(step: int) -> float:
 
 
 def _median(values: Sequence[tuple[float, int]]) -> float:
-    """Of values that each come so often."""
+    """The median of values with their counts."""
     left = sum(count for _, count in values) / 2
     for value, count in sorted(values):
         left -= count

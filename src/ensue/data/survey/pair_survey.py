@@ -1,4 +1,4 @@
-"""The numbers of pairs: both sides, their ratio, copies, repeats, what a test shares with them, odd lengths."""
+"""The numbers of pairs: both sides, ratio, copies, repetitions, overlap with a test, odd lengths."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def survey_pairs(
 ) -> PairSummary:
     """All pairs, or those before the first wrong line, which is the summary's `error`.
 
-    `against`: other pairs, such as a test, of which some may be among these; DataError where they cannot be read.
+    `against` is the location of a test, whose pairs are looked for in the data. Raises DataError if it cannot be read.
     """
     summary = PairSummary(taken, location, encoding)
     try:

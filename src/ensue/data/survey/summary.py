@@ -95,7 +95,7 @@ class DocumentSummary(LabeledSummary):
 
 
 class OddPair(NamedTuple):
-    """A pair whose lengths, in characters, do not go together as those of the others do."""
+    """A pair with odd lengths, in characters."""
 
     place: FileLine
     source: int
@@ -107,9 +107,9 @@ class OddPair(NamedTuple):
 
 @dataclass
 class PairSummary(Summary):
-    """`size` pairs. `odd`: the first of the `num_odd` that look misaligned. `copies` have a target that is the source.
+    """`size` pairs. `odd` has the first of the `num_odd` that look misaligned. In a copy the target is the source.
 
-    `references`: how many targets a pair has. `overlap` is None unless a test was named.
+    `references` are the numbers of targets of a pair. `overlap` is None if there is no test.
     """
 
     layout: PairLayout = field(default_factory=lambda: PairLayout(""))
@@ -119,7 +119,7 @@ class PairSummary(Summary):
     balance: Balance = field(default_factory=Balance)
     references: Lengths = field(default_factory=Lengths)
     repeats: Repeats = field(default_factory=Repeats)
-    """Of sources; those with other targets are with other labels."""
+    """Repeated sources; other labels are other targets."""
     num_copies: int = 0
     first_copy: FileLine | None = None
     num_odd: int = 0
