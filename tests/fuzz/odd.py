@@ -30,11 +30,11 @@ NO_ENCODINGS = [
 ]  # fmt: skip
 FORMATS = [
     "auto", "text", "plain", "columns", "conllu", "json", "tsv", "csv", "csv-semicolon", "fasttext", "first-word",
-    "class-files", "folders", "conll", "", "x",
+    "class-files", "folders", "tmx", "scan", "cmudict", "sigmorphon", "aligned", "conll", "", "x",
 ]  # fmt: skip
 NAMES = [
     "a b", "-x", "--help", "a\nb", "$x^", "é", "漢字", "😀", "a\udcffb", "%s", "{x}", "*", "[a]", "a" * 250, "~", "#",
-    "'", '"', "a.tar.gz.xz", ".hidden", "a\tb", "a\x1b[31m", "x.JSONL", "x.TXT", "x.Conllu",
+    "'", '"', "a.tar.gz.xz", ".hidden", "a\tb", "a\x1b[31m", "x.JSONL", "x.TXT", "x.Conllu", "a,b",
 ]  # fmt: skip
 
 
