@@ -1,19 +1,26 @@
 """Beam search against enumeration and against a naive search; width 1, batches, ties, ends, demands that fail."""
 
+from __future__ import annotations
+
 import random
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from decode.naive_beam import exact_best, naive_beam_search
-from decode.toy_steppers import Toy
+from decode.toy_steppers import Read, Toy
+from ensue.decode import beam
 from ensue.decode.beam import beam_search
+from ensue.decode.frontier import Frontier
 from ensue.decode.hypotheses import Hypothesis
 from ensue.decode.search import BeamSearch, Task
 from ensue.errors import EnsueError
+from ensue.types import State
 
 START = 0
 
@@ -27,6 +34,11 @@ class Case(NamedTuple):
     tasks: list[Task]
     inputs: list[int]
     demands: dict[str, Any]
+
+    def only(self, numbers: list[int]) -> Case:
+        """The same for some of the inputs."""
+        demands = {name: [of_inputs[number] for number in numbers] for name, of_inputs in self.demands.items()}
+        return self._replace(inputs=[self.inputs[number] for number in numbers], demands=demands)
 
     def found(self, search: BeamSearch | None = None) -> list[list[Hypothesis]]:
         starts = torch.full((len(self.inputs),), START)
@@ -86,6 +98,11 @@ def check_against_the_naive_search(seed: int) -> None:
         assert_same(found, naive_beam_search(case.model.log_p(START, input), task, case.search, case.end_id), seed)
 
 
+def check_all(seeds: range) -> None:
+    for seed in seeds:
+        check_against_the_naive_search(seed)
+
+
 def check_against_enumeration(seed: int) -> None:
     case = drawn(seed)
     search = replace(case.search, width=2000)
@@ -95,10 +112,15 @@ def check_against_enumeration(seed: int) -> None:
         assert_same(found, exact_best(log_p, case.model.vocabulary_size, task, search, case.end_id), seed)
 
 
-@pytest.mark.parametrize("first", range(0, 100, 50))
+@pytest.mark.parametrize("first", range(0, 300, 50))
 def test_it_finds_what_a_naive_search_finds(first: int) -> None:
-    for seed in range(first, first + 50):
-        check_against_the_naive_search(seed)
+    check_all(range(first, first + 50))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1000, 11_000, 500))
+def test_it_finds_what_a_naive_search_finds_in_ten_thousand_cases(first: int) -> None:
+    check_all(range(first, first + 500))
 
 
 def test_full_width_is_exact() -> None:
@@ -107,7 +129,156 @@ def test_full_width_is_exact() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(1000, 11_000, 500))
-def test_it_finds_what_a_naive_search_finds_in_ten_thousand_cases(first: int) -> None:
-    for seed in range(first, first + 500):
-        check_against_the_naive_search(seed)
+@pytest.mark.parametrize("first", range(1000, 2000, 100))
+def test_full_width_is_exact_in_a_thousand_cases(first: int) -> None:
+    for seed in range(first, first + 100):
+        check_against_enumeration(seed)
+
+
+@pytest.mark.parametrize("leaf", [0, 1, 2])
+def test_a_leaf_that_is_not_reordered_is_noticed(leaf: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def with_a_bug(state: State, rows: Tensor) -> State:
+        read, attention = state
+        selected = [part[rows.sort().values if place == leaf else rows] for place, part in enumerate(read)]
+        return Read(*selected), attention
+
+    monkeypatch.setattr(beam, "select_rows", with_a_bug)
+    with pytest.raises(AssertionError):
+        check_all(range(300))
+
+
+def running_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Takes every live hypothesis for one that might still be the best."""
+    go_on = Frontier._go_on
+
+    def never_stop(self: Frontier, *chosen: Any) -> Any:
+        self.penalties = np.full_like(self.penalties, 1e300)
+        return go_on(self, *chosen)
+
+    monkeypatch.setattr(Frontier, "_go_on", never_stop)
+
+
+def test_an_early_stop_changes_nothing_and_saves_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = [drawn(seed) for seed in range(60)]
+    steps: list[int] = []
+    step = Toy.step
+
+    def counted(self: Toy, ids_t: Tensor, state: Read) -> Any:
+        steps.append(len(ids_t))
+        return step(self, ids_t, state)
+
+    monkeypatch.setattr(Toy, "step", counted)
+    early, rows = [case.found() for case in cases], sum(steps)
+    running_to_the_end(monkeypatch)
+    steps.clear()
+    assert [case.found() for case in cases] == early
+    assert sum(steps) > rows
+
+
+def test_a_stop_that_comes_too_early_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bound without the length penalty, as others have had it."""
+    go_on = Frontier._go_on
+
+    def stop_early(self: Frontier, *chosen: Any) -> Any:
+        self.penalties = np.full_like(self.penalties, self._penalty(self.length))
+        return go_on(self, *chosen)
+
+    monkeypatch.setattr(Frontier, "_go_on", stop_early)
+    with pytest.raises(AssertionError):
+        check_all(range(300))
+
+
+def test_neither_other_inputs_nor_their_order_change_what_is_found() -> None:
+    for seed in range(40):
+        case = drawn(seed)
+        together = case.found()
+        order = random.Random(seed).sample(range(len(case.inputs)), len(case.inputs))
+        turned = case.only(order).found()
+        for place, number in enumerate(order):
+            assert_same(turned[place], together[number])
+            assert_same(case.only([number]).found()[0], together[number])
+
+
+def greedy(case: Case, number: int) -> tuple[int, ...]:
+    ids: tuple[int, ...] = ()
+    log_p = case.model.log_p(START, case.inputs[number])
+    while len(ids) < case.tasks[number].max_tokens:
+        scores = log_p(ids)
+        best = scores.index(max(scores))
+        if best == case.end_id:
+            break
+        ids += (best,)
+    return ids
+
+
+def test_width_1_is_greedy() -> None:
+    for seed in range(40):
+        case = drawn(seed)._replace(search=BeamSearch(1), demands={})
+        case = case._replace(demands={"max_tokens": [task.max_tokens for task in case.tasks]})
+        for number, (found,) in enumerate(case.found()):
+            assert found.ids == greedy(case, number)
+
+
+def test_a_beam_may_be_wider_than_the_vocabulary_and_its_n_best_are_sorted_and_distinct() -> None:
+    model = Toy(4, 1)
+    search = BeamSearch(200, 50, max_tokens=5)
+    (found,) = beam_search(model, model.init_state([5]), torch.tensor([0]), end_id=3, search=search)
+    assert len({one.ids for one in found}) == 50
+    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+
+
+class Fixed:
+    """The same scores after anything."""
+
+    def __init__(self, *scores: float) -> None:
+        self.scores = torch.tensor(scores)
+
+    def step(self, ids_t: Tensor, state: None) -> tuple[Tensor, None]:
+        return self.scores.expand(len(ids_t), -1), None
+
+    def found(self, end_id: int | None, **search: Any) -> list[Hypothesis]:
+        return beam_search(self, None, torch.tensor([0]), end_id=end_id, search=BeamSearch(**search))[0]
+
+
+def test_ties_go_to_the_smaller_parent_then_the_smaller_id_then_the_first_that_ended() -> None:
+    model = Fixed(0.0, 0.0, 0.0)
+    assert [one.ids for one in model.found(None, width=4, n_best=4, max_tokens=2)] == [(0, 0), (0, 1), (0, 2), (1, 0)]
+    found = model.found(2, width=9, n_best=9, max_tokens=1, length_penalty=0)
+    assert [one.ids for one in found] == [(), (0,), (1,)]
+    assert [one.ids for one in model.found(2, width=3, n_best=3, max_tokens=9)] == [(), (0,), (0, 0)]
+
+
+def test_an_end_that_never_comes_is_said() -> None:
+    (found,) = Fixed(0.0, 1.0, -50.0).found(2, width=2, max_tokens=7)
+    assert found.ids == (1,) * 7
+    assert not found.is_complete
+    assert found.score == pytest.approx(found.log_probability / 7)
+    assert Fixed(0.0, 1.0, -50.0).found(None, width=2, max_tokens=7)[0].is_complete
+
+
+def test_nothing_that_is_blocked_is_written_when_all_is_blocked() -> None:
+    (found,) = Fixed(0.0, 1.0, 0.0).found(2, width=2, min_tokens=5, max_tokens=9, no_repeat_ngram=1)
+    assert found.ids == (1, 0)
+    assert not found.is_complete
+    (found,) = Fixed(0.0, 1.0, 0.0).found(2, min_tokens=1, forbidden=((0,), (1,)))
+    assert found == Hypothesis((), 0.0, 0.0, is_complete=False)
+
+
+def test_a_required_phrase_that_does_not_come_is_said() -> None:
+    model = Fixed(0.0, 1.0, float("-inf"), 0.0)
+    (found,) = model.found(3, max_tokens=4, required=((2,), (1, 0)))
+    assert not found.is_complete
+    assert found.lacks == ((2,),)
+    assert len(found.ids) == 4
+
+
+@pytest.mark.parametrize(
+    "scores", [[0.0, float("nan")], [0.0, float("inf")], [float("-inf")] * 2, [float("nan")] * 900]
+)
+def test_scores_that_are_not_finite_are_an_error(scores: list[float]) -> None:
+    with pytest.raises(EnsueError, match="not finite: its training has diverged"):
+        Fixed(*scores).found(0, width=3)
+
+
+def test_no_inputs_are_no_search() -> None:
+    assert beam_search(Toy(3, 0), None, torch.empty(0, dtype=torch.long), end_id=0, search=BeamSearch()) == []

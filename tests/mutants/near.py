@@ -22,7 +22,7 @@ WHOLE: dict[str, list[str]] = {
         "uses", "operations", "steps", "random_steps", "untraceable_steps", "memory", "engine", "compiler", "library",
     )],
     "nn": ["laws"],
-    "decode": ["sampling", "generation"],
+    "decode": ["sampling", "generation", "search", "beam_of_models", "beam"],
     "data": [
         "batches", "buckets", "cache", "columns", "conllu", "table_columns", "source", "writing", "documents",
         "formats", "json_sentences", "json_array", "class_files", "semicolons", "pairs", "sources", "measurement",

@@ -11,15 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ensue.decode.candidates import continuations
+from ensue.decode.coverage import Coverage, covered
 from ensue.decode.frontier import Frontier
 from ensue.decode.hypotheses import Hypothesis, Phrase
 from ensue.decode.search import BeamSearch
@@ -27,15 +28,11 @@ from ensue.errors import EnsueError
 from ensue.models.modules import evaluating
 from ensue.types import State, compacted, select_rows
 
-SMALLEST = 1e-38
-"""The least attention of which a logarithm is taken."""
-
 
 class Stepper(Protocol):
     """What can be searched: a language model, an encoder-decoder, an ensemble.
 
-    The scores are logits or log-probabilities of the next token. For a coverage penalty it also has
-    `step_with_attention`, which returns the attention (R, S) to the source as a third part.
+    The scores are logits or log-probabilities of the next token.
     """
 
     def step(self, ids_t: Int[Tensor, " R"], state: State) -> tuple[Float[Tensor, "R V"], State]:
@@ -52,13 +49,12 @@ def beam_search(
     prefixes: Sequence[Sequence[int]] | None = None,
     max_tokens: Sequence[int] | None = None,
     required: Sequence[Sequence[Phrase]] | None = None,
-    mask: Bool[Tensor, "B S"] | None = None,
 ) -> list[list[Hypothesis]]:
     """The best hypotheses of B inputs, for each input at most `n_best`, the best first.
 
     `state` has a row for each input, and `starts` are the ids that are read first. Each input may have a prefix, which
-    its hypotheses begin with, a `max_tokens` and more `required` phrases of its own. `mask` marks the real positions of
-    the source, for the coverage penalty. Without an `end_id`, hypotheses have `max_tokens` tokens.
+    its hypotheses begin with, a `max_tokens` and more `required` phrases of its own. Without an `end_id`, hypotheses
+    have `max_tokens` tokens.
 
     Complete hypotheses come first; if there are fewer than `n_best`, incomplete ones follow. The result does not depend
     on the other inputs, up to the rounding of the model. Raises EnsueError for demands that cannot be met, and for
@@ -68,26 +64,24 @@ def beam_search(
     demands = prefixes or [()] * count, max_tokens or [search.max_tokens] * count, required or [()] * count
     assert {len(of_inputs) for of_inputs in demands} == {count}, "demands of another number of inputs"
     tasks = [search.for_input(*of_input) for of_input in zip(*demands, strict=True)]
-    if search.coverage_penalty and not hasattr(model, "step_with_attention"):
-        raise EnsueError("the coverage penalty needs a model with attention to a source")
     if not tasks:
         return []
     frontier = Frontier(search, tasks, end_id)
     with torch.inference_mode(), evaluating(model) if isinstance(model, nn.Module) else nullcontext():
-        _search(model, state, starts, frontier, mask)
+        _search(model, state, starts, frontier)
     return frontier.results()
 
 
-def _search(model: Any, state: State, ids: Tensor, frontier: Frontier, mask: Tensor | None) -> None:
+def _search(model: Stepper, state: State, ids: Tensor, frontier: Frontier) -> None:
     """Steps the model from `state` and `ids` until the frontier is empty."""
-    search, coverage, bonuses = frontier.search, None, None
+    search, attention, bonuses = frontier.search, None, None
+    coverage = Coverage(model) if search.coverage_penalty else None
     while True:
-        if search.coverage_penalty:
-            scores, state, weights = model.step_with_attention(ids, state)
-            coverage = weights if coverage is None else coverage + weights
-            bonuses = search.coverage_penalty * _covered(coverage, mask, frontier)
-        else:
+        if coverage is None:
             scores, state = model.step(ids, state)
+        else:
+            scores, state, attention = coverage.step(ids, state, attention)
+            bonuses = search.coverage_penalty * covered(attention, state)
         log_p = scores.log_softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
         _block(log_p, frontier)
         options, values = continuations(log_p, search.width, frontier.wanted())
@@ -97,7 +91,7 @@ def _search(model: Any, state: State, ids: Tensor, frontier: Frontier, mask: Ten
         rows, ids = (torch.from_numpy(part).to(ids.device) for part in frontier.advance(options, values, bonuses))
         if not len(rows):
             return
-        state, coverage = select_rows((state, coverage), rows)
+        state, attention = select_rows((state, attention), rows)
         if len(frontier.live.inputs) < inputs:
             state = compacted(state)  # what only they attended to
 
@@ -119,11 +113,3 @@ def _block(log_p: Float[Tensor, "R V"], frontier: Frontier) -> None:
 def _at(place: tuple[NDArray[np.int64], NDArray[np.int64]], log_p: Tensor) -> tuple[Tensor, Tensor]:
     rows, ids = (torch.from_numpy(part).to(log_p.device) for part in place)
     return rows, ids
-
-
-def _covered(coverage: Float[Tensor, "R S"], mask: Tensor | None, frontier: Frontier) -> NDArray[np.float64]:
-    """Σ_i ln min(Σ_t a_ti, 1) of each row, over the real positions of its source (Wu et al. 2016, eq. 14)."""
-    logarithms = coverage.double().clamp(SMALLEST, 1).log()
-    if mask is not None:
-        logarithms = logarithms.masked_fill(~mask[torch.from_numpy(frontier.inputs_of_rows()).to(mask.device)], 0)
-    return logarithms.sum(1).cpu().numpy()

@@ -35,15 +35,6 @@ class Ensemble(nn.Module):
         steps = [model.step(ids_t, part) for model, part in zip(self.models, states, strict=True)]
         return _mean([scores for scores, _ in steps]), tuple(after for _, after in steps)
 
-    def step_with_attention(
-        self, ids_t: Int[Tensor, " R"], state: State = None
-    ) -> tuple[Float[Tensor, "R V"], State, Float[Tensor, "R S"]]:
-        """The same, and the mean of the models' attention to the source."""
-        states = [None] * len(self.models) if state is None else state
-        steps = [model.step_with_attention(ids_t, part) for model, part in zip(self.models, states, strict=True)]
-        weights = torch.stack([weights for _, _, weights in steps]).mean(0)
-        return _mean([scores for scores, _, _ in steps]), tuple(after for _, after, _ in steps), weights
-
 
 def _mean(scores: list[Tensor]) -> Tensor:
     """The logarithm of the mean of probabilities, of which `scores` are logits or logarithms."""

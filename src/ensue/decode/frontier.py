@@ -102,10 +102,6 @@ class Frontier:
             for task in self.tasks:
                 task.check_ids(size, self.end_id, self.search.forbidden)
 
-    def inputs_of_rows(self) -> Ids:
-        """The number of the input that a row belongs to (R,)."""
-        return self._by_row(self.live.inputs)
-
     def wanted(self) -> Ids:
         """For each row the tokens (R, A) of required phrases, which are always considered; padded with -1."""
         return self._by_row(self.required.alphabet[self.live.inputs])

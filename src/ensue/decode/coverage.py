@@ -1,0 +1,59 @@
+"""How much of its source a hypothesis has attended to, for the coverage penalty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ensue.errors import EnsueError
+from ensue.nn.attention.cross import CrossAttention, Source
+from ensue.nn.taps import watch
+from ensue.types import Shared, State
+
+SMALLEST = 1e-38
+"""The least attention of which a logarithm is taken."""
+
+
+class Coverage:
+    """Steps a model, and adds up the attention of each row to the positions of its source.
+
+    The attention of a step is the mean over the heads of all `CrossAttention` in the model, in all models of an
+    ensemble. Raises EnsueError for a model that has none.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        modules = model.named_modules() if isinstance(model, nn.Module) else ()
+        self.taps = [f"{name}.weights".lstrip(".") for name, part in modules if isinstance(part, CrossAttention)]
+        if not self.taps:
+            raise EnsueError("the coverage penalty needs a model that attends to a source")
+
+    def step(self, ids: Tensor, state: State, so_far: Tensor | None) -> tuple[Tensor, State, Float[Tensor, "R S"]]:
+        """The scores and the state after one more token, and the attention after it."""
+        with watch(self.model, *self.taps) as seen:
+            scores, state = self.model.step(ids, state)
+        weights = torch.stack([found[-1][:, :, -1].mean(1) for found in seen.values()]).mean(0)
+        return scores, state, weights if so_far is None else so_far + weights
+
+
+def covered(attention: Float[Tensor, "R S"], state: State) -> NDArray[np.float64]:
+    """Σ_i ln min(Σ_t a_ti, 1) of each row, over the real positions of its source (Wu et al. 2016, eq. 14)."""
+    source, rows = next(_sources(state))
+    logarithms = attention.cpu().double().clamp(SMALLEST, 1).log()
+    found: NDArray[np.float64] = logarithms.where(source.real[rows].cpu(), 0.0).sum(1).numpy()
+    return found
+
+
+def _sources(state: State) -> Iterator[tuple[Source, Tensor]]:
+    """What a state attends to, with the text that each row reads."""
+    if isinstance(state, Shared) and isinstance(state.content, Source):
+        yield state.content, state.rows
+    elif isinstance(state, tuple):
+        for part in state:
+            yield from _sources(part)

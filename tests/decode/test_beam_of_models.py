@@ -1,0 +1,204 @@
+"""Beam search over models of layers: alone = in a batch, padded or not; scores, ensembles, coverage."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ensue.decode.beam import beam_search
+from ensue.decode.ensemble import Ensemble
+from ensue.decode.generation import generate_ids
+from ensue.decode.hypotheses import Hypothesis
+from ensue.decode.sampling import Sampling
+from ensue.decode.search import BeamSearch
+from ensue.errors import EnsueError
+from ensue.nn import LSTM, AttentionalLayer, MultiHeadCrossAttention, SequenceLayer, Stack, TransformerDecoder
+from ensue.nn.taps import watch
+from ensue.types import Memory, State
+
+SIZE, END, START, D = 12, 1, 0, 8
+SEARCH = BeamSearch(4, 3, max_tokens=9)
+
+
+class Decoder(nn.Module):
+    """An embedding, layers that attend to a memory, and logits."""
+
+    vocabulary_size = SIZE
+
+    def __init__(self, layers: SequenceLayer) -> None:
+        super().__init__()
+        self.embedding, self.layers, self.head = nn.Embedding(SIZE, D), layers, nn.Linear(D, SIZE)
+        with torch.no_grad():
+            for parameter in self.parameters():
+                parameter.mul_(2.0)  # far from uniform, so that rounding cannot turn a choice
+        self.eval()
+
+    def init_state(self, batch_size: int, memory: Memory | None) -> State:
+        return self.layers.init_state(batch_size, memory)
+
+    def forward(self, ids: Tensor, state: State) -> tuple[Tensor, State]:
+        h, state = self.layers(self.embedding(ids), state)
+        return self.head(h), state
+
+    def step(self, ids_t: Tensor, state: State) -> tuple[Tensor, State]:
+        h, state = self.layers.step(self.embedding(ids_t), state)
+        return self.head(h), state
+
+
+def transformer(seed: int) -> Decoder:
+    torch.manual_seed(seed)
+    return Decoder(TransformerDecoder(D, num_heads=2, num_layers=2, max_positions=20))
+
+
+def recurrent(seed: int) -> Decoder:
+    torch.manual_seed(seed)
+    attention = AttentionalLayer(MultiHeadCrossAttention(D, D))
+    return Decoder(Stack([LSTM(d_in=D, d_out=D), attention]))
+
+
+MODELS = {"transformer": transformer, "recurrent": recurrent}
+ATTENTIONS = {"transformer": ["*.cross_attention.weights"], "recurrent": ["layers.layers.1.attention.weights"]}
+LENGTHS = [5, 1, 3, 7, 2]
+
+
+def memory_of(number: int) -> Tensor:
+    return torch.randn(LENGTHS[number], D, generator=torch.Generator().manual_seed(100 + number)) * 2
+
+
+def batch(numbers: list[int]) -> Memory:
+    """The memories of several sources, padded with what must not be read."""
+    longest = max(LENGTHS[number] for number in numbers)
+    values = torch.full((len(numbers), longest, D), 1e4)
+    mask = torch.zeros(len(numbers), longest, dtype=torch.bool)
+    for row, number in enumerate(numbers):
+        values[row, : LENGTHS[number]], mask[row, : LENGTHS[number]] = memory_of(number), True
+    return Memory(values, mask)
+
+
+def found_by(
+    model: nn.Module, numbers: list[int], search: BeamSearch = SEARCH, **demands: list
+) -> list[list[Hypothesis]]:
+    state = started(model, batch(numbers))
+    starts = torch.full((len(numbers),), START)
+    return beam_search(model, state, starts, end_id=END, search=search, **demands)
+
+
+def started(model: nn.Module, memory: Memory) -> State:
+    if isinstance(model, Ensemble):
+        return tuple(started(part, memory) for part in model.models)
+    return model.init_state(len(memory.values), memory)
+
+
+def assert_same(found: list[Hypothesis], wanted: list[Hypothesis]) -> None:
+    assert [one.ids for one in found] == [one.ids for one in wanted]
+    assert [one.score for one in found] == pytest.approx([one.score for one in wanted], abs=1e-4)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_batch_order_and_padding_change_nothing(name: str) -> None:
+    model = MODELS[name](1)
+    together = found_by(model, [0, 1, 2, 3, 4])
+    assert len({len(one.ids) for found in together for one in found}) > 2, "inputs that are done at other times"
+    for place, number in enumerate(order := [3, 1, 4, 0, 2]):
+        assert_same(found_by(model, order)[place], together[number])
+        assert_same(found_by(model, [number])[0], together[number])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_score_of_a_hypothesis_is_what_reading_it_gives(name: str) -> None:
+    model = MODELS[name](2)
+    for number, found in enumerate(found_by(model, [0, 1, 2, 3, 4], BeamSearch(4, 4, max_tokens=4))):
+        for one in found:
+            targets = torch.tensor([*one.ids, END] if one.is_complete else one.ids)
+            inputs = torch.tensor([[START, *one.ids]])[:, : len(targets)]
+            with torch.no_grad():
+                logits, _ = model(inputs, model.init_state(1, batch([number])))
+            nats = nn.functional.cross_entropy(logits[0], targets, reduction="sum")
+            assert one.log_probability == pytest.approx(-float(nats), abs=1e-4)
+            assert one.score == pytest.approx(one.log_probability / len(targets))
+
+
+def test_what_is_shared_is_not_left_behind_when_inputs_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it, rows and texts no longer agree, and the keys of every row would be copied."""
+    model, texts = transformer(1), []
+    attention = next(part for part in model.modules() if isinstance(part, MultiHeadCrossAttention))
+    forward = attention.forward
+
+    def seen(x: Tensor, state: State = None, *, mask: Tensor | None = None) -> object:
+        texts.append(state.texts)
+        assert state.repeats == len(x) // state.texts
+        return forward(x, state, mask=mask)
+
+    monkeypatch.setattr(attention, "forward", seen)
+    found_by(model, [0, 1, 2, 3, 4], max_tokens=[1, 6, 3, 1, 9])
+    assert texts[0] == 5
+    assert texts == sorted(texts, reverse=True)
+    assert texts[-1] == 1
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_width_1_is_greedy_sampling(name: str) -> None:
+    model = MODELS[name](3)
+    columns = generate_ids(
+        model, [[]] * 5, max_tokens=9, start_id=START, end_id=END, sampling=Sampling(temperature=0),
+        state=model.init_state(5, batch([0, 1, 2, 3, 4])),
+    )  # fmt: skip
+    rows = torch.stack(list(columns), 1).tolist()
+    for row, (one,) in zip(rows, found_by(model, [0, 1, 2, 3, 4], BeamSearch(1, max_tokens=9)), strict=True):
+        assert list(one.ids) == row[: row.index(END)] if END in row else row
+
+
+def test_an_ensemble_of_a_model_with_itself_is_the_model() -> None:
+    model = transformer(4)
+    for found, wanted in zip(found_by(Ensemble([model] * 3), [0, 2, 3]), found_by(model, [0, 2, 3]), strict=True):
+        assert_same(found, wanted)
+
+
+def test_an_ensemble_has_the_mean_of_probabilities() -> None:
+    models = [transformer(5), recurrent(6)]
+    (found,) = found_by(Ensemble(models), [3], BeamSearch(4, 2, max_tokens=5))
+    for one in found:
+        ids = [*one.ids, END] if one.is_complete else one.ids
+        total = 0.0
+        with torch.no_grad():
+            read = torch.tensor([[START, *one.ids]])
+            logits = [model(read, model.init_state(1, batch([3])))[0][0] for model in models]
+        for place, id in enumerate(ids):
+            total += math.log(np.mean([float(of_model[place].softmax(-1)[id]) for of_model in logits]))
+        assert one.log_probability == pytest.approx(total, abs=1e-4)
+
+
+def test_an_ensemble_of_other_vocabularies_is_an_error() -> None:
+    other = transformer(1)
+    other.vocabulary_size = 13
+    with pytest.raises(EnsueError, match="vocabularies of 12 and 13 symbols"):
+        Ensemble([transformer(1), other])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_coverage_is_that_of_reading_the_hypothesis(name: str) -> None:
+    model = MODELS[name](7)
+    search = BeamSearch(4, 4, max_tokens=6, coverage_penalty=0.7)
+    for number, found in zip([0, 1, 3], found_by(model, [0, 1, 3], search), strict=True):
+        for one in found:
+            with torch.no_grad(), watch(model, *ATTENTIONS[name]) as seen:
+                model(torch.tensor([[START, *one.ids]]), model.init_state(1, batch([number])))
+            attention = torch.stack([weights[0].mean(0) for (weights,) in seen.values()]).mean(0).sum(0)
+            length = len(one.ids) + one.is_complete
+            wanted = one.log_probability / length + 0.7 * float(attention.clamp(max=1).log().sum())
+            assert one.score == pytest.approx(wanted, abs=1e-3)
+    assert found_by(model, [0, 1, 3], search) != found_by(model, [0, 1, 3], BeamSearch(4, 4, max_tokens=6))
+
+
+def test_coverage_of_a_model_that_attends_to_nothing_is_an_error() -> None:
+    model = Decoder(LSTM(d_in=D, d_out=D))
+    with pytest.raises(EnsueError, match="needs a model that attends to a source"):
+        beam_search(model, None, torch.tensor([START]), end_id=END, search=BeamSearch(coverage_penalty=1.0))
+
+
+def test_the_mode_is_put_back() -> None:
+    model = transformer(1).train()
+    found_by(model, [0])
+    assert model.training

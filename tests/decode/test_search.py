@@ -1,0 +1,121 @@
+"""Demands that cannot be met, and the best continuations against sorting."""
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from decode.toy_steppers import Toy
+from ensue.decode import candidates
+from ensue.decode.beam import beam_search
+from ensue.decode.candidates import best_ids, best_places, continuations
+from ensue.decode.search import BeamSearch, least_tokens
+from ensue.errors import EnsueError
+
+
+@pytest.mark.parametrize(
+    ("demands", "expected"),
+    [
+        ({"width": 0}, "width is 0; expected a whole number from 1"),
+        ({"n_best": 6}, "n_best is 6; a beam of width 5 finds at most 5"),
+        ({"length_penalty": -1.0}, "length_penalty is -1.0; expected a number from 0 to 100"),
+        ({"coverage_penalty": float("nan")}, "coverage_penalty is nan"),
+        ({"min_tokens": 9, "max_tokens": 8}, "min_tokens is 9, and max_tokens is 8"),
+        ({"required": ((1, 2, 3),), "max_tokens": 2}, "the required phrases need 3 tokens; max_tokens is 2"),
+        ({"required": ((1, 2), (3, 3)), "max_tokens": 3}, "the required phrases need 4 tokens; max_tokens is 3"),
+        ({"required": ((1, 2, 3),), "forbidden": ((2, 3),)}, r"\(1, 2, 3\) is required, and \(2, 3\) is forbidden"),
+        ({"required": ((1, 1),), "no_repeat_ngram": 1}, r"\(1, 1\) repeats tokens, against no_repeat_ngram = 1"),
+        ({"required": ((),)}, "a required or forbidden phrase is empty"),
+        ({"forbidden": ((),)}, "a required or forbidden phrase is empty"),
+    ],
+)
+def test_demands_that_cannot_be_met(demands: dict[str, Any], expected: str) -> None:
+    with pytest.raises(EnsueError, match=expected):
+        BeamSearch(**demands)
+
+
+@pytest.mark.parametrize(
+    ("search", "of_input", "expected"),
+    [
+        ({"max_tokens": 3}, {"prefix": [1] * 4}, "the prefix has 4 tokens; max_tokens is 3"),
+        ({"forbidden": ((1, 2),)}, {"prefix": [0, 1, 2]}, r"the prefix has the forbidden phrase \(1, 2\)"),
+        ({"min_tokens": 3}, {"max_tokens": 2}, "min_tokens is 3, and max_tokens is 2"),
+        ({"required": ((1, 2),)}, {"required": ((3, 4),), "max_tokens": 3}, "need 4 tokens; max_tokens is 3"),
+        ({"forbidden": ((4,),)}, {"required": ((3, 4),)}, r"\(3, 4\) is required, and \(4,\) is forbidden"),
+    ],
+)
+def test_demands_of_an_input_that_cannot_be_met(search: dict, of_input: dict, expected: str) -> None:
+    with pytest.raises(EnsueError, match=expected):
+        BeamSearch(**search).for_input(**of_input)
+
+
+@pytest.mark.parametrize("demands", [{"required": ((9,),)}, {"forbidden": ((1, 9),)}, {"required": ((-1,),)}])
+def test_ids_that_the_vocabulary_does_not_have(demands: dict[str, Any]) -> None:
+    model = Toy(4, 0)
+    with pytest.raises(EnsueError, match=r"an id of a prefix or phrase is .*; expected a whole number from 0 to 3"):
+        beam_search(model, model.init_state([1]), torch.tensor([0]), end_id=3, search=BeamSearch(**demands))
+
+
+def test_the_end_symbol_is_no_part_of_a_phrase() -> None:
+    model = Toy(4, 0)
+    with pytest.raises(EnsueError, match="the end symbol is in a prefix or phrase"):
+        beam_search(model, model.init_state([1]), torch.tensor([0]), end_id=3, search=BeamSearch(forbidden=((3,),)))
+
+
+def test_phrases_that_overlap_need_fewer_tokens() -> None:
+    assert least_tokens([(1, 2, 3), (2, 3, 4)]) == 4
+    assert least_tokens([(1, 1), (1,), (2,)]) == 3
+    BeamSearch(required=((1, 2, 3), (2, 3, 4)), max_tokens=4)
+
+
+@pytest.mark.parametrize("size", [1, 5, 63, 64, 200, 1000, 1003])
+@pytest.mark.parametrize("levels", [3, 1000])
+def test_the_best_ids_of_a_row_are_those_that_sorting_finds(size: int, levels: int) -> None:
+    rng = np.random.default_rng(size)
+    scores = rng.integers(0, levels, (6, size)).astype(np.float32)
+    scores[0] = -np.inf
+    scores[1, : size // 2] = -np.inf
+    for k in (1, 3, 7):
+        ids, values = best_ids(torch.from_numpy(scores.copy()), k)
+        wanted = (-scores).argsort(1, kind="stable")[:, : min(k, size)]
+        for row in range(1, 6):
+            real = wanted[row][scores[row, wanted[row]] > -np.inf]
+            assert set(real) <= set(ids[row].tolist())
+            assert sorted(ids[row].tolist()) == ids[row].tolist()
+            assert values[row].tolist() == scores[row, ids[row]].tolist()
+
+
+def test_ties_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def of_equal_ones_the_last(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+        values, ids = scores.flip(1).sort(dim=1, descending=True, stable=True)
+        return values[:, :k], scores.shape[1] - 1 - ids[:, :k]
+
+    monkeypatch.setattr(candidates, "_largest", of_equal_ones_the_last)
+    assert best_ids(torch.tensor([[1.0, 2.0, 1.0, 1.0, 0.0]]), 3)[0].tolist() == [[0, 1, 2]]
+
+
+def test_wanted_ids_are_always_there_and_the_k_best_others() -> None:
+    log_p = torch.tensor([[5.0, 4.0, 3.0, 2.0, 1.0], [1.0, 2.0, 3.0, 4.0, 5.0]])
+    ids, values = continuations(log_p, 2, np.array([[4, 0], [3, -1]]))
+    found = [
+        {int(id): float(value) for id, value in zip(*row, strict=True) if value > -np.inf}
+        for row in zip(ids, values, strict=True)
+    ]
+    assert found == [{0: 5.0, 4: 1.0, 1: 4.0, 2: 3.0}, {3: 4.0, 4: 5.0, 2: 3.0}]
+
+
+def test_banks_take_turns() -> None:
+    rng = random.Random(0)
+    for _ in range(50):
+        totals = np.array([[rng.choice([-np.inf, -1.0, -2.0, -3.0, -4.5]) for _ in range(9)]])
+        banks = np.array([[rng.randint(0, 3) for _ in range(9)]])
+        rows: dict[int, list[int]] = {}
+        for place in sorted(range(9), key=lambda place: (-totals[0, place], place)):
+            if totals[0, place] > -np.inf:
+                rows.setdefault(int(banks[0, place]), []).append(place)
+        wanted = []
+        while any(rows.values()):
+            wanted += [rows[bank].pop(0) for bank in sorted(rows, reverse=True) if rows[bank]]
+        assert best_places(totals, len(wanted), banks)[0].tolist() == wanted
