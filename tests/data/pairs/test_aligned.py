@@ -73,6 +73,8 @@ def test_the_place_where_lines_are_lost_is_found_by_lengths(lost: int) -> None:
     [
         ("{0}/a.en,{0}/a.fr", {}, 'a.fr: no such file or folder; did you mean "a.'),
         ("{0}/a.en,{0}/b,c", {}, "expected two files with a comma between them, such as train.en,train.de"),
+        ("{0}/a.en,{0}", {}, ": aligned files are named one by one; found a folder or a glob"),
+        ("{0}/a.?n,{0}/a.de", {}, "a.de: no file matches"),
         ("{0}/a.en,{0}/a.de", {"sources": ["en"]}, "two files have lines, not columns; data.sources is for one file"),
         ("{0}/a.en,{0}/a.de", {"format": "tsv"}, "two files have lines, not columns; data.format is for one file"),
     ],

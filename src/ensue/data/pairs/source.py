@@ -9,7 +9,7 @@ from pathlib import Path
 from ensue.data.decoding import checked_encoding
 from ensue.data.detection.aligned_files import aligned_paths
 from ensue.data.detection.format_names import ALIGNED, suffix
-from ensue.data.files import common_format, files_of
+from ensue.data.files import common_format, expanded, files_of
 from ensue.data.lines import Lines, is_blank
 from ensue.data.pairs.aligned import read_aligned
 from ensue.data.pairs.formats import FORMATS, detect_lines
@@ -65,7 +65,10 @@ class PairSource:
         if format not in ("", ALIGNED) or self.choice.sources or self.choice.targets:
             what = "data.format" if format else "data.sources" if self.choice.sources else "data.targets"
             raise DataError(f"two files have lines, not columns; {what} is for one file", self.location)
-        self.paths = tuple(path for name in names for path in files_of(name))
+        for name in names:
+            if files_of(name) != (expanded(name),):
+                raise DataError("aligned files are named one by one; found a folder or a glob", name)
+        self.paths = tuple(map(expanded, names))
         self._files = {str(path): partial(Lines.of, path, encoding=self.encoding) for path in self.paths}
         self.layout = PairLayout(ALIGNED, about="source: a line of the first file, target: the same line of the second")
 

@@ -1,0 +1,73 @@
+"""The published sets of pairs, as they are: counts are those of their authors."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from ensue.data.detection.kind import take
+from ensue.data.pairs import PairSource, with_references
+from ensue.data.survey.measurement import summarize
+from ensue.data.survey.summary import PairSummary
+from ensue.errors import DataError
+
+pytestmark = pytest.mark.slow
+
+MULTI30K = ("multi30k/train.en.gz", "multi30k/train.de.gz")
+ENJA = ("small_parallel_enja/{}.en{}", "small_parallel_enja/{}.ja{}")
+
+
+def location(shared_data: Path, *names: str) -> str:
+    return ",".join(str(shared_data / name) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("names", "format", "count", "sources", "references"),
+    [
+        (MULTI30K, "aligned", 29_000, 1, 1),
+        (("multi30k/test_2016_flickr.de.gz", "multi30k/test_2016_flickr.fr.gz"), "aligned", 1_000, 1, 1),
+        ([name.format("train", ".xz") for name in ENJA], "aligned", 50_000, 1, 1),
+        ([name.format("test", "") for name in ENJA], "aligned", 500, 1, 1),
+        (["cmudict/cmudict.xz"], "cmudict", 133_737, 1, 1),
+        (["scan/tasks_train_simple.txt.xz"], "scan", 16_728, 1, 1),
+        (["scan/tasks_test_length.txt.xz"], "scan", 3_920, 1, 1),
+        (["scan/tasks_test_addprim_jump.txt.xz"], "scan", 7_706, 1, 1),
+        (["sigmorphon2017/turkish-train-high.xz"], "sigmorphon", 10_000, 2, 1),
+        (["sigmorphon2017/finnish-test.xz"], "sigmorphon", 1_000, 2, 1),
+        (["samsum/train.csv.xz"], "csv", 14_731, 1, 1),
+        (["samsum/test.csv.xz"], "csv", 819, 1, 1),
+        (["dialogsum/dialogsum.train.jsonl.xz"], "json", 12_460, 1, 1),
+        (["dialogsum/dialogsum.test.jsonl.xz"], "json", 500, 1, 3),
+    ],
+)
+def test_all_pairs_are_read(
+    shared_data: Path, names: list[str], format: str, count: int, sources: int, references: int
+) -> None:
+    place = location(shared_data, *names)
+    assert take(place)[:2] == ("pairs", format)
+    pairs = list(PairSource(place))
+    assert (len(pairs), {(len(pair.sources), len(pair.targets)) for pair in pairs}) == (count, {(sources, references)})
+
+
+def test_words_with_their_pronunciations(shared_data: Path) -> None:
+    assert len(with_references(PairSource(shared_data / "cmudict/cmudict.xz"))) == 123_455
+
+
+def test_a_lost_line_is_found(shared_data: Path, tmp_path: Path) -> None:
+    source, target = (gzip.decompress((shared_data / name).read_bytes()).splitlines(keepends=True) for name in MULTI30K)
+    (tmp_path / "a.en").write_bytes(b"".join(source))
+    for lost in (12_345, 20_000):
+        (tmp_path / "a.de").write_bytes(b"".join(target[: lost - 1] + target[lost:]))
+        with pytest.raises(DataError, match=f"a line is missing at about line {lost:,}"):
+            list(PairSource(f"{tmp_path / 'a.en'},{tmp_path / 'a.de'}"))
+
+
+def test_what_is_wrong_with_published_data(shared_data: Path) -> None:
+    against = location(shared_data, *(name.format("test", "") for name in ENJA))
+    summary = summarize(location(shared_data, *(name.format("train", ".xz") for name in ENJA)), against=against)
+    assert isinstance(summary, PairSummary)
+    assert summary.overlap is not None
+    assert (len(summary.overlap.sources), summary.overlap.num_pairs) == (60, 0)
+    summary = summarize(location(shared_data, *MULTI30K))
+    assert isinstance(summary, PairSummary)
+    assert [(odd.place.line, odd.target) for odd in summary.odd] == [(16510, 2), (16664, 2)]
