@@ -280,5 +280,30 @@ def test_scores_that_are_not_finite_are_an_error(scores: list[float]) -> None:
         Fixed(*scores).found(0, width=3)
 
 
+def test_a_record_is_the_tree_of_what_was_considered() -> None:
+    """Chosen are the best of each length; only what goes on has continuations; what ended is what is found."""
+    model, record = Toy(4, 3), []
+    inputs, search = [5, 70], BeamSearch(3, 3, max_tokens=4)
+    starts = torch.full((2,), START)
+    found = beam_search(model, model.init_state(inputs), starts, end_id=3, search=search, record=record)
+    for number, input in enumerate(inputs):
+        tree = {one.ids: one for one in record if one.input == number}
+        assert {ids[:-1] for ids in tree} == {()} | {ids for ids, one in tree.items() if one.fate == "goes on"}
+        assert {one.ids for one in found[number] if one.is_complete} <= {
+            ids[:-1] for ids, one in tree.items() if one.fate == "ends"
+        }
+        log_p = model.log_p(START, input)
+        for ids, one in tree.items():
+            steps = [log_p(ids[:place])[id] for place, id in enumerate(ids)]
+            assert one.log_probability == pytest.approx(sum(steps), abs=1e-5)
+        for length in {len(ids) for ids in tree}:
+            level = [one for ids, one in tree.items() if len(ids) == length]
+            left_out = [one.log_probability for one in level if one.fate == "is left out"]
+            chosen = [one.log_probability for one in level if one.fate != "is left out"]
+            assert len(chosen) == 3
+            assert min(chosen) >= max(left_out, default=float("-inf"))
+    assert {one.fate for one in record} >= {"goes on", "ends", "is left out"}
+
+
 def test_no_inputs_are_no_search() -> None:
     assert beam_search(Toy(3, 0), None, torch.empty(0, dtype=torch.long), end_id=0, search=BeamSearch()) == []

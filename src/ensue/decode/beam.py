@@ -23,6 +23,7 @@ from ensue.decode.candidates import continuations
 from ensue.decode.coverage import Coverage, covered
 from ensue.decode.frontier import Frontier
 from ensue.decode.hypotheses import Hypothesis, Phrase
+from ensue.decode.record import Candidate
 from ensue.decode.search import BeamSearch
 from ensue.errors import EnsueError
 from ensue.models.modules import evaluating
@@ -49,12 +50,15 @@ def beam_search(
     prefixes: Sequence[Sequence[int]] | None = None,
     max_tokens: Sequence[int] | None = None,
     required: Sequence[Sequence[Phrase]] | None = None,
+    record: list[Candidate] | None = None,
 ) -> list[list[Hypothesis]]:
     """The best hypotheses of B inputs, for each input at most `n_best`, the best first.
 
     `state` has a row for each input, and `starts` are the ids that are read first. Each input may have a prefix, which
     its hypotheses begin with, a `max_tokens` and more `required` phrases of its own. Without an `end_id`, hypotheses
     have `max_tokens` tokens.
+
+    Each continuation that was considered is added to `record`, with what became of it.
 
     Complete hypotheses come first; if there are fewer than `n_best`, incomplete ones follow. The result does not depend
     on the other inputs, up to the rounding of the model. Raises EnsueError for demands that cannot be met, and for
@@ -66,7 +70,7 @@ def beam_search(
     tasks = [search.for_input(*of_input) for of_input in zip(*demands, strict=True)]
     if not tasks:
         return []
-    frontier = Frontier(search, tasks, end_id)
+    frontier = Frontier(search, tasks, end_id, record)
     with torch.inference_mode(), evaluating(model) if isinstance(model, nn.Module) else nullcontext():
         _search(model, state, starts, frontier)
     return frontier.results()

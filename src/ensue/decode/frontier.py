@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,42 +15,19 @@ from numpy.typing import NDArray
 from ensue.decode.blocks import Blocked, Forbidden, repeated
 from ensue.decode.candidates import best_places
 from ensue.decode.hypotheses import Hypothesis, NBest
+from ensue.decode.record import Candidate, candidates_of
 from ensue.decode.requirements import Requirements
 from ensue.decode.search import BeamSearch, Task
-
-Ids = NDArray[np.int64]
-
-
-class Live(NamedTuple):
-    """The hypotheses that go on."""
-
-    inputs: Ids
-    """The numbers (B,) of the inputs that are not done."""
-    totals: NDArray[np.float64]
-    """Log-probabilities (B, S); -∞ in a slot that is free."""
-    history: Ids
-    """All tokens so far (B, S, t)."""
-    progress: Ids
-    """The states (B, S, C) of the required phrases."""
-
-
-class Chosen(NamedTuple):
-    """The best continuations of each input (B, K), the best first."""
-
-    parents: Ids
-    """The slots of the hypotheses that they continue."""
-    ids: Ids
-    totals: NDArray[np.float64]
-    """Log-probabilities; -∞ where there was nothing more to choose."""
-    progress: Ids
-    """The states (B, K, C) of the required phrases."""
+from ensue.decode.slots import Chosen, Ids, Live
 
 
 class Frontier:
-    """The hypotheses of the inputs of `tasks`."""
+    """The hypotheses of the inputs of `tasks`. What becomes of each candidate is added to `record`, if it is given."""
 
-    def __init__(self, search: BeamSearch, tasks: Sequence[Task], end_id: int | None) -> None:
-        self.search, self.tasks, self.end_id = search, tasks, end_id
+    def __init__(
+        self, search: BeamSearch, tasks: Sequence[Task], end_id: int | None, record: list[Candidate] | None = None
+    ) -> None:
+        self.search, self.tasks, self.end_id, self.record = search, tasks, end_id, record
         self.complete, self.incomplete = ([NBest(search.n_best) for _ in tasks] for _ in range(2))
         self.limits = np.array([task.max_tokens for task in tasks])
         self.penalties = np.array([self._penalty(task.max_tokens + (end_id is not None)) for task in tasks])
@@ -119,7 +95,8 @@ class Frontier:
         bonuses = np.zeros(shape) if bonuses is None else bonuses.reshape(shape)
         ids, values = ids.reshape(*shape, -1), values.reshape(*shape, -1)
         stuck = (values.max(2) == -math.inf) & (self.live.totals > -math.inf)
-        chosen = self._chosen(ids, self.live.totals[:, :, None] + values)
+        live, totals = self.live, self.live.totals[:, :, None] + values
+        chosen = self._chosen(ids, totals)
         alive, limits = chosen.totals > -math.inf, self.limits[self.live.inputs, None]
         ended = alive & (self.length == limits if self.end_id is None else chosen.ids == self.end_id)
         self._set_aside(chosen, ended, bonuses)
@@ -127,7 +104,11 @@ class Frontier:
         places, slots = np.nonzero(ended)
         cut[places, chosen.parents[places, slots]] = False
         self._set_aside_incomplete(stuck | cut, bonuses)
-        return self._go_on(chosen, alive & ~ended & (self.length <= limits))
+        goes_on = alive & ~ended & (self.length <= limits)
+        rows = self._go_on(chosen, goes_on)
+        if self.record is not None:
+            self.record += candidates_of(live, ids, totals, chosen, ended, goes_on, self.live.inputs)
+        return rows
 
     def _chosen(self, ids: Ids, totals: NDArray[np.float64]) -> Chosen:
         count, _, options = ids.shape

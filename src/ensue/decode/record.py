@@ -1,0 +1,48 @@
+"""What a beam search has considered, as a record that whoever wants to see it keeps: a tree of beginnings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.decode.slots import Chosen, Ids, Live
+
+Fate = Literal["goes on", "ends", "is left out", "is too long", "comes too late"]
+"""`is left out`: the others were better. `comes too late`: no better hypothesis of its input could come any more."""
+
+
+class Candidate(NamedTuple):
+    """A continuation that was considered: all ids with the new one (the end symbol too), and what became of it."""
+
+    input: int
+    ids: tuple[int, ...]
+    log_probability: float
+    fate: Fate
+
+
+def candidates_of(
+    live: Live,
+    ids: Ids,
+    totals: NDArray[np.float64],
+    chosen: Chosen,
+    ended: NDArray[np.bool_],
+    goes_on: NDArray[np.bool_],
+    inputs_after: Ids,
+) -> Iterator[Candidate]:
+    """The candidates of a step: `ids` and `totals` (B, S, M), and which of the chosen (B, K) ended and go on."""
+    fates: dict[tuple[int, int, int], Fate] = {}
+    is_done = ~np.isin(live.inputs, inputs_after)
+    for place, slot in zip(*np.nonzero(chosen.totals > -math.inf), strict=True):
+        fate: Fate = "comes too late" if is_done[place] else "goes on"
+        if not goes_on[place, slot]:
+            fate = "ends" if ended[place, slot] else "is too long"
+        fates[int(place), int(chosen.parents[place, slot]), int(chosen.ids[place, slot])] = fate
+    for place, slot, column in zip(*np.nonzero(totals > -math.inf), strict=True):
+        id = int(ids[place, slot, column])
+        whole = (*live.history[place, slot].tolist(), id)
+        fate = fates.get((int(place), int(slot), id), "is left out")
+        yield Candidate(int(live.inputs[place]), whole, float(totals[place, slot, column]), fate)
