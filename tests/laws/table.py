@@ -93,6 +93,12 @@ decoder_block = partial(PostNormDecoderBlock, D, num_heads=2, d_feedforward=5, d
 decoder = partial(TransformerDecoder, D, num_heads=2, num_layers=2, d_memory=D_MEMORY, d_feedforward=5, dropout=0.5)
 transformer = partial(Transformer, D, num_heads=2, num_layers=2, d_feedforward=5, max_positions=16, dropout=0.5)
 
+
+def feeding() -> InputFeeding:
+    cell, attention = FromContext(LSTM(D + 5, D_OUT), D_MEMORY), BilinearAttention(D_OUT, D_MEMORY)
+    return InputFeeding(cell, AttentionalLayer(attention, d_out=5))
+
+
 SUBJECTS = [
     Subject("window of 1", lambda: Window(D, D_OUT, size=1)),
     Subject("window of 3", lambda: Window(D, D_OUT, size=3)),
@@ -180,17 +186,18 @@ SUBJECTS = [
         "attention after the cells",
         lambda: Stack([FromContext(LSTM(D, 5), D_MEMORY), AttentionalLayer(AdditiveAttention(5, D_MEMORY))]),
     ),
-    Subject(
-        "input feeding of an lstm",
-        lambda: InputFeeding(
-            FromContext(LSTM(D + 5, 7), D_MEMORY), AttentionalLayer(BilinearAttention(7, D_MEMORY), d_out=5)
-        ),
-    ),
+    Subject("input feeding of an lstm", feeding),
+    Subject("cell that is fed", lambda: feeding().fed_cell),
     Subject(
         "input feeding of a stack",
         lambda: InputFeeding(
             Stack([GRU(D + 5, 7), Elman(7, 5)]), AttentionalLayer(AdditiveAttention(5, D_MEMORY, dropout=0.5))
         ),
+    ),
+    Subject(
+        "input feeding by heads",
+        lambda: InputFeeding(Elman(2 * D, D), AttentionalLayer(MultiHeadCrossAttention(D, D_MEMORY, num_heads=2))),
+        is_slow=True,
     ),
     Subject("learned positions", lambda: LearnedPositions(D, max_positions=16)),
     Subject("sinusoidal positions", lambda: SinusoidalPositions(D)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from ensue.engine.packing import Packing
 from ensue.engine.products import Bf16Kernel, Products, in_parts, products
 from ensue.engine.program import Array, Program
 from ensue.engine.schedule import schedule
-from ensue.engine.storage import Arrays, Finals, Storage
+from ensue.engine.storage import Arrays, Between, Finals, Storage
 
 EXTENTS = {"position": 0, "previous": 1, "row": 2, "vector": 3, "sum": 4}
 RINGS = {"position": 5, "previous": 6}
@@ -35,7 +36,16 @@ class CompiledPasses:
         self._sources, self._functions, self._products = sources, functions, products
         self.multiply, self.bf16_kernel = products.multiply, products.kernel
 
-    def run(self, name: str, arrays: Arrays, packing: Packing, matrices: Sequence[Tensor], *, finals: Finals) -> None:
+    def run(
+        self,
+        name: str,
+        arrays: Arrays,
+        packing: Packing,
+        matrices: Sequence[Tensor],
+        *,
+        finals: Finals,
+        between: Between | None = None,
+    ) -> None:
         """As `PlainPasses.run`."""
         source, dtype = self._sources[name], self._products.dtype
         like = next(iter(arrays.values())).tensor
@@ -58,14 +68,24 @@ class CompiledPasses:
         sizes = _table(source.sizes)
         function = self._functions[name]
 
-        def run_rows(first: int, last: int, worker: int) -> None:
-            part = (first, last, worker, name == "backward")
-            sizes_of = (len(packing.counts), batch, *part, len(numbers), len(finals))
+        is_backward, positions = name == "backward", len(packing.counts)
+
+        def run_rows(begin: int, end: int, first: int, last: int, worker: int) -> None:
+            part = (begin, end, batch, first, last, worker, is_backward)
+            sizes_of = (positions, *part, len(numbers), len(finals))
             of = _table([*sizes_of, packing.counts.ctypes.data, packing.begins.ctypes.data])
             given = (entry.ctypes.data for entry in (of, table, ends, sizes, addresses))
             function(*map(ctypes.c_void_p, given), ctypes.c_void_p(self._products.multiply_packed))
 
-        in_parts(batch, run_rows, most=workers)
+        if between is None:
+            in_parts(batch, partial(run_rows, 0, positions), most=workers)
+            return
+        for position in range(positions):
+            if is_backward:
+                between(positions - 1 - position)
+            in_parts(batch, partial(run_rows, position, position + 1), most=workers)
+            if not is_backward:
+                between(position)
 
 
 def c_passes(program: Program, dtype: torch.dtype, bf16_kernel: Bf16Kernel | None = None) -> CompiledPasses | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from operator import attrgetter
 from threading import RLock
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from ensue.engine.agreement import LENGTHS, agrees
 from ensue.engine.c_library import compiler
 from ensue.engine.c_passes import CompiledPasses, c_passes
+from ensue.engine.feedback import Maker, run_fed
 from ensue.engine.packing import Packing
 from ensue.engine.plain_passes import PlainPasses
 from ensue.engine.products import Bf16Kernel, bf16_kernel
@@ -81,6 +82,52 @@ def unroll(layer: Any, x: Tensor, state: State, mask: Tensor | None) -> tuple[Te
 
     None if the layer has to run step by step. Raises `ValueError` if x has another number of features than the layer.
     """
+    runner = _ready(layer, x)
+    if runner is None:
+        return None
+    packing = Packing.of(x, mask)
+    if packing.size == 0:
+        return None
+    state = layer.init_state(len(x)) if state is None else state
+    with _without_autocast(x):
+        tensors = _before(layer, runner, x, state, packing)
+        packed, *finals = runner(tensors, packing)
+        after = iter(map(packing.unsorted, finals))
+        return packing.unpacked(packed), map_state(lambda leaf: next(after), state)
+
+
+def unroll_fed(
+    layer: Any,
+    x: Tensor,
+    state: State,
+    mask: Tensor | None,
+    make: Maker,
+    *,
+    of_rows: list[Tensor],
+    others: list[Tensor],
+) -> tuple[Tensor, State] | None:
+    """As `unroll`, for a layer whose first leaf of the state is fed from outside at each position (`feedback.py`).
+
+    `make` is given `of_rows`, with a row for each of the batch, in the order of the packing, then `others`. The outputs
+    are what was fed.
+    """
+    runner = _ready(layer, x)
+    if runner is None or isinstance(runner.functions, TritonPasses):
+        return None
+    packing = Packing.of(x, mask)
+    if packing.size == 0:
+        return None
+    with _without_autocast(x):
+        tensors = _before(layer, runner, x, state, packing)
+        given = [*map(packing.sorted, of_rows), *others]
+        given = [tensor.to(runner.dtype) if tensor.is_floating_point() else tensor for tensor in given]
+        packed, *finals = run_fed(runner, packing, tensors, make, given)
+        after = iter(map(packing.unsorted, finals))
+        return packing.unpacked(packed), map_state(lambda leaf: next(after), state)
+
+
+def _ready(layer: Any, x: Tensor) -> Runner | None:
+    """What runs the layer on x; None if it has to run step by step."""
     if _allowed.get() == "fold" or x.shape[0] == 0 or x.shape[1] == 0 or torch.compiler.is_compiling():
         return None
     runner = _runner(layer)
@@ -88,16 +135,12 @@ def unroll(layer: Any, x: Tensor, state: State, mask: Tensor | None) -> tuple[Te
         return None
     if x.shape[2] != layer.d_in:
         raise ValueError(f"x has {x.shape[2]} features, {type(layer).__name__} reads {layer.d_in}")
-    packing = Packing.of(x, mask)
-    if packing.size == 0:
-        return None
-    state = layer.init_state(len(x)) if state is None else state
+    return runner
+
+
+def _without_autocast(x: Tensor) -> AbstractContextManager[Any]:
     device = x.device.type
-    with torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext():
-        tensors = _before(layer, runner, x, state, packing)
-        packed, *finals = runner(tensors, packing)
-        after = iter(map(packing.unsorted, finals))
-        return packing.unpacked(packed), map_state(lambda leaf: next(after), state)
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
 def _runner(layer: nn.Module) -> Runner | str:

@@ -16,9 +16,10 @@ typedef struct {
     real *to;
 } final_state;
 
-/* Rows `first` to `last` of the batch; `counts[t]` rows have a position t, and begin at row `begins[t]` of an array. */
+/* Rows `first` to `last` of the batch at positions `from` to `to`, counted from the end if `backward`; `counts[t]` rows
+ * have a position t, and begin at row `begins[t]` of an array. */
 typedef struct {
-    int64_t positions, batch, first, last, worker, backward, arrays, finals;
+    int64_t positions, from, to, batch, first, last, worker, backward, arrays, finals;
     const int64_t *counts, *begins;
 } range;
 
@@ -62,7 +63,7 @@ static void run(step *one, const range *of, const array *a, const final_state *f
                 const real *const *packed, multiplication *multiply) {
     real *p[of->arrays];
     int64_t ld[of->arrays];
-    for (int64_t i = 0; i < of->positions; i++) {
+    for (int64_t i = of->from; i < of->to; i++) {
         int64_t t = of->backward ? of->positions - 1 - i : i, rows = rows_at(of, t);
         if (rows == 0) continue;
         for (int64_t k = 0; k < of->arrays; k++) {

@@ -11,7 +11,7 @@ from ensue.engine.graph import Node
 from ensue.engine.operations import OPERATIONS
 from ensue.engine.packing import Packing
 from ensue.engine.program import Array, Program
-from ensue.engine.storage import Arrays, Finals, Storage
+from ensue.engine.storage import Arrays, Between, Finals, Storage
 
 
 class PlainPasses:
@@ -20,12 +20,23 @@ class PlainPasses:
     def __init__(self, program: Program) -> None:
         self._passes = program.passes
 
-    def run(self, name: str, arrays: Arrays, packing: Packing, matrices: Sequence[Tensor], *, finals: Finals) -> None:
+    def run(
+        self,
+        name: str,
+        arrays: Arrays,
+        packing: Packing,
+        matrices: Sequence[Tensor],
+        *,
+        finals: Finals,
+        between: Between | None = None,
+    ) -> None:
         """Fill the arrays that the pass writes; at the end of each row its states are copied to `finals` (B, width)."""
         work = self._passes[name]
         counts = [*packing.counts.tolist(), 0]
         positions = range(len(packing.counts))
         for t in reversed(positions) if name == "backward" else positions:
+            if between is not None and name == "backward":
+                between(t)
             here = {array: _rows_of(array, storage, packing, t) for array, storage in arrays.items()}
             position = _ValuesAt(counts[t], {node: here[array] for node, array in work.reads.items()}, matrices)
             found = [(position.result(node), array) for node, array in work.writes]
@@ -36,6 +47,8 @@ class PlainPasses:
                     here[array].copy_(value)
             for array, final in finals:
                 final[counts[t + 1] : counts[t]] = here[array][counts[t + 1] :]
+            if between is not None and name != "backward":
+                between(t)
 
     @staticmethod
     def multiply(a: Tensor, b: Tensor, out: Tensor, *, accumulate: bool = False) -> None:

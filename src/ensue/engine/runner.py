@@ -6,8 +6,9 @@ behind the backward loop the error at x and the gradient of every matrix, `dU = 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -20,10 +21,12 @@ from ensue.engine.overlays import overlays
 from ensue.engine.packing import Packing
 from ensue.engine.plain_passes import PlainPasses
 from ensue.engine.program import Array, Product, Program, View
-from ensue.engine.storage import Arrays, Storage, room
+from ensue.engine.storage import Arrays, Finals, Storage, room
 from ensue.engine.triton_passes import TritonPasses
 
 Item = TypeVar("Item")
+AmongArrays = Callable[[Arrays, int], None]
+"""What is done between two positions, with the arrays of the pass."""
 
 
 @dataclass(frozen=True)
@@ -63,13 +66,13 @@ class Runner:
 
     def __call__(self, tensors: Sequence[Tensor], packing: Packing) -> tuple[Tensor, ...]:
         """The outputs (N, d_out) and the final states (B, width)."""
-        self._check(Values.of(tensors, self.program), packing)
+        self.check(Values.of(tensors, self.program), packing)
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
             return _Recurrence.apply(self, packing, *tensors)  # type: ignore[no-any-return, no-untyped-call]
         output, finals, _ = self.forward(Values.of(tensors, self.program), packing, keep=False)
         return (output, *finals)
 
-    def _check(self, values: Values[Tensor], packing: Packing) -> None:
+    def check(self, values: Values[Tensor], packing: Packing) -> None:
         """Raises `ValueError` where something has other sizes than when the step was traced."""
         states = zip(values.states, self.program.states, strict=True)
         given = [(f"state {k}", state, (packing.batch, array.width)) for k, (state, array) in enumerate(states)]
@@ -82,8 +85,13 @@ class Runner:
             if tensor.shape != sizes:
                 raise ValueError(f"{name} of the step was {sizes} when it was traced, and is {tuple(tensor.shape)} now")
 
-    def forward(self, values: Values[Tensor], packing: Packing, *, keep: bool) -> tuple[Tensor, list[Tensor], Arrays]:
-        """The outputs, the final states, and the arrays that `backward` will want."""
+    def forward(
+        self, values: Values[Tensor], packing: Packing, *, keep: bool, between: AmongArrays | None = None
+    ) -> tuple[Tensor, list[Tensor], Arrays]:
+        """The outputs, the final states, and the arrays that `backward` will want.
+
+        With `between`, which writes what the first state is at each position, that one's end is not kept.
+        """
         program, like = self.program, values.states[0]
         arrays = {program.output: Storage(like.new_empty(packing.size, program.output.width))}
         for array in program.states:
@@ -97,9 +105,9 @@ class Runner:
         if keep:
             self._make_room(program.kept, arrays, packing.size, like)
         finals = [start.clone() for start in values.states]
-        ends = list(zip(program.states, finals, strict=True))
+        ends = list(zip(program.states, finals, strict=True))[0 if between is None else 1 :]
         name, given = "forward" if keep else "inference", {**arrays, **self._read(values, arrays)}
-        self.functions.run(name, given, packing, values.matrices, finals=ends)
+        self._run(name, given, packing, values, ends, between)
         output = arrays.pop(program.output).tensor
         return output, finals, arrays if keep else {}
 
@@ -125,7 +133,13 @@ class Runner:
         return found
 
     def backward(
-        self, values: Values[Tensor], packing: Packing, arrays: Arrays, errors: Sequence[Tensor], needed: Values[bool]
+        self,
+        values: Values[Tensor],
+        packing: Packing,
+        arrays: Arrays,
+        errors: Sequence[Tensor],
+        needed: Values[bool],
+        between: AmongArrays | None = None,
     ) -> list[Tensor | None]:
         """From the errors at the outputs and final states to those at all values that are `needed`.
 
@@ -142,13 +156,29 @@ class Runner:
             if array.extent == "sum":
                 arrays[array] = Storage(like.new_zeros(torch.get_num_threads(), array.width))
         self._make_room([array for array in written if array.extent == "position"], arrays, packing.size, like)
-        self.functions.run("backward", arrays, packing, values.matrices, finals=[])
+        self._run("backward", arrays, packing, values, [], between)
         found = {array: storage.tensor for array, storage in arrays.items()}
         x = self._error_at_x(values, found) if needed.x else None
         matrices = self._errors_at_matrices(values, packing, arrays, needed)
         before = [found[Array("error state", k, v.shape[1], "row")] for k, v in enumerate(values.states)]
         sums = [found.get(Array("error vector", k, v.shape[1], "sum")) for k, v in enumerate(values.vectors)]
         return [x, *before, *(None if part is None else part.sum(0, keepdim=True) for part in sums), *matrices]
+
+    def _run(
+        self,
+        name: str,
+        arrays: Arrays,
+        packing: Packing,
+        values: Values[Tensor],
+        finals: Finals,
+        between: AmongArrays | None,
+    ) -> None:
+        if between is None:
+            self.functions.run(name, arrays, packing, values.matrices, finals=finals)
+        else:
+            assert not isinstance(self.functions, TritonPasses)
+            at = partial(between, arrays)
+            self.functions.run(name, arrays, packing, values.matrices, finals=finals, between=at)
 
     def _error_at_x(self, values: Values[Tensor], found: dict[Array, Tensor]) -> Tensor:
         """What the step itself reads of x, and what its products with x do."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -35,3 +35,5 @@ class Storage:
 Arrays = dict[Array, Storage]
 Finals = Sequence[tuple[Array, Tensor]]
 """Arrays of states, and where those of rows that end are put, (B, width)."""
+Between = Callable[[int], None]
+"""What is called after each position of a forward pass, and before each of a backward pass, with its number."""

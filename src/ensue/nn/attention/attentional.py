@@ -8,9 +8,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ensue.nn.attention.cross import CrossAttention
+from ensue.engine import unroll_fed
+from ensue.nn.attention.cross import AdditiveAttention, BilinearAttention, CrossAttention, DotAttention
+from ensue.nn.attention.feeding import AttentionFeedback
 from ensue.nn.layer import Parallel, Recurrent, SequenceLayer
-from ensue.types import Memory, Shared, State
+from ensue.nn.taps import is_watched
+from ensue.types import Memory, Shared, State, select_rows
 
 
 class AttentionalLayer(Parallel):
@@ -58,6 +61,8 @@ class InputFeeding(Recurrent):
 
     y_0 is zero. `cell` is any causal layer with `step`, also a stack or one that starts `FromContext`. Raises
     `ValueError` if the sizes do not fit.
+
+    A cell that the engine can run, with dot, bilinear or additive attention, is not folded under autograd.
     """
 
     def __init__(self, cell: SequenceLayer, attentional: AttentionalLayer) -> None:
@@ -71,11 +76,44 @@ class InputFeeding(Recurrent):
         self.cell, self.attentional = cell, attentional
         self.d_in, self.d_out = cell.d_in - attentional.d_out, attentional.d_out
         self.d_memory = attentional.d_memory
+        self._fed_cell = (FedCell(self),)  # in a tuple, so that the cell is a part of one module and not of two
+
+    @property
+    def fed_cell(self) -> FedCell:
+        """The cell alone, which reads what it is fed from its state."""
+        return self._fed_cell[0]
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> InputFeedingState:
         fed = self.attentional.combine.weight.new_zeros(batch_size, self.d_out)
         inner = self.cell.init_state(batch_size, memory)
         return InputFeedingState(fed, inner, self.attentional.init_state(batch_size, memory))
+
+    def forward(
+        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
+    ) -> tuple[Float[Tensor, "B T d_out"], InputFeedingState]:
+        state = self.init_state(len(x)) if state is None else state
+        found = None if is_watched(self) else self._unrolled(x, state, mask)
+        return self.fold(x, state, mask=mask) if found is None else found
+
+    def _unrolled(
+        self, x: Tensor, state: InputFeedingState, mask: Tensor | None
+    ) -> tuple[Tensor, InputFeedingState] | None:
+        attention = self.attentional.attention
+        if attention.num_heads != 1 or attention.scale != 1 or (attention.dropout and self.training):
+            return None
+        others = [self.attentional.combine.weight]
+        if isinstance(attention, AdditiveAttention):
+            others += [attention.project_in.weight, attention.vector.weight]
+        elif not isinstance(attention, (DotAttention, BilinearAttention)):
+            return None
+        memory = state.memory
+        source = memory.content if memory.repeats == 1 else select_rows(memory.content, memory.rows)
+        given = FedState(state.fed, state.inner)
+        found = unroll_fed(self.fed_cell, x, given, mask, AttentionFeedback, of_rows=[*source], others=others)
+        if found is None:
+            return None
+        y, (fed, inner) = found
+        return y, InputFeedingState(fed, inner, memory)
 
     def step(
         self, x_t: Float[Tensor, "B d_in"], state: State = None
@@ -87,3 +125,33 @@ class InputFeeding(Recurrent):
 
     def extra_repr(self) -> str:
         return f"{self.cell!r}, {self.attentional!r}"
+
+
+class FedState(NamedTuple):
+    """What a cell is fed, and its own state."""
+
+    fed: Float[Tensor, "B d_fed"]
+    inner: State
+
+
+class FedCell(Recurrent):
+    """The cell of an `InputFeeding`, which reads beside x what stands in its state; that does not change by itself."""
+
+    def __init__(self, feeding: InputFeeding) -> None:
+        super().__init__()
+        self.cell, self.d_fed = feeding.cell, feeding.d_out
+        self.d_in, self.d_out, self.d_memory = feeding.d_in, feeding.cell.d_out, feeding.cell.d_memory
+        self._feeding = (feeding,)
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> FedState:
+        inner = self.cell.init_state(batch_size, memory)
+        some = next(self._feeding[0].parameters())
+        return FedState(some.new_zeros(batch_size, self.d_fed), inner)
+
+    def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], FedState]:
+        fed, inner = self.init_state(len(x_t)) if state is None else state
+        h_t, inner = self.cell.step(torch.cat((x_t, fed), dim=-1), inner)
+        return h_t, FedState(fed, inner)
+
+    def __repr__(self) -> str:
+        return f"{self._feeding[0]!r}.fed_cell"

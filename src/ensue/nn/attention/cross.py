@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from ensue.nn.attention.additive import additive_scores
 from ensue.nn.attention.multi_head import fused_attention
 from ensue.nn.dropout import checked_share
 from ensue.nn.layer import Parallel, blank
@@ -214,8 +215,9 @@ class AdditiveAttention(CrossAttention):
 
     def scores(self, queries: Tensor, keys: Tensor, added: Tensor | None = None) -> Float[Tensor, "M columns S"]:
         """Of `queries` (M, columns, d_key) at `keys` (M, S, d_key); `added` (M, columns, S, d_key) inside of tanh."""
-        sums = queries.unsqueeze(2) + keys.unsqueeze(1)
-        scores: Tensor = self.vector(torch.tanh(sums if added is None else sums + added)).squeeze(3)
+        if added is None:
+            return additive_scores(queries, keys, self.vector.weight[0])
+        scores: Tensor = self.vector(torch.tanh(queries.unsqueeze(2) + keys.unsqueeze(1) + added)).squeeze(3)
         return scores
 
     def extra_repr(self) -> str:

@@ -1,0 +1,103 @@
+"""Attention inside of a step, run by the engine with what stands between two positions, against its fold."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.twins import needs_compiler
+from ensue.engine import Execution, executing
+from ensue.nn import (
+    GRU,
+    LSTM,
+    AdditiveAttention,
+    AttentionalLayer,
+    BilinearAttention,
+    CrossAttention,
+    DotAttention,
+    FromContext,
+    InputFeeding,
+    SequenceLayer,
+    Stack,
+)
+from ensue.nn.attention import additive
+from ensue.types import Memory, leaves, select_rows
+
+B, T, S, D_MEMORY = 5, 6, 4, 5
+MASK = torch.arange(T) < torch.tensor([[3], [6], [0], [1], [6]])
+SOURCE = torch.arange(S) < torch.tensor([[4], [1], [3], [0], [2]])
+
+
+def feeding(attention: CrossAttention, cell: SequenceLayer | None = None) -> InputFeeding:
+    cell = FromContext(LSTM(3 + 4, attention.d_in), D_MEMORY) if cell is None else cell
+    return InputFeeding(cell, AttentionalLayer(attention, d_out=4)).double()
+
+
+KINDS = {
+    "dot": lambda: feeding(DotAttention(5, 5)),
+    "bilinear": lambda: feeding(BilinearAttention(7, D_MEMORY)),
+    "additive": lambda: feeding(AdditiveAttention(7, D_MEMORY, d_attention=3)),
+    "stack": lambda: feeding(AdditiveAttention(6, D_MEMORY), Stack([GRU(7, 5), LSTM(5, 6)])),
+}
+
+
+def results(layer: InputFeeding, mask: Tensor | None, *, twice: bool = False) -> list[Tensor]:
+    """Outputs, final state, and the gradient of both at the input, the memory and every parameter."""
+    torch.manual_seed(1)
+    x = torch.randn(B, T, layer.d_in, dtype=torch.float64, requires_grad=True)
+    h = torch.randn(B, S, D_MEMORY, dtype=torch.float64, requires_grad=True)
+    y, final = layer(x, layer.init_state(B, Memory(h, SOURCE)), mask=mask)
+    real = y if mask is None else y.masked_fill(~mask.unsqueeze(2), 0.0)
+    found = [real, *(leaf for leaf in leaves((final.fed, final.inner)))]
+    total = sum((part * torch.randn(part.shape, dtype=part.dtype)).sum() for part in found)
+    assert isinstance(total, Tensor)
+    sources = [x, h, *layer.parameters()]
+    if twice:
+        torch.autograd.grad(total, sources, retain_graph=True)
+    return [*found, *torch.autograd.grad(total, sources)]
+
+
+def same(layer: InputFeeding, execution: Execution, mask: Tensor | None, **options: bool) -> None:
+    with executing("fold"):
+        expected = results(layer, mask)
+    with executing(execution), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(InputFeeding, "fold", None)  # it must not be needed
+        found = results(layer, mask, **options)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("execution", ["plain", pytest.param("compiled", marks=needs_compiler)])
+@pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
+def test_it_is_the_fold(kind: str, execution: Execution, ragged: bool) -> None:
+    torch.manual_seed(0)
+    same(KINDS[kind](), execution, MASK if ragged else None)
+
+
+def test_backward_twice() -> None:
+    same(KINDS["additive"](), "plain", MASK, twice=True)
+
+
+@pytest.mark.parametrize("execution", ["plain", pytest.param("compiled", marks=needs_compiler)])
+@torch.no_grad()
+def test_without_gradients(execution: Execution) -> None:
+    """Values alone, where the states of two positions take turns, from a state in the middle, of rows that share."""
+    layer = KINDS["bilinear"]()
+    rows = torch.tensor([1, 0, 0, 4, 2])
+    x = torch.randn(B, T, layer.d_in, dtype=torch.float64)
+    state = layer.init_state(B, Memory(torch.randn(B, S, D_MEMORY, dtype=torch.float64), SOURCE))
+    _, middle = layer(x, select_rows(state, rows), mask=MASK)
+    expected, final = layer.fold(x, middle, mask=MASK)
+    with executing(execution):
+        y, found = layer(x, middle, mask=MASK)
+    torch.testing.assert_close(y[MASK], expected[MASK])
+    torch.testing.assert_close(list(leaves(found)), list(leaves(final)))
+
+
+@pytest.mark.parametrize("elements", [1, 40, 10_000])
+def test_additive_scores_in_blocks(elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(additive, "BLOCK_ELEMENTS", elements)
+    q, k, v = (torch.randn(*sizes, dtype=torch.float64, requires_grad=True) for sizes in ((3, 5, 4), (3, 6, 4), (4,)))
+    scores, expected = additive.additive_scores(q, k, v), torch.tanh(q.unsqueeze(2) + k.unsqueeze(1)) @ v
+    torch.testing.assert_close(scores, expected)
+    error = torch.randn_like(scores)
+    torch.testing.assert_close(*(torch.autograd.grad(part, [q, k, v], error) for part in (scores, expected)))
