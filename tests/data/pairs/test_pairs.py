@@ -137,6 +137,15 @@ def test_a_line_of_a_million_characters_is_a_pair(tmp_path: Path) -> None:
     assert sides(source(tmp_path, f"{long}\ty\na\tb\n")) == [((long,), ("y",)), (("a",), ("b",))]
 
 
+@pytest.mark.parametrize("pair", [("שלום עולם", "مرحبا"), ("same", "same"), ("a\u2028b\x85c", "\u200fd")])
+def test_one_pair_of_any_script_is_read_as_it_is(pair: tuple[str, str], tmp_path: Path) -> None:
+    assert sides(source(tmp_path, "\t".join(pair) + "\n")) == [((pair[0],), (pair[1],))]
+
+
+def test_nothing_has_no_sources() -> None:
+    assert list(PairSource(Lines([], "stdin"), is_labeled=False)) == []
+
+
 def test_pairs_of_a_stream_come_once() -> None:
     assert list(PairSource(Lines(["a\tb\nc", "\td\n"], "stdin"))) == [
         Pair(("a",), ("b",), "stdin", 1),
