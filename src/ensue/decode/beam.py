@@ -24,7 +24,7 @@ from ensue.decode.coverage import Coverage, covered
 from ensue.decode.frontier import Frontier
 from ensue.decode.hypotheses import Hypothesis, Phrase
 from ensue.decode.record import Candidate
-from ensue.decode.search import BeamSearch
+from ensue.decode.search import BeamSearch, check_ids
 from ensue.errors import EnsueError
 from ensue.models.modules import evaluating
 from ensue.types import State, compacted, select_rows
@@ -102,11 +102,14 @@ def _search(model: Stepper, state: State, ids: Tensor, frontier: Frontier) -> No
 
 def _block(log_p: Float[Tensor, "R V"], frontier: Frontier) -> None:
     """Gives -∞ to what may not be the next token, in place."""
-    frontier.check_ids(log_p.shape[1])
+    if frontier.length == 1:
+        check_ids(frontier.tasks, log_p.shape[1], frontier.end_id, frontier.search.forbidden)
     forced, kept = frontier.forced(), None
     if forced is not None:
         at = _at(forced, log_p)
         kept = log_p[at]
+    if len(always := frontier.forbidden.always):
+        log_p.index_fill_(1, torch.from_numpy(always).to(log_p.device), -math.inf)
     for blocked in frontier.blocked():
         log_p[_at(blocked, log_p)] = -math.inf
     if kept is not None:

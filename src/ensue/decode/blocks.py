@@ -15,14 +15,17 @@ Blocked = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 class Forbidden:
-    """Phrases that must not occur; those of one length are compared together."""
+    """Phrases that must not occur; those of one length are compared together. `always` has those of one token."""
 
     def __init__(self, phrases: Sequence[Phrase]) -> None:
-        lengths = sorted({len(phrase) for phrase in phrases})
-        self.groups = [np.array([phrase for phrase in phrases if len(phrase) == length]) for length in lengths]
+        of_length: dict[int, list[Phrase]] = {}
+        for phrase in phrases:
+            of_length.setdefault(len(phrase), []).append(phrase)
+        self.always = np.array(of_length.pop(1, []), np.int64).reshape(-1)
+        self.groups = [np.array(group) for group in of_length.values()]
 
     def blocked(self, history: NDArray[np.int64]) -> list[Blocked]:
-        """What would complete a phrase after `history` (R, t)."""
+        """What would complete a phrase of several tokens after `history` (R, t)."""
         found = []
         for group in self.groups:
             before = group.shape[1] - 1

@@ -72,12 +72,6 @@ class Frontier:
             found.append((rows, np.full(len(rows), self.end_id)))
         return found
 
-    def check_ids(self, size: int) -> None:
-        """Raises EnsueError for an id of a prefix or phrase that a vocabulary of `size` does not have."""
-        if self.length == 1:
-            for task in self.tasks:
-                task.check_ids(size, self.end_id, self.search.forbidden)
-
     def wanted(self) -> Ids:
         """For each row the tokens (R, A) of required phrases, which are always considered; padded with -1."""
         return self._by_row(self.required.alphabet[self.live.inputs])

@@ -93,14 +93,14 @@ class Task(NamedTuple):
     max_tokens: int
     required: tuple[Phrase, ...]
 
-    def check_ids(self, size: int, end_id: int | None, forbidden: tuple[Phrase, ...]) -> None:
-        """Raises EnsueError for ids that a vocabulary of `size` does not have, and for the end symbol among them."""
-        for id in (id for phrase in (self.prefix, *self.required, *forbidden) for id in phrase):
-            check_whole("an id of a prefix or phrase", id, 0, size - 1)
-            if id == end_id:
-                raise EnsueError(
-                    "the end symbol is in a prefix or phrase; min_tokens and max_tokens say when it may come"
-                )
+
+def check_ids(tasks: Sequence[Task], size: int, end_id: int | None, forbidden: Sequence[Phrase]) -> None:
+    """Raises EnsueError for an id that a vocabulary of `size` does not have, and for the end symbol, in a phrase."""
+    ids = {id for task in tasks for phrase in (task.prefix, *task.required) for id in phrase}
+    for id in ids.union(*forbidden):
+        check_whole("an id of a prefix or phrase", id, 0, size - 1)
+        if id == end_id:
+            raise EnsueError("the end symbol is in a prefix or phrase; min_tokens and max_tokens say when it may come")
 
 
 def least_tokens(phrases: Sequence[Phrase]) -> int:
