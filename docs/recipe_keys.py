@@ -25,6 +25,7 @@ from ensue.models.feature_specification import (
     TagHeadSpecification,
 )
 from ensue.models.specification import (
+    Attention,
     CellEncoder,
     ClockworkEncoder,
     Directions,
@@ -32,19 +33,23 @@ from ensue.models.specification import (
     Encoder,
     GRUEncoder,
     HiddenEncoder,
+    PairTokens,
     ProjectedEncoder,
     QRNNEncoder,
     RecurrentEncoder,
+    TextHead,
     Tokens,
     TransformerEncoder,
     WindowEncoder,
     ZoneoutEncoder,
 )
 from ensue.recipe import DataRecipe, Recipe, TrainRecipe
+from ensue.recipe.tables import TokenizerRecipe
 from ensue.tasks import TASKS
 from ensue.tasks.classification.recipe import ClassificationData
 from ensue.tasks.labeling.recipe import LabelingData
-from ensue.tasks.language_modeling.recipe import LanguageModelingData, LanguageModelingTrain, TokenizerRecipe
+from ensue.tasks.language_modeling.recipe import LanguageModelingData, LanguageModelingTrain
+from ensue.tasks.sequence_to_sequence.recipe import PairData, PairTrain, SearchTable
 from ensue.tasks.words.recipe import TextsTrain
 
 PAGE = Path(__file__).with_name("recipes.md")
@@ -56,8 +61,10 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ("`[data]` of a language model", LanguageModelingData),
     ("`[data]` of a tagger", LabelingData),
     ("`[data]` of a classifier", ClassificationData),
-    ("`[tokenizer]` of a language model", TokenizerRecipe),
+    ("`[data]` from sequence to sequence", PairData),
+    ("`[tokenizer]` of a language model, and from sequence to sequence", TokenizerRecipe),
     ("`[tokens]` of a language model", Tokens),
+    ("`[tokens]` from sequence to sequence", PairTokens),
     ("`[features]` of a tagger or classifier", FeatureSpecification),
     ("`[features]` of a tagger", SentenceFeatureSpecification),
     ("`[encoder]`, every encoder", Encoder),
@@ -74,10 +81,14 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ('`[encoder]`, `kind = "transformer"`', TransformerEncoder),
     ("`[directions]` of a tagger or classifier", Directions),
     ("`[head]` of a tagger", TagHeadSpecification),
+    ("`[attention]` from sequence to sequence", Attention),
     ("`[head]` of a classifier", ClassHeadSpecification),
+    ("`[head]` from sequence to sequence", TextHead),
+    ("`[search]` from sequence to sequence", SearchTable),
     ("`[train]`", TrainRecipe),
     ("`[train]` of a language model", LanguageModelingTrain),
     ("`[train]` of a tagger or classifier", TextsTrain),
+    ("`[train]` from sequence to sequence", PairTrain),
 ]
 
 INNER = ("data", "train")

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ensue.nn import GRU, LSTM, Dropout, Elman, TokenEmbedding, VariationalDropout, WeightDrop
+from ensue.nn import GRU, LSTM, Dropout, ElementDropout, Elman, TokenEmbedding, VariationalDropout, WeightDrop
 
 
 @pytest.fixture(autouse=True)
@@ -16,6 +16,31 @@ def test_plain_dropout_drops_single_numbers() -> None:
     assert set(y.unique().tolist()) == {0.0, 2.0}
     assert y.std(dim=1).min() > 0
     assert y.mean().item() == pytest.approx(1, abs=0.1)
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 5), (0, 4)])
+def test_any_shape_is_dropped(shape: tuple[int, ...]) -> None:
+    assert ElementDropout(0.5)(torch.ones(shape)).shape == shape
+
+
+@pytest.mark.parametrize("p", [0.001, 0.1, 0.3, 0.9])
+def test_the_share_is_that_of_torch(p: float) -> None:
+    x = torch.ones(400, 1001, dtype=torch.float64, requires_grad=True)
+    y = ElementDropout(p)(x)
+    deviation = (p * (1 - p) / x.numel()) ** 0.5
+    assert (y == 0).double().mean().item() == pytest.approx(p, abs=5 * deviation + 1 / 65_536)
+    assert y.max().item() == pytest.approx(1 / (1 - p), rel=1 / 65_536 / (1 - p))
+    y.sum().backward()
+    torch.testing.assert_close(x.grad, y.detach())  # what is dropped has no gradient
+    neighbors = ((y[:, :-1] == 0) & (y[:, 1:] == 0)).double().mean().item()
+    assert neighbors == pytest.approx(p * p, abs=5 * deviation + 2 / 65_536)
+    assert torch.equal(ElementDropout(p).eval()(x), x)
+
+
+def test_all_or_nothing_is_dropped() -> None:
+    x = torch.ones(7, 3)
+    assert not ElementDropout(1.0)(x).any()
+    assert torch.equal(ElementDropout(0.0)(x), x)
 
 
 def test_variational_dropout_has_one_mask_for_a_row() -> None:

@@ -13,11 +13,16 @@ import pytest
 
 from ensue.recipe import Recipe, read_recipe, recipe_names
 from training.tiny import Recorder, run_tiny, words
+from training.tiny_pairs import pairs
 
 GOLDEN = Path(__file__).parent / "golden"
 
 SHORT: dict[str, Any] = {
     "train.steps": 4, "train.validations": 1, "train.precision": "float32", "train.batch_size": 4, "encoder.d_model": 8,
+}  # fmt: skip
+OF_PAIRS: dict[str, Any] = {
+    "train.batch_tokens": 200, "train.samples": 0, "tokens.d_embedding": 8, "decoder.d_model": 8,
+    "tokenizer.max_size": 300,
 }  # fmt: skip
 OF_THE_KIND: dict[str, dict[str, Any]] = {
     "char": {"train.segment_length": 8, "train.sample_tokens": 0, "tokens.d_embedding": 6},
@@ -25,6 +30,7 @@ OF_THE_KIND: dict[str, dict[str, Any]] = {
     "bpe": {"tokenizer.max_size": 300, "train.sample_tokens": 0, "tokens.d_embedding": 8},
     "tag": {"train.batch_tokens": 60, "features.d_words": 8},
     "classify": {"train.batch_tokens": 60},
+    **dict.fromkeys(("translate", "transduce", "summarize", "answer"), OF_PAIRS),
     "bag": {"head.ngram_buckets": 500},
     "transformer": {"encoder.num_heads": 2, "encoder.context": 8},
     "clockwork": {"encoder.d_model": 12},
@@ -43,6 +49,8 @@ def cut_down(name: str, data: Path) -> Recipe:
     settings = {"data.train": str(data)} | SHORT
     for part in name.split("-"):
         settings |= OF_THE_KIND.get(part, {})
+    if part == "transformer" and "decoder.d_model" in settings:
+        settings["decoder.num_heads"] = 2
     if name in ("classify-bag", "classify-pairs"):
         del settings["encoder.d_model"]
     return read_recipe(name, settings)
@@ -62,6 +70,9 @@ def test_every_recipe_begins_as_on_record(
 ) -> None:
     recorder = Recorder()
     data = {"tag": names, "classify": topics}.get(name.partition("-")[0], running_text)
+    if "decoder" in read_recipe(name).model_dump():
+        data = tmp_path / "pairs.tsv"
+        data.write_text(pairs(60))
     run_tiny(cut_down(name, data), tmp_path / "run", reporter=recorder)
     losses = [report.loss for report in recorder.steps]
     path = GOLDEN / f"{name}.json"

@@ -23,6 +23,17 @@ VectorsOption = Annotated[
     Path | None,
     typer.Option(help="A file of pretrained vectors for words that are not in the run.", show_default=False),
 ]
+BeamsOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="Width of the beam search; 1: greedy; default: the recipe's.", show_default=False),
+]
+LengthPenaltyOption = Annotated[
+    float | None,
+    typer.Option(help="Outputs are ranked by ln P / length^this; default: the recipe's.", show_default=False),
+]
+MaxTokensOption = Annotated[
+    int | None, typer.Option(min=1, help="The most tokens of an output; default: the recipe's.", show_default=False)
+]
 EncodingOption = Annotated[str, typer.Option(help="Encoding of the text.")]
 
 
@@ -40,7 +51,7 @@ def load_for(
         from ensue.runs.directory import RunDirectory
 
     entry = RunDirectory(run).entry
-    given = {name for name, value in {"vectors": vectors, **options}.items() if value}
+    given = {name for name, value in {"vectors": vectors, **options}.items() if value not in (None, "")}
     if command not in entry.commands or given - entry.commands[command]:
         *most, last = entry.commands
         commands = f"{', '.join(most)} and {last}" if most else last
@@ -50,6 +61,18 @@ def load_for(
         )
     torch.set_num_threads(threads or 1)  # before anything is computed: several would wait for each other
     return load(run, device=device, vectors=vectors)
+
+
+def search_options(**given: object) -> dict[str, object]:
+    """The options of a beam search that are given, by their names on the command line."""
+    return {name.replace("_", "-"): value for name, value in given.items() if value is not None}
+
+
+def searching(pipeline: Any, search: dict[str, Any]) -> Any:
+    """The pipeline with these options of a beam search."""
+    names = {"beams": "width"}
+    changes = {names.get(name, name.replace("-", "_")): value for name, value in search.items()}
+    return pipeline.with_search(**changes) if changes else pipeline
 
 
 def quoted(path: Path | str) -> str:

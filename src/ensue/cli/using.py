@@ -5,11 +5,24 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from ensue.cli.options import DeviceOption, EncodingOption, OneThreadOption, RunArgument, VectorsOption, load_for, say
+from ensue.cli.options import (
+    BeamsOption,
+    DeviceOption,
+    EncodingOption,
+    LengthPenaltyOption,
+    MaxTokensOption,
+    OneThreadOption,
+    RunArgument,
+    VectorsOption,
+    load_for,
+    say,
+    search_options,
+    searching,
+)
 from ensue.errors import EnsueError
 
 
@@ -25,7 +38,14 @@ def evaluate(
         str | None,
         typer.Option(help="The format of labeled data; default: by name and first lines.", show_default=False),
     ] = None,
+    compare: Annotated[
+        Path | None,
+        typer.Option(help="Another run: test the difference by paired bootstrap.", show_default=False),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    beams: BeamsOption = None,
+    length_penalty: LengthPenaltyOption = None,
+    max_tokens: MaxTokensOption = None,
     vectors: VectorsOption = None,
     encoding: EncodingOption = "utf-8",
     device: DeviceOption = "auto",
@@ -34,10 +54,13 @@ def evaluate(
     """Score a model on a text or on labeled data."""
     if (path is None) == (minimal_pairs is None):
         raise EnsueError("evaluate takes a PATH or --minimal-pairs FILE, one of the two")
-    options = {"format": format} if format else {}
+    options: dict[str, Any] = {"format": format} if format else {}
+    search = search_options(beams=beams, length_penalty=length_penalty, max_tokens=max_tokens)
     pipeline = load_for(
-        "evaluate", run, device, threads, vectors=vectors, **options, **{"minimal-pairs": minimal_pairs}
-    )
+        "evaluate", run, device, threads, vectors=vectors, compare=compare, **options, **search,
+        **{"minimal-pairs": minimal_pairs},
+    )  # fmt: skip
+    pipeline = searching(pipeline, search)
     from ensue.console.tables import show_pairs, show_scores
 
     if minimal_pairs is not None:
@@ -45,6 +68,8 @@ def evaluate(
         print(json.dumps(result.as_json())) if as_json else show_pairs(result)
         return
     assert path is not None
+    if compare is not None:
+        options["compare"] = searching(load_for("evaluate", compare, device, threads, compare=compare), search)
     scores = pipeline.evaluate(path, encoding=encoding, **options)
     if protocol := pipeline.protocol(scores):
         say(protocol)
@@ -68,14 +93,20 @@ def predict(
             help="How text is cut into words: treebank, simple, characters, whitespace; default: as in training."
         ),
     ] = None,
+    beams: BeamsOption = None,
+    n_best: Annotated[int | None, typer.Option(min=1, help="Outputs for each source.", show_default=False)] = None,
+    length_penalty: LengthPenaltyOption = None,
+    max_tokens: MaxTokensOption = None,
     vectors: VectorsOption = None,
     encoding: EncodingOption = "utf-8",
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
 ) -> None:
-    """Label texts, in their order and their format."""
-    pipeline = load_for("predict", run, device, threads, vectors=vectors, format=format, splitter=splitter)
+    """Label, translate or summarize texts, in order."""
+    search = search_options(beams=beams, n_best=n_best, length_penalty=length_penalty, max_tokens=max_tokens)
+    pipeline = load_for("predict", run, device, threads, vectors=vectors, format=format, splitter=splitter, **search)
     pipeline = pipeline.with_splitter(splitter) if splitter else pipeline
+    pipeline = searching(pipeline, search)
     texts, color = "-" if path is None else path, sys.stdout.isatty()
     for line in pipeline.prediction_lines(texts, format=format, encoding=encoding, as_json=as_json, color=color):
         print(line, end="", flush=True)
@@ -103,12 +134,16 @@ def score(
     path: Annotated[
         str | None, typer.Argument(help="A text file or a pipe; default: stdin.", show_default=False)
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON line for each token.")] = False,
+    format: Annotated[
+        str | None, typer.Option(help="The format of pairs; default: by name and first lines.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON line for each token or pair.")] = False,
     encoding: EncodingOption = "utf-8",
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
 ) -> None:
-    """Show the surprisal of each token of a text, in nats."""
-    pipeline = load_for("score", run, device, threads)
-    for line in pipeline.score_lines("-" if path is None else path, encoding=encoding, as_json=as_json):
+    """Show the surprisal of tokens, or of targets, in nats."""
+    options: dict[str, Any] = {"format": format} if format else {}
+    pipeline = load_for("score", run, device, threads, **options)
+    for line in pipeline.score_lines("-" if path is None else path, encoding=encoding, as_json=as_json, **options):
         print(line, flush=True)

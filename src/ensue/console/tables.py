@@ -58,7 +58,7 @@ def show_recipes(recipes: list[tuple[str, Recipe]]) -> None:
     """Prints name, description, budget and measured scores of each recipe."""
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in ("recipe", "what", "budget", "measured"):
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column == "recipe")
     for name, recipe in recipes:
         budget = recipe.train.budget
         table.add_row(name, recipe.about, f"{getattr(recipe.train, budget):g} {budget}", recipe.measured)

@@ -8,14 +8,20 @@ import torch
 from torch import Tensor
 
 from ensue.models.classifier import Classifier
+from ensue.models.copying import CopyingEncoderDecoder
+from ensue.models.decoders import build_decoder
+from ensue.models.encoder_decoder import EncoderDecoder
 from ensue.models.encoders import build_encoder
 from ensue.models.feature_specification import ClassHeadSpecification, FeatureSpecification, TagHeadSpecification
 from ensue.models.language_model import LanguageModel
 from ensue.models.ngram_bag import NgramBag, PairBag
 from ensue.models.specification import (
+    Attention,
     Directions,
     EncoderSpecification,
     NoEncoder,
+    PairTokens,
+    TextHead,
     Tokens,
     TransformerEncoder,
     WindowEncoder,
@@ -25,6 +31,7 @@ from ensue.models.tagger import Tagger
 from ensue.models.word_features import WordFeatures
 from ensue.nn import (
     AttentionPooling,
+    CopyingHead,
     LastPooling,
     LegalTags,
     MaxPooling,
@@ -54,6 +61,49 @@ def build_language_model(tokens: Tokens, encoder: EncoderSpecification, *, vocab
         head = SoftmaxHead(layers.d_out, vocabulary_size)
     context = encoder.context if isinstance(encoder, TransformerEncoder) else None
     return LanguageModel(embedding, layers, head, context=context)
+
+
+def build_encoder_decoder(
+    tokens: PairTokens,
+    encoder: EncoderSpecification,
+    decoder: EncoderSpecification,
+    attention: Attention,
+    head: TextHead,
+    *,
+    directions: Directions,
+    source_size: int,
+    target_size: int,
+    is_joint: bool,
+    unknown_id: int = 0,
+) -> EncoderDecoder:
+    """An encoder–decoder from its tables, for vocabularies of these sizes. `is_joint`: they are the same one, in which
+    `unknown_id` is read in place of a word that is copied.
+
+    Raises ValueError for tables that do not go together.
+    """
+    if tokens.tied == "all" and not is_joint:
+        raise ValueError('tokens.tied = "all" needs one vocabulary; remove the table [target_tokenizer]')
+    tied = tokens.tied != "none"
+    target = TokenEmbedding(
+        target_size, tokens.d_embedding, dropout=tokens.dropout_words, scale=tokens.d_embedding**0.5 if tied else 1.0
+    )
+    source = (
+        target
+        if tokens.tied == "all"
+        else TokenEmbedding(source_size, tokens.d_embedding, dropout=tokens.dropout_words)
+    )
+    reads = build_encoder(encoder, d_in=source.d_out, directions=directions)
+    both_ways = _in_two_halves(encoder, directions)
+    writes = build_decoder(decoder, attention, d_in=target.d_out, d_memory=reads.d_out, both_ways=both_ways)
+    softmax: SoftmaxHead = TiedSoftmaxHead(writes.d_out, target) if tied else SoftmaxHead(writes.d_out, target_size)
+    if not head.copying:
+        return EncoderDecoder(source, reads, target, writes, softmax, label_smoothing=head.label_smoothing)
+    if not is_joint:
+        raise ValueError("head.copying needs one vocabulary for both sides; remove the table [target_tokenizer]")
+    if head.label_smoothing:
+        raise ValueError("head.label_smoothing is not for a head that copies")
+    copying = CopyingHead(writes.d_out, softmax, d_memory=reads.d_out, coverage=head.coverage > 0)
+    return CopyingEncoderDecoder(source, reads, target, writes, copying, unknown_id=unknown_id, coverage=head.coverage)
 
 
 def build_lexicon(

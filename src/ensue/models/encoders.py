@@ -129,6 +129,7 @@ def _transformer(specification: TransformerEncoder, d_in: int, directions: Direc
         norm=specification.norm,
         activation=specification.activation,
         dropout=specification.dropout,
+        dropout_attention=specification.dropout_attention,
         is_causal=not directions.bidirectional,
     )
     if d_in == specification.d_model:

@@ -149,6 +149,8 @@ class TransformerEncoder(Encoder):
     """Width of the feed-forward layers; default: 4 · d_model."""
     positions: Literal["learned", "sinusoidal", "rotary"] = "rotary"
     """How positions are encoded; learned ones end at `context`."""
+    dropout_attention: Share | None = None
+    """Dropout on the weights of the attention; default: `dropout`. 0 is much faster on a CPU."""
     norm: Literal["pre", "post"] = "pre"
     """Whether normalization is before each sublayer, or after it as published in 2017."""
     activation: Literal["relu", "gelu"] = "gelu"
@@ -196,6 +198,46 @@ class Directions(Specification):
     """
     merge: Literal["concatenate", "sum", "product", "mean"] = "concatenate"
     """How the outputs of two directions become one (not for attention)."""
+
+
+class PairTokens(Specification):
+    """The table `[tokens]` of an encoder–decoder: the vectors of the tokens of both sides."""
+
+    d_embedding: Size = 256
+    """Features of a token's vector."""
+    tied: Literal["none", "target", "all"] = "target"
+    """The tables that are one: target: the softmax has that of the target's tokens; all: and the source's tokens, whose
+    vocabulary is then the same.
+    """
+    dropout_words: Share = 0.0
+    """Share of each vocabulary whose embeddings are zero in a training step."""
+
+
+class Attention(Specification):
+    """The table `[attention]`: how a decoder reads the source."""
+
+    kind: Literal["scaled-dot", "dot", "bilinear", "additive", "none"] = "scaled-dot"
+    """The score of a position of the source: scaled-dot (Vaswani et al. 2017), dot and bilinear (Luong et al. 2015),
+    additive (Bahdanau et al. 2015). none: the decoder knows the encoder's last state alone, at its start and at every
+    position. A Transformer's decoder has scaled-dot.
+    """
+    num_heads: Size = 1
+    """Heads of a recurrent decoder's scaled-dot attention."""
+    feeding: bool = False
+    """Whether a recurrent decoder reads, with each token, the last output of the attention (input feeding)."""
+    dropout: Share = 0.0
+    """Dropout on the output of the attention of a recurrent decoder."""
+
+
+class TextHead(Specification):
+    """The table `[head]` of an encoder–decoder."""
+
+    copying: bool = False
+    """Whether words of the source can be copied (pointer-generator, See et al. 2017)."""
+    coverage: Annotated[float, Field(ge=0, le=1e6)] = 0.0
+    """The weight of the loss for attending twice to the same place, with copying; 0: no coverage."""
+    label_smoothing: Share = 0.0
+    """Share of the probability that is spread over the vocabulary in training."""
 
 
 ONE_WAY = Directions(bidirectional=False)

@@ -27,7 +27,7 @@ from ensue.nn.attention.positions import LearnedPositions, PositionState, Rotary
 from ensue.nn.attention.transformer import FeedForward, PostNormBlock, PreNormBlock, Transformer
 from ensue.nn.characters import CharacterCNN, CharacterLSTM
 from ensue.nn.combinators import Bidirectional, Residual, Stack
-from ensue.nn.dropout import Dropout, VariationalDropout, WeightDrop
+from ensue.nn.dropout import Dropout, ElementDropout, VariationalDropout, WeightDrop
 from ensue.nn.embeddings import TokenEmbedding, VectorInput
 from ensue.nn.heads.chain import log_partition, marginals
 from ensue.nn.heads.copying import CopyingHead, CopyingNats, CopyingSource, CopyingState
@@ -81,6 +81,7 @@ __all__ = [
     "DepthGatedLSTM",
     "DotAttention",
     "Dropout",
+    "ElementDropout",
     "Elman",
     "ElmanState",
     "FeedForward",

@@ -22,11 +22,15 @@ ORDER = (
     "task",
     "data",
     "tokenizer",
+    "target_tokenizer",
     "features",
     "tokens",
     "encoder",
     "directions",
+    "decoder",
+    "attention",
     "head",
+    "search",
     "train",
 )
 """The order of tables in a written recipe. A table that is not named here comes after `encoder`."""
@@ -63,6 +67,21 @@ class DataRecipe(Table):
     """Share of the training data that is kept for validation if `valid` is empty: their end, or for a classifier, whose
     texts are often sorted by label, a random part.
     """
+
+
+class TokenizerRecipe(Table):
+    """The table `[tokenizer]`."""
+
+    kind: Literal["characters", "bytes", "words", "bpe"] = "characters"
+    """What a token is."""
+    min_count: Count = 1
+    """Rarer characters or words are unknown."""
+    max_size: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
+    """At most this many symbols; without it: no limit (bpe: 2,048)."""
+    splitter: Literal["whitespace", "simple"] = "whitespace"
+    """How words are found."""
+    lowercase: bool = False
+    """Whether all text is lowered first."""
 
 
 class TrainRecipe(Table):

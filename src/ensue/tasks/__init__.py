@@ -11,6 +11,7 @@ TASKS = {
     "language-modeling": "ensue.tasks.language_modeling",
     "labeling": "ensue.tasks.labeling",
     "classification": "ensue.tasks.classification",
+    "sequence-to-sequence": "ensue.tasks.sequence_to_sequence",
 }
 """For each task's name in recipes and runs, the module whose `TASK` describes it. It is imported at first use."""
 DEFAULT_TASK = "language-modeling"

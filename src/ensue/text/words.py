@@ -67,6 +67,10 @@ class WordTokenizer(Tokenizer):
         words = most_frequent(counts, min_count=min_count, limit=None if max_size is None else max_size - 2)
         return cls(Vocabulary([UNKNOWN, LINE_END, *words]), splitter=splitter, lowercase=lowercase)
 
+    def words(self, text: str) -> list[str]:
+        """The words of `text`, one for each id of `encode`."""
+        return self._split.findall(text.lower() if self.lowercase else text)
+
     def decoder(self) -> Decoder:
         return _WordDecoder(self.vocabulary)
 

@@ -43,6 +43,7 @@ class PostNormDecoderBlock(PostNormBlock):
         d_feedforward: int,
         d_memory: int | None = None,
         dropout: float = 0.0,
+        dropout_attention: float | None = None,
         activation: Activation = "relu",
         rotary: bool = False,
     ) -> None:
@@ -51,11 +52,14 @@ class PostNormDecoderBlock(PostNormBlock):
             num_heads=num_heads,
             d_feedforward=d_feedforward,
             dropout=dropout,
+            dropout_attention=dropout_attention,
             activation=activation,
             rotary=rotary,
         )
         self.d_memory = d_model if d_memory is None else d_memory
-        self.cross_attention = MultiHeadCrossAttention(d_model, self.d_memory, num_heads=num_heads, dropout=dropout)
+        self.cross_attention = MultiHeadCrossAttention(
+            d_model, self.d_memory, num_heads=num_heads, dropout=self.attention.dropout
+        )
         self.norm_cross_attention = nn.LayerNorm(d_model)
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> DecoderBlockState:  # type: ignore[override]
@@ -115,6 +119,7 @@ class TransformerDecoder(Stack):
         norm: Norm = "pre",
         activation: Activation = "gelu",
         dropout: float = 0.0,
+        dropout_attention: float | None = None,
     ) -> None:
         kind = PreNormDecoderBlock if norm == "pre" else PostNormDecoderBlock
         d_memory = d_model if d_memory is None else d_memory
@@ -126,6 +131,7 @@ class TransformerDecoder(Stack):
             d_feedforward=d_feedforward,
             d_memory=d_memory,
             dropout=dropout,
+            dropout_attention=dropout_attention,
             activation=activation,
             rotary=positions == "rotary",
         )
@@ -136,7 +142,7 @@ class TransformerDecoder(Stack):
         self.description = (
             f"d_model={d_model}, num_heads={num_heads}, num_layers={num_layers}, d_memory={d_memory}, "
             f"d_feedforward={d_feedforward}, positions={positions!r}, max_positions={max_positions}, norm={norm!r}, "
-            f"activation={activation!r}, dropout={dropout}"
+            f"activation={activation!r}, dropout={dropout}, dropout_attention={dropout_attention}"
         )
         init_weights(self, depth=3 * num_layers)
 

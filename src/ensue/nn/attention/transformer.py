@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from ensue.nn.attention.multi_head import KVState, MultiHeadAttention
 from ensue.nn.attention.positions import LearnedPositions, SinusoidalPositions
 from ensue.nn.combinators import Stack
+from ensue.nn.dropout import Dropout, ElementDropout
 from ensue.nn.layer import Parallel, Pointwise, SequenceLayer
 from ensue.types import Memory, State
 
@@ -34,7 +35,9 @@ class FeedForward(nn.Sequential):
     def __init__(self, d_model: int, d_hidden: int, *, activation: Activation, dropout: float) -> None:
         checked("activation", activation, Activation)
         nonlinearity = nn.ReLU() if activation == "relu" else nn.GELU()
-        super().__init__(nn.Linear(d_model, d_hidden), nonlinearity, nn.Dropout(dropout), nn.Linear(d_hidden, d_model))
+        super().__init__(
+            nn.Linear(d_model, d_hidden), nonlinearity, ElementDropout(dropout), nn.Linear(d_hidden, d_model)
+        )
 
 
 class PostNormBlock(Parallel):
@@ -47,6 +50,7 @@ class PostNormBlock(Parallel):
         num_heads: int,
         d_feedforward: int,
         dropout: float = 0.0,
+        dropout_attention: float | None = None,
         activation: Activation = "relu",
         is_causal: bool = True,
         rotary: bool = False,
@@ -55,11 +59,15 @@ class PostNormBlock(Parallel):
         self.d_in = self.d_out = d_model
         self.is_causal = is_causal
         self.attention = MultiHeadAttention(
-            d_model, num_heads=num_heads, dropout=dropout, is_causal=is_causal, rotary=rotary
+            d_model,
+            num_heads=num_heads,
+            dropout=dropout if dropout_attention is None else dropout_attention,
+            is_causal=is_causal,
+            rotary=rotary,
         )
         self.feedforward = FeedForward(d_model, d_feedforward, activation=activation, dropout=dropout)
         self.norm_attention, self.norm_feedforward = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = ElementDropout(dropout)
         self.activation, self.d_feedforward = activation, d_feedforward
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> KVState:
@@ -107,6 +115,7 @@ class Transformer(Stack):
         norm: Norm = "pre",
         activation: Activation = "gelu",
         dropout: float = 0.0,
+        dropout_attention: float | None = None,
         is_causal: bool = True,
     ) -> None:
         kind = PreNormBlock if norm == "pre" else PostNormBlock
@@ -117,6 +126,7 @@ class Transformer(Stack):
             num_heads=num_heads,
             d_feedforward=d_feedforward,
             dropout=dropout,
+            dropout_attention=dropout_attention,
             activation=activation,
             is_causal=is_causal,
             rotary=positions == "rotary",
@@ -128,7 +138,7 @@ class Transformer(Stack):
         self.description = (
             f"d_model={d_model}, num_heads={num_heads}, num_layers={num_layers}, d_feedforward={d_feedforward}, "
             f"positions={positions!r}, max_positions={max_positions}, norm={norm!r}, activation={activation!r}, "
-            f"dropout={dropout}, is_causal={is_causal}"
+            f"dropout={dropout}, dropout_attention={dropout_attention}, is_causal={is_causal}"
         )
         init_weights(self, depth=2 * num_layers)
 
@@ -155,7 +165,7 @@ def with_positions(
         layers.append(LearnedPositions(d_model, max_positions=max_positions))
     elif positions == "sinusoidal":
         layers.append(SinusoidalPositions(d_model))
-    layers.append(Pointwise(nn.Dropout(dropout), d_in=d_model))
+    layers.append(Dropout(dropout, d_in=d_model))
     layers.extend(block() for block in blocks)
     if norm == "pre":
         layers.append(Pointwise(nn.LayerNorm(d_model), d_in=d_model))

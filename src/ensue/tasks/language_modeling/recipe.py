@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from ensue.models.specification import EncoderSpecification, Tokens
-from ensue.recipe.tables import Count, DataRecipe, Recipe, Rows, Share, Table, TrainRecipe
+from ensue.recipe.tables import Count, DataRecipe, Recipe, Rows, Share, TokenizerRecipe, TrainRecipe
 
 
 class LanguageModelingData(DataRecipe):
@@ -15,21 +15,6 @@ class LanguageModelingData(DataRecipe):
 
     valid_characters: Count = 2_000_000
     """At most this many characters of the validation text are scored, from its beginning."""
-
-
-class TokenizerRecipe(Table):
-    """The table `[tokenizer]`."""
-
-    kind: Literal["characters", "bytes", "words", "bpe"] = "characters"
-    """What a token is."""
-    min_count: Count = 1
-    """Rarer characters or words are unknown."""
-    max_size: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
-    """At most this many symbols; without it: no limit (bpe: 2,048)."""
-    splitter: Literal["whitespace", "simple"] = "whitespace"
-    """How words are found."""
-    lowercase: bool = False
-    """Whether all text is lowered first."""
 
 
 class LanguageModelingTrain(TrainRecipe):

@@ -1,0 +1,216 @@
+"""Scores of generated texts against references: BLEU and chrF++, ROUGE, exact match, edit rate.
+
+BLEU (Papineni et al. 2002) and chrF++ (Popović 2017) are those of sacrebleu, ROUGE (Lin 2004) those of rouge-score with
+stemming. Both libraries are imported at first use.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from ensue.errors import EnsueError
+
+ROUGES = {"rouge1": "rouge1", "rouge2": "rouge2", "rougeL": "rougeL"}
+CHARACTERS_WITHOUT_BLANKS = ("CJK UNIFIED", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
+MOST_RESAMPLES = 1_000
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two systems on the same texts: the differences of their scores, and how often chance gives as much.
+
+    By paired bootstrap resampling (Koehn 2004).
+    """
+
+    bleu: tuple[float, float]
+    chrf: tuple[float, float]
+    p_bleu: float
+    p_chrf: float
+    resamples: int
+
+    def as_json(self) -> dict[str, Any]:
+        """The keys of `evaluate --compare --json`; the other system's scores come second."""
+        return {
+            "bleu": list(self.bleu),
+            "chrf": list(self.chrf),
+            "p_bleu": self.p_bleu,
+            "p_chrf": self.p_chrf,
+            "resamples": self.resamples,
+        }
+
+    def summary(self) -> str:
+        """The comparison in one line, for people."""
+        ours, theirs = self.bleu
+        return (
+            f"BLEU {ours:.2f} against {theirs:.2f} (p = {self.p_bleu:.3f}), chrF++ {self.chrf[0]:.2f} against "
+            f"{self.chrf[1]:.2f} (p = {self.p_chrf:.3f}); paired bootstrap, {self.resamples:,} samples"
+        )
+
+
+@dataclass(frozen=True)
+class GenerationScores:
+    """Scores of texts against their references, all in percent but for the nats.
+
+    An edit rate is the number of insertions, deletions and substitutions for each word of the reference, or for each
+    character where no reference has a blank. Of several references the nearest counts. `nats_per_token` is the mean
+    surprisal of the tokens of the first reference, ends included.
+    """
+
+    bleu: float
+    chrf: float
+    exact_match: float
+    edit_rate: float
+    examples: int
+    signature: str
+    nats_per_token: float | None = None
+    rouge: dict[str, float] | None = None
+    comparison: Comparison | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The keys of `evaluate --json`."""
+        return {
+            "bleu": self.bleu,
+            "chrf": self.chrf,
+            **(self.rouge or {}),
+            "exact_match": self.exact_match,
+            "edit_rate": self.edit_rate,
+            "nats_per_token": self.nats_per_token,
+            "examples": self.examples,
+            "signature": self.signature,
+            **({} if self.comparison is None else {"comparison": self.comparison.as_json()}),
+        }
+
+    def summary(self) -> str:
+        """The scores in one line, for people."""
+        rouge = "".join(
+            f", {name.replace('rouge', 'ROUGE-')} {value:.1f}" for name, value in (self.rouge or {}).items()
+        )
+        return f"BLEU {self.bleu:.2f}, chrF++ {self.chrf:.2f}{rouge}, exact match {self.exact_match:.2f} %"
+
+
+def score_texts(
+    texts: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str, nats_per_token: float | None = None
+) -> GenerationScores:
+    """The scores of `texts`; `references` has one or several for each. `tokenize` is a name of sacrebleu's.
+
+    Raises EnsueError for no text.
+    """
+    if not texts:
+        raise EnsueError("there is nothing to score: no text with a reference")
+    columns = reference_columns(references)
+    bleu, chrf = bleu_metric(tokenize), chrf_metric()
+    has_words = tokenize != "char" and any(" " in reference for given in references for reference in given)
+    pairs = list(zip(texts, references, strict=True))
+    edits = [nearest_edits(_units(text, has_words), [_units(r, has_words) for r in given]) for text, given in pairs]
+    total = bleu.corpus_score(texts, columns).score
+    return GenerationScores(
+        bleu=total,
+        chrf=chrf.corpus_score(texts, columns).score,
+        exact_match=100 * sum(text in given for text, given in pairs) / len(texts),
+        edit_rate=100 * sum(count for count, _ in edits) / max(1, sum(length for _, length in edits)),
+        examples=len(texts),
+        signature=f"BLEU {bleu.get_signature()}; chrF {chrf.get_signature()}",
+        nats_per_token=nats_per_token,
+        rouge=rouge_scores(texts, references) if has_words else None,
+    )
+
+
+def bleu_metric(tokenize: str) -> Any:
+    """Sacrebleu's BLEU with a tokenizer of sacrebleu's ("13a", "none", "char", ...)."""
+    from sacrebleu.metrics import BLEU  # noqa: PLC0415 (it takes a while)
+
+    return BLEU(tokenize=tokenize, force=True)
+
+
+def chrf_metric() -> Any:
+    """Sacrebleu's chrF++: n-grams of up to 6 characters and 2 words."""
+    from sacrebleu.metrics import CHRF  # noqa: PLC0415
+
+    return CHRF(word_order=2)
+
+
+def reference_columns(references: Sequence[Sequence[str]]) -> Any:
+    """References as sacrebleu has them: a list for each number of a reference, with None where a text has fewer."""
+    most = max(len(given) for given in references)
+    return [[given[place] if place < len(given) else None for given in references] for place in range(most)]
+
+
+def rouge_scores(texts: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
+    """The means of ROUGE-1, ROUGE-2 and ROUGE-L (F), with Porter's stemmer; of several references the best counts."""
+    scorer = _rouge_scorer()
+    totals = dict.fromkeys(ROUGES, 0.0)
+    for text, given in zip(texts, references, strict=True):
+        found = [scorer.score(reference, text) for reference in given]
+        for name in ROUGES:
+            totals[name] += max(scores[name].fmeasure for scores in found)
+    return {name: 100 * total / len(texts) for name, total in totals.items()}
+
+
+@cache
+def _rouge_scorer() -> Any:
+    from rouge_score.rouge_scorer import RougeScorer  # noqa: PLC0415
+
+    return RougeScorer(list(ROUGES.values()), use_stemmer=True)
+
+
+def nearest_edits(tokens: Sequence[str], references: Iterable[Sequence[str]]) -> tuple[int, int]:
+    """The edits to the nearest reference, and the length of that reference."""
+    found = [(edit_distance(tokens, reference), len(reference)) for reference in references]
+    return min(found, key=lambda pair: (pair[0] / max(1, pair[1]), pair))
+
+
+def edit_distance(a: Sequence[Any], b: Sequence[Any]) -> int:
+    """The least number of insertions, deletions and substitutions that make `b` of `a` (Levenshtein 1966)."""
+    row = list(range(len(b) + 1))
+    for i, left in enumerate(a, start=1):
+        diagonal, row[0] = row[0], i
+        for j, right in enumerate(b, start=1):
+            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + (left != right))
+    return row[-1]
+
+
+def _units(text: str, has_words: bool) -> list[str]:
+    return text.split() if has_words else list(text)
+
+
+def has_no_blanks(texts: Iterable[str]) -> bool:
+    """Whether the texts are mostly of a script without blanks between words, written without blanks."""
+    letters = without = blanks = 0
+    for text in texts:
+        blanks += text.count(" ")
+        for character in text:
+            if character.isalpha():
+                letters += 1
+                without += unicodedata.name(character, "").startswith(CHARACTERS_WITHOUT_BLANKS)
+    return without > letters / 2 and blanks < letters / 8
+
+
+def compare_texts(
+    ours: Sequence[str], theirs: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str
+) -> Comparison:
+    """Whether `ours` score better than `theirs`, by sacrebleu's paired bootstrap with a fixed seed."""
+    from sacrebleu.significance import PairedTest  # noqa: PLC0415
+
+    test = PairedTest(
+        [("theirs", list(theirs)), ("ours", list(ours))],
+        {"BLEU": bleu_metric(tokenize), "chrF": chrf_metric()},
+        references=reference_columns(references),
+        test_type="bs",
+        n_samples=MOST_RESAMPLES,
+    )
+    _, found = test()
+    results: dict[str, Any] = {name.lower()[:4]: both for name, both in found.items()}
+    (bleu_theirs, bleu_ours), (chrf_theirs, chrf_ours) = results["bleu"], results["chrf"]
+    if list(ours) == list(theirs):  # sacrebleu counts only samples that differ by more than the difference
+        bleu_ours.p_value = chrf_ours.p_value = 1.0
+    return Comparison(
+        (bleu_ours.score, bleu_theirs.score),
+        (chrf_ours.score, chrf_theirs.score),
+        bleu_ours.p_value,
+        chrf_ours.p_value,
+        MOST_RESAMPLES,
+    )

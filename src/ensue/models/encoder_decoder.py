@@ -1,0 +1,95 @@
+"""An encoder–decoder: the probability of a text, given another text."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from ensue.nn import SequenceLayer, SoftmaxHead, TokenEmbedding
+from ensue.types import Loss, Memory, State
+
+
+class EncoderDecoder(nn.Module):
+    """`P(y_1 .. y_n | x) = Π_t softmax(head(decoder(target(y_<t), memory)))[y_t]`, `memory = encoder(source(x))`.
+
+    Source: Sutskever et al. 2014; with attention Bahdanau et al. 2015, Vaswani et al. 2017. The decoder attends to the
+    memory that enters its state once. So a beam search or a sampler steps it as it steps a language model. Raises
+    `ValueError` for a decoder that looks ahead.
+    """
+
+    def __init__(
+        self,
+        source: TokenEmbedding,
+        encoder: SequenceLayer,
+        target: TokenEmbedding,
+        decoder: SequenceLayer,
+        head: SoftmaxHead,
+        *,
+        label_smoothing: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if not decoder.is_causal:
+            raise ValueError("a decoder's layers must be causal")
+        self.source, self.encoder, self.target, self.decoder, self.head = source, encoder, target, decoder, head
+        self.label_smoothing = label_smoothing
+
+    @property
+    def vocabulary_size(self) -> int:
+        """The number of tokens that can be written, V."""
+        return self.target.vocabulary_size
+
+    def start_from_counts(self, counts: Int[Tensor, " V"]) -> None:
+        """Sets the biases of the softmax to the targets' log frequencies."""
+        self.head.start_from_counts(counts)
+
+    def encode(self, ids: Int[Tensor, "B S"], mask: Bool[Tensor, "B S"] | None = None) -> Memory:
+        """The memory of sources. `mask` is True at their real tokens."""
+        h, _ = self.encoder(self.source(ids), mask=mask)
+        return Memory(h, mask)
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
+        """The state of the decoder before the first token, from what `encode` returned."""
+        return self.decoder.init_state(batch_size, memory)
+
+    def forward(self, ids: Int[Tensor, "B T"], state: State = None) -> tuple[Float[Tensor, "B T V"], State]:
+        """The logits of the token after each of `ids`, and the state after them."""
+        h, state = self.decoder(self.target(ids), state)
+        return self.head(h), state
+
+    def step(self, ids_t: Int[Tensor, " B"], state: State = None) -> tuple[Float[Tensor, "B V"], State]:
+        """The logits of the next token after one more token in each row, and the state after it."""
+        h, state = self.decoder.step(self.target(ids_t), state)
+        return self.head(h), state
+
+    def begin(self, sources: Int[Tensor, "B S"], mask: Bool[Tensor, "B S"] | None = None) -> State:
+        """The state before the first token of the texts for these sources. `mask` is True at real tokens."""
+        return self.init_state(len(sources), self.encode(sources, mask))
+
+    def nats(self, inputs: Int[Tensor, "B T"], targets: Int[Tensor, "B T"], state: State) -> Float[Tensor, "B T"]:
+        """The surprisal in nats of each target, the token after the input in its place."""
+        h, _ = self.decoder(self.target(inputs), state)
+        return self.head.nats(h, targets)
+
+    def loss(
+        self,
+        inputs: Int[Tensor, "B T"],
+        targets: Int[Tensor, "B T"],
+        state: State,
+        *,
+        mask: Bool[Tensor, "B T"] | None = None,
+    ) -> Loss:
+        """The summed loss of the targets where `mask` is True, with their number: surprisal, or with label smoothing
+        the cross-entropy with the smoothed target.
+        """
+        h, _ = self.decoder(self.target(inputs), state)
+        if mask is not None:  # padding is at the right, where a causal decoder lets it reach nothing
+            h, targets = h[mask], targets[mask]
+        else:
+            h, targets = h.flatten(0, 1), targets.flatten()
+        return Loss(self.head.total_nats(h, targets, label_smoothing=self.label_smoothing), targets.numel())
+
+
+def right_shifted(targets: Int[Tensor, "B T"], begin_id: int) -> Int[Tensor, "B T"]:
+    """The input of a decoder in training: the begin symbol, then each target but the last."""
+    return torch.cat((targets.new_full((len(targets), 1), begin_id), targets[:, :-1]), dim=1)

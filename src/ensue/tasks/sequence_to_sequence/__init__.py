@@ -1,0 +1,19 @@
+"""Sequence to sequence: a text from a text, such as a translation, a summary, an inflected form, an answer."""
+
+from ensue.tasks.entry import TaskEntry
+from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
+
+SEARCH = frozenset({"beams", "max-tokens", "length-penalty"})
+
+TASK = TaskEntry(
+    recipe=SequenceToSequenceRecipe,
+    parts="ensue.tasks.sequence_to_sequence.model:EncoderDecoderParts",
+    job="ensue.tasks.sequence_to_sequence.job:SequenceToSequenceJob",
+    pipeline="ensue.tasks.sequence_to_sequence.pipeline:SequencePipeline",
+    commands={
+        "predict": SEARCH | {"format", "n-best"},
+        "evaluate": SEARCH | {"format", "compare"},
+        "score": frozenset({"format"}),
+    },
+    judged_by=("nats_per_token",),
+)

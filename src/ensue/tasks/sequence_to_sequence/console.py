@@ -1,0 +1,71 @@
+"""Outputs and surprisals as lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ensue.data.pairs import Pair, PairSource
+from ensue.data.streams import is_stream, is_typed, stream_lines
+from ensue.tasks.sequence_to_sequence.outputs import Output
+
+if TYPE_CHECKING:
+    from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
+
+
+def output_lines(
+    pipeline: SequencePipeline, path: str, *, format: str | None, encoding: str, as_json: bool
+) -> Iterator[str]:
+    """A line for each source of a file ("-": stdin), in order: its output, or with `n_best` above 1 a line for each
+    output: the number of the source, the score, the text.
+    """
+    source = pairs_to_read(pipeline, path, format=format, encoding=encoding, is_labeled=False)
+    windows = ([pair] for pair in source) if is_typed(path) else [source]
+    number = 0
+    for window in windows:
+        for pair, output in pipeline.answers(window):
+            number += 1
+            yield from _lines(pair, output, number, n_best=pipeline.search.n_best, as_json=as_json)
+
+
+def _lines(pair: Pair, output: Output, number: int, *, n_best: int, as_json: bool) -> Iterator[str]:
+    every = (output, *output.others)
+    if as_json:
+        content = {"source": list(pair.sources) if len(pair.sources) > 1 else pair.sources[0], **output.as_json()}
+        if n_best > 1:
+            content["outputs"] = [each.as_json() for each in every]
+        yield json.dumps(content, ensure_ascii=False) + "\n"
+    elif n_best > 1:
+        for each in every:
+            yield f"{number}\t{each.score:.4f}\t{on_one_line(each.text)}\n"
+    else:
+        yield on_one_line(output.text) + "\n"
+
+
+def on_one_line(text: str) -> str:
+    """The text with a blank in place of each line end and tab."""
+    return text.replace("\r", " ").replace("\n", " ").replace("\t", " ")
+
+
+def score_lines(
+    pipeline: SequencePipeline, path: str, *, format: str | None, encoding: str, as_json: bool
+) -> Iterator[str]:
+    """A line for each pair of a file ("-": stdin): the nats of the target, its tokens, the target; or a JSON object."""
+    source = pairs_to_read(pipeline, path, format=format, encoding=encoding, is_labeled=True)
+    for pair, target, nats, tokens in pipeline.surprisal(source):
+        if as_json:
+            content = {"source": pair.sources[0] if len(pair.sources) == 1 else list(pair.sources), "target": target}
+            yield json.dumps({**content, "nats": round(nats, 6), "tokens": tokens}, ensure_ascii=False)
+        else:
+            yield f"{nats:.4f}\t{tokens}\t{on_one_line(target)}"
+
+
+def pairs_to_read(
+    pipeline: SequencePipeline, path: str, *, format: str | None, encoding: str, is_labeled: bool
+) -> PairSource:
+    """The pairs of a file or a stream, in the layout of the training data."""
+    if not is_stream(path):
+        return pipeline.source(path, format=format, encoding=encoding, is_labeled=is_labeled)
+    format = format or ("plain" if is_typed(path) and not is_labeled else None)
+    return pipeline.source(stream_lines(path, encoding), format=format, is_labeled=is_labeled)

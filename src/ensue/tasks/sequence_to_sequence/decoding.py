@@ -1,0 +1,79 @@
+"""Outputs for many sources: beam search in batches of sources of similar length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ensue.data.buckets import by_length
+from ensue.data.words import Ragged
+from ensue.decode.beam import beam_search
+from ensue.decode.ensemble import Ensemble
+from ensue.decode.hypotheses import Hypothesis
+from ensue.decode.search import BeamSearch
+from ensue.models.encoder_decoder import EncoderDecoder
+from ensue.models.modules import device_of, evaluating
+from ensue.tasks.sequence_to_sequence.recipe import SearchTable
+from ensue.tasks.sequence_to_sequence.texts import PairCoder
+from ensue.tasks.task import on_device
+from ensue.types import State
+
+SEARCH_ROWS, SEARCH_TOKENS = 64, 4_096
+"""The most sources, and the most tokens of them, that are searched together."""
+MORE_TOKENS = 10
+"""So many tokens more than the training data's ratio says may an output have."""
+
+
+def search_of(table: SearchTable, coder: PairCoder, **changes: Any) -> BeamSearch:
+    """The search of a recipe's table, in which only tokens of text may come. Raises EnsueError for what cannot be."""
+    target = coder.target
+    special = tuple((id,) for id in target.special_ids if id != target.end_id)
+    search = BeamSearch(
+        width=table.beams,
+        length_penalty=table.length_penalty,
+        min_tokens=table.min_tokens,
+        max_tokens=table.max_tokens,
+        no_repeat_ngram=table.no_repeat_ngram,
+        forbidden=special,
+    )
+    return replace(search, **changes)
+
+
+def most_tokens(sources: Ragged, ratio: float, search: BeamSearch) -> list[int]:
+    """The most tokens of each output: `ratio` for each token of the source, and some more."""
+    most = np.ceil(sources.lengths * ratio).astype(np.int64) + MORE_TOKENS + search.min_tokens
+    return [int(tokens) for tokens in np.minimum(most, search.max_tokens)]
+
+
+def outputs(
+    models: Sequence[EncoderDecoder], sources: Ragged, search: BeamSearch, *, coder: PairCoder, limits: Sequence[int]
+) -> list[list[Hypothesis]]:
+    """The best hypotheses of each source, in order. Several models decide together, by the mean of probabilities."""
+    found: list[list[Hypothesis]] = [[] for _ in range(len(sources))]
+    for rows in by_length(sources.lengths, batch_size=SEARCH_ROWS, batch_tokens=SEARCH_TOKENS):
+        model, state = begin(models, sources, rows)
+        starts = torch.full((len(rows),), coder.target.begin_id, device=device_of(models[0]))
+        best = beam_search(
+            model, state, starts, end_id=coder.target.end_id, search=search,
+            max_tokens=[limits[row] for row in rows.tolist()],
+        )  # fmt: skip
+        for row, hypotheses in zip(rows.tolist(), best, strict=True):
+            found[row] = hypotheses
+    return found
+
+
+@torch.inference_mode()
+def begin(models: Sequence[EncoderDecoder], sources: Ragged, rows: NDArray[np.int64]) -> tuple[Any, State]:
+    """What can be stepped, and its state after reading these sources."""
+    device, mask = device_of(models[0]), sources.mask(rows)
+    ids = on_device(sources.padded(rows), device)
+    states = []
+    for model in models:
+        with evaluating(model):
+            states.append(model.begin(ids, None if mask is None else on_device(mask, device)))
+    return (models[0], states[0]) if len(models) == 1 else (Ensemble(models), tuple(states))

@@ -1,0 +1,222 @@
+"""The job of training a model from sequence to sequence: reads pairs, makes task and model, writes the card's part."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from ensue.data.pairs import Pair, PairSource
+from ensue.data.sources import TextSource
+from ensue.errors import DataError
+from ensue.metrics.generation import GenerationScores
+from ensue.models.encoder_decoder import EncoderDecoder
+from ensue.runs.directory import RunDirectory
+from ensue.tasks.job import Job
+from ensue.tasks.sequence_to_sequence.decoding import most_tokens, outputs, search_of
+from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
+from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline, references
+from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
+from ensue.tasks.sequence_to_sequence.task import EncodedPairs, SequenceToSequence
+from ensue.tasks.sequence_to_sequence.texts import PairCoder, ragged
+
+USUAL = 0.999
+"""The share of training pairs whose ratio of lengths bounds that of outputs."""
+
+
+class SequenceToSequenceJob(Job[EncoderDecoder]):
+    """Trains a model from sequence to sequence."""
+
+    unit: ClassVar[str] = "tokens"
+    recipe: SequenceToSequenceRecipe
+    parts: EncoderDecoderParts
+    task: SequenceToSequence
+
+    def __init__(self, recipe: SequenceToSequenceRecipe, run: RunDirectory | None = None) -> None:
+        self.recipe = recipe
+        data = recipe.data
+        if not data.train:
+            raise DataError("no training data: --train PATH names a file of pairs, or two files with a comma between")
+        source = self._source(data.train)
+        self.layout = source.layout
+        self.fingerprint = _fingerprint(source)
+        held_out = self._held_out(source)
+        self.split = data.valid or (
+            f"{data.valid_fraction:.0%} of {data.train}, drawn at random" if held_out else "none"
+        )
+        self.parts = EncoderDecoderParts(self._coder(source, held_out)) if run is None else run.parts
+        self.left_out, self.cut = 0, 0
+        train = self._encoded(pair for place, pair in enumerate(source) if place not in held_out)
+        if not len(train):
+            raise DataError("no pair is left to learn from: data.target_tokens leaves out all", data.train)
+        self.ratio = float(np.quantile(train.targets.lengths / train.sources.lengths, USUAL))
+        self.valid_pairs = (
+            self._later(data.valid) if data.valid else [pair for place, pair in enumerate(source) if place in held_out]
+        )
+        self.test_pairs = self._later(data.test) if data.test else []
+        valid = self._encoded(self.valid_pairs, is_training=False) if self.valid_pairs else None
+        self.task = SequenceToSequence(
+            train, valid, begin_id=self.parts.coder.target.begin_id, batch_size=recipe.train.batch_size,
+            batch_tokens=recipe.train.batch_tokens, seed=recipe.train.seed, sampled=self._sampled,
+        )  # fmt: skip
+
+    def _source(self, location: str, **options: Any) -> PairSource:
+        data = self.recipe.data
+        return PairSource(
+            location, format="" if data.format == "auto" else data.format, sources=data.sources, targets=data.targets,
+            encoding=data.encoding, **options,
+        )  # fmt: skip
+
+    def _later(self, location: str) -> list[Pair]:
+        """Validation or test pairs, in the layout of the training data."""
+        return references(self._source(location, like=self.layout))
+
+    def _held_out(self, source: PairSource) -> frozenset[int]:
+        """The places of the training pairs that are kept for validation, drawn at random, the same for every seed."""
+        data, count = self.recipe.data, sum(1 for _ in source)
+        if not count:
+            raise DataError("no pair in it", source.location)
+        kept = max(1, round(count * (1 - data.valid_fraction)))
+        if data.valid or not data.valid_fraction or kept == count:
+            return frozenset()
+        return frozenset(np.random.default_rng(0).permutation(count)[kept:].tolist())
+
+    def _coder(self, source: PairSource, held_out: frozenset[int]) -> PairCoder:
+        data = self.recipe.data
+        return PairCoder.train(
+            _Kept(source, held_out), self.recipe.tokenizer, self.recipe.target_tokenizer,
+            names=data.names, source_tokens=data.source_tokens, copies=self.recipe.head.copying,
+        )  # fmt: skip
+
+    def _encoded(self, pairs: Iterable[Pair], *, is_training: bool = True) -> EncodedPairs:
+        """The ids of pairs. In training each reference is a pair of its own; later the first one counts."""
+        coder, data = self.parts.coder, self.recipe.data
+        sources, targets = [], []
+        for pair in pairs:
+            source = coder.encode_source(pair.sources)
+            self.cut += is_training and data.source_tokens > 0 and len(source) == data.source_tokens + 1
+            for text in pair.targets if is_training else pair.targets[:1]:
+                target = coder.encode_target(text, pair.sources)
+                if is_training and 0 < data.target_tokens < len(target) - 1:
+                    self.left_out += 1
+                    continue
+                sources.append(source)
+                targets.append(target)
+        return EncodedPairs(ragged(sources), ragged(targets))
+
+    def _sampled(self, model: EncoderDecoder) -> str:
+        """The outputs for some validation sources, with their references."""
+        coder, pairs = self.parts.coder, self.valid_pairs[: self.recipe.train.samples]
+        if not pairs:
+            return ""
+        sources = ragged(coder.encode_source(pair.sources) for pair in pairs)
+        search = search_of(self.recipe.search, coder, width=1)
+        limits = most_tokens(sources, self.ratio, search)
+        found = outputs([model], sources, search, coder=coder, limits=limits)
+        lines = []
+        for pair, hypotheses in zip(pairs, found, strict=True):
+            text = coder.decode(hypotheses[0].ids, pair.sources)
+            lines.append(f"{_line(' | '.join(pair.sources))}\n  → {_line(text)}\n  ({_line(pair.targets[0])})")
+        return "\n".join(lines)
+
+    @property
+    def data(self) -> str:
+        train, valid, coder = self.task.train, self.task.valid, self.parts.coder
+        size = coder.source.vocabulary_size
+        sizes = f"{size:,} symbols of both sides"
+        if not coder.is_joint:
+            sizes = f"{size:,} symbols of the source, {coder.target.vocabulary_size:,} of the target"
+        return (
+            f"{len(train):,} training pairs of {int(train.sources.lengths.sum()):,} and "
+            f"{int(train.targets.lengths.sum()):,} tokens, {len(valid) if valid else 0:,} for validation; {sizes} "
+            f"({self.layout})"
+        )
+
+    @property
+    def notes(self) -> list[str]:
+        data, notes = self.recipe.data, []
+        if self.left_out:
+            notes.append(f"{self.left_out:,} pairs are left out: their targets have over {data.target_tokens:,} tokens")
+        if self.cut:
+            notes.append(f"{self.cut:,} sources are cut to their first {data.source_tokens:,} tokens")
+        if not self.valid_pairs:
+            notes.append("no validation data: the last weights are kept, and no score is measured")
+        return notes
+
+    def prepare(self, model: EncoderDecoder) -> None:
+        counts = np.bincount(self.task.train.targets.values, minlength=model.vocabulary_size)
+        model.start_from_counts(torch.from_numpy(counts[: model.vocabulary_size]))  # the others are copied
+
+    def config(self) -> dict[str, Any]:
+        coder = self.parts.coder
+        return {
+            "source_size": coder.source.vocabulary_size,
+            "target_size": coder.target.vocabulary_size,
+            "layout": self.layout.to_json(),
+            "ratio": self.ratio,
+        }
+
+    def test(self, model: EncoderDecoder) -> GenerationScores | None:
+        if not self.test_pairs:
+            return None
+        pipeline = SequencePipeline(model, self.parts.coder, recipe=self.recipe, layout=self.layout, ratio=self.ratio)
+        return pipeline.score_pairs(self.test_pairs)
+
+    def about(self) -> str:
+        kinds = [
+            self.recipe.tokenizer.kind,
+            *([self.recipe.target_tokenizer.kind] if self.recipe.target_tokenizer else []),
+        ]
+        return f"from {' to '.join('subwords' if kind == 'bpe' else kind for kind in kinds)}"
+
+    def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
+        columns = ["nats_per_token", "bleu", "chrf", "rouge1", "rouge2", "rougeL", "exact_match", "edit_rate"]
+        columns = [name for name in columns if any(name in found for found in scores.values())]
+        lines = [
+            f"| data | {' | '.join(name.replace('_', ' ') for name in columns)} |",
+            "|---" * (len(columns) + 1) + "|",
+        ]
+        for data, found in scores.items():
+            values = (found.get(name) for name in columns)
+            lines.append(f"| {data} | {' | '.join('-' if value is None else f'{value:.4g}' for value in values)} |")
+        signatures = {found["signature"] for found in scores.values() if "signature" in found}
+        return [*lines, *(f"\n{signature}" for signature in signatures)]
+
+    def data_lines(self) -> list[str]:
+        data = self.recipe.data
+        lines = [f"- training: `{data.train}` ({self.layout}), {len(self.task.train):,} pairs"]
+        lines.append(
+            f"- validation: {self.split}" + (f", {len(self.valid_pairs):,} sources" if self.valid_pairs else "")
+        )
+        return [*lines, *([f"- test: `{data.test}`, {len(self.test_pairs):,} sources"] if data.test else [])]
+
+    def commands(self, path: str) -> list[str]:
+        return [f"ensue predict {path} FILE > outputs", f"ensue evaluate {path} FILE --json"]
+
+    def python(self) -> list[str]:
+        return ['print(model.predict(["a text of yours"]))']
+
+
+class _Kept:
+    """The pairs that are not held out; they can be read several times."""
+
+    def __init__(self, source: PairSource, held_out: frozenset[int]) -> None:
+        self.source, self.held_out = source, held_out
+
+    def __iter__(self) -> Iterator[Pair]:
+        return (pair for place, pair in enumerate(self.source) if place not in self.held_out)
+
+
+def _fingerprint(source: PairSource) -> str:
+    """A digest of the bytes of all files, in their order."""
+    digests = [TextSource(path).fingerprint() for path in source.paths]
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+def _line(text: str) -> str:
+    """The text on one line, cut if it is long."""
+    line = " ".join(text.split())
+    return line if len(line) <= 160 else line[:157] + "..."

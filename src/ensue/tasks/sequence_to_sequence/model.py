@@ -1,0 +1,84 @@
+"""The parts of an encoder–decoder: its tokenizers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import Field
+
+from ensue.models.build import build_encoder_decoder
+from ensue.models.encoder_decoder import EncoderDecoder
+from ensue.runs.directory import RunDirectory
+from ensue.runs.schema import Config, Content, DamagedError
+from ensue.tasks.model import ModelParts
+from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
+from ensue.tasks.sequence_to_sequence.texts import PairCoder
+
+Size = Annotated[int, Field(ge=1, lt=2**31)]
+
+
+class PairLayoutContent(Content):
+    """The content of `data.pairs.PairLayout.to_json`. A column is a number and a name."""
+
+    format: str
+    sources: list[Annotated[list[Any], Field(min_length=1, max_length=2)]]
+    targets: list[Annotated[list[Any], Field(min_length=1, max_length=2)]]
+    header: bool
+    about: str
+
+
+class SequenceConfig(Config):
+    """`config.json`."""
+
+    source_size: Size
+    target_size: Size
+    layout: PairLayoutContent
+    ratio: Annotated[float, Field(gt=0, lt=1e9)]
+    """Target tokens for a source token, which hardly a training pair exceeds."""
+
+
+class SideContent(Content):
+    """The tokenizer of one side."""
+
+    tokenizer: dict[str, Any]
+    names: list[str]
+
+
+class CoderContent(Content):
+    """`tokenizer.json`."""
+
+    source: SideContent
+    target: SideContent | None
+    names: list[Annotated[int, Field(ge=0, lt=100)]]
+    source_tokens: Annotated[int, Field(ge=0, le=1_000_000)]
+    copies: bool
+
+
+@dataclass(frozen=True)
+class EncoderDecoderParts(ModelParts):
+    """The tokenizers of both sides."""
+
+    config: ClassVar[type[Config]] = SequenceConfig
+    coder: PairCoder
+
+    @classmethod
+    def read(cls, run: RunDirectory) -> Self:
+        coder = run.read_json("tokenizer.json", CoderContent, PairCoder.from_json)
+        sizes = coder.source.vocabulary_size, coder.target.vocabulary_size
+        expected = run.config["source_size"], run.config["target_size"]
+        if sizes != expected:
+            raise DamagedError(
+                f"{run.path / 'tokenizer.json'}: not the model's: it has {sizes} symbols, not {expected}"
+            )
+        return cls(coder)
+
+    def files(self) -> dict[str, Any]:
+        return {"tokenizer.json": self.coder.to_json()}
+
+    def build(self, recipe: SequenceToSequenceRecipe) -> EncoderDecoder:
+        return build_encoder_decoder(
+            recipe.tokens, recipe.encoder, recipe.decoder, recipe.attention, recipe.head, directions=recipe.directions,
+            source_size=self.coder.source.vocabulary_size, target_size=self.coder.target.vocabulary_size,
+            is_joint=self.coder.is_joint, unknown_id=self.coder.source.tokenizer.unknown_id or 0,
+        )  # fmt: skip

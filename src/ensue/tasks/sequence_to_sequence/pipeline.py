@@ -1,0 +1,199 @@
+"""A model from sequence to sequence in use: predicts, scores and evaluates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+
+from ensue.arguments import check_path, check_texts
+from ensue.data.lines import Lines
+from ensue.data.pairs import Pair, PairLayout, PairSource, with_references
+from ensue.data.words import Ragged
+from ensue.decode.hypotheses import Hypothesis
+from ensue.errors import EnsueError
+from ensue.metrics.generation import GenerationScores, compare_texts, has_no_blanks, score_texts
+from ensue.models.encoder_decoder import EncoderDecoder
+from ensue.runs.directory import RunDirectory
+from ensue.tasks.pipeline import Predictor
+from ensue.tasks.sequence_to_sequence.console import output_lines, score_lines
+from ensue.tasks.sequence_to_sequence.decoding import most_tokens, outputs, search_of
+from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
+from ensue.tasks.sequence_to_sequence.outputs import Output
+from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
+from ensue.tasks.sequence_to_sequence.task import EncodedPairs, surprisals
+from ensue.tasks.sequence_to_sequence.texts import PairCoder, ragged
+
+WINDOW = 1_024
+"""Sources that are held and sorted by length. A file of any length is read in constant memory."""
+
+
+class SequencePipeline(Predictor):
+    """An encoder–decoder with its tokenizers. Several runs with the same tokenizers can answer together."""
+
+    def __init__(
+        self,
+        model: EncoderDecoder,
+        coder: PairCoder,
+        *,
+        recipe: SequenceToSequenceRecipe,
+        layout: PairLayout,
+        ratio: float,
+        run: str | Path | None = None,
+    ) -> None:
+        super().__init__(model.eval())
+        self.models: tuple[EncoderDecoder, ...] = (model,)
+        self.coder, self.recipe, self.layout, self.ratio, self.run = coder, recipe, layout, ratio, run
+        self.search = search_of(recipe.search, coder)
+
+    @classmethod
+    def of(cls, directory: RunDirectory, device: torch.device) -> Self:
+        """The trained model in a run directory."""
+        recipe, parts, config = directory.recipe, directory.parts, directory.config
+        assert isinstance(recipe, SequenceToSequenceRecipe)
+        assert isinstance(parts, EncoderDecoderParts)
+        return cls(
+            directory.model(device), parts.coder, recipe=recipe, layout=PairLayout.from_json(config["layout"]),
+            ratio=config["ratio"], run=directory.path,
+        )  # fmt: skip
+
+    def with_search(self, **changes: Any) -> Self:
+        """The same model with another search, by the names of `ensue.decode.search.BeamSearch`."""
+        other = copy(self)
+        other.search = replace(self.search, **changes)
+        return other
+
+    def with_others(self, *others: SequencePipeline) -> Self:
+        """An ensemble of this model and others. Raises EnsueError unless all have the same tokens."""
+        for other in others:
+            if other.coder.to_json() != self.coder.to_json():
+                raise EnsueError(f"{other.run}: other tokens than {self.run}; runs of an ensemble have the same ones")
+        together = copy(self)
+        together.models = (*self.models, *(model for other in others for model in other.models))
+        return together
+
+    def predict(self, texts: Iterable[str | Sequence[str]]) -> list[Output]:
+        """The output for each source: a text, or the texts of its columns."""
+        check_texts(texts, "texts, or of the columns of each")
+        pairs = [Pair((text,) if isinstance(text, str) else tuple(text)) for text in texts]
+        return [output for _, output in self.answers(pairs)]
+
+    def answers(self, pairs: Iterable[Pair]) -> Iterator[tuple[Pair, Output]]:
+        """Each pair with the output for its source, in order, in constant memory."""
+        left = iter(pairs)
+        while window := list(islice(left, WINDOW)):
+            sources = ragged(self.coder.encode_source(pair.sources) for pair in window)
+            yield from zip(window, map(self._output, window, self._hypotheses(sources)), strict=True)
+
+    def _hypotheses(self, sources: Ragged) -> list[list[Hypothesis]]:
+        limits = most_tokens(sources, self.ratio, self.search)
+        return outputs(self.models, sources, self.search, coder=self.coder, limits=limits)
+
+    def _output(self, pair: Pair, hypotheses: Sequence[Hypothesis]) -> Output:
+        best, *others = (
+            Output(self.coder.decode(found.ids, pair.sources), found.score, found.log_probability, found.is_complete)
+            for found in hypotheses
+        )
+        return replace(best, others=tuple(others))
+
+    def score(self, source: str | Sequence[str], target: str) -> float:
+        """The surprisal -ln P(target | source) in nats, the end included."""
+        pair = Pair((source,) if isinstance(source, str) else tuple(source), (target,))
+        ((_, _, nats, _),) = self.surprisal([pair])
+        return nats
+
+    def surprisal(self, pairs: Iterable[Pair]) -> Iterator[tuple[Pair, str, float, int]]:
+        """Each pair and each of its targets with the surprisal in nats and the number of tokens; in order."""
+        left = ((pair, target) for pair in pairs for target in pair.targets)
+        while window := list(islice(left, WINDOW)):
+            encoded = self._encoded(window)
+            nats = np.zeros(len(window))
+            for rows, found in surprisals(self.model, encoded, begin_id=self.coder.target.begin_id):
+                nats[rows] = found.double().sum(1).cpu().numpy()
+            for (pair, target), total, tokens in zip(window, nats, encoded.targets.lengths, strict=True):
+                yield pair, target, float(total), int(tokens)
+
+    def _encoded(self, window: Sequence[tuple[Pair, str]]) -> EncodedPairs:
+        return EncodedPairs(
+            ragged(self.coder.encode_source(pair.sources) for pair, _ in window),
+            ragged(self.coder.encode_target(target, pair.sources) for pair, target in window),
+        )
+
+    def source(
+        self, location: str | Path | Lines, *, format: str | None = None, encoding: str = "utf-8", is_labeled: bool
+    ) -> PairSource:
+        """The pairs of a file, read as the training data were."""
+        return PairSource(location, format=format or "", like=self.layout, encoding=encoding, is_labeled=is_labeled)
+
+    def prediction_lines(
+        self, location: str, *, format: str | None, encoding: str, as_json: bool, color: bool
+    ) -> Iterator[str]:
+        """The lines of `ensue predict`: an output for each source ("-": stdin), in order."""
+        return output_lines(self, location, format=format, encoding=encoding, as_json=as_json)
+
+    def score_lines(
+        self, location: str, *, encoding: str = "utf-8", as_json: bool = False, format: str | None = None
+    ) -> Iterator[str]:
+        """The lines of `ensue score`: one for each pair ("-": stdin)."""
+        return score_lines(self, location, format=format, encoding=encoding, as_json=as_json)
+
+    def evaluate(
+        self,
+        location: str | Path,
+        *,
+        format: str | None = None,
+        encoding: str = "utf-8",
+        compare: SequencePipeline | None = None,
+    ) -> GenerationScores:
+        """The scores of the outputs for a file of pairs. `compare` tests the difference to another model's outputs."""
+        check_path("the pairs", location)
+        source = self.source(location, format=format, encoding=encoding, is_labeled=True)
+        return self.score_pairs(references(source), compare=compare)
+
+    def score_pairs(self, pairs: Sequence[Pair], *, compare: SequencePipeline | None = None) -> GenerationScores:
+        """The scores of the outputs for these pairs, all of whose targets are references."""
+        if not pairs:
+            raise EnsueError("there is nothing to score: no pair")
+        texts = [output.text for _, output in self.answers(pairs)]
+        wanted = [pair.targets for pair in pairs]
+        firsts = [pair._replace(targets=pair.targets[:1]) for pair in pairs]
+        found = [(nats, tokens) for _, _, nats, tokens in self.surprisal(firsts)]
+        nats = sum(nats for nats, _ in found) / sum(tokens for _, tokens in found)
+        tokenize = self._tokenization(wanted)
+        scores = score_texts(texts, wanted, tokenize=tokenize, nats_per_token=nats)
+        if compare is None:
+            return scores
+        theirs = [output.text for _, output in compare.answers(pairs)]
+        return replace(scores, comparison=compare_texts(texts, theirs, wanted, tokenize=tokenize))
+
+    def _tokenization(self, references: Sequence[Sequence[str]]) -> str:
+        """How sacrebleu cuts texts: into characters if they have no blanks, by blanks if the model does, else 13a."""
+        if has_no_blanks(reference for given in references for reference in given):
+            return "char"
+        return "none" if self.coder.target.tokenizer.kind == "words" else "13a"
+
+    def protocol(self, scores: GenerationScores) -> str:
+        """How the outputs were found, and how they are compared."""
+        search = self.search
+        how = "greedy" if search.width == 1 else f"beam {search.width}, length penalty {search.length_penalty:g}"
+        cut = ""
+        if "tok:char" in scores.signature:
+            cut = "; BLEU and edits of characters, since the texts have no blanks"
+        elif "tok:none" in scores.signature:
+            cut = "; BLEU of the file's own tokens"
+        return f"{how}{cut}"
+
+    def __repr__(self) -> str:
+        tokens = f"{self.coder.source.vocabulary_size:,} → {self.coder.target.vocabulary_size:,} symbols"
+        return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", tokens)
+
+
+def references(source: PairSource) -> list[Pair]:
+    """The pairs to score; the pronunciations of a word are its references."""
+    return with_references(source) if source.layout.format == "cmudict" else list(source)

@@ -1,0 +1,132 @@
+"""Sequence to sequence: batches of pairs, their loss, and the surprisal of the validation pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ensue.data.buckets import Buckets, by_length
+from ensue.data.words import Ragged
+from ensue.models.encoder_decoder import EncoderDecoder, right_shifted
+from ensue.models.modules import device_of, evaluating
+from ensue.tasks.task import NamedScores, Task, on_device
+from ensue.types import Loss, State
+
+READ_TOKENS, READ_ROWS = 8_192, 256
+"""The most tokens, and the most pairs, in a batch outside of training."""
+
+
+class PairBatch(NamedTuple):
+    """Sources (B, S) and targets (B, T), which end with the end symbol, padded on the right; and the numbers of tokens.
+
+    A mask is None where nothing is padded.
+    """
+
+    sources: Tensor
+    source_mask: Tensor | None
+    targets: Tensor
+    target_mask: Tensor | None
+    lengths: NDArray[np.int64]
+    first: bool = True
+
+    @property
+    def rows(self) -> int:
+        """The number of pairs."""
+        return len(self.sources)
+
+    @property
+    def count(self) -> int:  # type: ignore[override]  # it hides tuple.count, which a batch has no use for
+        """The number of target tokens, each of which is one prediction."""
+        return int(self.lengths.sum())
+
+    def part(self, rows: slice) -> Self:
+        """The batch of some of its rows."""
+        source_mask, target_mask = (
+            None if mask is None else mask[rows] for mask in (self.source_mask, self.target_mask)
+        )
+        return self._replace(
+            sources=self.sources[rows], source_mask=source_mask, targets=self.targets[rows], target_mask=target_mask,
+            lengths=self.lengths[rows],
+        )  # fmt: skip
+
+
+class EncodedPairs(NamedTuple):
+    """Pairs as rows of ids."""
+
+    sources: Ragged
+    targets: Ragged
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """The number of tokens of both sides of each pair."""
+        return self.sources.lengths + self.targets.lengths
+
+    def batch(self, rows: NDArray[np.int64], device: torch.device) -> PairBatch:
+        """The batch of the pairs in these rows."""
+        masks = (side.mask(rows) for side in self)
+        source_mask, target_mask = (None if mask is None else on_device(mask, device) for mask in masks)
+        sources, targets = (on_device(side.padded(rows), device) for side in self)
+        return PairBatch(sources, source_mask, targets, target_mask, self.targets.lengths[rows])
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+
+class SequenceToSequence(Task[EncoderDecoder, PairBatch]):
+    """Pairs in batches of similar length, judged by nats per token of the targets.
+
+    `sampled` shows what the model makes of a few sources.
+    """
+
+    judged_by = "nats_per_token"
+    less_is_better = True
+
+    def __init__(
+        self,
+        train: EncodedPairs,
+        valid: EncodedPairs | None,
+        *,
+        begin_id: int,
+        batch_size: int,
+        batch_tokens: int,
+        seed: int,
+        sampled: Callable[[EncoderDecoder], str] = lambda model: "",
+    ) -> None:
+        self.train, self.valid, self.begin_id, self.sampled = train, valid, begin_id, sampled
+        self.buckets = Buckets(train.lengths, batch_size=batch_size, batch_tokens=batch_tokens, seed=seed)
+        self.steps_per_epoch = self.buckets.steps_per_epoch
+        self.tokens_per_step = float(train.targets.lengths.sum() / self.steps_per_epoch)
+
+    def batch(self, step: int, device: torch.device) -> PairBatch:
+        return self.train.batch(self.buckets.rows(step), device)
+
+    def loss(self, model: EncoderDecoder, batch: PairBatch, state: State) -> tuple[Loss, State]:
+        state = model.begin(batch.sources, batch.source_mask)
+        inputs = right_shifted(batch.targets, self.begin_id)
+        return model.loss(inputs, batch.targets, state, mask=batch.target_mask), None
+
+    def validate(self, model: EncoderDecoder) -> NamedScores | None:
+        if self.valid is None:
+            return None
+        total = sum(float(nats.sum()) for _, nats in surprisals(model, self.valid, begin_id=self.begin_id))
+        return NamedScores(nats_per_token=total / int(self.valid.targets.lengths.sum()))
+
+    def sample(self, model: EncoderDecoder, seed: int) -> str:
+        return self.sampled(model)
+
+
+def surprisals(
+    model: EncoderDecoder, pairs: EncodedPairs, *, begin_id: int
+) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+    """The surprisal in nats of the targets' tokens (B, T), 0 at padding, with the numbers of the pairs; by length."""
+    for rows in by_length(pairs.lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS):
+        batch = pairs.batch(rows, device_of(model))
+        with torch.inference_mode(), evaluating(model):
+            begun = model.begin(batch.sources, batch.source_mask)
+            nats = model.nats(right_shifted(batch.targets, begin_id), batch.targets, begun)
+        yield rows, nats if batch.target_mask is None else nats.masked_fill(~batch.target_mask, 0.0)

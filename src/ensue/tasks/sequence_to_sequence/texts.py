@@ -1,0 +1,182 @@
+"""How a model from sequence to sequence reads its texts: columns of the source to ids, ids to an output."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, groupby
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.data.pairs import Pair
+from ensue.data.words import Ragged
+from ensue.recipe.tables import TokenizerRecipe
+from ensue.text.special_tokens import TokenizerWithSpecials
+from ensue.text.tokenizers import train_tokenizer
+from ensue.text.words import WordTokenizer
+
+BETWEEN_NAMES = re.compile(r"[;,|\s]+")
+
+
+@dataclass(frozen=True)
+class PairCoder:
+    """The tokenizers of both sides, which may be one. `names` are the places of the source columns that hold names."""
+
+    source: TokenizerWithSpecials
+    target: TokenizerWithSpecials
+    names: frozenset[int] = frozenset()
+    source_tokens: int = 0
+    """The most tokens of a source; 0: any number."""
+    copies: bool = False
+    """Whether words of the source that have no id are numbered behind all ids, so that they can be copied."""
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether both sides have the same tokens."""
+        return self.source is self.target
+
+    @classmethod
+    def train(
+        cls,
+        pairs: Iterable[Pair],
+        source: TokenizerRecipe,
+        target: TokenizerRecipe | None,
+        *,
+        names: Sequence[int] = (),
+        source_tokens: int = 0,
+        copies: bool = False,
+    ) -> Self:
+        """Tokenizers from the training pairs, which are read once or twice. Without a `target` there is one for both.
+
+        `names` are the numbers of columns, from 1.
+        """
+        places = frozenset(number - 1 for number in names)
+        found: dict[str, None] = {}
+
+        def sources() -> Iterator[str]:
+            for pair in pairs:
+                for place, text in enumerate(pair.sources):
+                    if place in places:
+                        found.update(dict.fromkeys(split_names(text)))
+                    else:
+                        yield from (" ", text, "\n")
+
+        def targets() -> Iterator[str]:
+            for pair in pairs:
+                for text in pair.targets:
+                    yield from (" ", text, "\n")
+
+        def both() -> Iterator[str]:
+            yield from sources()
+            yield from targets()
+
+        if target is None:
+            tokenizer = train_tokenizer(chunks=_in_pieces(both()), **source.model_dump())
+            joint = TokenizerWithSpecials(tokenizer, sorted(found))
+            return cls(joint, joint, places, source_tokens, copies)
+        reader = train_tokenizer(chunks=_in_pieces(sources()), **source.model_dump())
+        writer = train_tokenizer(chunks=_in_pieces(targets()), **target.model_dump())
+        return cls(
+            TokenizerWithSpecials(reader, sorted(found)), TokenizerWithSpecials(writer), places, source_tokens, copies
+        )
+
+    def encode_source(self, columns: Sequence[str]) -> NDArray[np.int64]:
+        """The ids of a source, its columns one after another, with the end at the end."""
+        coder, unknown = self.source, self.unknown_words(columns)
+        parts: list[NDArray[np.int64]] = []
+        for place, text in enumerate(columns):
+            if place in self.names:
+                parts.append(coder.encode_names(split_names(text)))
+            else:
+                parts += [np.array([coder.separator_id])] if parts else []
+                parts.append(self._extended(coder.encode(text), text, unknown))
+        ids = np.concatenate(parts, dtype=np.int64)
+        return np.append(ids[: self.source_tokens] if self.source_tokens else ids, coder.end_id)
+
+    def encode_target(self, text: str, columns: Sequence[str] = ()) -> NDArray[np.int64]:
+        """The ids of a target, with the end at the end. `columns` are its source, whose words can be copied."""
+        ids, unknown = self.target.encode(text), self.unknown_words(columns)
+        if unknown:
+            there = set(self.encode_source(columns).tolist())  # not where the source is cut
+            ids = self._extended(ids, text, {word: id for word, id in unknown.items() if id in there})
+        return np.append(ids, self.target.end_id)
+
+    def decode(self, ids: Sequence[int], columns: Sequence[str] = ()) -> str:
+        """The text of `ids`, some of which may be words of the source `columns`."""
+        word_of = {id: word for word, id in self.unknown_words(columns).items()}
+        if not any(id in word_of for id in ids):
+            return self.target.decode(ids)
+        parts = (
+            [word_of[id] for id in group] if is_copied else [self.target.decode(list(group))]
+            for is_copied, group in groupby(ids, word_of.__contains__)
+        )
+        return " ".join(chain.from_iterable(parts))
+
+    def unknown_words(self, columns: Sequence[str]) -> dict[str, int]:
+        """The ids of the words of a source that have none in the vocabulary; none unless they can be copied."""
+        tokenizer = self.source.tokenizer
+        if not self.copies or not isinstance(tokenizer, WordTokenizer):
+            return {}
+        texts = (text for place, text in enumerate(columns) if place not in self.names)
+        words = dict.fromkeys(
+            word
+            for text in texts
+            for word, id in zip(tokenizer.words(text), tokenizer.encode(text), strict=True)
+            if id == tokenizer.unknown_id
+        )
+        return {word: self.source.vocabulary_size + number for number, word in enumerate(words)}
+
+    def _extended(self, ids: NDArray[np.int64], text: str, unknown: Mapping[str, int]) -> NDArray[np.int64]:
+        """The ids of a text, with those of words that can be copied."""
+        tokenizer = self.source.tokenizer
+        if not unknown or not isinstance(tokenizer, WordTokenizer):
+            return ids
+        return np.array([unknown.get(word, id) for word, id in zip(tokenizer.words(text), ids, strict=True)], np.int64)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything that `from_json` needs, as JSON values."""
+        return {
+            "source": self.source.to_json(),
+            "target": None if self.is_joint else self.target.to_json(),
+            "names": sorted(self.names),
+            "source_tokens": self.source_tokens,
+            "copies": self.copies,
+        }
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Self:
+        """The inverse of `to_json`; raises KeyError, TypeError or ValueError for other content."""
+        source = TokenizerWithSpecials.from_json(content["source"])
+        target = source if content["target"] is None else TokenizerWithSpecials.from_json(content["target"])
+        return cls(source, target, frozenset(content["names"]), content["source_tokens"], content["copies"])
+
+
+def split_names(text: str) -> list[str]:
+    """The names in a column such as `V;PST` or `V, PST`."""
+    return [name for name in BETWEEN_NAMES.split(text) if name]
+
+
+def ragged(rows: Iterable[NDArray[np.int64]]) -> Ragged:
+    """Rows of ids in little memory."""
+    values, ends = array("i"), array("q", [0])
+    for row in rows:
+        values.frombytes(row.astype(np.int32).tobytes())
+        ends.append(len(values))
+    return Ragged(np.array(values, np.int32), np.array(ends, np.int64))
+
+
+def _in_pieces(strings: Iterable[str]) -> Iterator[str]:
+    """The strings joined to pieces of some length, as tokenizers are trained faster on them."""
+    held: list[str] = []
+    size = 0
+    for string in strings:
+        held.append(string)
+        size += len(string)
+        if size > 1 << 16:
+            yield "".join(held)
+            held, size = [], 0
+    yield "".join(held)

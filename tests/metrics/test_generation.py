@@ -1,0 +1,78 @@
+"""Scores of generated texts against sacrebleu, rouge-score and counts by hand."""
+
+import pytest
+import sacrebleu
+from hypothesis import given
+from hypothesis import strategies as st
+from rouge_score.rouge_scorer import RougeScorer
+
+from ensue.errors import EnsueError
+from ensue.metrics.generation import compare_texts, edit_distance, has_no_blanks, score_texts
+
+TEXTS = ["the cat sat on the mat", "a dog runs home now", "yes"]
+REFERENCES = [["the cat sat on a mat"], ["a dog ran home now", "dogs run home"], ["yes"]]
+
+
+def test_the_scores_are_those_of_the_libraries() -> None:
+    scores = score_texts(TEXTS, REFERENCES, tokenize="13a", nats_per_token=1.5)
+    columns = [[given[0] for given in REFERENCES], [([*given, None])[1] for given in REFERENCES]]
+    assert scores.bleu == pytest.approx(sacrebleu.corpus_bleu(TEXTS, columns).score)  # type: ignore[arg-type]
+    assert scores.chrf == pytest.approx(sacrebleu.corpus_chrf(TEXTS, columns, word_order=2).score)  # type: ignore[arg-type]
+    scorer = RougeScorer(["rouge1", "rougeL"], use_stemmer=True)
+    best = [
+        max(scorer.score(r, t)["rouge1"].fmeasure for r in given) for t, given in zip(TEXTS, REFERENCES, strict=True)
+    ]
+    found = scores.as_json()
+    assert found["rouge1"] == pytest.approx(100 * sum(best) / 3)
+    assert found["exact_match"] == pytest.approx(100 / 3)
+    assert found["edit_rate"] == pytest.approx(100 * 2 / 12)  # two words differ from the nearest references
+    assert (found["nats_per_token"], found["examples"]) == (1.5, 3)
+    assert "tok:13a" in found["signature"]
+    assert scores.summary().startswith("BLEU ")
+
+
+def test_single_words_are_compared_by_characters_and_have_no_rouge() -> None:
+    found = score_texts(["walkt", "sang"], [["walked"], ["sang"]], tokenize="13a").as_json()
+    assert found["edit_rate"] == pytest.approx(100 * 2 / 10)
+    assert "rouge1" not in found
+
+
+@given(a=st.text("abc", max_size=5), b=st.text("abc", max_size=5))
+def test_edit_distance_is_the_recursion(a: str, b: str) -> None:
+    def distance(a: str, b: str) -> int:
+        if not a or not b:
+            return len(a) + len(b)
+        return min(distance(a[1:], b) + 1, distance(a, b[1:]) + 1, distance(a[1:], b[1:]) + (a[0] != b[0]))
+
+    assert edit_distance(a, b) == distance(a, b)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("猫が座っています。", True),
+        ("猫 が 座っ て い ます 。", False),
+        ("the cat", False),
+        ("", False),
+        ("แมวนั่งอยู่", True),
+    ],
+)
+def test_scripts_without_blanks(text: str, expected: bool) -> None:
+    assert has_no_blanks([text]) == expected
+
+
+def test_the_bootstrap_tells_a_difference_from_none() -> None:
+    references = [[f"the number {n} is followed by the number {n + 1} here"] for n in range(60)]
+    right = [given[0] for given in references]
+    wrong = [text.replace("followed by", "before") for text in right]
+    better = compare_texts(right, wrong, references, tokenize="13a")
+    assert better.bleu[0] > better.bleu[1] + 10
+    assert better.p_bleu < 0.01
+    same = compare_texts(right, list(right), references, tokenize="13a")
+    assert same.bleu[0] == same.bleu[1]
+    assert same.p_bleu > 0.5
+
+
+def test_nothing_is_no_score() -> None:
+    with pytest.raises(EnsueError, match="nothing to score"):
+        score_texts([], [], tokenize="13a")

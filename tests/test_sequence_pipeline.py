@@ -1,0 +1,296 @@
+"""A model from sequence to sequence at work: it learns, answers in order, and scores what it says."""
+
+import json
+import math
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+import ensue
+from ensue.data.pairs import Pair
+from ensue.errors import DataError, EnsueError, RecipeError
+from ensue.runs.weights import read_tensors
+from ensue.tasks.sequence_to_sequence import pipeline as module
+from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
+from training.resuming import At, interrupt
+from training.tiny import kept, run_tiny
+from training.tiny_pairs import SMALL, pair_recipe, pairs, translated
+from training.tiny_texts import Listener, without_pictures
+
+LEARNED = {"steps": 120, "batch_tokens": 500, "learning_rate": 0.01, "warmup": 0.1, "samples": 0}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("translators")
+    (folder / "train.tsv").write_text(pairs(200))
+    (folder / "test.tsv").write_text(pairs(40, seed=1))
+    with pytest.MonkeyPatch.context() as patch:
+        without_pictures(patch)
+        run_tiny(pair_recipe(folder / "train.tsv", train=LEARNED), folder / "learned")
+    return folder
+
+
+@pytest.fixture
+def pipeline(runs: Path) -> SequencePipeline:
+    found = ensue.load(runs / "learned", device="cpu")
+    assert isinstance(found, SequencePipeline)
+    return found
+
+
+def some_sources(count: int = 30) -> list[str]:
+    return [line.split("\t")[0] for line in pairs(count, seed=2).splitlines()]
+
+
+def test_it_learns_to_translate(pipeline: SequencePipeline, runs: Path) -> None:
+    scores = pipeline.evaluate(runs / "test.tsv").as_json()
+    assert scores["exact_match"] >= 90
+    assert scores["bleu"] >= 95
+    assert scores["examples"] == 40
+    assert {"bleu", "chrf", "exact_match", "edit_rate", "nats_per_token", "signature", "rouge1", "rougeL"} <= set(
+        scores
+    )
+
+
+def test_answers_do_not_depend_on_their_neighbors(pipeline: SequencePipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = some_sources()
+    together = pipeline.predict(sources)
+    assert [output.text for output in together] == [pipeline.predict([source])[0].text for source in sources]
+    monkeypatch.setattr(module, "WINDOW", 7)
+    assert [str(output) for output in pipeline.predict(sources[::-1])] == [str(output) for output in together[::-1]]
+
+
+def test_what_is_reported_is_what_score_says(pipeline: SequencePipeline) -> None:
+    for source in some_sources(5):
+        (output,) = pipeline.with_search(n_best=3, length_penalty=0.7).predict([source])
+        for each in (output, *output.others):
+            assert each.is_complete
+            assert pipeline.score(source, each.text) == pytest.approx(-each.log_probability, abs=1e-4)
+            tokens = len(pipeline.coder.encode_target(each.text))
+            assert each.score == pytest.approx(each.log_probability / tokens**0.7)
+        assert output.score >= max(other.score for other in output.others)
+
+
+def test_an_end_that_does_not_come_is_said(pipeline: SequencePipeline) -> None:
+    (output,) = pipeline.with_search(max_tokens=2, width=1).predict(["the big red cat sees the door"])
+    assert not output.is_complete
+    assert len(output.text.split()) == 2
+
+
+def test_an_ensemble_of_a_model_with_itself_is_the_model(pipeline: SequencePipeline, runs: Path) -> None:
+    twice = pipeline.with_others(pipeline)
+    for one, two in zip(pipeline.predict(some_sources(6)), twice.predict(some_sources(6)), strict=True):
+        assert one.text == two.text
+        assert one.score == pytest.approx(two.score, abs=1e-5)
+
+
+def test_runs_with_other_tokens_make_no_ensemble(pipeline: SequencePipeline, runs: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.tsv").write_text("a b\tc d\ne f\tg h\ni j\tk l\n")
+    run_tiny(pair_recipe(tmp_path / "other.tsv", train={"steps": 1}), tmp_path / "other")
+    with pytest.raises(EnsueError, match="other tokens than"):
+        pipeline.with_others(ensue.load(tmp_path / "other"))
+
+
+def test_a_comparison_with_another_run(pipeline: SequencePipeline, runs: Path) -> None:
+    worse = pipeline.with_search(max_tokens=3)
+    found = pipeline.evaluate(runs / "test.tsv", compare=worse).as_json()["comparison"]
+    assert found["bleu"][0] > found["bleu"][1]
+    assert found["p_bleu"] < 0.05
+
+
+def test_surprisal_adds_up_to_the_validation_score(pipeline: SequencePipeline, runs: Path) -> None:
+    rows = [Pair(*((part,) for part in line.split("\t"))) for line in (runs / "test.tsv").read_text().splitlines()]
+    found = list(pipeline.surprisal(rows))
+    mean = sum(nats for _, _, nats, _ in found) / sum(tokens for *_, tokens in found)
+    assert pipeline.evaluate(runs / "test.tsv").nats_per_token == pytest.approx(mean)
+
+
+@pytest.mark.parametrize("tied", ["none", "target", "all"])
+def test_embeddings_are_tied_three_ways(tied: str, runs: Path, tmp_path: Path) -> None:
+    tables = {"tokens": SMALL["tokens"] | {"tied": tied}}
+    run_tiny(pair_recipe(runs / "train.tsv", train={"steps": 1, "validations": 1}, **tables), tmp_path / "run")
+    names = set(read_tensors(tmp_path / "run" / "model.safetensors"))
+    tables_left = {name for name in names if name in ("source.weight", "target.weight", "head.weight")}
+    assert len(tables_left) == {"none": 3, "target": 2, "all": 1}[tied]
+
+
+def test_one_table_needs_one_vocabulary(runs: Path, tmp_path: Path) -> None:
+    tables = {"tokens": {"d_embedding": 16, "tied": "all"}, "target_tokenizer": {"kind": "words"}}
+    with pytest.raises(RecipeError, match="needs one vocabulary"):
+        run_tiny(pair_recipe(runs / "train.tsv", **tables), tmp_path / "run")
+
+
+def test_interrupted_and_resumed_is_bit_identical(runs: Path, tmp_path: Path) -> None:
+    encoder = SMALL["encoder"] | {"dropout": 0.2}
+    recipe = pair_recipe(
+        runs / "train.tsv", encoder=encoder, decoder=encoder, head={"label_smoothing": 0.1},
+        train={"average": 0.9, "accumulate": 2},
+    )  # fmt: skip
+    run_tiny(recipe, tmp_path / "whole")
+    for step in (2, 7):
+        run_tiny(recipe, tmp_path / "parts", reporter=At(step, interrupt), resume=step > 2)
+    run_tiny(None, tmp_path / "parts", resume=True)
+    assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
+
+
+def test_columns_of_names_are_tokens(tmp_path: Path) -> None:
+    """A lemma and its features: `V;PST` are two names, wherever they stand."""
+    lines = [f"{verb}\t{verb}ed\tV;PST\n{verb}\t{verb}s\tV;3;SG\n" for verb in ("walk", "talk", "call", "look", "jump")]
+    (tmp_path / "train.tsv").write_text("".join(lines * 3))
+    data = {"sources": ["1", "3"], "targets": ["2"], "names": [2]}
+    recipe = pair_recipe(tmp_path / "train.tsv", data=data, tokenizer={"kind": "characters"}, train=LEARNED)
+    run_tiny(recipe, tmp_path / "run")
+    model = ensue.load(tmp_path / "run")
+    assert [output.text for output in model.predict([("walk", "V;PST"), ("look", "V;3;SG")])] == ["walked", "looks"]
+    assert set(model.coder.source.names.symbols) >= {"V", "PST", "3", "SG"}
+
+
+def test_long_sources_are_cut_and_long_targets_left_out_which_is_said(runs: Path, tmp_path: Path) -> None:
+    recipe = pair_recipe(runs / "train.tsv", data={"source_tokens": 5, "target_tokens": 6}, train={"steps": 1})
+    listener = Listener()
+    run_tiny(recipe, tmp_path / "run", reporter=listener)
+    assert listener.facts is not None
+    notes = listener.facts.notes
+    assert any("sources are cut to their first 5 tokens" in note for note in notes)
+    assert any("are left out: their targets have over 6 tokens" in note for note in notes)
+
+
+BAD = {
+    "one pair": ("a\tb\n", None),
+    "an empty side": ("a\tb\nc\t\n", "train.tsv:2: an empty target"),
+    "nothing": ("", "train.tsv: no rows"),
+    "no tab": ("a b\nc d\n", "expected a source, a tab and a target"),
+    "all too long": ("a b c d\te f g h\n" * 3, "leaves out all"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_files_that_are_no_pairs_are_one_clear_line(case: str, tmp_path: Path) -> None:
+    content, message = BAD[case]
+    (tmp_path / "train.tsv").write_text(content)
+    data = {"target_tokens": 1} if case == "all too long" else {}
+    recipe = pair_recipe(tmp_path / "train.tsv", data=data, train={"steps": 1, "validations": 1})
+    if message is None:
+        run_tiny(recipe, tmp_path / "run")
+        assert math.isfinite(ensue.load(tmp_path / "run").score("a", "b"))
+        return
+    with pytest.raises(DataError, match=message) as raised:
+        run_tiny(recipe, tmp_path / "run")
+    assert "\n" not in str(raised.value)
+
+
+@pytest.fixture
+def lines(runs: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "sources.txt"
+    path.write_text("".join(f"{source}\n" for source in some_sources(9)) + "\nthe cat\n")
+    return path
+
+
+def test_predict_writes_a_line_for_a_line(pipeline: SequencePipeline, lines: Path) -> None:
+    found = list(pipeline.prediction_lines(str(lines), format=None, encoding="utf-8", as_json=False, color=False))
+    assert len(found) == 11
+    assert all(line.count("\n") == 1 and line.endswith("\n") for line in found)
+    right = sum(line.rstrip("\n") == translated(source) for line, source in zip(found, some_sources(9), strict=False))
+    assert right >= 8
+    several = pipeline.with_search(n_best=2)
+    rows = list(several.prediction_lines(str(lines), format=None, encoding="utf-8", as_json=False, color=False))
+    assert [row.split("\t")[0] for row in rows] == [str(1 + place // 2) for place in range(22)]
+    said = several.prediction_lines(str(lines), format=None, encoding="utf-8", as_json=True, color=False)
+    records = [json.loads(row) for row in said]
+    assert [record["text"] for record in records] == [row.rstrip("\n") for row in found]
+    assert all(len(record["outputs"]) == 2 for record in records)
+
+
+def test_score_lines_are_nats_tokens_and_target(pipeline: SequencePipeline, runs: Path) -> None:
+    plain = list(pipeline.score_lines(str(runs / "test.tsv")))
+    records = [json.loads(row) for row in pipeline.score_lines(str(runs / "test.tsv"), as_json=True)]
+    assert len(plain) == len(records) == 40
+    nats, tokens, target = plain[0].split("\t")
+    assert float(nats) == pytest.approx(records[0]["nats"], abs=1e-4)
+    assert (int(tokens), target) == (records[0]["tokens"], records[0]["target"])
+
+
+def test_wrong_arguments_are_one_line(pipeline: SequencePipeline) -> None:
+    with pytest.raises(EnsueError, match="texts"):
+        pipeline.predict("a text that is not in a list")
+    with pytest.raises(EnsueError, match="width is 0"):
+        pipeline.with_search(width=0)
+    assert pipeline.predict([]) == []
+    assert "→" in repr(pipeline)
+
+
+def test_two_threads_answer_as_one(pipeline: SequencePipeline) -> None:
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+
+    sources = some_sources(12)
+    expected = [str(output) for output in pipeline.predict(sources)]
+    with ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(lambda source: str(pipeline.predict([source])[0]), sources))
+    assert found == expected
+    assert torch.is_grad_enabled()
+
+
+LSTM = {"kind": "lstm", "d_model": 16}
+DECODERS = {
+    "attention": ({"kind": "bilinear"}, {}),
+    "additive": ({"kind": "additive"}, {}),
+    "heads": ({"kind": "scaled-dot", "num_heads": 2, "dropout": 0.1}, {}),
+    "dot": ({"kind": "dot"}, {}),
+    "feeding": ({"kind": "bilinear", "feeding": True}, {}),
+    "plain": ({"kind": "none"}, {}),
+    "copying": ({"kind": "bilinear"}, {"copying": True, "coverage": 0.1}),
+}
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_recurrent_decoders_agree_with_their_steps(name: str, runs: Path, tmp_path: Path) -> None:
+    """What a beam search reports, step by step, is what `score` gives in one pass."""
+    attention, head = DECODERS[name]
+    encoder = LSTM if name != "dot" else LSTM | {"d_model": 8}  # two directions make 16
+    recipe = pair_recipe(
+        runs / "train.tsv", encoder=encoder, decoder=LSTM, attention=attention, head=head, train={"validations": 1}
+    )
+    run_tiny(recipe, tmp_path / "run")
+    model = ensue.load(tmp_path / "run")
+    for source, output in zip(some_sources(4), model.with_search(max_tokens=12).predict(some_sources(4)), strict=True):
+        if output.is_complete:
+            assert model.score(source, output.text) == pytest.approx(-output.log_probability, abs=1e-4)
+
+
+def test_unknown_words_are_copied(tmp_path: Path) -> None:
+    """Names that training does not have come through, where the vocabulary has none of them."""
+    choose = random.Random(0)
+    names = ["".join(choose.choices("abcdefgh", k=5)) for _ in range(400)]
+    lines = [f"hello {name} !\t{name} says hello\n" for name in names]
+    (tmp_path / "train.tsv").write_text("".join(lines[:380]))
+    recipe = pair_recipe(
+        tmp_path / "train.tsv", encoder=LSTM, decoder=LSTM, attention={"kind": "bilinear"}, head={"copying": True},
+        tokenizer={"kind": "words", "min_count": 5}, train=LEARNED | {"learning_rate": 0.02},
+    )  # fmt: skip
+    run_tiny(recipe, tmp_path / "run")
+    model = ensue.load(tmp_path / "run")
+    outputs = [str(output) for output in model.predict([line.split("\t")[0] for line in lines[380:]])]
+    assert outputs == [f"{name} says hello" for name in names[380:]]
+    assert model.score("hello gabfh !", "gabfh says hello") < 1
+    assert math.isfinite(model.score("hello gabfh !", "other says hello"))
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        ({"decoder": {"kind": "window"}}, "decoder.kind window has no state"),
+        ({"decoder": {"kind": "none"}}, "decoder.kind none has no state"),
+        ({"attention": {"kind": "dot"}}, "a transformer as decoder"),
+        ({"head": {"copying": True, "label_smoothing": 0.1}}, "label_smoothing is not for a head that copies"),
+        ({"head": {"copying": True}, "target_tokenizer": {"kind": "words"}}, "copying needs one vocabulary"),
+        ({"decoder": LSTM, "attention": {"kind": "dot"}, "encoder": LSTM}, "dot products need as many features"),
+        ({"decoder": LSTM, "attention": {"num_heads": 3}}, "cannot share"),
+    ],
+)
+def test_tables_that_do_not_go_together(
+    tables: dict[str, dict[str, object]], message: str, runs: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(RecipeError, match=message):
+        run_tiny(pair_recipe(runs / "train.tsv", **tables), tmp_path / "run")

@@ -1,0 +1,52 @@
+"""Special tokens stand behind the tokens of texts, and no text can spell them."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ensue.text.special_tokens import SPECIAL, TokenizerWithSpecials
+from ensue.text.tokenizers import train_tokenizer
+
+TEXT = "the cat saw the cats <end> and <PL> the dog\n" * 3
+CODERS = {
+    kind: TokenizerWithSpecials(train_tokenizer(kind, [TEXT], max_size=300 if kind == "bpe" else None), ["PL", "SG"])
+    for kind in ("characters", "bytes", "words", "bpe")
+}
+
+
+@pytest.mark.parametrize("kind", CODERS)
+def test_special_ids_follow_those_of_texts(kind: str) -> None:
+    coder = CODERS[kind]
+    first = coder.tokenizer.vocabulary_size
+    assert coder.vocabulary_size == first + len(SPECIAL) + 2
+    assert [coder.symbol(id) for id in coder.special_ids] == [*SPECIAL, "PL", "SG"]
+    assert coder.encode_names(["SG", "PL", "DU"]).tolist() == [first + 6, first + 5, coder.unknown_name_id]
+    assert coder.encode(TEXT + "".join(SPECIAL)).max() < first
+
+
+@pytest.mark.parametrize("kind", ["bytes", "bpe"])
+@given(text=st.text())
+def test_any_text_comes_back(kind: str, text: str) -> None:
+    coder = CODERS[kind]
+    text = text.encode(errors="replace").decode()
+    ids = [coder.begin_id, *coder.encode(text).tolist(), coder.end_id, coder.padding_id]
+    assert coder.decode(ids) == text
+    decoder = coder.decoder()
+    assert "".join([decoder.feed(id) for id in ids]) + decoder.flush() == text
+
+
+def test_a_word_has_the_same_subwords_at_the_beginning() -> None:
+    coder = CODERS["bpe"]
+    assert coder.encode("cat the cat").tolist()[-1:] == coder.encode("cat").tolist()[-1:]
+    assert len(coder.encode("")) == 0
+
+
+@pytest.mark.parametrize("kind", CODERS)
+def test_what_is_saved_is_what_is_loaded(kind: str) -> None:
+    coder = CODERS[kind]
+    again = TokenizerWithSpecials.from_json(coder.to_json())
+    assert again.to_json() == coder.to_json()
+    np.testing.assert_array_equal(again.encode(TEXT), coder.encode(TEXT))
+    with pytest.raises(ValueError, match="occurs twice"):
+        TokenizerWithSpecials.from_json({**coder.to_json(), "names": ["<end>"]})

@@ -1,0 +1,50 @@
+"""Pairs whose targets follow from their sources by a simple rule, and recipes for them."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+from ensue.recipe import validate_recipe
+from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
+
+TRANSLATED = {
+    "the": "die", "a": "eine", "cat": "Katze", "dog": "Hundin", "sees": "sieht", "hears": "hört", "red": "rote",
+    "big": "große", "bird": "Amsel", "door": "Tür",
+}  # fmt: skip
+SMALL: dict[str, Any] = {
+    "encoder": {"kind": "transformer", "d_model": 32, "num_layers": 1, "num_heads": 2},
+    "decoder": {"kind": "transformer", "d_model": 32, "num_layers": 1, "num_heads": 2},
+    "tokens": {"d_embedding": 32},
+    "tokenizer": {"kind": "words"},
+}
+TRAIN: dict[str, Any] = {
+    "steps": 12, "batch_tokens": 120, "validations": 2, "learning_rate": 0.01, "precision": "float32", "samples": 1,
+}  # fmt: skip
+
+
+def sentence(choose: random.Random) -> str:
+    """Three to seven words."""
+    words = [choose.choice(["the", "a"]), *choose.choices(["red", "big"], k=choose.randrange(3))]
+    words += [choose.choice(["cat", "dog"]), choose.choice(["sees", "hears"])]
+    return " ".join([*words, choose.choice(["the", "a"]), choose.choice(["bird", "door"])])
+
+
+def translated(text: str) -> str:
+    """The words one by one."""
+    return " ".join(TRANSLATED[word] for word in text.split())
+
+
+def pairs(count: int, *, seed: int = 0) -> str:
+    """Lines of a source, a tab and its target."""
+    choose = random.Random(seed)
+    sources = [sentence(choose) for _ in range(count)]
+    return "".join(f"{source}\t{translated(source)}\n" for source in sources)
+
+
+def pair_recipe(path: Path, *, train: dict[str, Any] | None = None, **tables: Any) -> SequenceToSequenceRecipe:
+    """A recipe for the pairs in `path`; the keywords replace whole tables but `[train]`, which they change."""
+    data = {"train": str(path), **tables.pop("data", {})}
+    document = {"task": "sequence-to-sequence", **SMALL, **tables, "data": data, "train": TRAIN | (train or {})}
+    recipe = validate_recipe(document, where="tiny")
+    assert isinstance(recipe, SequenceToSequenceRecipe)
+    return recipe
