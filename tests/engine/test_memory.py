@@ -98,14 +98,15 @@ class TestMemory:
         assert {array.width for array in arrays if array.name == "work"} == {d}
 
     def test_of_what_is_kept(self) -> None:
-        program = build(trace(LSTM(3, self.d)))
-        runner = Runner(program, PlainPasses(program), torch.float64)
+        traced = trace(LSTM(3, self.d))
+        program = build(traced)
+        runner = Runner(traced, program, PlainPasses(program), torch.float64)
         layer = LSTM(3, self.d)
         tensors = [torch.zeros(self.N, 3)]
-        tensors += [torch.zeros(B, self.d)] * 2 + [layer.bias.view(1, -1)] * len(runner.program.trace.vectors)
+        tensors += [torch.zeros(B, self.d)] * 2 + [layer.bias.view(1, -1)] * len(traced.vectors)
         shapes = ((3, 4 * self.d), (self.d, 4 * self.d))
-        matrices = [torch.zeros(*shapes[place]) for place in range(len(runner.program.trace.matrices))]
-        values = Values.of([tensor.detach() for tensor in (*tensors, *matrices)], runner.program)
+        matrices = [torch.zeros(*shapes[place]) for place in range(len(traced.matrices))]
+        values = Values.of([tensor.detach() for tensor in (*tensors, *matrices)], traced)
         rows = Packing.of(torch.zeros(B, T, 3), None)
         output, _, kept = runner.forward(values, rows, keep=True)
         assert self.numbers(kept) + output.numel() // self.N == 6 * self.d

@@ -332,7 +332,7 @@ def test_errors_that_do_not_fit_reach_no_c(change: Callable[[Tensor], Tensor], m
     rows, runner = Packing.of(x, None), _runner(layer)
     assert isinstance(runner, Runner)
     tensors = [tensor.detach() for tensor in _before(layer, runner, x, layer.init_state(B), rows)]
-    values, needed = (Values.of(items, runner.program) for items in (tensors, [True] * len(tensors)))
+    values, needed = (Values.of(items, runner.trace) for items in (tensors, [True] * len(tensors)))
     output, finals, arrays = runner.forward(values, rows, keep=True)
     arrays[runner.program.output] = Storage(output)
     with pytest.raises((ValueError, TypeError), match=message):

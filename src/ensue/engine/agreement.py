@@ -31,7 +31,9 @@ def agrees(runner: Runner, tensors: Sequence[Tensor], packing: Packing, name: st
     except Exception as error:  # whatever a compiler and a driver may raise
         reason = f"{type(error).__name__}: {error}".strip().splitlines()[0]
     else:
-        expected = _results(Runner(runner.program, PlainPasses(runner.program), runner.dtype), tensors, packing)
+        expected = _results(
+            Runner(runner.trace, runner.program, PlainPasses(runner.program), runner.dtype), tensors, packing
+        )
         if all(map(_close, found, expected)):
             return True
         reason = "their numbers are not those of torch operations"
@@ -42,12 +44,12 @@ def agrees(runner: Runner, tensors: Sequence[Tensor], packing: Packing, name: st
 def _results(runner: Runner, tensors: Sequence[Tensor], packing: Packing) -> list[Tensor]:
     """What all three passes give."""
     program = runner.program
-    values = Values.of(tensors, program)
+    values = Values.of(tensors, runner.trace)
     with torch.no_grad():
         inferred, ends, _ = runner.forward(values, packing, keep=False)
         output, finals, arrays = runner.forward(values, packing, keep=True)
         errors = [output.sin(), *(final.cos() for final in finals)]  # any numbers of their sizes
-        needed = Values.of([True] * len(tensors), program)
+        needed = Values.of([True] * len(tensors), runner.trace)
         arrays = {**arrays, program.output: Storage(output.clone())}
         gradients = runner.backward(values, packing, arrays, errors, needed)
     return [inferred, *ends, output, *finals, *(part for part in gradients if part is not None)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from ensue.engine.c_library import library
 from ensue.engine.c_source import Source
 from ensue.engine.packing import Packing
 from ensue.engine.products import Bf16Kernel, Products, in_parts, products
-from ensue.engine.program import Array, Program
+from ensue.engine.program import MOST_KEPT, Array, Program
 from ensue.engine.schedule import schedule
 from ensue.engine.storage import Arrays, Between, Finals, Storage
 
@@ -95,12 +95,17 @@ def c_passes(program: Program, dtype: torch.dtype, bf16_kernel: Bf16Kernel | Non
     """
     if dtype not in (torch.float32, torch.float64):
         return None
-    sources = {name: Source(f"{name}_step", schedule(work)) for name, work in program.passes.items()}
+    sources = _sources(program)
     text = "".join(source.text + ENTRY.format(name=name) for name, source in sources.items())
     multiplication, functions = products(dtype, bf16_kernel), library(text, dtype)
     if multiplication is None or functions is None:
         return None
     return CompiledPasses(sources, functions, multiplication)
+
+
+@lru_cache(MOST_KEPT)
+def _sources(program: Program) -> dict[str, Source]:
+    return {name: Source(f"{name}_step", schedule(work)) for name, work in program.passes.items()}
 
 
 def _table(rows: Sequence[int] | Sequence[tuple[int, ...]]) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:

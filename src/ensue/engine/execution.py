@@ -161,17 +161,18 @@ def _runner(layer: nn.Module) -> Runner | str:
 
 def _built(layer: nn.Module, dtype: torch.dtype, device: torch.device, kernel: Bf16Kernel | None) -> Runner | str:
     try:
-        program = build(trace(layer))
+        traced = trace(layer)
+        program = build(traced)
     except Untraceable as reason:
         return str(reason)
     except RecursionError:
         return "more operations after one another than can be followed"
     passes = _passes(program, dtype, device, kernel) if may_compile() else None
     if passes is not None:
-        runner = Runner(program, passes, dtype)
+        runner = Runner(traced, program, passes, dtype)
         if not isinstance(passes, TritonPasses) or _agrees(layer, runner, device):
             return runner
-    return Runner(program, PlainPasses(program), dtype)
+    return Runner(traced, program, PlainPasses(program), dtype)
 
 
 def _passes(
@@ -201,7 +202,7 @@ def _agrees(layer: Any, runner: Runner, device: torch.device) -> bool:
 
 def _before(layer: nn.Module, runner: Runner, x: Tensor, state: State, packing: Packing) -> list[Tensor]:
     """What the passes read, worked out by torch from parameters, x and the state."""
-    trace, dtype = runner.program.trace, runner.dtype
+    trace, dtype = runner.trace, runner.dtype
     values: dict[int, Any] = dict(trace.constants)
     for name, key in trace.parameters.items():
         values[key] = attrgetter(name)(layer)

@@ -48,7 +48,7 @@ def run_fed(
 
     `tensors` are those of the runner, `others` those of the feedback.
     """
-    runner.check(Values.of(tensors, runner.program), packing)
+    runner.check(Values.of(tensors, runner.trace), packing)
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*tensors, *others)):
         return _FedRecurrence.apply(runner, packing, make, len(tensors), *tensors, *others)  # type: ignore[no-any-return, no-untyped-call]
     return _forward(runner, packing, tensors, make(others, packing), keep=False)[:-2]
@@ -59,7 +59,7 @@ def _forward(
 ) -> tuple[Any, ...]:
     """What is fed, the final states, the outputs of the cell, and the arrays for `backward`."""
     program, counts = runner.program, [*packing.counts.tolist(), 0]
-    values = Values.of(tensors, program)
+    values = Values.of(tensors, runner.trace)
     start = values.states[0]
     fed, last = start.new_empty(packing.size, start.shape[1]), start.clone()
 
@@ -92,12 +92,12 @@ class _FedRecurrence(torch.autograd.Function):
     def backward(ctx: Any, *errors: Tensor) -> tuple[Tensor | None, ...]:
         runner, packing, count = ctx.runner, ctx.packing, ctx.count
         *tensors, fed, h = ctx.saved_tensors
-        values = Values.of(tensors[:count], runner.program)
+        values = Values.of(tensors[:count], runner.trace)
         if ctx.arrays is None:  # backward once more through the same graph: what was written over is made again
             ctx.feedback = ctx.make(tensors[count:], packing)
             ctx.arrays = _forward(runner, packing, tensors[:count], ctx.feedback, keep=True)[-1]
         arrays, ctx.arrays = {**ctx.arrays, runner.program.output: Storage(h)}, None
-        needed = Values.of(ctx.needs_input_grad[4 : 4 + count], runner.program)
+        needed = Values.of(ctx.needs_input_grad[4 : 4 + count], runner.trace)
         at_fed, *at_states = (error.resolve_neg().contiguous() for error in errors)
         at_h = torch.empty_like(h)
         carried = Array("error state", 0, fed.shape[1], "row")

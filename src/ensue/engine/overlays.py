@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
-from ensue.engine.program import Array, Program, View
+from ensue.engine.program import MOST_KEPT, Array, Program, View
 from ensue.engine.schedule import Loop, Schedule, schedule
 
 
@@ -21,6 +22,7 @@ class Event:
     is_loop: bool
 
 
+@lru_cache(MOST_KEPT)
 def overlays(program: Program) -> dict[Array, View]:
     """Where the arrays lie that need no room of their own."""
     forward, backward = (list(_events(schedule(work))) for work in (program.forward, program.backward))

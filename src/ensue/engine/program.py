@@ -19,6 +19,9 @@ from ensue.engine.graph import Node, reachable
 from ensue.engine.operations import COSTLY, OPERATIONS
 from ensue.engine.trace import TracedStep
 
+MOST_KEPT = 128
+_programs: dict[tuple[object, ...], Program] = {}
+
 Extent = Literal["position", "previous", "row", "vector", "sum"]
 """What an array has a row of features for: every position of every row; the same, read one position earlier; every row;
 all of them together; all of them, added up."""
@@ -41,7 +44,7 @@ class View(NamedTuple):
     width: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pass:
     """What one position reads, and what it writes where."""
 
@@ -62,11 +65,10 @@ class Product:
     """Where the result stands, of a product with x."""
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Program:
     """Three passes, and the products outside of them. `states` are arrays of the state's leaves over all positions."""
 
-    trace: TracedStep
     forward: Pass
     inference: Pass
     backward: Pass
@@ -82,7 +84,15 @@ class Program:
 
 
 def build(trace: TracedStep) -> Program:
-    """The program of a traced step."""
+    """The program of a traced step. Steps with the same graph share it, whatever layers they are of."""
+    if trace.structure not in _programs:
+        if len(_programs) >= MOST_KEPT:
+            _programs.clear()
+        _programs[trace.structure] = _built(trace)
+    return _programs[trace.structure]
+
+
+def _built(trace: TracedStep) -> Program:
     results = [trace.output, *trace.states]
     products = [node for node in reachable(results) if node.op == "product"]
     given = _given(trace)
@@ -106,7 +116,6 @@ def build(trace: TracedStep) -> Program:
     there.update(kept)
     factor_of, remade = _factors(products, there)
     return Program(
-        trace,
         forward=Pass(given | hoisted, [*ends.items(), *((n, a) for n, a in kept.items() if n not in hoisted)]),
         inference=Pass(given | hoisted, list(ends.items())),
         backward=Pass(there | _arriving(trace), writes + remade),

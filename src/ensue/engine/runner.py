@@ -22,6 +22,7 @@ from ensue.engine.packing import Packing
 from ensue.engine.plain_passes import PlainPasses
 from ensue.engine.program import Array, Product, Program, View
 from ensue.engine.storage import Arrays, Finals, Storage, room
+from ensue.engine.trace import TracedStep
 from ensue.engine.triton_passes import TritonPasses
 
 Item = TypeVar("Item")
@@ -43,9 +44,8 @@ class Values(Generic[Item]):
     """(k, n), of any strides."""
 
     @classmethod
-    def of(cls, items: Sequence[Item], program: Program) -> Values[Item]:
+    def of(cls, items: Sequence[Item], trace: TracedStep) -> Values[Item]:
         """From a list: x, the states, the vectors, the matrices."""
-        trace = program.trace
         parts, begin = [], 1
         for group in (trace.states, trace.vectors, trace.matrices):
             parts.append(items[begin : begin + len(group)])
@@ -54,22 +54,27 @@ class Values(Generic[Item]):
 
 
 class Runner:
-    """A program and what runs its passes: compiled C, Triton on a GPU, or torch operations."""
+    """A traced step, its program and what runs its passes: compiled C, Triton on a GPU, or torch operations."""
 
     def __init__(
-        self, program: Program, functions: CompiledPasses | TritonPasses | PlainPasses, dtype: torch.dtype
+        self,
+        trace: TracedStep,
+        program: Program,
+        functions: CompiledPasses | TritonPasses | PlainPasses,
+        dtype: torch.dtype,
     ) -> None:
-        self.program, self.functions, self.dtype, self.overlays = program, functions, dtype, overlays(program)
+        self.trace, self.program, self.overlays = trace, program, overlays(program)
+        self.functions, self.dtype = functions, dtype
         self._leaves = [array for array in program.forward.reads.values() if array.name in ("input", "vector")]
-        nodes = reachable([program.trace.output, *program.trace.states])
+        nodes = reachable([trace.output, *trace.states])
         self._matrices = {node.index: (node.args[0].width, node.width) for node in nodes if node.op == "product"}
 
     def __call__(self, tensors: Sequence[Tensor], packing: Packing) -> tuple[Tensor, ...]:
         """The outputs (N, d_out) and the final states (B, width)."""
-        self.check(Values.of(tensors, self.program), packing)
+        self.check(Values.of(tensors, self.trace), packing)
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
             return _Recurrence.apply(self, packing, *tensors)  # type: ignore[no-any-return, no-untyped-call]
-        output, finals, _ = self.forward(Values.of(tensors, self.program), packing, keep=False)
+        output, finals, _ = self.forward(Values.of(tensors, self.trace), packing, keep=False)
         return (output, *finals)
 
     def check(self, values: Values[Tensor], packing: Packing) -> None:
@@ -230,7 +235,7 @@ def _features(tensor: Tensor, view: View) -> Tensor:
 class _Recurrence(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, runner: Runner, packing: Packing, *tensors: Tensor) -> tuple[Tensor, ...]:
-        output, finals, ctx.arrays = runner.forward(Values.of(tensors, runner.program), packing, keep=True)
+        output, finals, ctx.arrays = runner.forward(Values.of(tensors, runner.trace), packing, keep=True)
         ctx.runner, ctx.packing = runner, packing
         ctx.save_for_backward(*tensors, output)
         return (output, *finals)
@@ -240,10 +245,10 @@ class _Recurrence(torch.autograd.Function):
     def backward(ctx: Any, *errors: Tensor) -> tuple[Tensor | None, ...]:
         runner: Runner = ctx.runner
         *tensors, output = ctx.saved_tensors
-        values = Values.of(tensors, runner.program)
+        values = Values.of(tensors, runner.trace)
         if ctx.arrays is None:  # backward once more through the same graph: what was written over is made again
             ctx.arrays = runner.forward(values, ctx.packing, keep=True)[2]
         arrays, ctx.arrays = {**ctx.arrays, runner.program.output: Storage(output)}, None
-        needed = Values.of(ctx.needs_input_grad[2:], runner.program)
+        needed = Values.of(ctx.needs_input_grad[2:], runner.trace)
         errors = tuple(error.resolve_neg().contiguous() for error in errors)
         return None, None, *runner.backward(values, ctx.packing, arrays, errors, needed)

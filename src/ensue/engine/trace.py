@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ensue.engine.aten import HANDLERS, Nodes, Untraceable
-from ensue.engine.graph import Graph, Node
+from ensue.engine.graph import Graph, Node, reachable
 from ensue.types import State, leaves, map_state
 
 
@@ -73,6 +74,16 @@ class TracedStep:
     states: list[Node]
     """The leaves of the state after the step."""
     state_widths: list[int]
+
+    @cached_property
+    def structure(self) -> tuple[object, ...]:
+        """All that its graph is: what follows from the graph alone is the same for steps of one structure."""
+        results = [self.output, *self.states]
+        nodes = [  # the numbers are written out, since 0.0 equals -0.0
+            (node.order, node.op, tuple(arg.order for arg in node.args), node.width, repr(node.number))
+            for node in reachable(results)
+        ]
+        return *nodes, *(node.order for node in results), *self.state_widths
 
 
 def trace(layer: Any) -> TracedStep:
