@@ -11,6 +11,7 @@ import pytest
 from hypothesis import is_hypothesis_test, settings
 
 from ensue.notices import forget_what_was_said
+from signatures import checked
 
 # The tensors of tests are small; threads would only wait for each other. It has to be said before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -22,6 +23,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 FILES = {path.relative_to(REPOSITORY / "src") for path in (REPOSITORY / "src" / "ensue" / "nn").rglob("[a-z]*.py")}
 LAYERS = sorted({".".join(path.with_suffix("").parts) for path in FILES} - {"ensue.nn.border", "ensue.nn.taps"})
 jaxtyping.install_import_hook(LAYERS, "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
+jaxtyping.jaxtyped = checked
 
 
 @pytest.fixture(scope="session")
