@@ -56,7 +56,7 @@ class EveryOperation(Recurrent):
         self.weight = nn.Parameter(torch.empty(d, d))
         self.vector = nn.Parameter(torch.empty(d))
 
-    def init_state(self, batch_size: int) -> ElmanState:
+    def init_state(self, batch_size: int, memory: object = None) -> ElmanState:
         return ElmanState(self.weight.new_zeros(batch_size, self.d_out))
 
     def step(self, x_t: Tensor, state: State = None) -> tuple[Tensor, ElmanState]:
