@@ -37,6 +37,13 @@ WHOLE: dict[str, list[str]] = {
 """The tests of a group, run for each of its files after those that are nearer to it."""
 
 OWN: dict[str, list[str]] = {
+    "additive": ["feedback", "cross_attention"],
+    "attentional": ["attentional", "feedback"],
+    "context": ["attentional"],
+    "cross": ["cross_attention", "copying"],
+    "decoder": ["cross_attention"],
+    "feedback": ["feedback"],
+    "feeding": ["feedback"],
     "multi_head": ["attention_against_torch", "states"],
     "border": ["borders", "border", "border_cases"],
     "chain": ["chain", "crf"],

@@ -96,7 +96,9 @@ def _traced(layer: Any) -> TracedStep:
     named = {**dict(layer.named_parameters()), **dict(layer.named_buffers())}
     rows = _number_of_rows(layer, named)
     reference = next((tensor for tensor in named.values() if tensor.is_floating_point()), torch.zeros(()))
-    state = layer.init_state(rows)
+    device = reference.device.type
+    with torch.autocast(device, enabled=False):
+        state = layer.init_state(rows)
     before = list(leaves(state))
     if not before or any(not leaf.is_floating_point() or leaf.dim() != 2 for leaf in before):
         raise Untraceable("a state that is not of (rows, features) real numbers")
@@ -104,7 +106,7 @@ def _traced(layer: Any) -> TracedStep:
     x_t = reference.new_zeros(rows, layer.d_in)
     given = iter(before)
     recorder = _Recorder()
-    with torch.autocast(x_t.device.type, enabled=False), recorder:
+    with torch.autocast(device, enabled=False), recorder:
         y, after = layer.step(x_t, map_state(lambda leaf: next(given), state))
     lowering = _Lowering(rows, named, x_t, before)
     for function, args, kwargs, results in recorder.calls:

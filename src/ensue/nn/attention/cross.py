@@ -124,7 +124,11 @@ def grouped(queries: Tensor, state: Shared) -> tuple[Tensor, Any]:
 
 
 def weights_over(scores: Tensor, real: Tensor) -> Tensor:
-    """The softmax of `scores` (M, ..., S) over the `real` positions (M, S); all zero where there is none."""
+    """The softmax of `scores` (M, ..., S) over the `real` positions (M, S); all zero where there is none.
+
+    In float32 at least.
+    """
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     padding = ~real.view(len(real), *[1] * (scores.dim() - 2), real.shape[1])
     return scores.masked_fill(padding, torch.finfo(scores.dtype).min).softmax(-1).masked_fill(padding, 0.0)
 

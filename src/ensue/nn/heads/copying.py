@@ -201,12 +201,13 @@ class CopyingHead(nn.Module):
     def _scores(self, s: Tensor, seen: Attended) -> tuple[Tensor, Tensor, Tensor]:
         """The logits of the vocabulary (B, T, V); the logarithms of p_t and of 1 - p_t (B, T)."""
         joined = torch.cat((s, seen.context), dim=-1)
-        z = self.generate(joined).squeeze(2)
+        dtype = seen.weights.dtype  # float32 at least, where autocast has another type
+        z = self.generate(joined).squeeze(2).to(dtype)
         self.generates(z.sigmoid())
         source = seen.state.source
         copies = source.content.real.any(1)[source.rows].unsqueeze(1)
         generate, copy = F.logsigmoid(z).where(copies, 0.0), F.logsigmoid(-z).where(copies, -torch.inf)
-        return self.head(self.combine(joined)), generate, copy
+        return self.head(self.combine(joined)).to(dtype), generate, copy
 
     def _ids(self, state: CopyingState) -> Tensor:
         """Of each row, (B, S)."""

@@ -62,7 +62,11 @@ class FromContext(Summarized):
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
         c, starts = self.summary(batch_size, memory), iter(self.starts)
-        return self._changed(self.layer.init_state(batch_size, memory), lambda leaf: torch.tanh(next(starts)(c)))
+
+        def begun(leaf: Tensor) -> Tensor:
+            return torch.tanh(next(starts)(c)).to(leaf.dtype)  # autocast has another type
+
+        return self._changed(self.layer.init_state(batch_size, memory), begun)
 
     @staticmethod
     def _changed(state: State, change: Callable[[Tensor], Tensor]) -> State:
