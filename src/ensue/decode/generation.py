@@ -99,7 +99,7 @@ def _sampled(
     with evaluating(model):
         state, ids = reader.begin(rows, state)
         has_ended = torch.zeros_like(ids, dtype=torch.bool)
-        while not has_ended.all():
+        while end_id is None or not has_ended.all():
             scores, state = reader.step(ids, state)
             ids = next_ids(scores, sampling, generator, seen=seen)
             if end_id is not None:
