@@ -11,6 +11,7 @@ from decode.toy_steppers import Toy
 from ensue.decode import candidates
 from ensue.decode.beam import beam_search
 from ensue.decode.candidates import best_ids, best_places, continuations
+from ensue.decode.frontier import Frontier
 from ensue.decode.search import BeamSearch, least_tokens
 from ensue.errors import EnsueError
 
@@ -20,7 +21,7 @@ from ensue.errors import EnsueError
     [
         ({"width": 0}, "width is 0; expected a whole number from 1"),
         ({"n_best": 6}, "n_best is 6; a beam of width 5 finds at most 5"),
-        ({"length_penalty": -1.0}, "length_penalty is -1.0; expected a number from 0 to 100"),
+        ({"length_penalty": -1.0}, "length_penalty is -1.0; expected a number from 0 to 10"),
         ({"coverage_penalty": float("nan")}, "coverage_penalty is nan"),
         ({"min_tokens": 9, "max_tokens": 8}, "min_tokens is 9, and max_tokens is 8"),
         ({"required": ((1, 2, 3),), "max_tokens": 2}, "the required phrases need 3 tokens; max_tokens is 2"),
@@ -62,6 +63,14 @@ def test_the_end_symbol_is_no_part_of_a_phrase() -> None:
     model = Toy(4, 0)
     with pytest.raises(EnsueError, match="the end symbol is in a prefix or phrase"):
         beam_search(model, model.init_state([1]), torch.tensor([0]), end_id=3, search=BeamSearch(forbidden=((3,),)))
+
+
+def test_the_largest_numbers_are_still_numbers() -> None:
+    search = BeamSearch(1, length_penalty=10, max_tokens=1_000_000)
+    model = Toy(2, 0)
+    (found,) = beam_search(model, model.init_state([1]), torch.tensor([0]), end_id=1, search=search, max_tokens=[3])
+    assert found[0].score <= 0
+    assert Frontier(search, [search.for_input()], 1).penalties[0] > 0
 
 
 def test_phrases_that_overlap_need_fewer_tokens() -> None:

@@ -13,7 +13,7 @@ from ensue.decode.hypotheses import Phrase
 from ensue.errors import EnsueError
 from ensue.parsing import shown
 
-MOST_WIDTH, MOST_TOKENS, MOST_PENALTY = 10_000, 1_000_000, 100
+MOST_WIDTH, MOST_TOKENS, MOST_PENALTY = 10_000, 1_000_000, 10
 
 
 @dataclass(frozen=True)
