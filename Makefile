@@ -10,6 +10,9 @@ N      ?= 20000
 SEED   ?= 0
 COUNT  ?= 8
 
+# modules are compiled once, and not again by every process of the tests
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help quickstart test slow fuzz mutants check check-static format docs bench clean
 
