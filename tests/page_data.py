@@ -130,7 +130,8 @@ def tiny(recipe: Recipe) -> Recipe:
     """The recipe in a size that trains at once."""
     document = recipe.model_dump(exclude_none=True)
     sizes = {
-        "model": {"d_model": 16, "d_embedding": 8, "num_layers": 1},
+        "encoder": {"d_model": 16, "num_layers": 1},
+        "tokens": {"d_embedding": 8},
         "features": {"d_words": 8, "min_count": 1},
         "head": {"ngram_buckets": 256},
     }
