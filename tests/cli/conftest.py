@@ -14,7 +14,7 @@ import typer
 
 from ensue.cli import main
 from training.tiny import run_tiny, tiny_recipe, words
-from training.tiny_texts import labelers
+from training.tiny_texts import labelers, without_pictures
 
 
 class Said(NamedTuple):
@@ -69,6 +69,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, new_cache: Callable[[], Pa
     folder = tmp_path_factory.mktemp("trained")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ENSUE_CACHE", str(new_cache()))
+        without_pictures(patch)
         (folder / "text.txt").write_text(words(800))
         for model in ("lstm", "transformer"):
             run_tiny(tiny_recipe(folder / "text.txt", model=model), folder / model)

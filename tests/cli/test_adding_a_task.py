@@ -15,6 +15,7 @@ from conftest import REPOSITORY
 from ensue.recipe import read_recipe
 from ensue.runs.reporter import Reporter, StepReport
 from training.tiny import kept, run_tiny
+from training.tiny_texts import without_pictures
 
 PAGE = (REPOSITORY / "docs" / "adding-a-task.md").read_text()
 MOST_LINES = 150
@@ -64,7 +65,8 @@ def test_a_task_is_one_folder_and_one_line(parity: Path, ensue: Ensue, refused: 
     assert 'unknown key "encoder.d_modell" in encoder (lstm)' in refused(*train, "--set", "encoder.d_modell=3")
 
 
-def test_it_is_taken_up_again_after_a_kill(parity: Path) -> None:
+def test_it_is_taken_up_again_after_a_kill(parity: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_pictures(monkeypatch)
     recipe = read_recipe(
         "parity.toml",
         {"train.steps": 40, "train.precision": "float32", "train.checkpoint_every": 10, "data.train": "bits.txt"},

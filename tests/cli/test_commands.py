@@ -203,7 +203,8 @@ def test_ctrl_c_before_the_first_validation_of_quickstart(
     ],
     ids=["1 MB line", "one line", "CRLF", "NUL", "emoji", "BOM"],
 )
-def test_unusual_texts_work(content: bytes, ensue: Ensue) -> None:
+def test_unusual_texts_work(content: bytes, ensue: Ensue, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_pictures(monkeypatch)
     path = Path("na\u00efve \U0001f600 text.txt")
     path.write_bytes(content)
     text = content.decode().removeprefix("\ufeff")
