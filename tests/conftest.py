@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import gc
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -108,6 +109,12 @@ def nothing_waits_for_the_disk() -> Iterator[None]:
 
 settings.register_profile("few", max_examples=25, deadline=None)  # neighbors make single examples slow
 settings.register_profile("many", max_examples=200, deadline=None)
+
+
+def pytest_collection_finish() -> None:
+    """What is there when the tests begin stays until they end: the collector need not look at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 def is_thorough(config: pytest.Config) -> bool:
