@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,13 +35,29 @@ LengthPenaltyOption = Annotated[
 MaxTokensOption = Annotated[
     int | None, typer.Option(min=1, help="The most tokens of an output; default: the recipe's.", show_default=False)
 ]
+WithOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--with", help="Another run with the same tokens, to decide together; may be repeated.", show_default=False
+    ),
+]
 EncodingOption = Annotated[str, typer.Option(help="Encoding of the text.")]
 
 
 def load_for(
-    command: str, run: Path, device: str, threads: int | None, *, vectors: Path | None = None, **options: object
+    command: str,
+    run: Path,
+    device: str,
+    threads: int | None,
+    *,
+    vectors: Path | None = None,
+    others: Sequence[Path] | None = None,
+    **options: object,
 ) -> Any:
-    """The pipeline of a run. Raises EnsueError unless its task has this command and the given options."""
+    """The pipeline of a run, and of `others` that decide with it.
+
+    Raises EnsueError unless its task has this command and the given options.
+    """
     from ensue.runs.schema import check_is_run
 
     check_is_run(run)  # before torch is imported, which takes seconds
@@ -51,7 +68,8 @@ def load_for(
         from ensue.runs.directory import RunDirectory
 
     entry = RunDirectory(run).entry
-    given = {name for name, value in {"vectors": vectors, **options}.items() if value not in (None, "")}
+    every = {"vectors": vectors, "with": others or None, **options}
+    given = {name for name, value in every.items() if value not in (None, "")}
     if command not in entry.commands or given - entry.commands[command]:
         *most, last = entry.commands
         commands = f"{', '.join(most)} and {last}" if most else last
@@ -60,7 +78,12 @@ def load_for(
             + (f"; its {command} has no --{min(given - entry.commands[command])}" if command in entry.commands else "")
         )
     torch.set_num_threads(threads or 1)  # before anything is computed: several would wait for each other
-    return load(run, device=device, vectors=vectors)
+    pipeline: Any = load(run, device=device, vectors=vectors)
+    if not others:
+        return pipeline
+    options["with"] = others
+    loaded = (load_for(command, other, device, threads, vectors=vectors, others=(), **options) for other in others)
+    return pipeline.with_others(*loaded)
 
 
 def search_options(**given: object) -> dict[str, object]:

@@ -18,6 +18,7 @@ from ensue.cli.options import (
     OneThreadOption,
     RunArgument,
     VectorsOption,
+    WithOption,
     load_for,
     say,
     search_options,
@@ -46,6 +47,7 @@ def evaluate(
     beams: BeamsOption = None,
     length_penalty: LengthPenaltyOption = None,
     max_tokens: MaxTokensOption = None,
+    others: WithOption = None,
     vectors: VectorsOption = None,
     encoding: EncodingOption = "utf-8",
     device: DeviceOption = "auto",
@@ -57,7 +59,7 @@ def evaluate(
     options: dict[str, Any] = {"format": format} if format else {}
     search = search_options(beams=beams, length_penalty=length_penalty, max_tokens=max_tokens)
     pipeline = load_for(
-        "evaluate", run, device, threads, vectors=vectors, compare=compare, **options, **search,
+        "evaluate", run, device, threads, vectors=vectors, others=others, compare=compare, **options, **search,
         **{"minimal-pairs": minimal_pairs},
     )  # fmt: skip
     pipeline = searching(pipeline, search)
@@ -97,6 +99,7 @@ def predict(
     n_best: Annotated[int | None, typer.Option(min=1, help="Outputs for each source.", show_default=False)] = None,
     length_penalty: LengthPenaltyOption = None,
     max_tokens: MaxTokensOption = None,
+    others: WithOption = None,
     vectors: VectorsOption = None,
     encoding: EncodingOption = "utf-8",
     device: DeviceOption = "auto",
@@ -104,7 +107,9 @@ def predict(
 ) -> None:
     """Label, translate or summarize texts, in order."""
     search = search_options(beams=beams, n_best=n_best, length_penalty=length_penalty, max_tokens=max_tokens)
-    pipeline = load_for("predict", run, device, threads, vectors=vectors, format=format, splitter=splitter, **search)
+    pipeline = load_for(
+        "predict", run, device, threads, vectors=vectors, others=others, format=format, splitter=splitter, **search
+    )
     pipeline = pipeline.with_splitter(splitter) if splitter else pipeline
     pipeline = searching(pipeline, search)
     texts, color = "-" if path is None else path, sys.stdout.isatty()
@@ -138,12 +143,13 @@ def score(
         str | None, typer.Option(help="The format of pairs; default: by name and first lines.", show_default=False)
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON line for each token or pair.")] = False,
+    others: WithOption = None,
     encoding: EncodingOption = "utf-8",
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
 ) -> None:
     """Show the surprisal of tokens, or of targets, in nats."""
     options: dict[str, Any] = {"format": format} if format else {}
-    pipeline = load_for("score", run, device, threads, **options)
+    pipeline = load_for("score", run, device, threads, others=others, **options)
     for line in pipeline.score_lines("-" if path is None else path, encoding=encoding, as_json=as_json, **options):
         print(line, flush=True)

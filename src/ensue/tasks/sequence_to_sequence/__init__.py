@@ -11,9 +11,9 @@ TASK = TaskEntry(
     job="ensue.tasks.sequence_to_sequence.job:SequenceToSequenceJob",
     pipeline="ensue.tasks.sequence_to_sequence.pipeline:SequencePipeline",
     commands={
-        "predict": SEARCH | {"format", "n-best"},
-        "evaluate": SEARCH | {"format", "compare"},
-        "score": frozenset({"format"}),
+        "predict": SEARCH | {"format", "n-best", "with"},
+        "evaluate": SEARCH | {"format", "compare", "with"},
+        "score": frozenset({"format", "with"}),
     },
     judged_by=("nats_per_token",),
 )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ensue.data.buckets import by_length
 from ensue.data.words import Ragged
@@ -19,6 +21,7 @@ from ensue.decode.search import BeamSearch
 from ensue.models.encoder_decoder import EncoderDecoder
 from ensue.models.modules import device_of, evaluating
 from ensue.tasks.sequence_to_sequence.recipe import SearchTable
+from ensue.tasks.sequence_to_sequence.task import EncodedPairs, surprisals
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.tasks.task import on_device
 from ensue.types import State
@@ -77,3 +80,13 @@ def begin(models: Sequence[EncoderDecoder], sources: Ragged, rows: NDArray[np.in
         with evaluating(model):
             states.append(model.begin(ids, None if mask is None else on_device(mask, device)))
     return (models[0], states[0]) if len(models) == 1 else (Ensemble(models), tuple(states))
+
+
+def mean_surprisals(
+    models: Sequence[EncoderDecoder], pairs: EncodedPairs, *, begin_id: int
+) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+    """`surprisals` of one model, or of several by the mean of their probabilities."""
+    each = [surprisals(model, pairs, begin_id=begin_id) for model in models]
+    for found in zip(*each, strict=True):
+        (rows, nats), others = found[0], [nats for _, nats in found[1:]]
+        yield rows, math.log(len(models)) - (-torch.stack([nats, *others])).logsumexp(0) if others else nats

@@ -23,11 +23,11 @@ from ensue.models.encoder_decoder import EncoderDecoder
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.pipeline import Predictor
 from ensue.tasks.sequence_to_sequence.console import output_lines, score_lines
-from ensue.tasks.sequence_to_sequence.decoding import most_tokens, outputs, search_of
+from ensue.tasks.sequence_to_sequence.decoding import mean_surprisals, most_tokens, outputs, search_of
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
 from ensue.tasks.sequence_to_sequence.outputs import Output
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
-from ensue.tasks.sequence_to_sequence.task import EncodedPairs, surprisals
+from ensue.tasks.sequence_to_sequence.task import EncodedPairs
 from ensue.tasks.sequence_to_sequence.texts import PairCoder, ragged
 
 WINDOW = 1_024
@@ -114,7 +114,7 @@ class SequencePipeline(Predictor):
         while window := list(islice(left, WINDOW)):
             encoded = self._encoded(window)
             nats = np.zeros(len(window))
-            for rows, found in surprisals(self.model, encoded, begin_id=self.coder.target.begin_id):
+            for rows, found in mean_surprisals(self.models, encoded, begin_id=self.coder.target.begin_id):
                 nats[rows] = found.double().sum(1).cpu().numpy()
             for (pair, target), total, tokens in zip(window, nats, encoded.targets.lengths, strict=True):
                 yield pair, target, float(total), int(tokens)
@@ -182,6 +182,7 @@ class SequencePipeline(Predictor):
         """How the outputs were found, and how they are compared."""
         search = self.search
         how = "greedy" if search.width == 1 else f"beam {search.width}, length penalty {search.length_penalty:g}"
+        how += f", {len(self.models)} models together" if len(self.models) > 1 else ""
         cut = ""
         if "tok:char" in scores.signature:
             cut = "; BLEU and edits of characters, since the texts have no blanks"

@@ -1,0 +1,82 @@
+"""Models from sequence to sequence on the command line: runs that decide together."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import ensue as package
+from cli.conftest import Ensue
+from ensue.data.pairs import Pair
+from ensue.tasks.sequence_to_sequence.task import surprisals
+from training.tiny import run_tiny
+from training.tiny_pairs import pair_recipe, pairs
+from training.tiny_texts import without_pictures
+
+
+@pytest.fixture(scope="module")
+def translators(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with pairs, two runs on them, and one on others."""
+    folder = tmp_path_factory.mktemp("translators")
+    (folder / "train.tsv").write_text(pairs(40))
+    (folder / "test.tsv").write_text(pairs(3, seed=1))
+    (folder / "other.tsv").write_text("a b\tc d\ne f\tg h\n")
+    with pytest.MonkeyPatch.context() as patch:
+        without_pictures(patch)
+        for name, data, seed in (("one", "train", 0), ("two", "train", 1), ("other", "other", 0)):
+            run_tiny(
+                pair_recipe(folder / f"{data}.tsv", train={"steps": 4, "validations": 1, "seed": seed}), folder / name
+            )
+    return folder
+
+
+def nats(ensue: Ensue, *arguments: object) -> list[float]:
+    said = ensue("score", *arguments, "--json", stdin=b"the cat sees a door\tdie Katze sieht eine T\xc3\xbcr\n" * 2)
+    assert said.status == 0, said.err
+    return [json.loads(line)["nats"] for line in said.out.splitlines()]
+
+
+def test_runs_decide_together(ensue: Ensue, translators: Path) -> None:
+    one, two = (translators / name for name in ("one", "two"))
+    source = b"the cat sees a door\n"
+    alone = json.loads(ensue("predict", one, "--json", stdin=source).out)
+    twice = json.loads(ensue("predict", one, "--with", one, "--json", stdin=source).out)
+    assert twice["text"] == alone["text"]
+    assert twice["score"] == pytest.approx(alone["score"], abs=1e-5)
+    both = ensue("predict", one, "--with", two, "--with", two, "--json", "--max-tokens", 3, stdin=source)
+    other = ensue("predict", two, "--with", one, "--with", two, "--json", "--max-tokens", 3, stdin=source)
+    assert json.loads(both.out)["score"] == pytest.approx(json.loads(other.out)["score"], abs=1e-5)
+
+
+def test_the_surprisal_of_several_is_that_of_the_mean_of_their_probabilities(ensue: Ensue, translators: Path) -> None:
+    one, two = translators / "one", translators / "two"
+    alone, other = nats(ensue, one), nats(ensue, two)
+    assert nats(ensue, one, "--with", one) == pytest.approx(alone, abs=1e-5)
+    together = nats(ensue, one, "--with", two)
+    models = [package.load(run, device="cpu") for run in (one, two)]
+    pair = Pair(("the cat",), ("die",))
+    encoded = models[0]._encoded([(pair, "die")])
+    each = [next(surprisals(model.model, encoded, begin_id=model.coder.target.begin_id))[1] for model in models]
+    expected = -((-each[0]).exp() + (-each[1]).exp()).div(2).log().sum()
+    assert models[0].with_others(models[1]).score("the cat", "die") == pytest.approx(float(expected), abs=1e-5)
+    assert together != pytest.approx(alone, abs=1e-4)
+    assert together != pytest.approx(other, abs=1e-4)
+
+
+def test_an_evaluation_of_several_says_so(ensue: Ensue, translators: Path) -> None:
+    one, data = translators / "one", translators / "test.tsv"
+    alone = ensue("evaluate", one, data, "--json", "--beams", 1)
+    twice = ensue("evaluate", one, data, "--json", "--beams", 1, "--with", one)
+    assert "2 models together" in twice.err
+    assert "together" not in alone.err
+    first, second = json.loads(alone.out), json.loads(twice.out)
+    assert first.pop("signature") == second.pop("signature")
+    assert second == pytest.approx(first, rel=1e-5)
+
+
+def test_runs_that_do_not_go_together_are_one_line(refused, translators: Path, runs: Path) -> None:  # type: ignore[no-untyped-def]
+    one, other = translators / "one", translators / "other"
+    assert "other tokens than" in refused("predict", one, "--with", other, stdin=b"a\n")
+    assert "its predict has no --with" in refused("predict", one, "--with", runs / "names", stdin=b"a\n")
+    assert "its predict has no --with" in refused("predict", runs / "names", "--with", one, stdin=b"a\n")
+    assert "nowhere" in refused("predict", one, "--with", translators / "nowhere", stdin=b"a\n")
