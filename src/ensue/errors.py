@@ -11,15 +11,25 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+LONGEST = 5000
+"""The most characters of a message. A path can have 4,096; other arguments can have any number."""
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""Matches what ends a line, what a terminal obeys, and what turns the direction of the text behind it."""
+
+
+def in_one_line(text: str) -> str:
+    """The text with line ends and control characters escaped, and without its middle if it is longer than `LONGEST`."""
+    line = _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+    half = LONGEST // 2 - 2
+    return line if len(line) <= LONGEST else f"{line[:half]} … {line[-half:]}"
 
 
 class EnsueError(Exception):
     """The base of every error that a user can correct."""
 
     def __str__(self) -> str:
-        """The message; control characters, such as those of an odd file name, are escaped."""
-        return _CONTROL.sub(lambda found: repr(found[0])[1:-1], super().__str__())
+        """The message in one line, whatever names and values are in it."""
+        return in_one_line(super().__str__())
 
 
 class DataError(EnsueError):

@@ -128,7 +128,7 @@ def test_a_mistake_is_one_line_whatever_is_in_its_names(
     refused: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert refused("data", "two\nlines").startswith("two lines: no such file")
+    assert refused("data", "two\nlines").startswith(r"two\nlines: no such file")
     assert len(refused("data", "long" * 5000)) < 6000
     assert refused("data", "red\x1b[31m").startswith(r"red\x1b[31m: no file")
 

@@ -50,8 +50,13 @@ def arrange(choose: Random, case: Case, material: Material) -> None:
     case.may_talk = name in TRAINING
     if name not in TRAINING:
         case.environment = _environment(choose, case) | case.environment
-    if "--json" in arguments and "--help" not in arguments and "-h" not in arguments:
+    if promises_json(arguments):
         case.checks.append(is_json)
+
+
+def promises_json(arguments: list[str]) -> bool:
+    """Whether a command that ends well writes JSON. Help and version win over the command."""
+    return "--json" in arguments and not {"--help", "-h", "--version"} & set(arguments)
 
 
 BOUNDS = {

@@ -116,7 +116,7 @@ def _called(case: Case) -> int:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except EnsueError as error:
         assert case.action is not None, "the command line lets none of these through"
-        print(f"ensue: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"ensue: {error}", file=sys.stderr)
         return 2
     except BaseException:
         _complain()

@@ -16,6 +16,7 @@ import ensue.data.detection.kind
 from conftest import REPOSITORY
 from fuzz import data_files, process, recipes
 from fuzz.case import Case
+from fuzz.command_lines import promises_json
 from fuzz.material import Material
 from fuzz.supervisor import outcomes
 from fuzz.verdict import Finding, judge
@@ -126,6 +127,12 @@ def test_a_case_is_a_function_of_its_seed(tmp_path: Path) -> None:
         data_files.looked_at(Random("7/data:3"), case, Material(tmp_path, []))
         made.append((case.arguments, case.stdin, sorted(path.name for path in case.folder.rglob("*"))))
     assert made[0] == made[1]
+
+
+@pytest.mark.parametrize("first", [["--version"], ["-h"], ["predict", "--help"]])
+def test_json_is_not_expected_of_what_wins_over_a_command(first: list[str]) -> None:
+    assert promises_json(["predict", "run", "--json"])
+    assert not promises_json([*first, "run", "--json"])
 
 
 def test_nothing_is_found_in_a_few_cases(tmp_path: Path) -> None:

@@ -16,9 +16,10 @@ from ensue.cli.looking import cache, data, gradients
 from ensue.cli.options import say
 from ensue.cli.training import machine, quickstart, recipes, train
 from ensue.cli.using import evaluate, inspect, predict, score
-from ensue.console.mistakes import in_one_line, mistake
+from ensue.console.mistakes import mistake
 from ensue.console.notices import notices_shown
 from ensue.console.output import streams
+from ensue.errors import in_one_line
 from ensue.version import VERSION
 
 app = typer.Typer(
@@ -56,7 +57,7 @@ def _status() -> int:
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except USAGE_ERROR as error:
-        what = error.format_message()
+        what = " ".join(error.format_message().split())
     except Exception as error:
         found = mistake(error)
         if found is None:

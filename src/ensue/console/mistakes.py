@@ -9,22 +9,14 @@ from ensue.errors import EnsueError
 
 _NO_TEXT = re.compile("[^\\s\"']*[\ud800-\udfff][^\\s\"']*")
 """Matches a word with surrogates, which stand for bytes that are not UTF-8."""
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-LONGEST = 5000
-"""The most characters of the line. A path can have 4,096; other arguments can have any number."""
 _BYTES = re.compile(r"allocate (\d+) bytes")
 
 
-def in_one_line(text: str) -> str:
-    """The text in one line: without line ends, with control characters escaped, and without the middle if it is very
-    long.
-    """
-    line = _CONTROL.sub(lambda found: repr(found[0])[1:-1], " ".join(text.split()))
-    return line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
-
-
 def mistake(error: BaseException) -> str | None:
-    """The message for a mistake of the user or the system; None for a bug, whose traceback is shown."""
+    """The message for a mistake of the user or the system; None for a bug, whose traceback is shown.
+
+    It may have several lines: `ensue.errors.in_one_line`.
+    """
     match error:
         case EnsueError():
             return str(error)
