@@ -89,7 +89,7 @@ class SubwordTokenizer(Tokenizer):
     def _ids(self, text: str) -> NDArray[np.uint32]:
         pieces = _PIECE.findall(without_surrogates(text))
         known = self._remembered
-        new = self._encode_pieces(set(pieces) - known.keys())
+        new = self._encode_pieces({piece for piece in pieces if piece not in known})  # `- known.keys()` reads all keys
         ids = [id for piece in pieces for id in (known.get(piece) or new[piece])]
         short = {piece: ids for piece, ids in new.items() if len(piece) <= REMEMBERED_LENGTH}
         if len(known) + len(short) <= REMEMBERED_PIECES:
