@@ -89,9 +89,9 @@ class MultiHeadAttention(Parallel):
     def _extended(self, state: KVState, keys: Tensor, values: Tensor, mask: Tensor | None) -> KVState:
         new = keys.new_ones(len(keys), keys.shape[2], dtype=torch.bool) if mask is None else mask
         return KVState(
-            torch.cat((state.keys, keys), dim=2),
-            torch.cat((state.values, values), dim=2),
-            torch.cat((state.real, new), dim=1),
+            _joined(state.keys, keys, dim=2),
+            _joined(state.values, values, dim=2),
+            _joined(state.real, new, dim=1),
             advanced(state.position, keys.shape[2], mask),
         )
 
@@ -117,6 +117,11 @@ class MultiHeadAttention(Parallel):
             f"d_model={self.d_in}, num_heads={self.num_heads}, dropout={self.dropout}, is_causal={self.is_causal}, "
             f"rotary={self.rotary is not None}"
         )
+
+
+def _joined(old: Tensor, new: Tensor, *, dim: int) -> Tensor:
+    """Both, one after the other; nothing is copied where there is nothing yet."""
+    return new if old.shape[dim] == 0 and old.dtype == new.dtype else torch.cat((old, new), dim=dim)
 
 
 def fused_attention(
