@@ -55,11 +55,12 @@ def new_cache(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
     folder = tmp_path_factory.mktemp("caches")
     numbers = count()  # to number folders, `mktemp` looks at all that are there, each time
     profile = plain_profile()
+    name, content = profile.machine.path.name, profile.model_dump_json()
 
     def new() -> Path:
         path = folder / str(next(numbers))
         (path / "machines").mkdir(parents=True)
-        (path / "machines" / profile.machine.path.name).write_text(profile.model_dump_json())
+        (path / "machines" / name).write_text(content, encoding="utf-8")
         return path
 
     return new
@@ -104,6 +105,17 @@ def nothing_waits_for_the_disk() -> Iterator[None]:
     """No test takes away the power."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def only_devices_that_are_there_are_seeded() -> Iterator[None]:
+    """Without a GPU `torch.manual_seed` writes down the stack at each call, which takes longer than many a test."""
+    import torch  # noqa: PLC0415 (once the hook above is there)
+
+    with pytest.MonkeyPatch.context() as patch:
+        if not torch.cuda.is_available():
+            patch.setattr(torch.cuda, "manual_seed_all", lambda seed: None)
         yield
 
 
