@@ -19,6 +19,7 @@ from ensue.nn import (
     Clockwork,
     CoupledLSTM,
     DepthGatedLSTM,
+    ElementDropout,
     Elman,
     GridLSTM,
     LayerNormLSTM,
@@ -239,7 +240,7 @@ def test_dropout_before_between_and_after_recurrent_layers(name: str, kind: str)
             assert isinstance(layer, VariationalDropout)
             shares.append(str(layer.p))
         else:
-            shares += [str(part.p) for part in modules_of(layer, nn.Dropout)]
+            shares += [str(part.p) for part in modules_of(layer, ElementDropout)]
     assert shares == ["0.4", "layer", "0.3"] + ([] if name in STACKS else ["layer", "0.3"])
 
 
