@@ -12,7 +12,7 @@ from ensue.cli import app
 from fuzz import odd
 from fuzz.case import Case
 from fuzz.data_files import is_json
-from fuzz.material import LANGUAGE_MODELS, TINY, Material
+from fuzz.material import LANGUAGE_MODELS, SEQUENCES, TINY, Material
 from fuzz.places import placed, put_thing
 from fuzz.recipes import setting
 from fuzz.samples import sample
@@ -85,7 +85,7 @@ DEVICES = [
     "cpu:" + "9" * 400,
 ]
 VALUES = {
-    **dict.fromkeys(["max_tokens", "samples", "positions", "d_model", "steps", "seconds"], AMOUNTS),
+    **dict.fromkeys(["beams", "n_best", "max_tokens", "samples", "positions", "d_model", "steps", "seconds"], AMOUNTS),
     "format": odd.FORMATS,
     "device": DEVICES,
     "threads": ["1", "2", "0", "-1", "1025", "9" * 30, "x", ""],
@@ -126,7 +126,7 @@ def _argument(choose: Random, case: Case, material: Material, command: str, para
 def _run(choose: Random, case: Case, material: Material, command: str) -> str:
     if choose.random() < 0.1:
         return choose.choice([odd.string(choose), str(material.folder), _path(choose, case)])
-    tasks = {"generate": [LANGUAGE_MODELS], "score": [LANGUAGE_MODELS]}.get(command, [])
+    tasks = {"generate": [LANGUAGE_MODELS], "score": [LANGUAGE_MODELS, SEQUENCES]}.get(command, [])
     return str(material.run(choose, *tasks).path)
 
 
@@ -149,6 +149,8 @@ def _value(choose: Random, case: Case, material: Material, command: str, paramet
         "valid": [path, lambda: data],
         "test": [path, lambda: data],
         "settings": [partial(setting, choose)],
+        "compare": [partial(_run, choose, case, material, command)],
+        "others": [partial(_run, choose, case, material, command)],
         "encoding": [partial(odd.encoding, choose)],
         "out": [path, *[partial(str, place) for place in OUT]],
         "int": [partial(odd.numeral, choose), lambda: "1"],

@@ -14,7 +14,7 @@ from ensue.data.vectors import read_vectors
 from fuzz import odd
 from fuzz.case import Case, Outcome
 from fuzz.damage import damaged
-from fuzz.material import CLASSIFIERS, LANGUAGE_MODELS, TAGGERS, TINY, Material
+from fuzz.material import CLASSIFIERS, LANGUAGE_MODELS, SEQUENCES, TAGGERS, TINY, Material
 from fuzz.places import placed, put
 from fuzz.samples import gold, sample
 from training.tiny_texts import class_files, documents
@@ -64,14 +64,19 @@ def _pairs_and_sources(place: str) -> None:
 
 def _asked(choose: Random, case: Case, material: Material) -> None:
     """A model of the same kind, or now and then of another."""
-    kind = choose.choice(["sentences", "sentences", "texts", "texts", "text"])
-    tasks = {"sentences": [TAGGERS], "texts": [CLASSIFIERS], "text": [LANGUAGE_MODELS, TAGGERS, CLASSIFIERS]}[kind]
+    kind = choose.choice(["sentences", "sentences", "texts", "texts", "text", "translations"])
+    tasks = {
+        "sentences": [TAGGERS],
+        "texts": [CLASSIFIERS],
+        "text": [LANGUAGE_MODELS, TAGGERS, CLASSIFIERS, SEQUENCES],
+        "translations": [SEQUENCES],
+    }[kind]
     run = material.run(choose, *([] if choose.random() < 0.05 else tasks))
     place, options = placed(choose, case, sample(choose, kind))
     if run.task == LANGUAGE_MODELS:
         command = choose.choice(["evaluate", "score"])
     else:
-        command = choose.choice(["evaluate", "predict", "predict"])
+        command = choose.choice(["evaluate", "predict", "predict", *(["score"] if run.task == SEQUENCES else [])])
         options += _format(choose)
         if command == "predict" and choose.random() < 0.1:
             options += ["--splitter", choose.choice(["whitespace", "simple", "treebank", "characters", "x"])]
@@ -137,12 +142,15 @@ def _with_vectors(choose: Random, case: Case, material: Material) -> None:
 
 def _learned(choose: Random, case: Case, material: Material) -> None:
     """Training on them, a few steps."""
-    kind = choose.choice(["sentences", "texts", "text"])
-    recipe = {"sentences": "tag-lstm", "texts": "classify-lstm", "text": "char-lstm"}[kind]
+    kind = choose.choice(["sentences", "texts", "text", "translations"])
+    recipe = {
+        "sentences": "tag-lstm", "texts": "classify-lstm", "text": "char-lstm", "translations": "translate-lstm",
+    }[kind]  # fmt: skip
     place, options = placed(choose, case, sample(choose, kind))
     sizes = ["encoder.d_model=4", "train.steps=1"] + (
-        ["features.d_words=4"] if kind != "text" else ["tokens.d_embedding=4"]
+        ["tokens.d_embedding=4"] if kind in ("text", "translations") else ["features.d_words=4"]
     )
+    sizes += ["decoder.d_model=4"] if kind == "translations" else []
     if "--encoding" in options:
         sizes.append(f"data.encoding={json.dumps(options[options.index('--encoding') + 1])}")
     case.arguments = ["train", recipe, "--train", place, "--out", "out", *TINY]

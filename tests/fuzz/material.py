@@ -19,9 +19,11 @@ from ensue.recipe import Recipe
 from ensue.tasks.labeling.recipe import LabelingRecipe
 from fuzz.samples import glove
 from training.tiny import MODELS, plain_profile, run_tiny, tiny_recipe, words
+from training.tiny_pairs import SMALL, pair_recipe, pairs
 from training.tiny_texts import classifying, labelers, tagging
 
 LANGUAGE_MODELS, TAGGERS, CLASSIFIERS = "language-modeling", "labeling", "classification"
+SEQUENCES = "sequence-to-sequence"
 
 TINY = [
     part
@@ -75,6 +77,7 @@ def trained(folder: Path) -> Material:
         ("bpe", text, _tokenized(text, {"kind": "bpe", "max_size": 280})),
         ("wide", folder / "names.txt", _wide(folder)),
         ("bag", folder / "topics.tsv", _bag(folder)),
+        *_encoder_decoders(folder),
     ]
     for name, data, recipe in recipes:
         run_tiny(recipe, folder / name)
@@ -97,6 +100,7 @@ def _warm(runs: list[Run]) -> None:
             if run.task == LANGUAGE_MODELS
             else [["predict", str(run.path), str(run.data)]]
         )
+        asked += [["score", str(run.path), str(run.data)]] if run.task == SEQUENCES else []
     for command in asked:
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             typer.main.get_command(ensue.cli.app)(command, standalone_mode=False)
@@ -122,6 +126,23 @@ def _wide(folder: Path) -> LabelingRecipe:
         "d_character": 4, "d_characters": 4, "columns": ["2"], "d_column": 3,
     }  # fmt: skip
     return tagging(folder / "names.txt", encoder="none", features=features, head={"kind": "viterbi"}, steps=4)
+
+
+def _encoder_decoders(folder: Path) -> list[tuple[str, Path, Recipe]]:
+    """Attention over positions that are bounded, copying, and a single vector for the source; of several tokens."""
+    path = folder / "translated.tsv"
+    path.write_text(pairs(40))
+    learned = {side: SMALL[side] | {"positions": "learned", "context": 64} for side in ("encoder", "decoder")}
+    recurrent = {side: {"kind": "lstm", "d_model": 8} for side in ("encoder", "decoder")}
+    copying = {
+        "attention": {"kind": "bilinear"},
+        "head": {"copying": True},
+        "tokens": {"d_embedding": 8, "tied": "all"},
+    }
+    plain = {"attention": {"kind": "none"}, "tokenizer": {"kind": "characters"}, "tokens": {"d_embedding": 8}}
+    made = {"translated": learned, "pointer": recurrent | copying, "plain": recurrent | plain}
+    train = {"steps": 4, "validations": 1}
+    return [(name, path, pair_recipe(path, train=train, **tables)) for name, tables in made.items()]
 
 
 def _bag(folder: Path) -> Recipe:

@@ -6,7 +6,7 @@ import shutil
 from random import Random
 
 from fuzz.case import Case
-from fuzz.material import CLASSIFIERS, LANGUAGE_MODELS, TAGGERS, TINY, Material
+from fuzz.material import CLASSIFIERS, LANGUAGE_MODELS, SEQUENCES, TAGGERS, TINY, Material
 from fuzz.streams import OPENERS
 
 KILLED = 0.1
@@ -19,7 +19,7 @@ def arrange(choose: Random, case: Case, material: Material) -> None:
     if choose.random() < KILLED:
         _killed(choose, case, material)
         return
-    case.arguments = choose.choice([_labels, _text, _other])(choose, case, material)
+    case.arguments = choose.choice([_labels, _text, _outputs, _other])(choose, case, material)
     odd_one = choose.choice([1, 1, 1, 0, 0, 2])
     names = [name for name in OPENERS if name != "file"]
     case.streams = tuple(  # type: ignore[assignment]
@@ -46,6 +46,14 @@ def _text(choose: Random, case: Case, material: Material) -> list[str]:
         prompt = choose.choice([[], ["--prompt", "-"], ["--prompt", "the"], ["--samples", "2"]])
         return [command, str(run.path), "--max-tokens", choose.choice(["5", "300"]), *prompt]
     return [command, str(run.path), choose.choice([str(run.data), "-"])]
+
+
+def _outputs(choose: Random, case: Case, material: Material) -> list[str]:
+    run = material.run(choose, SEQUENCES)
+    command = choose.choice(["predict", "predict", "score", "evaluate"])
+    search = choose.choice([[], ["--beams", "1"], ["--n-best", "3"]]) if command == "predict" else []
+    is_json = ["--json"] if choose.random() < 0.3 else []
+    return [command, str(run.path), choose.choice([str(run.data), "-"]), *search, *is_json]
 
 
 def _other(choose: Random, case: Case, material: Material) -> list[str]:

@@ -14,7 +14,7 @@ from ensue.recipe import read_recipe, recipe_names
 from fuzz import odd
 from fuzz.case import Case
 from fuzz.damage import damaged
-from fuzz.material import CLASSIFIERS, TAGGERS, TINY, Material
+from fuzz.material import CLASSIFIERS, SEQUENCES, TAGGERS, TINY, Material
 from fuzz.values import altered
 
 SMALL = {
@@ -69,11 +69,13 @@ def _read_and_back(name: str, settings: list[str]) -> None:
 def _trained(choose: Random, case: Case, material: Material) -> None:
     """Small before the settings, and few steps after them."""
     name, settings, document = _given(choose, case)
-    data = {TAGGERS: "names.txt", CLASSIFIERS: "topics.tsv"}.get(document["task"], "text.txt")
+    data = {TAGGERS: "names.txt", CLASSIFIERS: "topics.tsv", SEQUENCES: "translated.tsv"}.get(
+        document["task"], "text.txt"
+    )
     known = [
         f"{table}.{key}={value}"
         for key, value in SMALL.items()
-        for table in ("encoder", "tokens", "directions", "features", "head")
+        for table in ("encoder", "decoder", "tokens", "directions", "features", "head")
         if key in document.get(table, {})
     ]
     case.arguments = [
