@@ -10,9 +10,12 @@ import torch
 
 import ensue
 from ensue.data.pairs import Pair
-from ensue.errors import DataError, EnsueError, RecipeError
+from ensue.errors import DataError, EnsueError, RecipeError, RunError
+from ensue.runs.schema import checked
 from ensue.runs.weights import read_tensors
+from ensue.tasks.sequence_to_sequence import decoding
 from ensue.tasks.sequence_to_sequence import pipeline as module
+from ensue.tasks.sequence_to_sequence.model import PairLayoutContent
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
 from training.resuming import At, interrupt
 from training.tiny import kept, run_tiny
@@ -294,3 +297,34 @@ def test_tables_that_do_not_go_together(
 ) -> None:
     with pytest.raises(RecipeError, match=message):
         run_tiny(pair_recipe(runs / "train.tsv", **tables), tmp_path / "run")
+
+
+def test_few_sources_are_searched_together_with_a_wide_beam(
+    pipeline: SequencePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows: list[int] = []
+    begin = decoding.begin
+    monkeypatch.setattr(
+        decoding, "begin", lambda models, sources, found: rows.append(len(found)) or begin(models, sources, found)
+    )
+    monkeypatch.setattr(decoding, "SEARCH_HYPOTHESES", 20)
+    assert [str(output) for output in pipeline.with_search(width=6).predict(some_sources(7))]
+    assert max(rows) == 3
+    rows.clear()
+    pipeline.with_search(width=30).predict(some_sources(2))
+    assert rows == [1, 1]
+
+
+@pytest.mark.parametrize("column", [[1.5, "a"], ["a", 1], [1], [1, "a", "b"], [-1, "a"]])
+def test_columns_in_a_run_that_are_none_are_damage(column: list[object], pipeline: SequencePipeline) -> None:
+    content = pipeline.layout.to_json()
+    checked(PairLayoutContent, content, "config.json")
+    with pytest.raises(RunError, match=r"config.json: damaged: (no )?sources.0"):
+        checked(PairLayoutContent, content | {"sources": [column]}, "config.json")
+
+
+@pytest.mark.parametrize("search", [{"length_penalty": 11}, {"min_tokens": 9, "max_tokens": 8}])
+def test_a_search_that_cannot_be_is_said_before_training(search: dict[str, object], runs: Path, tmp_path: Path) -> None:
+    with pytest.raises(EnsueError, match=r"length_penalty|min_tokens is 9"):
+        run_tiny(pair_recipe(runs / "train.tsv", search=search), tmp_path / "run")
+    assert not (tmp_path / "run").exists()

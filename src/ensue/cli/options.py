@@ -26,7 +26,9 @@ VectorsOption = Annotated[
 ]
 BeamsOption = Annotated[
     int | None,
-    typer.Option(min=1, help="Width of the beam search; 1: greedy; default: the recipe's.", show_default=False),
+    typer.Option(
+        min=1, max=10_000, help="Width of the beam search; 1: greedy; default: the recipe's.", show_default=False
+    ),
 ]
 LengthPenaltyOption = Annotated[
     float | None,

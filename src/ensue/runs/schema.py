@@ -33,6 +33,10 @@ class Content(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True)
 
 
+ColumnContent = Annotated[tuple[Annotated[int, Field(ge=0)], str], Field(strict=False)]
+"""A column of the data: its number and its name; strict in the types of both."""
+
+
 class Entry(Content):
     """The manifest's entry of a file: its size, its checksum, and when it was written."""
 

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
 from ensue.models.build import build_classifier
 from ensue.models.classifier import Classifier
 from ensue.runs.directory import RunDirectory
-from ensue.runs.schema import Config, Content, Symbols
+from ensue.runs.schema import ColumnContent, Config, Content, Symbols
 from ensue.tasks.classification.recipe import ClassificationRecipe
 from ensue.tasks.words.model import WordParts, WordsConfig, empty_vectors, read_lexicon
 from ensue.text.classes import Classes
 
 
 class LayoutContent(Content):
-    """The content of `data.documents.Layout.to_json`. A column is a number and a name."""
+    """The content of `data.documents.Layout.to_json`."""
 
     format: str
-    texts: list[Annotated[list[Any], Field(min_length=1, max_length=2)]]
-    labels: Annotated[list[Any], Field(min_length=1, max_length=2)] | None
+    texts: list[ColumnContent]
+    labels: ColumnContent | None
     header: bool
     separator: str
     joined: bool

@@ -28,6 +28,8 @@ from ensue.types import State
 
 SEARCH_ROWS, SEARCH_TOKENS = 64, 4_096
 """The most sources, and the most tokens of them, that are searched together."""
+SEARCH_HYPOTHESES = 1_000
+"""The most hypotheses that go on together, unless one source alone has more: each has a score for every token."""
 MORE_TOKENS = 10
 """So many tokens more than the training data's ratio says may an output have."""
 
@@ -47,10 +49,10 @@ def search_of(table: SearchTable, coder: PairCoder, **changes: Any) -> BeamSearc
     return replace(search, **changes)
 
 
-def most_tokens(sources: Ragged, ratio: float, search: BeamSearch) -> list[int]:
-    """The most tokens of each output: `ratio` for each token of the source, and some more."""
+def most_tokens(sources: Ragged, ratio: float, search: BeamSearch, bound: int | None = None) -> list[int]:
+    """The most tokens of each output: `ratio` for each token of the source, and some more, but no more than `bound`."""
     most = np.ceil(sources.lengths * ratio).astype(np.int64) + MORE_TOKENS + search.min_tokens
-    return [int(tokens) for tokens in np.minimum(most, search.max_tokens)]
+    return [int(tokens) for tokens in np.minimum(most, min(search.max_tokens, bound or search.max_tokens))]
 
 
 def outputs(
@@ -58,7 +60,8 @@ def outputs(
 ) -> list[list[Hypothesis]]:
     """The best hypotheses of each source, in order. Several models decide together, by the mean of probabilities."""
     found: list[list[Hypothesis]] = [[] for _ in range(len(sources))]
-    for rows in by_length(sources.lengths, batch_size=SEARCH_ROWS, batch_tokens=SEARCH_TOKENS):
+    batch_size = max(1, min(SEARCH_ROWS, SEARCH_HYPOTHESES // search.width))
+    for rows in by_length(sources.lengths, batch_size=batch_size, batch_tokens=SEARCH_TOKENS):
         model, state = begin(models, sources, rows)
         starts = torch.full((len(rows),), coder.target.begin_id, device=device_of(models[0]))
         best = beam_search(

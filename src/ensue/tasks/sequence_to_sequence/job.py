@@ -17,6 +17,7 @@ from ensue.models.encoder_decoder import EncoderDecoder
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.job import Job
 from ensue.tasks.sequence_to_sequence.decoding import most_tokens, outputs, search_of
+from ensue.tasks.sequence_to_sequence.length import check_lengths, most_written
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline, references
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
@@ -48,6 +49,7 @@ class SequenceToSequenceJob(Job[EncoderDecoder]):
             f"{data.valid_fraction:.0%} of {data.train}, drawn at random" if held_out else "none"
         )
         self.parts = EncoderDecoderParts(self._coder(source, held_out)) if run is None else run.parts
+        search_of(recipe.search, self.parts.coder)  # what cannot be is said before anything is computed
         self.left_out, self.cut = 0, 0
         train = self._encoded(pair for place, pair in enumerate(source) if place not in held_out)
         if not len(train):
@@ -103,6 +105,7 @@ class SequenceToSequenceJob(Job[EncoderDecoder]):
                 if is_training and 0 < data.target_tokens < len(target) - 1:
                     self.left_out += 1
                     continue
+                check_lengths(self.recipe, pair, len(source), len(target))
                 sources.append(source)
                 targets.append(target)
         return EncodedPairs(ragged(sources), ragged(targets))
@@ -114,7 +117,7 @@ class SequenceToSequenceJob(Job[EncoderDecoder]):
             return ""
         sources = ragged(coder.encode_source(pair.sources) for pair in pairs)
         search = search_of(self.recipe.search, coder, width=1)
-        limits = most_tokens(sources, self.ratio, search)
+        limits = most_tokens(sources, self.ratio, search, most_written(self.recipe))
         found = outputs([model], sources, search, coder=coder, limits=limits)
         lines = []
         for pair, hypotheses in zip(pairs, found, strict=True):

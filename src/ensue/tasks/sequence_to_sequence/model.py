@@ -10,7 +10,7 @@ from pydantic import Field
 from ensue.models.build import build_encoder_decoder
 from ensue.models.encoder_decoder import EncoderDecoder
 from ensue.runs.directory import RunDirectory
-from ensue.runs.schema import Config, Content, DamagedError
+from ensue.runs.schema import ColumnContent, Config, Content, DamagedError
 from ensue.tasks.model import ModelParts
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
@@ -19,11 +19,11 @@ Size = Annotated[int, Field(ge=1, lt=2**31)]
 
 
 class PairLayoutContent(Content):
-    """The content of `data.pairs.PairLayout.to_json`. A column is a number and a name."""
+    """The content of `data.pairs.PairLayout.to_json`."""
 
     format: str
-    sources: list[Annotated[list[Any], Field(min_length=1, max_length=2)]]
-    targets: list[Annotated[list[Any], Field(min_length=1, max_length=2)]]
+    sources: list[ColumnContent]
+    targets: list[ColumnContent]
     header: bool
     about: str
 

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from ensue.arguments import check_path, check_texts
 from ensue.data.lines import Lines
@@ -24,6 +25,7 @@ from ensue.runs.directory import RunDirectory
 from ensue.tasks.pipeline import Predictor
 from ensue.tasks.sequence_to_sequence.console import output_lines, score_lines
 from ensue.tasks.sequence_to_sequence.decoding import mean_surprisals, most_tokens, outputs, search_of
+from ensue.tasks.sequence_to_sequence.length import check_lengths, most_written
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
 from ensue.tasks.sequence_to_sequence.outputs import Output
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
@@ -88,11 +90,11 @@ class SequencePipeline(Predictor):
         """Each pair with the output for its source, in order, in constant memory."""
         left = iter(pairs)
         while window := list(islice(left, WINDOW)):
-            sources = ragged(self.coder.encode_source(pair.sources) for pair in window)
+            sources = ragged(map(self._source_ids, window))
             yield from zip(window, map(self._output, window, self._hypotheses(sources)), strict=True)
 
     def _hypotheses(self, sources: Ragged) -> list[list[Hypothesis]]:
-        limits = most_tokens(sources, self.ratio, self.search)
+        limits = most_tokens(sources, self.ratio, self.search, most_written(self.recipe))
         return outputs(self.models, sources, self.search, coder=self.coder, limits=limits)
 
     def _output(self, pair: Pair, hypotheses: Sequence[Hypothesis]) -> Output:
@@ -121,9 +123,19 @@ class SequencePipeline(Predictor):
 
     def _encoded(self, window: Sequence[tuple[Pair, str]]) -> EncodedPairs:
         return EncodedPairs(
-            ragged(self.coder.encode_source(pair.sources) for pair, _ in window),
-            ragged(self.coder.encode_target(target, pair.sources) for pair, target in window),
+            ragged(self._source_ids(pair) for pair, _ in window),
+            ragged(self._target_ids(pair, target) for pair, target in window),
         )
+
+    def _source_ids(self, pair: Pair) -> NDArray[np.int64]:
+        ids = self.coder.encode_source(pair.sources)
+        check_lengths(self.recipe, pair, len(ids))
+        return ids
+
+    def _target_ids(self, pair: Pair, target: str) -> NDArray[np.int64]:
+        ids = self.coder.encode_target(target, pair.sources)
+        check_lengths(self.recipe, pair, 0, len(ids))
+        return ids
 
     def source(
         self, location: str | Path | Lines, *, format: str | None = None, encoding: str = "utf-8", is_labeled: bool

@@ -42,7 +42,7 @@ class SearchTable(Table):
 
     beams: Annotated[int, Field(ge=1, le=10_000)] = 5
     """Hypotheses that go on after each token; 1: greedy."""
-    length_penalty: Annotated[float, Field(ge=0, le=100)] = 1.0
+    length_penalty: Annotated[float, Field(ge=0, le=10)] = 1.0
     """α in Σ ln P / length^α, by which hypotheses are ranked; 0: the sum."""
     max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = 200
     """The most tokens of an output."""

@@ -1,0 +1,32 @@
+"""The lengths of the longest source and target that a model reads whole."""
+
+from __future__ import annotations
+
+from ensue.data.pairs import Pair
+from ensue.models.specification import TransformerEncoder
+from ensue.tasks.length import MOST_ATTENDED, check_read, most_read
+from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
+
+MOST_READ = 250_000
+"""The most tokens of a text where nothing attends to it; what is kept of them takes about a gigabyte."""
+CUT = "cut it, or train with data.source_tokens, which reads the first tokens of each source"
+LEAVE = "cut it, or leave it out; in training data.target_tokens leaves out longer ones"
+
+
+def check_lengths(recipe: SequenceToSequenceRecipe, pair: Pair, source: int, target: int = 0) -> None:
+    """Raises DataError, with file and line, if the model does not read so many tokens of the source or the target."""
+    otherwise = MOST_READ if recipe.attention.kind == "none" else MOST_ATTENDED
+    for what, count, encoder, table, advice in (
+        ("a source of tokens", source, recipe.encoder, "encoder", CUT),
+        ("a target of tokens", target, recipe.decoder, "decoder", LEAVE),
+    ):
+        most = most_read(encoder, otherwise)
+        check_read(what, count, most, encoder, table=table, advice=advice, path=pair.path, line=pair.line)
+
+
+def most_written(recipe: SequenceToSequenceRecipe) -> int | None:
+    """The most tokens that the decoder can write before an end, which is read after them; None: any number."""
+    decoder = recipe.decoder
+    if not isinstance(decoder, TransformerEncoder) or decoder.positions != "learned":
+        return None
+    return max(1, decoder.context - 1)
