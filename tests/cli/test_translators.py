@@ -1,4 +1,4 @@
-"""Models from sequence to sequence on the command line: runs that decide together."""
+"""Models from sequence to sequence on the command line: runs that decide together, and pages."""
 
 import json
 from pathlib import Path
@@ -80,3 +80,18 @@ def test_runs_that_do_not_go_together_are_one_line(refused, translators: Path, r
     assert "its predict has no --with" in refused("predict", one, "--with", runs / "names", stdin=b"a\n")
     assert "its predict has no --with" in refused("predict", runs / "names", "--with", one, stdin=b"a\n")
     assert "nowhere" in refused("predict", one, "--with", translators / "nowhere", stdin=b"a\n")
+
+
+def test_a_page_of_an_output_and_of_a_given_target(ensue: Ensue, translators: Path, tmp_path: Path) -> None:
+    out = tmp_path / "page.html"
+    said = ensue("inspect", translators / "one", "the cat", "--out", out, "--beams", 2)
+    assert (said.status, said.err) == (0, f"wrote {out}\n")
+    assert "<b>beam 2, length penalty 1</b>" in out.read_text()
+    said = ensue("inspect", translators / "one", "the cat", "--target", "die Katze", "--out", out)
+    assert said.status == 0
+    assert "the target was given" in out.read_text()
+
+
+def test_a_target_and_a_number_of_texts_that_cannot_be(refused, translators: Path, runs: Path) -> None:  # type: ignore[no-untyped-def]
+    assert "its inspect has no --target" in refused("inspect", runs / "names", "Anna", "--target", "B-PER")
+    assert refused("inspect", translators / "one", "a", "b") == "the model reads one text; found 2"

@@ -3,21 +3,27 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from ensue.data.pairs import Pair, PairLayout
 from ensue.models.build import build_classifier, build_tagger
 from ensue.recipe import validate_recipe
 from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.tasks.classification.recipe import ClassificationRecipe
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.tasks.labeling.recipe import LabelingRecipe
+from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
+from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
+from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.text.classes import Classes
 from ensue.text.labels import Labels
 from ensue.text.lexicon import Lexicon
 from layer_tables import layer_tables
+from training.tiny_pairs import TRANSLATED, pair_recipe
 
 WORDS = dict.fromkeys(
     ["the", "Sea", "was", "calm", "calmly", "Ann", "Lee", "of", "London", "saw", "23", "seas", "."], 4
@@ -155,3 +161,14 @@ def parsed(page: str) -> Node:
 
 def number(text: str) -> float:
     return float(text.replace("−", "-"))
+
+
+def translator(**tables: Any) -> SequencePipeline:
+    """An untrained model with words of the pairs of `tiny_pairs`; the keywords replace tables of its recipe."""
+    recipe = pair_recipe(Path("x"), **{"tokenizer": {"kind": "words", "min_count": 2}, **tables})
+    known = [Pair((source,), (target,)) for source, target in TRANSLATED.items()]
+    coder = PairCoder.train(known * 2, recipe.tokenizer, None, copies=recipe.head.copying)
+    torch.manual_seed(0)
+    model = EncoderDecoderParts(coder).build(recipe)
+    roughened(model)
+    return SequencePipeline(model, coder, recipe=recipe, layout=PairLayout("tsv"), ratio=1.5, run="runs/small")

@@ -88,7 +88,7 @@ def load_for(
     return pipeline.with_others(*loaded)
 
 
-def search_options(**given: object) -> dict[str, object]:
+def search_options(**given: object) -> dict[str, Any]:
     """The options of a beam search that are given, by their names on the command line."""
     return {name.replace("_", "-"): value for name, value in given.items() if value is not None}
 

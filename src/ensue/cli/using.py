@@ -123,15 +123,22 @@ def inspect(
         list[str], typer.Argument(help="A text, or two for a model of pairs; - reads stdin.", show_default=False)
     ],
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("inspection.html"),
+    target: Annotated[
+        str | None, typer.Option(help="A target to look at, in place of the model's own output.", show_default=False)
+    ] = None,
+    beams: BeamsOption = None,
+    length_penalty: LengthPenaltyOption = None,
+    max_tokens: MaxTokensOption = None,
     vectors: VectorsOption = None,
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
 ) -> None:
-    """Write a page that shows the inside of a tagger or classifier."""
-    pipeline = load_for("inspect", run, device, threads, vectors=vectors)
+    """Write a page that shows the inside of a model with a text."""
+    search = search_options(beams=beams, length_penalty=length_penalty, max_tokens=max_tokens)
+    pipeline = searching(load_for("inspect", run, device, threads, vectors=vectors, target=target, **search), search)
     from ensue.console.inspection import write_inspection
 
-    say(f"wrote {write_inspection(pipeline, texts, out)}")
+    say(f"wrote {write_inspection(pipeline, texts, out, target=target)}")
 
 
 def score(

@@ -9,15 +9,20 @@ from typing import Any
 from ensue.data.streams import whole_text
 from ensue.errors import EnsueError
 
+NUMBERS = {1: "one text", 2: "two texts"}
 
-def write_inspection(pipeline: Any, texts: Sequence[str], out: Path, *, encoding: str = "utf-8") -> Path:
-    """Inspects a text, or the two of a pair ("-": stdin), and writes the page to `out`.
+
+def write_inspection(
+    pipeline: Any, texts: Sequence[str], out: Path, *, target: str | None = None, encoding: str = "utf-8"
+) -> Path:
+    """Inspects the texts of an input ("-": stdin), or what a given `target` is to the model, and writes the page.
 
     Raises EnsueError if the model reads another number of texts.
     """
     read = [whole_text("-", encoding).strip() if text == "-" else text for text in texts]
     wanted = pipeline.num_texts
     if len(read) != wanted:
-        raise EnsueError(f"the model reads {'two texts' if wanted == 2 else 'one text'}; found {len(read)}")
-    path: Path = pipeline.inspect(read[0] if wanted == 1 else (read[0], read[1])).save(out)
+        raise EnsueError(f"the model reads {NUMBERS.get(wanted, f'{wanted} texts')}; found {len(read)}")
+    given = () if target is None else (target,)
+    path: Path = pipeline.inspect(read[0] if wanted == 1 else tuple(read), *given).save(out)
     return path

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ensue.errors import EnsueError
+from ensue.nn import CopyingHead
 from ensue.nn.attention.cross import CrossAttention, Source
 from ensue.nn.taps import watch
 from ensue.types import Shared, State
@@ -29,8 +30,7 @@ class Coverage:
 
     def __init__(self, model: Any) -> None:
         self.model = model
-        modules = model.named_modules() if isinstance(model, nn.Module) else ()
-        self.taps = [f"{name}.weights".lstrip(".") for name, part in modules if isinstance(part, CrossAttention)]
+        self.taps = attention_taps(model) if isinstance(model, nn.Module) else []
         if not self.taps:
             raise EnsueError("the coverage penalty needs a model that attends to a source")
 
@@ -40,6 +40,13 @@ class Coverage:
             scores, state = self.model.step(ids, state)
         weights = torch.stack([found[-1][:, :, -1].mean(1) for found in seen.values()]).mean(0)
         return scores, state, weights if so_far is None else so_far + weights
+
+
+def attention_taps(model: nn.Module) -> list[str]:
+    """The names of the weights of all layers that attend to a source; a head that copies has weights of its own."""
+    heads = tuple(f"{name}." for name, part in model.named_modules() if isinstance(part, CopyingHead))
+    found = ((f"{name}.weights".lstrip("."), part) for name, part in model.named_modules())
+    return [name for name, part in found if isinstance(part, CrossAttention) and not name.startswith(heads)]
 
 
 def covered(attention: Float[Tensor, "R S"], state: State) -> NDArray[np.float64]:

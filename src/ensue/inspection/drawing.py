@@ -21,7 +21,7 @@ HEAD = 26
 STRONGEST = 0.78
 """Opacity of the color of the largest number."""
 ROOMY = 18
-"""Words up to which a square has large cells."""
+"""Columns up to which a matrix has large cells."""
 
 
 class WordColumns:
@@ -140,26 +140,33 @@ def lines(series: Mapping[str, NDArray[np.float64]], columns: WordColumns, *, na
     return figure(*drawn, width=columns.width, height=HEAD + height, name=name, aligned=True)
 
 
-def square(weights: NDArray[np.float32], words: Sequence[str], *, name: str) -> str:
-    """Weights (T, T) from 0 to 1, the largest in full color; those below 0.02 are left out."""
-    side, head, most = 17 if len(words) <= ROOMY else 14, 70, float(weights.max())
-    size = side * len(words)
+def matrix(
+    weights: NDArray[np.float32], rows: Sequence[str], columns: Sequence[str], *, name: str, key: str, side: int = 0
+) -> str:
+    """Weights (rows, columns) from 0 to 1, the largest in full color; those below 0.02 are left out.
+
+    A cell has `side` pixels, or as many as there is room for. `key` and the number of a row mark it for the script.
+    """
+    side, head, most = side or (17 if len(columns) <= ROOMY else 14), 70, float(weights.max(initial=0.0))
+    height, width = side * len(rows), side * len(columns)
     gutter = "".join(
-        f'<text class="end small" x="{GUTTER - 6}" y="{head + side * row + 12}">{escaped(clipped(word, 12))}</text>'
-        for row, word in enumerate(words)
+        f'<text class="end small" x="{GUTTER - 6}" y="{head + side * (row + 0.7):.0f}">'
+        f"{escaped(clipped(word, 12))}</text>"
+        for row, word in enumerate(rows)
     )
-    drawing = [
-        column_names(words, side, head),
-        f'<rect class="back" y="{head}" width="{size}" height="{size}" rx="3"/>',
-    ]
-    for row, column in zip(*np.nonzero(weights >= 0.02), strict=True):
-        weight = float(weights[row, column])
-        title = escaped(f"{words[row]} looks at {words[column]}: {weight:.4f}")
-        drawing.append(
-            f'<rect class="much" x="{side * column + 1}" y="{head + side * row + 1}" width="{side - 2}"'
-            f' height="{side - 2}" fill-opacity="{weight / most:.3f}"><title>{title}</title></rect>'
-        )
-    return figure(gutter, "".join(drawing), width=size + 50, height=head + size + 2, name=name)
+    drawing = [column_names(columns, side, head)]
+    for row, of_row in enumerate(weights):
+        y = head + side * row
+        drawing.append(f'<g data-t="{key}{row}"><rect class="back" y="{y}" width="{width}" height="{side}"/>')
+        for column in np.flatnonzero(of_row >= 0.02).tolist():
+            weight = float(of_row[column])
+            title = escaped(f"{rows[row]} looks at {columns[column]}: {weight:.4f}")
+            drawing.append(
+                f'<rect class="much" x="{side * column + 1}" y="{y + 1}" width="{side - 2}" height="{side - 2}"'
+                f' fill-opacity="{weight / most:.3f}"><title>{title}</title></rect>'
+            )
+        drawing.append("</g>")
+    return figure(gutter, "".join(drawing), width=width + 50, height=head + height + 2, name=name)
 
 
 def bars(values: NDArray[np.float64], letters: Sequence[str], *, name: str, place: int, top: float, side: float) -> str:

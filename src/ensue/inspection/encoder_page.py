@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ensue.inspection.drawing import WordColumns, lines, square
+from ensue.inspection.drawing import WordColumns, lines, matrix
 from ensue.inspection.encoder import Attention, Trace
 from ensue.inspection.markup import escaped
 from ensue.inspection.page import Section, cut, paragraph
@@ -67,7 +67,8 @@ def _attention(text: Seen) -> str:
         heads = []
         for head, of_head in enumerate(weights, start=1):
             name = f"{text.name}layer {layer}, head {head}"
-            heads.append(f"<div><h3>{name}</h3>{square(of_head[:size, :size], words, name=name)}</div>")
+            drawing = matrix(of_head[:size, :size], words, words, name=name, key=text.columns.key)
+            heads.append(f"<div><h3>{name}</h3>{drawing}</div>")
         drawn.append(f'<div class="many">{"".join(heads)}</div>')
     if text.attention:
         drawn.insert(0, cut(text.attention[0].weights.shape[1], size, "words"))

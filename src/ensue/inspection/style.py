@@ -65,13 +65,26 @@ td .tag { white-space: nowrap; margin-right: .6em; }
 .part u { display: block; height: 2px; margin: 0 0 1px; background: var(--e); text-decoration: none; }
 .part small { opacity: .8; }
 .part.unread { outline: 1px dashed var(--e); outline-offset: -1px; color: var(--faint); }
+.edge { fill: none; stroke: var(--line); stroke-width: 1.5; } .edge.best { stroke: var(--d); stroke-width: 3; }
+.edge.out { stroke-dasharray: 3 3; }
+.node .back { stroke: var(--line); } .node.best .back { stroke: var(--d); stroke-width: 2; }
+.node.ends .back { stroke: var(--good); stroke-width: 2; } .node.late .back { stroke: var(--c); stroke-width: 2; }
+.node.out .back { fill: none; stroke-dasharray: 3 3; } .node.out text { fill: var(--faint); }
+.key { display: inline-block; width: 1.6em; height: .9em; border-radius: 3px; border: 2px solid var(--line);
+  margin: 0 .35em -.1em 1.1em; }
+.key:first-child { margin-left: 0; }
+.key.best { border-color: var(--d); } .key.ends { border-color: var(--good); }
+.key.late { border-color: var(--c); } .key.out { border-style: dashed; border-width: 1px; }
 footer { margin-top: 3rem; color: var(--faint); font-size: .85rem; }
 @media (max-width: 760px) { .sides { grid-template-columns: 1fr; } }
 """
 
 SCRIPT = """
 const marked = document.getElementsByClassName("on");
+const looked = document.querySelectorAll(".looked .w");
 document.addEventListener("mouseover", event => {
+  const looks = event.target.closest("[data-look]")?.dataset.look.split(" ") ?? [];
+  for (const [place, strength] of looks.entries()) looked[place]?.style.setProperty("--s", `${strength}%`);
   const place = event.target.closest("[data-t]")?.dataset.t;
   for (const element of [...marked]) element.classList.remove("on");
   if (place === undefined) return;

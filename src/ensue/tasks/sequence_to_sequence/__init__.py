@@ -13,6 +13,7 @@ TASK = TaskEntry(
     commands={
         "predict": SEARCH | {"format", "n-best", "with"},
         "evaluate": SEARCH | {"format", "compare", "with"},
+        "inspect": SEARCH | {"target"},
         "score": frozenset({"format", "with"}),
     },
     judged_by=("nats_per_token",),

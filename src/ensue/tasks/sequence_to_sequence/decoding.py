@@ -17,6 +17,7 @@ from ensue.data.words import Ragged
 from ensue.decode.beam import beam_search
 from ensue.decode.ensemble import Ensemble
 from ensue.decode.hypotheses import Hypothesis
+from ensue.decode.record import Candidate
 from ensue.decode.search import BeamSearch
 from ensue.models.encoder_decoder import EncoderDecoder
 from ensue.models.modules import device_of, evaluating
@@ -56,9 +57,18 @@ def most_tokens(sources: Ragged, ratio: float, search: BeamSearch, bound: int | 
 
 
 def outputs(
-    models: Sequence[EncoderDecoder], sources: Ragged, search: BeamSearch, *, coder: PairCoder, limits: Sequence[int]
+    models: Sequence[EncoderDecoder],
+    sources: Ragged,
+    search: BeamSearch,
+    *,
+    coder: PairCoder,
+    limits: Sequence[int],
+    record: list[Candidate] | None = None,
 ) -> list[list[Hypothesis]]:
-    """The best hypotheses of each source, in order. Several models decide together, by the mean of probabilities."""
+    """The best hypotheses of each source, in order. Several models decide together, by the mean of probabilities.
+
+    What was considered is added to `record`, if it is given; that is for one source.
+    """
     found: list[list[Hypothesis]] = [[] for _ in range(len(sources))]
     batch_size = max(1, min(SEARCH_ROWS, SEARCH_HYPOTHESES // search.width))
     for rows in by_length(sources.lengths, batch_size=batch_size, batch_tokens=SEARCH_TOKENS):
@@ -66,7 +76,7 @@ def outputs(
         starts = torch.full((len(rows),), coder.target.begin_id, device=device_of(models[0]))
         best = beam_search(
             model, state, starts, end_id=coder.target.end_id, search=search,
-            max_tokens=[limits[row] for row in rows.tolist()],
+            max_tokens=[limits[row] for row in rows.tolist()], record=record,
         )  # fmt: skip
         for row, hypotheses in zip(rows.tolist(), best, strict=True):
             found[row] = hypotheses

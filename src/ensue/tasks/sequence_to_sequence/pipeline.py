@@ -19,12 +19,14 @@ from ensue.data.pairs import Pair, PairLayout, PairSource, with_references
 from ensue.data.words import Ragged
 from ensue.decode.hypotheses import Hypothesis
 from ensue.errors import EnsueError
+from ensue.inspection.inspection import Inspection
 from ensue.metrics.generation import GenerationScores, compare_texts, has_no_blanks, score_texts
 from ensue.models.encoder_decoder import EncoderDecoder
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.pipeline import Predictor
 from ensue.tasks.sequence_to_sequence.console import output_lines, score_lines
 from ensue.tasks.sequence_to_sequence.decoding import mean_surprisals, most_tokens, outputs, search_of
+from ensue.tasks.sequence_to_sequence.inspection import inspect_output
 from ensue.tasks.sequence_to_sequence.length import check_lengths, most_written
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
 from ensue.tasks.sequence_to_sequence.outputs import Output
@@ -53,6 +55,10 @@ class SequencePipeline(Predictor):
         self.models: tuple[EncoderDecoder, ...] = (model,)
         self.coder, self.recipe, self.layout, self.ratio, self.run = coder, recipe, layout, ratio, run
         self.search = search_of(recipe.search, coder)
+
+    @property
+    def num_texts(self) -> int:
+        return len(self.layout.sources) or 1
 
     @classmethod
     def of(cls, directory: RunDirectory, device: torch.device) -> Self:
@@ -103,6 +109,10 @@ class SequencePipeline(Predictor):
             for found in hypotheses
         )
         return replace(best, others=tuple(others))
+
+    def inspect(self, source: str | Sequence[str], target: str | None = None) -> Inspection:
+        """What happens in the model with a source: while it writes its output, or a given target."""
+        return inspect_output(self, source, target)
 
     def score(self, source: str | Sequence[str], target: str) -> float:
         """The surprisal -ln P(target | source) in nats, the end included."""
@@ -190,12 +200,15 @@ class SequencePipeline(Predictor):
             return "char"
         return "none" if self.coder.target.tokenizer.kind == "words" else "13a"
 
-    def protocol(self, scores: GenerationScores) -> str:
-        """How the outputs were found, and how they are compared."""
+    def protocol_of_search(self) -> str:
+        """How outputs are found."""
         search = self.search
         how = "greedy" if search.width == 1 else f"beam {search.width}, length penalty {search.length_penalty:g}"
-        how += f", {len(self.models)} models together" if len(self.models) > 1 else ""
-        cut = ""
+        return how + (f", {len(self.models)} models together" if len(self.models) > 1 else "")
+
+    def protocol(self, scores: GenerationScores) -> str:
+        """How the outputs were found, and how they are compared."""
+        how, cut = self.protocol_of_search(), ""
         if "tok:char" in scores.signature:
             cut = "; BLEU and edits of characters, since the texts have no blanks"
         elif "tok:none" in scores.signature:

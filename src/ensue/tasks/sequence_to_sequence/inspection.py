@@ -1,0 +1,77 @@
+"""From a model, a source and perhaps a target to an `Inspection`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ensue.arguments import check_type
+from ensue.decode.record import Candidate
+from ensue.errors import EnsueError
+from ensue.inspection.inspection import Inspection
+from ensue.inspection.markup import clipped
+from ensue.inspection.page import page
+from ensue.tasks.sequence_to_sequence.decoding import most_tokens, outputs
+from ensue.tasks.sequence_to_sequence.page import sequence_sections
+from ensue.tasks.sequence_to_sequence.texts import ragged
+from ensue.tasks.sequence_to_sequence.view import Search, Symbols, view_output
+
+if TYPE_CHECKING:
+    from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
+
+LONGEST = 2_000
+"""The most tokens of a source or a target for a page."""
+TITLE = 84
+
+
+def inspect_output(pipeline: SequencePipeline, source: str | Sequence[str], target: str | None = None) -> Inspection:
+    """What happens in the model while it writes its output for a source, or a given target.
+
+    Raises EnsueError for texts that are too long.
+    """
+    check_type("the source", source, (str, tuple, list), "a text, or the texts of its columns")
+    columns = (source,) if isinstance(source, str) else tuple(source)
+    for part in columns:
+        check_type("the source", part, str, "a string")
+    coder = pipeline.coder
+    read = coder.encode_source(columns)
+    _check_length("source", len(read))
+    if target is None:
+        search = _searched(pipeline, columns)
+        best = search.hypotheses[0]
+        ids = [*best.ids, *([coder.target.end_id] if best.is_complete else [])]
+        text = coder.decode(best.ids, columns)
+    else:
+        check_type("the target", target, str, "a string")
+        search, text = None, target
+        ids = coder.encode_target(target, columns).tolist()
+        _check_length("target", len(ids))
+    if not ids:
+        raise EnsueError("there is nothing to look into: the output has no tokens")
+    view = view_output(pipeline.models, coder, columns, ids, text=text, search=search)
+    facts = {
+        **({} if pipeline.run is None else {"run": Path(pipeline.run).name}),
+        "model": pipeline.recipe.describe(),
+        "parameters": f"{pipeline.num_parameters:,}",
+        "search": "none, the target was given" if search is None else pipeline.protocol_of_search(),
+        "tokens": f"{len(view.source):,} → {len(view.output):,}",
+    }
+    title = clipped(" | ".join(columns), TITLE)
+    return Inspection(title, view, page(title, facts, sequence_sections(view, pipeline.search)))
+
+
+def _searched(pipeline: SequencePipeline, columns: Sequence[str]) -> Search:
+    """The search for one source, with all that it considered."""
+    sources, record = ragged([pipeline.coder.encode_source(columns)]), list[Candidate]()
+    (limit,) = most_tokens(sources, pipeline.ratio, pipeline.search)
+    (hypotheses,) = outputs(
+        pipeline.models, sources, pipeline.search, coder=pipeline.coder, limits=[limit], record=record
+    )
+    symbols = Symbols(pipeline.coder, columns)
+    return Search(record, hypotheses, {id: symbols.of(id) for found in record for id in found.ids[-1:]}, limit)
+
+
+def _check_length(what: str, length: int) -> None:
+    if length > LONGEST:
+        raise EnsueError(f"the {what} has {length:,} tokens; up to {LONGEST:,} can be looked into")
