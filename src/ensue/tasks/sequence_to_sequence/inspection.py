@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ensue.arguments import check_type
+from ensue.data.pairs import Pair
 from ensue.decode.record import Candidate
 from ensue.errors import EnsueError
 from ensue.inspection.inspection import Inspection
 from ensue.inspection.markup import clipped
 from ensue.inspection.page import page
-from ensue.tasks.sequence_to_sequence.decoding import most_tokens, outputs
+from ensue.tasks.sequence_to_sequence.length import check_lengths
 from ensue.tasks.sequence_to_sequence.page import sequence_sections
 from ensue.tasks.sequence_to_sequence.texts import ragged
-from ensue.tasks.sequence_to_sequence.view import Search, Symbols, view_output
+from ensue.tasks.sequence_to_sequence.view import Search, SequenceView, Symbols, view_output
 
 if TYPE_CHECKING:
     from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
@@ -35,8 +36,8 @@ def inspect_output(pipeline: SequencePipeline, source: str | Sequence[str], targ
     for part in columns:
         check_type("the source", part, str, "a string")
     coder = pipeline.coder
-    read = coder.encode_source(columns)
-    _check_length("source", len(read))
+    _check_length("source", length := len(coder.encode_source(columns)))
+    check_lengths(pipeline.recipe, Pair(columns), length)
     if target is None:
         search = _searched(pipeline, columns)
         best = search.hypotheses[0]
@@ -47,29 +48,33 @@ def inspect_output(pipeline: SequencePipeline, source: str | Sequence[str], targ
         search, text = None, target
         ids = coder.encode_target(target, columns).tolist()
         _check_length("target", len(ids))
+        check_lengths(pipeline.recipe, Pair(columns), length, len(ids))
     if not ids:
         raise EnsueError("there is nothing to look into: the output has no tokens")
     view = view_output(pipeline.models, coder, columns, ids, text=text, search=search)
-    facts = {
+    title = clipped(" | ".join(columns), TITLE)
+    return Inspection(title, view, page(title, _facts(pipeline, view), sequence_sections(view, pipeline.search)))
+
+
+def _facts(pipeline: SequencePipeline, view: SequenceView) -> dict[str, str]:
+    """What stands at the top of the page."""
+    return {
         **({} if pipeline.run is None else {"run": Path(pipeline.run).name}),
         "model": pipeline.recipe.describe(),
         "parameters": f"{pipeline.num_parameters:,}",
-        "search": "none, the target was given" if search is None else pipeline.protocol_of_search(),
+        "search": "none, the target was given" if view.search is None else pipeline.protocol_of_search(),
         "tokens": f"{len(view.source):,} → {len(view.output):,}",
     }
-    title = clipped(" | ".join(columns), TITLE)
-    return Inspection(title, view, page(title, facts, sequence_sections(view, pipeline.search)))
 
 
 def _searched(pipeline: SequencePipeline, columns: Sequence[str]) -> Search:
     """The search for one source, with all that it considered."""
     sources, record = ragged([pipeline.coder.encode_source(columns)]), list[Candidate]()
-    (limit,) = most_tokens(sources, pipeline.ratio, pipeline.search)
-    (hypotheses,) = outputs(
-        pipeline.models, sources, pipeline.search, coder=pipeline.coder, limits=[limit], record=record
-    )
+    (hypotheses,) = pipeline.hypotheses(sources, record=record)
     symbols = Symbols(pipeline.coder, columns)
-    return Search(record, hypotheses, {id: symbols.of(id) for found in record for id in found.ids[-1:]}, limit)
+    return Search(
+        record, hypotheses, {id: symbols.of(id) for found in record for id in found.ids[-1:]}, *pipeline.limits(sources)
+    )
 
 
 def _check_length(what: str, length: int) -> None:

@@ -18,6 +18,7 @@ from ensue.data.lines import Lines
 from ensue.data.pairs import Pair, PairLayout, PairSource, with_references
 from ensue.data.words import Ragged
 from ensue.decode.hypotheses import Hypothesis
+from ensue.decode.record import Candidate
 from ensue.errors import EnsueError
 from ensue.inspection.inspection import Inspection
 from ensue.metrics.generation import GenerationScores, compare_texts, has_no_blanks, score_texts
@@ -97,11 +98,16 @@ class SequencePipeline(Predictor):
         left = iter(pairs)
         while window := list(islice(left, WINDOW)):
             sources = ragged(map(self._source_ids, window))
-            yield from zip(window, map(self._output, window, self._hypotheses(sources)), strict=True)
+            yield from zip(window, map(self._output, window, self.hypotheses(sources)), strict=True)
 
-    def _hypotheses(self, sources: Ragged) -> list[list[Hypothesis]]:
-        limits = most_tokens(sources, self.ratio, self.search, most_written(self.recipe))
-        return outputs(self.models, sources, self.search, coder=self.coder, limits=limits)
+    def hypotheses(self, sources: Ragged, *, record: list[Candidate] | None = None) -> list[list[Hypothesis]]:
+        """What the search finds for each source. All that it considered is added to `record`, for one source."""
+        limits = self.limits(sources)
+        return outputs(self.models, sources, self.search, coder=self.coder, limits=limits, record=record)
+
+    def limits(self, sources: Ragged) -> list[int]:
+        """The most tokens of the output for each source."""
+        return most_tokens(sources, self.ratio, self.search, most_written(self.recipe))
 
     def _output(self, pair: Pair, hypotheses: Sequence[Hypothesis]) -> Output:
         best, *others = (
