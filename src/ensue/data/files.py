@@ -15,6 +15,9 @@ from pathlib import Path
 
 from ensue.errors import DataError, nearest
 
+FORMAT_OPTION = "--format (in training --set data.format=...)"
+"""Where the user says what the format is."""
+
 
 def files_of(location: str | Path) -> tuple[Path, ...]:
     """The files that `location` names, sorted. Raises DataError if there is none, or if the system refuses."""
@@ -55,7 +58,7 @@ def common_format(formats: Mapping[str, str]) -> str:
     first, found = next(iter(formats.items()), ("", ""))
     for name, other in formats.items():
         if other != found:
-            advice = "a glob chooses some, or --format (in training --set data.format=...) says what all are"
+            advice = f"a glob chooses some, or {FORMAT_OPTION} says what all are"
             raise DataError(f"it looks like {other}, but {first} like {found}; {advice}", name)
     return found
 

@@ -225,7 +225,11 @@ OBJECT = '{"text": "a", "label": "x"}\n'
         ("x.jsonl", "\n{}\n", r"x\.jsonl:1: an object without keys"),
         ("x.json", '[\n"text"\n]\n', r"x\.json:1: not JSON"),
         ("x.ft", "__label__x a\nb c\n", r"x\.ft:2: no label"),
-        ("x.txt", "pos a\nneg b\npos c\nneg d\n e\n", r"x\.txt: no labels found; --set data\.format=.* \(tsv, csv, "),
+        (
+            "x.txt",
+            "pos a\nneg b\npos c\nneg d\n e\n",
+            r"x\.txt: no labels found; --format .* --set data\.format=.* \(tsv, csv, ",
+        ),
     ],
 )
 def test_errors_say_where(tmp_path: Path, name: str, text: str | bytes, message: str) -> None:

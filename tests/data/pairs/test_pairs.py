@@ -114,6 +114,7 @@ def test_columns_are_chosen_by_name(tmp_path: Path) -> None:
         ("a.txt", "a\tb\0\n", {}, ":1: a NUL character in column 4; expected text"),
         ("a.txt", b"a\tb\nc\xff\td\n", {}, ":2: not UTF-8 (byte 0xff in column 2)"),
         ("a.txt", "no pairs\nat all\n", {}, ": no pairs found; expected a source, a tab and a target in each line,"),
+        ("a.txt", "no pairs\nat all\n", {}, "them, or --format (in training --set data.format=...) says what it is"),
         ("a.txt", "IN: a OUT: b\nIN: a\n", {"format": "scan"}, ':2: expected "IN: source OUT: target"'),
         ("a.txt", "A  AH0\nB\n", {"format": "cmudict"}, ":2: expected a word and its phonemes"),
         ("a.txt", "IN: a OUT: b\n", {"sources": ["1"]}, ": scan has no columns;"),

@@ -14,6 +14,7 @@ from ensue.data.documents.format import DocumentFormat
 from ensue.data.documents.json_documents import JsonDocuments
 from ensue.data.documents.line_formats import ClassFiles, FastText, FirstWord, UnlabeledLines
 from ensue.data.documents.tables import TableFormat
+from ensue.data.files import FORMAT_OPTION
 from ensue.data.lines import Lines
 from ensue.data.tables import DIALECTS
 from ensue.errors import DataError, nearest
@@ -49,7 +50,7 @@ def detect_lines(
     name = csv_format(lines) if name == "csv" else name
     if not name:
         formats = ", ".join([*FORMATS, FOLDERS])
-        raise DataError(f"no labels found; --set data.format=... says what it is ({formats})", lines.name)
+        raise DataError(f"no labels found; {FORMAT_OPTION} says what it is ({formats})", lines.name)
     if like is not None:
         return _layout_like(like, name, lines, choice)
     layout = FORMATS[name].layout(lines, choice)

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from ensue.data.detection.format_names import ALIGNED
 from ensue.data.detection.formats import csv_format, pair_format
+from ensue.data.files import FORMAT_OPTION
 from ensue.data.lines import Lines
 from ensue.data.pairs.format import PairFormat
 from ensue.data.pairs.json_pairs import JsonPairs
@@ -55,7 +56,7 @@ def checked_format(name: str) -> str:
 def _layout(name: str, lines: Lines, choice: PairChoice) -> PairLayout:
     if not name:
         formats = ", ".join(format for format in FORMATS if format != "plain")
-        advice = f"two files with a comma between them, or --set data.format=... says what it is ({formats})"
+        advice = f"two files with a comma between them, or {FORMAT_OPTION} says what it is ({formats})"
         raise DataError(f"no pairs found; expected a source, a tab and a target in each line, {advice}", lines.name)
     if name in _WITHOUT_COLUMNS and (choice.sources or choice.targets):
         raise DataError(f"{name} has no columns; data.sources and data.targets are for tables and JSON", lines.name)
