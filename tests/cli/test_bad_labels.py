@@ -60,7 +60,7 @@ CLASSIFYING: dict[str, tuple[str, bytes, str]] = {
     "empty": ("bad.tsv", b"", "bad.tsv: "),
     "one line": ("bad.tsv", b"x\ta text\n", "bad.tsv: "),
     "one class": ("bad.tsv", b"label\ttext\n" + b"x\ta text\n" * 9, 'nothing to learn: all 8 texts have the label "x"'),
-    "no labels": ("bad.txt", b"One text.\nAnother one.\n", "bad.txt: no labels found; --format (in training --set data.f"),
+    "no labels": ("bad.txt", b"One text.\nAnother one.\n", "bad.txt: no labels found; --format"),
     "ragged": ("bad.tsv", b"label\ttext\nx\ta text\ny\n", "bad.tsv:3: 1 column; expected 2 as in line 1"),
     "latin-1": ("bad.csv", b"label,text\nx,caf\xe9\n" * 5, "bad.csv:2: not UTF-8 (byte 0xe9 in column 6)"),
     "open quote": ("bad.csv", b'label,text\nx,"a\ny,b\n', "bad.csv:2: the quote that opens here is not closed"),
