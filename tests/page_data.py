@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ensue.recipe import BUDGETS, Recipe, validate_recipe
 from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe
@@ -28,7 +28,7 @@ VERBS = {
     "is waiting.": "wartet.", "sleeps.": "schläft.",
 }  # fmt: skip
 
-RUNS: dict[str, tuple[str, str, dict[str, str]]] = {
+RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "run": ("char-lstm", "book.txt", {}),
     "mood": ("classify-lstm", "reviews.tsv", {}),
     "pos": ("tag-lstm", "train.conllu", {}),
@@ -36,6 +36,8 @@ RUNS: dict[str, tuple[str, str, dict[str, str]]] = {
     "glove": ("tag-lstm-crf", "train.conllu", {"features.vectors": "glove.txt"}),
     "topics": ("classify-bag", "topics.jsonl", {}),
     "same": ("classify-lstm", "pairs.tsv", {}),
+    "ende": ("translate-transformer", "train.en,train.de", {}),
+    "ende-2": ("translate-transformer", "train.en,train.de", {"train.seed": 1}),
 }
 """Recipe, training data and settings of each."""
 
@@ -121,7 +123,7 @@ def translations() -> dict[str, str]:
     test = [train[0], ("The sea is not calm.", "Das Meer ist nicht ruhig.")]
     return {
         f"{part}.{language}": "".join(f"{pair[side]}\n" for pair in pairs)
-        for part, pairs in (("train", train), ("test", test))
+        for part, pairs in (("train", train), ("dev", train[::5]), ("test", test))
         for side, language in enumerate(("en", "de"))
     }
 
@@ -135,6 +137,9 @@ def tiny(recipe: Recipe) -> Recipe:
         "features": {"d_words": 8, "min_count": 1},
         "head": {"ngram_buckets": 256},
     }
+    if recipe.task == "sequence-to-sequence":
+        layers = {"d_model": 16, "num_layers": 1, "d_feedforward": 16}
+        sizes |= {"encoder": layers, "decoder": layers, "tokens": {"d_embedding": 16}, "search": {"max_tokens": 8}}
     for name, small in sizes.items():
         table = document.get(name, {})
         table |= {key: size for key, size in small.items() if key in table}

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 import ensue.library
 import ensue.nn
 from ensue.metrics.classification import ClassificationTally
+from ensue.metrics.generation import score_texts
 from ensue.metrics.labeling import LabelingTally
 from ensue.metrics.language import LanguageScores
 from ensue.recipe import Recipe, recipe_names
@@ -25,6 +26,7 @@ from ensue.tasks.labeling import tagged_sentence
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
 from ensue.tasks.pipeline import Pipeline, Predictor
+from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
 from pages import (
     BENCHMARKS_PAGE,
     PAGES,
@@ -113,6 +115,7 @@ INTERFACE = {
     "LanguagePipeline": LanguagePipeline,
     "LabelingPipeline": LabelingPipeline,
     "ClassificationPipeline": ClassificationPipeline,
+    "SequencePipeline": SequencePipeline,
 }
 API_PAGE = REPOSITORY / "docs" / "api.md"
 ARCHITECTURE = REPOSITORY / "docs" / "architecture.md"
@@ -144,6 +147,7 @@ SCORES: dict[str, dict[str, Any]] = {
     "evaluation.md": LanguageScores(total_nats=1.0, tokens=1, characters=1).as_json(),
     "labeling.md": LabelingTally(spans=True).scores().as_json(),
     "classification.md": ClassificationTally(["a", "b"]).scores().as_json(),
+    "encoder-decoders.md": score_texts(["a b"], [["a b"]], tokenize="13a", nats_per_token=1.0).as_json(),
 }
 
 

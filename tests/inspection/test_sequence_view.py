@@ -153,6 +153,7 @@ def test_models_together_are_told_apart() -> None:
     one = translator().with_search(max_tokens=4)
     inspection = one.with_others(translator()).inspect(SOURCE)
     assert [found.name for found in inspection.view.alignments] == ["model 1, layer 1", "model 2, layer 1"]
+    assert not any(part.training for part in one.model.modules()), "a search with others leaves a model as it was"
     assert one.with_others(one).inspect(SOURCE).view.alignments[0].weights.shape == (2, 4, 6)
     assert "2 models together" in inspection.page
 

@@ -21,10 +21,11 @@ def device_of(model: nn.Module) -> torch.device:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Puts the model into evaluation mode for the duration of a `with` block."""
-    was_training = model.training
+    """Puts the model into evaluation mode for the duration of a `with` block; then each part has its own mode again."""
+    modes = [(part, part.training) for part in model.modules()]
     model.eval()
     try:
         yield
     finally:
-        model.train(was_training)
+        for part, was_training in modes:
+            part.training = was_training
