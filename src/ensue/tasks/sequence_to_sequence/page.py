@@ -82,8 +82,8 @@ def _alignments(view: SequenceView) -> list[Section]:
         return [Section("Attention to the source", paragraph(about))]
     about = (
         "The row of an output token shows which source tokens the decoder looks at in the step that writes it. A row "
-        "sums to 1. The last layer comes first."
-    )
+        "sums to 1."
+    ) + (" The last layer comes first." if len(view.alignments) > 1 else "")
     rows = sum(found.weights.shape[0] for found in view.alignments) * len(view.output)
     drawn = []
     for name, weights in reversed(view.alignments):
