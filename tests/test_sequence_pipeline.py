@@ -4,6 +4,7 @@ import json
 import math
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -244,6 +245,7 @@ DECODERS = {
     "feeding": ({"kind": "bilinear", "feeding": True}, {}),
     "plain": ({"kind": "none"}, {}),
     "copying": ({"kind": "bilinear"}, {"copying": True, "coverage": 0.1}),
+    "decoder only": ({}, {"label_smoothing": 0.1}),
 }
 
 
@@ -251,9 +253,11 @@ DECODERS = {
 def test_recurrent_decoders_agree_with_their_steps(name: str, runs: Path, tmp_path: Path) -> None:
     """What a beam search reports, step by step, is what `score` gives in one pass."""
     attention, head = DECODERS[name]
-    encoder = LSTM if name != "dot" else LSTM | {"d_model": 8}  # two directions make 16
+    tables: dict[str, Any] = {"encoder": LSTM if name != "dot" else LSTM | {"d_model": 8}}  # two directions make 16
+    if name == "decoder only":
+        tables = {"encoder": None}
     recipe = pair_recipe(
-        runs / "train.tsv", encoder=encoder, decoder=LSTM, attention=attention, head=head, train={"validations": 1}
+        runs / "train.tsv", **tables, decoder=LSTM, attention=attention, head=head, train={"validations": 1}
     )
     run_tiny(recipe, tmp_path / "run")
     model = ensue.load(tmp_path / "run")
@@ -284,6 +288,9 @@ def test_unknown_words_are_copied(tmp_path: Path) -> None:
     ("tables", "message"),
     [
         ({"decoder": {"kind": "window"}}, "decoder.kind window has no state"),
+        ({"encoder": None, "head": {"copying": True}}, "head.copying needs an encoder"),
+        ({"encoder": None, "decoder": SMALL["decoder"] | {"positions": "learned"}}, "without an encoder decoder.pos"),
+        ({"encoder": None, "target_tokenizer": {"kind": "words"}}, "without an encoder both sides have one vocabulary"),
         ({"decoder": {"kind": "none"}}, "decoder.kind none has no state"),
         ({"attention": {"kind": "dot"}}, "a transformer as decoder"),
         ({"head": {"copying": True, "label_smoothing": 0.1}}, "label_smoothing is not for a head that copies"),

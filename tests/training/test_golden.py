@@ -51,8 +51,10 @@ def cut_down(name: str, data: Path) -> Recipe:
         settings |= OF_THE_KIND.get(part, {})
     if part == "transformer" and "decoder.d_model" in settings:
         settings["decoder.num_heads"] = 2
-    if name in ("classify-bag", "classify-pairs"):
+    if name in ("classify-bag", "classify-pairs", "summarize-lm"):
         del settings["encoder.d_model"]
+    if name == "summarize-lm":
+        settings["decoder.num_heads"] = 2
     return read_recipe(name, settings)
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ensue.models.classifier import Classifier
 from ensue.models.copying import CopyingEncoderDecoder
+from ensue.models.decoder_only import DecoderOnly
 from ensue.models.decoders import build_decoder
 from ensue.models.encoder_decoder import EncoderDecoder
 from ensue.models.encoders import build_encoder
@@ -65,7 +66,7 @@ def build_language_model(tokens: Tokens, encoder: EncoderSpecification, *, vocab
 
 def build_encoder_decoder(
     tokens: PairTokens,
-    encoder: EncoderSpecification,
+    encoder: EncoderSpecification | None,
     decoder: EncoderSpecification,
     attention: Attention,
     head: TextHead,
@@ -77,7 +78,7 @@ def build_encoder_decoder(
     unknown_id: int = 0,
 ) -> EncoderDecoder:
     """An encoder–decoder from its tables, for vocabularies of these sizes. `is_joint`: they are the same one, in which
-    `unknown_id` is read in place of a word that is copied.
+    `unknown_id` is read in place of a word that is copied. Without an `encoder` the decoder reads the source too.
 
     Raises ValueError for tables that do not go together.
     """
@@ -92,10 +93,12 @@ def build_encoder_decoder(
         if tokens.tied == "all"
         else TokenEmbedding(source_size, tokens.d_embedding, dropout=tokens.dropout_words)
     )
+    if encoder is None:
+        return _decoder_only(tokens, decoder, target, head, is_joint=is_joint)
     reads = build_encoder(encoder, d_in=source.d_out, directions=directions)
     both_ways = _in_two_halves(encoder, directions)
     writes = build_decoder(decoder, attention, d_in=target.d_out, d_memory=reads.d_out, both_ways=both_ways)
-    softmax: SoftmaxHead = TiedSoftmaxHead(writes.d_out, target) if tied else SoftmaxHead(writes.d_out, target_size)
+    softmax = _softmax(writes.d_out, target, tied=tied)
     if not head.copying:
         return EncoderDecoder(source, reads, target, writes, softmax, label_smoothing=head.label_smoothing)
     if not is_joint:
@@ -104,6 +107,24 @@ def build_encoder_decoder(
         raise ValueError("head.label_smoothing is not for a head that copies")
     copying = CopyingHead(writes.d_out, softmax, d_memory=reads.d_out, coverage=head.coverage > 0)
     return CopyingEncoderDecoder(source, reads, target, writes, copying, unknown_id=unknown_id, coverage=head.coverage)
+
+
+def _softmax(d_in: int, target: TokenEmbedding, *, tied: bool) -> SoftmaxHead:
+    return TiedSoftmaxHead(d_in, target) if tied else SoftmaxHead(d_in, target.vocabulary_size)
+
+
+def _decoder_only(
+    tokens: PairTokens, decoder: EncoderSpecification, target: TokenEmbedding, head: TextHead, *, is_joint: bool
+) -> DecoderOnly:
+    if not is_joint:
+        raise ValueError("without an encoder both sides have one vocabulary; remove the table [target_tokenizer]")
+    if head.copying:
+        raise ValueError("head.copying needs an encoder; add the table [encoder]")
+    if isinstance(decoder, TransformerEncoder) and decoder.positions == "learned":
+        raise ValueError('without an encoder decoder.positions is "rotary" or "sinusoidal", which go on without an end')
+    layers = build_encoder(decoder, d_in=target.d_out)
+    softmax = _softmax(layers.d_out, target, tied=tokens.tied != "none")
+    return DecoderOnly(target, layers, softmax, label_smoothing=head.label_smoothing)
 
 
 def build_lexicon(

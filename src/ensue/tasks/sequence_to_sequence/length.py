@@ -17,7 +17,7 @@ def check_lengths(recipe: SequenceToSequenceRecipe, pair: Pair, source: int, tar
     """Raises DataError, with file and line, if the model does not read so many tokens of the source or the target."""
     otherwise = MOST_READ if recipe.attention.kind == "none" else MOST_ATTENDED
     for what, count, encoder, table, advice in (
-        ("a source of tokens", source, recipe.encoder, "encoder", CUT),
+        ("a source of tokens", source, recipe.encoder or recipe.decoder, "encoder", CUT),
         ("a target of tokens", target, recipe.decoder, "decoder", LEAVE),
     ):
         most = most_read(encoder, otherwise)

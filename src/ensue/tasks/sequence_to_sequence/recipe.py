@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -73,7 +73,8 @@ class SequenceToSequenceRecipe(Recipe):
     tokenizer: TokenizerRecipe = TokenizerRecipe(kind="bpe", max_size=4_000)
     target_tokenizer: TokenizerRecipe | None = None
     tokens: PairTokens = PairTokens()
-    encoder: EncoderSpecification
+    encoder: EncoderSpecification | None = None
+    """Without an encoder the decoder reads the source itself, before the target."""
     directions: Directions = Directions()
     decoder: EncoderSpecification
     attention: Attention = Attention()
@@ -83,4 +84,14 @@ class SequenceToSequenceRecipe(Recipe):
 
     def describe(self) -> str:
         """A description such as `lstm 1×256 → lstm 1×256`."""
-        return f"{describe_encoder(self.encoder)} → {describe_encoder(self.decoder)}"
+        decoder = describe_encoder(self.decoder)
+        return (
+            f"{decoder} for source and target"
+            if self.encoder is None
+            else f"{describe_encoder(self.encoder)} → {decoder}"
+        )
+
+    @property
+    def layers(self) -> Any:
+        """The decoder, whose softmax takes the most time."""
+        return self.decoder
