@@ -130,6 +130,7 @@ def test_generate_searches(model: str, ensue: Ensue, trained: Path) -> None:
     assert ensue("generate", trained / model, *options, "--beams", 1).out == greedy
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_traceback(trained: Path, text: Path) -> None:
     run = shlex.quote(str(trained / "lstm"))
     python = f"{shlex.quote(sys.executable)} -c {shlex.quote(ENTRY)}"
@@ -218,6 +219,7 @@ def test_unusual_texts_work(content: bytes, ensue: Ensue, monkeypatch: pytest.Mo
     assert len(ensue("generate", "out", "--max-tokens", 30, "--seed", 0).out) >= 30
 
 
+@pytest.mark.slow
 def test_a_terminal_that_knows_no_unicode(trained: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", ENTRY, "recipes"], capture_output=True, check=False,

@@ -14,6 +14,7 @@ from engine.twins import CELLS, Unrolled, close, engine, everything, given, kept
 from ensue.engine import Execution, executing, explain
 from ensue.nn.recurrent.zoneout import GivenMasks
 from ensue.types import leaves
+from training.tiny import some_slow
 
 REPRESENTATIVE = {"lstm", "gru after", "layer norm"}
 SHAPES = [(1, 9, 4, 33), (13, 3, 2, 7), (4, 6, 3, 5)]  # B, T, d_in, d
@@ -36,7 +37,7 @@ def check(name: str, execution: Execution, dtype: torch.dtype, shapes: list[tupl
                 assert not any(result.requires_grad for result in found)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("dtype", some_slow([torch.float64, torch.float32], torch.float64))
 @pytest.mark.parametrize("name", CELLS)
 def test_every_cell_in_torch_operations(name: str, dtype: torch.dtype) -> None:
     check(name, "plain", dtype, [SHAPES[-1], *(OF_ONE_UNIT if dtype == torch.float64 else [])])
@@ -81,7 +82,7 @@ def test_batches_of_every_remainder_of_a_tile(dtype: torch.dtype) -> None:
         close(everything(engine, layer, args), everything(naive, layer, args))
 
 
-@pytest.mark.parametrize("is_ragged", [False, True])
+@pytest.mark.parametrize("is_ragged", some_slow([False, True], True))
 @pytest.mark.parametrize("name", CELLS)
 def test_gradients_are_those_of_finite_differences(name: str, is_ragged: bool) -> None:
     layer = kept(name, 3, 5)

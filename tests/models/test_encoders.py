@@ -182,7 +182,7 @@ def test_a_name_is_its_cell(name: str, bidirectional: bool) -> None:
     assert {cell.d_out for cell in cells} == {6}
 
 
-@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("name", some_slow([[name] for name in READERS]))
 def test_a_language_model_learns_and_is_read_back(name: str) -> None:
     """Two steps lower the loss; the specification as JSON and the weights give the same model."""
     specification = layers(d_embedding=5, **ENCODERS[name])

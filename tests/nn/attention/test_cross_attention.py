@@ -29,6 +29,7 @@ from ensue.nn import (
 )
 from ensue.nn.attention import cross
 from ensue.types import Memory, select_rows
+from training.tiny import some_slow
 
 from .test_attention_against_torch import FUTURE, HEADS, MASK, B, D, T, compare, copy_attention, randomized
 
@@ -177,7 +178,7 @@ def decoders() -> list[SequenceLayer]:
     ]
 
 
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", some_slow(range(4), 0, 3))
 @pytest.mark.parametrize("coverage", [False, True])
 def test_autocast(number: int, coverage: bool) -> None:
     """Decoders and the head that copies train and step with products in bfloat16; probabilities are in float32."""

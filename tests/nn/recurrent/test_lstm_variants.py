@@ -15,6 +15,7 @@ from ensue.nn.recurrent.coupled import CoupledLSTM
 from ensue.nn.recurrent.layer_norm_lstm import LayerNormLSTM
 from ensue.nn.recurrent.peephole import PeepholeLSTM
 from ensue.nn.recurrent.projected import ProjectedLSTM
+from training.tiny import some_slow
 
 D_IN, D, D_CELL, B, T = 3, 5, 7, 5, 6
 LENGTHS = [4, 6, 0, 1, 3]
@@ -108,7 +109,7 @@ def started(layer: Recurrent, dtype: torch.dtype) -> tuple[Tensor, tuple[Tensor,
 
 @pytest.mark.parametrize("execution", ["forward", "fold"])
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+@pytest.mark.parametrize("dtype", some_slow([torch.float64, torch.float32], torch.float64), ids=["float64", "float32"])
 @pytest.mark.parametrize(("make", "cell"), CELLS.values(), ids=CELLS)
 def test_values_states_and_gradients(
     make: Callable[[int, int], Recurrent], cell: Cell, dtype: torch.dtype, ragged: bool, execution: str

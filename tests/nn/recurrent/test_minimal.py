@@ -9,6 +9,7 @@ from torch import Tensor
 from ensue.nn.recurrent.linear_recurrence import LinearRecurrence, LinearState
 from ensue.nn.recurrent.minimal import MinGRU, MinLSTM, positive
 from ensue.nn.taps import watch
+from training.tiny import some_slow
 
 D_IN, D = 3, 5
 LAYERS = {"mingru": MinGRU, "minlstm": MinLSTM}
@@ -76,8 +77,8 @@ def by_logarithms(layer: LinearRecurrence, x: Tensor, h: Numbers) -> Numbers:
     return found
 
 
-@pytest.mark.parametrize("T", [1, 2, 31, 64, 200])
-@pytest.mark.parametrize("B", [1, 3])
+@pytest.mark.parametrize("T", some_slow([1, 2, 31, 64, 200], 1, 31, 200))
+@pytest.mark.parametrize("B", some_slow([1, 3], 3))
 @pytest.mark.parametrize("kind", LAYERS)
 def test_against_the_paper(kind: str, B: int, T: int) -> None:
     layer = build(kind)
@@ -90,8 +91,8 @@ def test_against_the_paper(kind: str, B: int, T: int) -> None:
     same(layer(x)[0], layer(x, LinearState(torch.zeros(B, D, dtype=torch.float64)))[0])
 
 
-@pytest.mark.parametrize("d", [1, 7])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+@pytest.mark.parametrize("d", some_slow([1, 7], 7))
+@pytest.mark.parametrize("dtype", some_slow([torch.float64, torch.float32], torch.float64), ids=["float64", "float32"])
 @pytest.mark.parametrize("kind", LAYERS)
 def test_ragged_rows_are_the_fold(kind: str, dtype: torch.dtype, d: int) -> None:
     """From a state, with NaN at padding: real outputs, final state and every gradient."""

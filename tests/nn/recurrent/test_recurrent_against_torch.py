@@ -10,6 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from ensue.engine import Execution, executing
 from ensue.nn import GRU, LSTM, Elman, Recurrent
 from ensue.types import leaves
+from training.tiny import some_slow
 
 D_IN, D, B, T = 3, 5, 4, 6
 LENGTHS = torch.tensor([4, 6, 1, 3])
@@ -55,7 +56,7 @@ def run_theirs(theirs: nn.RNNBase, x: Tensor, state: list[Tensor], *, ragged: bo
 
 @pytest.mark.parametrize("execution", ["compiled", "plain", "fold"])
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+@pytest.mark.parametrize("dtype", some_slow([torch.float64, torch.float32], torch.float64), ids=["float64", "float32"])
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
 def test_values_states_and_gradients(
     pair: tuple[Callable[[], Recurrent], Callable[[], nn.RNNBase]],

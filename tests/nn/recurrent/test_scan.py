@@ -14,10 +14,12 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ensue.nn.recurrent.scan import GPU_CHUNK, _by_chunks, scan
+from training.tiny import some_slow
 
 SCAN = sys.modules["ensue.nn.recurrent.scan"]  # ensue.nn.scan is the function
 SHAPES = [(1, 0, 1), (2, 1, 3), (1, 2, 1), (3, 3, 2), (1, 31, 5), (4, 64, 1), (1, 1000, 1), (2, 1000, 7), (0, 40, 3)]
 CHUNKS = [2, 3, GPU_CHUNK, 16, 10**6]
+SOME_CHUNKS = some_slow(CHUNKS, 3, 16)
 same = torch.testing.assert_close
 
 
@@ -37,7 +39,7 @@ def by_hand(a: Tensor, b: Tensor, start: Tensor) -> Tensor:
     return torch.stack(outputs, dim=1) if outputs else b
 
 
-@pytest.mark.parametrize("length", CHUNKS)
+@pytest.mark.parametrize("length", SOME_CHUNKS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_every_execution_is_the_loop(shape: tuple[int, int, int], length: int) -> None:
     a, b, start = coefficients(*shape)
@@ -62,8 +64,8 @@ def test_wherever_the_chunks_end(shape: tuple[int, int, int], length: int, rever
     same(h, by_hand(a, b, start))
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
-@pytest.mark.parametrize("length", CHUNKS)
+@pytest.mark.parametrize("dtype", some_slow([torch.float64, torch.float32], torch.float64), ids=["float64", "float32"])
+@pytest.mark.parametrize("length", SOME_CHUNKS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_gradients(
     shape: tuple[int, int, int], length: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
@@ -188,7 +190,7 @@ def long_sequence(kind: str) -> LongSequence:
     return LongSequence(a, b, start, dh, loop64(a, b, start), errors)
 
 
-@pytest.mark.parametrize("length", [GPU_CHUNK, 16, pytest.param(10**6, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("length", some_slow([GPU_CHUNK, 16, 10**6], 16))
 @pytest.mark.parametrize("kind", LONG)
 def test_float32_is_stable_over_100_000_positions(kind: str, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also in the gradient, of which the error terms are a scan from the other end."""
