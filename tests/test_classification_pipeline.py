@@ -16,7 +16,7 @@ from ensue.errors import DataError, EnsueError
 from ensue.library import load
 from ensue.tasks.classification import pipeline as module
 from ensue.tasks.classification.pipeline import ClassificationPipeline, Classified
-from training.tiny import run_tiny
+from training.tiny import run_tiny, some_slow
 from training.tiny_texts import (
     ENCODERS,
     FILLERS,
@@ -70,7 +70,7 @@ def loaded(run: Path) -> ClassificationPipeline:
     return pipeline
 
 
-@pytest.fixture(params=RUNS)
+@pytest.fixture(params=some_slow(RUNS, "lstm", "segments", "several"))
 def pipeline(request: pytest.FixtureRequest, runs: Path) -> ClassificationPipeline:
     return loaded(runs / request.param)
 

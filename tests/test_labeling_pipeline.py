@@ -19,7 +19,7 @@ from ensue.tasks.labeling import pipeline as module
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.tasks.labeling.tagged_sentence import LabeledSpan, LabeledWord, TaggedSentence
 from ensue.text.schemes import encode, spans
-from training.tiny import run_tiny
+from training.tiny import run_tiny, some_slow
 from training.tiny_texts import PARTS_OF_SPEECH, columns, sentences, tagging, without_pictures
 
 KINDS = ["softmax", "viterbi", "crf"]
@@ -41,7 +41,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=some_slow(KINDS, "softmax", "crf"))
 def pipeline(request: pytest.FixtureRequest, runs: Path) -> LabelingPipeline:
     return loaded(runs / request.param)
 

@@ -19,7 +19,7 @@ from ensue.tasks.sequence_to_sequence import pipeline as module
 from ensue.tasks.sequence_to_sequence.model import PairLayoutContent
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
 from training.resuming import At, interrupt
-from training.tiny import kept, run_tiny
+from training.tiny import kept, run_tiny, some_slow
 from training.tiny_pairs import SMALL, pair_recipe, pairs, translated
 from training.tiny_texts import Listener, without_pictures
 
@@ -111,7 +111,7 @@ def test_surprisal_adds_up_to_the_validation_score(pipeline: SequencePipeline, r
     assert pipeline.evaluate(runs / "test.tsv").nats_per_token == pytest.approx(mean)
 
 
-@pytest.mark.parametrize("tied", ["none", "target", "all"])
+@pytest.mark.parametrize("tied", some_slow(["none", "target", "all"], "all"))
 def test_embeddings_are_tied_three_ways(tied: str, runs: Path, tmp_path: Path) -> None:
     tables = {"tokens": SMALL["tokens"] | {"tied": tied}}
     run_tiny(pair_recipe(runs / "train.tsv", train={"steps": 1, "validations": 1}, **tables), tmp_path / "run")
@@ -249,7 +249,7 @@ DECODERS = {
 }
 
 
-@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("name", some_slow(DECODERS, "feeding", "copying"))
 def test_recurrent_decoders_agree_with_their_steps(name: str, runs: Path, tmp_path: Path) -> None:
     """What a beam search reports, step by step, is what `score` gives in one pass."""
     attention, head = DECODERS[name]

@@ -16,6 +16,7 @@ import pytest
 import ensue
 from ensue.engine import bf16_kernels
 from ensue.processor import features
+from training.tiny import some_slow
 
 HEADERS = Path(ensue.__file__).parent / "engine"
 COMPILER = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
@@ -151,7 +152,7 @@ def in_bf16(build: Build, kind: str) -> Kernels:
     return built
 
 
-@pytest.fixture(scope="module", params=PRODUCTS)
+@pytest.fixture(scope="module", params=some_slow(PRODUCTS, "float", "bf16", "emulated amx"))
 def multiplier(request: pytest.FixtureRequest, build: Build) -> Kernels:
     return build(request.param) if request.param in FLOATS else in_bf16(build, request.param)
 
