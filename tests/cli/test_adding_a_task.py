@@ -65,6 +65,7 @@ def test_a_task_is_one_folder_and_one_line(parity: Path, ensue: Ensue, refused: 
     assert 'unknown key "encoder.d_modell" in encoder (lstm)' in refused(*train, "--set", "encoder.d_modell=3")
 
 
+@pytest.mark.slow
 def test_it_is_taken_up_again_after_a_kill(parity: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without_pictures(monkeypatch)
     recipe = read_recipe(

@@ -15,6 +15,7 @@ import ensue as package
 from cli.conftest import SMALL, Ensue
 from ensue.console.reporter import ConsoleReporter
 from ensue.recipe import read_recipe, recipe_names
+from training.tiny import some_slow
 from training.tiny_texts import without_pictures
 
 ENTRY = "import ensue.cli; ensue.cli.main()"
@@ -99,7 +100,7 @@ def test_score_agrees_with_evaluate(ensue: Ensue, trained: Path, text: Path) -> 
     assert ensue("score", trained / "lstm", stdin=text.read_bytes()).out.splitlines() == plain
 
 
-@pytest.mark.parametrize("model", ["lstm", "transformer"])
+@pytest.mark.parametrize("model", some_slow(["lstm", "transformer"], "lstm"))
 def test_generate_streams_the_same_text_for_the_same_seed(model: str, ensue: Ensue, trained: Path) -> None:
     options = ["--prompt", "the ", "--max-tokens", 40, "--temperature", 0.8, "--top-p", 0.95]
     first, again, other = (ensue("generate", trained / model, *options, "--seed", s).out for s in (1, 1, 2))
@@ -116,7 +117,7 @@ def test_generate_several(ensue: Ensue, trained: Path) -> None:
     assert [line for line in said.out.splitlines() if line.startswith("---")] == ["--- 1", "--- 2", "--- 3"]
 
 
-@pytest.mark.parametrize("model", ["lstm", "transformer"])
+@pytest.mark.parametrize("model", some_slow(["lstm", "transformer"], "transformer"))
 def test_generate_searches(model: str, ensue: Ensue, trained: Path) -> None:
     options = ["--prompt", "the ", "--max-tokens", 12]
     lm = package.load(trained / model, device="cpu")
@@ -195,7 +196,7 @@ def test_ctrl_c_before_the_first_validation_of_quickstart(
 @pytest.mark.parametrize(
     "content",
     [
-        b"word " * 200_000,
+        pytest.param(b"word " * 200_000, marks=pytest.mark.slow),
         ("a story in one line, without an end " * 60).encode(),
         b"the cat\r\nsat on\r\na mat\r\n" * 60,
         b"null \x00 bytes\x00 and \x07 bells\n" * 60,

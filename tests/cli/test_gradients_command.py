@@ -41,6 +41,7 @@ def test_the_same_seed_says_the_same_again(ensue: Ensue) -> None:
     assert 0 <= reach["accuracy"] <= 1
 
 
+@pytest.mark.slow
 def test_what_is_shown_of_training(ensue: Ensue) -> None:
     said = ensue("gradients", "gru", *SMALL)
     (row,) = [line.split() for line in said.out.splitlines()[1:]]

@@ -58,7 +58,7 @@ def naive_greedy(model: Any, prompt: list[int], max_tokens: int, state: State = 
     return output
 
 
-@pytest.mark.parametrize("name", some_slow(SPECIFICATIONS, "lstm", "learned"))
+@pytest.mark.parametrize("name", some_slow(SPECIFICATIONS, "learned"))
 def test_greedy_in_a_batch_is_greedy_alone_and_as_the_naive_loop(name: str) -> None:
     model = model_of(name)
     together = generated(model, PROMPTS, sampling=GREEDY)

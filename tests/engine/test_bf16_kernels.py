@@ -54,6 +54,7 @@ def test_wrong_products_are_not_offered(emulated: pytest.MonkeyPatch) -> None:
         use_bf16_kernel("amx")
 
 
+@pytest.mark.slow
 def test_registers_that_the_system_refuses_are_not_offered(emulated: pytest.MonkeyPatch) -> None:
     emulated.setitem(products.DEFINES, "amx", (*products.DEFINES["amx"], "-DEMULATED_REFUSAL=1"))
     assert bf16_kernels() == ("avx512",)

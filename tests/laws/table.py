@@ -159,7 +159,7 @@ SUBJECTS = [
     Subject("transformer sinusoidal pre", lambda: transformer(positions="sinusoidal", norm="pre"), is_slow=True),
     Subject("transformer sinusoidal post", lambda: transformer(positions="sinusoidal", norm="post")),
     Subject("transformer rotary pre", lambda: transformer(positions="rotary", norm="pre"), is_slow=True),
-    Subject("transformer rotary post", lambda: transformer(positions="rotary", norm="post")),
+    Subject("transformer rotary post", lambda: transformer(positions="rotary", norm="post"), is_slow=True),
     Subject("transformer both ways", lambda: transformer(positions="learned", is_causal=False)),
     Subject("scaled-dot attention", lambda: MultiHeadCrossAttention(D, D_MEMORY, num_heads=2, dropout=0.5)),
     Subject("dot attention", lambda: DotAttention(D, D, dropout=0.5)),
@@ -193,6 +193,7 @@ SUBJECTS = [
         lambda: InputFeeding(
             Stack([GRU(D + 5, 7), Elman(7, 5)]), AttentionalLayer(AdditiveAttention(5, D_MEMORY, dropout=0.5))
         ),
+        is_slow=True,
     ),
     Subject(
         "input feeding by heads",

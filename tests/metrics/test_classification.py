@@ -8,8 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from sklearn import metrics as sklearn
-from sklearn.calibration import calibration_curve
 
 from ensue.metrics.classification import ClassificationScores, ClassificationTally, best_threshold
 
@@ -17,6 +15,13 @@ KEYS = ["accuracy", "macro_f1", "examples", "per_label"]
 LABELS = ["b", "a", "c", "d"]
 EVERY = [*LABELS, "unheard of"]
 K = len(LABELS)
+
+
+def sklearn() -> Any:
+    """Its scores; imported by a test that asks for them, as it takes a second."""
+    from sklearn import metrics  # noqa: PLC0415
+
+    return metrics
 
 
 def one_hot(label: str, top: float = 0.7) -> NDArray[np.float64]:
@@ -52,13 +57,13 @@ def assert_labels_agree(found: ClassificationScores, report: dict[str, Any]) -> 
 def test_single_labels_as_scikit_learn_scores_them(pairs: list[tuple[str, str]]) -> None:
     gold, predicted = [gold for gold, _ in pairs], [predicted for _, predicted in pairs]
     found = single(pairs)
-    report = sklearn.classification_report(gold, predicted, output_dict=True, zero_division=0.0)
-    assert found.accuracy == found.micro_f1 == pytest.approx(sklearn.accuracy_score(gold, predicted))
+    report = sklearn().classification_report(gold, predicted, output_dict=True, zero_division=0.0)
+    assert found.accuracy == found.micro_f1 == pytest.approx(sklearn().accuracy_score(gold, predicted))
     assert found.macro_f1 == pytest.approx(report["macro avg"]["f1-score"])
     assert found.weighted_f1 == pytest.approx(report["weighted avg"]["f1-score"])
     assert set(found.per_label) == {*gold, *predicted}
     assert_labels_agree(found, report)
-    assert found.confusion == sklearn.confusion_matrix(gold, predicted, labels=found.labels).tolist()
+    assert found.confusion == sklearn().confusion_matrix(gold, predicted, labels=found.labels).tolist()
     assert found.labels[:K] == LABELS
     assert found.unknown_labels == ({"unheard of": gold.count("unheard of")} if "unheard of" in gold else {})
     assert found.examples == len(pairs) == sum(map(sum, found.confusion))
@@ -70,14 +75,14 @@ def test_several_labels_as_scikit_learn_scores_them(pairs: list[tuple[set[str], 
     predicted = np.array([[label in said for label in EVERY] for _, said in pairs])
     found = several(pairs)
     occurring = [index for index in range(len(EVERY)) if gold[:, index].any() or predicted[:, index].any()]
-    assert found.accuracy == pytest.approx(sklearn.accuracy_score(gold, predicted))
+    assert found.accuracy == pytest.approx(sklearn().accuracy_score(gold, predicted))
     assert set(found.per_label) == {EVERY[index] for index in occurring}
     for average, ours in (("macro", found.macro_f1), ("weighted", found.weighted_f1), ("micro", found.micro_f1)):
         expected = 0.0
         if occurring:
-            expected = sklearn.f1_score(gold, predicted, average=average, labels=occurring, zero_division=0.0)
+            expected = sklearn().f1_score(gold, predicted, average=average, labels=occurring, zero_division=0.0)
         assert ours == pytest.approx(expected)
-    report = sklearn.classification_report(gold, predicted, target_names=EVERY, output_dict=True, zero_division=0.0)
+    report = sklearn().classification_report(gold, predicted, target_names=EVERY, output_dict=True, zero_division=0.0)
     assert_labels_agree(found, report)
     assert found.confusion is None
 
@@ -151,6 +156,8 @@ def test_a_bin_holds_its_upper_edge() -> None:
 
 def expected_calibration_error(confidences: NDArray[np.float64], came_true: NDArray[np.bool_]) -> float:
     """scikit-learn's curve, weighted by what the bins hold."""
+    from sklearn.calibration import calibration_curve  # noqa: PLC0415 (as above)
+
     share, mean = calibration_curve(came_true, confidences, n_bins=15)
     sizes = np.array([np.sum((confidences > b / 15) & (confidences <= (b + 1) / 15)) for b in range(15)])
     return float(np.sum(sizes[sizes > 0] * np.abs(share - mean)) / len(confidences))
@@ -183,7 +190,7 @@ def test_no_threshold_is_better(rows: list[tuple[bool, int]], precision: type[np
     probabilities = np.array([tenths / 10 for _, tenths in rows], precision).reshape(-1, 2)
 
     def micro_f1(threshold: float) -> float:
-        return float(sklearn.f1_score(gold, probabilities >= threshold, average="micro", zero_division=0.0))
+        return float(sklearn().f1_score(gold, probabilities >= threshold, average="micro", zero_division=0.0))
 
     threshold = best_threshold(gold, probabilities)
     assert 0 <= threshold <= 1

@@ -51,7 +51,12 @@ def some_slow(cases: Iterable[Sequence[Any]]) -> list[Any]:
 
 
 BY_NAME = some_slow([[name] for name in ENCODERS])
-WAYS = some_slow([*((name, True) for name in ENCODERS if name != "none"), *((name, False) for name in ENCODERS)])
+ONE_WAY = {"lstm", "learned", "none"}
+"""Those of them that are also tried in one direction."""
+WAYS = [
+    *some_slow((name, True) for name in ENCODERS if name != "none"),
+    *(pytest.param(name, False, marks=[] if name in ONE_WAY else [pytest.mark.slow]) for name in ENCODERS),
+]
 """In both directions, and in one."""
 
 

@@ -37,7 +37,7 @@ from ensue.nn import (
     Zoneout,
 )
 from layer_tables import layers
-from models import ENCODERS, one_way, reader, some_slow
+from models import ENCODERS, REPRESENTATIVE, one_way, reader, some_slow
 
 same = torch.testing.assert_close
 D_IN = 5
@@ -84,8 +84,9 @@ def test_every_encoder_of_the_recipes_is_tried_here() -> None:
 
 
 def one_by_one(name: str, num_layers: int, merge: str) -> Any:
-    """By default one layer is concatenated, and several are merged otherwise."""
-    is_quick = merge == ("concatenate" if num_layers == 1 else MERGES[1 + READERS.index(name) % 3])
+    """By default one layer is concatenated, and several of those that represent others are merged otherwise."""
+    usual = "concatenate" if num_layers == 1 else MERGES[1 + READERS.index(name) % 3]
+    is_quick = merge == usual and (num_layers == 1 or name in REPRESENTATIVE)
     return pytest.param(name, num_layers, merge, marks=[] if is_quick else [pytest.mark.slow])
 
 
@@ -107,7 +108,7 @@ def test_both_directions(name: str, num_layers: int, merge: str) -> None:
     assert seen == [t for t in range(7) if abs(t - 3) <= reach]
 
 
-@pytest.mark.parametrize("num_layers", [1, 3])
+@pytest.mark.parametrize("num_layers", [3, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", READERS)
 def test_one_direction(name: str, num_layers: int) -> None:
     specification = one_way(name, num_layers=num_layers)

@@ -6,7 +6,6 @@ from typing import get_args
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from seqeval.metrics.sequence_labeling import get_entities
 
 from ensue.errors import DataError
 from ensue.text.schemes import (
@@ -26,6 +25,8 @@ EVERY_TAG = ["O", *(f"{prefix}-{name}" for prefix in "BIES" for name in "XY")]
 
 
 def from_seqeval(labels: list[str]) -> list[Span]:
+    from seqeval.metrics.sequence_labeling import get_entities  # noqa: PLC0415 (scikit-learn comes along)
+
     return [Span(name, first, last + 1) for name, first, last in get_entities(labels)]
 
 

@@ -73,7 +73,7 @@ def test_every_format_is_learned(name: str, tmp_path: Path) -> None:
     assert (scores.examples, scores.accuracy > 0.9) == (120, True)
 
 
-@pytest.mark.parametrize("encoder", some_slow(ENCODERS, "lstm", "transformer"))
+@pytest.mark.parametrize("encoder", some_slow(ENCODERS, "transformer"))
 def test_every_encoder_learns(encoder: str, topics: Path, tmp_path: Path) -> None:
     listener = Listener()
     slowly = {"learning_rate": 0.02, "steps": 60} if encoder == "transformer" else {}
@@ -150,7 +150,7 @@ def test_the_matrix_that_is_drawn_is_that_of_the_validation_data(
     assert path == tmp_path / "run" / "confusion.png"
 
 
-@pytest.mark.parametrize("weights", ["ratio", "idf"])
+@pytest.mark.parametrize("weights", some_slow(["ratio", "idf"], "idf"))
 def test_pairs_are_compared_by_their_ngrams(weights: str, tmp_path: Path) -> None:
     """Two texts are the same where they share a word, which no word says by itself; new words are compared too."""
     path, choose = tmp_path / "pairs.tsv", random.Random(0)
@@ -209,7 +209,11 @@ LONG = "salt the and we had a very good today choir again with goal"
 
 @pytest.mark.parametrize(
     ("keep", "read"),
-    [("start", "salt the and we had"), ("end", "today choir again with goal"), ("both", "salt the again with goal")],
+    [
+        pytest.param("start", "salt the and we had", marks=pytest.mark.slow),
+        pytest.param("end", "today choir again with goal", marks=pytest.mark.slow),
+        ("both", "salt the again with goal"),
+    ],
 )
 def test_of_longer_texts_the_part_is_read_that_the_recipe_says(
     keep: str, read: str, topics: Path, tmp_path: Path
@@ -278,7 +282,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("variant", some_slow(VARIANTS, "lstm", "ngrams"))
+@pytest.mark.parametrize("variant", some_slow(VARIANTS, "lstm"))
 def test_interrupted_killed_and_resumed_ends_in_the_same_bits(variant: str, topics: Path, tmp_path: Path) -> None:
     recipe = classifying(topics, **VARIANTS[variant], checkpoint_every=5, validations=2)
     assert_resumes(recipe, tmp_path)

@@ -9,6 +9,7 @@ from ensue.types import Memory
 
 B, T, S, D, D_MEMORY = 3, 4, 5, 4, 6
 LENGTHS = [5, 1, 2]
+pytestmark = pytest.mark.usefixtures("in_torch_operations")
 
 
 def numbers(*sizes: int) -> Tensor:

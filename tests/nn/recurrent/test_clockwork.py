@@ -139,6 +139,7 @@ def test_rows_that_agree_are_run_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(compiler() is None, reason="no C compiler")
+@pytest.mark.slow
 def test_autocast_leaves_it_in_single_precision() -> None:
     layer, x = Clockwork(D_IN, 6, periods=(1, 2, 4)), torch.randn(B, 9, D_IN)
     with torch.autocast("cpu", torch.bfloat16):
