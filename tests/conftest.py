@@ -2,29 +2,48 @@
 
 import gc
 import os
+import re
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
-import jaxtyping
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
 from ensue.notices import forget_what_was_said
-from signatures import checked
 
 # The tensors of tests are small; threads would only wait for each other. It has to be said before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
-# The shapes in the signatures of the layers are checked at each call, in tests only; the engine, the border and taps
-# have none, and are many small functions. Where a float is wanted, an int does, as PEP 484 has it.
-FILES = {path.relative_to(REPOSITORY / "src") for path in (REPOSITORY / "src" / "ensue" / "nn").rglob("[a-z]*.py")}
-LAYERS = sorted({".".join(path.with_suffix("").parts) for path in FILES} - {"ensue.nn.border", "ensue.nn.taps"})
-jaxtyping.install_import_hook(LAYERS, "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
-jaxtyping.jaxtyped = checked
+
+def check_signatures() -> None:
+    """The shapes in the signatures of the layers are checked at each call, in tests only.
+
+    The engine, the border and taps have none, and are many small functions. Where a float is wanted, an int does, as
+    PEP 484 has it.
+    """
+    import jaxtyping  # noqa: PLC0415
+
+    from signatures import checked  # noqa: PLC0415 (imports torch)
+
+    files = {path.relative_to(REPOSITORY / "src") for path in (REPOSITORY / "src" / "ensue" / "nn").rglob("[a-z]*.py")}
+    layers = sorted({".".join(path.with_suffix("").parts) for path in files} - {"ensue.nn.border", "ensue.nn.taps"})
+    jaxtyping.install_import_hook(layers, "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
+    jaxtyping.jaxtyped = checked
+
+
+def only_distributes() -> bool:
+    """Whether this process runs no test, but gives them to workers, which begin when it has begun."""
+    asked = re.search(r" (-n|--numprocesses)[ =]?(?!0\b)\w", " ".join(sys.argv))
+    return asked is not None and "PYTEST_XDIST_WORKER" not in os.environ
+
+
+if not only_distributes():  # importing torch takes seconds
+    check_signatures()
 
 
 @pytest.fixture(scope="session")

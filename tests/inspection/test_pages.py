@@ -22,6 +22,7 @@ from ensue.tasks.labeling.view import TaggerView
 from ensue.text.classes import Classes
 from ensue.text.labels import Labels
 from inspection.small import LSTM, PLAIN, TRANSFORMER, Node, classifier, number, parsed, tagger
+from training.tiny import some_slow
 
 TEXT = "Ann Lee saw the Sea of London ."
 LETTERS = {"d_words": 3, "characters": "cnn", "d_character": 4, "d_characters": 6}
@@ -234,21 +235,28 @@ def test_nothing_is_fetched() -> None:
         assert any("default-src 'none'" in (node.attributes["content"] or "") for node in list(page.all("meta"))[1:])
 
 
-def test_long_texts_are_cut_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+LONG = " ".join(f"w{n}" for n in range(2_100))
+
+
+@pytest.mark.parametrize("kind", some_slow(["lstm", "transformer"], "transformer"))
+def test_long_sentences_are_cut_and_it_is_said(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tagging, "BUDGET_WORDS", 30_000)
-    monkeypatch.setattr(classifying, "BUDGET_WORDS", 30_000)
-    text = " ".join(f"w{n}" for n in range(2_100))
     transformer = TRANSFORMER | {"positions": "sinusoidal", "num_layers": 1}
-    for pipeline in (tagger(features=LETTERS), tagger(model=transformer, labels=PLAIN, head="softmax")):
-        inspection = inspect_tagger(pipeline, text)
-        page = parsed(inspection.page)
-        assert "The first 60 of 2,100 words are shown." in page.section("Emission").text
-        assert "The first 2,000 of 2,100 words are shown." in page.section("The sentence").text
-        assert len(list(page.section("The sentence").all("span", "w"))) == 2_000
-        assert len(list(page.all("rect"))) < 6_000
-        assert len(inspection.page) < 2_000_000
-    assert "attention in a text of this length is not shown" in page.section("Inside").text
-    inspection = inspect_classifier(classifier(model=LSTM | {"bidirectional": False}), text)
+    options = {"features": LETTERS} if kind == "lstm" else {"model": transformer, "labels": PLAIN, "head": "softmax"}
+    inspection = inspect_tagger(tagger(**options), LONG)
+    page = parsed(inspection.page)
+    assert "The first 60 of 2,100 words are shown." in page.section("Emission").text
+    assert "The first 2,000 of 2,100 words are shown." in page.section("The sentence").text
+    assert len(list(page.section("The sentence").all("span", "w"))) == 2_000
+    assert len(list(page.all("rect"))) < 6_000
+    assert len(inspection.page) < 2_000_000
+    if kind == "transformer":
+        assert "attention in a text of this length is not shown" in page.section("Inside").text
+
+
+def test_long_texts_are_cut_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(classifying, "BUDGET_WORDS", 30_000)
+    inspection = inspect_classifier(classifier(model=LSTM | {"bidirectional": False}), LONG)
     page = parsed(inspection.page)
     assert re.search(r"The text is long: \d+ words at a time", page.section("What each").text)
     assert len(inspection.page) < 2_000_000
