@@ -266,6 +266,7 @@ def test_recurrent_decoders_agree_with_their_steps(name: str, runs: Path, tmp_pa
             assert model.score(source, output.text) == pytest.approx(-output.log_probability, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_unknown_words_are_copied(tmp_path: Path) -> None:
     """Names that training does not have come through, where the vocabulary has none of them."""
     choose = random.Random(0)

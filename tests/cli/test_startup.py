@@ -42,6 +42,7 @@ print("imported:", *sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_a_trained_model_at_work_imports_no_compiler(runs: Path, trained: Path, tmp_path: Path) -> None:
     (tmp_path / "few.txt").write_text(words(30))
     paths = map(str, (runs, trained, tmp_path / "few.txt"))

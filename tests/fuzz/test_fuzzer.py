@@ -135,6 +135,7 @@ def test_json_is_not_expected_of_what_wins_over_a_command(first: list[str]) -> N
     assert not promises_json([*first, "run", "--json"])
 
 
+@pytest.mark.slow
 def test_nothing_is_found_in_a_few_cases(tmp_path: Path) -> None:
     cases = []
     for number in range(20, 26):

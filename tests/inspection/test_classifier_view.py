@@ -11,6 +11,7 @@ from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.tasks.classification.view import ClassifierView, groups_of
 from ensue.text.classes import Classes
 from inspection.small import LSTM, TRANSFORMER, classifier
+from training.tiny import some_slow
 
 TEXT = "Ann saw the calm Sea of Landon"
 WORDS_ONLY = {"d_words": 6}
@@ -35,7 +36,7 @@ def log_odds(p: float) -> float:
 
 @pytest.mark.parametrize("multiple", [False, True], ids=["one label", "several"])
 @pytest.mark.parametrize("pooling", [("mean", "max"), ("last",), ("attention",)], ids="+".join)
-@pytest.mark.parametrize("model", [LSTM, TRANSFORMER], ids=["lstm", "transformer"])
+@pytest.mark.parametrize("model", some_slow([LSTM, TRANSFORMER], LSTM), ids=["lstm", "transformer"])
 def test_a_word_does_what_an_unknown_word_in_its_place_undoes(multiple, pooling, model) -> None:  # type: ignore[no-untyped-def]
     classes = Classes(["good", "bad", "so-so"], multiple=multiple)
     pipeline = classifier(features=WORDS_ONLY, model=model, pooling=pooling, classes=classes)

@@ -170,6 +170,7 @@ def test_the_loss_counts_the_recall_alone() -> None:
     np.testing.assert_allclose(copier.losses(y, symbols).detach().numpy(), expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_copier_learns_what_it_can_reach() -> None:
     torch.manual_seed(0)
     copier, generator = Copier(GRU(ALPHABET + 2, 32)), torch.Generator().manual_seed(0)

@@ -254,6 +254,7 @@ def test_long_sentences_are_cut_and_it_is_said(kind: str, monkeypatch: pytest.Mo
         assert "attention in a text of this length is not shown" in page.section("Inside").text
 
 
+@pytest.mark.slow
 def test_long_texts_are_cut_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(classifying, "BUDGET_WORDS", 30_000)
     inspection = inspect_classifier(classifier(model=LSTM | {"bidirectional": False}), LONG)

@@ -185,6 +185,7 @@ SUBJECTS = [
     Subject(
         "attention after the cells",
         lambda: Stack([FromContext(LSTM(D, 5), D_MEMORY), AttentionalLayer(AdditiveAttention(5, D_MEMORY))]),
+        is_slow=True,
     ),
     Subject("input feeding of an lstm", feeding),
     Subject("cell that is fed", lambda: feeding().fed_cell),

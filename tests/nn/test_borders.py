@@ -37,11 +37,12 @@ from ensue.nn import (
     Window,
     WithContext,
 )
-from laws.table import SUBJECTS, Subject
+from laws.table import Subject
 from laws.test_completeness import concrete_layers
+from laws.test_laws import CASES
 
 
-@pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name.replace(" ", "_"))
+@pytest.mark.parametrize("subject", CASES)
 def test_a_repr_is_one_line_that_makes_the_layer(subject: Subject) -> None:
     layer = subject.make()
     names = {**vars(torch.nn), **vars(ensue.nn), **{kind.__name__: kind for kind in concrete_layers()}}

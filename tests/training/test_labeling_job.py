@@ -336,5 +336,6 @@ def test_interrupted_killed_and_resumed_ends_in_the_same_bits(variant: str, name
     assert_resumes(recipe, tmp_path)
 
 
+@pytest.mark.slow
 def test_the_same_seed_is_the_same_run_and_another_is_another(names: Path, tmp_path: Path) -> None:
     assert_follows_its_seed(lambda seed: tagging(names, seed=seed, steps=3, **REGULARIZED), tmp_path)

@@ -81,7 +81,14 @@ def trainer_of(recipe: Recipe, folder: Path, reporter: Listener) -> Trainer:
 
 @pytest.mark.parametrize(
     ("name", "head"),
-    [("tagger", "softmax"), ("tagger", "crf"), ("classifier", ""), ("several labels", ""), ("pairs", "")],
+    [
+        ("tagger", "crf"),
+        ("several labels", ""),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (("tagger", "softmax"), ("classifier", ""), ("pairs", ""))
+        ),
+    ],
 )
 def test_the_gradients_are_those_of_the_undivided_batch(
     name: str, head: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
