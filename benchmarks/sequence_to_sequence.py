@@ -1,0 +1,151 @@
+"""Models from sequence to sequence on real data: translation, inflection, pronunciation, instructions, summaries.
+
+    python benchmarks/sequence_to_sequence.py DATA NAME ... [--seeds 1] [--set KEY=VALUE] [--dev] [--keep FOLDER]
+
+DATA is a folder with the data sets that `DATA_SETS` names. Runs train with one thread. Weights are chosen on the
+development data; the test data are scored once, or not at all with `--dev`, which scores the development data.
+CMUdict is divided by words: a word whose SHA-256 begins with a byte below 6 is for testing, below 12 for development,
+about 2.3 % each. SIGMORPHON 2017 is the setting "high" of task 1. SCAN's development data are 2 % of its training data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import statistics
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from machine import describe_machine
+from quality import found
+
+import ensue
+from ensue.data.decoding import decoded
+
+LANGUAGES = ("english", "german", "turkish", "finnish")
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """Paths in DATA (two with a comma between them are aligned), and the recipe."""
+
+    recipe: str
+    train: str
+    valid: str
+    test: str
+    settings: tuple[str, ...] = ()
+
+
+def multi30k(source: str, target: str) -> dict[str, str]:
+    """The paths of a direction."""
+    names = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
+    return {part: ",".join(f"multi30k/{name}.{side}" for side in (source, target)) for part, name in names.items()}
+
+
+def enja(source: str, target: str) -> dict[str, str]:
+    """The paths of a direction."""
+    return {
+        part: ",".join(f"small_parallel_enja/{name}.{side}" for side in (source, target))
+        for part, name in {"train": "train", "valid": "dev", "test": "test"}.items()
+    }
+
+
+def scan(name: str) -> DataSet:
+    """A division of SCAN."""
+    train, test = (f"scan/tasks_{part}_{name}.txt" for part in ("train", "test"))
+    words = ("tokenizer.kind=words", "target_tokenizer.kind=words", "data.names=[]", "tokens.tied=none")
+    return DataSet("transduce-lstm", train, "", test, (*words, "data.valid_fraction=0.02", "train.epochs=20"))
+
+
+WORDS = ("tokenizer.kind=words", "tokenizer.max_size=8000", "target_tokenizer.kind=words", "tokens.tied=target")
+DATA_SETS = {
+    "multi30k-en-de": DataSet("translate-transformer", **multi30k("en", "de")),
+    "multi30k-de-en": DataSet("translate-transformer", **multi30k("de", "en")),
+    "multi30k-en-fr": DataSet("translate-transformer", **multi30k("en", "fr")),
+    "multi30k-en-de-lstm": DataSet("translate-lstm", **multi30k("en", "de")),
+    "multi30k-en-de-plain": DataSet("translate-lstm-plain", **multi30k("en", "de")),
+    "en-ja": DataSet("translate-transformer", **enja("en", "ja"), settings=WORDS),
+    "ja-en": DataSet("translate-transformer", **enja("ja", "en"), settings=WORDS),
+    **{
+        f"sigmorphon-{language}": DataSet(
+            "transduce-transformer", *(f"sigmorphon2017/{language}-{part}" for part in ("train-high", "dev", "test"))
+        )
+        for language in LANGUAGES
+    },
+    "cmudict": DataSet(
+        "transduce-transformer", "", "", "",
+        ("target_tokenizer.kind=words", "tokens.tied=target", "train.epochs=15"),
+    ),
+    "scan-simple": scan("simple"),
+    "scan-length": scan("length"),
+    "scan-jump": scan("addprim_jump"),
+    "samsum-pointer": DataSet("summarize-pointer", *(f"samsum/{part}.csv" for part in ("train", "validation", "test"))),
+    "samsum-transformer": DataSet(
+        "summarize-transformer", *(f"samsum/{part}.csv" for part in ("train", "validation", "test"))
+    ),
+    "samsum-lm": DataSet("summarize-lm", *(f"samsum/{part}.csv" for part in ("train", "validation", "test"))),
+}  # fmt: skip
+
+
+def located(data: Path, paths: str) -> str:
+    """The paths in DATA, compressed or not; "" for none."""
+    return ",".join(found(data, path) for path in paths.split(",")) if paths else ""
+
+
+def divided_cmudict(data: Path, folder: Path) -> dict[str, str]:
+    """The parts of CMUdict as files of words and pronunciations."""
+    lines: dict[str, list[str]] = {"train": [], "valid": [], "test": []}
+    for line in "".join(decoded(Path(found(data, "cmudict/cmudict")), "utf-8")).splitlines():
+        first = hashlib.sha256(line.split()[0].encode()).digest()[0]
+        lines["test" if first < 6 else "valid" if first < 12 else "train"].append(line + "\n")
+    for part, kept in lines.items():
+        (folder / f"cmudict.{part}").write_text("".join(kept))
+    return {part: str(folder / f"cmudict.{part}") for part in lines}
+
+
+def measured(name: str, data: Path, folder: Path, settings: list[str], seed: int, *, dev: bool) -> dict[str, Any]:
+    """The scores of one run, and its seconds of training."""
+    chosen = DATA_SETS[name]
+    paths = {part: located(data, getattr(chosen, part)) for part in ("train", "valid", "test")}
+    if name == "cmudict":
+        paths = divided_cmudict(data, folder)
+    out = folder / f"{name}-{seed}"
+    model = ensue.train(
+        chosen.recipe, train=paths["train"], valid=paths["valid"], out=out, threads=1,
+        settings=[*chosen.settings, *settings, f"train.seed={seed}"], resume=out.exists(),
+    )  # fmt: skip
+    torch.set_num_threads(1)
+    scores = model.evaluate(paths["valid" if dev and paths["valid"] else "test"]).as_json()
+    records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    return {**scores, "seconds": max(record.get("seconds", 0.0) for record in records)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("names", nargs="+", choices=DATA_SETS)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--dev", action="store_true")
+    parser.add_argument("--keep", type=Path, help="the folder of the runs; they go on from where they are")
+    given = parser.parse_args()
+    print(describe_machine(seed=0), file=sys.stderr)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = given.keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in given.names:
+            runs = [measured(name, given.data, folder, given.set, seed, dev=given.dev) for seed in range(given.seeds)]
+            for key, value in runs[0].items():
+                if isinstance(value, int | float):
+                    values = [run[key] for run in runs]
+                    spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+                    print(f"{name}\t{key}\t{statistics.mean(values):.4g}{spread}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
