@@ -207,6 +207,28 @@ def test_predict_writes_a_line_for_a_line(pipeline: SequencePipeline, lines: Pat
     assert all(len(record["outputs"]) == 2 for record in records)
 
 
+@pytest.mark.parametrize("name", ["learned", "feeding", "copying", "plain"])
+def test_alignments_are_those_of_the_inspector(name: str, runs: Path, tmp_path: Path) -> None:
+    if name != "learned":
+        attention, head = DECODERS[name]
+        recipe = pair_recipe(
+            runs / "train.tsv", encoder=LSTM, decoder=LSTM, attention=attention, head=head, train={"steps": 2}
+        )
+        run_tiny(recipe, tmp_path / name)
+    model = ensue.load((runs if name == "learned" else tmp_path) / name).with_search(max_tokens=6)
+    sources = ["the cat sees a door", "a big red dog hears the bird"]
+    answers = [(Pair((source,)), output) for source, output in zip(sources, model.predict(sources), strict=True)]
+    for (pair, output), found in zip(answers, model.aligned(answers), strict=True):
+        expected = model.inspect(pair.sources[0]).view
+        if name == "plain":
+            assert found is None
+            assert expected.alignment is None
+            continue
+        assert found.source == expected.source
+        assert found.output == expected.output[: len(output.ids)]
+        assert list(found.places) == expected.alignment.argmax(1)[: len(output.ids)].tolist()
+
+
 def test_score_lines_are_nats_tokens_and_target(pipeline: SequencePipeline, runs: Path) -> None:
     plain = list(pipeline.score_lines(str(runs / "test.tsv")))
     records = [json.loads(row) for row in pipeline.score_lines(str(runs / "test.tsv"), as_json=True)]

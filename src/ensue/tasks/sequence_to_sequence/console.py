@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ensue.data.pairs import Pair, PairSource
@@ -12,6 +13,9 @@ from ensue.tasks.sequence_to_sequence.outputs import Output
 
 if TYPE_CHECKING:
     from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
+
+ALIGNED = 256
+"""Outputs that are aligned at a time."""
 
 
 def output_lines(
@@ -22,21 +26,31 @@ def output_lines(
     """
     source = pairs_to_read(pipeline, path, format=format, encoding=encoding, is_labeled=False)
     windows = ([pair] for pair in source) if is_typed(path) else [source]
-    number = 0
+    n_best, number = pipeline.search.n_best, 0
     for window in windows:
-        for pair, output in pipeline.answers(window):
+        answers = pipeline.answers(window)
+        if as_json:
+            yield from _json_lines(pipeline, answers, n_best)
+            continue
+        for _, output in answers:
             number += 1
-            yield from _lines(pair, output, number, n_best=pipeline.search.n_best, as_json=as_json)
+            yield from _lines(output, number, n_best)
 
 
-def _lines(pair: Pair, output: Output, number: int, *, n_best: int, as_json: bool) -> Iterator[str]:
+def _json_lines(pipeline: SequencePipeline, answers: Iterator[tuple[Pair, Output]], n_best: int) -> Iterator[str]:
+    while part := list(islice(answers, ALIGNED)):
+        for (pair, output), alignment in zip(part, pipeline.aligned(part), strict=True):
+            content = {"source": list(pair.sources) if len(pair.sources) > 1 else pair.sources[0], **output.as_json()}
+            if n_best > 1:
+                content["outputs"] = [each.as_json() for each in (output, *output.others)]
+            if alignment is not None:
+                content |= alignment.as_json()
+            yield json.dumps(content, ensure_ascii=False) + "\n"
+
+
+def _lines(output: Output, number: int, n_best: int) -> Iterator[str]:
     every = (output, *output.others)
-    if as_json:
-        content = {"source": list(pair.sources) if len(pair.sources) > 1 else pair.sources[0], **output.as_json()}
-        if n_best > 1:
-            content["outputs"] = [each.as_json() for each in every]
-        yield json.dumps(content, ensure_ascii=False) + "\n"
-    elif n_best > 1:
+    if n_best > 1:
         for each in every:
             yield f"{number}\t{each.score:.4f}\t{on_one_line(each.text)}\n"
     else:

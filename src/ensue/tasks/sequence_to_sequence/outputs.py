@@ -3,7 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class Alignment(NamedTuple):
+    """The tokens of a source, its end included, and of an output; for each token of the output the place, from 0, of
+    the token of the source that it looks at most.
+    """
+
+    source: tuple[str, ...]
+    output: tuple[str, ...]
+    places: tuple[int, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The alignment as JSON values."""
+        return {"source_tokens": list(self.source), "tokens": list(self.output), "alignment": list(self.places)}
 
 
 @dataclass(frozen=True, repr=False)
@@ -14,6 +28,7 @@ class Output:
     - `log_probability` is Σ ln P of its tokens and its end, in nats.
     - `is_complete` is False if the text was cut at the most tokens.
     - `others` are the next best outputs, of which each has no others.
+    - `ids` are its tokens, without the end.
     """
 
     text: str
@@ -21,6 +36,7 @@ class Output:
     log_probability: float
     is_complete: bool = True
     others: tuple[Output, ...] = field(default=(), repr=False)
+    ids: tuple[int, ...] = field(default=(), repr=False)
 
     def as_json(self) -> dict[str, Any]:
         """The output as JSON values, without `others`."""

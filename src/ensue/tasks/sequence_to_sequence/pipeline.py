@@ -25,12 +25,13 @@ from ensue.metrics.generation import GenerationScores, compare_texts, has_no_bla
 from ensue.models.encoder_decoder import EncoderDecoder
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.pipeline import Predictor
+from ensue.tasks.sequence_to_sequence.alignment import align
 from ensue.tasks.sequence_to_sequence.console import output_lines, score_lines
 from ensue.tasks.sequence_to_sequence.decoding import mean_surprisals, most_tokens, outputs, search_of
 from ensue.tasks.sequence_to_sequence.inspection import inspect_output
 from ensue.tasks.sequence_to_sequence.length import check_lengths, most_written
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
-from ensue.tasks.sequence_to_sequence.outputs import Output
+from ensue.tasks.sequence_to_sequence.outputs import Alignment, Output
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
 from ensue.tasks.sequence_to_sequence.task import EncodedPairs
 from ensue.tasks.sequence_to_sequence.texts import PairCoder, ragged
@@ -100,6 +101,10 @@ class SequencePipeline(Predictor):
             sources = ragged(map(self._source_ids, window))
             yield from zip(window, map(self._output, window, self.hypotheses(sources)), strict=True)
 
+    def aligned(self, answers: Sequence[tuple[Pair, Output]]) -> list[Alignment | None]:
+        """The tokens of each source and its output, with what each token of the output looks at most."""
+        return align(self.model, self.coder, answers, [self._source_ids(pair) for pair, _ in answers])
+
     def hypotheses(self, sources: Ragged, *, record: list[Candidate] | None = None) -> list[list[Hypothesis]]:
         """What the search finds for each source. All that it considered is added to `record`, for one source."""
         limits = self.limits(sources)
@@ -111,7 +116,13 @@ class SequencePipeline(Predictor):
 
     def _output(self, pair: Pair, hypotheses: Sequence[Hypothesis]) -> Output:
         best, *others = (
-            Output(self.coder.decode(found.ids, pair.sources), found.score, found.log_probability, found.is_complete)
+            Output(
+                self.coder.decode(found.ids, pair.sources),
+                found.score,
+                found.log_probability,
+                found.is_complete,
+                ids=found.ids,
+            )
             for found in hypotheses
         )
         return replace(best, others=tuple(others))

@@ -23,6 +23,7 @@ from ensue.models.encoder_decoder import EncoderDecoder
 from ensue.models.modules import device_of
 from ensue.nn import CopyingHead, watch
 from ensue.tasks.sequence_to_sequence.decoding import begin
+from ensue.tasks.sequence_to_sequence.symbols import Symbols
 from ensue.tasks.sequence_to_sequence.texts import PairCoder, ragged
 from ensue.types import State
 
@@ -128,26 +129,6 @@ def view_output(
         traces=traces_of(models[0].encoder, x),
         heads=attention_of(models[0].encoder, x),
     )
-
-
-class Symbols:
-    """The texts of ids: of tokens, and of words of the source that can be copied.
-
-    A subword that continues a word has a dot before it; a blank by itself is shown as ␣.
-    """
-
-    def __init__(self, coder: PairCoder, columns: Sequence[str], *, is_source: bool = False) -> None:
-        self.side = coder.source if is_source else coder.target
-        self.words = {id: word for word, id in coder.unknown_words(columns).items()}
-
-    def of(self, id: int) -> str:
-        """The text of an id."""
-        if id in self.words:
-            return self.words[id]
-        symbol = self.side.symbol(id)
-        if self.side.tokenizer.kind == "bpe" and symbol[:1].isalnum():
-            return f"·{symbol}"
-        return symbol.strip() or {" ": "␣", "\n": "⏎"}.get(symbol, "␣")
 
 
 class _Seen(NamedTuple):
