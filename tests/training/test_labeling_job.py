@@ -178,6 +178,14 @@ def test_a_run_directory_has_all_that_a_tagger_is(names: Path, tmp_path: Path, m
     assert [r["scores"] for r in records if r["kind"] == "valid"] == [v.scores for v in listener.validations]
 
 
+def test_the_average_of_illegal_transitions_is_illegal(names: Path, tmp_path: Path) -> None:
+    """The scores that a Viterbi head counts are not trained; those of illegal transitions are -inf, without a mean."""
+    run_tiny(tagging(names, head={"kind": "viterbi"}, average=0.9), tmp_path / "run")
+    weights = load(tmp_path / "run").model.state_dict()
+    assert not any(tensor.isnan().any() for tensor in weights.values())
+    assert weights["head.transitions"].isneginf().any()
+
+
 @pytest.mark.parametrize("kind", some_slow(["softmax", "viterbi", "crf"], "viterbi"))
 def test_what_is_loaded_is_what_was_trained(
     kind: str, names: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
