@@ -106,8 +106,8 @@ class TrainRecipe(Table):
     learning_rate: Amount = 3e-3
     """The largest learning rate, at the end of the warm-up."""
     schedule: Literal["linear", "cosine", "inverse-sqrt", "constant"] = "linear"
-    """How the learning rate falls over the budget: to zero; inverse-sqrt: with the square root of the time since the
-    start, as in Vaswani et al. 2017; constant: it does not.
+    """The learning rate after the warm-up. linear, cosine: it falls to zero; inverse-sqrt: it falls with the square
+    root of the steps so far (Vaswani et al. 2017); constant: it stays.
     """
     warmup: Share = 0.02
     """Share of the budget over which the learning rate rises from zero."""
@@ -138,6 +138,10 @@ class TrainRecipe(Table):
         given = [name for name in BUDGETS if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(f"needs exactly one of {', '.join(BUDGETS)}; found {' and '.join(given) or 'none'}")
+        return self
+
+    @model_validator(mode="after")
+    def _warm_up(self) -> Self:
         if self.schedule == "inverse-sqrt" and not self.warmup:
             raise ValueError('needs a warmup above 0 for the schedule "inverse-sqrt"')
         return self
