@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 
 from ensue.errors import EnsueError
-from ensue.metrics.generation import compare_texts, edit_distance, has_no_blanks, score_texts
+from ensue.metrics.generation import compare_texts, edit_distance, score_texts
+from ensue.text.scripts import are_unsplit
 
 TEXTS = ["the cat sat on the mat", "a dog runs home now", "yes"]
 REFERENCES = [["the cat sat on a mat"], ["a dog ran home now", "dogs run home"], ["yes"]]
@@ -58,7 +59,7 @@ def test_edit_distance_is_the_recursion(a: str, b: str) -> None:
     ],
 )
 def test_scripts_without_blanks(text: str, expected: bool) -> None:
-    assert has_no_blanks([text]) == expected
+    assert are_unsplit([text]) == expected
 
 
 def test_the_bootstrap_tells_a_difference_from_none() -> None:

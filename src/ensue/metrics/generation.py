@@ -6,7 +6,6 @@ stemming. Both libraries are imported at first use.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -14,23 +13,22 @@ from typing import Any
 
 from ensue.errors import EnsueError
 
-ROUGES = {"rouge1": "rouge1", "rouge2": "rouge2", "rougeL": "rougeL"}
-CHARACTERS_WITHOUT_BLANKS = ("CJK UNIFIED", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
-MOST_RESAMPLES = 1_000
+ROUGES = ("rouge1", "rouge2", "rougeL")
+RESAMPLES = 1_000
+"""Samples of the paired bootstrap."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two systems on the same texts: the differences of their scores, and how often chance gives as much.
+    """The scores of two systems on the same texts, ours first, and the probability that chance makes such a difference.
 
-    By paired bootstrap resampling (Koehn 2004).
+    By paired bootstrap resampling with `RESAMPLES` samples (Koehn 2004).
     """
 
     bleu: tuple[float, float]
     chrf: tuple[float, float]
     p_bleu: float
     p_chrf: float
-    resamples: int
 
     def as_json(self) -> dict[str, Any]:
         """The keys of `evaluate --compare --json`; the other system's scores come second."""
@@ -39,7 +37,7 @@ class Comparison:
             "chrf": list(self.chrf),
             "p_bleu": self.p_bleu,
             "p_chrf": self.p_chrf,
-            "resamples": self.resamples,
+            "resamples": RESAMPLES,
         }
 
     def summary(self) -> str:
@@ -47,7 +45,7 @@ class Comparison:
         ours, theirs = self.bleu
         return (
             f"BLEU {ours:.2f} against {theirs:.2f} (p = {self.p_bleu:.3f}), chrF++ {self.chrf[0]:.2f} against "
-            f"{self.chrf[1]:.2f} (p = {self.p_chrf:.3f}); paired bootstrap, {self.resamples:,} samples"
+            f"{self.chrf[1]:.2f} (p = {self.p_chrf:.3f}); paired bootstrap, {RESAMPLES:,} samples"
         )
 
 
@@ -106,9 +104,8 @@ def score_texts(
     has_words = tokenize != "char" and any(" " in reference for given in references for reference in given)
     pairs = list(zip(texts, references, strict=True))
     edits = [nearest_edits(_units(text, has_words), [_units(r, has_words) for r in given]) for text, given in pairs]
-    total = bleu.corpus_score(texts, columns).score
     return GenerationScores(
-        bleu=total,
+        bleu=bleu.corpus_score(texts, columns).score,
         chrf=chrf.corpus_score(texts, columns).score,
         exact_match=100 * sum(text in given for text, given in pairs) / len(texts),
         edit_rate=100 * sum(count for count, _ in edits) / max(1, sum(length for _, length in edits)),
@@ -154,7 +151,7 @@ def rouge_scores(texts: Sequence[str], references: Sequence[Sequence[str]]) -> d
 def _rouge_scorer() -> Any:
     from rouge_score.rouge_scorer import RougeScorer  # noqa: PLC0415
 
-    return RougeScorer(list(ROUGES.values()), use_stemmer=True)
+    return RougeScorer(ROUGES, use_stemmer=True)
 
 
 def nearest_edits(tokens: Sequence[str], references: Iterable[Sequence[str]]) -> tuple[int, int]:
@@ -177,18 +174,6 @@ def _units(text: str, has_words: bool) -> list[str]:
     return text.split() if has_words else list(text)
 
 
-def has_no_blanks(texts: Iterable[str]) -> bool:
-    """Whether the texts are mostly of a script without blanks between words, written without blanks."""
-    letters = without = blanks = 0
-    for text in texts:
-        blanks += text.count(" ")
-        for character in text:
-            if character.isalpha():
-                letters += 1
-                without += unicodedata.name(character, "").startswith(CHARACTERS_WITHOUT_BLANKS)
-    return without > letters / 2 and blanks < letters / 8
-
-
 def compare_texts(
     ours: Sequence[str], theirs: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str
 ) -> Comparison:
@@ -200,7 +185,7 @@ def compare_texts(
         {"BLEU": bleu_metric(tokenize), "chrF": chrf_metric()},
         references=reference_columns(references),
         test_type="bs",
-        n_samples=MOST_RESAMPLES,
+        n_samples=RESAMPLES,
     )
     _, found = test()
     results: dict[str, Any] = {name.lower()[:4]: both for name, both in found.items()}
@@ -212,5 +197,4 @@ def compare_texts(
         (chrf_ours.score, chrf_theirs.score),
         bleu_ours.p_value,
         chrf_ours.p_value,
-        MOST_RESAMPLES,
     )

@@ -11,7 +11,7 @@ from itertools import islice
 
 from ensue.data.pairs import Pair
 from ensue.data.survey.counts import MOST_REMEMBERED, FileLine, Lengths
-from ensue.text.scripts import MOST, count_without_blanks
+from ensue.text.scripts import count_without_blanks, is_unsplit
 
 _STEPS = 32
 """Lengths are counted on a scale of logarithms, in so many steps for each doubling."""
@@ -19,7 +19,6 @@ _FEWEST = 20
 _FAR = 6.0
 _TIMES = 2.0
 _STEADY = 4
-_LONGEST_WORD = 5.0
 
 
 @dataclass
@@ -45,8 +44,7 @@ class Side:
     @property
     def has_no_blanks(self) -> bool:
         """Whether the script has no blanks between words, and the text is not tokenized."""
-        is_such = self._without_blanks > MOST * self.num_characters
-        return is_such and self.num_characters > _LONGEST_WORD * max(1, self.words.total())
+        return is_unsplit(self._without_blanks, self.num_characters, self.words.total())
 
 
 class Balance:

@@ -21,7 +21,7 @@ from ensue.decode.hypotheses import Hypothesis
 from ensue.decode.record import Candidate
 from ensue.errors import EnsueError
 from ensue.inspection.inspection import Inspection
-from ensue.metrics.generation import GenerationScores, compare_texts, has_no_blanks, score_texts
+from ensue.metrics.generation import GenerationScores, compare_texts, score_texts
 from ensue.models.encoder_decoder import EncoderDecoder
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.pipeline import Predictor
@@ -35,6 +35,7 @@ from ensue.tasks.sequence_to_sequence.outputs import Alignment, Output
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
 from ensue.tasks.sequence_to_sequence.task import EncodedPairs
 from ensue.tasks.sequence_to_sequence.texts import PairCoder, ragged
+from ensue.text.scripts import are_unsplit
 
 WINDOW = 1_024
 """Sources that are held and sorted by length. A file of any length is read in constant memory."""
@@ -213,7 +214,7 @@ class SequencePipeline(Predictor):
 
     def _tokenization(self, references: Sequence[Sequence[str]]) -> str:
         """How sacrebleu cuts texts: into characters if they have no blanks, by blanks if the model does, else 13a."""
-        if has_no_blanks(reference for given in references for reference in given):
+        if are_unsplit(reference for given in references for reference in given):
             return "char"
         return "none" if self.coder.target.tokenizer.kind == "words" else "13a"
 
