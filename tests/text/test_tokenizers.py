@@ -19,6 +19,7 @@ from ensue.text.tokenizers import KINDS, Tokenizer, load_tokenizer, save_tokeniz
 CORPUS = "The cat sat on the mat.\nthe dog, an 1,000.5 pound dog, didn't – naïve\u2028 and\x85 so on 猫\n" * 3
 LETTERS = "".join(sorted(set(CORPUS)))
 TOKENIZERS = {kind: train_tokenizer(kind, [CORPUS], max_size=300) for kind in KINDS}
+LOWERED = {kind: train_tokenizer(kind, [CORPUS], max_size=300, lowercase=True) for kind in ("bpe", "wordpiece")}
 SIMPLE = train_tokenizer("words", [CORPUS], splitter="simple")
 ALL = [*TOKENIZERS.values(), SIMPLE]
 telling = " \n\t\r\x0b\x0c\x1c\x85\xa0\u2028\u3000'!<é1aZ"
@@ -75,6 +76,42 @@ def test_subwords_encode_as_their_library_does(text: str) -> None:
     assert tokenizer.encode(text).tolist() == tokenizer.library.encode(text).ids
 
 
+@given(text=any_string)
+def test_wordpiece_encodes_as_its_library_does(text: str) -> None:
+    tokenizer = TOKENIZERS["wordpiece"]
+    ids, _ = tokenizer.encode_with_offsets(text)
+    assert tokenizer.encode(text).tolist() == ids.tolist()
+
+
+@given(text=any_string | st.sampled_from(["İstanbul ΑΣ x", "a\u0300b CAFÉ", "\ufb01 ﷺ"]))
+@pytest.mark.parametrize("kind", ["bpe", "wordpiece"])
+def test_offsets_are_places_in_the_text_as_it_was(kind: str, text: str) -> None:
+    tokenizer = LOWERED[kind]
+    ids, offsets = tokenizer.encode_with_offsets(text)
+    assert ids.tolist() == tokenizer.encode(text).tolist()
+    assert (np.diff(offsets[:, 0]) >= 0).all()
+    assert all(0 <= start < stop <= len(text) for start, stop in offsets.tolist())
+    if kind == "bpe" and len(text):  # no character is left out
+        assert (offsets[0, 0], offsets[-1, 1]) == (0, len(text))
+
+
+def test_wordpiece_takes_the_longest_pieces_and_knows_no_special_token_in_a_text() -> None:
+    symbols = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abc[]", "ab", "##c", "##cab", "##b"]
+    tokenizer = KINDS["wordpiece"].from_json({"symbols": symbols, "lowercase": False})
+    shown = [tokenizer.symbol(id) for id in tokenizer.encode("abcab abcb\n[PAD] \x00 x A\x0cb")]
+    assert shown == ["ab", "##cab", "ab", "##c", "##b", "[", "[UNK]", "]", "[UNK]", "[UNK]"]
+    assert tokenizer.decode(tokenizer.encode("abcb  a")) == "abcb a"
+    assert set(tokenizer.special_ids) == {"[PAD]", "[CLS]", "[SEP]", "[MASK]"}
+
+
+def test_the_size_of_wordpiece_is_kept_and_rare_characters_are_unknown() -> None:
+    assert TOKENIZERS["wordpiece"].vocabulary_size < 300  # all that the text gives
+    small = train_tokenizer("wordpiece", [CORPUS], max_size=31)
+    assert small.vocabulary_size == 31
+    assert small.encode("猫").tolist() == [small.unknown_id]
+    assert small.unknown_id not in small.encode("a at")
+
+
 def test_a_character_of_several_bytes_comes_out_once_it_is_whole() -> None:
     decoder = TOKENIZERS["bytes"].decoder()
     assert [decoder.feed(byte) for byte in "a猫".encode()] == ["a", "", "", "猫"]
@@ -96,9 +133,9 @@ def test_a_boundary_does_not_change_ids(tokenizer: Tokenizer, left: str, blank: 
     text = left + blank + right
     cut = last_boundary(text)
     if cut is None:
-        assert not re.search(r"\S[ \t\n\r\f\v]", text)
+        assert not re.search(r"\S[ \t\n\r]", text)
     else:
-        assert cut == max(match.end() for match in re.finditer(r"\S(?=[ \t\n\r\f\v])", text))
+        assert cut == max(match.end() for match in re.finditer(r"\S(?=[ \t\n\r])", text))
         parts = [tokenizer.encode(text[:cut]), tokenizer.encode(text[cut:])]
         assert np.concatenate(parts).tolist() == tokenizer.encode(text).tolist()
 
@@ -154,16 +191,16 @@ def test_subwords_of_a_long_text_are_those_of_its_parts(monkeypatch: pytest.Monk
     assert train_tokenizer("bpe", [CORPUS], max_size=300).to_json() == TOKENIZERS["bpe"].to_json()
 
 
-def test_start_is_a_line_end_or_unknown() -> None:
-    for tokenizer in TOKENIZERS.values():
-        assert tokenizer.decode([tokenizer.start_id]) == "\n"
+def test_start_is_a_line_end_or_unknown_or_special() -> None:
+    for kind, tokenizer in TOKENIZERS.items():
+        assert tokenizer.decode([tokenizer.start_id]) == ("[CLS]" if kind == "wordpiece" else "\n")
     assert train_tokenizer("characters", ["ab"]).start_id == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_lowercase_holds_in_training_and_use(kind: str) -> None:
     tokenizer = train_tokenizer(kind, ["One TWO\n"], lowercase=True)
-    assert tokenizer.decode(tokenizer.encode("ONE two\n")) == "one two\n"
+    assert tokenizer.decode(tokenizer.encode("ONE two\n")).rstrip("\n") == "one two"
 
 
 def test_symbols_are_the_tokens_own_text() -> None:
@@ -197,7 +234,7 @@ def _words(**changes: object) -> str:
         ('{"kind": "words"}', "format_version"),
         (_words()[:-20], "not a tokenizer"),
         (_words(format_version=2), "newer"),
-        (_words(kind="wordz"), "expected one of characters, bytes, words, bpe"),
+        (_words(kind="wordz"), "expected one of characters, bytes, words, bpe, wordpiece"),
         (_words(kind=[]), "not a tokenizer"),
         (_words(symbols=["<unk>", "<eos>", "a", "a"]), "twice"),
         (_words(symbols=["a", "b"]), "first symbols"),
@@ -205,6 +242,7 @@ def _words(**changes: object) -> str:
         (_words(splitter="x"), "splitter"),
         (_words(kind="characters", symbols=["<unk>", "ab"]), "not one character"),
         (_words(kind="bpe"), "tokenizer"),
+        (_words(kind="wordpiece"), r"the symbols have no \[PAD\]"),
         (_words(kind="bpe", tokenizer={"version": "1.0"}), "not a tokenizer"),
     ],
 )
@@ -228,13 +266,14 @@ def test_unknown_settings_name_the_nearest() -> None:
 def test_subwords_are_deterministic_and_a_later_fork_is_silent() -> None:
     program = (
         "import os, json; from ensue.text.tokenizers import train_tokenizer\n"
-        f"tokenizer = train_tokenizer('bpe', [{CORPUS!r}], max_size=300); tokenizer.encode('a b')\n"
-        "if os.fork() == 0:\n    tokenizer.encode('c d'); os._exit(0)\n"
-        "os.wait(); print(json.dumps(tokenizer.to_json()))"
+        f"made = [train_tokenizer(kind, [{CORPUS!r}], max_size=300) for kind in ('bpe', 'wordpiece')]\n"
+        "made[0].encode('a b')\n"
+        "if os.fork() == 0:\n    made[0].encode('c d'); os._exit(0)\n"
+        "os.wait(); print(json.dumps([tokenizer.to_json() for tokenizer in made]))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stderr == ""
-    assert json.loads(done.stdout) == TOKENIZERS["bpe"].to_json()
+    assert json.loads(done.stdout) == [TOKENIZERS[kind].to_json() for kind in ("bpe", "wordpiece")]
 
 
 def test_text_imports_neither_torch_nor_tokenizers() -> None:

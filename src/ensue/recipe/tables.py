@@ -72,12 +72,12 @@ class DataRecipe(Table):
 class TokenizerRecipe(Table):
     """The table `[tokenizer]`."""
 
-    kind: Literal["characters", "bytes", "words", "bpe"] = "characters"
+    kind: Literal["characters", "bytes", "words", "bpe", "wordpiece"] = "characters"
     """What a token is."""
     min_count: Count = 1
     """Rarer characters or words are unknown."""
     max_size: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
-    """At most this many symbols; without it: no limit (bpe: 2,048)."""
+    """At most this many symbols; without it: no limit (bpe: 2,048, wordpiece: 8,192)."""
     splitter: Literal["whitespace", "simple"] = "whitespace"
     """How words are found."""
     lowercase: bool = False

@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 
 BLANKS = " \t\n\r\f\v"
-_BOUNDARY = re.compile(rf"\S(?=[{BLANKS}])")
+_BOUNDARY = re.compile(r"\S(?=[ \t\n\r])")
+"""WordPiece drops the other two blanks, so that a word goes on behind them."""
 
 
 def last_boundary(text: str) -> int | None:
-    """The last place between a character that is not white space and a blank; None if there is none.
+    """The last place between a character that is not white space and ` `, `\\t`, `\\n` or `\\r`; None if there is none.
 
     No tokenizer of this package makes a token across such a place. White space is that of Unicode, since the subword
     splitter keeps runs of it together.

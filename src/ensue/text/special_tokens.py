@@ -5,7 +5,7 @@ A text can never be taken for a special token, since these have no spelling that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import Any, Self
 
 import numpy as np
@@ -19,36 +19,24 @@ BEGIN, END, PADDING, SEPARATOR, UNKNOWN_NAME = "<begin>", "<end>", "<padding>", 
 SPECIAL = (BEGIN, END, PADDING, SEPARATOR, UNKNOWN_NAME)
 
 
-class TokenizerWithSpecials:
-    """The ids of `tokenizer`, then those of the special tokens, then those of `names`.
+class ExtendedTokenizer:
+    """The ids of `tokenizer`, then those of `names`, which no text has."""
 
-    A decoder reads `begin_id` before the first token of a text, and predicts `end_id` after the last. `separator_id`
-    stands between two texts that are read as one. A name that is not known is `unknown_name_id`.
-    """
-
-    def __init__(self, tokenizer: Tokenizer, names: Iterable[str] = ()) -> None:
+    def __init__(self, tokenizer: Tokenizer, names: Iterable[str]) -> None:
         self.tokenizer = tokenizer
-        self.names = Vocabulary([*SPECIAL, *names])
-        first = tokenizer.vocabulary_size
-        self.begin_id, self.end_id, self.padding_id, self.separator_id, self.unknown_name_id = range(first, first + 5)
-        self.vocabulary_size = first + len(self.names)
+        self.names = Vocabulary(names)
+        self.vocabulary_size = tokenizer.vocabulary_size + len(self.names)
         # a word has the same subwords at the beginning of a text as inside of it
         self._before = " " if tokenizer.kind == "bpe" else ""
 
     @property
-    def special_ids(self) -> range:
+    def special_ids(self) -> list[int]:
         """The ids that no text has."""
-        return range(self.tokenizer.vocabulary_size, self.vocabulary_size)
+        return [*self.tokenizer.special_ids.values(), *range(self.tokenizer.vocabulary_size, self.vocabulary_size)]
 
     def encode(self, text: str) -> NDArray[np.int64]:
         """The ids of a text, without special tokens."""
         return self.tokenizer.encode(self._before + text if text else text).astype(np.int64)
-
-    def encode_names(self, names: Iterable[str]) -> NDArray[np.int64]:
-        """The ids of names."""
-        first, known, unknown = self.tokenizer.vocabulary_size, self.names.ids, self.unknown_name_id
-        found = (known.get(name) for name in names)
-        return np.array([unknown if place is None else first + place for place in found], np.int64)
 
     def decode(self, ids: Sequence[int] | NDArray[Any]) -> str:
         """The text of `ids`; special tokens have none."""
@@ -57,12 +45,31 @@ class TokenizerWithSpecials:
 
     def decoder(self) -> Decoder:
         """A new incremental decoder, which skips special tokens."""
-        return _TextDecoder(self.tokenizer, self._before)
+        return _TextDecoder(self.tokenizer, set(self.special_ids), self._before)
 
     def symbol(self, id: int) -> str:
         """The token's text, as it is shown in a table."""
         first = self.tokenizer.vocabulary_size
         return self.tokenizer.symbol(id) if id < first else self.names.symbols[id - first]
+
+
+class TokenizerWithSpecials(ExtendedTokenizer):
+    """The ids of `tokenizer`, then those of the special tokens, then those of `names`.
+
+    A decoder reads `begin_id` before the first token of a text, and predicts `end_id` after the last. `separator_id`
+    stands between two texts that are read as one. A name that is not known is `unknown_name_id`.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, names: Iterable[str] = ()) -> None:
+        super().__init__(tokenizer, [*SPECIAL, *names])
+        first = tokenizer.vocabulary_size
+        self.begin_id, self.end_id, self.padding_id, self.separator_id, self.unknown_name_id = range(first, first + 5)
+
+    def encode_names(self, names: Iterable[str]) -> NDArray[np.int64]:
+        """The ids of names."""
+        first, known, unknown = self.tokenizer.vocabulary_size, self.names.ids, self.unknown_name_id
+        found = (known.get(name) for name in names)
+        return np.array([unknown if place is None else first + place for place in found], np.int64)
 
     def to_json(self) -> dict[str, Any]:
         """Everything that `from_json` needs, as JSON values."""
@@ -81,11 +88,11 @@ class TokenizerWithSpecials:
 class _TextDecoder(Decoder):
     """Decodes what is not special, and takes off the blank that `encode` has put before the text."""
 
-    def __init__(self, tokenizer: Tokenizer, before: str) -> None:
-        self._inner, self._size, self._before = tokenizer.decoder(), tokenizer.vocabulary_size, before
+    def __init__(self, tokenizer: Tokenizer, special_ids: Set[int], before: str) -> None:
+        self._inner, self._special_ids, self._before = tokenizer.decoder(), special_ids, before
 
     def feed(self, id: int) -> str:
-        return self._taken(self._inner.feed(id)) if id < self._size else ""
+        return "" if id in self._special_ids else self._taken(self._inner.feed(id))
 
     def flush(self) -> str:
         return self._taken(self._inner.flush())

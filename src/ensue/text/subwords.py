@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ensue.text.boundaries import BLANKS, last_boundary
+from ensue.text.pieces import PieceIds, import_library, with_offsets
 from ensue.text.tokenizer import Decoder, Tokenizer
 from ensue.text.utf8 import Utf8Decoder, shown, without_surrogates
 
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 DEFAULT_SIZE = 2048
 SMALLEST_SIZE = 256
 TRAINING_CHARACTERS = 1 << 16
-REMEMBERED_PIECES = 1 << 17
-REMEMBERED_LENGTH = 32
 _PIECE = re.compile(rf"\s*\S+(?:(?![{BLANKS}])\s+(?:\S+|\Z))*|\s+")
 """Matches parts of a text that end at a boundary (`boundaries.py`). Each can be encoded by itself."""
 
@@ -47,7 +44,7 @@ class SubwordTokenizer(Tokenizer):
         self._pieces = [bytes(byte_of[character] for character in token) for token, _ in vocabulary]
         self.vocabulary_size = len(self._pieces)
         self.start_id = self._pieces.index(b"\n")
-        self._remembered: dict[str, list[int]] = {}
+        self._ids_of_pieces = PieceIds(library)
 
     @classmethod
     def train(
@@ -57,7 +54,7 @@ class SubwordTokenizer(Tokenizer):
 
         `max_size` (2,048) is the vocabulary's size; it always has the 256 bytes.
         """
-        library = _import_library()
+        library = import_library()
         trainer = library.trainers.BpeTrainer(
             vocab_size=max(max_size or DEFAULT_SIZE, SMALLEST_SIZE),
             min_frequency=min_count,
@@ -81,28 +78,22 @@ class SubwordTokenizer(Tokenizer):
     def from_json(cls, content: dict[str, Any]) -> Self:
         text = json.dumps(content["tokenizer"])
         try:
-            library = _import_library().Tokenizer.from_str(text)
+            library = import_library().Tokenizer.from_str(text)
         except Exception as error:  # the library raises plain Exceptions
             raise ValueError(str(error)) from error
         return cls(library, lowercase=bool(content["lowercase"]))
 
-    def _ids(self, text: str) -> NDArray[np.uint32]:
-        pieces = _PIECE.findall(without_surrogates(text))
-        known = self._remembered
-        new = self._encode_pieces({piece for piece in pieces if piece not in known})  # `- known.keys()` reads all keys
-        ids = [id for piece in pieces for id in (known.get(piece) or new[piece])]
-        short = {piece: ids for piece, ids in new.items() if len(piece) <= REMEMBERED_LENGTH}
-        if len(known) + len(short) <= REMEMBERED_PIECES:
-            known.update(short)
-        else:
-            self._remembered = short
-        return np.array(ids, np.uint32)
+    def encode_with_offsets(self, text: str) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        ids, offsets = with_offsets(self.library, without_surrogates(text.lower() if self.lowercase else text))
+        if self.lowercase and len(text) != len(text.lower()):  # a letter may become two
+            lengths = [len(letter.lower()) for letter in text]
+            places = np.repeat(np.arange(len(text)), lengths)
+            starts, last = offsets[:, 0], np.maximum(offsets[:, 1] - 1, offsets[:, 0])
+            offsets = np.stack((places[starts], places[last] + 1), axis=1)
+        return ids, offsets
 
-    def _encode_pieces(self, pieces: Iterable[str]) -> dict[str, list[int]]:
-        """The ids of each piece. Pieces are remembered, since a look-up is ten times faster than the library."""
-        texts = list(pieces)
-        encodings = self.library.encode_batch_fast(texts, add_special_tokens=False)
-        return {text: encoding.ids for text, encoding in zip(texts, encodings, strict=True)}
+    def _ids(self, text: str) -> NDArray[np.uint32]:
+        return self._ids_of_pieces.ids(_PIECE.findall(without_surrogates(text)))
 
     def _content(self) -> dict[str, Any]:
         return {"tokenizer": json.loads(self.library.to_str())}
@@ -125,11 +116,3 @@ def _parts(text: str) -> Iterator[str]:
         yield text[:cut]
         text = text[cut:]
     yield text
-
-
-def _import_library() -> ModuleType:
-    # without this, the library warns a process that forks after tokenizing
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    import tokenizers  # noqa: PLC0415
-
-    return tokenizers

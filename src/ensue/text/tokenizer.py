@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -29,9 +30,10 @@ class Decoder(ABC):
 class Tokenizer(ABC):
     """Text to ids and back.
 
-    A model reads `start_id` before the first token of a text: the line end if the vocabulary has one, else
-    `unknown_id`. `unknown_id` is None if nothing can be unknown. With `lowercase`, texts are lowercased first.
-    `encode(a)` followed by `encode(b)` is `encode(a + b)` if b starts with a blank and a does not end with one.
+    A model reads `start_id` before the first token of a text: the line end if the vocabulary has one, else a special
+    token or `unknown_id`. `special_ids` are those of symbols that no text has. `unknown_id` is None if nothing can be
+    unknown. With `lowercase`, texts are lowercased first. `encode(a)` followed by `encode(b)` is `encode(a + b)` if b
+    starts with a space, a tab or a line end and a does not end with a blank.
     """
 
     kind: ClassVar[str]
@@ -39,10 +41,18 @@ class Tokenizer(ABC):
     start_id: int
     unknown_id: int | None
     lowercase: bool = False
+    special_ids: Mapping[str, int] = MappingProxyType({})
 
     def encode(self, text: str) -> NDArray[np.uint32]:
         """The ids of `text`, a vector. It never fails: symbols that are not in the vocabulary become `unknown_id`."""
         return self._ids(text.lower() if self.lowercase else text)
+
+    def encode_with_offsets(self, text: str) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        """The ids of `text`, and the characters (N, 2) of `text` from which to which each goes.
+
+        Pieces of one character that has several ids have its place. Only subwords and WordPiece know it.
+        """
+        raise NotImplementedError(f"{self.kind} have no offsets")
 
     def decode(self, ids: Sequence[int] | NDArray[Any]) -> str:
         """The text of `ids`."""

@@ -13,6 +13,7 @@ from ensue.text.characters import CharacterTokenizer
 from ensue.text.subwords import SubwordTokenizer
 from ensue.text.tokenizer import FORMAT_VERSION, Decoder, Tokenizer
 from ensue.text.utf8 import ByteTokenizer
+from ensue.text.wordpiece import WordPieceTokenizer
 from ensue.text.words import WordTokenizer
 
 __all__ = ["KINDS", "Decoder", "Tokenizer", "load_tokenizer", "save_tokenizer", "train_tokenizer"]
@@ -22,6 +23,7 @@ KINDS: dict[str, type[Tokenizer]] = {
     "bytes": ByteTokenizer,
     "words": WordTokenizer,
     "bpe": SubwordTokenizer,
+    "wordpiece": WordPieceTokenizer,
 }
 
 
@@ -50,6 +52,8 @@ def train_tokenizer(
             )
         case "bpe":
             return SubwordTokenizer.train(chunks, min_count=min_count, max_size=max_size, lowercase=lowercase)
+        case "wordpiece":
+            return WordPieceTokenizer.train(chunks, min_count=min_count, max_size=max_size, lowercase=lowercase)
     raise RecipeError(f'unknown tokenizer "{kind}"; expected one of {", ".join(KINDS)}{nearest(kind, KINDS)}')
 
 

@@ -3,57 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field
 
 from ensue.models.build import build_language_model
 from ensue.models.language_model import LanguageModel
 from ensue.runs.directory import RunDirectory
-from ensue.runs.schema import Config, DamagedError, Symbols, Vocabulary
+from ensue.runs.schema import Config
 from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe
 from ensue.tasks.model import ModelParts
-from ensue.text.tokenizers import Tokenizer, restore_tokenizer
+from ensue.tasks.tokenizer import read_tokenizer
+from ensue.text.tokenizers import Tokenizer
 
 
 class LanguageConfig(Config):
     """`config.json`."""
 
     vocabulary_size: Annotated[int, Field(ge=1, lt=2**31)]
-
-
-class CharactersContent(Vocabulary):
-    """`tokenizer.json` of characters."""
-
-    kind: Literal["characters"]
-    symbols: Symbols
-
-
-class BytesContent(Vocabulary):
-    """`tokenizer.json` of bytes."""
-
-    kind: Literal["bytes"]
-
-
-class WordsContent(Vocabulary):
-    """`tokenizer.json` of words."""
-
-    kind: Literal["words"]
-    splitter: str
-    symbols: Symbols
-
-
-class SubwordsContent(Vocabulary):
-    """`tokenizer.json` of subwords."""
-
-    kind: Literal["bpe"]
-    tokenizer: dict[str, Any]
-
-
-TOKENIZER: TypeAdapter[Any] = TypeAdapter(
-    Annotated[CharactersContent | BytesContent | WordsContent | SubwordsContent, Field(discriminator="kind")]
-)
-"""`tokenizer.json`."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +32,7 @@ class LanguageModelParts(ModelParts):
 
     @classmethod
     def read(cls, run: RunDirectory) -> Self:
-        tokenizer = run.read_json("tokenizer.json", TOKENIZER, restore_tokenizer)
-        size, expected = tokenizer.vocabulary_size, run.config["vocabulary_size"]
-        if size != expected:
-            raise DamagedError(f"{run.path / 'tokenizer.json'}: not the model's: it has {size} symbols, not {expected}")
-        return cls(tokenizer)
+        return cls(read_tokenizer(run))
 
     def files(self) -> dict[str, Any]:
         return {"tokenizer.json": self.tokenizer.to_json()}

@@ -1,0 +1,92 @@
+"""A tokenizer for models that fill in masks: a text between [CLS] and [SEP], and [MASK] in place of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.text.special_tokens import ExtendedTokenizer
+from ensue.text.tokenizer import Tokenizer
+from ensue.text.wordpiece import BEGIN, INSIDE, MASK, PADDING, SEPARATOR
+
+FRAMING = (PADDING, BEGIN, SEPARATOR, MASK)
+MASKED_KINDS = ("wordpiece", "bpe")
+"""The tokenizers that know the places of their tokens in a text."""
+
+
+class MaskedText(NamedTuple):
+    """The ids of a text with masks, and the text between them."""
+
+    ids: NDArray[np.int64]
+    parts: tuple[str, ...]
+
+
+class MaskedTokenizer(ExtendedTokenizer):
+    """The ids of `tokenizer`, then those of the special tokens that it has not itself. WordPiece has all of them.
+
+    A model reads `begin_id` before a text and `separator_id` after it.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        own = dict(tokenizer.special_ids)
+        super().__init__(tokenizer, [name for name in FRAMING if name not in own])
+        behind = {name: tokenizer.vocabulary_size + place for name, place in self.names.ids.items()}
+        self.padding_id, self.begin_id, self.separator_id, self.mask_id = ((own | behind)[name] for name in FRAMING)
+        special = {*self.special_ids, tokenizer.unknown_id}
+        self.text_ids = np.array([id for id in range(self.vocabulary_size) if id not in special], np.int64)
+        """The ids of known tokens."""
+        symbols = [self.symbol(id) for id in range(self.vocabulary_size)]
+        if tokenizer.kind == "wordpiece":
+            begins = [not symbol.startswith(INSIDE) for symbol in symbols]
+        else:  # a blank or a punctuation mark
+            begins = [not symbol[:1].isalnum() for symbol in symbols]
+        self.begins_word = np.array(begins)
+        """Whether a token begins a word, for each id."""
+
+    def framed(self, *texts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """`[CLS] text [SEP]`, or `[CLS] text [SEP] text [SEP]`."""
+        ends = [part for text in texts for part in (text, [self.separator_id])]
+        return np.concatenate([[self.begin_id], *ends]).astype(np.int64)
+
+    def encode_with_offsets(self, text: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The ids of a text, and from where to where each goes in it, (N, 2), without the blank before a word."""
+        before = len(self._before) if text else 0
+        ids, offsets = self.tokenizer.encode_with_offsets(self._before[:before] + text)
+        offsets = np.maximum(offsets - before, 0)
+        for place, (start, stop) in enumerate(offsets.tolist()):
+            blanks = len(text[start:stop]) - len(text[start:stop].lstrip())
+            offsets[place, 0] += blanks if blanks < stop - start else 0
+        return ids.astype(np.int64), offsets
+
+    def encode_words(self, words: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The ids of words that somebody else has cut, and how many each word has, which may be none."""
+        pieces = [self.encode(word) for word in words]
+        counts = np.array([len(piece) for piece in pieces], np.int64)
+        return np.concatenate([np.zeros(0, np.int64), *pieces]), counts
+
+    def encode_masked(self, text: str) -> MaskedText:
+        """The ids of a text in which `[MASK]` stands for tokens."""
+        parts = text.split(MASK)
+        lefts = [part.removesuffix(" ") if self._before else part for part in parts[:-1]] + parts[-1:]
+        pieces = [self.encode(lefts[0])]
+        for part in lefts[1:]:
+            pieces += [np.array([self.mask_id]), self.tokenizer.encode(part).astype(np.int64)]
+        return MaskedText(np.concatenate(pieces), tuple(parts))
+
+    def filled(self, parts: Sequence[str], fills: Sequence[int]) -> str:
+        """The text with these tokens in place of its masks. A token that goes on with a word comes without a blank."""
+        text = parts[0]
+        for id, part in zip(fills, parts[1:], strict=True):
+            symbol = self.symbol(id)
+            if self._before or not self.begins_word[id]:
+                text = text.removesuffix(" ")
+            if not text:
+                symbol = symbol.removeprefix(self._before)
+            text += symbol.removeprefix(INSIDE) + part
+        return text
+
+    def __repr__(self) -> str:
+        return f"MaskedTokenizer({self.tokenizer!r})"

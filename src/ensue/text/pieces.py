@@ -1,0 +1,57 @@
+"""The `tokenizers` library, imported at first use, and the ids that it gives to pieces of a text, remembered."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as LibraryTokenizer
+
+REMEMBERED_PIECES = 1 << 17
+REMEMBERED_LENGTH = 32
+
+
+class PieceIds:
+    """The ids of pieces of text. They are remembered, since a look-up is ten times faster than the library."""
+
+    def __init__(self, library: LibraryTokenizer) -> None:
+        self.library = library
+        self._remembered: dict[str, list[int]] = {}
+
+    def ids(self, pieces: Sequence[str]) -> NDArray[np.uint32]:
+        """The ids of the pieces, one after another. Each piece is read by itself."""
+        known = self._remembered
+        new = self._encoded({piece for piece in pieces if piece not in known})  # `- known.keys()` reads all keys
+        ids = [id for piece in pieces for id in (new[piece] if piece in new else known[piece])]
+        short = {piece: ids for piece, ids in new.items() if len(piece) <= REMEMBERED_LENGTH}
+        if len(known) + len(short) <= REMEMBERED_PIECES:
+            known.update(short)
+        else:
+            self._remembered = short
+        return np.array(ids, np.uint32)
+
+    def _encoded(self, pieces: Iterable[str]) -> dict[str, list[int]]:
+        texts = list(pieces)
+        encodings = self.library.encode_batch_fast(texts, add_special_tokens=False)
+        return {text: encoding.ids for text, encoding in zip(texts, encodings, strict=True)}
+
+
+def with_offsets(library: LibraryTokenizer, text: str) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """The ids of `text`, and where each begins and ends in it, (N, 2), in characters."""
+    encoding: Any = library.encode(text, add_special_tokens=False)
+    return np.array(encoding.ids, np.uint32), np.array(encoding.offsets, np.int64).reshape(-1, 2)
+
+
+def import_library() -> ModuleType:
+    """The library. It is slow to import, and many programs do without it."""
+    # without this, the library warns a process that forks after tokenizing
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    import tokenizers  # noqa: PLC0415
+
+    return tokenizers
