@@ -122,9 +122,15 @@ def leaves(state: State) -> Iterator[Tensor]:
 def select_rows(state: State, rows: Tensor) -> State:
     """The state of the given rows, in their order: to reorder beams, drop finished rows, or repeat prompts.
 
-    `rows` is a vector of row numbers, or a mask of rows. What rows share is not copied.
+    `rows` is a vector of row numbers, or a mask of rows. What rows share is not copied; where each row reads the same
+    text as before, it is the same object, which knows its order.
     """
-    return map_state(lambda leaf: leaf[rows], state, shared=lambda part: part._replace(rows=part.rows[rows]))
+
+    def choose(part: Shared) -> Shared:
+        chosen = part.rows[rows]
+        return part if torch.equal(chosen, part.rows) else Shared(part.content, chosen)
+
+    return map_state(lambda leaf: leaf[rows], state, shared=choose)
 
 
 def compacted(state: State) -> State:

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from engine.twins import needs_compiler
-from ensue.engine import Execution, executing
+from ensue.engine import Execution, executing, explain
 from ensue.nn import (
     GRU,
     LSTM,
@@ -16,6 +16,7 @@ from ensue.nn import (
     DotAttention,
     FromContext,
     InputFeeding,
+    MultiHeadCrossAttention,
     SequenceLayer,
     Stack,
 )
@@ -91,6 +92,15 @@ def test_without_gradients(execution: Execution) -> None:
         y, found = layer(x, middle, mask=MASK)
     torch.testing.assert_close(y[MASK], expected[MASK])
     torch.testing.assert_close(list(leaves(found)), list(leaves(final)))
+
+
+def test_how_it_runs_is_said() -> None:
+    with executing("plain"):
+        told = explain(KINDS["dot"]())
+        assert told == "in torch operations, position by position; what its cell is fed, in torch operations"
+        assert explain(feeding(MultiHeadCrossAttention(6, D_MEMORY, num_heads=2))).startswith("step by step")
+        assert explain(feeding(DotAttention(5, 5, dropout=0.1)).train()).startswith("step by step")
+        assert explain(feeding(DotAttention(5, 5, dropout=0.1)).eval()) == told
 
 
 @pytest.mark.parametrize("elements", [1, 40, 10_000])

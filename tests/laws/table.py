@@ -52,6 +52,7 @@ from ensue.nn import (
     WithContext,
     Zoneout,
 )
+from ensue.nn.attention.attentional import FedCell
 from ensue.nn.recurrent.clockwork import ClockworkUnits
 from ensue.nn.recurrent.depth_gated import DepthGatedLayer, OpenLSTM
 from ensue.nn.recurrent.grid import GridLayer
@@ -188,7 +189,7 @@ SUBJECTS = [
         is_slow=True,
     ),
     Subject("input feeding of an lstm", feeding),
-    Subject("cell that is fed", lambda: feeding().fed_cell),
+    Subject("cell that is fed", lambda: FedCell(feeding())),
     Subject(
         "input feeding of a stack",
         lambda: InputFeeding(

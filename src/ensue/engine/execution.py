@@ -52,9 +52,18 @@ def executing(execution: Execution) -> Iterator[None]:
 
 def explain(layer: nn.Module) -> str:
     """How `layer` runs over whole sequences, in one line."""
-    runner = _runner(layer)
+    cell = getattr(layer, "fed_cell", None)  # what `unroll_fed` runs in the layer's place
+    runner = _runner(layer if cell is None else cell)
     if isinstance(runner, str):
         return f"step by step under autograd: its step holds {runner}"
+    if cell is None:
+        return _described(runner)
+    if isinstance(runner.functions, TritonPasses):
+        return "step by step under autograd: its cell is fed at each position, for which there is no kernel in Triton"
+    return f"{_described(runner)}; what its cell is fed, in torch operations"
+
+
+def _described(runner: Runner) -> str:
     if not isinstance(runner.functions, PlainPasses):
         return "compiled (Triton)" if isinstance(runner.functions, TritonPasses) else "compiled"
     if compiler() is None:

@@ -79,9 +79,15 @@ class InputFeeding(Recurrent):
         self._fed_cell = (FedCell(self),)  # in a tuple, so that the cell is a part of one module and not of two
 
     @property
-    def fed_cell(self) -> FedCell:
-        """The cell alone, which reads what it is fed from its state."""
-        return self._fed_cell[0]
+    def fed_cell(self) -> FedCell | None:
+        """What the engine runs: the cell alone, which reads what it is fed from its state. None if attention has no
+        derivative written out.
+        """
+        attention = self.attentional.attention
+        if attention.num_heads != 1 or attention.scale != 1 or (attention.dropout and self.training):
+            return None
+        is_known = isinstance(attention, (DotAttention, BilinearAttention, AdditiveAttention))
+        return self._fed_cell[0] if is_known else None
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> InputFeedingState:
         fed = self.attentional.combine.weight.new_zeros(batch_size, self.d_out)
@@ -98,18 +104,16 @@ class InputFeeding(Recurrent):
     def _unrolled(
         self, x: Tensor, state: InputFeedingState, mask: Tensor | None
     ) -> tuple[Tensor, InputFeedingState] | None:
-        attention = self.attentional.attention
-        if attention.num_heads != 1 or attention.scale != 1 or (attention.dropout and self.training):
+        cell, attention = self.fed_cell, self.attentional.attention
+        if cell is None:
             return None
         others = [self.attentional.combine.weight]
         if isinstance(attention, AdditiveAttention):
             others += [attention.project_in.weight, attention.vector.weight]
-        elif not isinstance(attention, (DotAttention, BilinearAttention)):
-            return None
         memory = state.memory
         source = memory.content if memory.repeats == 1 else select_rows(memory.content, memory.rows)
         given = FedState(state.fed, state.inner)
-        found = unroll_fed(self.fed_cell, x, given, mask, AttentionFeedback, of_rows=[*source], others=others)
+        found = unroll_fed(cell, x, given, mask, AttentionFeedback, of_rows=[*source], others=others)
         if found is None:
             return None
         y, (fed, inner) = found

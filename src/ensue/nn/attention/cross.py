@@ -96,7 +96,10 @@ class CrossAttention(Parallel):
         return part.view(texts, positions, self.num_heads, features // self.num_heads).transpose(1, 2)
 
     def _weights(self, scores: Tensor, source: Source, sizes: tuple[int, int]) -> Tensor:
-        """The softmax of `scores` (M, H, columns, S) over real positions, as the tap sees it, and with dropout."""
+        """The softmax of `scores` (M, H, columns, S) over real positions, as the tap sees it, and with dropout.
+
+        In the type of the values.
+        """
         weights = weights_over(scores, source.real)
         if is_watched(self):
             batch, length = sizes
@@ -104,7 +107,7 @@ class CrossAttention(Parallel):
             repeats = columns // length if length else 0
             rows = weights.view(texts, heads, repeats, length, positions).transpose(1, 2)
             self.weights(rows.reshape(batch, heads, length, positions))
-        return F.dropout(weights, self.dropout, self.training)
+        return F.dropout(weights, self.dropout, self.training).to(source.values.dtype)
 
     def extra_repr(self) -> str:
         return f"d_in={self.d_in}, d_memory={self.d_memory}, dropout={self.dropout}"

@@ -78,7 +78,9 @@ class MultiHeadAttention(Parallel):
             dropout = self.dropout if self.training else 0.0
             heads = fused_attention(queries, keys, values, None, dropout=dropout, is_causal=self.is_causal)
         else:
-            heads = self._attend(queries, state)
+            is_next = mask is None and x.shape[1] == 1  # one position, which attends to all that is real
+            allowed = state.real[:, None, None] if is_next else self._allowed(state.real, x.shape[1])
+            heads = self._attend(queries, state, allowed)
         return self.project_out(heads.transpose(1, 2).flatten(2)), state
 
     def _heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -95,8 +97,7 @@ class MultiHeadAttention(Parallel):
             advanced(state.position, keys.shape[2], mask),
         )
 
-    def _attend(self, queries: Tensor, state: KVState) -> Tensor:
-        allowed = self._allowed(state.real, queries.shape[2])
+    def _attend(self, queries: Tensor, state: KVState, allowed: Tensor) -> Tensor:
         dropout = self.dropout if self.training else 0.0
         if not is_watched(self):
             return fused_attention(queries, state.keys, state.values, allowed, dropout=dropout, is_causal=False)
@@ -139,8 +140,9 @@ def fused_attention(
     A query that may attend to nothing gets zeros. `scale` is 1/√d_head unless it is given.
     """
     if queries.device.type == "cpu":
-        dtype = torch.promote_types(queries.dtype, torch.float32)
+        given, dtype = values.dtype, torch.promote_types(queries.dtype, torch.float32)
         queries, keys, values = queries.to(dtype), keys.to(dtype), values.to(dtype)
         with torch.autocast("cpu", enabled=False):
-            return F.scaled_dot_product_attention(queries, keys, values, allowed, dropout, is_causal, scale=scale)
+            heads = F.scaled_dot_product_attention(queries, keys, values, allowed, dropout, is_causal, scale=scale)
+        return heads.to(given)
     return F.scaled_dot_product_attention(queries, keys, values, allowed, dropout, is_causal, scale=scale)

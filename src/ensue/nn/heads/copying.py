@@ -106,7 +106,7 @@ class CopyingHead(nn.Module):
             least, most = map(int, ids.aminmax())
             if least < 0 or most > last:
                 raise ValueError(f"{where} expects source_ids from 0 to {last}, found {least if least < 0 else most}")
-        coverage = None if self.cover is None else like.new_zeros(like.shape[:2])
+        coverage = None if self.cover is None else like.new_zeros(like.shape[:2], dtype=_at_least_float32(like.dtype))
         keys, values, real = state.content
         return CopyingState(state._replace(content=CopyingSource(keys, values, real, ids)), coverage)
 
@@ -171,7 +171,7 @@ class CopyingHead(nn.Module):
         else:
             weights, repeated, coverage = self._covering(queries, source, state, length, mask)
             state = state._replace(coverage=coverage)
-        context = (weights @ source.values).view(batch, length, self.d_memory)
+        context = (weights.to(source.values.dtype) @ source.values).view(batch, length, self.d_memory)
         return Attended(self.weights(weights.view(sizes)), context, repeated, state)
 
     def _covering(
@@ -186,7 +186,7 @@ class CopyingHead(nn.Module):
         by_position = queries.view(texts, repeats, length, queries.shape[2])
         found, repeated = [], []
         for t in range(length):
-            added = self.cover(coverage.view(texts, repeats, positions, 1))
+            added = self.cover(coverage.to(queries.dtype).view(texts, repeats, positions, 1))
             scores = self.attention.scores(by_position[:, :, t], source.keys, added)
             weights = weights_over(scores, source.real).view(batch, positions)
             weights = weights if mask is None else weights * mask[:, t : t + 1]
@@ -223,10 +223,14 @@ class CopyingHead(nn.Module):
         expect_state(self, where, "state.source", state.source, len(s), lambda: self.init_state(1).source)
         if self.cover is not None:
             sizes = (len(s), state.source.content.ids.shape[1])
-            expect(where, "state.coverage", state.coverage, sizes, like.dtype, like=like)
+            expect(where, "state.coverage", state.coverage, sizes, _at_least_float32(like.dtype), like=like)
 
     def extra_repr(self) -> str:
         return f"d_in={self.d_in}, d_memory={self.d_memory}, coverage={self.cover is not None}"
+
+
+def _at_least_float32(dtype: torch.dtype) -> torch.dtype:
+    return torch.promote_types(dtype, torch.float32)
 
 
 def _copied(copy: Tensor, p: Tensor) -> Tensor:

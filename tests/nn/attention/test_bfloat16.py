@@ -1,0 +1,54 @@
+"""Attention with its weights in bfloat16, without autocast: it gives bfloat16, near to what it gives in float64."""
+
+import pytest
+import torch
+
+from ensue.nn import CopyingHead, SequenceLayer, SoftmaxHead
+from ensue.types import Memory, State
+from laws.laws import MASK, B, T, inputs, memory_of, real
+from laws.table import SUBJECTS
+
+NAMES = (
+    "attention rotary",
+    "post-norm block both ways",
+    "pre-norm decoder block",
+    "dot attention",
+    "bilinear attention",
+    "additive attention",
+    "attentional layer",
+    "input feeding by heads",
+)
+
+
+def begun(layer: SequenceLayer, memory: Memory | None, dtype: torch.dtype) -> State:
+    return None if memory is None else layer.init_state(B, memory._replace(values=memory.values.to(dtype)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_layers(name: str) -> None:
+    (subject,) = (subject for subject in SUBJECTS if subject.name == name)
+    found = []
+    for dtype in (torch.bfloat16, torch.float64):
+        layer = subject.build().to(dtype)
+        x = inputs(layer).to(dtype)
+        y, final = layer(x, begun(layer, memory_of(layer), dtype), mask=MASK)
+        outputs = [real(y), *([layer.step(x[:, 0], final)[0]] if layer.is_causal else [])]
+        assert {output.dtype for output in outputs} == {dtype}
+        found.append(torch.cat([output.flatten() for output in outputs]).double())
+    torch.testing.assert_close(*found, rtol=0.1, atol=0.1)
+
+
+def test_the_head_that_copies() -> None:
+    """Its scores are in float32 at least, and so is what it has covered."""
+    torch.manual_seed(0)
+    head = CopyingHead(6, SoftmaxHead(6, 9), d_memory=5, coverage=True)
+    s, values = torch.randn(B, T, 6), torch.randn(B, 4, 5)
+    ids, targets = torch.randint(13, (B, 4)), torch.randint(9, (B, T))
+    expected = head.nats(s, targets, head.init_state(B, Memory(values), ids))[0]
+    head, s, values = head.bfloat16(), s.bfloat16(), values.bfloat16()
+    state = head.init_state(B, Memory(values), ids)
+    torch.testing.assert_close(head.nats(s, targets, state)[0], expected, rtol=0.02, atol=0.02)
+    whole, _ = head(s, state)
+    for t in range(T):
+        scores, state = head.step(s[:, t], state)
+        torch.testing.assert_close(scores, whole[:, t])
