@@ -13,7 +13,7 @@ from torch import nn
 
 from ensue.decode import beam
 from ensue.decode.search import BeamSearch
-from ensue.nn import TransformerDecoder
+from ensue.nn import Transformer
 from ensue.types import Memory
 
 D, LAYERS, HEADS, D_FEEDFORWARD, SOURCE, MAX_TOKENS, SEED = 128, 4, 4, 256, 15, 20, 0
@@ -21,13 +21,13 @@ SHAPES = ((1, 5, 4_000), (1, 5, 10_000), (32, 5, 4_000), (32, 5, 10_000), (32, 1
 
 
 class Decoder(nn.Module):
-    """An embedding, a `TransformerDecoder`, and logits."""
+    """An embedding, a `Transformer` that attends to a memory, and logits."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
         self.embedding, self.head = nn.Embedding(size, D), nn.Linear(D, size)
-        self.layers = TransformerDecoder(
-            D, num_heads=HEADS, num_layers=LAYERS, d_feedforward=D_FEEDFORWARD, max_positions=MAX_TOKENS + 2
+        self.layers = Transformer(
+            D, num_heads=HEADS, num_layers=LAYERS, d_feedforward=D_FEEDFORWARD, d_memory=D, max_positions=MAX_TOKENS + 2
         )
 
     def step(self, ids_t, state):

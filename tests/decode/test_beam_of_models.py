@@ -14,7 +14,7 @@ from ensue.decode.hypotheses import Hypothesis
 from ensue.decode.sampling import Sampling
 from ensue.decode.search import BeamSearch
 from ensue.errors import EnsueError
-from ensue.nn import LSTM, AttentionalLayer, MultiHeadCrossAttention, SequenceLayer, Stack, TransformerDecoder
+from ensue.nn import LSTM, AttentionalLayer, MultiHeadCrossAttention, SequenceLayer, Stack, Transformer
 from ensue.nn.taps import watch
 from ensue.types import Memory, State
 
@@ -49,7 +49,7 @@ class Decoder(nn.Module):
 
 def transformer(seed: int) -> Decoder:
     torch.manual_seed(seed)
-    return Decoder(TransformerDecoder(D, num_heads=2, num_layers=2, max_positions=20))
+    return Decoder(Transformer(D, num_heads=2, num_layers=2, d_memory=D, max_positions=20))
 
 
 def recurrent(seed: int) -> Decoder:

@@ -45,7 +45,6 @@ from ensue.nn import (
     SinusoidalPositions,
     Stack,
     Transformer,
-    TransformerDecoder,
     VariationalDropout,
     WeightDrop,
     Window,
@@ -91,7 +90,7 @@ attention = partial(MultiHeadAttention, D, num_heads=2, dropout=0.5)
 post_block = partial(PostNormBlock, D, num_heads=2, d_feedforward=5, dropout=0.5)
 pre_block = partial(PreNormBlock, D, num_heads=2, d_feedforward=5, dropout=0.5)
 decoder_block = partial(PostNormDecoderBlock, D, num_heads=2, d_feedforward=5, d_memory=D_MEMORY, dropout=0.5)
-decoder = partial(TransformerDecoder, D, num_heads=2, num_layers=2, d_memory=D_MEMORY, d_feedforward=5, dropout=0.5)
+decoder = partial(Transformer, D, num_heads=2, num_layers=2, d_memory=D_MEMORY, d_feedforward=5, dropout=0.5)
 transformer = partial(Transformer, D, num_heads=2, num_layers=2, d_feedforward=5, max_positions=16, dropout=0.5)
 
 

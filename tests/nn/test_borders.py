@@ -31,7 +31,6 @@ from ensue.nn import (
     Stack,
     TokenEmbedding,
     Transformer,
-    TransformerDecoder,
     VariationalDropout,
     WeightDrop,
     Window,
@@ -75,8 +74,8 @@ WRONG: list[tuple[Callable[[], object], str]] = [
         "layers of one Stack attend to one memory; found sizes [3, 4]",
     ),
     (
-        lambda: TransformerDecoder(4, num_heads=2, num_layers=1, max_positions=8, norm="no"),  # type: ignore[arg-type]
-        "norm is one of pre, post, not 'no'",
+        lambda: Transformer(4, num_heads=2, num_layers=1, max_positions=8, d_memory=4, is_causal=False),
+        "a Transformer that attends to a memory is causal",
     ),
     (
         lambda: InputFeeding(LSTM(8, 5), AttentionalLayer(DotAttention(4, 4))),

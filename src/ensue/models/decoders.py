@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from torch import nn
-
-from ensue.models.encoders import build_encoder
+from ensue.models.encoders import build_encoder, build_transformer
 from ensue.models.specification import (
     ONE_WAY,
     Attention,
@@ -30,10 +28,8 @@ from ensue.nn import (
     FromContext,
     InputFeeding,
     MultiHeadCrossAttention,
-    Pointwise,
     SequenceLayer,
     Stack,
-    TransformerDecoder,
     WithContext,
 )
 
@@ -49,7 +45,9 @@ def build_decoder(
     """
     match decoder:
         case TransformerEncoder():
-            return _transformer(decoder, attention, d_in, d_memory)
+            if attention.kind != "scaled-dot" or attention.feeding:
+                raise ValueError('a transformer as decoder has attention.kind = "scaled-dot", without feeding')
+            return build_transformer(decoder, d_in=d_in, d_memory=d_memory)
         case WindowEncoder() | NoEncoder():
             raise ValueError(f"decoder.kind {decoder.kind} has no state that could begin with the source")
     return _recurrent(decoder, attention, d_in, d_memory, both_ways)
@@ -78,24 +76,3 @@ def _attention(attention: Attention, d_in: int, d_memory: int) -> CrossAttention
         case "additive":
             return AdditiveAttention(d_in, d_memory)
     return MultiHeadCrossAttention(d_in, d_memory, num_heads=attention.num_heads)
-
-
-def _transformer(decoder: TransformerEncoder, attention: Attention, d_in: int, d_memory: int) -> SequenceLayer:
-    if attention.kind != "scaled-dot" or attention.feeding:
-        raise ValueError('a transformer as decoder has attention.kind = "scaled-dot", without feeding')
-    layers = TransformerDecoder(
-        decoder.d_model,
-        num_heads=decoder.num_heads,
-        num_layers=decoder.num_layers,
-        d_memory=d_memory,
-        d_feedforward=decoder.d_feedforward,
-        positions=decoder.positions,
-        max_positions=decoder.context,
-        norm=decoder.norm,
-        activation=decoder.activation,
-        dropout=decoder.dropout,
-        dropout_attention=decoder.dropout_attention,
-    )
-    if d_in == decoder.d_model:
-        return layers
-    return Stack([Pointwise(nn.Linear(d_in, decoder.d_model), d_in=d_in, d_out=decoder.d_model), layers])

@@ -56,14 +56,16 @@ def build_encoder(encoder: EncoderSpecification, *, d_in: int, directions: Direc
     """The layers between features of size `d_in` and the head. Raises MemoryError if they do not fit this machine's
     memory.
     """
-    if isinstance(encoder, Encoder) and _least_bytes(encoder) > memory():
-        raise MemoryError(f"{encoder.num_layers} layers of {encoder.d_model} features")
+    _check_size(encoder)
     return ENCODERS[encoder.kind](encoder, d_in, directions)
 
 
-def _least_bytes(specification: Encoder) -> int:
-    """A lower bound on the bytes of the weights: half a square matrix for each layer above the first."""
-    return 2 * (specification.num_layers - 1) * specification.d_model**2
+def _check_size(specification: EncoderSpecification) -> None:
+    """Raises MemoryError if half a square matrix for each layer above the first is more than this machine has."""
+    if isinstance(specification, Encoder):
+        layers, d = specification.num_layers, specification.d_model
+        if 2 * (layers - 1) * d**2 > memory():
+            raise MemoryError(f"{layers} layers of {d} features")
 
 
 def _recurrent(cell: Callable[[Any, int, int], SequenceLayer], *, is_stack: bool = False) -> Builder:
@@ -118,7 +120,14 @@ def _in_directions(directions: Directions, layer: Callable[[], SequenceLayer]) -
     return Bidirectional(layer(), layer(), merge=directions.merge) if directions.bidirectional else layer()
 
 
-def _transformer(specification: TransformerEncoder, d_in: int, directions: Directions) -> SequenceLayer:
+def build_transformer(
+    specification: TransformerEncoder, *, d_in: int, is_causal: bool = True, d_memory: int | None = None
+) -> SequenceLayer:
+    """The layers of a Transformer, behind a projection of the input if it has another size. With `d_memory`, a decoder.
+
+    Raises MemoryError as `build_encoder`.
+    """
+    _check_size(specification)
     transformer = Transformer(
         specification.d_model,
         num_heads=specification.num_heads,
@@ -130,7 +139,8 @@ def _transformer(specification: TransformerEncoder, d_in: int, directions: Direc
         activation=specification.activation,
         dropout=specification.dropout,
         dropout_attention=specification.dropout_attention,
-        is_causal=not directions.bidirectional,
+        is_causal=is_causal,
+        d_memory=d_memory,
     )
     if d_in == specification.d_model:
         return transformer
@@ -160,6 +170,6 @@ ENCODERS: dict[str, Builder] = {
     "mingru": _recurrent(lambda s, d_in, d_out: MinGRU(d_in, d_out)),
     "minlstm": _recurrent(lambda s, d_in, d_out: MinLSTM(d_in, d_out)),
     "qrnn": _recurrent(lambda s, d_in, d_out: QRNN(d_in, d_out, size=s.size)),
-    "transformer": _transformer,
+    "transformer": lambda s, d_in, directions: build_transformer(s, d_in=d_in, is_causal=not directions.bidirectional),
     "none": _none,
 }

@@ -8,6 +8,7 @@ The layers need nothing of ensue but the ground and the engine.
 """
 
 from ensue.nn.attention.attentional import AttentionalLayer, InputFeeding, InputFeedingState
+from ensue.nn.attention.blocks import FeedForward, PostNormBlock, PreNormBlock
 from ensue.nn.attention.cross import (
     AdditiveAttention,
     BilinearAttention,
@@ -16,15 +17,14 @@ from ensue.nn.attention.cross import (
     MultiHeadCrossAttention,
     Source,
 )
-from ensue.nn.attention.decoder import (
+from ensue.nn.attention.decoder_blocks import (
     DecoderBlockState,
     PostNormDecoderBlock,
     PreNormDecoderBlock,
-    TransformerDecoder,
 )
 from ensue.nn.attention.multi_head import KVState, MultiHeadAttention
 from ensue.nn.attention.positions import LearnedPositions, PositionState, Rotary, SinusoidalPositions
-from ensue.nn.attention.transformer import FeedForward, PostNormBlock, PreNormBlock, Transformer
+from ensue.nn.attention.transformer import Transformer
 from ensue.nn.characters import CharacterCNN, CharacterLSTM
 from ensue.nn.combinators import Bidirectional, Residual, Stack
 from ensue.nn.dropout import Dropout, ElementDropout, VariationalDropout, WeightDrop
@@ -131,7 +131,6 @@ __all__ = [
     "TiedSoftmaxHead",
     "TokenEmbedding",
     "Transformer",
-    "TransformerDecoder",
     "VariationalDropout",
     "VectorInput",
     "WeightDrop",

@@ -24,7 +24,7 @@ from ensue.nn import (
     SequenceLayer,
     SoftmaxHead,
     Stack,
-    TransformerDecoder,
+    Transformer,
     watch,
 )
 from ensue.nn.attention import cross
@@ -152,7 +152,7 @@ def test_decoder_block(block: Any, ragged: bool) -> None:
 
 def test_a_beam_copies_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of a beam, texts side by side, are queries of one batch; only in another order keys are selected."""
-    layer = TransformerDecoder(8, num_heads=2, num_layers=2, positions="rotary").eval()
+    layer = Transformer(8, num_heads=2, num_layers=2, d_memory=8, positions="rotary").eval()
     state = layer.init_state(2, Memory(torch.randn(2, 5, 8)))
     calls: list[Tensor] = []
 
@@ -171,7 +171,7 @@ def test_a_beam_copies_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def decoders() -> list[SequenceLayer]:
     return [
-        TransformerDecoder(8, num_heads=2, num_layers=1, positions="rotary"),
+        Transformer(8, num_heads=2, num_layers=1, d_memory=8, positions="rotary"),
         Stack([FromContext(LSTM(8, 8), 8), AttentionalLayer(AdditiveAttention(8, 8))]),
         InputFeeding(FromContext(LSTM(16, 8), 8), AttentionalLayer(BilinearAttention(8, 8))),
         InputFeeding(LSTM(16, 8), AttentionalLayer(AdditiveAttention(8, 8))),

@@ -1,24 +1,15 @@
-"""Transformer blocks that attend to a memory between self-attention and feed-forward, and a stack of them."""
+"""Transformer blocks that attend to a memory between self-attention and feed-forward."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from ensue.nn.attention.blocks import Activation, PostNormBlock
 from ensue.nn.attention.cross import MultiHeadCrossAttention
 from ensue.nn.attention.multi_head import KVState
-from ensue.nn.attention.transformer import (
-    Activation,
-    Norm,
-    Positions,
-    PostNormBlock,
-    init_weights,
-    with_positions,
-)
-from ensue.nn.combinators import Stack
 from ensue.types import Memory, Shared, State
 
 
@@ -98,53 +89,3 @@ class PreNormDecoderBlock(PostNormDecoderBlock):
         read, memory = self.cross_attention(self.norm_cross_attention(u), memory, mask=mask)
         z = u + self.dropout(read)
         return z + self.dropout(self.feedforward(self.norm_feedforward(z))), DecoderBlockState(past, memory)
-
-
-class TransformerDecoder(Stack):
-    """A `Transformer` whose blocks attend to a memory of `d_memory` features (d_model) too.
-
-    Weights start as in a `Transformer`, where a block adds three terms to the residual stream, not two.
-    """
-
-    def __init__(
-        self,
-        d_model: int,
-        *,
-        num_heads: int,
-        num_layers: int,
-        d_memory: int | None = None,
-        d_feedforward: int | None = None,
-        positions: Positions = "learned",
-        max_positions: int | None = None,
-        norm: Norm = "pre",
-        activation: Activation = "gelu",
-        dropout: float = 0.0,
-        dropout_attention: float | None = None,
-    ) -> None:
-        kind = PreNormDecoderBlock if norm == "pre" else PostNormDecoderBlock
-        d_memory = d_model if d_memory is None else d_memory
-        d_feedforward = 4 * d_model if d_feedforward is None else d_feedforward
-        block = partial(
-            kind,
-            d_model,
-            num_heads=num_heads,
-            d_feedforward=d_feedforward,
-            d_memory=d_memory,
-            dropout=dropout,
-            dropout_attention=dropout_attention,
-            activation=activation,
-            rotary=positions == "rotary",
-        )
-        layers = with_positions(
-            d_model, [block] * num_layers, positions=positions, max_positions=max_positions, norm=norm, dropout=dropout
-        )
-        super().__init__(layers)
-        self.description = (
-            f"d_model={d_model}, num_heads={num_heads}, num_layers={num_layers}, d_memory={d_memory}, "
-            f"d_feedforward={d_feedforward}, positions={positions!r}, max_positions={max_positions}, norm={norm!r}, "
-            f"activation={activation!r}, dropout={dropout}, dropout_attention={dropout_attention}"
-        )
-        init_weights(self, depth=3 * num_layers)
-
-    def extra_repr(self) -> str:
-        return self.description

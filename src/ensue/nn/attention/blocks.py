@@ -1,0 +1,87 @@
+"""Transformer blocks: self-attention and a feed-forward network, post-norm as published and pre-norm."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from ensue.nn.attention.multi_head import KVState, MultiHeadAttention
+from ensue.nn.dropout import ElementDropout
+from ensue.nn.layer import Parallel
+from ensue.types import Memory, State
+
+Activation = Literal["relu", "gelu"]
+
+
+def checked(what: str, value: str, choices: Any) -> None:
+    """Raises `ValueError` unless `value` is one of the `choices`, a `Literal`."""
+    if value not in get_args(choices):
+        raise ValueError(f"{what} is one of {', '.join(get_args(choices))}, not {value!r}")
+
+
+class FeedForward(nn.Sequential):
+    """`W_2 g(W_1 x + b_1) + b_2` at every position (Vaswani et al. 2017, eq. 2), with g = ReLU or GELU."""
+
+    def __init__(self, d_model: int, d_hidden: int, *, activation: Activation, dropout: float) -> None:
+        checked("activation", activation, Activation)
+        nonlinearity = nn.ReLU() if activation == "relu" else nn.GELU()
+        super().__init__(
+            nn.Linear(d_model, d_hidden), nonlinearity, ElementDropout(dropout), nn.Linear(d_hidden, d_model)
+        )
+
+
+class PostNormBlock(Parallel):
+    """`z = LayerNorm(x + SelfAttn(x))`, `y = LayerNorm(z + FFN(z))` (Vaswani et al. 2017; SLP ch. 9)."""
+
+    def __init__(
+        self,
+        d_model: int,
+        *,
+        num_heads: int,
+        d_feedforward: int,
+        dropout: float = 0.0,
+        dropout_attention: float | None = None,
+        activation: Activation = "relu",
+        is_causal: bool = True,
+        rotary: bool = False,
+    ) -> None:
+        super().__init__()
+        self.d_in = self.d_out = d_model
+        self.is_causal = is_causal
+        self.attention = MultiHeadAttention(
+            d_model,
+            num_heads=num_heads,
+            dropout=dropout if dropout_attention is None else dropout_attention,
+            is_causal=is_causal,
+            rotary=rotary,
+        )
+        self.feedforward = FeedForward(d_model, d_feedforward, activation=activation, dropout=dropout)
+        self.norm_attention, self.norm_feedforward = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+        self.dropout = ElementDropout(dropout)
+        self.activation, self.d_feedforward = activation, d_feedforward
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> KVState:
+        return self.attention.init_state(batch_size, memory)
+
+    def forward(
+        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
+    ) -> tuple[Float[Tensor, "B T d_out"], State]:
+        attended, state = self.attention(x, state, mask=mask)
+        z = self.norm_attention(x + self.dropout(attended))
+        return self.norm_feedforward(z + self.dropout(self.feedforward(z))), state
+
+    def extra_repr(self) -> str:
+        return f"{self.attention.extra_repr()}, d_feedforward={self.d_feedforward}, activation={self.activation!r}"
+
+
+class PreNormBlock(PostNormBlock):
+    """`z = x + SelfAttn(LayerNorm(x))`, `y = z + FFN(LayerNorm(z))` (Xiong et al. 2020)."""
+
+    def forward(
+        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
+    ) -> tuple[Float[Tensor, "B T d_out"], State]:
+        attended, state = self.attention(self.norm_attention(x), state, mask=mask)
+        z = x + self.dropout(attended)
+        return z + self.dropout(self.feedforward(self.norm_feedforward(z))), state
