@@ -50,6 +50,7 @@ from ensue.tasks.classification.recipe import ClassificationData
 from ensue.tasks.labeling.recipe import LabelingData
 from ensue.tasks.language_modeling.recipe import LanguageModelingData, LanguageModelingTrain
 from ensue.tasks.sequence_to_sequence.recipe import PairData, PairTrain, SearchTable
+from ensue.tasks.word_vectors.recipe import SampledVectorsTable, WordsTable, WordVectorsData, WordVectorsTrain
 from ensue.tasks.words.recipe import TextsTrain
 
 PAGE = Path(__file__).with_name("recipes.md")
@@ -62,7 +63,10 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ("`[data]` of a tagger", LabelingData),
     ("`[data]` of a classifier", ClassificationData),
     ("`[data]` from sequence to sequence", PairData),
+    ("`[data]` of word vectors", WordVectorsData),
     ("`[tokenizer]` of a language model, and from sequence to sequence", TokenizerRecipe),
+    ("`[tokenizer]` of word vectors", WordsTable),
+    ('`[vectors]`, `kind = "cbow"` and `"skip-gram"`', SampledVectorsTable),
     ("`[tokens]` of a language model", Tokens),
     ("`[tokens]` from sequence to sequence", PairTokens),
     ("`[features]` of a tagger or classifier", FeatureSpecification),
@@ -89,6 +93,7 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ("`[train]` of a language model", LanguageModelingTrain),
     ("`[train]` of a tagger or classifier", TextsTrain),
     ("`[train]` from sequence to sequence", PairTrain),
+    ("`[train]` of word vectors", WordVectorsTrain),
 ]
 
 INNER = ("data", "train")

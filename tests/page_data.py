@@ -37,6 +37,7 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "topics": ("classify-bag", "topics.jsonl", {}),
     "same": ("classify-lstm", "pairs.tsv", {}),
     "ende": ("translate-transformer", "train.en,train.de", {}),
+    "vectors": ("vectors-cbow", "book.txt", {"tokenizer.min_count": 1}),
     "ende-2": ("translate-transformer", "train.en,train.de", {"train.seed": 1}),
 }
 """Recipe, training data and settings of each."""
@@ -137,6 +138,8 @@ def tiny(recipe: Recipe) -> Recipe:
         "features": {"d_words": 8, "min_count": 1},
         "head": {"ngram_buckets": 256},
     }
+    if recipe.task == "word-vectors":
+        sizes = {"vectors": {"d_words": 8, "ngram_buckets": 64}}
     if recipe.task == "sequence-to-sequence":
         layers = {"d_model": 16, "num_layers": 1, "d_feedforward": 16}
         sizes |= {"encoder": layers, "decoder": layers, "tokens": {"d_embedding": 16}, "search": {"max_tokens": 8}}

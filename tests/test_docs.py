@@ -36,11 +36,11 @@ from pages import (
 )
 from training.tiny_texts import without_pictures
 
-RUN_HERE = {"data", "evaluate", "generate", "inspect", "predict", "recipes", "score"}
+RUN_HERE = {"data", "embed", "evaluate", "export", "generate", "inspect", "neighbors", "predict", "recipes", "score"}
 """Commands that are run, on a small model; the others train, and are parsed."""
 NOT_YET = {"docs/_build", "src/ensue/tasks/parity"}
 """Paths that whoever follows a page makes."""
-SAID = {"inspect"}
+SAID = {"export", "inspect"}
 """Of them, those that have nothing for stdout and say on stderr what they did."""
 
 DRAWN = ("run", "mood")

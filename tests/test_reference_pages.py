@@ -27,6 +27,7 @@ from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
 from ensue.tasks.pipeline import Pipeline, Predictor
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
+from ensue.tasks.word_vectors.pipeline import WordVectorsPipeline
 from pages import (
     BENCHMARKS_PAGE,
     PAGES,
@@ -116,6 +117,7 @@ INTERFACE = {
     "LabelingPipeline": LabelingPipeline,
     "ClassificationPipeline": ClassificationPipeline,
     "SequencePipeline": SequencePipeline,
+    "WordVectorsPipeline": WordVectorsPipeline,
 }
 API_PAGE = REPOSITORY / "docs" / "api.md"
 ARCHITECTURE = REPOSITORY / "docs" / "architecture.md"

@@ -16,6 +16,7 @@ from ensue.cli.looking import cache, data, gradients
 from ensue.cli.options import say
 from ensue.cli.training import machine, quickstart, recipes, train
 from ensue.cli.using import evaluate, inspect, predict, score
+from ensue.cli.vectors import embed, export, neighbors
 from ensue.console.mistakes import mistake
 from ensue.console.notices import notices_shown
 from ensue.console.output import streams
@@ -33,7 +34,8 @@ app = typer.Typer(
 )
 
 COMMANDS = (
-    quickstart, train, evaluate, predict, inspect, gradients, data, score, generate, cache, recipes, machine,
+    quickstart, train, evaluate, predict, inspect, gradients, data, score, generate, embed, neighbors, export,
+    cache, recipes, machine,
 )  # fmt: skip
 for command in COMMANDS:
     app.command()(command)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 _ROUNDS = 6
 _MASK = (1 << 64) - 1
+_GAMMA = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Permutation:
@@ -44,9 +45,14 @@ def mix(*numbers: int) -> int:
     return int(mixed[0])
 
 
+def random_numbers(key: int, places: NDArray[np.integer]) -> NDArray[np.uint64]:
+    """The numbers of 64 bits at these `places`, from 0, in the stream `key`: those of SplitMix64."""
+    return _scramble(np.uint64(key & _MASK) + places.astype(np.uint64) * _GAMMA)
+
+
 def _scramble(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """The output function of SplitMix64 (Steele, Lea & Flood 2014)."""
-    numbers = numbers + np.uint64(0x9E3779B97F4A7C15)
+    numbers = numbers + _GAMMA
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return numbers ^ (numbers >> np.uint64(31))

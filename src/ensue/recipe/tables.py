@@ -24,6 +24,7 @@ ORDER = (
     "tokenizer",
     "target_tokenizer",
     "features",
+    "vectors",
     "tokens",
     "encoder",
     "directions",
@@ -157,6 +158,10 @@ class Recipe(Table):
 
     what: ClassVar[str]
     """The name of a model, such as "tagger"."""
+    has_own_update: ClassVar[bool] = False
+    """Whether the task changes the weights by itself, on the CPU (`Task.update`). Then one thread is the default, and
+    no profile of the machine is asked.
+    """
 
     about: str = ""
     """What the recipe is, for people."""

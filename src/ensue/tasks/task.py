@@ -93,6 +93,12 @@ class Task(ABC, Generic[ModelT, BatchT]):
     def loss(self, model: ModelT, batch: BatchT, state: State) -> tuple[Loss, State]:
         """The summed loss of a batch, or of some of its rows, and the state for the next batch."""
 
+    def update(self, model: ModelT, batch: BatchT, state: State, learning_rate: float) -> tuple[Loss, State] | None:
+        """A step of a task that changes the weights by itself: the loss before it, and the state for the next step.
+        None, as here, for a task whose weights follow the gradient of `loss`.
+        """
+        return None
+
     def initial_state(self, model: ModelT) -> State:
         """A state with the form of the carried one; None if no state is carried."""
         return None

@@ -107,20 +107,37 @@ class Trainer:
         """One optimizer step."""
         started = time.perf_counter()
         step, share = self.progress.step, self._share()
-        set_learning_rate(self.optimizer, learning_rate(self.recipe, share))
+        rate = learning_rate(self.recipe, share)
+        set_learning_rate(self.optimizer, rate)
         batch = self.task.batch(step, self.device)
+        updated = self.task.update(self.model, batch, self.state, rate)
+        if updated is None:
+            loss = self._descend(batch, step)
+        else:
+            loss, self.state = updated
+        nats = self._nats(loss, step)
+        self._count(loss, nats, time.perf_counter() - started)
+        if self._passes(share, REPORTS):
+            self._log_training()
+
+    def _descend(self, batch: Batch, step: int) -> Loss:
+        """Moves the weights against the gradient of the batch's mean loss."""
         loss = self.gradients(batch, step)
-        nats = float(loss.mean)
+        self._nats(loss, step)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip or math.inf)
-        if not math.isfinite(nats) or not math.isfinite(norm):
-            raise TrainingError(self._not_finite(step, f"the loss is not finite ({nats})"))
+        if not math.isfinite(norm):
+            raise TrainingError(self._not_finite(step, "the gradient is not finite"))
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         if self.average is not None:
             self.average.add(self.model, step + 1)
-        self._count(loss, nats, time.perf_counter() - started)
-        if self._passes(share, REPORTS):
-            self._log_training()
+        return loss
+
+    def _nats(self, loss: Loss, step: int) -> float:
+        """The mean loss. Raises TrainingError if it is not finite."""
+        if not math.isfinite(nats := float(loss.mean)):
+            raise TrainingError(self._not_finite(step, f"the loss is not finite ({nats})"))
+        return nats
 
     def gradients(self, batch: Batch, step: int) -> Loss:
         """Computes the gradients of the batch's mean loss. If memory does not suffice, parts are halved from now on."""
@@ -255,8 +272,7 @@ class Trainer:
         self.model.train()
         with torch.no_grad(), autocast(self.precision, self.device):
             loss, _ = self.task.loss(self.model, batch.part(slice(math.ceil(batch.rows / self.progress.parts))), None)
-        if not math.isfinite(nats := float(loss.mean)):
-            raise TrainingError(self._not_finite(self.progress.step - 1, f"the loss is not finite ({nats})"))
+        self._nats(loss, self.progress.step - 1)
 
     def _trained(self) -> Iterator[tuple[str, nn.Parameter]]:
         """The parameters that gradients change. Others need not be finite; illegal transitions are -inf."""

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from pydantic import ConfigDict, ValidationError
 
-from ensue.errors import RunError
+from ensue.errors import EnsueError, RunError
 from ensue.recipe import Recipe
 from ensue.training.device import Way, choose_device, gpu_precision
 from ensue.training.machine import Say, machine_profile
@@ -36,8 +36,10 @@ def choose_runtime(
     The machine is measured only for new runs on a CPU.
     """
     if kept is not None:
-        return _continued(kept, device, threads)
-    chosen = choose_device(device)
+        return _continued(recipe, kept, device, threads)
+    chosen = _device(recipe, device)
+    if recipe.has_own_update:
+        return Runtime(device=str(chosen), threads=threads or 1)
     precision = None if recipe.train.precision == "auto" else recipe.train.precision
     if chosen.type != "cpu":
         return Runtime(device=str(chosen), precision=precision or gpu_precision(chosen), threads=threads or 1)
@@ -46,11 +48,20 @@ def choose_runtime(
     return Runtime(device=str(chosen), profile=profile.id, **way.model_dump())
 
 
-def _continued(kept: Any, device: str, threads: int | None) -> Runtime:
+def _device(recipe: Recipe, name: str) -> torch.device:
+    """The device of that name; for a task with an update of its own the CPU."""
+    if not recipe.has_own_update:
+        return choose_device(name)
+    if name != "auto" and choose_device(name).type != "cpu":
+        raise EnsueError(f"a {recipe.what} is trained on the CPU; found --device {name}")
+    return torch.device("cpu")
+
+
+def _continued(recipe: Recipe, kept: Any, device: str, threads: int | None) -> Runtime:
     try:
         runtime = Runtime.model_validate(kept)
     except ValidationError as error:
         first = error.errors()[0]
         raise RunError(f"config.json: damaged: runtime.{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    chosen = choose_device(runtime.device if device == "auto" else device)
+    chosen = _device(recipe, runtime.device if device == "auto" else device)
     return runtime.model_copy(update={"device": str(chosen), "threads": threads or runtime.threads})

@@ -1,0 +1,98 @@
+"""Vectors to files: word2vec's text and binary, which `vectors.py` reads, numpy's .npy, and JSON lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.errors import DataError, nearest
+
+Row = tuple[str, NDArray[np.float32]]
+
+
+def write_word2vec(path: Path, words: Sequence[str], vectors: NDArray[np.float32], *, binary: bool) -> None:
+    """Writes words and their vectors (N, d). Raises DataError for a word with a blank, and if it cannot be written."""
+    if wrong := next((word for word in words if not word or word.split() != [word]), None):
+        raise DataError(f'a row of this format is one word, found "{wrong:.60}"; .npy and .jsonl take texts', path)
+    with _opened(path) as file:
+        file.write(f"{len(words)} {vectors.shape[1]}\n".encode())
+        for word, vector in zip(words, vectors, strict=True):
+            spelled = word.encode(errors="replace")
+            numbers = vector.astype("<f4").tobytes() if binary else b" ".join(b"%.9g" % number for number in vector)
+            file.write(spelled + b" " + numbers + b"\n")
+
+
+def json_line(text: str, vector: NDArray[np.float32]) -> str:
+    """A text and its vector as a line of JSON, without a line end. The numbers are those of the vector, exactly."""
+    return json.dumps({"text": text, "vector": [float(f"{number:.9g}") for number in vector]}, ensure_ascii=False)
+
+
+def write_vectors(path: Path, rows: Iterable[Row]) -> int:
+    """Writes texts with their vectors in the format that the name of the file ends with, and returns how many they are.
+
+    JSON lines are written as the rows come; the other formats hold all vectors in memory.
+    """
+    if path.suffix not in FORMATS:
+        known = ", ".join(FORMATS)
+        raise DataError(
+            f'no format of vectors is named "{path.suffix}"{nearest(path.suffix, FORMATS)}; known: {known}', path
+        )
+    return FORMATS[path.suffix](path, rows)
+
+
+def _write_json(path: Path, rows: Iterable[Row]) -> int:
+    count = 0
+    with _opened(path) as file:
+        for row in rows:
+            file.write(json_line(*row).encode(errors="replace") + b"\n")
+            count += 1
+    return count
+
+
+def _write_array(path: Path, rows: Iterable[Row]) -> int:
+    _, vectors = _held(rows)
+    with _opened(path) as file:
+        np.save(file, vectors)
+    return len(vectors)
+
+
+def _write_text(path: Path, rows: Iterable[Row]) -> int:
+    words, vectors = _held(rows)
+    write_word2vec(path, words, vectors, binary=False)
+    return len(words)
+
+
+def _write_binary(path: Path, rows: Iterable[Row]) -> int:
+    words, vectors = _held(rows)
+    write_word2vec(path, words, vectors, binary=True)
+    return len(words)
+
+
+def _held(rows: Iterable[Row]) -> tuple[list[str], NDArray[np.float32]]:
+    texts, vectors = [], []
+    for text, vector in rows:
+        texts.append(text)
+        vectors.append(vector)
+    return texts, np.stack(vectors) if vectors else np.zeros((0, 0), np.float32)
+
+
+def _opened(path: Path) -> IO[bytes]:
+    try:
+        return path.open("wb")
+    except OSError as error:
+        raise DataError(f"cannot be written ({error.strerror})", path) from None
+
+
+FORMATS: dict[str, Callable[[Path, Iterable[Row]], int]] = {
+    ".npy": _write_array,
+    ".jsonl": _write_json,
+    ".txt": _write_text,
+    ".vec": _write_text,
+    ".bin": _write_binary,
+}
+"""Writers by the suffix of the file."""

@@ -1,0 +1,75 @@
+"""Scores of word vectors: rank correlation with judged similarities, and analogies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class SimilarityScores:
+    """Spearman's ρ between the cosines of pairs of words and the similarities that people gave them.
+
+    It is that of the `covered` pairs, of which both words have a vector, out of `pairs`. Of several files, `files` has
+    the scores of each, and `spearman` is their mean.
+    """
+
+    spearman: float
+    covered: int
+    pairs: int
+    files: dict[str, SimilarityScores] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """The scores as JSON values by name."""
+        found: dict[str, Any] = {"spearman": self.spearman, "covered": self.covered, "pairs": self.pairs}
+        return found | ({"files": {name: part.as_json() for name, part in self.files.items()}} if self.files else {})
+
+    def summary(self) -> str:
+        """The scores in one line."""
+        return f"Spearman {self.spearman:.4f}, {self.covered:,} of {self.pairs:,} pairs"
+
+
+@dataclass(frozen=True)
+class AnalogyScores:
+    """How many of the `covered` questions, of which all four words have a vector, are `right`, out of `questions`; and
+    the same for each section.
+    """
+
+    right: int
+    covered: int
+    questions: int
+    sections: dict[str, AnalogyScores] = field(default_factory=dict)
+
+    @property
+    def accuracy(self) -> float:
+        """The share of the covered questions that are right; 0 if there are none."""
+        return self.right / self.covered if self.covered else 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """The scores as JSON values by name."""
+        names = ("accuracy", "right", "covered", "questions")
+        found: dict[str, Any] = {name: getattr(self, name) for name in names}
+        return found | ({"sections": {n: part.as_json() for n, part in self.sections.items()}} if self.sections else {})
+
+    def summary(self) -> str:
+        """The scores in one line."""
+        return f"accuracy {self.accuracy:.4f}, {self.covered:,} of {self.questions:,} questions"
+
+
+def spearman(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
+    """Spearman's rank correlation of two rows of numbers, equal ones having the mean of their ranks; 0 if one of them
+    does not vary.
+    """
+    x, y = _ranks(a), _ranks(b)
+    x, y = x - x.mean(), y - y.mean()
+    norm = np.sqrt((x @ x) * (y @ y))
+    return float(x @ y / norm) if norm else 0.0
+
+
+def _ranks(values: NDArray[np.floating]) -> NDArray[np.float64]:
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    mean: NDArray[np.float64] = np.cumsum(counts) - (counts - 1) / 2
+    return mean[inverse]

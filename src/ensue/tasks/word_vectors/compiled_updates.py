@@ -1,0 +1,110 @@
+"""The updates in C (updates.c), on as many threads as torch has.
+
+The code is compiled for each length of vectors, on first use, as the engine's cells are. It checks nothing; all that it
+is handed is checked here: arrays that do not change once, the others before each call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ensue.data.words import Ragged
+from ensue.engine.addresses import address
+from ensue.engine.c_library import library
+from ensue.engine.products import in_parts
+from ensue.tasks.word_vectors.examples import Examples
+from ensue.tasks.word_vectors.sampling import Sampling
+
+
+@cache
+def functions(dimension: int, negatives: int, dtype: torch.dtype) -> ctypes.CDLL | None:
+    """The compiled functions for vectors of this length; None without a compiler."""
+    text = (Path(__file__).parent / "updates.c").read_text(encoding="utf-8")
+    found = library(text, dtype, (f"-DDIMENSION={dimension}", f"-DNEGATIVES={negatives}"))
+    for name in ("cbow", "skip_gram", "glove") if found else ():
+        getattr(found, name).restype = ctypes.c_double
+    return found
+
+
+class CompiledSampling:
+    """Negative sampling for `words` words whose vectors, with those of n-grams, are `rows` rows."""
+
+    def __init__(self, plan: Sampling, *, words: int, rows: int, dimension: int, dtype: torch.dtype) -> None:
+        self.plan, self.words, self.rows, self.dimension, self.dtype = plan, words, rows, dimension, dtype
+        found = functions(dimension, plan.negatives, dtype)
+        assert found is not None
+        self._function = getattr(found, plan.kind.replace("-", "_"))
+        self._noise = _constant(plan.noise.threshold.view(np.int32)), _constant(plan.noise.other)
+        _check_values("noise", plan.noise.other, words)
+        self._subwords = None if plan.subwords is None else _checked_subwords(plan.subwords, words, rows)
+
+    def sample(self, examples: Examples, vectors: Tensor, outputs: Tensor, rate: float) -> float:
+        """The updates of `examples`, in place; returns the loss in nats before each.
+
+        Raises:
+            ValueError, TypeError: an array has not the size, type, layout or values that C takes it to have.
+        """
+        count, plan = len(examples.ids), self.plan
+        _check_values("ids", examples.ids, self.words)
+        _check_values("left", examples.left, count)
+        _check_values("right", examples.right, count + 1)
+        if (np.abs(np.stack([examples.left, examples.right - 1]) - np.arange(count)) > plan.window).any():
+            raise ValueError(f"a context reaches further than {plan.window} words")
+        centers = examples.centers
+        if centers.step != 1 or not 0 <= centers.start <= centers.stop <= count:
+            raise ValueError(f"examples are expected in 0 to {count}, found {centers}")
+        arrays = [_address(name, getattr(examples, name), torch.int32, count) for name in ("ids", "left", "right")]
+        arrays += [
+            ctypes.c_void_p(address("vectors", vectors, self.dtype, (self.rows, self.dimension))),
+            ctypes.c_void_p(address("outputs", outputs, self.dtype, (self.words, self.dimension))),
+            *(
+                [None, None]
+                if self._subwords is None
+                else (ctypes.c_void_p(part.data_ptr()) for part in self._subwords)
+            ),
+            *(ctypes.c_void_p(part.data_ptr()) for part in self._noise),
+        ]
+        numbers = ctypes.c_uint64(plan.noise.size), ctypes.c_uint64(examples.key), ctypes.c_int64(plan.window)
+        return _in_parts(centers, lambda *part: self._function(*part, *arrays, *numbers, ctypes.c_double(rate)))
+
+
+def _in_parts(places: range, work: Any) -> float:
+    """The sum of `work(first, last)` over parts of the places, each on a thread of its own."""
+    sums = [0.0] * torch.get_num_threads()
+
+    def add(first: int, last: int, worker: int) -> None:
+        sums[worker] = work(ctypes.c_int64(places.start + first), ctypes.c_int64(places.start + last))
+
+    if places:
+        in_parts(len(places), add)
+    return sum(sums)
+
+
+def _checked_subwords(subwords: Ragged, words: int, rows: int) -> tuple[Tensor, Tensor]:
+    starts = subwords.starts
+    if len(starts) != words + 1 or starts[0] != 0 or starts[-1] != len(subwords.values) or (np.diff(starts) < 0).any():
+        raise ValueError(f"n-grams are expected for each of {words} words")
+    _check_values("n-grams", subwords.values, rows)
+    return _constant(subwords.values, torch.int32), _constant(starts, torch.int64)
+
+
+def _constant(array: NDArray[Any], dtype: torch.dtype = torch.int32) -> Tensor:
+    """A copy that nobody else can change."""
+    return torch.from_numpy(np.ascontiguousarray(array)).to(dtype, copy=True)
+
+
+def _check_values(name: str, array: NDArray[np.integer], limit: int) -> None:
+    if len(array) and not 0 <= int(array.min()) <= int(array.max()) < limit:
+        raise ValueError(f"{name} are expected from 0 to {limit - 1}, found {int(array.min())} to {int(array.max())}")
+
+
+def _address(name: str, array: NDArray[Any], dtype: torch.dtype, size: int) -> ctypes.c_void_p:
+    return ctypes.c_void_p(address(name, torch.from_numpy(array), dtype, (size,)))

@@ -1,0 +1,124 @@
+"""The job of training word vectors: counts the text, makes task and model, and writes its part of the card."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.data.corpus.cache import tokenize, trained_tokenizer
+from ensue.data.sources import TextSource
+from ensue.data.word_questions import Analogies, read_questions
+from ensue.errors import DataError
+from ensue.runs.directory import RunDirectory
+from ensue.tasks.job import Job
+from ensue.tasks.task import Scores
+from ensue.tasks.word_vectors.examples import LINE_END, UNKNOWN, Contexts, kept_shares
+from ensue.tasks.word_vectors.model import WordVectorParts
+from ensue.tasks.word_vectors.noise import Noise
+from ensue.tasks.word_vectors.pipeline import table_of
+from ensue.tasks.word_vectors.recipe import WordVectorsRecipe
+from ensue.tasks.word_vectors.sampling import Sampling
+from ensue.tasks.word_vectors.task import SampledTask
+
+PIECE = 1 << 20
+
+
+class WordVectorsJob(Job[Any]):
+    """Trains word vectors."""
+
+    unit: ClassVar[str] = "words"
+    recipe: WordVectorsRecipe
+    parts: WordVectorParts
+
+    def __init__(self, recipe: WordVectorsRecipe, run: RunDirectory | None = None) -> None:
+        data = recipe.data
+        if not data.train:
+            raise DataError("no training text: --train PATH names a file, a folder or a glob")
+        source = TextSource(data.train, encoding=data.encoding)
+        tokenizer: Any = (
+            run.parts.tokenizer if run else trained_tokenizer(source, stop=None, **recipe.tokenizer.model_dump())
+        )
+        self.recipe, self.parts, self.fingerprint = recipe, WordVectorParts(tokenizer), source.fingerprint()
+        self.tokens = tokenize(source, tokenizer)
+        self.counts = self._counted()
+        valid = read_questions(data.valid, encoding=data.encoding) if data.valid else None
+        self._test = read_questions(data.test, encoding=data.encoding) if data.test else None
+        self.task = self._task(
+            None if valid is None else lambda model: self._score(model, valid, data.valid),
+            "accuracy" if valid and isinstance(valid[0], Analogies) else "spearman",
+        )
+
+    def _counted(self) -> NDArray[np.int64]:
+        """How often each word occurs. Raises DataError for a text from which nothing can be learned."""
+        data, counts, has_pair, before = self.recipe.data, np.zeros(self._size, np.int64), False, LINE_END
+        for start in range(0, len(self.tokens), PIECE):
+            ids = self.tokens.read(start, min(start + PIECE, len(self.tokens)))
+            counts += np.bincount(ids, minlength=self._size)
+            ids = np.append(before, ids[ids > (LINE_END if data.across_lines else UNKNOWN)])
+            has_pair |= bool(((ids[1:] > LINE_END) & (ids[:-1] > LINE_END)).any())
+            before = int(ids[-1])
+        distinct = int(np.count_nonzero(counts[LINE_END + 1 :]))
+        if distinct < 2:
+            least = self.recipe.tokenizer.min_count
+            found = f"{distinct} word{'s' * (distinct != 1)} that occur{'s' * (distinct == 1)} {least} times or more"
+            raise DataError(f"nothing to learn: it has {found} (tokenizer.min_count); expected at least 2", data.train)
+        if not has_pair:
+            raise DataError("nothing to learn: no line has two known words; try data.across_lines = true", data.train)
+        return counts
+
+    @property
+    def _size(self) -> int:
+        return self.parts.tokenizer.vocabulary_size
+
+    def _task(self, questions: Callable[[Any], Scores] | None, judged_by: str) -> SampledTask:
+        table, train = self.recipe.vectors, self.recipe.train
+        contexts = Contexts(
+            self.tokens, kept_shares(self.counts, table.subsample), words=train.batch_size, window=table.window,
+            across_lines=self.recipe.data.across_lines, seed=train.seed,
+        )  # fmt: skip
+        is_word = np.arange(self._size) > LINE_END
+        noise = Noise(np.where(is_word & (self.counts > 0), self.counts.astype(np.float64) ** table.noise_power, 0))
+        plan = Sampling(table.kind, table.window, table.negatives, noise)
+        return SampledTask(contexts, plan, questions=questions, judged_by=judged_by)
+
+    def _score(self, model: Any, questions: Any, location: str) -> Scores:
+        return table_of(model, self.parts.tokenizer, self.recipe.vectors).score(questions, location)
+
+    @property
+    def data(self) -> str:
+        words, known = len(self.tokens) - int(self.counts[LINE_END]), int(self.counts[LINE_END + 1 :].sum())
+        return f"{words:,} words, {known:,} of them in the vocabulary of {self._size - 2:,}"
+
+    @property
+    def notes(self) -> list[str]:
+        return [] if self.recipe.data.valid else ["no validation data: the last vectors are kept"]
+
+    def config(self) -> dict[str, Any]:
+        return {"vocabulary_size": self._size}
+
+    def test(self, model: Any) -> Scores | None:
+        return None if self._test is None else self._score(model, self._test, self.recipe.data.test)
+
+    def about(self) -> str:
+        return f"of {self._size - 2:,} words"
+
+    def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
+        lines = ["| data | score | covered |", "|---|---|---|"]
+        for data, found in scores.items():
+            name, asked = ("spearman", "pairs") if "spearman" in found else ("accuracy", "questions")
+            lines.append(f"| {data} | {name} {found[name]:.4f} | {found['covered']:,} of {found[asked]:,} {asked} |")
+        return lines
+
+    def commands(self, path: str) -> list[str]:
+        return [
+            f"ensue neighbors {path} WORD",
+            f"ensue embed {path} TEXTS --json",
+            f"ensue evaluate {path} PAIRS",
+            f"ensue export {path} --format word2vec --out vectors.txt",
+        ]
+
+    def python(self) -> list[str]:
+        return [f'print(model.neighbors("{self.parts.tokenizer.symbol(LINE_END + 1)}"))']

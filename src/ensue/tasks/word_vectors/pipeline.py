@@ -1,0 +1,146 @@
+"""Word vectors in use: vectors of words and texts, neighbors, analogies, scores, and files for other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ensue.arguments import check_path, check_texts, check_type, check_whole
+from ensue.data.vector_files import write_word2vec
+from ensue.data.word_questions import read_questions
+from ensue.errors import EnsueError, nearest
+from ensue.metrics.words import AnalogyScores, SimilarityScores
+from ensue.runs.directory import RunDirectory
+from ensue.tasks.pipeline import Pipeline
+from ensue.tasks.word_vectors.examples import LINE_END
+from ensue.tasks.word_vectors.model import WordVectorParts, ngram_rows
+from ensue.tasks.word_vectors.table import Neighbor, WordTable
+from ensue.text.words import WordTokenizer
+
+POOLINGS = ("mean", "first", "last", "max")
+FORMATS = {"word2vec": False, "word2vec-binary": True, "fasttext": False}
+"""For each format of `export`, whether it is binary. fastText's .vec is word2vec's text."""
+MOST = 1_000_000
+
+
+def table_of(model: Any, tokenizer: WordTokenizer, table: Any) -> WordTable:
+    """The words of a model with their vectors; with n-grams also those of other words."""
+    words, vectors = tokenizer.vocabulary.symbols[LINE_END + 1 :], model.of_words()[LINE_END + 1 :].numpy()
+    if model.subwords is None:
+        return WordTable(words, vectors)
+
+    def outside(word: str) -> NDArray[np.float32] | None:
+        found: NDArray[np.float32] = model.of_ngrams(ngram_rows([word], table).values).numpy()
+        return found
+
+    return WordTable(words, vectors, outside)
+
+
+class WordVectorsPipeline(Pipeline):
+    """Word vectors. A text is cut into words as in training, and lowercased if that was."""
+
+    def __init__(
+        self, model: Any, tokenizer: WordTokenizer, table: WordTable, *, kind: str = "", run: str | Path | None = None
+    ) -> None:
+        super().__init__(model)
+        self.tokenizer, self.table, self.kind, self.run = tokenizer, table, kind, run
+
+    @classmethod
+    def of(cls, directory: RunDirectory, device: torch.device) -> Self:
+        """The vectors in a run directory; they stay on the CPU."""
+        parts: WordVectorParts = directory.parts
+        model, recipe = directory.model(torch.device("cpu")), directory.recipe
+        table = table_of(model, parts.tokenizer, recipe.vectors)  # type: ignore[attr-defined]
+        return cls(model, parts.tokenizer, table, kind=recipe.describe(), run=directory.path)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words that have a vector, the most frequent first."""
+        return self.table.words
+
+    def vector(self, word: str) -> NDArray[np.float32]:
+        """The vector (d,) of a word. Raises EnsueError, with the nearest word, if it has none."""
+        check_type("the word", word, str, "a string")
+        found = self.table.find(self._lowered(word))
+        if found is None:
+            raise EnsueError(f'no vector for the word "{word}"{nearest(self._lowered(word), self.words)}')
+        return found
+
+    def embed(self, texts: Sequence[str], *, pooling: str = "mean") -> NDArray[np.float32]:
+        """A vector for each text, (N, d): the mean of its words' vectors, the maximum of each number, or that of the
+        first or last word. Words without a vector do not count; a text without any other has zeros.
+        """
+        check_texts(texts, "texts")
+        if pooling not in POOLINGS:
+            raise EnsueError(f'no pooling "{pooling}"{nearest(pooling, POOLINGS)}; known: {", ".join(POOLINGS)}')
+        return np.stack([self._pooled(text, pooling) for text in texts]) if len(texts) else self._zeros()[None][:0]
+
+    def embed_words(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float32]]:
+        """A vector for each word of sentences that are lists of words, (T, d) for each; zeros where there is none."""
+        zero = self._zeros()
+        found = ([self.table.find(self._lowered(word)) for word in words] for words in sentences)
+        return [np.stack([zero, *(zero if v is None else v for v in row)])[1:] for row in found]
+
+    def neighbors(self, text: str, count: int = 10) -> list[Neighbor]:
+        """The `count` words whose vectors have the highest cosine with that of a word, or with the mean of a text's."""
+        check_type("the text", text, str, "a string")
+        check_whole("count", count, 1, MOST)
+        words = self._words(text)
+        vectors = [self.vector(word) for word in words] if len(words) == 1 else [self.embed([text])[0]]
+        if not np.any(vectors[0]):
+            raise EnsueError(f'no vector for any word of "{text:.60}"')
+        return self.table.neighbors(vectors[0], count, without=words)
+
+    def analogy(self, a: str, b: str, c: str, count: int = 1) -> list[Neighbor]:
+        """The words d for which a is to b as c is to d, by the cosine with b - a + c of unit vectors (3CosAdd)."""
+        check_whole("count", count, 1, MOST)
+        unit_a, unit_b, unit_c = (v / max(float(np.linalg.norm(v)), 1e-30) for v in map(self.vector, (a, b, c)))
+        return self.table.neighbors(unit_b - unit_a + unit_c, count, without=[self._lowered(w) for w in (a, b, c)])
+
+    def similarity(self, first: str, second: str) -> float:
+        """The cosine of two texts."""
+        a, b = self.embed([first, second]).astype(np.float64)
+        return float(a @ b / max(float(np.linalg.norm(a) * np.linalg.norm(b)), 1e-30))
+
+    def evaluate(self, location: str | Path, *, encoding: str = "utf-8") -> SimilarityScores | AnalogyScores:
+        """The scores on pairs with a judged similarity, or on analogies: a file, a folder or a glob."""
+        check_path("the location", location)
+        return self.table.score(read_questions(location, encoding=encoding), str(location))
+
+    def protocol(self, scores: Any) -> str:
+        if isinstance(scores, SimilarityScores):
+            return f"Spearman's rank correlation of cosines, on {scores.covered:,} of {scores.pairs:,} pairs"
+        return f"3CosAdd over {len(self.words):,} words, on {scores.covered:,} of {scores.questions:,} questions"
+
+    def export(self, path: str | Path, format: str = "word2vec") -> None:
+        """Writes the words and their vectors to a file that gensim, fastText and others read."""
+        check_path("the file", path)
+        if format not in FORMATS:
+            raise EnsueError(f'no format "{format}"{nearest(format, FORMATS)}; known: {", ".join(FORMATS)}')
+        write_word2vec(Path(path), self.words, self.table.vectors, binary=FORMATS[format])
+
+    def _words(self, text: str) -> list[str]:
+        return [word for word in self.tokenizer.words(text) if word != "\n"]
+
+    def _lowered(self, word: str) -> str:
+        return word.lower() if self.tokenizer.lowercase else word
+
+    def _pooled(self, text: str, pooling: str) -> NDArray[np.float32]:
+        found = [vector for word in self._words(text) if (vector := self.table.find(word)) is not None]
+        if not found:
+            return self._zeros()
+        if pooling in ("first", "last"):
+            return found[0 if pooling == "first" else -1]
+        pooled = np.mean(found, axis=0) if pooling == "mean" else np.max(found, axis=0)
+        return np.asarray(pooled, np.float32)
+
+    def _zeros(self) -> NDArray[np.float32]:
+        return np.zeros(self.table.vectors.shape[1], np.float32)
+
+    def __repr__(self) -> str:
+        return self._described(self.kind, f"{len(self.words):,} words")

@@ -1,0 +1,102 @@
+"""Recipes of word vectors."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from ensue.recipe.tables import Count, DataRecipe, Recipe, Rows, Share, Table, TokenizerRecipe, TrainRecipe
+
+Size = Annotated[int, Field(ge=1, le=65_536)]
+Window = Annotated[int, Field(ge=1, le=1000)]
+Power = Annotated[float, Field(ge=0, le=2)]
+NOT_USED = ("accumulate", "optimizer", "weight_decay", "beta1", "beta2", "average", "clip")
+"""The keys of `[train]` that say how gradients become steps, which these updates do by themselves."""
+
+
+class SampledVectorsTable(Table):
+    """The table `[vectors]` of vectors that are trained by negative sampling."""
+
+    kind: Literal["cbow", "skip-gram"]
+    """What predicts what: cbow: the mean of the context its word; skip-gram: a word each word of its context."""
+    d_words: Size = 100
+    """Numbers in a vector."""
+    window: Window = 5
+    """Words of the context on each side, at most; the number is drawn for each word, from 1 on."""
+    negatives: Annotated[int, Field(ge=1, le=100)] = 5
+    """Words of noise for each word that is predicted."""
+    noise_power: Power = 0.75
+    """Words of noise are drawn in proportion to their counts to this power."""
+    subsample: Share = 1e-3
+    """A word with a larger share of the text than this is left out at random, the more often the larger; 0: never."""
+    shortest_ngram: Annotated[int, Field(ge=1, le=100)] = 3
+    """Characters of the shortest n-gram."""
+    longest_ngram: Annotated[int, Field(ge=0, le=100)] = 0
+    """Characters of the longest n-gram; 0: vectors of whole words alone."""
+    ngram_buckets: Annotated[int, Field(ge=1, le=1_000_000_000)] = 2_000_000
+    """Rows that the n-grams share by their hashes."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if 0 < self.longest_ngram < self.shortest_ngram:
+            raise ValueError(f"has a longest_ngram of {self.longest_ngram} below shortest_ngram {self.shortest_ngram}")
+        return self
+
+
+class WordsTable(TokenizerRecipe):
+    """The table `[tokenizer]` of word vectors."""
+
+    kind: Literal["words"] = "words"
+    """What a token is."""
+    min_count: Count = 5
+    """Rarer words have no vector, and do not count as context."""
+    splitter: Literal["whitespace", "simple"] = "simple"
+    """How words are found."""
+
+
+class WordVectorsData(DataRecipe):
+    """The table `[data]` of word vectors. `valid` and `test` are not texts but questions about words: pairs with a
+    similarity, or analogies.
+    """
+
+    valid_fraction: Annotated[float, Field(ge=0, le=0)] = 0.0
+    """No text is kept back: vectors are judged by pairs or analogies."""
+    across_lines: bool = False
+    """Whether a context goes on behind a line end, as in texts whose lines are broken anywhere."""
+
+
+class WordVectorsTrain(TrainRecipe):
+    """The table `[train]` of word vectors."""
+
+    batch_size: Rows = 10_000
+    """Tokens of running text in a step, or counts of pairs."""
+    learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.025
+    """The learning rate at the beginning."""
+    warmup: Share = 0.0
+    """Share of the budget over which the learning rate rises from zero."""
+    validations: Annotated[int, Field(ge=1, le=1_000_000)] = 5
+    """How often the validation data are scored, evenly over the budget."""
+
+    @model_validator(mode="after")
+    def _has_no_gradients(self) -> Self:
+        for name in NOT_USED:
+            if getattr(self, name) != WordVectorsTrain.model_fields[name].default:
+                raise ValueError(f"has {name}, but word vectors have an update of their own, without it")
+        return self
+
+
+class WordVectorsRecipe(Recipe):
+    """The recipe of word vectors."""
+
+    what: ClassVar[str] = "table of word vectors"
+    has_own_update: ClassVar[bool] = True
+
+    task: Literal["word-vectors"] = "word-vectors"
+    data: WordVectorsData = WordVectorsData()
+    tokenizer: WordsTable = WordsTable()
+    vectors: SampledVectorsTable
+    train: WordVectorsTrain
+
+    def describe(self) -> str:
+        return f"{self.vectors.kind} {self.vectors.d_words}"

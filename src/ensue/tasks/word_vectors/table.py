@@ -1,0 +1,123 @@
+"""Words with their vectors: cosines, neighbors, analogies, and scores of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.data.word_questions import Analogies, Similarities
+from ensue.errors import DataError
+from ensue.metrics.words import AnalogyScores, SimilarityScores, spearman
+
+QUESTIONS = 256
+"""Analogies that are answered at once."""
+
+
+class Neighbor(NamedTuple):
+    """A word and its cosine with what was asked for."""
+
+    word: str
+    similarity: float
+
+    def __repr__(self) -> str:
+        return f"{self.word!r} {self.similarity:.4f}"
+
+
+class WordTable:
+    """The words and their `vectors` (V, d). `outside` gives a vector for a word that is not among them, or None.
+
+    A word is looked up as it is, and in lower case if it is not there.
+    """
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        vectors: NDArray[np.float32],
+        outside: Callable[[str], NDArray[np.float32] | None] = lambda word: None,
+    ) -> None:
+        self.words, self.vectors, self.outside = tuple(words), vectors, outside
+        self.places = {word: place for place, word in enumerate(self.words)}
+        self.units = _units(vectors)
+
+    def place(self, word: str) -> int | None:
+        """The word's number; None if it has none."""
+        found = self.places.get(word)
+        return self.places.get(word.lower()) if found is None else found
+
+    def find(self, word: str) -> NDArray[np.float32] | None:
+        """The word's vector (d,); None if it has none."""
+        place = self.place(word)
+        return self.outside(word) if place is None else self.vectors[place]
+
+    def neighbors(self, vector: NDArray[np.float32], count: int, without: Sequence[str] = ()) -> list[Neighbor]:
+        """The words of the highest cosine with a vector, the highest first."""
+        cosines = self.units @ _units(vector[None])[0]
+        cosines[[place for word in without if (place := self.place(word)) is not None]] = -np.inf
+        best = np.argsort(-cosines, kind="stable")[:count]
+        return [Neighbor(self.words[n], float(cosines[n])) for n in best if np.isfinite(cosines[n])]
+
+    def answers(self, questions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The word d for each row (a, b, c): of all others the one with the highest cosine with b - a + c, of unit
+        vectors (3CosAdd; Mikolov et al. 2013, Levy & Goldberg 2014).
+        """
+        found = np.empty(len(questions), np.int64)
+        for start in range(0, len(questions), QUESTIONS):
+            asked = questions[start : start + QUESTIONS]
+            a, b, c = (self.units[column] for column in asked.T)
+            cosines = (b - a + c) @ self.units.T
+            np.put_along_axis(cosines, asked, -np.inf, axis=1)
+            found[start : start + QUESTIONS] = cosines.argmax(1)
+        return found
+
+    def score(self, questions: Sequence[Similarities | Analogies], location: str) -> SimilarityScores | AnalogyScores:
+        """The scores on the questions of a location. Raises DataError for files of both kinds, and if no question is
+        covered.
+        """
+        similar = [part for part in questions if isinstance(part, Similarities)]
+        analogies = [part for part in questions if isinstance(part, Analogies)]
+        if similar and analogies:
+            raise DataError(
+                f"{similar[0].name} has pairs and {analogies[0].name} analogies; score them one by one", location
+            )
+        scores = self._similar(similar) if similar else self._analogous(analogies)
+        if not scores.covered:
+            raise DataError("no word of these questions has a vector; are they in another language or case?", location)
+        return scores
+
+    def _similar(self, files: Sequence[Similarities]) -> SimilarityScores:
+        found = {part.name: self._similarity(part) for part in files}
+        if len(found) == 1:
+            return next(iter(found.values()))
+        mean = sum(part.spearman for part in found.values()) / len(found)
+        covered, pairs = np.sum([(part.covered, part.pairs) for part in found.values()], axis=0).tolist()
+        return SimilarityScores(mean, covered, pairs, found)
+
+    def _similarity(self, part: Similarities) -> SimilarityScores:
+        cosines, judged = [], []
+        for (first, second), score in zip(part.pairs, part.scores, strict=True):
+            a, b = self.find(first), self.find(second)
+            if a is not None and b is not None:
+                one, other = _units(np.stack([a, b]))
+                cosines.append(float(one @ other))
+                judged.append(score)
+        rho = spearman(np.array(cosines), np.array(judged)) if cosines else 0.0
+        return SimilarityScores(rho, len(cosines), len(part.pairs))
+
+    def _analogous(self, files: Sequence[Analogies]) -> AnalogyScores:
+        sections: dict[str, AnalogyScores] = {}
+        for name, questions in (item for part in files for item in part.sections.items()):
+            rows = [[self.place(word) for word in question] for question in questions]
+            known = np.array([row for row in rows if None not in row], np.int64).reshape(-1, 4)
+            right = int((self.answers(known[:, :3]) == known[:, 3]).sum())
+            sections[name] = AnalogyScores(right, len(known), len(questions))
+        right, covered, asked = np.sum([(p.right, p.covered, p.questions) for p in sections.values()], axis=0).tolist()
+        return AnalogyScores(right, covered, asked, sections)
+
+
+def _units(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The vectors with length 1; zeros stay zeros."""
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return (vectors / np.where(norms > 0, norms, 1)).astype(np.float32)
