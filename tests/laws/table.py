@@ -161,6 +161,11 @@ SUBJECTS = [
     Subject("transformer rotary pre", lambda: transformer(positions="rotary", norm="pre"), is_slow=True),
     Subject("transformer rotary post", lambda: transformer(positions="rotary", norm="post"), is_slow=True),
     Subject("transformer both ways", lambda: transformer(positions="learned", is_causal=False)),
+    Subject(
+        "transformer as in BERT",
+        lambda: transformer(norm="post", norm_input=True, norm_epsilon=1e-12, activation="gelu-tanh", is_causal=False),
+        is_slow=True,
+    ),
     Subject("scaled-dot attention", lambda: MultiHeadCrossAttention(D, D_MEMORY, num_heads=2, dropout=0.5)),
     Subject("dot attention", lambda: DotAttention(D, D, dropout=0.5)),
     Subject("bilinear attention", lambda: BilinearAttention(D, D_MEMORY, dropout=0.5)),

@@ -12,9 +12,10 @@ from ensue.models.copying import CopyingEncoderDecoder
 from ensue.models.decoder_only import DecoderOnly
 from ensue.models.decoders import build_decoder
 from ensue.models.encoder_decoder import EncoderDecoder
-from ensue.models.encoders import build_encoder
+from ensue.models.encoders import build_encoder, build_transformer
 from ensue.models.feature_specification import ClassHeadSpecification, FeatureSpecification, TagHeadSpecification
 from ensue.models.language_model import LanguageModel
+from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.models.ngram_bag import NgramBag, PairBag
 from ensue.models.specification import (
     Attention,
@@ -42,6 +43,8 @@ from ensue.nn import (
     SoftmaxHead,
     TiedSoftmaxHead,
     TokenEmbedding,
+    TransformedSoftmaxHead,
+    Transformer,
 )
 from ensue.text.labels import Labels
 from ensue.text.lexicon import Lexicon
@@ -62,6 +65,25 @@ def build_language_model(tokens: Tokens, encoder: EncoderSpecification, *, vocab
         head = SoftmaxHead(layers.d_out, vocabulary_size)
     context = encoder.context if isinstance(encoder, TransformerEncoder) else None
     return LanguageModel(embedding, layers, head, context=context)
+
+
+def build_masked_language_model(
+    encoder: TransformerEncoder, *, vocabulary_size: int, num_segments: int = 0, next_sentence: bool = False
+) -> MaskedLanguageModel:
+    """A model that fills in masks, from the table `[encoder]`. The vectors of tokens are those of its softmax too.
+
+    Raises ValueError for a model that knows next sentences but has no vectors for two segments.
+    """
+    std = encoder.d_model**-0.5  # as the positions begin, which are added before a normalization
+    features = TokenEmbedding(vocabulary_size, encoder.d_model, std=std)
+    segments = TokenEmbedding(num_segments, encoder.d_model, std=std) if num_segments else None
+    layers = build_transformer(encoder, d_in=encoder.d_model, is_causal=False)
+    assert isinstance(layers, Transformer)
+    head = TransformedSoftmaxHead(
+        layers.d_out, features, activation=encoder.activation, norm_epsilon=encoder.norm_epsilon
+    )
+    context = encoder.context if encoder.positions == "learned" else None
+    return MaskedLanguageModel(features, layers, head, context=context, segments=segments, next_sentence=next_sentence)
 
 
 def build_encoder_decoder(

@@ -140,6 +140,8 @@ def build_transformer(
         dropout=specification.dropout,
         dropout_attention=specification.dropout_attention,
         is_causal=is_causal,
+        norm_input=specification.norm_input,
+        norm_epsilon=specification.norm_epsilon,
         d_memory=d_memory,
     )
     if d_in == specification.d_model:

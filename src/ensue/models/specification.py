@@ -153,8 +153,12 @@ class TransformerEncoder(Encoder):
     """Dropout on the weights of the attention; default: `dropout`. 0 is much faster on a CPU."""
     norm: Literal["pre", "post"] = "pre"
     """Whether normalization is before each sublayer, or after it as published in 2017."""
-    activation: Literal["relu", "gelu"] = "gelu"
-    """The nonlinearity."""
+    norm_input: bool = False
+    """Whether the input is normalized before the first block too, as in BERT."""
+    norm_epsilon: Annotated[float, Field(gt=0, le=1)] = 1e-5
+    """What is added to variances before they divide; 1e-12 in BERT."""
+    activation: Literal["relu", "gelu", "gelu-tanh"] = "gelu"
+    """The nonlinearity; gelu-tanh: the GELU by a tanh, as in GPT."""
 
 
 class NoEncoder(Specification):

@@ -34,7 +34,7 @@ from ensue.nn.heads.copying import CopyingHead, CopyingNats, CopyingSource, Copy
 from ensue.nn.heads.crf import ChainScores, LegalTags, LinearChainCRF
 from ensue.nn.heads.linear_cross_entropy import linear_cross_entropy
 from ensue.nn.heads.paths import k_best, viterbi, viterbi_path
-from ensue.nn.heads.softmax import SoftmaxHead, TiedSoftmaxHead
+from ensue.nn.heads.softmax import SoftmaxHead, TiedSoftmaxHead, TransformedSoftmaxHead
 from ensue.nn.layer import Parallel, Pointwise, Recurrent, SequenceLayer
 from ensue.nn.pooling import AttentionPooling, LastPooling, MaxPooling, MeanPooling, Pooling, Poolings
 from ensue.nn.recurrent.clockwork import Clockwork, ClockworkState
@@ -130,6 +130,7 @@ __all__ = [
     "Taps",
     "TiedSoftmaxHead",
     "TokenEmbedding",
+    "TransformedSoftmaxHead",
     "Transformer",
     "VariationalDropout",
     "VectorInput",

@@ -15,19 +15,27 @@ class TokenEmbedding(nn.Module):
     """A trained vector for each token: ids (...) to features (..., d_out).
 
     Vectors are multiplied by `scale` (Vaswani et al. 2017, section 3.4). They start so that the features have unit
-    variance. With a large `scale` the table starts small, as a table that a softmax shares has to; recurrent layers
-    learn fastest from large inputs.
+    variance, or the table with the standard deviation `std`. With a large `scale` or a small `std` it starts small, as
+    a table that a softmax shares has to; recurrent layers learn fastest from large inputs.
 
     `dropout` is the share of the vocabulary whose vectors are zero in a training step. The others are scaled up (Gal &
     Ghahramani 2016).
     """
 
-    def __init__(self, vocabulary_size: int, d_out: int, *, dropout: float = 0.0, scale: float = 1.0) -> None:
+    def __init__(
+        self,
+        vocabulary_size: int,
+        d_out: int,
+        *,
+        dropout: float = 0.0,
+        scale: float = 1.0,
+        std: float | None = None,
+    ) -> None:
         super().__init__()
         self.vocabulary_size, self.d_out, self.dropout = vocabulary_size, d_out, checked_share(dropout)
         self.scale = scale
         self.weight = nn.Parameter(torch.empty(vocabulary_size, d_out))
-        nn.init.normal_(self.weight, std=1 / scale)
+        nn.init.normal_(self.weight, std=1 / scale if std is None else std)
 
     def forward(self, ids: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape d_out"]:
         """The vectors of `ids`, which may have any shape. Raises `TypeError` unless they are whole numbers."""

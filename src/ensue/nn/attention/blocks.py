@@ -12,7 +12,8 @@ from ensue.nn.dropout import ElementDropout
 from ensue.nn.layer import Parallel
 from ensue.types import Memory, State
 
-Activation = Literal["relu", "gelu"]
+Activation = Literal["relu", "gelu", "gelu-tanh"]
+EPSILON = 1e-5
 
 
 def checked(what: str, value: str, choices: Any) -> None:
@@ -21,15 +22,18 @@ def checked(what: str, value: str, choices: Any) -> None:
         raise ValueError(f"{what} is one of {', '.join(get_args(choices))}, not {value!r}")
 
 
+def nonlinearity(activation: Activation) -> nn.Module:
+    """The module of its name; "gelu-tanh" is the GELU by a tanh, as in GPT (Hendrycks & Gimpel 2016)."""
+    checked("activation", activation, Activation)
+    return nn.ReLU() if activation == "relu" else nn.GELU("tanh" if activation == "gelu-tanh" else "none")
+
+
 class FeedForward(nn.Sequential):
     """`W_2 g(W_1 x + b_1) + b_2` at every position (Vaswani et al. 2017, eq. 2), with g = ReLU or GELU."""
 
     def __init__(self, d_model: int, d_hidden: int, *, activation: Activation, dropout: float) -> None:
-        checked("activation", activation, Activation)
-        nonlinearity = nn.ReLU() if activation == "relu" else nn.GELU()
-        super().__init__(
-            nn.Linear(d_model, d_hidden), nonlinearity, ElementDropout(dropout), nn.Linear(d_hidden, d_model)
-        )
+        g = nonlinearity(activation)
+        super().__init__(nn.Linear(d_model, d_hidden), g, ElementDropout(dropout), nn.Linear(d_hidden, d_model))
 
 
 class PostNormBlock(Parallel):
@@ -46,6 +50,7 @@ class PostNormBlock(Parallel):
         activation: Activation = "relu",
         is_causal: bool = True,
         rotary: bool = False,
+        norm_epsilon: float = EPSILON,
     ) -> None:
         super().__init__()
         self.d_in = self.d_out = d_model
@@ -58,7 +63,8 @@ class PostNormBlock(Parallel):
             rotary=rotary,
         )
         self.feedforward = FeedForward(d_model, d_feedforward, activation=activation, dropout=dropout)
-        self.norm_attention, self.norm_feedforward = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+        self.norm_attention = nn.LayerNorm(d_model, norm_epsilon)
+        self.norm_feedforward = nn.LayerNorm(d_model, norm_epsilon)
         self.dropout = ElementDropout(dropout)
         self.activation, self.d_feedforward = activation, d_feedforward
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ensue.nn.attention.blocks import Activation, PostNormBlock
+from ensue.nn.attention.blocks import EPSILON, Activation, PostNormBlock
 from ensue.nn.attention.cross import MultiHeadCrossAttention
 from ensue.nn.attention.multi_head import KVState
 from ensue.types import Memory, Shared, State
@@ -37,6 +37,7 @@ class PostNormDecoderBlock(PostNormBlock):
         dropout_attention: float | None = None,
         activation: Activation = "relu",
         rotary: bool = False,
+        norm_epsilon: float = EPSILON,
     ) -> None:
         super().__init__(
             d_model,
@@ -46,12 +47,13 @@ class PostNormDecoderBlock(PostNormBlock):
             dropout_attention=dropout_attention,
             activation=activation,
             rotary=rotary,
+            norm_epsilon=norm_epsilon,
         )
         self.d_memory = d_model if d_memory is None else d_memory
         self.cross_attention = MultiHeadCrossAttention(
             d_model, self.d_memory, num_heads=num_heads, dropout=self.attention.dropout
         )
-        self.norm_cross_attention = nn.LayerNorm(d_model)
+        self.norm_cross_attention = nn.LayerNorm(d_model, norm_epsilon)
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> DecoderBlockState:  # type: ignore[override]
         return DecoderBlockState(

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from torch import nn
 
-from ensue.nn.attention.blocks import Activation, PostNormBlock, PreNormBlock, checked
+from ensue.nn.attention.blocks import EPSILON, Activation, PostNormBlock, PreNormBlock, checked
 from ensue.nn.attention.decoder_blocks import PostNormDecoderBlock, PreNormDecoderBlock
 from ensue.nn.attention.positions import LearnedPositions, SinusoidalPositions
 from ensue.nn.combinators import Stack
@@ -27,9 +27,12 @@ class Transformer(Stack):
     """Positions, `num_layers` blocks and, with pre-norm, a last normalization, as a `Stack`.
 
     With `d_memory` it is a decoder: its blocks also attend to a memory of so many features. Learned positions need
-    `max_positions`, the longest context. Matrices start normal with σ = 1/√fan-in (LeCun et al. 1998); for those that
-    write into the residual stream σ is divided by the square root of their number (Radford et al. 2019). Biases start
-    at zero. Raises `ValueError` for a decoder that is not causal.
+    `max_positions`, the longest context. With `norm_input` the input with its positions is normalized too (Devlin et
+    al. 2019). `norm_epsilon` is added to variances.
+
+    Matrices start normal with σ = 1/√fan-in (LeCun et al. 1998); for those that write into the residual stream σ is
+    divided by the square root of their number (Radford et al. 2019). Biases start at zero. Raises `ValueError` for a
+    decoder that is not causal.
     """
 
     def __init__(
@@ -47,6 +50,8 @@ class Transformer(Stack):
         dropout: float = 0.0,
         dropout_attention: float | None = None,
         is_causal: bool = True,
+        norm_input: bool = False,
+        norm_epsilon: float = EPSILON,
     ) -> None:
         checked("positions", positions, Positions)
         checked("norm", norm, Norm)
@@ -56,6 +61,7 @@ class Transformer(Stack):
         options: dict[str, Any] = {
             "num_heads": num_heads, "d_feedforward": d_feedforward, "dropout": dropout, "activation": activation,
             "dropout_attention": dropout_attention, "rotary": positions == "rotary",
+            "norm_epsilon": norm_epsilon,
         }  # fmt: skip
         options |= {"is_causal": is_causal} if d_memory is None else {"d_memory": d_memory}
         block = BLOCKS[norm][d_memory is not None]
@@ -66,16 +72,18 @@ class Transformer(Stack):
             layers.append(LearnedPositions(d_model, max_positions=max_positions))
         elif positions == "sinusoidal":
             layers.append(SinusoidalPositions(d_model))
+        if norm_input:
+            layers.append(Pointwise(nn.LayerNorm(d_model, norm_epsilon), d_in=d_model))
         layers.append(Dropout(dropout, d_in=d_model))
         layers.extend(block(d_model, **options) for _ in range(num_layers))
         if norm == "pre":
-            layers.append(Pointwise(nn.LayerNorm(d_model), d_in=d_model))
+            layers.append(Pointwise(nn.LayerNorm(d_model, norm_epsilon), d_in=d_model))
         super().__init__(layers)
         self.description = (
             f"d_model={d_model}, num_heads={num_heads}, num_layers={num_layers}, d_feedforward={d_feedforward}, "
             f"d_memory={d_memory}, positions={positions!r}, max_positions={max_positions}, norm={norm!r}, "
             f"activation={activation!r}, dropout={dropout}, dropout_attention={dropout_attention}, "
-            f"is_causal={is_causal}"
+            f"is_causal={is_causal}, norm_input={norm_input}, norm_epsilon={norm_epsilon}"
         )
         self._init_weights(terms=num_layers * (2 if d_memory is None else 3))
 

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from ensue.nn.attention.blocks import EPSILON, Activation, nonlinearity
 from ensue.nn.border import expect, expect_features
 from ensue.nn.embeddings import TokenEmbedding
 from ensue.nn.heads.linear_cross_entropy import linear_cross_entropy
@@ -84,7 +85,9 @@ class TiedSoftmaxHead(SoftmaxHead):
         nn.Module.__init__(self)
         self.d_in, self.vocabulary_size = d_in, embedding.vocabulary_size
         self.embedding = embedding
-        self.projection = nn.Identity() if d_in == embedding.d_out else nn.Linear(d_in, embedding.d_out, bias=False)
+        self.projection: nn.Module = nn.Identity()
+        if d_in != embedding.d_out:
+            self.projection = nn.Linear(d_in, embedding.d_out, bias=False)
         self.bias = nn.Parameter(torch.zeros(embedding.vocabulary_size))
 
     def matrix(self) -> Tensor:
@@ -93,3 +96,23 @@ class TiedSoftmaxHead(SoftmaxHead):
     def features(self, h: Float[Tensor, "*shape d_in"]) -> Float[Tensor, "*shape d"]:
         features: Tensor = self.projection(h)
         return features
+
+
+class TransformedSoftmaxHead(TiedSoftmaxHead):
+    """`logits = E LayerNorm(g(W h + c)) + b`, where E is the embedding's table (Devlin et al. 2019).
+
+    g is the nonlinearity `activation`. The head of models that fill in masks.
+    """
+
+    def __init__(
+        self,
+        d_in: int,
+        embedding: TokenEmbedding,
+        *,
+        activation: Activation = "gelu",
+        norm_epsilon: float = EPSILON,
+    ) -> None:
+        super().__init__(d_in, embedding)
+        d = embedding.d_out
+        dense, norm = nn.Linear(d_in, d), nn.LayerNorm(d, norm_epsilon)
+        self.projection = nn.Sequential(dense, nonlinearity(activation), norm)

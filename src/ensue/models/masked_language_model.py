@@ -1,0 +1,141 @@
+"""A masked language model: the probability of tokens that were hidden, given all tokens around them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from ensue.nn import PostNormBlock, TokenEmbedding, TransformedSoftmaxHead, Transformer
+from ensue.types import exact
+
+NOT_HIDDEN = -1
+"""The target where nothing was hidden."""
+
+
+class MaskedNats(NamedTuple):
+    """The surprisals (N,) of N hidden tokens in float64, and whether each was the most probable one."""
+
+    nats: Tensor
+    is_best: Tensor
+
+
+class MaskedLanguageModel(nn.Module):
+    """`P(w_t | text) = softmax(head(h_t))[w_t]` with `h = layers(E[w] + S[segment])` (Devlin et al. 2019).
+
+    The layers add positions; `context` is the number of them, or None for any number. `segments` are vectors for the
+    parts of an input, if there are any. With `next_sentence`, the pooler `tanh(W_p h_1 + b_p)` of the first position
+    says whether the second part follows the first. Raises `ValueError` for layers that look only back, and for
+    `next_sentence` without segments.
+    """
+
+    def __init__(
+        self,
+        features: TokenEmbedding,
+        layers: Transformer,
+        head: TransformedSoftmaxHead,
+        *,
+        context: int | None = None,
+        segments: TokenEmbedding | None = None,
+        next_sentence: bool = False,
+    ) -> None:
+        super().__init__()
+        if layers.is_causal:
+            raise ValueError("a masked language model's layers look in both directions")
+        if next_sentence and (segments is None or segments.vocabulary_size < 2):
+            raise ValueError("a model of next sentences has two segments at least")
+        self.features, self.segments, self.layers, self.head = features, segments, layers, head
+        self.context = context
+        d = layers.d_out
+        self.pooler = nn.Sequential(nn.Linear(d, d), nn.Tanh()) if next_sentence else None
+        self.next_sentence = nn.Linear(d, 2) if next_sentence else None
+
+    @property
+    def vocabulary_size(self) -> int:
+        """The number of tokens in the vocabulary, V."""
+        return self.features.vocabulary_size
+
+    @property
+    def num_layers(self) -> int:
+        """The number of blocks."""
+        return sum(isinstance(layer, PostNormBlock) for layer in self.layers)
+
+    def forward(
+        self,
+        ids: Int[Tensor, "B T"],
+        mask: Bool[Tensor, "B T"] | None = None,
+        segments: Int[Tensor, "B T"] | None = None,
+    ) -> Float[Tensor, "B T d"]:
+        """The features of each position; `mask` is True on real positions, which come first (None: all).
+
+        `segments` are all 0 unless they are given. Raises `ContextError` for more positions than were learned.
+        """
+        h: Tensor = self.layers(self._input(ids, segments), mask=mask)[0]
+        return h
+
+    def layers_of(
+        self,
+        ids: Int[Tensor, "B T"],
+        mask: Bool[Tensor, "B T"] | None = None,
+        segments: Int[Tensor, "B T"] | None = None,
+    ) -> list[Float[Tensor, "B T d"]]:
+        """The features of each position after each block; the first are those that enter the first block."""
+        x = self._input(ids, segments)
+        found = [x]
+        for layer in self.layers:
+            x, _ = layer(x, mask=mask)
+            if isinstance(layer, PostNormBlock):
+                found.append(x)
+            else:  # positions, normalization, dropout
+                found[-1] = x
+        return found
+
+    def _input(self, ids: Tensor, segments: Tensor | None) -> Tensor:
+        x: Tensor = self.features(ids)
+        if self.segments is None:
+            return x
+        return x + (self.segments.weight[0] if segments is None else self.segments(segments))
+
+    def logits(
+        self,
+        ids: Int[Tensor, "B T"],
+        places: Bool[Tensor, "B T"],
+        mask: Bool[Tensor, "B T"] | None = None,
+        segments: Int[Tensor, "B T"] | None = None,
+    ) -> Float[Tensor, "N V"]:
+        """The logits at the N `places`, row by row."""
+        found: Tensor = self.head(self(ids, mask, segments)[places])
+        return found
+
+    def hidden_nats(
+        self,
+        ids: Int[Tensor, "B T"],
+        targets: Int[Tensor, "B T"],
+        mask: Bool[Tensor, "B T"] | None = None,
+        segments: Int[Tensor, "B T"] | None = None,
+    ) -> MaskedNats:
+        """The surprisals of the `targets` that are not `NOT_HIDDEN`, row by row."""
+        places = targets != NOT_HIDDEN
+        logits, wanted = self.logits(ids, places, mask, segments), targets[places]
+        nats = exact(F.cross_entropy(logits.float(), wanted, reduction="none"))
+        return MaskedNats(nats, logits.argmax(1) == wanted)
+
+    def total_nats(self, h: Float[Tensor, "B T d"], targets: Int[Tensor, "B T"]) -> Float[Tensor, ""]:
+        """The summed surprisal of the targets that are not `NOT_HIDDEN`. No other place has logits."""
+        places = targets != NOT_HIDDEN
+        return self.head.total_nats(h[places], targets[places])
+
+    def follows(self, h: Float[Tensor, "B T d"]) -> Float[Tensor, "B 2"]:
+        """The logits of "it does not follow" and "it follows", from the features of each row's first position."""
+        assert self.pooler is not None
+        assert self.next_sentence is not None
+        logits: Tensor = self.next_sentence(self.pooler(h[:, 0]))
+        return logits
+
+
+def is_next_nats(logits: Float[Tensor, "B 2"], follows: Bool[Tensor, " B"]) -> Float[Tensor, ""]:
+    """The summed surprisal of whether the second parts follow."""
+    return F.cross_entropy(logits, follows.to(torch.int64), reduction="sum")
