@@ -1,9 +1,11 @@
 """Models from sequence to sequence on real data: translation, inflection, pronunciation, instructions, summaries.
 
-    python benchmarks/sequence_to_sequence.py DATA NAME ... [--seeds 1] [--set KEY=VALUE] [--dev] [--keep FOLDER]
+    python benchmarks/sequence_to_sequence.py DATA NAME ... [--seeds 1] [--set KEY=VALUE] [--recipe NAME] [--dev]
+        [--keep FOLDER]
 
 DATA is a folder with the data sets that `DATA_SETS` names. Runs train with one thread. Weights are chosen on the
 development data; the test data are scored once, or not at all with `--dev`, which scores the development data.
+`--recipe` trains another recipe than the one that a data set is meant for.
 CMUdict is divided by words: a word whose SHA-256 begins with a byte below 6 is for testing, below 12 for development,
 about 2.3 % each. SIGMORPHON 2017 is the setting "high" of task 1. SCAN's development data are 2 % of its training data.
 """
@@ -89,6 +91,9 @@ DATA_SETS = {
         "summarize-transformer", *(f"samsum/{part}.csv" for part in ("train", "validation", "test"))
     ),
     "samsum-lm": DataSet("summarize-lm", *(f"samsum/{part}.csv" for part in ("train", "validation", "test"))),
+    "dialogsum": DataSet(
+        "summarize-pointer", *(f"dialogsum/dialogsum.{part}.jsonl" for part in ("train", "dev", "test"))
+    ),
 }  # fmt: skip
 
 
@@ -108,19 +113,22 @@ def divided_cmudict(data: Path, folder: Path) -> dict[str, str]:
     return {part: str(folder / f"cmudict.{part}") for part in lines}
 
 
-def measured(name: str, data: Path, folder: Path, settings: list[str], seed: int, *, dev: bool) -> dict[str, Any]:
+def measured(name: str, data: Path, folder: Path, given: argparse.Namespace, seed: int) -> dict[str, Any]:
     """The scores of one run, and its seconds of training."""
     chosen = DATA_SETS[name]
     paths = {part: located(data, getattr(chosen, part)) for part in ("train", "valid", "test")}
     if name == "cmudict":
         paths = divided_cmudict(data, folder)
+    scored = paths["valid" if given.dev else "test"]
+    if not scored:
+        raise SystemExit(f"{name} has no development file: its validation scores are in the run's metrics.jsonl")
     out = folder / f"{name}-{seed}"
     model = ensue.train(
-        chosen.recipe, train=paths["train"], valid=paths["valid"], out=out, threads=1,
-        settings=[*chosen.settings, *settings, f"train.seed={seed}"], resume=out.exists(),
+        given.recipe or chosen.recipe, train=paths["train"], valid=paths["valid"], out=out, threads=1,
+        settings=[*chosen.settings, *given.set, f"train.seed={seed}"], resume=out.exists(),
     )  # fmt: skip
     torch.set_num_threads(1)
-    scores = model.evaluate(paths["valid" if dev and paths["valid"] else "test"]).as_json()
+    scores = model.evaluate(scored).as_json()
     records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     return {**scores, "seconds": max(record.get("seconds", 0.0) for record in records)}
 
@@ -131,6 +139,7 @@ def main() -> None:
     parser.add_argument("names", nargs="+", choices=DATA_SETS)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--recipe")
     parser.add_argument("--dev", action="store_true")
     parser.add_argument("--keep", type=Path, help="the folder of the runs; they go on from where they are")
     given = parser.parse_args()
@@ -139,7 +148,7 @@ def main() -> None:
         folder = given.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         for name in given.names:
-            runs = [measured(name, given.data, folder, given.set, seed, dev=given.dev) for seed in range(given.seeds)]
+            runs = [measured(name, given.data, folder, given, seed) for seed in range(given.seeds)]
             for key, value in runs[0].items():
                 if isinstance(value, int | float):
                     values = [run[key] for run in runs]
