@@ -58,6 +58,15 @@ def test_it_learns_to_translate(pipeline: SequencePipeline, runs: Path) -> None:
     )
 
 
+def test_single_words_are_compared_by_characters(pipeline: SequencePipeline) -> None:
+    """Even if a few references have a blank, such as separable verbs among inflected forms."""
+    words = [Pair(("a",), ("ging",)), Pair(("b",), ("lief",)), Pair(("a b",), ("fing an",))]
+    scores = pipeline.score_pairs(words)
+    assert "tok:char" in scores.signature
+    assert scores.rouge is None
+    assert "tok:none" in pipeline.score_pairs(words[2:]).signature
+
+
 def test_answers_do_not_depend_on_their_neighbors(pipeline: SequencePipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     sources = some_sources()
     together = pipeline.predict(sources)

@@ -213,8 +213,9 @@ class SequencePipeline(Predictor):
         return replace(scores, comparison=compare_texts(texts, theirs, wanted, tokenize=tokenize))
 
     def _tokenization(self, references: Sequence[Sequence[str]]) -> str:
-        """How sacrebleu cuts texts: into characters if they have no blanks, by blanks if the model does, else 13a."""
-        if are_unsplit(reference for given in references for reference in given):
+        """How sacrebleu cuts texts: into characters if most have no blank, by blanks if the model does, else 13a."""
+        texts = [reference for given in references for reference in given]
+        if are_unsplit(texts) or 2 * sum(" " in text for text in texts) < len(texts):
             return "char"
         return "none" if self.coder.target.tokenizer.kind == "words" else "13a"
 
@@ -228,7 +229,7 @@ class SequencePipeline(Predictor):
         """How the outputs were found, and how they are compared."""
         how, cut = self.protocol_of_search(), ""
         if "tok:char" in scores.signature:
-            cut = "; BLEU and edits of characters, since the texts have no blanks"
+            cut = "; BLEU and edits of characters, since most references have no blanks"
         elif "tok:none" in scores.signature:
             cut = "; BLEU of the file's own tokens"
         return f"{how}{cut}"
