@@ -344,7 +344,9 @@ def test_few_sources_are_searched_together_with_a_wide_beam(
     rows: list[int] = []
     begin = decoding.begin
     monkeypatch.setattr(
-        decoding, "begin", lambda models, sources, found: rows.append(len(found)) or begin(models, sources, found)
+        decoding,
+        "begin",
+        lambda models, sources, found, **how: rows.append(len(found)) or begin(models, sources, found),
     )
     monkeypatch.setattr(decoding, "SEARCH_HYPOTHESES", 20)
     assert [str(output) for output in pipeline.with_search(width=6).predict(some_sources(7))]

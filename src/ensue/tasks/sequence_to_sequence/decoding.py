@@ -19,6 +19,7 @@ from ensue.decode.ensemble import Ensemble
 from ensue.decode.hypotheses import Hypothesis
 from ensue.decode.record import Candidate
 from ensue.decode.search import BeamSearch
+from ensue.models.compiled_decoder import compiled
 from ensue.models.encoder_decoder import EncoderDecoder
 from ensue.models.modules import device_of, evaluating
 from ensue.tasks.sequence_to_sequence.recipe import SearchTable
@@ -72,7 +73,7 @@ def outputs(
     found: list[list[Hypothesis]] = [[] for _ in range(len(sources))]
     batch_size = max(1, min(SEARCH_ROWS, SEARCH_HYPOTHESES // search.width))
     for rows in by_length(sources.lengths, batch_size=batch_size, batch_tokens=SEARCH_TOKENS):
-        model, state = begin(models, sources, rows)
+        model, state = begin(models, sources, rows, fast=not search.coverage_penalty)
         starts = torch.full((len(rows),), coder.target.begin_id, device=device_of(models[0]))
         best = beam_search(
             model, state, starts, end_id=coder.target.end_id, search=search,
@@ -84,15 +85,21 @@ def outputs(
 
 
 @torch.inference_mode()
-def begin(models: Sequence[EncoderDecoder], sources: Ragged, rows: NDArray[np.int64]) -> tuple[Any, State]:
-    """What can be stepped, and its state after reading these sources."""
+def begin(
+    models: Sequence[EncoderDecoder], sources: Ragged, rows: NDArray[np.int64], *, fast: bool = False
+) -> tuple[Any, State]:
+    """What can be stepped, and its state after reading these sources. What is `fast` cannot be watched."""
     device, mask = device_of(models[0]), sources.mask(rows)
     ids = on_device(sources.padded(rows), device)
-    states = []
+    steppers: list[Any] = []
+    states: list[State] = []
     for model in models:
         with evaluating(model):
-            states.append(model.begin(ids, None if mask is None else on_device(mask, device)))
-    return (models[0], states[0]) if len(models) == 1 else (Ensemble(models), tuple(states))
+            state = model.begin(ids, None if mask is None else on_device(mask, device))
+        stepper, state = (compiled(model, state) if fast else None) or (model, state)
+        steppers.append(stepper)
+        states.append(state)
+    return (steppers[0], states[0]) if len(models) == 1 else (Ensemble(steppers), tuple(states))
 
 
 def mean_surprisals(

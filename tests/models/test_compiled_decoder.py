@@ -1,0 +1,193 @@
+"""The decoder in C is the decoder: the same scores, the same searches; and what it does not know it leaves alone."""
+
+import pytest
+import torch
+from torch import nn
+
+from ensue.decode.beam import beam_search
+from ensue.decode.ensemble import Ensemble
+from ensue.decode.search import BeamSearch
+from ensue.errors import ContextError
+from ensue.models.compiled_decoder import compiled
+from ensue.models.encoder_decoder import EncoderDecoder
+from ensue.nn import SoftmaxHead, TiedSoftmaxHead, TokenEmbedding, Transformer, watch
+from ensue.training.device import threads_set
+from ensue.types import select_rows
+
+SIZE, POSITIONS, END = 37, 9, 1
+
+
+def model_of(d=24, heads=3, dtype=torch.float64, head=None, seed=0, **options) -> EncoderDecoder:
+    torch.manual_seed(seed)
+    table = TokenEmbedding(SIZE, d, scale=d**0.5)
+    decoder = Transformer(
+        d, num_heads=heads, num_layers=2, d_feedforward=29, d_memory=12, max_positions=POSITIONS,
+        **{"positions": "sinusoidal", "activation": "relu", **options},
+    )  # fmt: skip
+    encoder = Transformer(12, num_heads=2, num_layers=1, positions="rotary", is_causal=False)
+    model = EncoderDecoder(TokenEmbedding(SIZE, 12), encoder, table, decoder, head or TiedSoftmaxHead(d, table))
+    with torch.no_grad():
+        for parameter in model.parameters():  # biases and norms too
+            parameter.add_(torch.randn_like(parameter), alpha=0.2)
+    return model.to(dtype).eval()
+
+
+def begun(model):
+    sources, lengths = torch.randint(SIZE, (4, 7)), torch.tensor([7, 3, 1, 5])
+    with torch.inference_mode():
+        return model.begin(sources, torch.arange(7) < lengths[:, None])
+
+
+def both(model):
+    state = begun(model)
+    found = compiled(model, state)
+    assert found is not None
+    return state, *found
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize(
+    ("d", "heads", "dtype"), [(24, 3, torch.float64), (64, 4, torch.float64), (64, 2, torch.float32)]
+)
+def test_it_scores_as_the_model(norm, positions, activation, d, heads, dtype):
+    model = model_of(d, heads, dtype, norm=norm, positions=positions, activation=activation)
+    state, decoder, written = both(model)
+    ids = torch.randint(SIZE, (4,))
+    for _ in range(POSITIONS):
+        with torch.inference_mode():
+            expected, state = model.step(ids, state)
+        found, written = decoder.step(ids, written)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-4 if dtype is torch.float32 else 1e-11)
+        rows = torch.randint(len(ids), (int(torch.randint(1, 30, ())),))
+        state, written = select_rows((state, written), rows)
+        ids = torch.randint(SIZE, (len(rows),))
+
+
+def test_a_state_is_a_value():
+    _, decoder, written = both(model_of())
+    ids = torch.tensor([1, 2, 3, 4])
+    _, before = decoder.step(ids, written)
+    kept = before.places.clone()
+    first, after = decoder.step(ids, before)
+    decoder.step(ids + 7, before)
+    decoder.step(ids + 9, after)
+    assert torch.equal(before.places, kept)
+    assert torch.equal(decoder.step(ids, before)[0], first)
+
+
+def test_many_rows_and_positions_take_more_than_one_chunk():
+    model = model_of(dtype=torch.float32)
+    state, decoder, written = both(model)
+    state, written = select_rows((state, written), torch.arange(4).repeat_interleave(40))
+    for position in range(70):  # of sinusoids there are as many as are asked for
+        ids = torch.randint(SIZE, (160,))
+        with torch.inference_mode():
+            expected, state = model.step(ids, state)
+        found, written = decoder.step(ids, written)
+        if position % 23 == 0:
+            torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+    assert len(decoder._chunks) == -(-160 * 70 // 256)
+
+
+def test_threads_share_the_rows():
+    model = model_of()
+    _, decoder, written = both(model)
+    written = select_rows(written, torch.arange(4).repeat(5))
+    ids = torch.arange(20)
+    with threads_set(1):
+        expected, _ = decoder.step(ids, written)
+    with threads_set(3):
+        found, _ = decoder.step(ids, written)
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_search_finds_the_same(several):
+    models = [model_of(seed=seed) for seed in range(1 + several)]
+    torch.manual_seed(5)
+    states = [begun(model) for model in models]
+    found = [compiled(model, state) for model, state in zip(models, states, strict=True)]
+    search = BeamSearch(width=4, n_best=3, max_tokens=6)
+    starts = torch.zeros(4, dtype=torch.int64)
+    if several:
+        plain = Ensemble(models), tuple(states)
+        fast = Ensemble([decoder for decoder, _ in found]), tuple(written for _, written in found)
+    else:
+        plain, fast = (models[0], states[0]), found[0]
+    expected, of_fast = (beam_search(*way, starts, end_id=END, search=search) for way in (plain, fast))
+    for mine, theirs in zip(of_fast, expected, strict=True):
+        assert [one.ids for one in mine] == [one.ids for one in theirs]
+        assert [one.score for one in mine] == pytest.approx([one.score for one in theirs], abs=1e-10)
+
+
+def test_changed_weights_are_read_again():
+    model = model_of()
+    both(model)
+    with torch.no_grad():
+        model.decoder.layers[3].feedforward[0].weight.mul_(2)
+    state, decoder, written = both(model)
+    ids = torch.arange(4)
+    with torch.inference_mode():
+        torch.testing.assert_close(decoder.step(ids, written)[0], model.step(ids, state)[0])
+
+
+class Doubled(nn.Linear):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+def a_part_of_another_type(model):
+    model.decoder.layers[2].feedforward[0] = Doubled(24, 29, dtype=torch.float64)
+
+
+def a_hook(model):
+    model.decoder.layers[2].attention.register_forward_hook(lambda *_: None)
+
+
+@pytest.mark.parametrize("change", [a_part_of_another_type, a_hook])
+def test_a_part_that_it_does_not_know_is_left_to_torch(change):
+    model = model_of()
+    change(model)
+    assert compiled(model, begun(model)) is None
+
+
+def test_what_it_does_not_know_is_left_to_torch():
+    table = TokenEmbedding(SIZE, 12)
+    for model in (
+        model_of(positions="rotary", d=24),
+        model_of(head=TiedSoftmaxHead(24, table)),  # projects
+        model_of(dtype=torch.bfloat16),
+        model_of(norm_input=True),
+    ):
+        assert compiled(model, begun(model)) is None
+    model = model_of(head=SoftmaxHead(24, SIZE))
+    assert compiled(model, begun(model)) is not None
+    with watch(model, "decoder.*"):
+        assert compiled(model, begun(model)) is None
+
+
+def test_a_position_behind_the_last_that_was_learned_is_refused():
+    _, decoder, written = both(model_of(positions="learned"))
+    for _ in range(POSITIONS):
+        _, written = decoder.step(torch.arange(4), written)
+    with pytest.raises(ContextError, match=f"{POSITIONS + 1} positions"):
+        decoder.step(torch.arange(4), written)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (lambda ids, state: (ids + SIZE, state), "ids are expected from 0 to 36, found 37 to 40"),
+        (lambda ids, state: (ids - 1, state), "ids are expected from 0"),
+        (lambda ids, state: (ids[:2], state), "2 ids for 4 rows"),
+        (lambda ids, state: (ids, state._replace(texts=state.texts + 1)), "texts are expected from 0 to 3"),
+        (lambda ids, state: (ids, state._replace(places=torch.full((4, 1), 9))), "places are expected"),
+        (lambda ids, state: (ids.int(), state), "ids are expected in torch.int64"),
+    ],
+)
+def test_c_is_given_nothing_that_is_not_there(change, error):
+    _, decoder, written = both(model_of())
+    with pytest.raises((ValueError, TypeError), match=error):
+        decoder.step(*change(torch.arange(4), written))
