@@ -1,11 +1,13 @@
 """What all tests share."""
 
 import gc
+import importlib
 import os
 import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from ensue.notices import forget_what_was_said
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+QUICKLY_COMPILED = "-Og"
 
 
 def check_signatures() -> None:
@@ -57,18 +60,46 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def cells_of_all_tests(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Compiled cells are those of all tests, of earlier runs too, as they take seconds."""
+    """Compiled cells are those of all tests, of earlier runs too, as they take seconds.
+
+    A third of that where the compiler leaves out what only makes them fast; the slow tests run what users run.
+    """
     folder = pytestconfig.cache.mkdir("cells")
     folder.chmod(0o700)
     with pytest.MonkeyPatch.context() as patch:
+        if not is_thorough(pytestconfig):
+            patch.setenv("ENSUE_CFLAGS", QUICKLY_COMPILED)
         patch.setenv("ENSUE_CELLS", str(folder))
         patch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("temporary")))  # pytest's workers tidy nothing
         yield
 
 
 @pytest.fixture(scope="session")
-def new_cache(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
-    """Makes a cache with nothing in it but a profile of the machine, which takes seconds to measure."""
+def unused_cache(new_cache: Callable[[], Path]) -> Callable[[], Path]:
+    """A new cache if the last one was written to: most tests leave it as it was."""
+    last: list[tuple[Path, list[int]]] = []
+
+    def changes(cache: Path) -> list[int]:
+        machines = cache / "machines"
+        return [path.stat().st_ctime_ns for path in (cache, machines, *machines.iterdir())]
+
+    def unused() -> Path:
+        with suppress(OSError):
+            if last and changes(last[0][0]) == last[0][1]:
+                return last[0][0]
+        cache = new_cache()
+        last[:] = [(cache, changes(cache))]
+        return cache
+
+    return unused
+
+
+@pytest.fixture(scope="session")
+def new_cache(cells_of_all_tests: None, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
+    """Makes a cache with nothing in it but a profile of the machine, which takes seconds to measure.
+
+    The compiler's options are part of what is measured, so it comes after they are chosen.
+    """
     from training.tiny import plain_profile  # noqa: PLC0415 (once the hook above is there)
 
     folder = tmp_path_factory.mktemp("caches")
@@ -104,9 +135,9 @@ def tmp_path(new_folder: Callable[[], Path]) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def cache_of_its_own(new_cache: Callable[[], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def cache_of_its_own(unused_cache: Callable[[], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """No test reads or leaves anything in the user's cache."""
-    monkeypatch.setenv("ENSUE_CACHE", str(new_cache()))
+    monkeypatch.setenv("ENSUE_CACHE", str(unused_cache()))
     forget_what_was_said()
 
 
@@ -142,10 +173,27 @@ settings.register_profile("few", max_examples=25, deadline=None)  # neighbors ma
 settings.register_profile("many", max_examples=200, deadline=None)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Each worker begins with other files: Python compiles a file once, and the others find it compiled.
+
+    Nothing of this makes garbage that is worth looking for.
+    """
+    gc.disable()
+    workers = getattr(session.config, "workerinput", None)
+    if workers and session.config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        tests = REPOSITORY / "tests"
+        files = sorted(tests.rglob("test_*.py"))
+        for file in files[int(workers["workerid"][2:]) :: workers["workercount"]]:
+            with suppress(Exception, pytest.skip.Exception):  # which pytest says where it collects the file
+                importlib.import_module(".".join(file.relative_to(tests).with_suffix("").parts))
+
+
 def pytest_collection_finish() -> None:
     """What is there when the tests begin stays until they end: the collector need not look at it again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def is_thorough(config: pytest.Config) -> bool:

@@ -24,6 +24,8 @@ from training.tiny_pairs import SMALL, pair_recipe, pairs, translated
 from training.tiny_texts import Listener, without_pictures
 
 LEARNED = {"steps": 120, "batch_tokens": 500, "learning_rate": 0.01, "warmup": 0.1, "samples": 0}
+SOON = LEARNED | {"steps": 60, "batch_tokens": 100, "validations": 1}
+"""Enough for what has only one rule."""
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +155,7 @@ def test_columns_of_names_are_tokens(tmp_path: Path) -> None:
     lines = [f"{verb}\t{verb}ed\tV;PST\n{verb}\t{verb}s\tV;3;SG\n" for verb in ("walk", "talk", "call", "look", "jump")]
     (tmp_path / "train.tsv").write_text("".join(lines * 3))
     data = {"sources": ["1", "3"], "targets": ["2"], "names": [2]}
-    recipe = pair_recipe(tmp_path / "train.tsv", data=data, tokenizer={"kind": "characters"}, train=LEARNED)
+    recipe = pair_recipe(tmp_path / "train.tsv", data=data, tokenizer={"kind": "characters"}, train=SOON)
     run_tiny(recipe, tmp_path / "run")
     model = ensue.load(tmp_path / "run")
     assert [output.text for output in model.predict([("walk", "V;PST"), ("look", "V;3;SG")])] == ["walked", "looks"]
@@ -216,7 +218,7 @@ def test_predict_writes_a_line_for_a_line(pipeline: SequencePipeline, lines: Pat
     assert all(len(record["outputs"]) == 2 for record in records)
 
 
-@pytest.mark.parametrize("name", ["learned", "feeding", "copying", "plain"])
+@pytest.mark.parametrize("name", some_slow(["learned", "feeding", "copying", "plain"], "learned", "copying"))
 def test_alignments_are_those_of_the_inspector(name: str, runs: Path, tmp_path: Path) -> None:
     if name != "learned":
         attention, head = DECODERS[name]
@@ -280,7 +282,7 @@ DECODERS = {
 }
 
 
-@pytest.mark.parametrize("name", some_slow(DECODERS, "feeding", "copying"))
+@pytest.mark.parametrize("name", some_slow(DECODERS, "feeding"))
 def test_recurrent_decoders_agree_with_their_steps(name: str, runs: Path, tmp_path: Path) -> None:
     """What a beam search reports, step by step, is what `score` gives in one pass."""
     attention, head = DECODERS[name]
@@ -297,16 +299,22 @@ def test_recurrent_decoders_agree_with_their_steps(name: str, runs: Path, tmp_pa
             assert model.score(source, output.text) == pytest.approx(-output.log_probability, abs=1e-4)
 
 
-@pytest.mark.slow
-def test_unknown_words_are_copied(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("known", "train"),
+    [
+        (60, SOON | {"learning_rate": 0.05}),
+        pytest.param(380, LEARNED | {"learning_rate": 0.02}, marks=pytest.mark.slow),
+    ],
+)
+def test_unknown_words_are_copied(known: int, train: dict[str, Any], tmp_path: Path) -> None:
     """Names that training does not have come through, where the vocabulary has none of them."""
     choose = random.Random(0)
     names = ["".join(choose.choices("abcdefgh", k=5)) for _ in range(400)]
     lines = [f"hello {name} !\t{name} says hello\n" for name in names]
-    (tmp_path / "train.tsv").write_text("".join(lines[:380]))
+    (tmp_path / "train.tsv").write_text("".join(lines[:known]))
     recipe = pair_recipe(
         tmp_path / "train.tsv", encoder=LSTM, decoder=LSTM, attention={"kind": "bilinear"}, head={"copying": True},
-        tokenizer={"kind": "words", "min_count": 5}, train=LEARNED | {"learning_rate": 0.02},
+        tokenizer={"kind": "words", "min_count": 5}, train=train,
     )  # fmt: skip
     run_tiny(recipe, tmp_path / "run")
     model = ensue.load(tmp_path / "run")

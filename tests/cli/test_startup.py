@@ -1,12 +1,18 @@
 """What a person waits for: a trained model at work imports only what it needs."""
 
+import importlib
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from multiprocessing import SimpleQueue
 from pathlib import Path
 
 import pytest
 
+import ensue
+from forked import FORK
 from training.tiny import words
 
 UNWANTED = {"torch._dynamo", "torch._inductor", "sympy", "matplotlib"}
@@ -40,6 +46,44 @@ for layer in (LSTM(8, 4), GRU(8, 4)):
     layer(x)[0].sum().backward()
 print("imported:", *sys.modules)
 """
+
+
+class Watcher:
+    """Finds no module, but keeps which unwanted ones are asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
+        if name in UNWANTED:
+            self.asked.append(name)
+        return None
+
+
+def asked_for(action: Callable[[], object]) -> list[str]:
+    """The unwanted modules that something imports, in a process that has forgotten them."""
+    answers: SimpleQueue[list[str]] = FORK.SimpleQueue()
+
+    def watched() -> None:
+        for name in [name for name in sys.modules if any(f"{name}.".startswith(f"{one}.") for one in UNWANTED)]:
+            del sys.modules[name]
+        sys.meta_path.insert(0, watcher := Watcher())
+        try:
+            action()
+        finally:
+            answers.put(watcher.asked)
+
+    process = FORK.Process(target=watched)
+    process.start()
+    asked = answers.get()
+    process.join()
+    assert process.exitcode == 0
+    return asked
+
+
+def test_a_tagger_at_work_asks_for_no_compiler(runs: Path) -> None:
+    assert asked_for(lambda: ensue.load(runs / "names").predict(["Anna sees Lima ."])) == []
+    assert asked_for(lambda: importlib.import_module("sympy"))[:1] == ["sympy"]
 
 
 @pytest.mark.slow

@@ -25,7 +25,8 @@ def translators(tmp_path_factory: pytest.TempPathFactory) -> Path:
         without_pictures(patch)
         for name, data, seed in (("one", "train", 0), ("two", "train", 1), ("other", "other", 0)):
             run_tiny(
-                pair_recipe(folder / f"{data}.tsv", train={"steps": 4, "validations": 1, "seed": seed}), folder / name
+                pair_recipe(folder / f"{data}.tsv", train={"steps": 4, "validations": 1, "samples": 0, "seed": seed}),
+                folder / name,
             )
     return folder
 

@@ -1,10 +1,8 @@
 """Scores of generated texts against sacrebleu, rouge-score and counts by hand."""
 
 import pytest
-import sacrebleu
 from hypothesis import given
 from hypothesis import strategies as st
-from rouge_score.rouge_scorer import RougeScorer
 
 from ensue.errors import EnsueError
 from ensue.metrics.generation import compare_texts, edit_distance, score_texts
@@ -15,6 +13,9 @@ REFERENCES = [["the cat sat on a mat"], ["a dog ran home now", "dogs run home"],
 
 
 def test_the_scores_are_those_of_the_libraries() -> None:
+    import sacrebleu  # noqa: PLC0415 (it and the next take a second)
+    from rouge_score.rouge_scorer import RougeScorer  # noqa: PLC0415
+
     scores = score_texts(TEXTS, REFERENCES, tokenize="13a", nats_per_token=1.5)
     columns = [[given[0] for given in REFERENCES], [([*given, None])[1] for given in REFERENCES]]
     assert scores.bleu == pytest.approx(sacrebleu.corpus_bleu(TEXTS, columns).score)  # type: ignore[arg-type]

@@ -123,7 +123,7 @@ def forms_of_state(layer: SequenceLayer, rows: int) -> Iterator[Form]:
         yield Form("a list", [*leaves(begin)], False)
         yield Form("no tensors", map_state(lambda leaf: leaf.sum(), begin), False)
     for subject in random.sample(SUBJECTS, 6):
-        state = initial_state(subject.build(), rows)
+        state = initial_state(subject.layer, rows)
         if state is not None:
             yield Form(
                 f"of {subject.name}", state, same_form(begin, state) and (layer.is_causal or not list(leaves(state)))
@@ -189,7 +189,7 @@ def read(function: Callable[..., Any], x: Any, state: Any, **options: Any) -> li
 
 def cases_of_layers(share: float) -> Iterator[Case]:
     for subject in SUBJECTS:
-        layer = subject.build()
+        layer = subject.layer
         for rows, positions in ((B, T), (B, T), (0, T), (B, 0), (1, 1)):
             for x, state, mask in triples(layer, rows, positions):
                 if random.random() < share:
@@ -208,7 +208,7 @@ def cases_of_layers(share: float) -> Iterator[Case]:
 
 def cases_of_memories(share: float) -> Iterator[Case]:
     for subject in SUBJECTS:
-        layer = subject.build()
+        layer = subject.layer
         if layer.d_memory is None:
             continue
         some = numbers(B, T, layer.d_memory)
