@@ -50,7 +50,13 @@ from ensue.tasks.classification.recipe import ClassificationData
 from ensue.tasks.labeling.recipe import LabelingData
 from ensue.tasks.language_modeling.recipe import LanguageModelingData, LanguageModelingTrain
 from ensue.tasks.sequence_to_sequence.recipe import PairData, PairTrain, SearchTable
-from ensue.tasks.word_vectors.recipe import SampledVectorsTable, WordsTable, WordVectorsData, WordVectorsTrain
+from ensue.tasks.word_vectors.recipe import (
+    CountedVectorsTable,
+    SampledVectorsTable,
+    WordsTable,
+    WordVectorsData,
+    WordVectorsTrain,
+)
 from ensue.tasks.words.recipe import TextsTrain
 
 PAGE = Path(__file__).with_name("recipes.md")
@@ -67,6 +73,7 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ("`[tokenizer]` of a language model, and from sequence to sequence", TokenizerRecipe),
     ("`[tokenizer]` of word vectors", WordsTable),
     ('`[vectors]`, `kind = "cbow"` and `"skip-gram"`', SampledVectorsTable),
+    ('`[vectors]`, `kind = "glove"`', CountedVectorsTable),
     ("`[tokens]` of a language model", Tokens),
     ("`[tokens]` from sequence to sequence", PairTokens),
     ("`[features]` of a tagger or classifier", FeatureSpecification),

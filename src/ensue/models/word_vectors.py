@@ -64,6 +64,10 @@ class CountedVectors(nn.Module):
         self.vectors, self.contexts = map(nn.Parameter, tables)
         self.biases, self.context_biases = (nn.Parameter(torch.zeros(vocabulary_size)) for _ in range(2))
 
+    def tables(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The vectors, the contexts' vectors, and the biases of both, without gradients."""
+        return self.vectors.data, self.contexts.data, self.biases.data, self.context_biases.data
+
     @torch.no_grad()
     def of_words(self) -> Tensor:
         """The vector of each word of the vocabulary, (V, d)."""

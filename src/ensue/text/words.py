@@ -38,6 +38,7 @@ class WordTokenizer(Tokenizer):
     kind = "words"
     unknown_id: int = 0
     start_id = 1
+    first_word_id = 2
 
     def __init__(self, vocabulary: Vocabulary, *, splitter: str = "whitespace", lowercase: bool = False) -> None:
         self.vocabulary = vocabulary

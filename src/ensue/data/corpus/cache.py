@@ -9,12 +9,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ensue.cache import put, used
 from ensue.cache_folders import cache_directory
+from ensue.data.corpus.pair_counts import open_pair_counts, write_pair_counts
 from ensue.data.corpus.token_file import TokenFile, check_tokens, write_tokens
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, RunError
 from ensue.text.tokenizers import Tokenizer, load_tokenizer, save_tokenizer, train_tokenizer
+from ensue.text.words import WordTokenizer
 
 FORMAT = 1
 """Raise it when a tokenizer or the files change in a way that `to_json` does not show."""
@@ -34,6 +39,29 @@ def tokenize(source: TextSource, tokenizer: Tokenizer, *, start: int = 0, stop: 
         write_tokens(path, pieces, vocabulary_size=tokenizer.vocabulary_size, unknown_id=tokenizer.unknown_id)
 
     return TokenFile.open(_put(name, write))
+
+
+def counted_pairs(source: TextSource, tokenizer: WordTokenizer, *, window: int, across_lines: bool) -> NDArray[np.void]:
+    """The counts of pairs of words in `source` (`pair_counts.py`), from the cache if it has them.
+
+    Raises DataError if they cannot be written.
+    """
+    name = _name(".pairs", source, 0, None, [tokenizer.to_json(), window, across_lines])
+    path = cache_directory() / name
+    try:
+        used(path)
+        return open_pair_counts(path)
+    except (DataError, OSError):
+        pass
+    tokens, line_end = tokenize(source, tokenizer), None if across_lines else tokenizer.start_id
+
+    def write(path: Path) -> None:
+        write_pair_counts(
+            path, tokens, size=tokenizer.vocabulary_size, window=window, first_word=tokenizer.first_word_id,
+            line_end=line_end,
+        )  # fmt: skip
+
+    return open_pair_counts(_put(name, write))
 
 
 def trained_tokenizer(source: TextSource, *, stop: int | None, kind: str, **settings: Any) -> Tokenizer:

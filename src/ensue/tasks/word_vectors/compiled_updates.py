@@ -7,6 +7,7 @@ is handed is checked here: arrays that do not change once, the others before eac
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,8 @@ class CompiledSampling:
             ValueError, TypeError: an array has not the size, type, layout or values that C takes it to have.
         """
         count, plan = len(examples.ids), self.plan
+        names = ("ids", "left", "right")
+        arrays = [_address(name, getattr(examples, name), torch.int32, count) for name in names]
         _check_values("ids", examples.ids, self.words)
         _check_values("left", examples.left, count)
         _check_values("right", examples.right, count + 1)
@@ -61,7 +64,6 @@ class CompiledSampling:
         centers = examples.centers
         if centers.step != 1 or not 0 <= centers.start <= centers.stop <= count:
             raise ValueError(f"examples are expected in 0 to {count}, found {centers}")
-        arrays = [_address(name, getattr(examples, name), torch.int32, count) for name in ("ids", "left", "right")]
         arrays += [
             ctypes.c_void_p(address("vectors", vectors, self.dtype, (self.rows, self.dimension))),
             ctypes.c_void_p(address("outputs", outputs, self.dtype, (self.words, self.dimension))),
@@ -74,6 +76,29 @@ class CompiledSampling:
         ]
         numbers = ctypes.c_uint64(plan.noise.size), ctypes.c_uint64(examples.key), ctypes.c_int64(plan.window)
         return _in_parts(centers, lambda *part: self._function(*part, *arrays, *numbers, ctypes.c_double(rate)))
+
+
+def step_on_counts(
+    batch: Sequence[NDArray[Any]], tables: Sequence[Tensor], squares: Sequence[Tensor], rate: float
+) -> float:
+    """The updates of GloVe in place; returns the loss before each.
+
+    `batch` are pairs of words, logarithms and weights; `tables` the vectors, the contexts' vectors and both biases;
+    `squares` their sums of squares. Raises as `CompiledSampling.sample` does.
+    """
+    (words, dimension), dtype = tables[0].shape, tables[0].dtype
+    found = functions(dimension, 0, dtype)
+    assert found is not None
+    for name, array in zip(("words", "words near"), batch, strict=False):
+        _check_values(name, array, words)
+    types = (torch.int32, torch.int32, torch.float32, torch.float32)
+    arrays = [_address("a batch", array, kind, len(batch[0])) for array, kind in zip(batch, types, strict=True)]
+    sizes = [(words, dimension)] * 2 + [(words,)] * 2
+    arrays += [
+        ctypes.c_void_p(address("a table", tensor, dtype, size))
+        for tensor, size in zip([*tables, *squares], sizes * 2, strict=True)
+    ]
+    return _in_parts(range(len(batch[0])), lambda *part: found.glove(*part, *arrays, ctypes.c_double(rate)))
 
 
 def _in_parts(places: range, work: Any) -> float:

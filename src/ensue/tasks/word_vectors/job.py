@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.data.corpus.cache import tokenize, trained_tokenizer
+from ensue.data.corpus.cache import counted_pairs, tokenize, trained_tokenizer
 from ensue.data.sources import TextSource
 from ensue.data.word_questions import Analogies, read_questions
 from ensue.errors import DataError
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.job import Job
 from ensue.tasks.task import Scores
+from ensue.tasks.word_vectors.counted_task import CountedTask
 from ensue.tasks.word_vectors.examples import LINE_END, UNKNOWN, Contexts, kept_shares
 from ensue.tasks.word_vectors.model import WordVectorParts
 from ensue.tasks.word_vectors.noise import Noise
 from ensue.tasks.word_vectors.pipeline import table_of
 from ensue.tasks.word_vectors.recipe import WordVectorsRecipe
+from ensue.tasks.word_vectors.sampled_task import SampledTask
 from ensue.tasks.word_vectors.sampling import Sampling
-from ensue.tasks.word_vectors.task import SampledTask
 
 PIECE = 1 << 20
 
@@ -29,7 +30,7 @@ PIECE = 1 << 20
 class WordVectorsJob(Job[Any]):
     """Trains word vectors."""
 
-    unit: ClassVar[str] = "words"
+    unit = "words"
     recipe: WordVectorsRecipe
     parts: WordVectorParts
 
@@ -37,10 +38,11 @@ class WordVectorsJob(Job[Any]):
         data = recipe.data
         if not data.train:
             raise DataError("no training text: --train PATH names a file, a folder or a glob")
-        source = TextSource(data.train, encoding=data.encoding)
+        self.source = source = TextSource(data.train, encoding=data.encoding)
         tokenizer: Any = (
             run.parts.tokenizer if run else trained_tokenizer(source, stop=None, **recipe.tokenizer.model_dump())
         )
+        self.unit = "pairs" if recipe.vectors.kind == "glove" else "words"  # type: ignore[misc]  # of GloVe alone
         self.recipe, self.parts, self.fingerprint = recipe, WordVectorParts(tokenizer), source.fingerprint()
         self.tokens = tokenize(source, tokenizer)
         self.counts = self._counted()
@@ -73,14 +75,20 @@ class WordVectorsJob(Job[Any]):
     def _size(self) -> int:
         return self.parts.tokenizer.vocabulary_size
 
-    def _task(self, questions: Callable[[Any], Scores] | None, judged_by: str) -> SampledTask:
-        table, train = self.recipe.vectors, self.recipe.train
+    def _task(self, questions: Callable[[Any], Scores] | None, judged_by: str) -> SampledTask | CountedTask:
+        table, train, across_lines = self.recipe.vectors, self.recipe.train, self.recipe.data.across_lines
+        if table.kind == "glove":
+            return CountedTask(
+                counted_pairs(self.source, self.parts.tokenizer, window=table.window, across_lines=across_lines),
+                batch_size=train.batch_size, largest_count=table.largest_count, power=table.power,
+                words=len(self.tokens), questions=questions, judged_by=judged_by,
+            )  # fmt: skip
         contexts = Contexts(
             self.tokens, kept_shares(self.counts, table.subsample), words=train.batch_size, window=table.window,
-            across_lines=self.recipe.data.across_lines, seed=train.seed,
+            across_lines=across_lines, seed=train.seed,
         )  # fmt: skip
-        is_word = np.arange(self._size) > LINE_END
-        noise = Noise(np.where(is_word & (self.counts > 0), self.counts.astype(np.float64) ** table.noise_power, 0))
+        is_word = (np.arange(self._size) > LINE_END) & (self.counts > 0)
+        noise = Noise(np.where(is_word, self.counts.astype(np.float64) ** table.noise_power, 0))
         plan = Sampling(table.kind, table.window, table.negatives, noise)
         return SampledTask(contexts, plan, questions=questions, judged_by=judged_by)
 

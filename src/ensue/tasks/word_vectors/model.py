@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field
 
 from ensue.data.words import Ragged
-from ensue.models.word_vectors import SampledVectors
+from ensue.models.word_vectors import CountedVectors, SampledVectors
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Config, DamagedError, Symbols, Vocabulary
 from ensue.tasks.model import ModelParts
@@ -49,8 +49,10 @@ class WordVectorParts(ModelParts):
     def files(self) -> dict[str, object]:
         return {"tokenizer.json": self.tokenizer.to_json()}
 
-    def build(self, recipe: WordVectorsRecipe) -> SampledVectors:
+    def build(self, recipe: WordVectorsRecipe) -> SampledVectors | CountedVectors:
         table, size = recipe.vectors, self.tokenizer.vocabulary_size
+        if table.kind == "glove":
+            return CountedVectors(size, table.d_words)
         if not table.longest_ngram:
             return SampledVectors(size, table.d_words)
         ngrams = ngram_rows(list(self.tokenizer.vocabulary.symbols), table)

@@ -6,6 +6,9 @@ the word and e_k = -σ(h·v_k) for noise, each v moves by η e h and h by η Σ 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -58,3 +61,19 @@ def _learn(
     move = (rate * error @ outputs[words]).astype(h.dtype)
     np.add.at(outputs, words, rate * error[:, None] * h)
     return float(-np.log(np.maximum(1 - np.abs(error), 1e-30)).sum()), move
+
+
+def step_on_counts(
+    batch: Sequence[NDArray[Any]], tables: Sequence[Reals], squares: Sequence[Reals], rate: float
+) -> float:
+    """The updates of GloVe in place; returns the loss before each. See `counted_task.py`."""
+    (vectors, contexts, biases, context_biases), total = tables, 0.0
+    for of, near, logarithm, weight in zip(*batch, strict=True):
+        difference = vectors[of] @ contexts[near] + biases[of] + context_biases[near] - logarithm
+        total += 0.5 * float(weight * difference * difference)
+        g = rate * weight * difference
+        gradients = (g * contexts[near], g * vectors[of], g, g)
+        for table, square, row, gradient in zip(tables, squares, (of, near, of, near), gradients, strict=True):
+            table[row] -= gradient / np.sqrt(square[row])
+            square[row] += gradient**2
+    return total

@@ -44,6 +44,20 @@ class SampledVectorsTable(Table):
         return self
 
 
+class CountedVectorsTable(Table):
+    """The table `[vectors]` of GloVe."""
+
+    kind: Literal["glove"]
+    d_words: Size = 100
+    """Numbers in a vector."""
+    window: Window = 10
+    """Words on each side that count as near; n words away counts 1/n."""
+    largest_count: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 100.0
+    """From this count on all pairs have the weight 1."""
+    power: Power = 0.75
+    """Rarer pairs have the weight (count / largest_count) to this power."""
+
+
 class WordsTable(TokenizerRecipe):
     """The table `[tokenizer]` of word vectors."""
 
@@ -95,7 +109,7 @@ class WordVectorsRecipe(Recipe):
     task: Literal["word-vectors"] = "word-vectors"
     data: WordVectorsData = WordVectorsData()
     tokenizer: WordsTable = WordsTable()
-    vectors: SampledVectorsTable
+    vectors: Annotated[SampledVectorsTable | CountedVectorsTable, Field(discriminator="kind")]
     train: WordVectorsTrain
 
     def describe(self) -> str:

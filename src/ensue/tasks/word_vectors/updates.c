@@ -174,12 +174,12 @@ INLINE void step_by(real *at, real *square, real gradient) {
     *square += gradient * gradient;
 }
 
-double glove(int64_t first, int64_t last, const int32_t *of, const int32_t *with, const real *logarithm,
-             const real *weight, real *vectors, real *contexts, real *biases, real *context_biases,
+double glove(int64_t first, int64_t last, const int32_t *of, const int32_t *near, const float *logarithm,
+             const float *weight, real *vectors, real *contexts, real *biases, real *context_biases,
              real *vector_squares, real *context_squares, real *bias_squares, real *context_bias_squares, double rate) {
     double sum = 0;
     for (int64_t n = first; n < last; n++) {
-        int64_t a = of[n], b = with[n];
+        int64_t a = of[n], b = near[n];
         real *w = vectors + a * D, *c = contexts + b * D, *w2 = vector_squares + a * D, *c2 = context_squares + b * D;
         real difference = dot(w, c) + biases[a] + context_biases[b] - logarithm[n];
         real error = weight[n] * difference, g = error * (real)rate;

@@ -24,6 +24,11 @@ from ensue.types import Loss, State
 SLOW = "no C compiler: word vectors are trained in numpy, a hundred times as slowly; `pip install ziglang` installs one"
 
 
+def say_slow() -> None:
+    """Says once that there is no compiler."""
+    say_once("word vectors", SLOW)
+
+
 class SampledTask(Task[SampledVectors, Examples]):
     """Negative sampling on the `contexts`. `questions` scores a model; None: no validation, the last weights count."""
 
@@ -56,7 +61,7 @@ class SampledTask(Task[SampledVectors, Examples]):
         if functions(model.d_words, self.plan.negatives, vectors.dtype):
             nats = self._compiled_for(model).sample(batch, vectors, outputs, learning_rate)
         else:
-            say_once("word vectors", SLOW)
+            say_slow()
             nats = plain_updates.sample(self._plan(model), batch, vectors.numpy(), outputs.numpy(), learning_rate)
         return Loss(torch.tensor(nats), max(1, batch.count)), None
 

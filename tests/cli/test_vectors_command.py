@@ -1,0 +1,74 @@
+"""`ensue embed`, `neighbors` and `export`: lines and files."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ensue as library
+from cli.conftest import Ensue
+from ensue.data.vectors import read_vectors
+from ensue.recipe import read_recipe
+from training.tiny import run_tiny
+
+SETTINGS = {"vectors.d_words": 8, "tokenizer.min_count": 1, "train.epochs": 1, "train.validations": 1}
+
+
+@pytest.fixture(scope="module")
+def vectors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("vectors")
+    (folder / "text.txt").write_text("salt in the oven\npiano and choir\n" * 9, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ensue.training.run.made", lambda *arguments: None)
+        recipe = read_recipe("vectors-cbow", {"data.train": str(folder / "text.txt"), **SETTINGS})
+        run_tiny(recipe, folder / "run")
+    return folder / "run"
+
+
+def test_lines_become_lines_with_vectors(ensue: Ensue, vectors: Path) -> None:
+    texts, model = ["salt oven", "", "nowhere"], library.load(vectors)
+    lines = ensue("embed", vectors, "--json", stdin="\n".join([*texts, ""]).encode()).out.splitlines()
+    found = [json.loads(line) for line in lines]
+    assert [line["text"] for line in found] == texts
+    assert (np.array([line["vector"] for line in found], np.float32) == model.embed(texts)).all()
+    plain = ensue("embed", vectors, "-", "--pooling", "max", stdin=b"salt oven").out
+    text, numbers = plain.rstrip("\n").split("\t")
+    assert text == "salt oven"
+    expected = model.embed(["salt oven"], pooling="max")[0]
+    np.testing.assert_allclose(np.array(numbers.split(" "), float), expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".jsonl", ".vec", ".bin"])
+def test_files_are_written_in_the_format_of_their_name(
+    suffix: str, ensue: Ensue, vectors: Path, tmp_path: Path
+) -> None:
+    words, out = tmp_path / "words.txt", tmp_path / f"out{suffix}"
+    words.write_text("salt\npiano\n", encoding="utf-8")
+    assert f"wrote 2 vectors to {out}" in ensue("embed", vectors, words, "--out", out).err
+    if suffix == ".npy":
+        found = np.load(out)
+    elif suffix == ".jsonl":
+        found = np.array([json.loads(line)["vector"] for line in out.read_text().splitlines()], np.float32)
+    else:
+        found = read_vectors(out)[1]
+    assert (found == library.load(vectors).embed(["salt", "piano"])).all()
+
+
+def test_neighbors_and_export(ensue: Ensue, vectors: Path, tmp_path: Path) -> None:
+    lines = ensue("neighbors", vectors, "salt", "--count", "2", "--json").out.splitlines()
+    expected = library.load(vectors).neighbors("salt", 2)
+    assert [json.loads(line) for line in lines] == [{"text": n.word, "similarity": n.similarity} for n in expected]
+    first = ensue("neighbors", vectors, "salt").out.splitlines()[0]
+    assert first == f"{expected[0].word}\t{expected[0].similarity:.4f}"
+    assert ensue("export", vectors, "--format", "word2vec", "--out", tmp_path / "x.txt").status == 0
+    assert read_vectors(tmp_path / "x.txt")[0] == list(library.load(vectors).words)
+
+
+def test_mistakes_are_one_line(refused: Callable[..., str], vectors: Path, tmp_path: Path) -> None:
+    assert 'no vector for the word "slat"; did you mean "salt"?' in refused("neighbors", vectors, "slat")
+    assert "its embed has no --layer" in refused("embed", vectors, "--layer", "1")
+    assert "a row of this format is one word" in refused("embed", vectors, "--out", tmp_path / "x.vec", stdin=b"a b\n")
+    assert 'no format of vectors is named ".nyp"' in refused("embed", vectors, "--out", tmp_path / "x.nyp", stdin=b"a")
+    assert "for neighbors, embed, evaluate and export" in refused("predict", vectors)

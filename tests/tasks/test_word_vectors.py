@@ -1,0 +1,233 @@
+"""Runs of word vectors: they learn, resume to the same bits, and do what is asked of them."""
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ensue
+from ensue.data.vectors import read_vectors
+from ensue.errors import DataError, EnsueError, RecipeError
+from ensue.notices import Notice
+from ensue.recipe import Recipe, validate_recipe
+from ensue.tasks.word_vectors import counted_task, sampled_task
+from training.resuming import At, Killed, die, interrupt
+from training.tiny import assert_refused, kept, run_tiny
+
+TOPICS = {
+    "cooking": ["salt", "oven", "butter", "onion", "recipe"],
+    "music": ["piano", "choir", "rhythm", "violin", "chord"],
+}
+KINDS: dict[str, dict[str, Any]] = {
+    "cbow": {"kind": "cbow", "subsample": 0.0},
+    "skip-gram": {"kind": "skip-gram", "subsample": 0.0},
+    "fasttext": {"kind": "skip-gram", "subsample": 0.0, "longest_ngram": 4, "ngram_buckets": 500},
+    "glove": {"kind": "glove", "largest_count": 10.0},
+}
+PAIRS = "salt\toven\t9\npiano choir 8\nonion\tchord\t1\nbutter\tviolin\t0.5\nBUTTER\tnowhere\t3\n"
+PAIRS = PAIRS.replace(" ", "\t")
+ANALOGIES = ": topics\nsalt oven piano choir\nsalt oven piano nowhere\n: gram\noven salt choir piano\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A text of lines that are each of one topic, with questions about its words."""
+    path, choose = tmp_path_factory.mktemp("vectors"), random.Random(0)
+    topics = list(TOPICS.values())
+    lines = [" ".join(choose.choices(topics[n % 2], k=6)) + " once" * (n == 3) + " .\n" for n in range(250)]
+    (path / "text.txt").write_text("".join(lines), encoding="utf-8")
+    (path / "pairs.tsv").write_text(PAIRS, encoding="utf-8")
+    (path / "analogies.txt").write_text(ANALOGIES, encoding="utf-8")
+    return path
+
+
+def recipe(folder: Path, kind: str, *, data: dict[str, Any] | None = None, **train: Any) -> Recipe:
+    document = {
+        "task": "word-vectors",
+        "data": {"train": str(folder / "text.txt"), **(data or {})},
+        "tokenizer": {"min_count": 2},
+        "vectors": {"d_words": 8, "window": 2, **KINDS[kind]},
+        "train": {"epochs": 6, "batch_size": 150, "learning_rate": 0.2, "validations": 2, **train},
+    }
+    return validate_recipe(document, where="tiny")
+
+
+@pytest.fixture(scope="module")
+def runs(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, new_cache: Callable[[], Path]
+) -> Iterator[dict[str, Path]]:
+    """A run of each kind."""
+    path = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ENSUE_CACHE", str(new_cache()))
+        patch.setattr("ensue.training.run.made", lambda *arguments: None)
+        for kind in KINDS:
+            run_tiny(recipe(folder, kind, schedule="constant"), path / kind)
+        yield {kind: path / kind for kind in KINDS}
+
+
+@pytest.fixture
+def fasttext(runs: dict[str, Path]) -> Any:
+    return ensue.load(runs["fasttext"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_words_of_a_topic_are_near_each_other(kind: str, runs: dict[str, Path]) -> None:
+    model = ensue.load(runs[kind])
+    assert set(model.words) == {"."}.union(*TOPICS.values())
+    right = [model.neighbors(word, 4) for words in TOPICS.values() for word in words]
+    own = [words for words in TOPICS.values() for _ in words]
+    shares = [len({found.word for found in near} & set(words)) / 4 for near, words in zip(right, own, strict=True)]
+    assert np.mean(shares) > 0.85
+
+
+@pytest.mark.parametrize("kind", ["cbow", "glove"])
+def test_interrupted_and_killed_and_resumed_is_bit_identical(
+    kind: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ensue.training.run.made", lambda *arguments: None)
+    batch_size = 30 if kind == "glove" else 150
+    chosen = recipe(
+        folder, kind, data={"valid": str(folder / "pairs.tsv")}, checkpoint_every=3, epochs=2, batch_size=batch_size
+    )
+    run_tiny(chosen, tmp_path / "whole")
+    assert run_tiny(chosen, tmp_path / "parts", reporter=At(2, interrupt)).reason == "interrupted"
+    with pytest.raises(Killed):
+        run_tiny(None, tmp_path / "parts", reporter=At(5, die), resume=True)
+    run_tiny(None, tmp_path / "parts", resume=True)
+    assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("kind", ["skip-gram", "glove"])
+def test_without_a_compiler_it_is_slower_and_the_same(
+    kind: str, runs: dict[str, Path], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ensue.training.run.made", lambda *arguments: None)
+    for module in (sampled_task, counted_task):
+        monkeypatch.setattr(module, "functions", lambda *arguments: None)
+    ours = {"epochs": 0.2, "batch_size": 60}
+    with pytest.warns(Notice, match="no C compiler") as told:
+        run_tiny(recipe(folder, kind, **ours), tmp_path / "plain")
+    assert len(told) == 1
+    monkeypatch.undo()
+    monkeypatch.setattr("ensue.training.run.made", lambda *arguments: None)
+    run_tiny(recipe(folder, kind, **ours), tmp_path / "compiled")
+    plain, compiled = (ensue.load(tmp_path / name).table.vectors for name in ("plain", "compiled"))
+    assert np.abs(plain - compiled).max() < 1e-6
+
+
+def test_texts_become_the_pooled_vectors_of_their_words(runs: dict[str, Path]) -> None:
+    model = ensue.load(runs["cbow"])
+    salt, oven = model.vector("salt"), model.vector("oven")
+    texts = ["salt oven", "salt Nowhere\toven", "nowhere", ""]
+    expected = {"mean": (salt + oven) / 2, "max": np.maximum(salt, oven), "first": salt, "last": oven}
+    for pooling, vector in expected.items():
+        found = model.embed(texts, pooling=pooling)
+        assert found.shape == (4, 8)
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, [vector, vector, np.zeros(8), np.zeros(8)], rtol=1e-6)
+    words = model.embed_words([["salt", "nowhere"], [], ["oven"]])
+    assert [part.shape for part in words] == [(2, 8), (0, 8), (1, 8)]
+    assert (words[0] == [salt, np.zeros(8)]).all()
+    assert model.embed([]).shape == (0, 8)
+    assert model.similarity("salt", "salt") == pytest.approx(1)
+    assert model.analogy("salt", "oven", "piano")[0].word not in ("salt", "oven", "piano")
+    assert "cbow 8, 11 words" in repr(model)
+
+
+def test_ngrams_give_vectors_to_unseen_words(fasttext: Any) -> None:
+    seen, unseen = fasttext.vector("butter"), fasttext.vector("buttery")
+    assert unseen @ seen / np.linalg.norm(seen) / np.linalg.norm(unseen) > 0.6
+    assert fasttext.neighbors("buttery", 1)[0].word == "butter"
+    subwords = fasttext.model.subwords
+    place = fasttext.tokenizer.vocabulary.ids["butter"]
+    rows = [place, *subwords.values[subwords.starts[place] : subwords.starts[place + 1]]]
+    np.testing.assert_allclose(seen, fasttext.model.vectors[rows].detach().numpy().mean(0), rtol=1e-5, atol=1e-6)
+
+
+def test_scores_say_how_many_pairs_and_questions_they_cover(runs: dict[str, Path], folder: Path) -> None:
+    model = ensue.load(runs["skip-gram"])
+    pairs = model.evaluate(folder / "pairs.tsv").as_json()
+    assert (pairs["covered"], pairs["pairs"]) == (4, 5)
+    assert pairs["spearman"] > 0.7
+    analogies = model.evaluate(folder / "analogies.txt").as_json()
+    assert (analogies["covered"], analogies["questions"]) == (2, 3)
+    assert set(analogies["sections"]) == {"topics", "gram"}
+    with pytest.raises(DataError, match=r"pairs\.tsv has pairs and analogies\.txt analogies"):
+        model.evaluate(str(folder / "[ap]*s.t*"))
+
+
+@pytest.mark.parametrize("format", ["word2vec", "word2vec-binary", "fasttext"])
+def test_what_is_exported_is_read_back(format: str, runs: dict[str, Path], tmp_path: Path) -> None:
+    model = ensue.load(runs["cbow"])
+    model.export(tmp_path / "out", format)
+    words, vectors = read_vectors(tmp_path / "out")
+    assert tuple(words) == model.words
+    assert (vectors == model.table.vectors).all()
+
+
+@pytest.mark.slow
+def test_gensim_reads_what_is_exported(runs: dict[str, Path], tmp_path: Path) -> None:
+    gensim = pytest.importorskip("gensim.models")
+    model = ensue.load(runs["cbow"])
+    for format in ("word2vec", "word2vec-binary"):
+        model.export(tmp_path / "out", format)
+        found = gensim.KeyedVectors.load_word2vec_format(str(tmp_path / "out"), binary=format == "word2vec-binary")
+        assert found.index_to_key == list(model.words)
+        assert (found.vectors == model.table.vectors).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "change", "message"),
+    [
+        ("sea sea sea sea", {}, "it has 1 word that occurs 2 times or more"),
+        ("the sea was calm", {}, "it has 0 words that occur 2 times or more"),
+        ("sea\ncalm\nsea\ncalm\n", {}, "no line has two known words; try data.across_lines"),
+        ("", {}, "the text is empty"),
+    ],
+)
+def test_a_text_from_which_nothing_is_learned_is_one_line(
+    text: str, change: dict[str, Any], message: str, folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "text.txt").write_text(text, encoding="utf-8")
+    for kind in ("cbow", "glove"):
+        assert_refused(
+            recipe(folder, kind, data={"train": str(tmp_path / "text.txt"), **change}), tmp_path / "run", message
+        )
+
+
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        ({"clip": 5.0}, "has clip, but word vectors"),
+        ({"average": 0.9}, "has average"),
+        ({"optimizer": "sgd"}, "has optimizer"),
+    ],
+)
+def test_a_key_that_would_do_nothing_is_refused(train: dict[str, Any], message: str, folder: Path) -> None:
+    with pytest.raises(RecipeError, match=message):
+        recipe(folder, "cbow", **train)
+    with pytest.raises(RecipeError, match="longest_ngram of 2 below shortest_ngram 3"):
+        validate_recipe(
+            {"task": "word-vectors", "vectors": {"kind": "cbow", "longest_ngram": 2}, "train": {"steps": 1}}, where="x"
+        )
+
+
+def test_what_is_not_there_is_one_line(runs: dict[str, Path], tmp_path: Path) -> None:
+    model = ensue.load(runs["cbow"])
+    with pytest.raises(EnsueError, match='no vector for the word "slat"; did you mean "salt"'):
+        model.neighbors("slat")
+    with pytest.raises(EnsueError, match='no vector for any word of "Xylo fon"'):
+        model.neighbors("Xylo fon")
+    with pytest.raises(EnsueError, match='no pooling "maen"; did you mean "mean"'):
+        model.embed(["salt"], pooling="maen")
+    with pytest.raises(EnsueError, match='no format "word2vek"; did you mean "word2vec"'):
+        model.export(tmp_path / "x", "word2vek")
+    with pytest.raises(DataError, match="cannot be written"):
+        model.export(tmp_path / "nowhere" / "x")
+    (tmp_path / "other.tsv").write_text("sun\tmoon\t1\n", encoding="utf-8")
+    with pytest.raises(DataError, match="no word of these questions has a vector"):
+        model.evaluate(tmp_path / "other.tsv")
