@@ -49,6 +49,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         cells.keep(HEX, ".so", b"compiled")
     (path / "machines").mkdir()
     (path / "machines" / f"{HEX[:16]}.json").write_text('{"format":1}')
+    (path / f"{HEX}.pairs").write_bytes(b"ensuprs1")
     put(f"ensue-python-{HEX[:8]}.txt", lambda partial: partial.write_text("text"))
     for days, entry in enumerate(sorted(entries(), key=lambda entry: entry.path.suffix != ".ids")):
         os.utime(entry.path, (time.time() - (50 - 10 * days) * DAY,) * 2)
@@ -76,7 +77,7 @@ def test_it_shows_what_is_kept(ensue: Ensue, place: Path) -> None:
     size = next(entry.size for entry in entries() if entry.path.suffix == ".ids")
     used = time.strftime("%Y-%m-%d", time.localtime(time.time() - 50 * DAY))
     assert shown["ids of texts 1"] == [str(size), "bytes", used]
-    assert set(shown) == {f"{kind.noun} 1" for kind in cache.KINDS} | {"all 5"}
+    assert set(shown) == {f"{kind.noun} 1" for kind in cache.KINDS} | {f"all {len(cache.KINDS)}"}
 
 
 def test_an_empty_cache_and_one_that_is_not_there(
