@@ -11,7 +11,7 @@ from ensue.models.classifier import Classifier
 from ensue.models.copying import CopyingEncoderDecoder
 from ensue.models.decoder_only import DecoderOnly
 from ensue.models.decoders import build_decoder
-from ensue.models.encoder_decoder import EncoderDecoder
+from ensue.models.encoder_decoder import EncoderDecoder, TextModel
 from ensue.models.encoders import build_encoder, build_transformer
 from ensue.models.feature_specification import ClassHeadSpecification, FeatureSpecification, TagHeadSpecification
 from ensue.models.language_model import LanguageModel
@@ -98,7 +98,7 @@ def build_encoder_decoder(
     target_size: int,
     is_joint: bool,
     unknown_id: int = 0,
-) -> EncoderDecoder:
+) -> TextModel:
     """An encoder–decoder from its tables, for vocabularies of these sizes. `is_joint`: they are the same one, in which
     `unknown_id` is read in place of a word that is copied. Without an `encoder` the decoder reads the source too.
 

@@ -27,7 +27,7 @@ class CopyingEncoderDecoder(EncoderDecoder):
     have; layers read `unknown_id` in its place. `coverage` weighs the loss for attending twice to the same place.
     """
 
-    head: CopyingHead  # type: ignore[assignment]
+    head: CopyingHead
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class CopyingEncoderDecoder(EncoderDecoder):
         unknown_id: int,
         coverage: float = 0.0,
     ) -> None:
-        super().__init__(source, encoder, target, decoder, head)  # type: ignore[arg-type]
+        super().__init__(source, encoder, target, decoder, head)
         self.unknown_id, self.coverage = unknown_id, coverage
 
     def start_from_counts(self, counts: Int[Tensor, " V"]) -> None:

@@ -1,37 +1,43 @@
-"""An encoder–decoder: the probability of a text, given another text."""
+"""The probability of a text, given another text; an encoder–decoder."""
 
 from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ensue.nn import SequenceLayer, SoftmaxHead, TokenEmbedding
+from ensue.nn import SequenceLayer, TokenEmbedding
 from ensue.types import Loss, Memory, State
 
 
-class EncoderDecoder(nn.Module):
-    """`P(y_1 .. y_n | x) = Π_t softmax(head(decoder(target(y_<t), memory)))[y_t]`, `memory = encoder(source(x))`.
+class TextModel(nn.Module, ABC):
+    """`P(y_1 .. y_n | x) = Π_t softmax(head(decoder(target(y_<t))))[y_t]`, from the decoder's state after `begin`.
 
-    Source: Sutskever et al. 2014; with attention Bahdanau et al. 2015, Vaswani et al. 2017. The decoder attends to the
-    memory that enters its state once. So a beam search or a sampler steps it as it steps a language model. Raises
-    `ValueError` for a decoder that looks ahead.
+    A beam search or a sampler steps it as it steps a language model. Raises `ValueError` for a decoder that looks
+    ahead.
     """
+
+    head: Any
+    """A `SoftmaxHead`, or what a subclass has in its place."""
 
     def __init__(
         self,
-        source: TokenEmbedding,
-        encoder: SequenceLayer,
         target: TokenEmbedding,
         decoder: SequenceLayer,
-        head: SoftmaxHead,
+        head: nn.Module,
         *,
         label_smoothing: float = 0.0,
+        **reading: nn.Module,
     ) -> None:
         super().__init__()
         if not decoder.is_causal:
             raise ValueError("a decoder's layers must be causal")
-        self.source, self.encoder, self.target, self.decoder, self.head = source, encoder, target, decoder, head
+        for name, module in reading.items():  # first, as the source is read first
+            self.add_module(name, module)
+        self.target, self.decoder, self.head = target, decoder, head
         self.label_smoothing = label_smoothing
 
     @property
@@ -43,14 +49,14 @@ class EncoderDecoder(nn.Module):
         """Sets the biases of the softmax to the targets' log frequencies."""
         self.head.start_from_counts(counts)
 
-    def encode(self, ids: Int[Tensor, "B S"], mask: Bool[Tensor, "B S"] | None = None) -> Memory:
-        """The memory of sources. `mask` is True at their real tokens."""
-        h, _ = self.encoder(self.source(ids), mask=mask)
-        return Memory(h, mask)
+    @property
+    @abstractmethod
+    def readers(self) -> tuple[TokenEmbedding, SequenceLayer]:
+        """The vectors and the layers that read the source."""
 
-    def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
-        """The state of the decoder before the first token, from what `encode` returned."""
-        return self.decoder.init_state(batch_size, memory)
+    @abstractmethod
+    def begin(self, sources: Int[Tensor, "B S"], mask: Bool[Tensor, "B S"] | None = None) -> State:
+        """The state before the first token of the texts for these sources. `mask` is True at real tokens."""
 
     def forward(self, ids: Int[Tensor, "B T"], state: State = None) -> tuple[Float[Tensor, "B T V"], State]:
         """The logits of the token after each of `ids`, and the state after them."""
@@ -62,14 +68,11 @@ class EncoderDecoder(nn.Module):
         h, state = self.decoder.step(self.target(ids_t), state)
         return self.head(h), state
 
-    def begin(self, sources: Int[Tensor, "B S"], mask: Bool[Tensor, "B S"] | None = None) -> State:
-        """The state before the first token of the texts for these sources. `mask` is True at real tokens."""
-        return self.init_state(len(sources), self.encode(sources, mask))
-
     def nats(self, inputs: Int[Tensor, "B T"], targets: Int[Tensor, "B T"], state: State) -> Float[Tensor, "B T"]:
         """The surprisal in nats of each target, the token after the input in its place."""
         h, _ = self.decoder(self.target(inputs), state)
-        return self.head.nats(h, targets)
+        nats: Tensor = self.head.nats(h, targets)
+        return nats
 
     def loss(
         self,
@@ -88,6 +91,44 @@ class EncoderDecoder(nn.Module):
         else:
             h, targets = h.flatten(0, 1), targets.flatten()
         return Loss(self.head.total_nats(h, targets, label_smoothing=self.label_smoothing), targets.numel())
+
+
+class EncoderDecoder(TextModel):
+    """A text model that attends to a memory of the source, `encoder(source(x))`, which enters the decoder's state once.
+
+    Source: Sutskever et al. 2014; with attention Bahdanau et al. 2015, Vaswani et al. 2017.
+    """
+
+    source: TokenEmbedding
+    encoder: SequenceLayer
+
+    def __init__(
+        self,
+        source: TokenEmbedding,
+        encoder: SequenceLayer,
+        target: TokenEmbedding,
+        decoder: SequenceLayer,
+        head: nn.Module,
+        *,
+        label_smoothing: float = 0.0,
+    ) -> None:
+        super().__init__(target, decoder, head, label_smoothing=label_smoothing, source=source, encoder=encoder)
+
+    @property
+    def readers(self) -> tuple[TokenEmbedding, SequenceLayer]:
+        return self.source, self.encoder
+
+    def encode(self, ids: Int[Tensor, "B S"], mask: Bool[Tensor, "B S"] | None = None) -> Memory:
+        """The memory of sources. `mask` is True at their real tokens."""
+        h, _ = self.encoder(self.source(ids), mask=mask)
+        return Memory(h, mask)
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
+        """The state of the decoder before the first token, from what `encode` returned."""
+        return self.decoder.init_state(batch_size, memory)
+
+    def begin(self, sources: Int[Tensor, "B S"], mask: Bool[Tensor, "B S"] | None = None) -> State:
+        return self.init_state(len(sources), self.encode(sources, mask))
 
 
 def right_shifted(targets: Int[Tensor, "B T"], begin_id: int) -> Int[Tensor, "B T"]:

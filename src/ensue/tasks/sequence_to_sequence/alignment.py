@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ensue.data.buckets import by_length
 from ensue.data.pairs import Pair
 from ensue.decode.coverage import attention_taps
-from ensue.models.encoder_decoder import EncoderDecoder, right_shifted
+from ensue.models.encoder_decoder import TextModel, right_shifted
 from ensue.models.modules import device_of, evaluating
 from ensue.nn import CopyingHead, watch
 from ensue.tasks.sequence_to_sequence.outputs import Alignment, Output
@@ -34,7 +34,7 @@ def alignment_tap(model: nn.Module) -> str | None:
 
 
 def align(
-    model: EncoderDecoder,
+    model: TextModel,
     coder: PairCoder,
     answers: Sequence[tuple[Pair, Output]],
     sources: Sequence[NDArray[np.int64]],
@@ -57,9 +57,7 @@ def align(
 
 
 @torch.inference_mode()
-def _places(
-    model: EncoderDecoder, tap: str, pairs: EncodedPairs, rows: NDArray[np.int64], begin_id: int
-) -> list[list[int]]:
+def _places(model: TextModel, tap: str, pairs: EncodedPairs, rows: NDArray[np.int64], begin_id: int) -> list[list[int]]:
     """For each token of the targets in these rows the place of the source token with the most attention."""
     batch = pairs.batch(rows, device_of(model))
     with evaluating(model), watch(model, tap) as seen:

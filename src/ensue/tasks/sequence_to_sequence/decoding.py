@@ -20,7 +20,7 @@ from ensue.decode.hypotheses import Hypothesis
 from ensue.decode.record import Candidate
 from ensue.decode.search import BeamSearch
 from ensue.models.compiled_decoder import compiled
-from ensue.models.encoder_decoder import EncoderDecoder
+from ensue.models.encoder_decoder import TextModel
 from ensue.models.modules import device_of, evaluating
 from ensue.tasks.sequence_to_sequence.recipe import SearchTable
 from ensue.tasks.sequence_to_sequence.task import EncodedPairs, surprisals
@@ -58,7 +58,7 @@ def most_tokens(sources: Ragged, ratio: float, search: BeamSearch, bound: int | 
 
 
 def outputs(
-    models: Sequence[EncoderDecoder],
+    models: Sequence[TextModel],
     sources: Ragged,
     search: BeamSearch,
     *,
@@ -86,7 +86,7 @@ def outputs(
 
 @torch.inference_mode()
 def begin(
-    models: Sequence[EncoderDecoder], sources: Ragged, rows: NDArray[np.int64], *, fast: bool = False
+    models: Sequence[TextModel], sources: Ragged, rows: NDArray[np.int64], *, fast: bool = False
 ) -> tuple[Any, State]:
     """What can be stepped, and its state after reading these sources. What is `fast` cannot be watched."""
     device, mask = device_of(models[0]), sources.mask(rows)
@@ -103,7 +103,7 @@ def begin(
 
 
 def mean_surprisals(
-    models: Sequence[EncoderDecoder], pairs: EncodedPairs, *, begin_id: int
+    models: Sequence[TextModel], pairs: EncodedPairs, *, begin_id: int
 ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
     """`surprisals` of one model, or of several by the mean of their probabilities."""
     each = [surprisals(model, pairs, begin_id=begin_id) for model in models]

@@ -13,7 +13,7 @@ from ensue.data.pairs import Pair, PairSource
 from ensue.data.sources import TextSource
 from ensue.errors import DataError
 from ensue.metrics.generation import GenerationScores
-from ensue.models.encoder_decoder import EncoderDecoder
+from ensue.models.encoder_decoder import TextModel
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.job import Job
 from ensue.tasks.sequence_to_sequence.decoding import most_tokens, outputs, search_of
@@ -28,7 +28,7 @@ USUAL = 0.999
 """The share of training pairs whose ratio of lengths bounds that of outputs."""
 
 
-class SequenceToSequenceJob(Job[EncoderDecoder]):
+class SequenceToSequenceJob(Job[TextModel]):
     """Trains a model from sequence to sequence."""
 
     unit: ClassVar[str] = "tokens"
@@ -110,7 +110,7 @@ class SequenceToSequenceJob(Job[EncoderDecoder]):
                 targets.append(target)
         return EncodedPairs(ragged(sources), ragged(targets))
 
-    def _sampled(self, model: EncoderDecoder) -> str:
+    def _sampled(self, model: TextModel) -> str:
         """The outputs for some validation sources, with their references."""
         coder, pairs = self.parts.coder, self.valid_pairs[: self.recipe.train.samples]
         if not pairs:
@@ -149,7 +149,7 @@ class SequenceToSequenceJob(Job[EncoderDecoder]):
             notes.append("no validation data: the last weights are kept, and no score is measured")
         return notes
 
-    def prepare(self, model: EncoderDecoder) -> None:
+    def prepare(self, model: TextModel) -> None:
         counts = np.bincount(self.task.train.targets.values, minlength=model.vocabulary_size)
         model.start_from_counts(torch.from_numpy(counts[: model.vocabulary_size]))  # the others are copied
 
@@ -162,7 +162,7 @@ class SequenceToSequenceJob(Job[EncoderDecoder]):
             "ratio": self.ratio,
         }
 
-    def test(self, model: EncoderDecoder) -> GenerationScores | None:
+    def test(self, model: TextModel) -> GenerationScores | None:
         if not self.test_pairs:
             return None
         pipeline = SequencePipeline(model, self.parts.coder, recipe=self.recipe, layout=self.layout, ratio=self.ratio)

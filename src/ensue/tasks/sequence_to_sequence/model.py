@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field
 
 from ensue.models.build import build_encoder_decoder
-from ensue.models.encoder_decoder import EncoderDecoder
+from ensue.models.encoder_decoder import TextModel
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import ColumnContent, Config, Content, DamagedError
 from ensue.tasks.model import ModelParts
@@ -76,7 +76,7 @@ class EncoderDecoderParts(ModelParts):
     def files(self) -> dict[str, Any]:
         return {"tokenizer.json": self.coder.to_json()}
 
-    def build(self, recipe: SequenceToSequenceRecipe) -> EncoderDecoder:
+    def build(self, recipe: SequenceToSequenceRecipe) -> TextModel:
         return build_encoder_decoder(
             recipe.tokens, recipe.encoder, recipe.decoder, recipe.attention, recipe.head, directions=recipe.directions,
             source_size=self.coder.source.vocabulary_size, target_size=self.coder.target.vocabulary_size,

@@ -22,7 +22,7 @@ from ensue.decode.record import Candidate
 from ensue.errors import EnsueError
 from ensue.inspection.inspection import Inspection
 from ensue.metrics.generation import GenerationScores, compare_texts, score_texts
-from ensue.models.encoder_decoder import EncoderDecoder
+from ensue.models.encoder_decoder import TextModel
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.pipeline import Predictor
 from ensue.tasks.sequence_to_sequence.alignment import align
@@ -46,7 +46,7 @@ class SequencePipeline(Predictor):
 
     def __init__(
         self,
-        model: EncoderDecoder,
+        model: TextModel,
         coder: PairCoder,
         *,
         recipe: SequenceToSequenceRecipe,
@@ -55,7 +55,7 @@ class SequencePipeline(Predictor):
         run: str | Path | None = None,
     ) -> None:
         super().__init__(model.eval())
-        self.models: tuple[EncoderDecoder, ...] = (model,)
+        self.models: tuple[TextModel, ...] = (model,)
         self.coder, self.recipe, self.layout, self.ratio, self.run = coder, recipe, layout, ratio, run
         self.search = search_of(recipe.search, coder)
 

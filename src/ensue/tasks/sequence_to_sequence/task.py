@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ensue.data.buckets import Buckets, by_length
 from ensue.data.words import Ragged
-from ensue.models.encoder_decoder import EncoderDecoder, right_shifted
+from ensue.models.encoder_decoder import TextModel, right_shifted
 from ensue.models.modules import device_of, evaluating
 from ensue.tasks.task import NamedScores, Task, on_device
 from ensue.types import Loss, State
@@ -77,7 +77,7 @@ class EncodedPairs(NamedTuple):
         return len(self.sources)
 
 
-class SequenceToSequence(Task[EncoderDecoder, PairBatch]):
+class SequenceToSequence(Task[TextModel, PairBatch]):
     """Pairs in batches of similar length, judged by nats per token of the targets.
 
     `sampled` shows what the model makes of a few sources.
@@ -95,7 +95,7 @@ class SequenceToSequence(Task[EncoderDecoder, PairBatch]):
         batch_size: int,
         batch_tokens: int,
         seed: int,
-        sampled: Callable[[EncoderDecoder], str] = lambda model: "",
+        sampled: Callable[[TextModel], str] = lambda model: "",
     ) -> None:
         self.train, self.valid, self.begin_id, self.sampled = train, valid, begin_id, sampled
         self.buckets = Buckets(train.lengths, batch_size=batch_size, batch_tokens=batch_tokens, seed=seed)
@@ -105,24 +105,22 @@ class SequenceToSequence(Task[EncoderDecoder, PairBatch]):
     def batch(self, step: int, device: torch.device) -> PairBatch:
         return self.train.batch(self.buckets.rows(step), device)
 
-    def loss(self, model: EncoderDecoder, batch: PairBatch, state: State) -> tuple[Loss, State]:
+    def loss(self, model: TextModel, batch: PairBatch, state: State) -> tuple[Loss, State]:
         state = model.begin(batch.sources, batch.source_mask)
         inputs = right_shifted(batch.targets, self.begin_id)
         return model.loss(inputs, batch.targets, state, mask=batch.target_mask), None
 
-    def validate(self, model: EncoderDecoder) -> NamedScores | None:
+    def validate(self, model: TextModel) -> NamedScores | None:
         if self.valid is None:
             return None
         total = sum(float(nats.sum()) for _, nats in surprisals(model, self.valid, begin_id=self.begin_id))
         return NamedScores(nats_per_token=total / int(self.valid.targets.lengths.sum()))
 
-    def sample(self, model: EncoderDecoder, seed: int) -> str:
+    def sample(self, model: TextModel, seed: int) -> str:
         return self.sampled(model)
 
 
-def surprisals(
-    model: EncoderDecoder, pairs: EncodedPairs, *, begin_id: int
-) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+def surprisals(model: TextModel, pairs: EncodedPairs, *, begin_id: int) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
     """The surprisal in nats of the targets' tokens (B, T), 0 at padding, with the numbers of the pairs; by length."""
     for rows in by_length(pairs.lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS):
         batch = pairs.batch(rows, device_of(model))

@@ -19,7 +19,7 @@ from ensue.decode.coverage import attention_taps
 from ensue.decode.hypotheses import Hypothesis
 from ensue.decode.record import Candidate
 from ensue.inspection.encoder import Attention, Trace, attention_of, traces_of
-from ensue.models.encoder_decoder import EncoderDecoder
+from ensue.models.encoder_decoder import TextModel
 from ensue.models.modules import device_of
 from ensue.nn import CopyingHead, watch
 from ensue.tasks.sequence_to_sequence.decoding import begin
@@ -96,7 +96,7 @@ class SequenceView:
 
 @torch.inference_mode()
 def view_output(
-    models: Sequence[EncoderDecoder],
+    models: Sequence[TextModel],
     coder: PairCoder,
     columns: Sequence[str],
     ids: Sequence[int],
@@ -113,7 +113,8 @@ def view_output(
     chosen = scores[torch.arange(len(ids)), torch.tensor(ids, device=scores.device)].double().cpu().numpy()
     reader, writer = Symbols(coder, columns, is_source=True), Symbols(coder, columns)
     known = np.where(source < coder.source.vocabulary_size, source, coder.source.tokenizer.unknown_id or 0)
-    x = models[0].source(torch.tensor(known[None], device=scores.device))
+    embedding, encoder = models[0].readers
+    x = embedding(torch.tensor(known[None], device=scores.device))
     return SequenceView(
         source=tuple(map(reader.of, source.tolist())),
         output=tuple(map(writer.of, ids)),
@@ -126,8 +127,8 @@ def view_output(
         alignments=seen.alignments,
         copying=None if seen.copying is None else _copying(*seen.copying, source, ids, chosen),
         search=search,
-        traces=traces_of(models[0].encoder, x),
-        heads=attention_of(models[0].encoder, x),
+        traces=traces_of(encoder, x),
+        heads=attention_of(encoder, x),
     )
 
 
