@@ -83,7 +83,7 @@ def test_what_is_reported_is_what_score_says(pipeline: SequencePipeline) -> None
         for each in (output, *output.others):
             assert each.is_complete
             assert pipeline.score(source, each.text) == pytest.approx(-each.log_probability, abs=1e-4)
-            tokens = len(pipeline.coder.encode_target(each.text))
+            tokens = len(pipeline.coder.encode([source], [each.text])[1][0])
             assert each.score == pytest.approx(each.log_probability / tokens**0.7)
         assert output.score >= max(other.score for other in output.others)
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from ensue.data.words import Ragged
+from ensue.data.compact_texts import Ragged
 from ensue.models.build import build_language_model, build_lexicon
 from ensue.models.word_features import FormTable
 from ensue.tasks.classification.model import ClassifierParts

@@ -8,7 +8,7 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
-from ensue.data.words import StringColumn, Texts
+from ensue.data.compact_texts import StringColumn, Texts
 from ensue.models.specification import Directions, EncoderSpecification
 from ensue.models.word_features import Words
 from ensue.tasks.words.encoded_texts import EncodedTexts

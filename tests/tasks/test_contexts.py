@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.data.words import Ragged
+from ensue.data.compact_texts import Ragged
 from ensue.tasks.labeling.contexts import Contexts
 
 

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.data.words import StringColumn, Texts
+from ensue.data.compact_texts import StringColumn, Texts
 from ensue.models.word_features import Words
 from ensue.tasks.words.encoded_texts import EncodedTexts
 from ensue.text.lexicon import Lexicon

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from ensue.data.compact_texts import Ragged
 from ensue.data.corpus.token_file import TokenFile
-from ensue.data.words import Ragged
 from ensue.models.word_vectors import CountedVectors, SampledVectors
 from ensue.tasks.word_vectors import plain_updates
 from ensue.tasks.word_vectors.compiled_updates import CompiledSampling, functions, step_on_counts

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ensue.data.words import Ragged
+from ensue.data.compact_texts import Ragged
 
 ROWS = 1 << 20
 """Rows of n-grams that are copied at once."""

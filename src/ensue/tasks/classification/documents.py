@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.data.words import Texts
+from ensue.data.compact_texts import Texts
 
 
 @dataclass

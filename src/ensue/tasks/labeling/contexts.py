@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.data.words import Ragged
+from ensue.data.compact_texts import Ragged
 
 
 class Places(NamedTuple):

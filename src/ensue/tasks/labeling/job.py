@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ensue.data.compact_texts import StringColumn
 from ensue.data.sentences.contexts import contexts
 from ensue.data.sentences.source import SentenceSource
-from ensue.data.words import StringColumn
 from ensue.errors import DataError, RecipeError
 from ensue.metrics.labeling import LabelingScores
 from ensue.models.build import build_lexicon

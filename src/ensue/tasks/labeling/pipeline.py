@@ -11,13 +11,13 @@ import torch
 from numpy.typing import NDArray
 
 from ensue.arguments import check_path, check_texts
+from ensue.data.compact_texts import Ragged, StringColumn
 from ensue.data.lines import Lines
 from ensue.data.sentences.contexts import contexts
 from ensue.data.sentences.formats import format_class
 from ensue.data.sentences.plain import PlainText
 from ensue.data.sentences.sentence import Format, Sentence, SourceLines, joined
 from ensue.data.sentences.source import SentenceSource
-from ensue.data.words import Ragged, StringColumn
 from ensue.errors import EnsueError
 from ensue.inspection.inspection import Inspection
 from ensue.metrics.labeling import LabelingScores, LabelingTally

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ensue.data.compact_texts import StringColumn, Texts
 from ensue.data.sentences.columns import Columns
 from ensue.data.sentences.plain import PlainText
 from ensue.data.sentences.sentence import Format, Sentence
 from ensue.data.sentences.source import SentenceSource
-from ensue.data.words import StringColumn, Texts
 from ensue.errors import DataError
 from ensue.tasks.labeling.recipe import LabelingRecipe
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.data.buckets import Buckets, by_length
-from ensue.data.words import Ragged
+from ensue.data.compact_texts import Ragged
 from ensue.errors import EnsueError
 from ensue.metrics.labeling import LabelingScores, LabelingTally
 from ensue.models.modules import device_of, evaluating

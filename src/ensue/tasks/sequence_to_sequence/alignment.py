@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ensue.data.buckets import by_length
+from ensue.data.compact_texts import Ragged
 from ensue.data.pairs import Pair
 from ensue.decode.coverage import attention_taps
 from ensue.models.encoder_decoder import TextModel, right_shifted
@@ -19,7 +20,7 @@ from ensue.nn import CopyingHead, watch
 from ensue.tasks.sequence_to_sequence.outputs import Alignment, Output
 from ensue.tasks.sequence_to_sequence.symbols import Symbols
 from ensue.tasks.sequence_to_sequence.task import EncodedPairs
-from ensue.tasks.sequence_to_sequence.texts import PairCoder, ragged
+from ensue.tasks.sequence_to_sequence.texts import PairCoder
 
 ROWS, TOKENS = 32, 4_096
 """The most pairs, and the most tokens of them, that are read together. Watched attention keeps all its weights."""
@@ -44,8 +45,8 @@ def align(
     tap = alignment_tap(model)
     if tap is None:
         return found
-    targets = ragged(np.array([*output.ids, coder.target.end_id]) for _, output in answers)
-    pairs = EncodedPairs(ragged(sources), targets)
+    targets = Ragged.of(np.array([*output.ids, coder.target.end_id]) for _, output in answers)
+    pairs = EncodedPairs(Ragged.of(sources), targets)
     for rows in by_length(pairs.lengths, batch_size=ROWS, batch_tokens=TOKENS):
         for row, places in zip(rows.tolist(), _places(model, tap, pairs, rows, coder.target.begin_id), strict=True):
             (pair, output), source = answers[row], sources[row].tolist()

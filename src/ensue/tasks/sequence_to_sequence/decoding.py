@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.data.buckets import by_length
-from ensue.data.words import Ragged
+from ensue.data.compact_texts import Ragged
 from ensue.decode.beam import beam_search
 from ensue.decode.ensemble import Ensemble
 from ensue.decode.hypotheses import Hypothesis

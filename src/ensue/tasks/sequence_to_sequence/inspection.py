@@ -6,7 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ensue.arguments import check_type
+from ensue.data.compact_texts import Ragged
 from ensue.data.pairs import Pair
 from ensue.decode.record import Candidate
 from ensue.errors import EnsueError
@@ -15,7 +19,6 @@ from ensue.inspection.markup import clipped
 from ensue.inspection.page import page
 from ensue.tasks.sequence_to_sequence.length import check_lengths
 from ensue.tasks.sequence_to_sequence.page import sequence_sections
-from ensue.tasks.sequence_to_sequence.texts import ragged
 from ensue.tasks.sequence_to_sequence.view import Search, SequenceView, Symbols, view_output
 
 if TYPE_CHECKING:
@@ -36,17 +39,17 @@ def inspect_output(pipeline: SequencePipeline, source: str | Sequence[str], targ
     for part in columns:
         check_type("the source", part, str, "a string")
     coder = pipeline.coder
-    _check_length("source", length := len(coder.encode_source(columns)))
+    source_ids, targets = coder.encode(columns, [] if target is None else [target])
+    _check_length("source", length := len(source_ids))
     check_lengths(pipeline.recipe, Pair(columns), length)
     if target is None:
-        search = _searched(pipeline, columns)
+        search = _searched(pipeline, columns, source_ids)
         best = search.hypotheses[0]
         ids = [*best.ids, *([coder.target.end_id] if best.is_complete else [])]
         text = coder.decode(best.ids, columns)
     else:
         check_type("the target", target, str, "a string")
-        search, text = None, target
-        ids = coder.encode_target(target, columns).tolist()
+        search, text, ids = None, target, targets[0].tolist()
         _check_length("target", len(ids))
         check_lengths(pipeline.recipe, Pair(columns), length, len(ids))
     if not ids:
@@ -67,9 +70,9 @@ def _facts(pipeline: SequencePipeline, view: SequenceView) -> dict[str, str]:
     }
 
 
-def _searched(pipeline: SequencePipeline, columns: Sequence[str]) -> Search:
+def _searched(pipeline: SequencePipeline, columns: Sequence[str], ids: NDArray[np.int64]) -> Search:
     """The search for one source, with all that it considered."""
-    sources, record = ragged([pipeline.coder.encode_source(columns)]), list[Candidate]()
+    sources, record = Ragged.of([ids]), list[Candidate]()
     (hypotheses,) = pipeline.hypotheses(sources, record=record)
     symbols = Symbols(pipeline.coder, columns)
     return Search(

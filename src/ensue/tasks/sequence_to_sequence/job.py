@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
+from ensue.data.compact_texts import Ragged
 from ensue.data.pairs import Pair, PairSource
 from ensue.data.sources import TextSource
 from ensue.errors import DataError
@@ -22,7 +23,7 @@ from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline, references
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
 from ensue.tasks.sequence_to_sequence.task import EncodedPairs, SequenceToSequence
-from ensue.tasks.sequence_to_sequence.texts import PairCoder, ragged
+from ensue.tasks.sequence_to_sequence.texts import Ids, PairCoder
 
 USUAL = 0.999
 """The share of training pairs whose ratio of lengths bounds that of outputs."""
@@ -42,24 +43,18 @@ class SequenceToSequenceJob(Job[TextModel]):
         if not data.train:
             raise DataError("no training data: --train PATH names a file of pairs, or two files with a comma between")
         source = self._source(data.train)
-        self.layout = source.layout
-        self.fingerprint = _fingerprint(source)
-        held_out = self._held_out(source)
-        self.split = data.valid or (
-            f"{data.valid_fraction:.0%} of {data.train}, drawn at random" if held_out else "none"
-        )
-        self.parts = EncoderDecoderParts(self._coder(source, held_out)) if run is None else run.parts
+        self.layout, self.fingerprint = source.layout, _fingerprint(source)
+        pairs, self.valid_pairs = self._split(list(source))
+        self.test_pairs = self._later(data.test) if data.test else []
+        self.parts = EncoderDecoderParts(self._coder(pairs)) if run is None else run.parts
         search_of(recipe.search, self.parts.coder)  # what cannot be is said before anything is computed
-        self.left_out, self.cut = 0, 0
-        train = self._encoded(pair for place, pair in enumerate(source) if place not in held_out)
+        train = EncodedPairs.of(self._encoded(pairs, most=data.target_tokens))
         if not len(train):
             raise DataError("no pair is left to learn from: data.target_tokens leaves out all", data.train)
+        self.left_out = sum(len(pair.targets) for pair in pairs) - len(train)
         self.ratio = float(np.quantile(train.targets.lengths / train.sources.lengths, USUAL))
-        self.valid_pairs = (
-            self._later(data.valid) if data.valid else [pair for place, pair in enumerate(source) if place in held_out]
-        )
-        self.test_pairs = self._later(data.test) if data.test else []
-        valid = self._encoded(self.valid_pairs, is_training=False) if self.valid_pairs else None
+        firsts = [pair._replace(targets=pair.targets[:1]) for pair in self.valid_pairs]
+        valid = EncodedPairs.of(self._encoded(firsts)) if firsts else None
         self.task = SequenceToSequence(
             train, valid, begin_id=self.parts.coder.target.begin_id, batch_size=recipe.train.batch_size,
             batch_tokens=recipe.train.batch_tokens, seed=recipe.train.seed, sampled=self._sampled,
@@ -76,46 +71,42 @@ class SequenceToSequenceJob(Job[TextModel]):
         """Validation or test pairs, in the layout of the training data."""
         return references(self._source(location, like=self.layout))
 
-    def _held_out(self, source: PairSource) -> frozenset[int]:
-        """The places of the training pairs that are kept for validation, drawn at random, the same for every seed."""
-        data, count = self.recipe.data, sum(1 for _ in source)
+    def _split(self, pairs: list[Pair]) -> tuple[list[Pair], list[Pair]]:
+        """The pairs to learn from, and those for validation: of a file, or drawn at random, the same for every seed."""
+        data, count = self.recipe.data, len(pairs)
         if not count:
-            raise DataError("no pair in it", source.location)
+            raise DataError("no pair in it", data.train)
+        if data.valid:
+            self.split = data.valid
+            return pairs, self._later(data.valid)
         kept = max(1, round(count * (1 - data.valid_fraction)))
-        if data.valid or not data.valid_fraction or kept == count:
-            return frozenset()
-        return frozenset(np.random.default_rng(0).permutation(count)[kept:].tolist())
+        held_out = frozenset(np.random.default_rng(0).permutation(count)[kept:].tolist())
+        self.split = f"{data.valid_fraction:.0%} of {data.train}, drawn at random" if held_out else "none"
+        kept_pairs = [pair for place, pair in enumerate(pairs) if place not in held_out]
+        return kept_pairs, [pair for place, pair in enumerate(pairs) if place in held_out]
 
-    def _coder(self, source: PairSource, held_out: frozenset[int]) -> PairCoder:
+    def _coder(self, pairs: Sequence[Pair]) -> PairCoder:
         data = self.recipe.data
         return PairCoder.train(
-            _Kept(source, held_out), self.recipe.tokenizer, self.recipe.target_tokenizer,
-            names=data.names, source_tokens=data.source_tokens, copies=self.recipe.head.copying,
+            pairs, self.recipe.tokenizer, self.recipe.target_tokenizer, names=data.names,
+            source_tokens=data.source_tokens, copies=self.recipe.head.copying,
         )  # fmt: skip
 
-    def _encoded(self, pairs: Iterable[Pair], *, is_training: bool = True) -> EncodedPairs:
-        """The ids of pairs. In training each reference is a pair of its own; later the first one counts."""
-        coder, data = self.parts.coder, self.recipe.data
-        sources, targets = [], []
+    def _encoded(self, pairs: Iterable[Pair], *, most: int = 0) -> Iterator[tuple[Ids, Ids]]:
+        """The ids of each source with each of its targets that has at most `most` tokens (0: with each)."""
         for pair in pairs:
-            source = coder.encode_source(pair.sources)
-            self.cut += is_training and data.source_tokens > 0 and len(source) == data.source_tokens + 1
-            for text in pair.targets if is_training else pair.targets[:1]:
-                target = coder.encode_target(text, pair.sources)
-                if is_training and 0 < data.target_tokens < len(target) - 1:
-                    self.left_out += 1
-                    continue
-                check_lengths(self.recipe, pair, len(source), len(target))
-                sources.append(source)
-                targets.append(target)
-        return EncodedPairs(ragged(sources), ragged(targets))
+            source, targets = self.parts.coder.encode(pair.sources, pair.targets)
+            for target in targets:
+                if not 0 < most < len(target) - 1:
+                    check_lengths(self.recipe, pair, len(source), len(target))
+                    yield source, target
 
     def _sampled(self, model: TextModel) -> str:
         """The outputs for some validation sources, with their references."""
         coder, pairs = self.parts.coder, self.valid_pairs[: self.recipe.train.samples]
         if not pairs:
             return ""
-        sources = ragged(coder.encode_source(pair.sources) for pair in pairs)
+        sources = Ragged.of(coder.encode(pair.sources)[0] for pair in pairs)
         search = search_of(self.recipe.search, coder, width=1)
         limits = most_tokens(sources, self.ratio, search, most_written(self.recipe))
         found = outputs([model], sources, search, coder=coder, limits=limits)
@@ -143,8 +134,8 @@ class SequenceToSequenceJob(Job[TextModel]):
         data, notes = self.recipe.data, []
         if self.left_out:
             notes.append(f"{self.left_out:,} pairs are left out: their targets have over {data.target_tokens:,} tokens")
-        if self.cut:
-            notes.append(f"{self.cut:,} sources are cut to their first {data.source_tokens:,} tokens")
+        if data.source_tokens and (cut := np.count_nonzero(self.task.train.sources.lengths > data.source_tokens)):
+            notes.append(f"{cut:,} sources are cut to their first {data.source_tokens:,} tokens")
         if not self.valid_pairs:
             notes.append("no validation data: the last weights are kept, and no score is measured")
         return notes
@@ -201,16 +192,6 @@ class SequenceToSequenceJob(Job[TextModel]):
 
     def python(self) -> list[str]:
         return ['print(model.predict(["a text of yours"]))']
-
-
-class _Kept:
-    """The pairs that are not held out; they can be read several times."""
-
-    def __init__(self, source: PairSource, held_out: frozenset[int]) -> None:
-        self.source, self.held_out = source, held_out
-
-    def __iter__(self) -> Iterator[Pair]:
-        return (pair for place, pair in enumerate(self.source) if place not in self.held_out)
 
 
 def _fingerprint(source: PairSource) -> str:

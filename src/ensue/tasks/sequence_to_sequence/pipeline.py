@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, starmap
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ensue.arguments import check_path, check_texts
+from ensue.data.compact_texts import Ragged
 from ensue.data.lines import Lines
 from ensue.data.pairs import Pair, PairLayout, PairSource, with_references
-from ensue.data.words import Ragged
 from ensue.decode.hypotheses import Hypothesis
 from ensue.decode.record import Candidate
 from ensue.errors import EnsueError
@@ -34,7 +33,7 @@ from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
 from ensue.tasks.sequence_to_sequence.outputs import Alignment, Output
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
 from ensue.tasks.sequence_to_sequence.task import EncodedPairs
-from ensue.tasks.sequence_to_sequence.texts import PairCoder, ragged
+from ensue.tasks.sequence_to_sequence.texts import Ids, PairCoder
 from ensue.text.scripts import are_unsplit
 
 WINDOW = 1_024
@@ -99,7 +98,7 @@ class SequencePipeline(Predictor):
         """Each pair with the output for its source, in order, in constant memory."""
         left = iter(pairs)
         while window := list(islice(left, WINDOW)):
-            sources = ragged(map(self._source_ids, window))
+            sources = Ragged.of(map(self._source_ids, window))
             yield from zip(window, map(self._output, window, self.hypotheses(sources)), strict=True)
 
     def aligned(self, answers: Sequence[tuple[Pair, Output]]) -> list[Alignment | None]:
@@ -142,27 +141,21 @@ class SequencePipeline(Predictor):
         """Each pair and each of its targets with the surprisal in nats and the number of tokens; in order."""
         left = ((pair, target) for pair in pairs for target in pair.targets)
         while window := list(islice(left, WINDOW)):
-            encoded = self._encoded(window)
+            encoded = EncodedPairs.of(starmap(self._encoded, window))
             nats = np.zeros(len(window))
             for rows, found in mean_surprisals(self.models, encoded, begin_id=self.coder.target.begin_id):
                 nats[rows] = found.double().sum(1).cpu().numpy()
             for (pair, target), total, tokens in zip(window, nats, encoded.targets.lengths, strict=True):
                 yield pair, target, float(total), int(tokens)
 
-    def _encoded(self, window: Sequence[tuple[Pair, str]]) -> EncodedPairs:
-        return EncodedPairs(
-            ragged(self._source_ids(pair) for pair, _ in window),
-            ragged(self._target_ids(pair, target) for pair, target in window),
-        )
+    def _encoded(self, pair: Pair, target: str) -> tuple[Ids, Ids]:
+        source, (ids,) = self.coder.encode(pair.sources, [target])
+        check_lengths(self.recipe, pair, len(source), len(ids))
+        return source, ids
 
-    def _source_ids(self, pair: Pair) -> NDArray[np.int64]:
-        ids = self.coder.encode_source(pair.sources)
+    def _source_ids(self, pair: Pair) -> Ids:
+        ids, _ = self.coder.encode(pair.sources)
         check_lengths(self.recipe, pair, len(ids))
-        return ids
-
-    def _target_ids(self, pair: Pair, target: str) -> NDArray[np.int64]:
-        ids = self.coder.encode_target(target, pair.sources)
-        check_lengths(self.recipe, pair, 0, len(ids))
         return ids
 
     def source(

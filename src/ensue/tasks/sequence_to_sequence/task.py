@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.data.buckets import Buckets, by_length
-from ensue.data.words import Ragged
+from ensue.data.compact_texts import Ragged, RaggedRows
 from ensue.models.encoder_decoder import TextModel, right_shifted
 from ensue.models.modules import device_of, evaluating
+from ensue.tasks.sequence_to_sequence.texts import Ids
 from ensue.tasks.task import NamedScores, Task, on_device
 from ensue.types import Loss, State
 
@@ -60,6 +61,15 @@ class EncodedPairs(NamedTuple):
 
     sources: Ragged
     targets: Ragged
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[Ids, Ids]]) -> Self:
+        """Pairs of rows, in little memory."""
+        sources, targets = RaggedRows(), RaggedRows()
+        for source, target in pairs:
+            sources.append(source)
+            targets.append(target)
+        return cls(sources.ragged(), targets.ragged())
 
     @property
     def lengths(self) -> NDArray[np.int64]:

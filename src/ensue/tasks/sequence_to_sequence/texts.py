@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import re
-from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ensue.data.pairs import Pair
-from ensue.data.words import Ragged
 from ensue.recipe.tables import TokenizerRecipe
 from ensue.text.special_tokens import TokenizerWithSpecials
 from ensue.text.tokenizers import train_tokenizer
 from ensue.text.words import WordTokenizer
+
+Ids: TypeAlias = NDArray[np.int64]
 
 BETWEEN_NAMES = re.compile(r"[;,|\s]+")
 
@@ -50,7 +50,7 @@ class PairCoder:
         source_tokens: int = 0,
         copies: bool = False,
     ) -> Self:
-        """Tokenizers from the training pairs, which are read once or twice. Without a `target` there is one for both.
+        """Tokenizers from the training pairs. Without a `target` there is one for both.
 
         `names` are the numbers of columns, from 1.
         """
@@ -84,10 +84,22 @@ class PairCoder:
             TokenizerWithSpecials(reader, sorted(found)), TokenizerWithSpecials(writer), places, source_tokens, copies
         )
 
-    def encode_source(self, columns: Sequence[str]) -> NDArray[np.int64]:
-        """The ids of a source, its columns one after another, with the end at the end."""
-        coder, unknown = self.source, self.unknown_words(columns)
-        parts: list[NDArray[np.int64]] = []
+    def encode(self, columns: Sequence[str], targets: Iterable[str] = ()) -> tuple[Ids, list[Ids]]:
+        """The ids of a source, its columns one after another, and of its targets, each with the end at its end.
+
+        A target's words can be copied from what is left of a source that is cut.
+        """
+        unknown = self.unknown_words(columns)
+        source = self._source_ids(columns, unknown)
+        there = set(source.tolist()) if unknown else set()
+        copied = {word: id for word, id in unknown.items() if id in there}
+        return source, [
+            np.append(self._extended(self.target.encode(text), text, copied), self.target.end_id) for text in targets
+        ]
+
+    def _source_ids(self, columns: Sequence[str], unknown: Mapping[str, int]) -> Ids:
+        coder = self.source
+        parts: list[Ids] = []
         for place, text in enumerate(columns):
             if place in self.names:
                 parts.append(coder.encode_names(split_names(text)))
@@ -96,14 +108,6 @@ class PairCoder:
                 parts.append(self._extended(coder.encode(text), text, unknown))
         ids = np.concatenate(parts, dtype=np.int64)
         return np.append(ids[: self.source_tokens] if self.source_tokens else ids, coder.end_id)
-
-    def encode_target(self, text: str, columns: Sequence[str] = ()) -> NDArray[np.int64]:
-        """The ids of a target, with the end at the end. `columns` are its source, whose words can be copied."""
-        ids, unknown = self.target.encode(text), self.unknown_words(columns)
-        if unknown:
-            there = set(self.encode_source(columns).tolist())  # not where the source is cut
-            ids = self._extended(ids, text, {word: id for word, id in unknown.items() if id in there})
-        return np.append(ids, self.target.end_id)
 
     def decode(self, ids: Sequence[int], columns: Sequence[str] = ()) -> str:
         """The text of `ids`, some of which may be words of the source `columns`."""
@@ -130,7 +134,7 @@ class PairCoder:
         )
         return {word: self.source.vocabulary_size + number for number, word in enumerate(words)}
 
-    def _extended(self, ids: NDArray[np.int64], text: str, unknown: Mapping[str, int]) -> NDArray[np.int64]:
+    def _extended(self, ids: Ids, text: str, unknown: Mapping[str, int]) -> Ids:
         """The ids of a text, with those of words that can be copied."""
         tokenizer = self.source.tokenizer
         if not unknown or not isinstance(tokenizer, WordTokenizer):
@@ -158,15 +162,6 @@ class PairCoder:
 def split_names(text: str) -> list[str]:
     """The names in a column such as `V;PST` or `V, PST`."""
     return [name for name in BETWEEN_NAMES.split(text) if name]
-
-
-def ragged(rows: Iterable[NDArray[np.int64]]) -> Ragged:
-    """Rows of ids in little memory."""
-    values, ends = array("i"), array("q", [0])
-    for row in rows:
-        values.frombytes(row.astype(np.int32).tobytes())
-        ends.append(len(values))
-    return Ragged(np.array(values, np.int32), np.array(ends, np.int64))
 
 
 def _in_pieces(strings: Iterable[str]) -> Iterator[str]:

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ensue.data.compact_texts import Ragged
 from ensue.decode.coverage import attention_taps
 from ensue.decode.hypotheses import Hypothesis
 from ensue.decode.record import Candidate
@@ -24,7 +25,7 @@ from ensue.models.modules import device_of
 from ensue.nn import CopyingHead, watch
 from ensue.tasks.sequence_to_sequence.decoding import begin
 from ensue.tasks.sequence_to_sequence.symbols import Symbols
-from ensue.tasks.sequence_to_sequence.texts import PairCoder, ragged
+from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.types import State
 
 MOST_OPTIONS = 5
@@ -105,8 +106,8 @@ def view_output(
     search: Search | None,
 ) -> SequenceView:
     """The view of the output `ids`, which is written token by token, as a search does."""
-    source = coder.encode_source(columns)
-    stepper, state = begin(models, ragged([source]), np.array([0]))
+    source, _ = coder.encode(columns)
+    stepper, state = begin(models, Ragged.of([source]), np.array([0]))
     seen = _written(stepper, state, [coder.target.begin_id, *ids[:-1]], device=device_of(models[0]))
     scores = seen.log_probabilities
     best = scores.topk(min(MOST_OPTIONS, scores.shape[1]), dim=1)

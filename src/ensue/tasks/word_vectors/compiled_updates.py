@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.data.words import Ragged
+from ensue.data.compact_texts import Ragged
 from ensue.engine.addresses import address
 from ensue.engine.c_library import library
 from ensue.engine.products import in_parts

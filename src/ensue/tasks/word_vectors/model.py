@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from ensue.data.words import Ragged
+from ensue.data.compact_texts import Ragged
 from ensue.models.word_vectors import CountedVectors, SampledVectors
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Config, DamagedError, Symbols, Vocabulary

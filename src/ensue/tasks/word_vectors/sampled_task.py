@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ensue.data.words import Ragged
+from ensue.data.compact_texts import Ragged
 from ensue.models.word_vectors import SampledVectors
 from ensue.notices import say_once
 from ensue.tasks.task import Scores, Task

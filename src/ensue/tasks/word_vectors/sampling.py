@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.data.words import Ragged
+from ensue.data.compact_texts import Ragged
 from ensue.tasks.word_vectors.noise import Noise
 
 Kind = Literal["cbow", "skip-gram"]

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ensue.data.words import Ragged, StringColumn, Texts
+from ensue.data.compact_texts import Ragged, StringColumn, Texts
 from ensue.models.word_features import EncodedForms, Words
 from ensue.tasks.task import on_device
 from ensue.text.lexicon import Lexicon

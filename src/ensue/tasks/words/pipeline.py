@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from ensue.arguments import check_type
+from ensue.data.compact_texts import Ragged
 from ensue.data.vectors import read_vectors
-from ensue.data.words import Ragged
 from ensue.errors import EnsueError
 from ensue.models.form_memory import FormMemory
 from ensue.models.modules import device_of

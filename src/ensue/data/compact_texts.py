@@ -75,6 +75,14 @@ class Ragged:
         self.values, self.starts = values, starts
         self.lengths = np.diff(starts)
 
+    @classmethod
+    def of(cls, rows: Iterable[NDArray[np.integer]]) -> Ragged:
+        """These rows."""
+        found = RaggedRows()
+        for row in rows:
+            found.append(row)
+        return found.ragged()
+
     def padded(self, rows: NDArray[np.int64], fill: int = 0) -> NDArray[np.int64]:
         """The rows side by side (B, T), filled up on the right."""
         lengths = self.lengths[rows]
@@ -99,3 +107,19 @@ class Ragged:
 
     def __len__(self) -> int:
         return len(self.lengths)
+
+
+class RaggedRows:
+    """A `Ragged` that grows row by row."""
+
+    def __init__(self) -> None:
+        self._values, self._starts = array("i"), array("q", [0])
+
+    def append(self, row: NDArray[np.integer]) -> None:
+        """Appends a row."""
+        self._values.frombytes(row.astype(np.int32).tobytes())
+        self._starts.append(len(self._values))
+
+    def ragged(self) -> Ragged:
+        """The rows so far."""
+        return Ragged(np.array(self._values, np.int32), np.array(self._starts, np.int64))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.data.words import Ragged, StringColumn, Texts
+from ensue.data.compact_texts import Ragged, StringColumn, Texts
 
 strings = st.sampled_from(["a", "b", "", "é", "a\x00", "long word"]) | st.text(max_size=2)
 texts = st.lists(st.lists(strings, max_size=6), max_size=8)
