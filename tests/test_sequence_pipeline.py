@@ -16,7 +16,7 @@ from ensue.runs.schema import checked
 from ensue.runs.weights import read_tensors
 from ensue.tasks.sequence_to_sequence import decoding
 from ensue.tasks.sequence_to_sequence import pipeline as module
-from ensue.tasks.sequence_to_sequence.model import PairLayoutContent
+from ensue.tasks.sequence_to_sequence.model import CoderContent, PairLayoutContent
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
 from training.resuming import At, interrupt
 from training.tiny import kept, run_tiny, some_slow
@@ -370,6 +370,25 @@ def test_columns_in_a_run_that_are_none_are_damage(column: list[object], pipelin
     checked(PairLayoutContent, content, "config.json")
     with pytest.raises(RunError, match=r"config.json: damaged: (no )?sources.0"):
         checked(PairLayoutContent, content | {"sources": [column]}, "config.json")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"lowercase": "yes"}, "lowercase: input should be a valid boolean, found 'yes'"),
+        ({"symbols": []}, "symbols: list should have at least 1 item"),
+        ({"format_version": 2}, "format_version: input should be less than or equal to 1, found 2"),
+        ({"kind": "letters"}, "input tag 'letters'"),
+    ],
+)
+def test_a_tokenizer_in_a_run_that_is_none_is_damage(
+    change: dict[str, object], said: str, pipeline: SequencePipeline
+) -> None:
+    content = pipeline.coder.to_json()
+    checked(CoderContent, content, "tokenizer.json")
+    content["source"]["tokenizer"] |= change
+    with pytest.raises(RunError, match=rf"^tokenizer.json: damaged: source.tokenizer.*{said}"):
+        checked(CoderContent, content, "tokenizer.json")
 
 
 @pytest.mark.parametrize("search", [{"length_penalty": 11}, {"min_tokens": 9, "max_tokens": 8}])

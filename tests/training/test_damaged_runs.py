@@ -18,6 +18,7 @@ from ensue.runs.weights import read_tensors, write_tensors
 from training.classifiers import TEXTS
 from training.taggers import TAGGED
 from training.tiny import run_tiny, seal, tiny_recipe, words
+from training.tiny_pairs import pair_recipe, pairs
 from training.tiny_texts import classifying, columns, tagging, tsv, without_pictures
 
 ODD: list[Any] = [None, -1, 10**30, 0.5, float("nan"), "x", [], {}, True, [[[1]]]]
@@ -29,11 +30,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "text.txt").write_text(words(800))
     (folder / "names.txt").write_text(columns(TAGGED))
     (folder / "topics.tsv").write_text(tsv(TEXTS))
+    (folder / "pairs.tsv").write_text(pairs(20))
     with pytest.MonkeyPatch.context() as patch:
         without_pictures(patch)
         run_tiny(tiny_recipe(folder / "text.txt", steps=2), folder / "language")
         run_tiny(tagging(folder / "names.txt", steps=2), folder / "tagger")
         run_tiny(classifying(folder / "topics.tsv", steps=2), folder / "classifier")
+        run_tiny(pair_recipe(folder / "pairs.tsv", train={"steps": 2}), folder / "translator")
     return folder
 
 
@@ -65,7 +68,7 @@ def said(run: Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "labels.json", "manifest.json"])
-@pytest.mark.parametrize("name", ["language", "tagger", "classifier"])
+@pytest.mark.parametrize("name", ["language", "tagger", "classifier", "translator"])
 def test_any_value_of_a_file_may_be_another(name: str, file: str, runs: Path, tmp_path: Path) -> None:
     """It loads, or it is one line."""
     if not (runs / name / file).exists():

@@ -46,18 +46,15 @@ class WordPieceContent(Vocabulary):
     symbols: Symbols
 
 
-TOKENIZER: TypeAdapter[Any] = TypeAdapter(
-    Annotated[
-        CharactersContent | BytesContent | WordsContent | SubwordsContent | WordPieceContent,
-        Field(discriminator="kind"),
-    ]
-)
-"""`tokenizer.json`."""
+TokenizerContent = Annotated[
+    CharactersContent | BytesContent | WordsContent | SubwordsContent | WordPieceContent, Field(discriminator="kind")
+]
+"""`tokenizer.json`, or a tokenizer in it."""
 
 
 def read_tokenizer(run: RunDirectory) -> Tokenizer:
     """The tokenizer of a run. Raises RunError if its file is missing or damaged, or if config.json has another size."""
-    tokenizer: Tokenizer = run.read_json("tokenizer.json", TOKENIZER, restore_tokenizer)
+    tokenizer: Tokenizer = run.read_json("tokenizer.json", TypeAdapter(TokenizerContent), restore_tokenizer)
     size, expected = tokenizer.vocabulary_size, run.config["vocabulary_size"]
     if size != expected:
         raise DamagedError(f"{run.path / 'tokenizer.json'}: not the model's: it has {size} symbols, not {expected}")

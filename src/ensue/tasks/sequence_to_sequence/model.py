@@ -14,6 +14,7 @@ from ensue.runs.schema import ColumnContent, Config, Content, DamagedError
 from ensue.tasks.model import ModelParts
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
+from ensue.tasks.tokenizer import TokenizerContent
 
 Size = Annotated[int, Field(ge=1, lt=2**31)]
 
@@ -41,7 +42,7 @@ class SequenceConfig(Config):
 class SideContent(Content):
     """The tokenizer of one side."""
 
-    tokenizer: dict[str, Any]
+    tokenizer: TokenizerContent
     names: list[str]
 
 
