@@ -43,8 +43,6 @@ def arrange(choose: Random, case: Case, material: Material) -> None:
         )
     if choose.random() < 0.1 and len(arguments) > 1:
         del arguments[choose.randrange(len(arguments))]
-    if name == "score":  # these give zeros for ever, which are all scored
-        arguments = ["/dev/null" if argument in ("/dev/zero", "/dev/full") else argument for argument in arguments]
     case.arguments = arguments
     case.stdin = choose.choice([b"", b"the cat sat\n", b"Anna sees Lima\n\nO\n", b"\xff\n", b"\0", b"x" * 100_000])
     if any(argument.startswith("--out") for argument in arguments):  # whatever it names is written over

@@ -25,8 +25,6 @@ def arrange(choose: Random, case: Case, material: Material) -> None:
     case.streams = tuple(  # type: ignore[assignment]
         choose.choice(names) if place == odd_one or choose.random() < 0.1 else "file" for place in range(3)
     )
-    if case.arguments[:1] == ["score"] and case.streams[0] == "full":  # it gives zeros for ever, which are all scored
-        case.streams = ("file", *case.streams[1:])
     case.may_talk = case.arguments[:1] in (["train"], ["evaluate"], ["inspect"], ["gradients"])
     case.by_itself = choose.random() < BY_ITSELF
 

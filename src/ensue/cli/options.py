@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -43,6 +44,8 @@ WithOption = Annotated[
         "--with", help="Another run with the same tokens, to decide together; may be repeated.", show_default=False
     ),
 ]
+IN_SEARCH = {"beams": "width"}
+"""The options of a search that have another name in `BeamSearch`."""
 EncodingOption = Annotated[str, typer.Option(help="Encoding of the text.")]
 
 
@@ -54,9 +57,10 @@ def load_for(
     *,
     vectors: Path | None = None,
     others: Sequence[Path] | None = None,
-    **options: object,
+    search: Mapping[str, object] = MappingProxyType({}),
+    **options: Any,
 ) -> Any:
-    """The pipeline of a run, and of `others` that decide with it.
+    """The pipeline of a run, and of `others` that decide with it, with the options of `search` that are not None.
 
     Raises EnsueError unless its task has this command and the given options.
     """
@@ -70,8 +74,8 @@ def load_for(
         from ensue.runs.directory import RunDirectory
 
     entry = RunDirectory(run).entry
-    every = {"vectors": vectors, "with": others or None, **options}
-    given = {name for name, value in every.items() if value not in (None, "")}
+    every = {"vectors": vectors, "with": others or None, **search, **options}
+    given = {name.replace("_", "-") for name, value in every.items() if value not in (None, "")}
     if command not in entry.commands or given - entry.commands[command]:
         *most, last = entry.commands
         commands = f"{', '.join(most)} and {last}" if most else last
@@ -81,23 +85,13 @@ def load_for(
         )
     torch.set_num_threads(threads or 1)  # before anything is computed: several would wait for each other
     pipeline: Any = load(run, device=device, vectors=vectors)
+    if changes := {IN_SEARCH.get(name, name): value for name, value in search.items() if value is not None}:
+        pipeline = pipeline.with_search(**changes)
     if not others:
         return pipeline
     options["with"] = others
     loaded = (load_for(command, other, device, threads, vectors=vectors, others=(), **options) for other in others)
     return pipeline.with_others(*loaded)
-
-
-def search_options(**given: object) -> dict[str, Any]:
-    """The options of a beam search that are given, by their names on the command line."""
-    return {name.replace("_", "-"): value for name, value in given.items() if value is not None}
-
-
-def searching(pipeline: Any, search: dict[str, Any]) -> Any:
-    """The pipeline with these options of a beam search."""
-    names = {"beams": "width"}
-    changes = {names.get(name, name.replace("-", "_")): value for name, value in search.items()}
-    return pipeline.with_search(**changes) if changes else pipeline
 
 
 def quoted(path: Path | str) -> str:

@@ -21,8 +21,6 @@ from ensue.cli.options import (
     WithOption,
     load_for,
     say,
-    search_options,
-    searching,
 )
 from ensue.errors import EnsueError
 
@@ -57,12 +55,11 @@ def evaluate(
     if (path is None) == (minimal_pairs is None):
         raise EnsueError("evaluate takes a PATH or --minimal-pairs FILE, one of the two")
     options: dict[str, Any] = {"format": format} if format else {}
-    search = search_options(beams=beams, length_penalty=length_penalty, max_tokens=max_tokens)
+    search = {"beams": beams, "length_penalty": length_penalty, "max_tokens": max_tokens}
     pipeline = load_for(
-        "evaluate", run, device, threads, vectors=vectors, others=others, compare=compare, **options, **search,
-        **{"minimal-pairs": minimal_pairs},
+        "evaluate", run, device, threads, vectors=vectors, others=others, search=search, compare=compare,
+        minimal_pairs=minimal_pairs, **options,
     )  # fmt: skip
-    pipeline = searching(pipeline, search)
     from ensue.console.tables import show_pairs, show_scores
 
     if minimal_pairs is not None:
@@ -71,7 +68,7 @@ def evaluate(
         return
     assert path is not None
     if compare is not None:
-        options["compare"] = searching(load_for("evaluate", compare, device, threads, compare=compare), search)
+        options["compare"] = load_for("evaluate", compare, device, threads, search=search, compare=compare)
     scores = pipeline.evaluate(path, encoding=encoding, **options)
     if protocol := pipeline.protocol(scores):
         say(protocol)
@@ -106,12 +103,12 @@ def predict(
     threads: OneThreadOption = None,
 ) -> None:
     """Label, translate or summarize texts, in order."""
-    search = search_options(beams=beams, n_best=n_best, length_penalty=length_penalty, max_tokens=max_tokens)
+    search = {"beams": beams, "n_best": n_best, "length_penalty": length_penalty, "max_tokens": max_tokens}
     pipeline = load_for(
-        "predict", run, device, threads, vectors=vectors, others=others, format=format, splitter=splitter, **search
-    )
+        "predict", run, device, threads, vectors=vectors, others=others, search=search, format=format,
+        splitter=splitter,
+    )  # fmt: skip
     pipeline = pipeline.with_splitter(splitter) if splitter else pipeline
-    pipeline = searching(pipeline, search)
     texts, color = "-" if path is None else path, sys.stdout.isatty()
     for line in pipeline.prediction_lines(texts, format=format, encoding=encoding, as_json=as_json, color=color):
         print(line, end="", flush=True)
@@ -134,8 +131,8 @@ def inspect(
     threads: OneThreadOption = None,
 ) -> None:
     """Write a page that shows the inside of a model with a text."""
-    search = search_options(beams=beams, length_penalty=length_penalty, max_tokens=max_tokens)
-    pipeline = searching(load_for("inspect", run, device, threads, vectors=vectors, target=target, **search), search)
+    search = {"beams": beams, "length_penalty": length_penalty, "max_tokens": max_tokens}
+    pipeline = load_for("inspect", run, device, threads, vectors=vectors, search=search, target=target)
     from ensue.console.inspection import write_inspection
 
     say(f"wrote {write_inspection(pipeline, texts, out, target=target)}")
