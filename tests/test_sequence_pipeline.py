@@ -88,6 +88,20 @@ def test_what_is_reported_is_what_score_says(pipeline: SequencePipeline) -> None
         assert output.score >= max(other.score for other in output.others)
 
 
+def test_an_ensemble_reads_and_writes_what_each_model_can(
+    pipeline: SequencePipeline, runs: Path, tmp_path: Path
+) -> None:
+    layers = SMALL["encoder"] | {"positions": "learned", "context": 9}
+    run_tiny(pair_recipe(runs / "train.tsv", encoder=layers, decoder=layers, train={"steps": 1}), tmp_path / "other")
+    other = ensue.load(tmp_path / "other", device="cpu")
+    for together in (pipeline.with_others(other), other.with_others(pipeline)):
+        assert max(len(output.ids) for output in together.with_search(min_tokens=8).predict(["the cat"])) == 8
+        with pytest.raises(DataError, match=r"13 tokens; .* up to 9"):
+            together.predict(["the cat " * 6])
+        with pytest.raises(DataError, match=r"13 tokens; .* up to 9"):
+            together.inspect("the cat " * 6)
+
+
 def test_an_end_that_does_not_come_is_said(pipeline: SequencePipeline) -> None:
     (output,) = pipeline.with_search(max_tokens=2, width=1).predict(["the big red cat sees the door"])
     assert not output.is_complete

@@ -8,7 +8,7 @@ import pytest
 import ensue as package
 from cli.conftest import Ensue
 from ensue.data.pairs import Pair
-from ensue.tasks.sequence_to_sequence.task import surprisals
+from ensue.tasks.sequence_to_sequence.task import EncodedPairs, surprisals
 from training.tiny import run_tiny
 from training.tiny_pairs import pair_recipe, pairs
 from training.tiny_texts import without_pictures
@@ -56,7 +56,7 @@ def test_the_surprisal_of_several_is_that_of_the_mean_of_their_probabilities(ens
     together = nats(ensue, one, "--with", two)
     models = [package.load(run, device="cpu") for run in (one, two)]
     pair = Pair(("the cat",), ("die",))
-    encoded = models[0]._encoded([(pair, "die")])
+    encoded = EncodedPairs.of([models[0]._encoded(pair, "die")])
     each = [next(surprisals(model.model, encoded, begin_id=model.coder.target.begin_id))[1] for model in models]
     expected = -((-each[0]).exp() + (-each[1]).exp()).div(2).log().sum()
     assert models[0].with_others(models[1]).score("the cat", "die") == pytest.approx(float(expected), abs=1e-5)

@@ -17,7 +17,6 @@ from ensue.errors import EnsueError
 from ensue.inspection.inspection import Inspection
 from ensue.inspection.markup import clipped
 from ensue.inspection.page import page
-from ensue.tasks.sequence_to_sequence.length import check_lengths
 from ensue.tasks.sequence_to_sequence.page import sequence_sections
 from ensue.tasks.sequence_to_sequence.view import Search, SequenceView, Symbols, view_output
 
@@ -41,7 +40,7 @@ def inspect_output(pipeline: SequencePipeline, source: str | Sequence[str], targ
     coder = pipeline.coder
     source_ids, targets = coder.encode(columns, [] if target is None else [target])
     _check_length("source", length := len(source_ids))
-    check_lengths(pipeline.recipe, Pair(columns), length)
+    pipeline.check_lengths(Pair(columns), length)
     if target is None:
         search = _searched(pipeline, columns, source_ids)
         best = search.hypotheses[0]
@@ -51,7 +50,7 @@ def inspect_output(pipeline: SequencePipeline, source: str | Sequence[str], targ
         check_type("the target", target, str, "a string")
         search, text, ids = None, target, targets[0].tolist()
         _check_length("target", len(ids))
-        check_lengths(pipeline.recipe, Pair(columns), length, len(ids))
+        pipeline.check_lengths(Pair(columns), length, len(ids))
     if not ids:
         raise EnsueError("there is nothing to look into: the output has no tokens")
     view = view_output(pipeline.models, coder, columns, ids, text=text, search=search)

@@ -24,9 +24,8 @@ def check_lengths(recipe: SequenceToSequenceRecipe, pair: Pair, source: int, tar
         check_read(what, count, most, encoder, table=table, advice=advice, path=pair.path, line=pair.line)
 
 
-def most_written(recipe: SequenceToSequenceRecipe) -> int | None:
-    """The most tokens that the decoder can write before an end, which is read after them; None: any number."""
-    decoder = recipe.decoder
-    if not isinstance(decoder, TransformerEncoder) or decoder.positions != "learned":
-        return None
-    return max(1, decoder.context - 1)
+def most_written(*recipes: SequenceToSequenceRecipe) -> int | None:
+    """The most tokens that all decoders can write before an end, which is read after them; None: any number."""
+    decoders = [recipe.decoder for recipe in recipes]
+    learned = [d for d in decoders if isinstance(d, TransformerEncoder) and d.positions == "learned"]
+    return max(1, min(decoder.context for decoder in learned) - 1) if learned else None

@@ -55,6 +55,7 @@ class SequencePipeline(Predictor):
     ) -> None:
         super().__init__(model.eval())
         self.models: tuple[TextModel, ...] = (model,)
+        self.recipes: tuple[SequenceToSequenceRecipe, ...] = (recipe,)
         self.coder, self.recipe, self.layout, self.ratio, self.run = coder, recipe, layout, ratio, run
         self.search = search_of(recipe.search, coder)
 
@@ -80,12 +81,16 @@ class SequencePipeline(Predictor):
         return other
 
     def with_others(self, *others: SequencePipeline) -> Self:
-        """An ensemble of this model and others. Raises EnsueError unless all have the same tokens."""
+        """An ensemble of this model and others, with the search of this one. It reads and writes no more than each of
+        them can. Raises EnsueError unless all have the same tokens.
+        """
         for other in others:
             if other.coder.to_json() != self.coder.to_json():
                 raise EnsueError(f"{other.run}: other tokens than {self.run}; runs of an ensemble have the same ones")
         together = copy(self)
         together.models = (*self.models, *(model for other in others for model in other.models))
+        together.recipes = (*self.recipes, *(recipe for other in others for recipe in other.recipes))
+        together.ratio = max(self.ratio, *(other.ratio for other in others))
         return together
 
     def predict(self, texts: Iterable[str | Sequence[str]]) -> list[Output]:
@@ -112,7 +117,7 @@ class SequencePipeline(Predictor):
 
     def limits(self, sources: Ragged) -> list[int]:
         """The most tokens of the output for each source."""
-        return most_tokens(sources, self.ratio, self.search, most_written(self.recipe))
+        return most_tokens(sources, self.ratio, self.search, most_written(*self.recipes))
 
     def _output(self, pair: Pair, hypotheses: Sequence[Hypothesis]) -> Output:
         best, *others = (
@@ -150,13 +155,18 @@ class SequencePipeline(Predictor):
 
     def _encoded(self, pair: Pair, target: str) -> tuple[Ids, Ids]:
         source, (ids,) = self.coder.encode(pair.sources, [target])
-        check_lengths(self.recipe, pair, len(source), len(ids))
+        self.check_lengths(pair, len(source), len(ids))
         return source, ids
 
     def _source_ids(self, pair: Pair) -> Ids:
         ids, _ = self.coder.encode(pair.sources)
-        check_lengths(self.recipe, pair, len(ids))
+        self.check_lengths(pair, len(ids))
         return ids
+
+    def check_lengths(self, pair: Pair, source: int, target: int = 0) -> None:
+        """Raises DataError if a model does not read so many tokens of the source or the target."""
+        for recipe in self.recipes:
+            check_lengths(recipe, pair, source, target)
 
     def source(
         self, location: str | Path | Lines, *, format: str | None = None, encoding: str = "utf-8", is_labeled: bool
