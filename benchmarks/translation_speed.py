@@ -135,7 +135,7 @@ class Translators:
             "".join(decoded(Path(found(data, f"multi30k/test_2016_flickr.{side}")), "utf-8")).splitlines()
             for side in ("en", "de")
         )
-        self.sources = [self.ours.coder.encode_source((text,)) for text in self.texts]
+        self.sources = [self.ours.coder.encode((text,))[0] for text in self.texts]
         self.most = max(self.ours.limits(ragged(self.sources)))
 
     def by_ensue(self, numbers: Sequence[int]) -> list[list[int]]:
