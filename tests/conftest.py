@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import is_hypothesis_test, settings
@@ -171,6 +172,21 @@ def only_devices_that_are_there_are_seeded() -> Iterator[None]:
 
 settings.register_profile("few", max_examples=25, deadline=None)  # neighbors make single examples slow
 settings.register_profile("many", max_examples=200, deadline=None)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """A worker says one thing of a test that passes, not five, each of which takes as long as a small test."""
+    worker, options = session.config.pluginmanager.getplugin("workerinteractor"), session.config.option
+    if worker is None or options.durations or options.xmlpath:
+        return
+    say = worker.sendevent
+
+    def say_what_counts(name: str, **content: Any) -> None:
+        passes = name == "testreport" and content["data"]["outcome"] == "passed" and content["data"]["when"] != "call"
+        if name not in ("logstart", "logfinish") and not passes:
+            say(name, **content)
+
+    worker.sendevent = say_what_counts
 
 
 @pytest.hookimpl(tryfirst=True)

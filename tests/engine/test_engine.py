@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from engine.twins import CELLS, Unrolled, close, engine, everything, given, kept, naive, needs_compiler, run
+from engine.twins import CELLS, Unrolled, built, close, engine, everything, given, kept, naive, needs_compiler, run
 from ensue.engine import Execution, executing, explain
 from ensue.nn.recurrent.zoneout import GivenMasks
 from ensue.types import leaves
@@ -64,6 +64,17 @@ def test_compiled_in_single_precision(name: str) -> None:
 @pytest.mark.parametrize("name", list(map(the_rest, CELLS)))
 def test_compiled_with_one_unit(name: str) -> None:
     check(name, "compiled", torch.float64, OF_ONE_UNIT)
+
+
+@needs_compiler
+@pytest.mark.usefixtures("forgetful")
+def test_compiled_with_the_options_of_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that make it fast; other tests leave them out by default (tests/conftest.py)."""
+    monkeypatch.delenv("ENSUE_CFLAGS", raising=False)
+    layer = built("lstm", 5, 33, torch.float32)
+    for batch in (1, 13):
+        args = given(layer, batch, 4, is_ragged=batch == 13)
+        close(everything(engine, layer, args), everything(naive, layer, args))
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import ensue
+from conftest import QUICKLY_COMPILED, is_thorough
 from ensue.engine import bf16_kernels
 from ensue.processor import features
 from training.tiny import some_slow
@@ -108,7 +109,10 @@ Build = Callable[[str], Kernels]
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Build:
-    """Compiles on the first call for a kind of `PRODUCTS`, what no earlier run has compiled."""
+    """Compiles on the first call for a kind of `PRODUCTS`, what no earlier run has compiled.
+
+    By default one kind has the options of users, and the others those with which compiling takes a third of the time.
+    """
     source, kept = tmp_path_factory.mktemp("kernels") / "kernels.c", pytestconfig.cache.mkdir("kernels")
     source.write_text(SOURCE)
     headers = [path.read_text() for folder in (HEADERS, Path(__file__).parent) for path in sorted(folder.glob("*.h"))]
@@ -117,7 +121,8 @@ def build(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config)
     def kernels(kind: str) -> Kernels:
         assert COMPILER is not None
         kinds = [f"-DREAL_IS_DOUBLE={int(kind == 'double')}", *BF16.get(kind, [])]
-        command = [COMPILER, *FLAGS, "-Wall", "-Wextra", "-Werror", *kinds]
+        quickly = [] if is_thorough(pytestconfig) or kind == "float" else [QUICKLY_COMPILED]
+        command = [COMPILER, *FLAGS, *quickly, "-Wall", "-Wextra", "-Werror", *kinds]
         what = "\0".join([SOURCE, *headers, *command, *sorted(features())])
         library = kept / f"{hashlib.sha256(what.encode()).hexdigest()}.so"
         if not library.exists():

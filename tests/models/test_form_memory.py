@@ -15,6 +15,7 @@ from ensue.models.form_memory import FormMemory
 from ensue.models.word_features import EncodedForms, WordFeatures
 from ensue.text.lexicon import Lexicon
 from models import CPU, lexicon_of
+from training.tiny import some_slow
 
 LEXICON = lexicon_of(characters=True, longest_affix=2)
 WORDS = ["the", "The", "bird", "birds", "xyz", "", "1984", "a" * 40]
@@ -136,7 +137,7 @@ def test_what_was_given_holds() -> None:
         torch.testing.assert_close(vector, REFERENCE[word])
 
 
-@pytest.mark.parametrize("most", [0, 20, 1 << 16])
+@pytest.mark.parametrize("most", some_slow([0, 20, 1 << 16], 20))
 def test_threads_share_it(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What one adds while another works out its own, and what is forgotten meanwhile, mixes nothing up."""
     monkeypatch.setattr(form_memory, "FEWEST_ROWS", 2)

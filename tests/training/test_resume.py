@@ -44,7 +44,7 @@ def restless(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("restless")
-@pytest.mark.parametrize("variant", some_slow(VARIANTS, "regularized", "blocks"))
+@pytest.mark.parametrize("variant", some_slow(VARIANTS, "regularized"))
 def test_interrupted_and_resumed_is_bit_identical(variant: str, text: Path, tmp_path: Path) -> None:
     recipe = tiny_recipe(text, **VARIANTS[variant], checkpoint_every=5, validations=4)
     run_tiny(recipe, tmp_path / "whole")
