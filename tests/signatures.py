@@ -1,9 +1,11 @@
 """The signatures of the layers are checked at each call: types, and the shapes that jaxtyping writes into them.
 
-A check sees of a tensor only its type, numbers and shape. So arguments and results that are alike in all that a check
-can see of them are checked once; that costs a tenth of checking them again.
+A check sees of a tensor only its type, numbers and shape, and of a shape which sizes are the same and which are written
+in the signature. So arguments and results that are alike in all that a check can see of them are checked once; that
+costs a tenth of checking them again.
 """
 
+import re
 import types
 from collections.abc import Callable
 from functools import partial, wraps
@@ -15,6 +17,8 @@ from torch import Tensor
 
 MOST = 16
 """Longer sequences are not described, and what holds one is checked at each call."""
+READS_VALUES = re.compile(r"{|\w ?[-+*/%] ?\w|Literal\[\d")
+"""In a signature such as "B {self.width}", "T-1" or Literal[1, 2]: what it says is checked at each call."""
 _full = jaxtyping.jaxtyped
 
 
@@ -22,17 +26,18 @@ class Indescribable(Exception):
     """It would take longer to describe than to check."""
 
 
-def described(value: Any) -> Any:
-    """All that a check of types and shapes can see of a value."""
+def described(value: Any, sizes: dict[int, Any]) -> Any:
+    """All that a check of types and shapes can see of a value. A size that is new gets the next name in `sizes`."""
     kind = type(value)
     if issubclass(kind, (Tensor, np.ndarray)):
-        return kind, value.dtype, value.shape
-    if kind in (int, str, bool) or issubclass(kind, type):
+        return kind, value.dtype, *[sizes.setdefault(size, f"size {len(sizes)}") for size in value.shape]
+    if kind in (str, bool) or issubclass(kind, type):
         return kind, value
     if issubclass(kind, (tuple, list, dict)):
         if len(value) > MOST:
             raise Indescribable
-        return kind, tuple(value) if kind is dict else None, *map(described, value.values() if kind is dict else value)
+        parts = value.values() if kind is dict else value
+        return kind, tuple(value) if kind is dict else None, *[described(part, sizes) for part in parts]
     if issubclass(kind, (set, frozenset)):
         raise Indescribable
     return kind
@@ -58,7 +63,9 @@ class _Checked:
         self.function, self.typechecker = function, typechecker
         self.known: dict[Any, set[Any]] = {}
         self.full: Callable[..., Any] | None = None
-        self.reads_values = "{" in str(function.__annotations__)  # "B {self.width}"
+        written = str(function.__annotations__)
+        self.reads_values = bool(READS_VALUES.search(written))
+        self.written_sizes = {size: size for size in (0, 1, *map(int, re.findall(r"[0-9]+", written)))}
 
     def wrapper(self) -> Callable[..., Any]:
         @wraps(self.function)
@@ -76,13 +83,14 @@ class _Checked:
         __tracebackhide__ = True
         assert self.full
         try:
-            given = described((args, kwargs))
+            sizes = dict(self.written_sizes)
+            given = described((args, kwargs), sizes)
             right = self.known.get(given)
         except (Indescribable, TypeError):
             return self.full(*args, **kwargs)
         result = self.full(*args, **kwargs) if right is None else self.function(*args, **kwargs)
         try:
-            found = described(result)
+            found = described(result, sizes)
             if right is None:
                 self.known[given] = {found}
             elif found not in right:

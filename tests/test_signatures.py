@@ -88,6 +88,24 @@ def test_sizes_in_a_result_that_are_read_from_arguments() -> None:
             cut(X, to=1, wrong=X)
 
 
+def test_what_was_right_in_other_sizes_is_right_and_sizes_that_are_the_same_stay_so() -> None:
+    calls = []
+
+    @check
+    def product(x: Float[Tensor, "B d"], y: Float[Tensor, "d 2"], cut: int = 0) -> Float[Tensor, "B 2"]:
+        calls.append(x.shape)
+        return (x @ y)[cut:]
+
+    for B, d in ((3, 2), (4, 3), (5, 3), (4, 4), (2, 2), (7, 2)):
+        assert product(torch.zeros(B, d), torch.zeros(d, 2)).shape == (B, 2)
+        with pytest.raises(TypeCheckError):
+            product(torch.zeros(B, d), torch.zeros(d + 1, 2))
+        with pytest.raises(TypeCheckError):
+            product(torch.zeros(B, d), torch.zeros(d, 3))
+        with pytest.raises(TypeCheckError):
+            product(torch.zeros(B, d), torch.zeros(d, 2), 1)
+
+
 def test_long_lists_are_checked_each_time() -> None:
     many = [X[0]] * (MOST + 1)
     for _ in range(2):
