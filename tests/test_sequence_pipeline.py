@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,14 @@ import pytest
 import torch
 
 import ensue
+from ensue.console.reporter import shortened
 from ensue.data.pairs import Pair
 from ensue.errors import DataError, EnsueError, RecipeError, RunError
 from ensue.runs.schema import checked
 from ensue.runs.weights import read_tensors
 from ensue.tasks.sequence_to_sequence import decoding
 from ensue.tasks.sequence_to_sequence import pipeline as module
+from ensue.tasks.sequence_to_sequence.job import SequenceToSequenceJob
 from ensue.tasks.sequence_to_sequence.model import CoderContent, PairLayoutContent
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
 from training.resuming import At, interrupt
@@ -376,6 +379,23 @@ def test_few_sources_are_searched_together_with_a_wide_beam(
     rows.clear()
     pipeline.with_search(width=30).predict(some_sources(2))
     assert rows == [1, 1]
+
+
+def test_pairs_in_another_encoding_are_learned_from(tmp_path: Path) -> None:
+    (tmp_path / "train.tsv").write_bytes(pairs(20).encode("latin-1"))
+    job = SequenceToSequenceJob(
+        pair_recipe(tmp_path / "train.tsv", data={"encoding": "latin-1", "valid_fraction": 0.5})
+    )
+    assert any("\u00f6" in target or "\u00fc" in target for pair in job.valid_pairs for target in pair.targets)
+    with pytest.raises(DataError, match="not UTF-8"):
+        SequenceToSequenceJob(pair_recipe(tmp_path / "train.tsv"))
+
+
+def test_all_samples_are_shown(runs: Path) -> None:
+    job = SequenceToSequenceJob(pair_recipe(runs / "train.tsv", train={"samples": 3}))
+    shown = shortened(job.task.sample(job.build_model().eval(), 0))
+    for line, pair in zip(shown, job.valid_pairs[:3], strict=True):
+        assert re.fullmatch(f"{pair.sources[0]} → .*\\({pair.targets[0]}\\)", line)
 
 
 @pytest.mark.parametrize("column", [[1.5, "a"], ["a", 1], [1], [1, "a", "b"], [-1, "a"]])

@@ -87,7 +87,7 @@ class ConsoleReporter(Reporter):
             f"[bold]step {validation.step:,}[/bold]  validation: {validation.summary}"
             f"{'  best so far' if validation.best else ''}"
         )
-        for line in _shortened(validation.sample):
+        for line in shortened(validation.sample):
             self.console.print(Text(f"  {line}", style="dim"))
 
     def finished(self, outcome: Outcome) -> None:
@@ -114,7 +114,7 @@ def _smoothed(old: float, new: float) -> float:
     return new if old == 0 else 0.95 * old + 0.05 * new
 
 
-def _shortened(sample: str) -> list[str]:
+def shortened(sample: str) -> list[str]:
     """The first lines of a sample that hold something, without control characters."""
     lines = "".join(c if c.isprintable() or c == "\n" else "�" for c in sample).split("\n")
     return [line for line in lines if line.strip()][:SAMPLE_LINES]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 
@@ -60,12 +60,7 @@ class TextSource:
 
     @cached_property
     def _digest(self) -> str:
-        digest = hashlib.sha256()
-        for path in self.paths:
-            suffix = path.suffix.lower()
-            digest.update((suffix if suffix in COMPRESSED else "").encode())  # the same bytes would read otherwise
-            digest.update(_file_digest(path))
-        return digest.hexdigest()
+        return digest_of(self.paths)
 
     def _blocks(self) -> Iterator[str]:
         ending = "\n"
@@ -91,6 +86,16 @@ def _clipped(blocks: Iterator[str], start: int, stop: int | None) -> Iterator[st
         position += len(block)
         if part:
             yield part
+
+
+def digest_of(paths: Iterable[Path]) -> str:
+    """A digest of the bytes of files, in their order."""
+    digest = hashlib.sha256()
+    for path in paths:
+        suffix = path.suffix.lower()
+        digest.update((suffix if suffix in COMPRESSED else "").encode())  # the same bytes would read otherwise
+        digest.update(_file_digest(path))
+    return digest.hexdigest()
 
 
 def _file_digest(path: Path) -> bytes:

@@ -11,7 +11,7 @@ import torch
 
 from ensue.data.compact_texts import Ragged
 from ensue.data.pairs import Pair, PairSource
-from ensue.data.sources import TextSource
+from ensue.data.sources import digest_of
 from ensue.errors import DataError
 from ensue.metrics.generation import GenerationScores
 from ensue.models.encoder_decoder import TextModel
@@ -102,7 +102,7 @@ class SequenceToSequenceJob(Job[TextModel]):
                     yield source, target
 
     def _sampled(self, model: TextModel) -> str:
-        """The outputs for some validation sources, with their references."""
+        """The outputs for some validation sources, with their references, a line each."""
         coder, pairs = self.parts.coder, self.valid_pairs[: self.recipe.train.samples]
         if not pairs:
             return ""
@@ -113,7 +113,7 @@ class SequenceToSequenceJob(Job[TextModel]):
         lines = []
         for pair, hypotheses in zip(pairs, found, strict=True):
             text = coder.decode(hypotheses[0].ids, pair.sources)
-            lines.append(f"{_line(' | '.join(pair.sources))}\n  → {_line(text)}\n  ({_line(pair.targets[0])})")
+            lines.append(f"{_line(' | '.join(pair.sources))} → {_line(text)} ({_line(pair.targets[0])})")
         return "\n".join(lines)
 
     @property
@@ -196,11 +196,11 @@ class SequenceToSequenceJob(Job[TextModel]):
 
 def _fingerprint(source: PairSource) -> str:
     """A digest of the bytes of all files, in their order."""
-    digests = [TextSource(path).fingerprint() for path in source.paths]
+    digests = [digest_of([path]) for path in source.paths]
     return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 def _line(text: str) -> str:
     """The text on one line, cut if it is long."""
     line = " ".join(text.split())
-    return line if len(line) <= 160 else line[:157] + "..."
+    return line if len(line) <= 100 else line[:97] + "..."
