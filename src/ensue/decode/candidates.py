@@ -23,6 +23,10 @@ def best_ids(scores: Float[Tensor, "R V"], k: int) -> tuple[NDArray[np.int64], N
     size = scores.shape[1]
     if size <= k:
         return np.broadcast_to(np.arange(size), scores.shape), scores.double().cpu().numpy()
+    if k == 1 and scores.is_cpu:  # of equal ones numpy takes the first
+        best = scores.numpy()
+        ids = best.argmax(1)[:, None]
+        return ids, np.take_along_axis(best, ids, 1).astype(np.float64)
     found = [part.cpu().numpy() for part in _largest(scores, k + 1)]
     values, ids = found[0].astype(np.float64), found[1]
     tied = (values[:, k - 1] == values[:, k]) & (values[:, k] > -math.inf)

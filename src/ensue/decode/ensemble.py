@@ -21,10 +21,10 @@ class Ensemble(nn.Module):
     EnsueError if the numbers of their symbols differ.
     """
 
-    def __init__(self, models: Sequence[nn.Module]) -> None:
+    def __init__(self, models: Sequence[Any]) -> None:
         super().__init__()
         assert models, "no model"
-        self.models: Any = nn.ModuleList(models)
+        self.models: Any = nn.ModuleList(models) if isinstance(models[0], nn.Module) else models
         sizes = {size for model in models if (size := getattr(model, "vocabulary_size", None)) is not None}
         if len(sizes) > 1:
             raise EnsueError(f"the models have vocabularies of {' and '.join(map(str, sorted(sizes)))} symbols")

@@ -22,6 +22,7 @@ from ensue.engine.addresses import address
 from ensue.engine.c_library import library
 from ensue.engine.products import in_parts, products
 from ensue.models.encoder_decoder import EncoderDecoder
+from ensue.models.modules import parts_of
 from ensue.nn import (
     DecoderBlockState,
     ElementDropout,
@@ -92,7 +93,7 @@ def compiled(model: nn.Module, state: State) -> tuple[CompiledDecoder, Written] 
 
 
 def _is_known(model: EncoderDecoder) -> bool:
-    parts = [part for side in (model.target, model.decoder, model.head) for part in side.modules()]
+    parts = _parts(model)
     if type(model) is not EncoderDecoder or is_watched(model) or torch.is_autocast_enabled("cpu"):
         return False
     if any(type(part) not in PARTS or part._forward_hooks or part._forward_pre_hooks for part in parts):
@@ -112,8 +113,16 @@ def _is_known_stack(decoder: nn.Module) -> bool:
     return isinstance(first, SinusoidalPositions | LearnedPositions) and has_blocks and not norms_input
 
 
+def _parts(model: EncoderDecoder) -> list[nn.Module]:
+    return [part for side in (model.target, model.decoder, model.head) for part in parts_of(side)]
+
+
+def _weights(parts: Sequence[nn.Module]) -> list[Tensor]:
+    return [weight for part in parts for weight in part._parameters.values() if weight is not None]
+
+
 def _are_known_numbers(parts: Sequence[nn.Module]) -> bool:
-    weights = [weight for part in parts for weight in part.parameters(recurse=False)]
+    weights = _weights(parts)
     norms = [part for part in parts if isinstance(part, nn.LayerNorm)]
     return (
         {weight.dtype for weight in weights} in ({torch.float32}, {torch.float64})
@@ -130,14 +139,13 @@ def functions(dtype: torch.dtype) -> ctypes.CDLL | None:
     return library((Path(__file__).parent / "decoder_step.c").read_text(encoding="utf-8"), dtype)
 
 
-class CompiledDecoder(nn.Module):
-    """Steps a model whose blocks are in the states `blocks`, before the first token. It has no parts that are trained.
+class CompiledDecoder:
+    """Steps a model whose blocks are in the states `blocks`, before the first token.
 
     It holds what its rows have written, so it is for one search.
     """
 
     def __init__(self, model: EncoderDecoder, blocks: Sequence[DecoderBlockState]) -> None:
-        super().__init__()
         layers = [layer for layer in model.decoder if isinstance(layer, PostNormDecoderBlock)]  # type: ignore[attr-defined]
         block, norm = layers[0], layers[0].norm_attention
         self.dtype, self.d, self.vocabulary_size = model.head.bias.dtype, block.d_in, model.vocabulary_size
@@ -157,13 +165,12 @@ class CompiledDecoder(nn.Module):
             self.d, block.attention.num_heads, self.hidden, self.layers, self.vocabulary_size,
             isinstance(block, PreNormDecoderBlock), block.activation == "gelu",
         ]  # fmt: skip
-        self._packed, self._positions = packed, [model.decoder.layers[0]]  # type: ignore[index]  # a list: not a part
+        self._packed, self._positions = packed, model.decoder.layers[0]  # type: ignore[index]
         self._encodings = torch.empty(0, self.d, dtype=self.dtype)
         self._chunks: list[Tensor] = []
         self._used = 0
         self.start = Written(torch.empty(self._texts, 0, dtype=torch.int64), shared[0].rows)
 
-    @torch.inference_mode()
     def step(self, ids_t: Int[Tensor, " R"], state: Written) -> tuple[Float[Tensor, "R V"], Written]:
         """The scores of the next token after one more token in each row, and the state after it."""
         rows, read = len(ids_t), state.places.shape[1] + 1
@@ -217,18 +224,18 @@ class CompiledDecoder(nn.Module):
 
     def _encoding(self, position: int) -> Tensor:
         """What is added at a position (counted from 0). Raises `ContextError` behind the last that was learned."""
-        positions: Any = self._positions[0]
+        positions: Any = self._positions
         while position >= len(self._encodings):
             count = max(POSITIONS, 2 * len(self._encodings))
             if isinstance(positions, LearnedPositions):
                 count = max(position + 1, min(count, positions.max_positions))
-            self._encodings = positions(torch.zeros(1, count, self.d, dtype=self.dtype))[0][0].contiguous()
+            self._encodings = positions(torch.zeros(1, count, self.d, dtype=self.dtype))[0][0].detach().contiguous()
         return self._encodings[position]
 
 
 def _kept(model: EncoderDecoder) -> _Packed:
     """The packed weights, as long as the weights are the same."""
-    weights = [*model.target.parameters(), *model.decoder.parameters(), *model.head.parameters()]
+    weights = _weights(_parts(model))
     key = tuple((weight.data_ptr(), -1 if weight.is_inference() else weight._version) for weight in weights)
     found = _packed.get(model)
     if found is None or found.key != key or any(version < 0 for _, version in key):

@@ -19,13 +19,22 @@ def device_of(model: nn.Module) -> torch.device:
     return next(model.parameters()).device
 
 
+def parts_of(model: nn.Module) -> list[nn.Module]:
+    """The model and all its parts, a part that is shared as often as it occurs; faster than `model.modules()`."""
+    parts = [model]
+    for part in parts:  # which grows meanwhile
+        parts += [child for child in part._modules.values() if child is not None]
+    return parts
+
+
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Puts the model into evaluation mode for the duration of a `with` block; then each part has its own mode again."""
-    modes = [(part, part.training) for part in model.modules()]
-    model.eval()
+    training = [part for part in parts_of(model) if part.training]
+    if training:
+        model.eval()
     try:
         yield
     finally:
-        for part, was_training in modes:
-            part.training = was_training
+        for part in training:
+            part.training = True
