@@ -54,8 +54,8 @@ from ensue.training.workloads import nearest_workload
 SEED, WIDTH = 0, 5
 STEPS, WARM = 24, 2
 """Steps of each model that are measured, after those that warm up."""
-ROUNDS = 3
-JOEY_SENTENCES = 200
+ROUNDS = 2
+JOEY_SENTENCES = 100
 """JoeyNMT reads the whole prefix again at each step; every fifth sentence is enough to time it."""
 SINGLE = 10
 """Every tenth sentence is translated alone."""
