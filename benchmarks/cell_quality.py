@@ -31,7 +31,7 @@ from ensue.errors import EnsueError
 from ensue.models.build import build_language_model
 from ensue.nn import Clockwork
 from ensue.recipe import Recipe, read_recipe, with_paths
-from ensue.tasks.language_modeling.job import read_corpus
+from ensue.tasks.corpus import read_corpus
 
 CELLS = (
     "elman", "gru", "lstm", "peephole", "coupled", "layer-norm", "projected", "zoneout",
@@ -145,7 +145,7 @@ def in_order(arguments: argparse.Namespace) -> Iterator[tuple[str, int]]:
 def run_all(arguments: argparse.Namespace, results: Path) -> list[dict[str, Any]]:
     """The results of all that is asked for, each appended to the file as soon as it is there."""
     recipe = with_paths(read_recipe("char-lstm"), train=str(arguments.text))
-    vocabulary_size = read_corpus(recipe).tokenizer.vocabulary_size
+    vocabulary_size = read_corpus(recipe.data, recipe.tokenizer).tokenizer.vocabulary_size
     chosen = {cell: settings_of(cell, arguments, vocabulary_size) for cell in arguments.cells}
     found = []
     for cell, seed in in_order(arguments):

@@ -44,11 +44,12 @@ from ensue.models.specification import (
     ZoneoutEncoder,
 )
 from ensue.recipe import DataRecipe, Recipe, TrainRecipe
-from ensue.recipe.tables import TokenizerRecipe
+from ensue.recipe.tables import CorpusRecipe, TokenizerRecipe
 from ensue.tasks import TASKS
 from ensue.tasks.classification.recipe import ClassificationData
 from ensue.tasks.labeling.recipe import LabelingData
-from ensue.tasks.language_modeling.recipe import LanguageModelingData, LanguageModelingTrain
+from ensue.tasks.language_modeling.recipe import LanguageModelingTrain
+from ensue.tasks.masked_language_modeling.recipe import InputTable, MaskedData, MaskingTable, WordPieceTable
 from ensue.tasks.sequence_to_sequence.recipe import PairData, PairTrain, SearchTable
 from ensue.tasks.word_vectors.recipe import (
     CountedVectorsTable,
@@ -65,15 +66,19 @@ BEGIN, END = "<!-- written by recipe_keys.py -->", "<!-- end -->"
 TABLES: list[tuple[str, type[BaseModel]]] = [
     ("At the top", Recipe),
     ("`[data]`", DataRecipe),
-    ("`[data]` of a language model", LanguageModelingData),
+    ("`[data]` of a language model", CorpusRecipe),
+    ("`[data]` of a masked language model", MaskedData),
     ("`[data]` of a tagger", LabelingData),
     ("`[data]` of a classifier", ClassificationData),
     ("`[data]` from sequence to sequence", PairData),
     ("`[data]` of word vectors", WordVectorsData),
     ("`[tokenizer]` of a language model, and from sequence to sequence", TokenizerRecipe),
+    ("`[tokenizer]` of a masked language model", WordPieceTable),
     ("`[tokenizer]` of word vectors", WordsTable),
     ('`[vectors]`, `kind = "cbow"` and `"skip-gram"`', SampledVectorsTable),
     ('`[vectors]`, `kind = "glove"`', CountedVectorsTable),
+    ("`[masking]` of a masked language model", MaskingTable),
+    ("`[input]` of a masked language model", InputTable),
     ("`[tokens]` of a language model", Tokens),
     ("`[tokens]` from sequence to sequence", PairTokens),
     ("`[features]` of a tagger or classifier", FeatureSpecification),

@@ -25,6 +25,7 @@ from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.tasks.labeling import tagged_sentence
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
+from ensue.tasks.masked_language_modeling.pipeline import MaskedLanguagePipeline
 from ensue.tasks.pipeline import Pipeline, Predictor
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
 from ensue.tasks.word_vectors.pipeline import WordVectorsPipeline
@@ -117,6 +118,7 @@ INTERFACE = {
     "LabelingPipeline": LabelingPipeline,
     "ClassificationPipeline": ClassificationPipeline,
     "SequencePipeline": SequencePipeline,
+    "MaskedLanguagePipeline": MaskedLanguagePipeline,
     "WordVectorsPipeline": WordVectorsPipeline,
 }
 API_PAGE = REPOSITORY / "docs" / "api.md"

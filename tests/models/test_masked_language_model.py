@@ -8,9 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ensue.data.corpus.masks import NOT_HIDDEN
 from ensue.errors import ContextError
 from ensue.models.build import build_masked_language_model
-from ensue.models.masked_language_model import NOT_HIDDEN, MaskedLanguageModel
+from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.models.specification import TransformerEncoder
 
 V, D, HEADS, LAYERS, T = 23, 8, 2, 2, 7
@@ -89,7 +90,7 @@ def test_the_loss_is_that_of_the_hidden_places_alone() -> None:
     targets[0, 2], targets[1, 0] = 5, 7
     logits = model.logits(IDS, torch.ones_like(MASK), MASK).view(3, T, V).log_softmax(2)
     expected = -torch.stack((logits[0, 2, 5], logits[1, 0, 7]))
-    found = model.hidden_nats(IDS, targets, MASK)
+    found = model.hidden_nats(model(IDS, MASK), targets)
     torch.testing.assert_close(found.nats, expected)
     torch.testing.assert_close(model.total_nats(model(IDS, MASK), targets), expected.sum())
     assert found.is_best.tolist() == [int(logits[0, 2].argmax()) == 5, int(logits[1, 0].argmax()) == 7]

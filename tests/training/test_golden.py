@@ -27,6 +27,7 @@ OF_PAIRS: dict[str, Any] = {
 OF_THE_KIND: dict[str, dict[str, Any]] = {
     "char": {"train.segment_length": 8, "train.sample_tokens": 0, "tokens.d_embedding": 6},
     "word": {"train.segment_length": 8, "train.sample_tokens": 0, "tokens.d_embedding": 8},
+    "bert": {"tokenizer.max_size": 300, "encoder.context": 16, "encoder.num_heads": 2, "encoder.num_layers": 2},
     "bpe": {"tokenizer.max_size": 300, "train.sample_tokens": 0, "tokens.d_embedding": 8},
     "tag": {"train.batch_tokens": 60, "features.d_words": 8},
     "classify": {"train.batch_tokens": 60},
@@ -38,7 +39,7 @@ OF_THE_KIND: dict[str, dict[str, Any]] = {
 }
 """By the parts of a recipe's name."""
 REPRESENTATIVE = {
-    "char-lstm", "char-lstm-large", "char-transformer", "char-zoneout", "word-lstm-awd", "word-window",
+    "bert-tiny", "char-lstm", "char-lstm-large", "char-transformer", "char-zoneout", "word-lstm-awd", "word-window",
     "classify-bag", "classify-lstm", "tag-lstm", "tag-lstm-crf", "tag-transformer-crf",
 }  # fmt: skip
 RECIPES = [pytest.param(n, marks=[] if n in REPRESENTATIVE else pytest.mark.slow) for n in recipe_names()]

@@ -12,7 +12,8 @@ from ensue.runs.checkpoint import complete_checkpoints
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import Reporter
 from ensue.runs.weights import read_tensors
-from ensue.tasks.language_modeling.job import language_modeling, read_corpus
+from ensue.tasks.corpus import read_corpus
+from ensue.tasks.language_modeling.job import language_modeling
 from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.tasks.language_modeling.task import LanguageModeling
 from ensue.training.loop import Trainer, step_seed
@@ -22,7 +23,7 @@ from training.tiny import Recorder, run_tiny, tiny_recipe
 
 
 def trainer_of(recipe: Recipe, tmp_path: Path, dtype: torch.dtype = torch.float32) -> Trainer:
-    corpus = read_corpus(recipe)
+    corpus = read_corpus(recipe.data, recipe.tokenizer)
     torch.manual_seed(0)
     model = LanguageModelParts(corpus.tokenizer).build(recipe).to(dtype)
     run = RunDirectory(tmp_path / "loop")

@@ -93,7 +93,9 @@ def predict(
         ),
     ] = None,
     beams: BeamsOption = None,
-    n_best: Annotated[int | None, typer.Option(min=1, help="Outputs for each source.", show_default=False)] = None,
+    n_best: Annotated[
+        int | None, typer.Option(min=1, help="Outputs for each source, or words for each mask.", show_default=False)
+    ] = None,
     length_penalty: LengthPenaltyOption = None,
     max_tokens: MaxTokensOption = None,
     others: WithOption = None,
@@ -102,7 +104,7 @@ def predict(
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
 ) -> None:
-    """Label, translate or summarize texts, in order."""
+    """Label, translate, summarize or fill in texts, in order."""
     search = {"beams": beams, "n_best": n_best, "length_penalty": length_penalty, "max_tokens": max_tokens}
     pipeline = load_for(
         "predict", run, device, threads, vectors=vectors, others=others, search=search, format=format,

@@ -45,9 +45,16 @@ def mix(*numbers: int) -> int:
     return int(mixed[0])
 
 
-def random_numbers(key: int, places: NDArray[np.integer]) -> NDArray[np.uint64]:
-    """The numbers of 64 bits at these `places`, from 0, in the stream `key`: those of SplitMix64."""
-    return _scramble(np.uint64(key & _MASK) + places.astype(np.uint64) * _GAMMA)
+def mixed(key: int, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """`mix(..., number)` for each of the `numbers`, if `key` is `mix(...)`."""
+    return _scramble(np.uint64(key & _MASK) ^ numbers.astype(np.uint64))
+
+
+def random_numbers(key: int | NDArray[np.uint64], places: NDArray[np.integer]) -> NDArray[np.uint64]:
+    """The numbers of 64 bits at these `places`, from 0, in the stream `key`: those of SplitMix64. With an array of keys
+    (..., 1) there is a row of numbers for each.
+    """
+    return _scramble(np.asarray(key & _MASK, np.uint64) + places.astype(np.uint64) * _GAMMA)
 
 
 def _scramble(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -56,3 +63,8 @@ def _scramble(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return numbers ^ (numbers >> np.uint64(31))
+
+
+def shares(numbers: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Random numbers of 64 bits as numbers from 0 to below 1."""
+    return (numbers >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -48,9 +48,9 @@ class LanguageScores:
     def as_json(self) -> dict[str, float | int | None]:
         """The keys of `evaluate --json`; None for a number that is not finite, which JSON does not have."""
         return {
-            "nats_per_token": _finite(self.nats_per_token),
-            "perplexity": _finite(self.perplexity),
-            "bits_per_character": _finite(self.bits_per_character),
+            "nats_per_token": finite(self.nats_per_token),
+            "perplexity": finite(self.perplexity),
+            "bits_per_character": finite(self.bits_per_character),
             "tokens": self.tokens,
             "characters": self.characters,
             "unknown": self.unknown,
@@ -64,5 +64,6 @@ class LanguageScores:
         )
 
 
-def _finite(number: float) -> float | None:
+def finite(number: float) -> float | None:
+    """The number; None if it is not finite, which JSON does not have."""
     return number if math.isfinite(number) else None

@@ -82,8 +82,9 @@ def build_masked_language_model(
     head = TransformedSoftmaxHead(
         layers.d_out, features, activation=encoder.activation, norm_epsilon=encoder.norm_epsilon
     )
-    context = encoder.context if encoder.positions == "learned" else None
-    return MaskedLanguageModel(features, layers, head, context=context, segments=segments, next_sentence=next_sentence)
+    return MaskedLanguageModel(
+        features, layers, head, context=encoder.context, segments=segments, next_sentence=next_sentence
+    )
 
 
 def build_encoder_decoder(

@@ -9,11 +9,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from ensue.data.corpus.masks import NOT_HIDDEN
 from ensue.nn import PostNormBlock, TokenEmbedding, TransformedSoftmaxHead, Transformer
 from ensue.types import exact
-
-NOT_HIDDEN = -1
-"""The target where nothing was hidden."""
 
 
 class MaskedNats(NamedTuple):
@@ -26,7 +24,7 @@ class MaskedNats(NamedTuple):
 class MaskedLanguageModel(nn.Module):
     """`P(w_t | text) = softmax(head(h_t))[w_t]` with `h = layers(E[w] + S[segment])` (Devlin et al. 2019).
 
-    The layers add positions; `context` is the number of them, or None for any number. `segments` are vectors for the
+    The layers add positions; `context` is the number of positions that are read at once. `segments` are vectors for the
     parts of an input, if there are any. With `next_sentence`, the pooler `tanh(W_p h_1 + b_p)` of the first position
     says whether the second part follows the first. Raises `ValueError` for layers that look only back, and for
     `next_sentence` without segments.
@@ -38,7 +36,7 @@ class MaskedLanguageModel(nn.Module):
         layers: Transformer,
         head: TransformedSoftmaxHead,
         *,
-        context: int | None = None,
+        context: int,
         segments: TokenEmbedding | None = None,
         next_sentence: bool = False,
     ) -> None:
@@ -110,17 +108,12 @@ class MaskedLanguageModel(nn.Module):
         found: Tensor = self.head(self(ids, mask, segments)[places])
         return found
 
-    def hidden_nats(
-        self,
-        ids: Int[Tensor, "B T"],
-        targets: Int[Tensor, "B T"],
-        mask: Bool[Tensor, "B T"] | None = None,
-        segments: Int[Tensor, "B T"] | None = None,
-    ) -> MaskedNats:
-        """The surprisals of the `targets` that are not `NOT_HIDDEN`, row by row."""
+    def hidden_nats(self, h: Float[Tensor, "B T d"], targets: Int[Tensor, "B T"]) -> MaskedNats:
+        """The surprisals of the `targets` that are not `NOT_HIDDEN`, row by row, from the features of all positions."""
         places = targets != NOT_HIDDEN
-        logits, wanted = self.logits(ids, places, mask, segments), targets[places]
-        nats = exact(F.cross_entropy(logits.float(), wanted, reduction="none"))
+        wanted = targets[places]
+        logits: Tensor = self.head(h[places])
+        nats = exact(F.cross_entropy(logits, wanted, reduction="none"))
         return MaskedNats(nats, logits.argmax(1) == wanted)
 
     def total_nats(self, h: Float[Tensor, "B T d"], targets: Int[Tensor, "B T"]) -> Float[Tensor, ""]:

@@ -70,6 +70,13 @@ class DataRecipe(Table):
     """
 
 
+class CorpusRecipe(DataRecipe):
+    """The table `[data]` of a model that learns from running text."""
+
+    valid_characters: Count = 2_000_000
+    """At most this many characters of the validation text are scored, from its beginning."""
+
+
 class TokenizerRecipe(Table):
     """The table `[tokenizer]`."""
 

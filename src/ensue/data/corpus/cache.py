@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,25 @@ FORMAT = 1
 """Raise it when a tokenizer or the files change in a way that `to_json` does not show."""
 
 
-def tokenize(source: TextSource, tokenizer: Tokenizer, *, start: int = 0, stop: int | None = None) -> TokenFile:
+class Reader(Protocol):
+    """Text to ids: a tokenizer, or what makes more of its ids. `to_json` tells all that they depend on."""
+
+    @property
+    def vocabulary_size(self) -> int:
+        """The ids are below this number."""
+
+    @property
+    def unknown_id(self) -> int | None:
+        """The id of what is not known, if there is one."""
+
+    def encode(self, text: str) -> NDArray[Any]:
+        """The ids of a text, or of a part of it that ends at a boundary."""
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+
+
+def tokenize(source: TextSource, tokenizer: Reader, *, start: int = 0, stop: int | None = None) -> TokenFile:
     """The ids of the characters [start, stop) of `source`, from the cache if it has them.
 
     An entry that is damaged is made anew. Raises DataError if the text cannot be read, or if ids cannot be written.

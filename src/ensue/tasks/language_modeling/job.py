@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ensue.data.corpus.batches import Blocks, Segments
-from ensue.data.corpus.cache import tokenize, trained_tokenizer
-from ensue.data.corpus.token_file import TokenFile
-from ensue.data.sources import TextSource
-from ensue.errors import DataError
 from ensue.metrics.language import LanguageScores
 from ensue.models.language_model import LanguageModel
 from ensue.models.specification import TransformerEncoder
 from ensue.runs.directory import RunDirectory
+from ensue.tasks.corpus import Corpus, count_tokens, read_corpus
 from ensue.tasks.job import Job
 from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.tasks.language_modeling.reading import default_parts, describe_protocol, read
 from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe
 from ensue.tasks.language_modeling.task import LanguageModeling
-from ensue.text.tokenizers import Tokenizer
-
-COUNTED = 1 << 22
-COUNT_PIECE = 1 << 16
 
 
 class LanguageModelingJob(Job[LanguageModel]):
@@ -38,7 +28,7 @@ class LanguageModelingJob(Job[LanguageModel]):
 
     def __init__(self, recipe: LanguageModelingRecipe, run: RunDirectory | None = None) -> None:
         self.recipe = recipe
-        self.corpus = read_corpus(recipe, None if run is None else run.parts.tokenizer)
+        self.corpus = read_corpus(recipe.data, recipe.tokenizer, None if run is None else run.parts.tokenizer)
         self.parts = LanguageModelParts(self.corpus.tokenizer)
         self.fingerprint = self.corpus.fingerprint
         self.task = language_modeling(recipe, self.corpus)
@@ -117,60 +107,6 @@ def _row(name: str, scores: dict[str, Any]) -> str:
     return f"| {name} | {' | '.join(numbers)} | {scores['tokens']:,} | {scores['unknown']:,} |"
 
 
-@dataclass(frozen=True)
-class Corpus:
-    """The tokenized texts of a run."""
-
-    tokenizer: Tokenizer
-    train: TokenFile
-    valid: TokenFile | None
-    test: TokenFile | None
-    split: str
-    """Where the validation text comes from, for people."""
-    fingerprint: str
-    """Tells whether the training text is still what it was."""
-
-
-def read_corpus(recipe: LanguageModelingRecipe, tokenizer: Tokenizer | None = None) -> Corpus:
-    """Tokenize what the recipe names, with the given tokenizer or one trained on the training part alone.
-
-    Raises `DataError` for a text that cannot be read or used.
-    """
-    data = recipe.data
-    if not data.train:
-        raise DataError("no training text: --train PATH names a file, a folder or a glob")
-    source = TextSource(data.train, encoding=data.encoding)
-    held_out = TextSource(data.valid, encoding=data.encoding) if data.valid else None
-    test = TextSource(data.test, encoding=data.encoding) if data.test else None
-    stop = None if held_out else round_down(source.count_characters(), data.valid_fraction)
-    if tokenizer is None:
-        tokenizer = trained_tokenizer(source, stop=stop, **recipe.tokenizer.model_dump())
-    if held_out:
-        valid, split = tokenize(held_out, tokenizer, stop=data.valid_characters), data.valid
-    elif stop is not None:
-        valid = tokenize(source, tokenizer, start=stop, stop=stop + data.valid_characters)
-        split = f"the last {data.valid_fraction:.0%} of {data.train}"
-    else:
-        valid, split = None, "none"
-    train = tokenize(source, tokenizer, stop=stop)
-    distinct = int(np.count_nonzero(count_tokens(train, tokenizer.vocabulary_size)))
-    if distinct < 2:
-        raise DataError(f"nothing to learn: the text has {distinct} distinct symbol{'s' * (distinct != 1)}", data.train)
-    return Corpus(
-        tokenizer=tokenizer,
-        train=train,
-        valid=valid if valid else None,
-        test=tokenize(test, tokenizer) if test else None,
-        split=split,
-        fingerprint=source.fingerprint(),
-    )
-
-
-def round_down(characters: int, valid_fraction: float) -> int | None:
-    """How many characters are for training; None for all."""
-    return int(characters * (1 - valid_fraction)) if valid_fraction else None
-
-
 def language_modeling(recipe: LanguageModelingRecipe, corpus: Corpus) -> LanguageModeling:
     """The task: segments with carried state for recurrent models, shuffled blocks as long as attention's context."""
     attends = isinstance(recipe.encoder, TransformerEncoder)
@@ -184,11 +120,3 @@ def language_modeling(recipe: LanguageModelingRecipe, corpus: Corpus) -> Languag
         sample_tokens=recipe.train.sample_tokens,
         reset_state=recipe.train.reset_state,
     )
-
-
-def count_tokens(tokens: TokenFile, vocabulary_size: int) -> NDArray[np.int64]:
-    """How often each id occurs in pieces spread evenly over the text, COUNTED tokens in all or every one of fewer."""
-    size = len(tokens)
-    starts = range(0, size, COUNT_PIECE * max(1, size // COUNTED))
-    pieces = (tokens.read(start, min(start + COUNT_PIECE, size)) for start in starts)
-    return sum((np.bincount(ids, minlength=vocabulary_size) for ids in pieces), np.zeros(vocabulary_size, np.int64))

@@ -18,8 +18,7 @@ from ensue.metrics.language import LanguageScores
 from ensue.models.language_model import LanguageModel
 from ensue.models.modules import evaluating
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.language_modeling.console import score_lines
-from ensue.tasks.language_modeling.minimal_pairs import MinimalPairScores, PairScore, score_minimal_pairs
+from ensue.tasks.language_modeling.minimal_pairs import score_minimal_pairs
 from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.tasks.language_modeling.reading import (
     CALL_TOKENS,
@@ -29,7 +28,9 @@ from ensue.tasks.language_modeling.reading import (
     describe_protocol,
     read,
 )
+from ensue.tasks.minimal_pairs import MinimalPairScores, PairScore
 from ensue.tasks.pipeline import Pipeline
+from ensue.tasks.token_scores import TokenScore, score_lines
 from ensue.text.boundaries import last_boundary
 from ensue.text.tokenizer import Decoder, Tokenizer
 
@@ -37,16 +38,6 @@ LONGEST_WITHOUT_BOUNDARY = 1 << 20
 """The most characters without a blank of a streamed text. It is cut there, so that memory stays constant."""
 
 MOST_SAMPLES, MOST_PARTS = 10_000, 1_000_000
-
-
-class TokenScore(NamedTuple):
-    """A token as text, and its surprisal in nats."""
-
-    symbol: str
-    nats: float
-
-    def __repr__(self) -> str:
-        return f"{self.symbol!r} {self.nats:.2f}"
 
 
 class Continuation(NamedTuple):

@@ -7,14 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from ensue.models.specification import EncoderSpecification, Tokens
-from ensue.recipe.tables import Count, DataRecipe, Recipe, Rows, Share, TokenizerRecipe, TrainRecipe
-
-
-class LanguageModelingData(DataRecipe):
-    """The table `[data]` of a language model."""
-
-    valid_characters: Count = 2_000_000
-    """At most this many characters of the validation text are scored, from its beginning."""
+from ensue.recipe.tables import CorpusRecipe, Recipe, Rows, Share, TokenizerRecipe, TrainRecipe
 
 
 class LanguageModelingTrain(TrainRecipe):
@@ -40,7 +33,7 @@ class LanguageModelingRecipe(Recipe):
     what: ClassVar[str] = "language model"
 
     task: Literal["language-modeling"] = "language-modeling"
-    data: LanguageModelingData = LanguageModelingData()
+    data: CorpusRecipe = CorpusRecipe()
     tokenizer: TokenizerRecipe = TokenizerRecipe()
     tokens: Tokens = Tokens()
     encoder: EncoderSpecification

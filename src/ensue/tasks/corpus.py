@@ -1,0 +1,87 @@
+"""The texts of a run that learns from running text: a tokenizer, and the ids of training, validation and test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.data.corpus.cache import Reader, tokenize, trained_tokenizer
+from ensue.data.corpus.token_file import TokenFile
+from ensue.data.sources import TextSource
+from ensue.errors import DataError
+from ensue.recipe.tables import CorpusRecipe, TokenizerRecipe
+from ensue.text.tokenizers import Tokenizer
+
+COUNTED = 1 << 22
+COUNT_PIECE = 1 << 16
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The tokenized texts of a run."""
+
+    tokenizer: Tokenizer
+    train: TokenFile
+    valid: TokenFile | None
+    test: TokenFile | None
+    split: str
+    """Where the validation text comes from, for people."""
+    fingerprint: str
+    """Tells whether the training text is still what it was."""
+
+
+def read_corpus(
+    data: CorpusRecipe,
+    specification: TokenizerRecipe,
+    tokenizer: Tokenizer | None = None,
+    *,
+    reader: Callable[[Tokenizer], Reader] = lambda tokenizer: tokenizer,
+) -> Corpus:
+    """Tokenize what the recipe names, with the given tokenizer or one trained on the training part alone.
+
+    `reader` is for ids that are more than the tokenizer's own. Raises `DataError` for a text that is of no use.
+    """
+    if not data.train:
+        raise DataError("no training text: --train PATH names a file, a folder or a glob")
+    source = TextSource(data.train, encoding=data.encoding)
+    held_out = TextSource(data.valid, encoding=data.encoding) if data.valid else None
+    test = TextSource(data.test, encoding=data.encoding) if data.test else None
+    stop = None if held_out else round_down(source.count_characters(), data.valid_fraction)
+    if tokenizer is None:
+        tokenizer = trained_tokenizer(source, stop=stop, **specification.model_dump())
+    reads = reader(tokenizer)
+    if held_out:
+        valid, split = tokenize(held_out, reads, stop=data.valid_characters), data.valid
+    elif stop is not None:
+        valid = tokenize(source, reads, start=stop, stop=stop + data.valid_characters)
+        split = f"the last {data.valid_fraction:.0%} of {data.train}"
+    else:
+        valid, split = None, "none"
+    train = tokenize(source, reads, stop=stop)
+    distinct = int(np.count_nonzero(count_tokens(train, reads.vocabulary_size)))
+    if distinct < 2:
+        raise DataError(f"nothing to learn: the text has {distinct} distinct symbol{'s' * (distinct != 1)}", data.train)
+    return Corpus(
+        tokenizer=tokenizer,
+        train=train,
+        valid=valid if valid else None,
+        test=tokenize(test, reads) if test else None,
+        split=split,
+        fingerprint=source.fingerprint(),
+    )
+
+
+def round_down(characters: int, valid_fraction: float) -> int | None:
+    """How many characters are for training; None for all."""
+    return int(characters * (1 - valid_fraction)) if valid_fraction else None
+
+
+def count_tokens(tokens: TokenFile, vocabulary_size: int) -> NDArray[np.int64]:
+    """How often each id occurs in pieces spread evenly over the text, COUNTED tokens in all or every one of fewer."""
+    size = len(tokens)
+    starts = range(0, size, COUNT_PIECE * max(1, size // COUNTED))
+    pieces = (tokens.read(start, min(start + COUNT_PIECE, size)) for start in starts)
+    return sum((np.bincount(ids, minlength=vocabulary_size) for ids in pieces), np.zeros(vocabulary_size, np.int64))

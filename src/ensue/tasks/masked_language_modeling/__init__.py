@@ -1,0 +1,18 @@
+"""Masked language modeling: find tokens that were hidden, from all tokens around them."""
+
+from ensue.tasks.entry import TaskEntry
+from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe
+
+TASK = TaskEntry(
+    recipe=MaskedLanguageModelingRecipe,
+    parts="ensue.tasks.masked_language_modeling.model:MaskedLanguageModelParts",
+    job="ensue.tasks.masked_language_modeling.job:MaskedLanguageModelingJob",
+    pipeline="ensue.tasks.masked_language_modeling.pipeline:MaskedLanguagePipeline",
+    commands={
+        "predict": frozenset({"n-best"}),
+        "evaluate": frozenset({"minimal-pairs"}),
+        "score": frozenset(),
+        "embed": frozenset({"pooling", "layer"}),
+    },
+    judged_by=("masked_nats",),
+)

@@ -1,0 +1,71 @@
+"""From the ids of a text to examples with hidden tokens, for training and for scores."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ensue.data.corpus.examples import Blocks, Examples, Frame, Pairs
+from ensue.data.corpus.masks import Masking
+from ensue.data.corpus.token_file import TokenFile
+from ensue.errors import DataError
+from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe
+from ensue.text.document_stream import DocumentStream
+from ensue.text.masked_tokens import MaskedTokenizer
+from ensue.text.tokenizers import Tokenizer
+
+FIXED_SEED = 15
+"""The seed of the masks by which models are scored: the same for every model and every run."""
+
+
+def stream_of(recipe: MaskedLanguageModelingRecipe, tokenizer: Tokenizer) -> DocumentStream:
+    """How the texts of a recipe become ids."""
+    data = recipe.data
+    return DocumentStream(MaskedTokenizer(tokenizer), documents=data.documents, sentences=data.next_sentence)
+
+
+def frame_of(coder: MaskedTokenizer) -> Frame:
+    """The ids around the texts of an example."""
+    return Frame(coder.begin_id, coder.separator_id, coder.padding_id)
+
+
+def masking_of(recipe: MaskedLanguageModelingRecipe, coder: MaskedTokenizer) -> Masking:
+    """What is hidden."""
+    table = recipe.masking
+    can_hide = np.zeros(coder.vocabulary_size, bool)
+    can_hide[coder.text_ids] = True
+    begins = coder.begins_word if table.whole_words else None
+    return Masking(coder.mask_id, coder.text_ids, can_hide, table.share, table.masked, table.random, begins)
+
+
+def training_examples(recipe: MaskedLanguageModelingRecipe, tokens: TokenFile, coder: MaskedTokenizer) -> Examples:
+    """The examples of the training text. Raises DataError for less than one."""
+    length, path = recipe.block_tokens, recipe.data.train
+    if recipe.data.next_sentence:
+        return _pairs(recipe, tokens, coder, path, seed=recipe.train.seed)
+    if len(tokens) < length:
+        raise DataError(
+            f"{len(tokens):,} tokens; a block has {length:,} (encoder.context {recipe.encoder.context:,} without [CLS] "
+            "and [SEP]): expected more text or a smaller encoder.context",
+            path,
+        )
+    return Blocks(tokens, length=length, frame=frame_of(coder), seed=recipe.train.seed)
+
+
+def scored_examples(
+    recipe: MaskedLanguageModelingRecipe, tokens: TokenFile, coder: MaskedTokenizer, path: str
+) -> Examples:
+    """The examples of a text that is scored: all of it, with masks that are always the same."""
+    if recipe.data.next_sentence:
+        return _pairs(recipe, tokens, coder, path, seed=FIXED_SEED)
+    if not len(tokens):
+        raise DataError("no token to hide", path)
+    return Blocks(tokens, length=recipe.block_tokens, frame=frame_of(coder), seed=FIXED_SEED, whole=True)
+
+
+def _pairs(
+    recipe: MaskedLanguageModelingRecipe, tokens: TokenFile, coder: MaskedTokenizer, path: str, *, seed: int
+) -> Pairs:
+    try:
+        return Pairs(tokens, length=recipe.block_tokens, frame=frame_of(coder), seed=seed)
+    except ValueError as error:
+        raise DataError(f"{error} (data.next_sentence)", path) from None

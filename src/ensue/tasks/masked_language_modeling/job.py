@@ -1,0 +1,128 @@
+"""The job of training a masked language model: tokenizes texts, makes task and model, writes its part of the card."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+
+from ensue.data.corpus.token_file import TokenFile
+from ensue.metrics.masked import MaskedScores
+from ensue.models.masked_language_model import MaskedLanguageModel
+from ensue.runs.directory import RunDirectory
+from ensue.tasks.corpus import count_tokens, read_corpus
+from ensue.tasks.job import Job
+from ensue.tasks.masked_language_modeling.examples import masking_of, scored_examples, stream_of, training_examples
+from ensue.tasks.masked_language_modeling.model import MaskedLanguageModelParts
+from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe
+from ensue.tasks.masked_language_modeling.sample import filled_sample
+from ensue.tasks.masked_language_modeling.task import MaskedLanguageModeling, score
+
+
+class MaskedLanguageModelingJob(Job[MaskedLanguageModel]):
+    """Trains a masked language model."""
+
+    unit: ClassVar[str] = "masked tokens"
+    recipe: MaskedLanguageModelingRecipe
+    parts: MaskedLanguageModelParts
+    task: MaskedLanguageModeling
+
+    def __init__(self, recipe: MaskedLanguageModelingRecipe, run: RunDirectory | None = None) -> None:
+        self.recipe = recipe
+        tokenizer = None if run is None else run.parts.tokenizer
+        self.corpus = read_corpus(recipe.data, recipe.tokenizer, tokenizer, reader=partial(stream_of, recipe))
+        self.parts = MaskedLanguageModelParts(self.corpus.tokenizer)
+        self.fingerprint = self.corpus.fingerprint
+        coder, corpus = self.parts.coder, self.corpus
+        self.masking = masking_of(recipe, coder)
+        valid = None if corpus.valid is None else self._scored(corpus.valid, recipe.data.valid or recipe.data.train)
+        self.task = MaskedLanguageModeling(
+            training_examples(recipe, corpus.train, coder),
+            self.masking,
+            batch_size=recipe.train.batch_size,
+            block_tokens=recipe.block_tokens,
+            validate=lambda model: None if valid is None else valid(model),
+            sample=lambda model, seed: filled_sample(model, coder, corpus.valid or corpus.train, seed=seed),
+        )
+
+    def _scored(self, tokens: TokenFile, path: str) -> partial[MaskedScores]:
+        """A function from the model to its scores on these tokens."""
+        examples = scored_examples(self.recipe, tokens, self.parts.coder, path)
+        return partial(score, examples=examples, masking=self.masking, tokens=len(tokens), unknown=tokens.unknown)
+
+    @property
+    def data(self) -> str:
+        corpus = self.corpus
+        return (
+            f"{len(corpus.train):,} training tokens, {len(corpus.valid) if corpus.valid else 0:,} for validation, "
+            f"{self.parts.coder.vocabulary_size:,} symbols"
+        )
+
+    @property
+    def notes(self) -> list[str]:
+        train, valid, size = self.recipe.train, self.corpus.valid, self.corpus.tokenizer.vocabulary_size
+        notes, wanted = [], self.recipe.tokenizer.max_size
+        if wanted is not None and size < wanted:
+            notes.append(f"the text gives a vocabulary of {size:,}, not {wanted:,} (tokenizer.max_size)")
+        if self.task.batch_size < train.batch_size:
+            notes.append(f"the text gives {self.task.batch_size:,} examples for a batch, not {train.batch_size:,}")
+        if valid is None:
+            notes.append("no validation text: the last weights are kept, and no score is measured")
+        elif valid.unknown:
+            notes.append(f"{valid.unknown:,} of {len(valid):,} validation tokens are unknown ([UNK])")
+        return notes
+
+    def protocol(self, model: MaskedLanguageModel) -> str:
+        return f"validation: {protocol_of(self.recipe)}" if self.corpus.valid else ""
+
+    def prepare(self, model: MaskedLanguageModel) -> None:
+        counts = count_tokens(self.corpus.train, self.parts.coder.vocabulary_size)
+        model.head.start_from_counts(torch.from_numpy(counts))
+
+    def config(self) -> dict[str, Any]:
+        return {"vocabulary_size": self.corpus.tokenizer.vocabulary_size}
+
+    def test(self, model: MaskedLanguageModel) -> MaskedScores | None:
+        if self.corpus.test is None:
+            return None
+        return self._scored(self.corpus.test, self.recipe.data.test)(model)
+
+    def about(self) -> str:
+        return f"over {self.parts.coder.vocabulary_size:,} subwords"
+
+    def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
+        return [
+            "| text | nats per masked token | perplexity | accuracy | masked tokens |",
+            "|---|---|---|---|---|",
+            *(
+                f"| {name} | {numbers['masked_nats']:.4f} | {numbers['perplexity']:.2f} | {numbers['accuracy']:.4f} "
+                f"| {numbers['masked']:,} |"
+                for name, numbers in scores.items()
+            ),
+        ]
+
+    def data_lines(self) -> list[str]:
+        corpus, data = self.corpus, self.recipe.data
+        return [
+            f"- training: `{data.train}`, {corpus.train.characters:,} characters, {len(corpus.train):,} tokens",
+            f"- validation: {corpus.split}" + (f", {len(corpus.valid):,} tokens" if corpus.valid else ""),
+            *([f"- test: `{data.test}`, {len(corpus.test):,} tokens"] if corpus.test else []),
+        ]
+
+    def commands(self, path: str) -> list[str]:
+        return [
+            f'echo "The [MASK] of the house" | ensue predict {path}',
+            f"ensue embed {path} TEXT --json",
+            f"ensue score {path} TEXT",
+            f"ensue evaluate {path} TEXT --json",
+        ]
+
+    def python(self) -> list[str]:
+        return ['print(model.predict(["The [MASK] of the house"])[0].text)']
+
+
+def protocol_of(recipe: MaskedLanguageModelingRecipe) -> str:
+    """A sentence that says how texts are scored."""
+    kind = "in pairs of segments" if recipe.data.next_sentence else f"in blocks of {recipe.block_tokens:,} tokens"
+    return f"read once {kind}, {recipe.masking.share:.0%} of the tokens hidden, the same for every model"

@@ -1,0 +1,220 @@
+"""A masked language model in use: fills in masks, scores, evaluates, gives vectors."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ensue.arguments import check_path, check_texts, check_type, check_whole
+from ensue.data.corpus.cache import tokenize
+from ensue.data.lines import Lines
+from ensue.data.sources import TextSource
+from ensue.errors import EnsueError, nearest
+from ensue.metrics.masked import MaskedScores
+from ensue.models.masked_language_model import MaskedLanguageModel
+from ensue.runs.directory import RunDirectory
+from ensue.tasks.masked_language_modeling.console import filled_lines
+from ensue.tasks.masked_language_modeling.examples import masking_of, scored_examples, stream_of
+from ensue.tasks.masked_language_modeling.job import protocol_of
+from ensue.tasks.masked_language_modeling.model import MaskedLanguageModelParts
+from ensue.tasks.masked_language_modeling.reading import Vectors, mask_probabilities, pseudo_nats, token_vectors
+from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe
+from ensue.tasks.masked_language_modeling.task import score
+from ensue.tasks.minimal_pairs import MinimalPairScores, PairScore, ScoredTexts, score_pairs
+from ensue.tasks.pipeline import Predictor
+from ensue.tasks.token_scores import TokenScore, score_lines
+from ensue.text.masked_tokens import MaskedTokenizer
+from ensue.text.wordpiece import MASK
+
+POOLINGS: dict[str, Callable[[Vectors], Vectors]] = {
+    "mean": lambda vectors: vectors.mean(0),
+    "first": lambda vectors: vectors[0],
+    "last": lambda vectors: vectors[-1],
+    "max": lambda vectors: vectors.max(0),
+}
+"""From vectors (T, d) to one (d,)."""
+MOST_FILLS = 10_000
+
+
+class Fill(NamedTuple):
+    """A token in place of a mask, and its probability."""
+
+    token: str
+    probability: float
+
+
+class FilledText(NamedTuple):
+    """A text whose masks are filled with their most probable tokens, and the most probable tokens of each mask."""
+
+    text: str
+    masks: tuple[tuple[Fill, ...], ...]
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class MaskedLanguagePipeline(Predictor):
+    """A masked language model and its tokenizer: fills in masks, scores, evaluates, gives vectors."""
+
+    def __init__(
+        self,
+        model: MaskedLanguageModel,
+        coder: MaskedTokenizer,
+        recipe: MaskedLanguageModelingRecipe,
+        *,
+        run: str | Path | None = None,
+    ) -> None:
+        super().__init__(model.eval())
+        self.coder, self.recipe, self.run, self.n_best = coder, recipe, run, 5
+
+    @classmethod
+    def of(cls, directory: RunDirectory, device: torch.device) -> Self:
+        """The trained model in a run directory."""
+        parts: MaskedLanguageModelParts = directory.parts
+        recipe = directory.recipe
+        assert isinstance(recipe, MaskedLanguageModelingRecipe)
+        return cls(directory.model(device), parts.coder, recipe, run=directory.path)
+
+    def with_search(self, *, n_best: int) -> Self:
+        """The same model, which says so many tokens for each mask."""
+        check_whole("n_best", n_best, 1, MOST_FILLS)
+        other = copy.copy(self)
+        other.n_best = n_best
+        return other
+
+    def predict(self, texts: Sequence[str]) -> list[FilledText]:
+        """The texts with their masks, written `[MASK]`, filled.
+
+        Raises EnsueError for a text without a mask, or with more tokens than the model reads at once.
+        """
+        check_texts(texts, "a list of texts")
+        masked = [self.coder.encode_masked(text) for text in texts]
+        most = self.model.context - 2
+        for text, (ids, parts) in zip(texts, masked, strict=True):
+            if len(parts) < 2:
+                raise EnsueError(f'no {MASK} to fill in; found "{text:.40}"')
+            if len(ids) > most:
+                raise EnsueError(
+                    f"a text of {len(ids):,} tokens; this model reads up to {most:,} (encoder.context "
+                    f"{self.model.context:,} without [CLS] and [SEP]): expected a shorter one"
+                )
+        found = mask_probabilities(self.model, self.coder, [ids for ids, _ in masked])
+        return [self._filled(parts, probabilities) for (_, parts), probabilities in zip(masked, found, strict=True)]
+
+    def _filled(self, parts: Sequence[str], probabilities: torch.Tensor) -> FilledText:
+        best, ids = probabilities.topk(min(self.n_best, len(self.coder.text_ids)), dim=1)
+        masks = tuple(
+            tuple(Fill(self.coder.symbol(id), share) for id, share in zip(some, shares, strict=True))
+            for some, shares in zip(ids.tolist(), best.tolist(), strict=True)
+        )
+        return FilledText(self.coder.filled(parts, ids[:, 0].tolist()), masks)
+
+    def prediction_lines(
+        self, location: str, *, format: str | None, encoding: str, as_json: bool, color: bool
+    ) -> Iterator[str]:
+        """The lines of `ensue predict`: those of a file ("-": stdin) with their masks filled."""
+        return filled_lines(self, location, encoding, as_json=as_json)
+
+    def score(self, text: str) -> list[TokenScore]:
+        """The surprisal of each token of `text`, given all others (Salazar et al. 2020)."""
+        check_type("the text", text, str, "a string")
+        ids = self.coder.encode(text)
+        (nats,) = pseudo_nats(self.model, self.coder, [ids])
+        return [TokenScore(self.coder.symbol(id), one) for id, one in zip(ids.tolist(), nats.tolist(), strict=True)]
+
+    def score_stream(self, chunks: Iterable[str]) -> Iterator[TokenScore]:
+        """The surprisal of each token of each line of a text in pieces. Each line is read by itself."""
+        for _, line in Lines(chunks, "the text"):
+            yield from self.score(line)
+
+    def score_lines(self, location: str, *, encoding: str = "utf-8", as_json: bool = False) -> Iterator[str]:
+        """The lines of `ensue score`: one for each token of a text ("-": stdin)."""
+        return score_lines(self, location, encoding, as_json=as_json)
+
+    def evaluate(
+        self, location: str | Path, *, encoding: str = "utf-8", progress: Callable[[int], None] | None = None
+    ) -> MaskedScores:
+        """The scores on a file, a folder or a glob, with masks that are the same for every model."""
+        check_path("the text", location)
+        tokens = tokenize(TextSource(location, encoding=encoding), stream_of(self.recipe, self.coder.tokenizer))
+        examples = scored_examples(self.recipe, tokens, self.coder, str(location))
+        masking = masking_of(self.recipe, self.coder)
+        return score(self.model, examples, masking, tokens=len(tokens), unknown=tokens.unknown, progress=progress)
+
+    def protocol(self, scores: MaskedScores) -> str:
+        """A sentence that says how `evaluate` has read the text of these scores."""
+        return protocol_of(self.recipe)
+
+    def minimal_pairs(
+        self,
+        location: str | Path,
+        *,
+        encoding: str = "utf-8",
+        progress: Callable[[PairScore], None] | None = None,
+    ) -> MinimalPairScores:
+        """How often the better one of two texts is the more probable one, by the sum of its tokens' surprisals."""
+        check_path("the pairs", location)
+        return score_pairs(self._total_nats, location, encoding=encoding, progress=progress)
+
+    def _total_nats(self, texts: Sequence[str]) -> ScoredTexts:
+        ids = [self.coder.encode(text) for text in texts]
+        return ScoredTexts(ids, np.array([nats.sum() for nats in pseudo_nats(self.model, self.coder, ids)]))
+
+    def embed(self, texts: Sequence[str], *, pooling: str = "mean", layer: int = -1) -> Vectors:
+        """A vector for each text, (N, d): the mean, the largest values, the first ([CLS]) or the last ([SEP]) of the
+        vectors of its tokens in a layer; [CLS] and [SEP] count as tokens.
+
+        Layer 0 is what enters the first block, 1 its output; negative numbers count from the last. A long text is read
+        in windows that overlap. Raises EnsueError for a pooling or a layer that there is not.
+        """
+        check_texts(texts, "a list of texts")
+        pool = self._pooling(pooling)
+        vectors = np.zeros((len(texts), self.model.layers.d_out), np.float32)
+
+        def done(number: int, found: Vectors) -> None:
+            vectors[number] = pool(found)
+
+        ids = [self.coder.encode(text) for text in texts]
+        token_vectors(self.model, self.coder, ids, layer=self._layer(layer), done=done)
+        return vectors
+
+    def embed_words(
+        self, sentences: Sequence[Sequence[str]], *, pooling: str = "mean", layer: int = -1
+    ) -> list[Vectors]:
+        """For each sentence of words the vectors (T, d) of its words, each from those of its subwords.
+
+        A word without subwords, such as one of control characters alone, has zeros. See `embed`.
+        """
+        pool = self._pooling(pooling)
+        encoded = [self.coder.encode_words(words) for words in sentences]
+        d = self.model.layers.d_out
+        vectors = [np.zeros((len(counts), d), np.float32) for _, counts in encoded]
+
+        def done(number: int, found: Vectors) -> None:
+            ends = 1 + np.cumsum(encoded[number][1])
+            for word, (count, end) in enumerate(zip(encoded[number][1].tolist(), ends.tolist(), strict=True)):
+                if count:
+                    vectors[number][word] = pool(found[end - count : end])
+
+        token_vectors(self.model, self.coder, [ids for ids, _ in encoded], layer=self._layer(layer), done=done)
+        return vectors
+
+    def _pooling(self, name: str) -> Callable[[Vectors], NDArray[np.float32]]:
+        if name not in POOLINGS:
+            raise EnsueError(f'no pooling "{name}"{nearest(name, POOLINGS)}; there are {", ".join(POOLINGS)}')
+        return POOLINGS[name]
+
+    def _layer(self, layer: int) -> int:
+        most: int = self.model.num_layers
+        check_whole("layer", layer, -most - 1, most)
+        return layer % (most + 1)
+
+    def __repr__(self) -> str:
+        tokens = f"{self.coder.tokenizer.kind} ({self.coder.vocabulary_size:,})"
+        return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", tokens)

@@ -1,0 +1,88 @@
+"""Recipes of masked language models."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from ensue.models.specification import TransformerEncoder
+from ensue.recipe.tables import CorpusRecipe, Recipe, Table, TokenizerRecipe, TrainRecipe
+
+LEAST_CONTEXT = 8
+Part = Annotated[float, Field(ge=0, le=1)]
+
+
+class MaskedData(CorpusRecipe):
+    """The table `[data]` of a masked language model."""
+
+    documents: Literal["lines", "blank-lines"] = "blank-lines"
+    """Where a document ends: at each line end, or at a blank line. [SEP] is between two documents."""
+    next_sentence: bool = False
+    """Whether an example is two segments of whole lines, half of which do not follow each other, and the model says
+    which do; without it, a block of running text.
+    """
+
+
+class WordPieceTable(TokenizerRecipe):
+    """The table `[tokenizer]` of a masked language model."""
+
+    kind: Literal["wordpiece", "bpe"] = "wordpiece"
+    """What a token is."""
+    lowercase: bool = True
+    """Whether all text is lowered first; WordPiece then drops accents too."""
+
+
+class MaskingTable(Table):
+    """The table `[masking]`: what is hidden, anew in each epoch."""
+
+    share: Annotated[float, Field(gt=0, lt=1)] = 0.15
+    """Share of the tokens that are hidden, and to be found."""
+    masked: Part = 0.8
+    """Share of the hidden tokens in whose place [MASK] is read."""
+    random: Part = 0.1
+    """Share of the hidden tokens in whose place any token is read; the others are read as they are."""
+    whole_words: bool = False
+    """Whether all tokens of a word are hidden together."""
+
+    @model_validator(mode="after")
+    def _shares(self) -> Self:
+        if self.masked + self.random > 1 + 1e-9:
+            raise ValueError(f"has masked {self.masked} and random {self.random}, together more than 1")
+        return self
+
+
+class InputTable(Table):
+    """The table `[input]`: what is added to the vectors of tokens and positions."""
+
+    segments: Annotated[int, Field(ge=0, le=1000)] = 0
+    """Vectors for the parts of an input; 0: none. Published BERT has 2, and pairs need them."""
+
+
+class MaskedLanguageModelingRecipe(Recipe):
+    """The recipe of a masked language model."""
+
+    what: ClassVar[str] = "masked language model"
+
+    task: Literal["masked-language-modeling"] = "masked-language-modeling"
+    data: MaskedData = MaskedData()
+    tokenizer: WordPieceTable = WordPieceTable()
+    input: InputTable = InputTable()
+    encoder: TransformerEncoder
+    masking: MaskingTable = MaskingTable()
+    train: TrainRecipe
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.encoder.context < LEAST_CONTEXT:
+            raise ValueError(f"has an encoder.context of {self.encoder.context}; expected {LEAST_CONTEXT} at least")
+        if self.data.next_sentence and self.input.segments < 2:
+            raise ValueError("has data.next_sentence, which needs input.segments = 2")
+        if self.data.next_sentence and self.data.documents == "lines":
+            raise ValueError('has data.next_sentence, for which a line is a sentence: data.documents = "blank-lines"')
+        return self
+
+    @property
+    def block_tokens(self) -> int:
+        """The tokens of an example, without those that frame it."""
+        return self.encoder.context - (3 if self.data.next_sentence else 2)

@@ -1,0 +1,152 @@
+"""Masked language modeling: examples to batches, batches to a loss, scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ensue.data.corpus.examples import ExampleRows, Examples
+from ensue.data.corpus.masks import NOT_HIDDEN, Masking
+from ensue.metrics.masked import MaskedScores
+from ensue.models.masked_language_model import MaskedLanguageModel, is_next_nats
+from ensue.models.modules import device_of, evaluating
+from ensue.tasks.task import Task, on_device
+from ensue.types import Loss, State
+
+SCORED_TOKENS = 8192
+"""The most tokens, padding included, that are scored in a call."""
+
+
+class MaskedBatch(NamedTuple):
+    """`ids` and `targets` (B, T), of which those that are not `NOT_HIDDEN` count; `mask` is None without padding.
+
+    `follows` (B,) and `segments` (B, T) are those of pairs. `pair_weight` is the number of hidden tokens for a pair of
+    the whole batch: with it the loss is the sum of both means.
+    """
+
+    ids: Tensor
+    targets: Tensor
+    mask: Tensor | None
+    segments: Tensor | None
+    follows: Tensor | None
+    hidden: int
+    pair_weight: float = 0.0
+    first: bool = True
+
+    @property
+    def rows(self) -> int:
+        """The number of rows, B."""
+        return len(self.ids)
+
+    @property
+    def count(self) -> int:  # type: ignore[override]  # it hides tuple.count, which a batch has no use for
+        """The number of hidden tokens of the whole batch; 1 if there are none."""
+        return max(1, self.hidden)
+
+    def part(self, rows: slice) -> Self:
+        """The batch of some of its rows."""
+
+        def some(tensor: Tensor | None) -> Tensor | None:
+            return None if tensor is None else tensor[rows]
+
+        return self._replace(
+            ids=self.ids[rows],
+            targets=self.targets[rows],
+            mask=some(self.mask),
+            segments=some(self.segments),
+            follows=some(self.follows),
+        )
+
+
+def batch_of(rows: ExampleRows, masking: Masking, device: torch.device) -> MaskedBatch:
+    """The batch of these examples."""
+    inputs, targets = masking.hide(rows.ids, rows.keys)
+    length = rows.ids.shape[1]
+    is_full = bool((rows.lengths == length).all())
+    mask = None if is_full else on_device(np.arange(length) < rows.lengths[:, None], device)
+    hidden = int((targets != NOT_HIDDEN).sum())
+    return MaskedBatch(
+        on_device(inputs, device),
+        on_device(targets, device),
+        mask,
+        None if rows.segments is None else on_device(rows.segments, device),
+        None if rows.follows is None else on_device(rows.follows, device),
+        hidden,
+        pair_weight=hidden / len(inputs),
+    )
+
+
+@torch.inference_mode()
+def score(
+    model: MaskedLanguageModel,
+    examples: Examples,
+    masking: Masking,
+    *,
+    tokens: int,
+    unknown: int,
+    progress: Callable[[int], None] | None = None,
+) -> MaskedScores:
+    """The scores of all examples of the first epoch, of a text with so many tokens."""
+    scores, device = MaskedScores(tokens=tokens, unknown=unknown), device_of(model)
+    longest = max(1, examples.of_epoch(0, np.zeros(1, np.int64)).ids.shape[1])
+    size = max(1, SCORED_TOKENS // longest)
+    with evaluating(model):
+        for first in range(0, examples.count, size):
+            numbers = np.arange(first, min(first + size, examples.count))
+            batch = batch_of(examples.of_epoch(0, numbers), masking, device)
+            scores += _scored(model, batch)
+            if progress is not None:
+                progress(int(batch.ids.numel()))
+    return scores
+
+
+def _scored(model: MaskedLanguageModel, batch: MaskedBatch) -> MaskedScores:
+    h = model(batch.ids, batch.mask, batch.segments)
+    nats, is_best = model.hidden_nats(h, batch.targets)
+    pairs = pairs_right = 0
+    if batch.follows is not None:
+        pairs, pairs_right = batch.rows, int((model.follows(h).argmax(1) == batch.follows).sum())
+    return MaskedScores(float(nats.sum()), batch.hidden, int(is_best.sum()), pairs=pairs, pairs_right=pairs_right)
+
+
+class MaskedLanguageModeling(Task[MaskedLanguageModel, MaskedBatch]):
+    """Masked language modeling; judged by nats per hidden token."""
+
+    judged_by = "masked_nats"
+    less_is_better = True
+
+    def __init__(
+        self,
+        examples: Examples,
+        masking: Masking,
+        *,
+        batch_size: int,
+        block_tokens: int,
+        validate: Callable[[MaskedLanguageModel], MaskedScores | None],
+        sample: Callable[[MaskedLanguageModel, int], str],
+    ) -> None:
+        self.examples, self.masking = examples, masking
+        self.batch_size = min(batch_size, examples.count)
+        self.steps_per_epoch = -(-examples.count // self.batch_size)
+        self.tokens_per_step = self.batch_size * block_tokens
+        self._validate, self._sample = validate, sample
+
+    def batch(self, step: int, device: torch.device) -> MaskedBatch:
+        return batch_of(self.examples.rows(step * self.batch_size, self.batch_size), self.masking, device)
+
+    def loss(self, model: MaskedLanguageModel, batch: MaskedBatch, state: State) -> tuple[Loss, State]:
+        h = model(batch.ids, batch.mask, batch.segments)
+        total = model.total_nats(h, batch.targets)
+        if batch.follows is not None:
+            total = total + is_next_nats(model.follows(h), batch.follows) * batch.pair_weight
+        return Loss(total, int((batch.targets != NOT_HIDDEN).sum())), None
+
+    def validate(self, model: MaskedLanguageModel) -> MaskedScores | None:
+        return self._validate(model)
+
+    def sample(self, model: MaskedLanguageModel, seed: int) -> str:
+        return self._sample(model, seed)

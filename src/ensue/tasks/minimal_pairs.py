@@ -1,0 +1,96 @@
+"""Minimal pairs: is the better of two texts more probable to a model? `data.corpus.pairs` reads the files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.data.corpus.pairs import MinimalPair, pair_files, read_pairs, stem
+from ensue.errors import DataError
+
+PAIRS_AT_A_TIME = 256
+
+
+class ScoredTexts(NamedTuple):
+    """The ids of texts, and the nats (N,) of each; the lower, the more probable."""
+
+    ids: Sequence[NDArray[np.int64]]
+    nats: NDArray[np.float64]
+
+
+class PairScore(NamedTuple):
+    """The score of `pairs` pairs; `better` counts those whose better text is the more probable one. Ties count half."""
+
+    name: str
+    pairs: int
+    better: float
+
+    @property
+    def accuracy(self) -> float:
+        """The share of pairs whose better text is the more probable one."""
+        return self.better / self.pairs
+
+    def as_json(self) -> dict[str, Any]:
+        """The keys of a row in `evaluate --json`."""
+        return {"name": self.name, "pairs": self.pairs, "accuracy": self.accuracy}
+
+
+class MinimalPairScores(NamedTuple):
+    """The scores of each file, and of all files together."""
+
+    rows: tuple[PairScore, ...]
+
+    @property
+    def total(self) -> PairScore:
+        """The score of all files together."""
+        return PairScore("total", sum(row.pairs for row in self.rows), sum(row.better for row in self.rows))
+
+    def as_json(self) -> dict[str, Any]:
+        """The keys of `evaluate --json`."""
+        total = self.total
+        return {"accuracy": total.accuracy, "pairs": total.pairs, "files": [row.as_json() for row in self.rows]}
+
+
+def score_pairs(
+    scored: Callable[[Sequence[str]], ScoredTexts],
+    location: str | Path,
+    *,
+    encoding: str = "utf-8",
+    progress: Callable[[PairScore], None] | None = None,
+) -> MinimalPairScores:
+    """Scores the pairs of a file, of the files of a folder or of a glob; `progress` is called with each file's score.
+
+    Raises DataError (file:line) for a line that is no pair, a file without pairs, and a folder without a file in a
+    known format.
+    """
+    rows = []
+    for path in pair_files(location, encoding=encoding):
+        row = _score_file(scored, path, encoding)
+        rows.append(row)
+        if progress is not None:
+            progress(row)
+    return MinimalPairScores(tuple(rows))
+
+
+def _score_file(scored: Callable[[Sequence[str]], ScoredTexts], path: Path, encoding: str) -> PairScore:
+    pairs, better = 0, 0.0
+    reader = read_pairs(path, encoding=encoding)
+    while some := list(islice(reader, PAIRS_AT_A_TIME)):
+        pairs += len(some)
+        better += _better(scored, some)
+    if not pairs:
+        raise DataError("no pair in this file", path)
+    return PairScore(Path(stem(path)).name, pairs, better)
+
+
+def _better(scored: Callable[[Sequence[str]], ScoredTexts], pairs: list[MinimalPair]) -> float:
+    """The number of pairs in which the better text is more probable. Two texts with the same ids are a tie."""
+    ids, nats = scored([text for pair in pairs for text in pair])
+    tied = np.array([np.array_equal(good, bad) for good, bad in zip(ids[::2], ids[1::2], strict=True)])
+    good, bad = nats.reshape(-1, 2).T
+    return float(np.where(tied | (good == bad), 0.5, good < bad).sum())

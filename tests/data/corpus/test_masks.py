@@ -1,0 +1,152 @@
+"""Masks and examples are functions of (seed, epoch, example), and hide what they should."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from ensue.data.corpus.examples import Blocks, Examples, Frame, Pairs
+from ensue.data.corpus.masks import NOT_HIDDEN, Masking
+from ensue.data.corpus.token_file import TokenFile
+
+BEGIN, SEPARATOR, PADDING, MASK, FIRST = 0, 1, 2, 3, 4
+FRAME = Frame(BEGIN, SEPARATOR, PADDING)
+V = 104
+TEXT_IDS = np.arange(FIRST, V)
+CAN_HIDE = np.arange(V) >= FIRST
+BEGINS_WORD = np.arange(V) % 3 != 0
+"""Every third token goes on with a word."""
+
+
+def masking(**changes: object) -> Masking:
+    return Masking(**{"mask_id": MASK, "text_ids": TEXT_IDS, "can_hide": CAN_HIDE, **changes})  # type: ignore[arg-type]
+
+
+def stream(size: int = 1000, *, lines: bool = False) -> TokenFile:
+    ids = np.random.default_rng(0).integers(FIRST, V, size)
+    if lines:
+        ids[::11] = SEPARATOR
+        ids[::55] = BEGIN
+    return TokenFile.from_ids(ids)
+
+
+MAKERS: dict[str, Callable[[], Examples]] = {
+    "blocks": lambda: Blocks(stream(), length=14, frame=FRAME, seed=3),
+    "pairs": lambda: Pairs(stream(lines=True), length=29, frame=FRAME, seed=3),
+}
+
+
+@pytest.mark.parametrize("whole_words", [False, True])
+@pytest.mark.parametrize("kind", MAKERS)
+def test_an_example_is_the_same_in_any_batch(kind: str, whole_words: bool) -> None:
+    """Cut in batches of any size, over several epochs, by one reader or by others that begin anywhere."""
+    hides = masking(begins_word=BEGINS_WORD if whole_words else None)
+    examples = MAKERS[kind]()
+    size = 2 * examples.count + 3
+    whole = examples.rows(0, size)
+    inputs, targets = hides.hide(whole.ids, whole.keys)
+    for batch in (7, examples.count + 2):
+        for first in range(0, size, batch):
+            again = MAKERS[kind]().rows(first, min(batch, size - first))
+            rows, length = slice(first, first + batch), again.ids.shape[1]
+            some_inputs, some_targets = hides.hide(again.ids, again.keys)
+            np.testing.assert_array_equal(some_inputs, inputs[rows, :length])
+            np.testing.assert_array_equal(some_targets, targets[rows, :length])
+            if kind == "pairs":
+                np.testing.assert_array_equal(again.follows, whole.follows[rows])
+                np.testing.assert_array_equal(again.segments, whole.segments[rows, :length])
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_an_epoch_has_each_example_once_and_epochs_differ(kind: str) -> None:
+    examples = MAKERS[kind]()
+    epochs = [examples.rows(epoch * examples.count, examples.count) for epoch in range(2)]
+    for epoch in epochs:
+        assert len(set(epoch.keys.tolist())) == examples.count
+    assert not set(epochs[0].keys.tolist()) & set(epochs[1].keys.tolist())
+    assert epochs[0].ids.shape != epochs[1].ids.shape or (epochs[0].ids != epochs[1].ids).any()
+
+
+def test_blocks_are_the_text_between_marks() -> None:
+    tokens = stream(100)
+    blocks = Blocks(tokens, length=14, frame=FRAME, seed=0)
+    found = blocks.of_epoch(5, np.arange(blocks.count))
+    assert (found.ids[:, 0] == BEGIN).all()
+    assert (found.ids[:, -1] == SEPARATOR).all()
+    text = found.ids[:, 1:-1].ravel().tolist()
+    whole = tokens.read(0, 100).tolist()
+    assert any(whole[start : start + len(text)] == text for start in range(100 - len(text) + 1))
+    everything = Blocks(tokens, length=14, frame=FRAME, seed=0, whole=True)
+    rows = everything.of_epoch(0, np.arange(everything.count))
+    assert rows.lengths.tolist() == [16] * 7 + [4]
+    assert rows.ids[rows.ids >= FIRST].tolist() == whole
+    assert len(Blocks(stream(14), length=14, frame=FRAME, seed=0).rows(0, 2).ids) == 2
+
+
+def test_pairs_follow_each_other_in_half_of_the_examples() -> None:
+    tokens = stream(20_000, lines=True)
+    pairs = Pairs(tokens, length=29, frame=FRAME, seed=0)
+    found = pairs.rows(0, pairs.count)
+    assert found.follows is not None
+    assert found.segments is not None
+    has_more = np.diff(pairs.chunks)[:, 0] > 1  # what is one sentence has nothing that follows
+    assert 0.45 < found.follows.sum() / has_more.sum() < 0.55
+    text = tokens.read(0, 20_000)
+    plain = text[text >= FIRST].tolist()
+    where = {tuple(plain[at : at + 8]): at for at in range(len(plain) - 8)}
+    for ids, length, segments, follows in zip(found.ids, found.lengths, found.segments, found.follows, strict=True):
+        real = ids[:length]
+        assert length <= 32
+        assert real[0] == BEGIN
+        assert (ids[length:] == PADDING).all()
+        (first, second) = np.flatnonzero(real == SEPARATOR)
+        assert second == length - 1
+        assert segments[:length].tolist() == [0] * (first + 1) + [1] * (length - first - 1)
+        a, b = real[1:first].tolist(), real[first + 1 : second].tolist()
+        assert a
+        assert b
+        if len(a) > 8 and len(b) > 8:
+            assert (where[tuple(b[:8])] == where[tuple(a[:8])] + len(a)) == follows
+
+
+def test_pairs_need_two_documents() -> None:
+    with pytest.raises(ValueError, match="two documents at least"):
+        Pairs(TokenFile.from_ids(np.array([5, 6, SEPARATOR, 7])), length=9, frame=FRAME, seed=0)
+
+
+def test_a_long_sentence_is_cut() -> None:
+    ids = np.arange(FIRST, FIRST + 90)
+    ids[40] = BEGIN
+    found = Pairs(TokenFile.from_ids(ids), length=9, frame=FRAME, seed=0).rows(0, 2)
+    assert found.lengths.tolist() == [12, 12]
+    assert found.follows is not None
+    assert not found.follows.any()
+
+
+@pytest.mark.parametrize("whole_words", [False, True])
+def test_shares_are_as_asked(whole_words: bool) -> None:
+    blocks = Blocks(stream(200_000), length=126, frame=FRAME, seed=1)
+    rows = blocks.rows(0, blocks.count)
+    hides = masking(begins_word=BEGINS_WORD if whole_words else None)
+    inputs, targets = hides.hide(rows.ids, rows.keys)
+    hidden = targets != NOT_HIDDEN
+    assert (targets[hidden] == rows.ids[hidden]).all()
+    assert (inputs[~hidden] == rows.ids[~hidden]).all()
+    assert CAN_HIDE[targets[hidden]].all()
+    expected = round(0.15 * 126)
+    assert (hidden.sum(1) == expected).all() if not whole_words else (hidden.sum(1) <= expected).all()
+    assert hidden.sum(1).mean() > expected - 0.7
+    kinds = [np.mean(kind[hidden]) for kind in (inputs == MASK, inputs == rows.ids)]
+    assert kinds == pytest.approx([0.8, 0.1 + 0.1 / 100], abs=0.01)
+    assert hidden[:, 1:-1].mean(0).std() < 0.02  # every place is as likely
+    if whole_words:
+        goes_on = ~BEGINS_WORD[rows.ids[:, 2:-1]]
+        assert (hidden[:, 2:-1] == hidden[:, 1:-2])[goes_on].all()
+
+
+@pytest.mark.parametrize("whole_words", [False, True])
+def test_short_rows_hide_one_token_and_empty_ones_none(whole_words: bool) -> None:
+    ids = np.array([[BEGIN, 7, SEPARATOR, PADDING], [BEGIN, SEPARATOR, PADDING, PADDING], [BEGIN, 7, 8, SEPARATOR]])
+    hides = masking(begins_word=BEGINS_WORD if whole_words else None)
+    _, targets = hides.hide(ids, np.arange(3).astype(np.uint64))
+    assert (targets != NOT_HIDDEN).sum(1).tolist() == [1, 0, 1]
