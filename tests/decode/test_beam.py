@@ -16,6 +16,7 @@ from decode.naive_beam import exact_best, naive_beam_search
 from decode.toy_steppers import Read, Toy
 from ensue.decode import beam
 from ensue.decode.beam import beam_search
+from ensue.decode.candidates import best_ids
 from ensue.decode.frontier import Frontier
 from ensue.decode.hypotheses import Hypothesis
 from ensue.decode.search import BeamSearch, Task
@@ -317,3 +318,11 @@ def test_a_record_is_the_tree_of_what_was_considered() -> None:
 
 def test_no_inputs_are_no_search() -> None:
     assert beam_search(Toy(3, 0), None, torch.empty(0, dtype=torch.long), end_id=0, search=BeamSearch()) == []
+
+
+def test_one_best_token_is_the_first_of_equal_ones() -> None:
+    scores = torch.tensor([[-3.0, -1.0, -1.0], [-0.5, -2.0, -0.5], [-np.inf, -np.inf, -2.0]])
+    ids, values = best_ids(scores, 1)
+    assert ids.tolist() == [[1], [0], [2]]
+    assert values.tolist() == [[-1.0], [-0.5], [-2.0]]
+    assert np.isnan(best_ids(torch.tensor([[0.0, np.nan]]), 1)[1]).all()

@@ -103,17 +103,17 @@ def test_threads_share_the_rows():
     torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize("several", [False, True])
-def test_a_search_finds_the_same(several):
-    models = [model_of(seed=seed) for seed in range(1 + several)]
+@pytest.mark.parametrize("positions", [["sinusoidal"], ["sinusoidal", "learned"], ["rotary", "learned"]])
+def test_a_search_finds_the_same(positions):
+    models = [model_of(seed=seed, positions=name) for seed, name in enumerate(positions)]
     torch.manual_seed(5)
     states = [begun(model) for model in models]
-    found = [compiled(model, state) for model, state in zip(models, states, strict=True)]
+    found = [compiled(model, state) or (model, state) for model, state in zip(models, states, strict=True)]
     search = BeamSearch(width=4, n_best=3, max_tokens=6)
     starts = torch.zeros(4, dtype=torch.int64)
-    if several:
+    if len(models) > 1:
         plain = Ensemble(models), tuple(states)
-        fast = Ensemble([decoder for decoder, _ in found]), tuple(written for _, written in found)
+        fast = Ensemble([stepper for stepper, _ in found]), tuple(begun for _, begun in found)
     else:
         plain, fast = (models[0], states[0]), found[0]
     expected, of_fast = (beam_search(*way, starts, end_id=END, search=search) for way in (plain, fast))

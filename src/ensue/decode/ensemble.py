@@ -24,7 +24,10 @@ class Ensemble(nn.Module):
     def __init__(self, models: Sequence[Any]) -> None:
         super().__init__()
         assert models, "no model"
-        self.models: Any = nn.ModuleList(models) if isinstance(models[0], nn.Module) else models
+        modules = nn.ModuleList(model for model in models if isinstance(model, nn.Module))
+        if len(modules) < len(models):  # some are compiled
+            self.plain = modules
+        self.models: Any = models if len(modules) < len(models) else modules
         sizes = {size for model in models if (size := getattr(model, "vocabulary_size", None)) is not None}
         if len(sizes) > 1:
             raise EnsueError(f"the models have vocabularies of {' and '.join(map(str, sorted(sizes)))} symbols")
