@@ -38,6 +38,7 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "same": ("classify-lstm", "pairs.tsv", {}),
     "ende": ("translate-transformer", "train.en,train.de", {}),
     "vectors": ("vectors-cbow", "book.txt", {"tokenizer.min_count": 1}),
+    "masked": ("bert-tiny", "book.txt", {"tokenizer.max_size": 100}),
     "ende-2": ("translate-transformer", "train.en,train.de", {"train.seed": 1}),
 }
 """Recipe, training data and settings of each."""
@@ -54,7 +55,11 @@ class Tagged(NamedTuple):
 def write_data(folder: Path) -> None:
     """All the files, by the names that the pages give them."""
     files = {f"{name}.txt": TEXT * lines for name, lines in LINES.items()}
-    files |= {"pairs.jsonl": PAIR, "glove.txt": "anna 0.1 0.2\nboat 0.3 -0.4\nlima 0.5 0\nsees -1 1\n"}
+    files |= {
+        "masks.txt": "The [MASK] was calm.\n",
+        "pairs.jsonl": PAIR,
+        "glove.txt": "anna 0.1 0.2\nboat 0.3 -0.4\nlima 0.5 0\nsees -1 1\n",
+    }
     files |= labeled_sentences() | labeled_texts() | translations()
     for name, text in files.items():
         path = folder / name
