@@ -26,7 +26,7 @@ WHOLE: dict[str, list[str]] = {
     "data": [
         "batches", "buckets", "cache", "columns", "conllu", "table_columns", "source", "writing", "documents",
         "formats", "json_sentences", "json_array", "class_files", "semicolons", "pairs", "sources", "measurement",
-        "vectors", "data/test_words",
+        "vectors",
     ],
     "metrics": [f"metrics/test_{name}" for name in ("classification", "labeling", "language")],
     "runs": [
@@ -41,7 +41,7 @@ OWN: dict[str, list[str]] = {
     "attentional": ["attentional", "feedback"],
     "context": ["attentional"],
     "cross": ["cross_attention", "copying"],
-    "decoder": ["cross_attention"],
+    "decoder_blocks": ["cross_attention"],
     "feedback": ["feedback"],
     "feeding": ["feedback"],
     "multi_head": ["attention_against_torch", "states"],
