@@ -21,6 +21,11 @@ from training.tiny_texts import Listener, without_pictures
 LONG = "the cat sees a dog , and the dog runs . " * 5
 
 
+@pytest.fixture(autouse=True)
+def _undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_pictures(monkeypatch)
+
+
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("masked") / "text.txt"

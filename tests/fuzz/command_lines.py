@@ -12,7 +12,7 @@ from ensue.cli import app
 from fuzz import odd
 from fuzz.case import Case
 from fuzz.data_files import is_json
-from fuzz.material import LANGUAGE_MODELS, SEQUENCES, TINY, Material
+from fuzz.material import LANGUAGE_MODELS, MASKED, SEQUENCES, TINY, Material
 from fuzz.places import placed, put_thing
 from fuzz.recipes import setting
 from fuzz.samples import sample
@@ -126,7 +126,9 @@ def _argument(choose: Random, case: Case, material: Material, command: str, para
 def _run(choose: Random, case: Case, material: Material, command: str) -> str:
     if choose.random() < 0.1:
         return choose.choice([odd.string(choose), str(material.folder), _path(choose, case)])
-    tasks = {"generate": [LANGUAGE_MODELS], "score": [LANGUAGE_MODELS, SEQUENCES]}.get(command, [])
+    tasks = {"generate": [LANGUAGE_MODELS], "score": [LANGUAGE_MODELS, SEQUENCES, MASKED], "embed": [MASKED]}.get(
+        command, []
+    )
     return str(material.run(choose, *tasks).path)
 
 

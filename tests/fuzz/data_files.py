@@ -14,7 +14,7 @@ from ensue.data.vectors import read_vectors
 from fuzz import odd
 from fuzz.case import Case, Outcome
 from fuzz.damage import damaged
-from fuzz.material import CLASSIFIERS, LANGUAGE_MODELS, SEQUENCES, TAGGERS, TINY, Material
+from fuzz.material import CLASSIFIERS, LANGUAGE_MODELS, MASKED, SEQUENCES, TAGGERS, TINY, Material
 from fuzz.places import placed, put
 from fuzz.samples import gold, sample
 from training.tiny_texts import class_files, documents
@@ -68,7 +68,7 @@ def _asked(choose: Random, case: Case, material: Material) -> None:
     tasks = {
         "sentences": [TAGGERS],
         "texts": [CLASSIFIERS],
-        "text": [LANGUAGE_MODELS, TAGGERS, CLASSIFIERS, SEQUENCES],
+        "text": [LANGUAGE_MODELS, TAGGERS, CLASSIFIERS, SEQUENCES, MASKED],
         "translations": [SEQUENCES],
     }[kind]
     run = material.run(choose, *([] if choose.random() < 0.05 else tasks))
@@ -76,7 +76,8 @@ def _asked(choose: Random, case: Case, material: Material) -> None:
     if run.task == LANGUAGE_MODELS:
         command = choose.choice(["evaluate", "score"])
     else:
-        command = choose.choice(["evaluate", "predict", "predict", *(["score"] if run.task == SEQUENCES else [])])
+        more = {SEQUENCES: ["score"], MASKED: ["score", "embed"]}.get(run.task, [])
+        command = choose.choice(["evaluate", "predict", "predict", *more])
         options += _format(choose)
         if command == "predict" and choose.random() < 0.1:
             options += ["--splitter", choose.choice(["whitespace", "simple", "treebank", "characters", "x"])]

@@ -19,11 +19,12 @@ from ensue.recipe import Recipe
 from ensue.tasks.labeling.recipe import LabelingRecipe
 from fuzz.samples import glove
 from training.tiny import MODELS, plain_profile, run_tiny, tiny_recipe, words
+from training.tiny_masked import masked_recipe
 from training.tiny_pairs import SMALL, pair_recipe, pairs
 from training.tiny_texts import classifying, labelers, tagging
 
 LANGUAGE_MODELS, TAGGERS, CLASSIFIERS = "language-modeling", "labeling", "classification"
-SEQUENCES = "sequence-to-sequence"
+SEQUENCES, MASKED = "sequence-to-sequence", "masked-language-modeling"
 
 TINY = [
     part
@@ -77,6 +78,7 @@ def trained(folder: Path) -> Material:
         ("bpe", text, _tokenized(text, {"kind": "bpe", "max_size": 280})),
         ("wide", folder / "names.txt", _wide(folder)),
         ("bag", folder / "topics.tsv", _bag(folder)),
+        ("masked", text, masked_recipe(text, train={"steps": 4})),
         *_encoder_decoders(folder),
     ]
     for name, data, recipe in recipes:
@@ -98,6 +100,8 @@ def _warm(runs: list[Run]) -> None:
         asked += (
             [["generate", str(run.path), "--max-tokens", "5"], ["score", str(run.path), str(run.data)]]
             if run.task == LANGUAGE_MODELS
+            else [["embed", str(run.path), str(run.data)], ["score", str(run.path), str(run.data)]]
+            if run.task == MASKED
             else [["predict", str(run.path), str(run.data)]]
         )
         asked += [["score", str(run.path), str(run.data)]] if run.task == SEQUENCES else []

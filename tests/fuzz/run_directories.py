@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 from fuzz import odd
 from fuzz.case import Case, Outcome
 from fuzz.damage import damaged
-from fuzz.material import LANGUAGE_MODELS, SEQUENCES, Material, Run
+from fuzz.material import LANGUAGE_MODELS, MASKED, SEQUENCES, Material, Run
 from fuzz.places import forbid, put_thing
 from fuzz.supervisor import outcomes
 from fuzz.values import altered, as_json
@@ -54,6 +54,8 @@ def questions(run: Run) -> list[list[str]]:
             ["score", "run", str(run.data)],
             ["evaluate", "run", str(run.data)],
         ]
+    if run.task == MASKED:
+        return [[command, "run", str(run.data)] for command in ("embed", "evaluate", "score")]
     if run.task == SEQUENCES:
         asked = [["predict", "run", str(run.data)], ["predict", "run", str(run.data), "--n-best", "2", "--beams", "3"]]
         return [*asked, ["evaluate", "run", str(run.data)], ["score", "run", str(run.data)]]

@@ -45,6 +45,8 @@ class Examples(ABC):
     """`count` examples in each epoch."""
 
     count: int
+    longest: int
+    """The most ids of an example, with those around its texts."""
     seed: int
     frame: Frame
 
@@ -104,6 +106,7 @@ class Blocks(Examples):
     def __init__(self, tokens: TokenFile, *, length: int, frame: Frame, seed: int, whole: bool = False) -> None:
         assert len(tokens) >= (1 if whole else length)
         self.tokens, self.length, self.frame, self.seed, self.whole = tokens, length, frame, seed, whole
+        self.longest = length + 2
         self.count = -(-len(tokens) // length) if whole else max(1, len(tokens) // length - 1)
 
     def of_epoch(self, epoch: int, numbers: NDArray[np.int64]) -> ExampleRows:
@@ -130,6 +133,7 @@ class Pairs(Examples):
 
     def __init__(self, tokens: TokenFile, *, length: int, frame: Frame, seed: int) -> None:
         self.tokens, self.length, self.frame, self.seed = tokens, length, frame, seed
+        self.longest = length + 3
         self.starts, self.stops, document = _sentences(tokens, frame)
         changes = np.flatnonzero(np.diff(document)) + 1
         self.documents = np.concatenate(([0], changes, [len(document)]))

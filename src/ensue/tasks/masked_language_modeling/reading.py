@@ -22,6 +22,8 @@ from ensue.text.masked_tokens import MaskedTokenizer
 
 CALL_TOKENS = 8192
 """The most tokens, padding included, that are read in a call."""
+WINDOWS = 512
+"""The most windows whose tokens are hidden one by one, before the next ones are begun."""
 
 Vectors = NDArray[np.float32]
 ItemT = TypeVar("ItemT")
@@ -112,10 +114,9 @@ def pseudo_nats(
     """The surprisal of each token of each text, given all the others: it alone is hidden (Salazar et al. 2020)."""
     found = [np.zeros(len(text)) for text in texts]
     plan = sorted(_planned(texts, model.context - 2), key=lambda window: window.size)
-    rows = [Hidden(window, place) for window in plan for place in range(window.first, window.last)]
     device = device_of(model)
     with evaluating(model):
-        for some in _batches(rows, [row.window.size + 2 for row in rows]):
+        for some in _hidden(plan):
             pieces = [texts[row.window.text][row.window.begin : row.window.end] for row in some]
             ids, mask = _framed(coder, pieces, device)
             places = torch.tensor([row.place - row.window.begin + 1 for row in some], device=device).unsqueeze(1)
@@ -124,6 +125,14 @@ def pseudo_nats(
             for row, nats in zip(some, model.hidden_nats(h, targets).nats.tolist(), strict=True):
                 found[row.window.text][row.place] = nats
     return found
+
+
+def _hidden(plan: Sequence[Window]) -> Iterator[list[Hidden]]:
+    """Each token that windows keep, hidden, in batches; of some windows at a time, since a long text has many."""
+    for first in range(0, len(plan), WINDOWS):
+        some = plan[first : first + WINDOWS]
+        rows = [Hidden(window, place) for window in some for place in range(window.first, window.last)]
+        yield from _batches(rows, [row.window.size + 2 for row in rows])
 
 
 @torch.inference_mode()

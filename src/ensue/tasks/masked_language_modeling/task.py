@@ -92,8 +92,7 @@ def score(
 ) -> MaskedScores:
     """The scores of all examples of the first epoch, of a text with so many tokens."""
     scores, device = MaskedScores(tokens=tokens, unknown=unknown), device_of(model)
-    longest = max(1, examples.of_epoch(0, np.zeros(1, np.int64)).ids.shape[1])
-    size = max(1, SCORED_TOKENS // longest)
+    size = max(1, SCORED_TOKENS // examples.longest)
     with evaluating(model):
         for first in range(0, examples.count, size):
             numbers = np.arange(first, min(first + size, examples.count))
