@@ -58,6 +58,7 @@ def write_data(folder: Path) -> None:
     files |= {
         "masks.txt": "The [MASK] was calm.\n",
         "pairs.jsonl": PAIR,
+        "similar.tsv": "sea\tcalm\t7.5\nnobody\tspoke\t6\nsea\tnobody\t1\n",
         "glove.txt": "anna 0.1 0.2\nboat 0.3 -0.4\nlima 0.5 0\nsees -1 1\n",
     }
     files |= labeled_sentences() | labeled_texts() | translations()

@@ -11,14 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ensue.errors import DataError, nearest
+from ensue.parsing import shown
+from ensue.text.boundaries import BLANKS
 
 Row = tuple[str, NDArray[np.float32]]
 
 
 def write_word2vec(path: Path, words: Sequence[str], vectors: NDArray[np.float32], *, binary: bool) -> None:
     """Writes words and their vectors (N, d). Raises DataError for a word with a blank, and if it cannot be written."""
-    if wrong := next((word for word in words if not word or word.split() != [word]), None):
-        raise DataError(f'a row of this format is one word, found "{wrong:.60}"; .npy and .jsonl take texts', path)
+    if wrong := next((word for word in words if not word or any(blank in word for blank in BLANKS)), None):
+        raise DataError(f"a row of this format is one word, found {shown(wrong)}; .npy and .jsonl take texts", path)
     with _opened(path) as file:
         file.write(f"{len(words)} {vectors.shape[1]}\n".encode())
         for word, vector in zip(words, vectors, strict=True):

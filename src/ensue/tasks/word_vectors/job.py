@@ -102,7 +102,9 @@ class WordVectorsJob(Job[Any]):
 
     @property
     def notes(self) -> list[str]:
-        return [] if self.recipe.data.valid else ["no validation data: the last vectors are kept"]
+        known, window = int(self.counts[LINE_END + 1 :].sum()), self.recipe.vectors.window
+        few = [f"the text has {known:,} known words, fewer than a window of {window}"] if known <= window else []
+        return [*few, *([] if self.recipe.data.valid else ["no validation data: the last vectors are kept"])]
 
     def config(self) -> dict[str, Any]:
         return {"vocabulary_size": self._size}

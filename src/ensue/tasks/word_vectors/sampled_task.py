@@ -21,7 +21,7 @@ from ensue.tasks.word_vectors.examples import Contexts, Examples
 from ensue.tasks.word_vectors.sampling import Sampling
 from ensue.types import Loss, State
 
-SLOW = "no C compiler: word vectors are trained in numpy, a hundred times as slowly; `pip install ziglang` installs one"
+SLOW = "no C compiler: word vectors are trained in numpy, eighty times as slowly; `pip install ziglang` installs one"
 
 
 def say_slow() -> None:
