@@ -11,6 +11,7 @@ from ensue.data.documents import DocumentSource, write
 from ensue.data.pairs import PairSource
 from ensue.data.sentences.source import SentenceSource
 from ensue.data.vectors import read_vectors
+from ensue.data.word_questions import Similarities, read_questions
 from fuzz import odd
 from fuzz.case import Case, Outcome
 from fuzz.damage import damaged
@@ -89,9 +90,11 @@ def _asked(choose: Random, case: Case, material: Material) -> None:
 
 def read_back(choose: Random, case: Case, material: Material) -> None:
     """The library's own doors: what is read and written back is the file."""
-    found = sample(choose, choose.choice(["sentences", "texts", "vectors"]))
+    found = sample(choose, choose.choice(["sentences", "texts", "vectors", "questions"]))
     place, _ = placed(choose, case, found, plain=True)
-    reads = {"sentences": _sentences_and_back, "texts": _documents_and_back, "vectors": _vectors}[found.kind]
+    reads = {
+        "sentences": _sentences_and_back, "texts": _documents_and_back, "vectors": _vectors, "questions": _questions,
+    }[found.kind]  # fmt: skip
     case.action = partial(reads, place)
 
 
@@ -112,6 +115,14 @@ def _documents_and_back(place: str) -> None:
 def _vectors(place: str) -> None:
     words, matrix = read_vectors(place)
     assert len(words) == len(matrix)
+
+
+def _questions(place: str) -> None:
+    for found in read_questions(place):
+        if isinstance(found, Similarities):
+            assert len(found.pairs) == len(found.scores) > 0
+        else:
+            assert all(found.sections.values())
 
 
 def _paired(choose: Random, case: Case, material: Material) -> None:

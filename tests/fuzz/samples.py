@@ -36,7 +36,7 @@ class Sample(NamedTuple):
 
 
 def sample(choose: Random, kind: str | None = None) -> Sample:
-    """Some data of that kind ("sentences", "texts", "text", "pairs", "translations", "vectors"), or of any."""
+    """Some data of that kind, one of `SAMPLES`, or of any."""
     kind = kind or choose.choice(list(SAMPLES))
     suffix, make = choose.choice(SAMPLES[kind])
     return Sample(suffix, make(choose), kind)
@@ -59,6 +59,18 @@ def binary_vectors(choose: Random) -> str:
     rows = [row.split() for row in glove(choose).splitlines()]
     parts = [row[0].encode() + b" " + struct.pack("<3f", *map(float, row[1:])) + b"\n" for row in rows]
     return f"{len(parts)} 3\n" + b"".join(parts).decode("latin-1")
+
+
+def similarities(choose: Random) -> str:
+    sign = choose.choice("\t, ;")
+    head = choose.choice(["", sign.join(["one", "other", "similarity\n"])])
+    rows = [sign.join([*choose.choices(words(60).split(), k=2), f"{choose.uniform(0, 10):.2f}"]) for _ in range(8)]
+    return head + "".join(f"{row}\n" for row in rows)
+
+
+def analogies(choose: Random) -> str:
+    rows = [" ".join(choose.choices(words(60).split(), k=4)) + "\n" for _ in range(6)]
+    return ": first\n" + "".join(rows[:3]) + ": second\n" + "".join(rows[3:])
 
 
 def blimp(choose: Random) -> str:
@@ -166,5 +178,6 @@ SAMPLES = {
         ("", partial(translated, lambda rows: "".join(f"{row[0].split()[0]} 1 AH0 B\n" for row in rows))),
         ("", partial(translated, lambda rows: "".join(f"{row[0]}\t{row[1]}\tV;PST\n" for row in rows))),
     ],
+    "questions": [(".tsv", similarities), (".txt", analogies)],
     "vectors": [(".txt", glove), (".vec", word2vec), (".bin", binary_vectors)],
 }
