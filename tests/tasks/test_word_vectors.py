@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import ensue
+from ensue.data.vector_files import write_word2vec
 from ensue.data.vectors import read_vectors
 from ensue.errors import DataError, EnsueError, RecipeError
 from ensue.notices import Notice
@@ -231,3 +232,18 @@ def test_what_is_not_there_is_one_line(runs: dict[str, Path], tmp_path: Path) ->
     (tmp_path / "other.tsv").write_text("sun\tmoon\t1\n", encoding="utf-8")
     with pytest.raises(DataError, match="no word of these questions has a vector"):
         model.evaluate(tmp_path / "other.tsv")
+
+
+def test_questions_in_another_language_are_told_before_training(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.tsv").write_text("sun\tmoon\t1\n", encoding="utf-8")
+    asked = recipe(folder, "cbow", data={"valid": str(tmp_path / "other.tsv")})
+    assert_refused(asked, tmp_path / "run", "no word of these questions has a vector")
+
+
+def test_words_with_odd_white_space_are_exported(folder: Path, tmp_path: Path) -> None:
+    words, vectors = ["a\u00a0b", "\u2028", "\x85c"], np.eye(3, dtype=np.float32)
+    for binary in (False, True):
+        write_word2vec(tmp_path / "x", words, vectors, binary=binary)
+        assert read_vectors(tmp_path / "x")[0] == words
+    with pytest.raises(DataError, match="one word, found 'a b'"):
+        write_word2vec(tmp_path / "x", ["a b"], vectors[:1], binary=False)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +30,10 @@ class Similarities(NamedTuple):
     pairs: list[tuple[str, str]]
     scores: list[float]
 
+    def rows(self) -> Iterator[tuple[str, ...]]:
+        """The words of each pair."""
+        return iter(self.pairs)
+
 
 class Analogies(NamedTuple):
     """For each section the questions: a is to b as c is to d."""
@@ -36,14 +41,21 @@ class Analogies(NamedTuple):
     name: str
     sections: dict[str, list[tuple[str, str, str, str]]]
 
+    def rows(self) -> Iterator[tuple[str, ...]]:
+        """The words of each question."""
+        return chain.from_iterable(self.sections.values())
 
-def read_questions(location: str | Path, *, encoding: str = "utf-8") -> list[Similarities | Analogies]:
+
+Questions = Similarities | Analogies
+
+
+def read_questions(location: str | Path, *, encoding: str = "utf-8") -> list[Questions]:
     """The questions of each file of a location, in order. Raises DataError (file:line) for a line of another form."""
     paths = TextSource(location, encoding=encoding).paths
     return [_read(path, encoding) for path in paths]
 
 
-def _read(path: Path, encoding: str) -> Similarities | Analogies:
+def _read(path: Path, encoding: str) -> Questions:
     lines = ((number, line.strip()) for number, line in Lines.of(path, encoding=encoding))
     filled = [(number, line) for number, line in lines if line]
     if not filled:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ensue.data.corpus.cache import counted_pairs, tokenize, trained_tokenizer
 from ensue.data.sources import TextSource
-from ensue.data.word_questions import Analogies, read_questions
+from ensue.data.word_questions import Analogies, Questions, read_questions
 from ensue.errors import DataError
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.job import Job
@@ -23,6 +23,7 @@ from ensue.tasks.word_vectors.pipeline import table_of
 from ensue.tasks.word_vectors.recipe import WordVectorsRecipe
 from ensue.tasks.word_vectors.sampled_task import SampledTask
 from ensue.tasks.word_vectors.sampling import Sampling
+from ensue.tasks.word_vectors.table import WordTable
 
 PIECE = 1 << 20
 
@@ -46,12 +47,21 @@ class WordVectorsJob(Job[Any]):
         self.recipe, self.parts, self.fingerprint = recipe, WordVectorParts(tokenizer), source.fingerprint()
         self.tokens = tokenize(source, tokenizer)
         self.counts = self._counted()
-        valid = read_questions(data.valid, encoding=data.encoding) if data.valid else None
-        self._test = read_questions(data.test, encoding=data.encoding) if data.test else None
+        valid, self._test = self._questions(data.valid), self._questions(data.test)
         self.task = self._task(
-            None if valid is None else lambda model: self._score(model, valid, data.valid),
+            (lambda model: self._score(model, valid, data.valid)) if valid else None,
             "accuracy" if valid and isinstance(valid[0], Analogies) else "spearman",
         )
+
+    def _questions(self, location: str) -> list[Questions]:
+        """The questions of a location; none for "". Raises DataError if no word has a vector."""
+        if not location:
+            return []
+        questions = read_questions(location, encoding=self.recipe.data.encoding)
+        if not getattr(self.recipe.vectors, "longest_ngram", 0):
+            words = self.parts.tokenizer.vocabulary.symbols[LINE_END + 1 :]
+            WordTable(words, np.zeros((len(words), 1), np.float32)).check(questions, location)
+        return questions
 
     def _counted(self) -> NDArray[np.int64]:
         """How often each word occurs. Raises DataError for a text from which nothing can be learned."""
@@ -92,7 +102,7 @@ class WordVectorsJob(Job[Any]):
         plan = Sampling(table.kind, table.window, table.negatives, noise)
         return SampledTask(contexts, plan, questions=questions, judged_by=judged_by)
 
-    def _score(self, model: Any, questions: Any, location: str) -> Scores:
+    def _score(self, model: Any, questions: list[Questions], location: str) -> Scores:
         return table_of(model, self.parts.tokenizer, self.recipe.vectors).score(questions, location)
 
     @property
@@ -110,7 +120,7 @@ class WordVectorsJob(Job[Any]):
         return {"vocabulary_size": self._size}
 
     def test(self, model: Any) -> Scores | None:
-        return None if self._test is None else self._score(model, self._test, self.recipe.data.test)
+        return self._score(model, self._test, self.recipe.data.test) if self._test else None
 
     def about(self) -> str:
         return f"of {self._size - 2:,} words"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.data.word_questions import Analogies, Similarities
+from ensue.data.word_questions import Analogies, Questions, Similarities
 from ensue.errors import DataError
 from ensue.metrics.words import AnalogyScores, SimilarityScores, spearman
 
@@ -72,20 +72,25 @@ class WordTable:
             found[start : start + QUESTIONS] = cosines.argmax(1)
         return found
 
-    def score(self, questions: Sequence[Similarities | Analogies], location: str) -> SimilarityScores | AnalogyScores:
-        """The scores on the questions of a location. Raises DataError for files of both kinds, and if no question is
-        covered.
-        """
-        similar = [part for part in questions if isinstance(part, Similarities)]
-        analogies = [part for part in questions if isinstance(part, Analogies)]
-        if similar and analogies:
-            raise DataError(
-                f"{similar[0].name} has pairs and {analogies[0].name} analogies; score them one by one", location
-            )
-        scores = self._similar(similar) if similar else self._analogous(analogies)
-        if not scores.covered:
+    def check(self, questions: Sequence[Questions], location: str) -> None:
+        """Raises DataError for files of both kinds, and if no question is covered."""
+        kinds = {type(part): part.name for part in questions}
+        if len(kinds) > 1:
+            pairs, analogies = kinds[Similarities], kinds[Analogies]
+            raise DataError(f"{pairs} has pairs and {analogies} analogies; score them one by one", location)
+        if not any(self._covers(row) for part in questions for row in part.rows()):
             raise DataError("no word of these questions has a vector; are they in another language or case?", location)
-        return scores
+
+    def score(self, questions: Sequence[Questions], location: str) -> SimilarityScores | AnalogyScores:
+        """The scores on the questions of a location. Raises as `check` does."""
+        self.check(questions, location)
+        similar = [part for part in questions if isinstance(part, Similarities)]
+        if similar:
+            return self._similar(similar)
+        return self._analogous([part for part in questions if isinstance(part, Analogies)])
+
+    def _covers(self, words: Sequence[str]) -> bool:
+        return all(self.find(word) is not None for word in words)
 
     def _similar(self, files: Sequence[Similarities]) -> SimilarityScores:
         found = {part.name: self._similarity(part) for part in files}
