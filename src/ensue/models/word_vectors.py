@@ -25,7 +25,7 @@ class SampledVectors(nn.Module):
         super().__init__()
         self.vocabulary_size, self.d_words = vocabulary_size, d_words
         self.subwords = None if ngrams is None else Ragged(ngrams.values + vocabulary_size, ngrams.starts)
-        bound = 1 / d_words if ngrams else 0.5 / d_words
+        bound = 1 / d_words  # as in fastText and gensim; word2vec begins with half of it, and learns later
         self.vectors = nn.Parameter(torch.empty(vocabulary_size + buckets, d_words).uniform_(-bound, bound))
         self.outputs = nn.Parameter(torch.zeros(vocabulary_size, d_words))
 
