@@ -1,7 +1,7 @@
 """The pages of the documentation, their blocks, sentences and tables."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,10 +42,12 @@ def name_of(page: Path) -> str:
     return page.relative_to(REPOSITORY).as_posix()
 
 
-def pages(*languages: str) -> Any:
-    """The pages that have such a block, as parameters of a test."""
+def pages(*languages: str, quick: Collection[str] | None = None) -> Any:
+    """The pages that have such a block, as parameters of a test. With `quick`, all but these are slow."""
     found = [page for page in PAGES if name_of(page) != TESTED_ELSEWHERE and any(blocks(page, *languages))]
-    return pytest.mark.parametrize("page", found, ids=name_of)
+    slow = [page for page in found if quick is not None and name_of(page) not in quick]
+    cases = [pytest.param(page, marks=[pytest.mark.slow] if page in slow else [], id=name_of(page)) for page in found]
+    return pytest.mark.parametrize("page", cases)
 
 
 def first_cells(page: Path, head: str) -> list[str]:

@@ -70,7 +70,7 @@ def loaded(run: Path) -> ClassificationPipeline:
     return pipeline
 
 
-@pytest.fixture(params=some_slow(RUNS, "lstm", "segments", "several"))
+@pytest.fixture(params=some_slow(RUNS, "segments", "several"))
 def pipeline(request: pytest.FixtureRequest, runs: Path) -> ClassificationPipeline:
     return loaded(runs / request.param)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import typer
@@ -38,13 +38,15 @@ from training.tiny_texts import without_pictures
 
 RUN_HERE = {"data", "embed", "evaluate", "export", "generate", "inspect", "neighbors", "predict", "recipes", "score"}
 """Commands that are run, on a small model; the others train, and are parsed."""
+QUICK = ("README.md", "docs/adding-a-layer.md", "docs/layers/lstm.md")
+"""The pages that are run by default; all are among the slow tests."""
 NOT_YET = {"docs/_build", "src/ensue/tasks/parity"}
 """Paths that whoever follows a page makes."""
 SAID = {"export", "inspect"}
 """Of them, those that have nothing for stdout and say on stderr what they did."""
 
 DRAWN = ("run", "mood")
-"""Those with pictures, the first ones."""
+"""Runs with pictures."""
 
 commands_of = cache(typer.main.get_command)
 """Made of the functions' signatures once, not for each page."""
@@ -56,40 +58,62 @@ def name_of_recipe(block: Block) -> str:
     return match[1] if match else ""
 
 
+class Prepared(NamedTuple):
+    """A folder with the data that the pages speak of, and with the runs that have been asked for."""
+
+    folder: Path
+    cache: Path
+
+    def run(self, name: str) -> Path:
+        """The trained run of this name."""
+        recipe, data, settings = RUNS[name]
+        out = self.folder / name
+        if not out.exists():
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("ENSUE_CACHE", str(self.cache))
+                patch.chdir(self.folder)
+                if name not in DRAWN:
+                    without_pictures(patch)
+                train_run(tiny(read_recipe(recipe, {"data.train": data, **settings})), out, threads=1)
+        return out
+
+
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory, new_cache: Callable[[], Path]) -> Path:
-    """A folder with the data that the pages speak of, and with trained runs."""
+def prepared(tmp_path_factory: pytest.TempPathFactory, new_cache: Callable[[], Path]) -> Prepared:
     folder = tmp_path_factory.mktemp("docs")
     write_data(folder)
     for block in (block for page in PAGES for block in blocks(page, "toml")):
         if name := name_of_recipe(block):
             (folder / name).write_text(block.text, encoding="utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ENSUE_CACHE", str(new_cache()))
-        patch.chdir(folder)
-        for out, (recipe, data, settings) in RUNS.items():
-            train_run(tiny(read_recipe(recipe, {"data.train": data, **settings})), out, threads=1)
-            if out == DRAWN[-1]:
-                without_pictures(patch)
-    return folder
+    return Prepared(folder, new_cache())
 
 
 @pytest.fixture
-def folder(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of it to work in, where whatever is trained is tiny."""
-    shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
+def data(prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the data to work in."""
+    shutil.copytree(prepared.folder, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*RUNS))
     monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def folder(page: Path, prepared: Prepared, data: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same with the runs that the page speaks of. Whatever is trained there is tiny."""
+    text = "".join(block.text for block in blocks(page, "python", "sh", "console"))
+    for name in RUNS:
+        if re.search(rf"(?<![\w-]){name}(?![\w.-])", text):
+            shutil.copytree(prepared.run(name), data / name)
 
     def train_tiny(recipe: Recipe, out: str, **options: Any) -> object:
         return train_run(tiny(recipe), out, **options | {"threads": 1})
 
     monkeypatch.setattr("ensue.library.train_run", train_tiny)
     without_pictures(monkeypatch)
-    return tmp_path
+    return data
 
 
 @pytest.mark.usefixtures("folder")
-@pages("python")
+@pages("python", quick=QUICK)
 def test_code_runs(page: Path) -> None:
     """Those of the layers without a compiler, as the engine has tests of its own for each cell."""
     namespace: dict[str, Any] = {"__name__": "page"}
@@ -122,9 +146,9 @@ def parsed(arguments: list[str]) -> tuple[str, dict[str, Any]]:
     return name, command.make_context(name, rest, parent=context).params
 
 
-@pytest.mark.usefixtures("folder")
+@pytest.mark.usefixtures("data")
 @pages("sh", "console")
-def test_commands_are_there(page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_are_there(page: Path) -> None:
     targets = re.findall(r"^([a-z]+):", (REPOSITORY / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     for program, *arguments in commands(page):
         assert program in ("ensue", "make", "python", "echo")
@@ -138,11 +162,18 @@ def test_commands_are_there(page: Path, monkeypatch: pytest.MonkeyPatch, capsys:
             for data in filter(None, (options[part] for part in ("train", "valid", "test"))):
                 missing = [path for path in data.split(",") if not glob.glob(path)]
                 assert not missing, f"the pages speak of {missing}, which no test writes"
-        if name in RUN_HERE:
-            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
-            app(arguments, standalone_mode=False)
-            said = capsys.readouterr()
-            assert said.err if name in SAID else said.out
+
+
+@pytest.mark.usefixtures("folder")
+@pages("sh", "console", quick=QUICK)
+def test_commands_run(page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for program, *arguments in commands(page):
+        if program != "ensue" or (name := parsed(arguments)[0]) not in RUN_HERE:
+            continue
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
+        app(arguments, standalone_mode=False)
+        said = capsys.readouterr()
+        assert said.err if name in SAID else said.out
 
 
 @pages("console")
@@ -202,16 +233,16 @@ def test_commands_in_sentences_are_there(page: Path) -> None:
     assert set(re.findall(r"`ensue ([a-z]+)", prose(page))) <= known
 
 
-def test_a_run_directory_is_as_written(prepared: Path) -> None:
+@pytest.mark.slow
+def test_a_run_directory_is_as_written(prepared: Prepared) -> None:
     page = REPOSITORY / "docs" / "run-directory.md"
-    files = {path.name for run in RUNS for path in (prepared / run).iterdir() if not path.name.startswith(".")}
+    runs = [prepared.run(name) for name in RUNS]
+    files = {path.name for run in runs for path in run.iterdir() if not path.name.startswith(".")}
     assert {name.partition("/")[0] for name in first_cells(page, "file")} == files
-    config = {key for run in RUNS for key in json.loads((prepared / run / "config.json").read_text(encoding="utf-8"))}
+    config = {key for run in runs for key in json.loads((run / "config.json").read_text(encoding="utf-8"))}
     assert set(first_cells(page, "key of `config.json`")) == config
     records = [
-        json.loads(line)
-        for run in RUNS
-        for line in (prepared / run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        json.loads(line) for run in runs for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     ]
     assert set(first_cells(page, "key of `metrics.jsonl`")) == {key for record in records for key in record}
 

@@ -41,7 +41,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(params=some_slow(KINDS, "softmax", "crf"))
+@pytest.fixture(params=some_slow(KINDS, "crf"))
 def pipeline(request: pytest.FixtureRequest, runs: Path) -> LabelingPipeline:
     return loaded(runs / request.param)
 

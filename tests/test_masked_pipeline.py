@@ -166,6 +166,7 @@ RESUMED: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", some_slow(RESUMED, "pairs"))
 def test_interrupted_killed_and_resumed_is_bit_identical(kind: str, text: Path, tmp_path: Path) -> None:
     tables = dict(RESUMED[kind])

@@ -139,6 +139,7 @@ def test_surprisal_adds_up_to_the_validation_score(pipeline: SequencePipeline, r
     assert pipeline.evaluate(runs / "test.tsv").nats_per_token == pytest.approx(mean)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tied", some_slow(["none", "target", "all"], "all"))
 def test_embeddings_are_tied_three_ways(tied: str, runs: Path, tmp_path: Path) -> None:
     tables = {"tokens": SMALL["tokens"] | {"tied": tied}}
@@ -299,6 +300,7 @@ DECODERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some_slow(DECODERS, "feeding"))
 def test_recurrent_decoders_agree_with_their_steps(name: str, runs: Path, tmp_path: Path) -> None:
     """What a beam search reports, step by step, is what `score` gives in one pass."""

@@ -102,6 +102,7 @@ def classifier(folder: Path, encoder: str) -> ClassificationPipeline:
     return ClassificationPipeline(model, lexicon, labels, recipe=recipe)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoder", some_slow(["gru", "transformer"], "transformer"))
 def test_a_classifier(encoder: str, tmp_path: Path) -> None:
     (tmp_path / "topics.tsv").write_text(tsv(labeled_texts(20)))

@@ -50,6 +50,7 @@ def parity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         del sys.modules[name]
 
 
+@pytest.mark.slow
 def test_a_task_is_one_folder_and_one_line(parity: Path, ensue: Ensue, refused: Callable[..., str]) -> None:
     train = ["train", "parity.toml", "--train", "bits.txt", "--out", "run", "--threads", "1", "--device", "cpu"]
     said = ensue(*train, "--set", "train.precision=float32")

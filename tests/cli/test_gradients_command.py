@@ -27,6 +27,7 @@ def test_the_encoders_that_are_there_by_default(ensue: Ensue) -> None:
     assert Path("gradients.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_the_same_seed_says_the_same_again(ensue: Ensue) -> None:
     command = ("gradients", "gru", "elman", "gru", *SMALL, "--json", "--out", "a.svg")
     first, again = ensue(*command, "--seed", 3), ensue(*command, "--seed", 3)

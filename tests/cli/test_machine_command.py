@@ -48,6 +48,7 @@ def test_json_is_one_object(ensue: Ensue, measured: list[Machine]) -> None:
     assert Profile.model_validate({key: shown[key] for key in Profile.model_fields}) == profile
 
 
+@pytest.mark.slow
 def test_training_says_that_it_measures(
     ensue: Ensue, text: Path, measured: list[Machine], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

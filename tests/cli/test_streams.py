@@ -138,6 +138,7 @@ def test_a_mistake_is_one_line_whatever_is_in_its_names(
     assert refused("data", "red\x1b[31m").startswith(r"red\x1b[31m: no file")
 
 
+@pytest.mark.slow
 def test_nobody_types_where_stdin_is_closed(
     refused: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

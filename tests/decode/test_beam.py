@@ -186,6 +186,7 @@ def test_an_early_stop_changes_nothing_and_saves_steps(monkeypatch: pytest.Monke
     assert sum(steps) > rows
 
 
+@pytest.mark.slow
 def test_a_stop_that_comes_too_early_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bound without the length penalty, as others have had it."""
     go_on = Frontier._go_on

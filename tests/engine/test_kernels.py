@@ -194,7 +194,7 @@ def check_product(kernels: Kernels, name: str, A: np.ndarray, B: np.ndarray, *, 
 
 
 @pytest.mark.parametrize("accumulate", [False, True])
-@pytest.mark.parametrize("layout", ["rows", "columns", "neither"])
+@pytest.mark.parametrize("layout", some_slow(["rows", "columns", "neither"], "neither"))
 def test_every_number_of_rows(multiplier: Kernels, layout: str, accumulate: bool) -> None:
     random = np.random.default_rng(0)
     for m in (*range(1, 27), 250):

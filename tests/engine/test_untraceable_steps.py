@@ -106,6 +106,7 @@ class Many(Written):
         return h, Pair(h, b)
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("is_deep", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_step_of_very_many_parts(is_deep: bool) -> None:

@@ -96,6 +96,7 @@ def found_bugs(folder: Path, bugs: list[Callable[[], None]]) -> dict[str, str]:
     return {finding.name: finding.what for finding in findings if finding}
 
 
+@pytest.mark.slow
 def test_planted_bugs_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fuzz.verdict.PEAK_MIB", 350)
     expected = {bug.__name__: what for bug, what in PLANTED.items()}
@@ -108,6 +109,7 @@ def test_a_case_that_computes_for_ever_is_stopped(tmp_path: Path, monkeypatch: p
     assert found_bugs(tmp_path, [computing]) == {"computing": "hang"}
 
 
+@pytest.mark.slow
 def test_a_bug_of_a_reader_is_found_where_it_is_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -205,6 +205,7 @@ FOUND = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some_slow(["a.png", "a.SVG"], "a.SVG"))
 def test_the_same_numbers_give_the_same_picture(tmp_path: Path, name: str) -> None:
     (tmp_path / "again").mkdir()

@@ -184,6 +184,7 @@ decisions = st.lists(st.tuples(st.booleans(), st.integers(0, 10)), min_size=2, m
 )
 
 
+@pytest.mark.slow
 @given(decisions, st.sampled_from([np.float32, np.float64]))
 def test_no_threshold_is_better(rows: list[tuple[bool, int]], precision: type[np.floating[Any]]) -> None:
     gold = np.array([right for right, _ in rows]).reshape(-1, 2)

@@ -76,6 +76,7 @@ def skewed(path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("weights", "expected"), [("none", 0.1), ("balanced", 0.5)])
 def test_balanced_weights_make_a_rare_label_count_as_much(weights: str, expected: float, tmp_path: Path) -> None:
     recipe = classifying(

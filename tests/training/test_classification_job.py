@@ -84,6 +84,7 @@ def test_every_encoder_learns(encoder: str, topics: Path, tmp_path: Path) -> Non
     assert load(tmp_path / "run").evaluate(topics).accuracy > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooling", some_slow(["last", "mean", "max", "attention", ALL_POOLINGS], ALL_POOLINGS))
 def test_every_pooling_learns_alone_and_together(pooling: str, topics: Path, tmp_path: Path) -> None:
     recipe = classifying(topics, encoder="gru", head={"pooling": pooling.split(), "d_hidden": 8}, steps=30)
@@ -195,6 +196,7 @@ def test_pairs_are_read_as_pairs(tmp_path: Path) -> None:
     assert pipeline.evaluate(path).examples == 80
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("smoothing", some_slow([0.0, 0.3], 0.3))
 def test_label_smoothing_bounds_the_confidence(smoothing: float, topics: Path, tmp_path: Path) -> None:
     """The best probabilities on data that can be told apart are 1 - smoothing + smoothing / K."""
@@ -282,6 +284,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", some_slow(VARIANTS, "lstm"))
 def test_interrupted_killed_and_resumed_ends_in_the_same_bits(variant: str, topics: Path, tmp_path: Path) -> None:
     recipe = classifying(topics, **VARIANTS[variant], checkpoint_every=5, validations=2)

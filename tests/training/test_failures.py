@@ -108,7 +108,7 @@ def full_disk_in_rust(*args: Any, **kwargs: Any) -> None:
     raise SafetensorError("I/O error: No space left on device (os error 28)")
 
 
-QUICK = {(3, full_disk), (4, full_disk_in_rust), (6, full_disk_in_rust)}
+QUICK = {(3, full_disk), (4, full_disk_in_rust)}
 
 
 class FullAt:

@@ -39,7 +39,7 @@ FORMATS: dict[str, tuple[str, Callable[[list[Tagged]], str], dict[str, Any], Sch
 }
 
 
-QUICK = ("iob1", "upos", "a key of misc", "json spans")
+QUICK = ("iob1", "json spans")
 
 
 @pytest.mark.parametrize("name", some_slow(FORMATS, *QUICK))
@@ -338,6 +338,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", some_slow(VARIANTS, "contexts"))
 def test_interrupted_killed_and_resumed_ends_in_the_same_bits(variant: str, names: Path, tmp_path: Path) -> None:
     recipe = tagging(names, **VARIANTS[variant], checkpoint_every=5, validations=2)

@@ -116,7 +116,12 @@ def test_the_gradients_are_those_of_the_undivided_batch(
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("tagger", "cpu"), ("tagger", "cuda"), ("tagger", "python"), ("classifier", "cpu")]
+    ("name", "message"),
+    [
+        ("tagger", "cpu"),
+        *(pytest.param("tagger", message, marks=pytest.mark.slow) for message in ("cuda", "python")),
+        pytest.param("classifier", "cpu", marks=pytest.mark.slow),
+    ],
 )
 def test_training_goes_on_in_halves_and_says_so_once(
     name: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

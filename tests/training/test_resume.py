@@ -43,6 +43,7 @@ def restless(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LanguageModeling, "selection", lambda self, scores: scores.total_nats * 100 % 1)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("restless")
 @pytest.mark.parametrize("variant", some_slow(VARIANTS, "regularized"))
 def test_interrupted_and_resumed_is_bit_identical(variant: str, text: Path, tmp_path: Path) -> None:

@@ -111,6 +111,7 @@ def test_ragged_rows_are_the_fold(kind: str, dtype: torch.dtype, d: int) -> None
     same(*found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", some_slow(LAYERS, "minlstm"))
 def test_gradcheck(kind: str) -> None:
     layer = build(kind)

@@ -74,6 +74,7 @@ def test_a_row_keeps_its_own_last_inputs() -> None:
     same(final.last, torch.stack([torch.stack(row) for row in rows]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 3])
 def test_gradcheck(size: int) -> None:
     layer = build(size)

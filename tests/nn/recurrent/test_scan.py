@@ -137,6 +137,7 @@ def operations(T: int, device: str) -> int:
     return seen.count.total()
 
 
+@pytest.mark.slow
 def test_depth_is_logarithmic_away_from_the_cpu() -> None:
     """`meta` is no CPU: four times the positions are a constant number of operations more."""
     counts = [operations(4**k + 1, "meta") for k in range(3, 9)]
