@@ -236,6 +236,7 @@ def test_predict_writes_a_line_for_a_line(pipeline: SequencePipeline, lines: Pat
     assert all(len(record["outputs"]) == 2 for record in records)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some_slow(["learned", "feeding", "copying", "plain"], "learned", "copying"))
 def test_alignments_are_those_of_the_inspector(name: str, runs: Path, tmp_path: Path) -> None:
     if name != "learned":

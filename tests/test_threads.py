@@ -73,6 +73,7 @@ def tagger(folder: Path, encoder: str) -> LabelingPipeline:
     return LabelingPipeline(model, lexicon, labels, recipe=recipe)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoder", some_slow(["lstm", "transformer"], "lstm"))
 def test_a_tagger(encoder: str, tmp_path: Path) -> None:
     (tmp_path / "names.txt").write_text(columns(sentences(20)))

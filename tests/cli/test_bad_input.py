@@ -52,6 +52,7 @@ def test_texts_that_cannot_be_trained_on(content: bytes, expected: str, refused:
     assert os.listdir() == ["bad.txt"]
 
 
+@pytest.mark.slow
 def test_the_encoding_that_the_message_names_works(ensue: Ensue) -> None:
     Path("old.txt").write_bytes("café noir\n".encode("latin-1") * 40)
     assert ensue(*train("old.txt", "out", "--set", "data.encoding=latin-1")).status == 0

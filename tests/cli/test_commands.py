@@ -151,6 +151,7 @@ def test_recipes_are_listed_and_shown(ensue: Ensue, text: Path) -> None:
     assert ensue("train", "shown.toml", "--train", text, "--out", "out", *SMALL).status == 0
 
 
+@pytest.mark.slow
 def test_quickstart_ends_with_samples_and_three_commands_that_work(ensue: Ensue, text: Path) -> None:
     said = ensue("quickstart", text, "--seconds", 1, "--threads", 1)
     assert said.status == 0

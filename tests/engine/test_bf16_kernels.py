@@ -39,6 +39,7 @@ def emulated(choice: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return choice
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("emulated")
 def test_amx_is_taken_where_it_works() -> None:
     assert bf16_kernels() == ("avx512", "amx")

@@ -38,7 +38,7 @@ def check(name: str, execution: Execution, dtype: torch.dtype, shapes: list[tupl
 
 
 @pytest.mark.parametrize("dtype", some_slow([torch.float64, torch.float32], torch.float64))
-@pytest.mark.parametrize("name", CELLS)
+@pytest.mark.parametrize("name", some_slow(CELLS, "lstm", "gru after"))
 def test_every_cell_in_torch_operations(name: str, dtype: torch.dtype) -> None:
     check(name, "plain", dtype, [SHAPES[-1], *(OF_ONE_UNIT if dtype == torch.float64 else [])])
 
@@ -66,6 +66,7 @@ def test_compiled_with_one_unit(name: str) -> None:
     check(name, "compiled", torch.float64, OF_ONE_UNIT)
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.usefixtures("forgetful")
 def test_compiled_with_the_options_of_users(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -193,6 +193,7 @@ def check_product(kernels: Kernels, name: str, A: np.ndarray, B: np.ndarray, *, 
     np.testing.assert_array_equal(C[:, n:], before[:, n:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accumulate", [False, True])
 @pytest.mark.parametrize("layout", some_slow(["rows", "columns", "neither"], "neither"))
 def test_every_number_of_rows(multiplier: Kernels, layout: str, accumulate: bool) -> None:

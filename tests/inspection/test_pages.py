@@ -238,6 +238,7 @@ def test_nothing_is_fetched() -> None:
 LONG = " ".join(f"w{n}" for n in range(2_100))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", some_slow(["lstm", "transformer"], "transformer"))
 def test_long_sentences_are_cut_and_it_is_said(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tagging, "BUDGET_WORDS", 30_000)
@@ -263,6 +264,7 @@ def test_long_texts_are_cut_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(inspection.page) < 2_000_000
 
 
+@pytest.mark.slow
 def test_one_enormous_word_is_cut() -> None:
     for inspection in (
         inspect_tagger(tagger(features=LETTERS), "x" * 100_000 + " calm"),

@@ -13,6 +13,7 @@ from ensue.models.encoder_decoder import EncoderDecoder
 from ensue.nn import SoftmaxHead, TiedSoftmaxHead, TokenEmbedding, Transformer, watch
 from ensue.training.device import threads_set
 from ensue.types import select_rows
+from training.tiny import some_slow
 
 SIZE, POSITIONS, END = 37, 9, 1
 
@@ -46,8 +47,8 @@ def both(model):
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("positions", some_slow(["sinusoidal", "learned"], "learned"))
+@pytest.mark.parametrize("activation", some_slow(["relu", "gelu"], "gelu"))
 @pytest.mark.parametrize(
     ("d", "heads", "dtype"), [(24, 3, torch.float64), (64, 4, torch.float64), (64, 2, torch.float32)]
 )

@@ -56,7 +56,7 @@ FORMATS: dict[str, Callable[[Path], Path]] = {
 }
 
 
-@pytest.mark.parametrize("name", list(FORMATS))
+@pytest.mark.parametrize("name", some_slow(FORMATS, "fasttext", "tsv"))
 def test_every_format_is_learned(name: str, tmp_path: Path) -> None:
     path = FORMATS[name](tmp_path)
     listener = Listener()
@@ -300,6 +300,7 @@ def test_a_finished_run_of_several_labels_resumed_stays_as_it_is(tmp_path: Path)
     assert {p.name: p.read_bytes() for p in (tmp_path / "run").glob("*.json")} == before
 
 
+@pytest.mark.slow
 def test_the_same_seed_is_the_same_run_and_another_is_another(topics: Path, tmp_path: Path) -> None:
     assert_follows_its_seed(lambda seed: classifying(topics, seed=seed, steps=3, **VARIANTS["lstm"]), tmp_path)
 

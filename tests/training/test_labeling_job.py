@@ -106,6 +106,7 @@ def test_a_slip_of_the_annotators_stops_nothing(wanted: str, tmp_path: Path) -> 
     assert all(0 < report.loss < 5 for report in listener.steps)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "encoder"),
     [
@@ -281,6 +282,7 @@ def documents(count: int, *, seed: int) -> str:
     return "".join(found)
 
 
+@pytest.mark.slow
 def test_an_earlier_sentence_of_the_document_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In training, at use and in the scores, wherever windows end; and no other document is."""
     paths = []

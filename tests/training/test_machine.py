@@ -16,7 +16,7 @@ from ensue.training.device import PLAIN, Way, computing
 from ensue.training.machine import WORKLOADS, Machine, Profile, Timing, machine_profile
 from ensue.training.runtime import choose_runtime
 from ensue.training.workloads import Workload, nearest_workload, training_step
-from training.tiny import kept, plain_profile, run_tiny, tiny_recipe, words
+from training.tiny import kept, plain_profile, run_tiny, some_slow, tiny_recipe, words
 
 FAST = Way(precision="bfloat16", threads=2)
 
@@ -267,7 +267,7 @@ def test_what_stands_in_its_own_way_is_left_out(monkeypatch: pytest.MonkeyPatch)
     assert [calls.count(way) for way in cost] == [5, 2, 1]
 
 
-@pytest.mark.parametrize("workload", WORKLOADS)
+@pytest.mark.parametrize("workload", some_slow(WORKLOADS, WORKLOADS[0]))
 def test_a_step_trains(workload: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of it once, in both types: weights move, and stay finite."""
     made: list[torch.nn.Module] = []

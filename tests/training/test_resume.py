@@ -163,6 +163,7 @@ def test_the_best_weights_are_those_of_the_checkpoint(
     assert (run / "model.safetensors").read_bytes() == weights_of_four
 
 
+@pytest.mark.slow
 def test_a_run_that_was_halved_goes_on_in_as_many_parts(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -178,6 +178,7 @@ def decoders() -> list[SequenceLayer]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", some_slow(range(4), 0, 3))
 @pytest.mark.parametrize("coverage", [False, True])
 def test_autocast(number: int, coverage: bool) -> None:

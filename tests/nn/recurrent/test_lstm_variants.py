@@ -240,6 +240,7 @@ def test_a_fresh_layer_remembers_and_turns(make: Callable[[], Recurrent]) -> Non
     assert 0.8 * bound < W.abs().max() <= bound
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", VARIANTS, ids=lambda make: type(make()).__name__)
 def test_every_gate_and_state_can_be_watched(make: Callable[[], Recurrent]) -> None:
     layer = make()

@@ -191,6 +191,7 @@ def long_sequence(kind: str) -> LongSequence:
     return LongSequence(a, b, start, dh, loop64(a, b, start), errors)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", some_slow([GPU_CHUNK, 16, 10**6], 16))
 @pytest.mark.parametrize("kind", LONG)
 def test_float32_is_stable_over_100_000_positions(kind: str, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
