@@ -32,6 +32,10 @@ OF_THE_KIND: dict[str, dict[str, Any]] = {
     "tag": {"train.batch_tokens": 60, "features.d_words": 8},
     "classify": {"train.batch_tokens": 60},
     **dict.fromkeys(("translate", "transduce", "summarize", "answer"), OF_PAIRS),
+    "vectors": {"tokenizer.min_count": 1, "vectors.d_words": 8, "train.batch_size": 200},
+    "cbow": {"vectors.subsample": 0.0},
+    "skipgram": {"vectors.subsample": 0.0},
+    "fasttext": {"vectors.subsample": 0.0, "vectors.ngram_buckets": 50},
     "bag": {"head.ngram_buckets": 500},
     "transformer": {"encoder.num_heads": 2, "encoder.context": 8},
     "clockwork": {"encoder.d_model": 12},
@@ -52,8 +56,10 @@ def cut_down(name: str, data: Path) -> Recipe:
         settings |= OF_THE_KIND.get(part, {})
     if part == "transformer" and "decoder.d_model" in settings:
         settings["decoder.num_heads"] = 2
-    if name in ("classify-bag", "classify-pairs", "summarize-lm"):
+    if name in ("classify-bag", "classify-pairs", "summarize-lm") or name.startswith("vectors"):
         del settings["encoder.d_model"]
+    if name.startswith("vectors"):  # an update of their own, in one precision
+        del settings["train.precision"]
     if name == "summarize-lm":
         settings["decoder.num_heads"] = 2
     return read_recipe(name, settings)
