@@ -39,13 +39,13 @@ from translation_peers import (
 
 import ensue
 from ensue.data.buckets import by_length
+from ensue.data.compact_texts import Ragged
 from ensue.data.decoding import decoded
 from ensue.recipe import read_recipe, with_paths
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import Reporter
 from ensue.tasks.sequence_to_sequence.decoding import SEARCH_ROWS, SEARCH_TOKENS
 from ensue.tasks.sequence_to_sequence.job import SequenceToSequenceJob
-from ensue.tasks.sequence_to_sequence.texts import ragged
 from ensue.training.device import Precision, computing
 from ensue.training.loop import Trainer
 from ensue.training.machine import machine_profile
@@ -136,17 +136,17 @@ class Translators:
             for side in ("en", "de")
         )
         self.sources = [self.ours.coder.encode((text,))[0] for text in self.texts]
-        self.most = max(self.ours.limits(ragged(self.sources)))
+        self.most = max(self.ours.limits(Ragged.of(self.sources)))
 
     def by_ensue(self, numbers: Sequence[int]) -> list[list[int]]:
-        found = self.ours.hypotheses(ragged(self.sources[number] for number in numbers))
+        found = self.ours.hypotheses(Ragged.of(self.sources[number] for number in numbers))
         return [list(best.ids) for best, *_ in found]
 
     def by_joey(self, numbers: Sequence[int]) -> list[list[int]]:
         """In batches of similar length, as ours."""
         rows = [self.sources[number].tolist() for number in numbers]
         outputs: list[list[int]] = [[] for _ in rows]
-        lengths = ragged(self.sources[number] for number in numbers).lengths
+        lengths = Ragged.of(self.sources[number] for number in numbers).lengths
         for places in by_length(lengths, batch_size=SEARCH_ROWS, batch_tokens=SEARCH_TOKENS):
             batch = [rows[place] for place in places]
             for place, ids in zip(places, joey_outputs(self.theirs, batch, self.tokens, width=WIDTH), strict=True):
