@@ -174,6 +174,8 @@ def test_c_gets_no_table_of_another_size_and_no_context_out_of_reach() -> None:
         whole.sample(far, vectors, outputs, 0.1)
     with pytest.raises(ValueError, match="n-grams are expected"):
         compiled(replace(sampling("cbow"), subwords=Ragged(np.array([99]), np.array([0, 1]))), 21, torch.float32)
+    with pytest.raises(ValueError, match="noise is expected of 12 words, found 13"):
+        compiled(replace(sampling("cbow"), noise=Noise(np.ones(WORDS + 1))), WORDS, torch.float32)
 
 
 def test_contexts_stay_on_their_line_within_a_window_that_varies() -> None:

@@ -149,6 +149,13 @@ def test_ngrams_give_vectors_to_unseen_words(fasttext: Any) -> None:
     np.testing.assert_allclose(seen, fasttext.model.vectors[rows].detach().numpy().mean(0), rtol=1e-5, atol=1e-6)
 
 
+def test_analogies_have_answers_among_the_words_alone(fasttext: Any, tmp_path: Path) -> None:
+    """N-grams give a vector to each word of the question, but its answer is a word of the table."""
+    (tmp_path / "unseen.txt").write_text(": none\nbuttery oveny saltier pianos\n", encoding="utf-8")
+    with pytest.raises(DataError, match="no word of these questions has a vector"):
+        fasttext.evaluate(tmp_path / "unseen.txt")
+
+
 def test_scores_say_how_many_pairs_and_questions_they_cover(runs: dict[str, Path], folder: Path) -> None:
     model = ensue.load(runs["skip-gram"])
     pairs = model.evaluate(folder / "pairs.tsv").as_json()

@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from ensue.errors import EnsueError
 from ensue.types import State
 
 
-class Ensemble(nn.Module):
+class Ensemble:
     """`P(w) = 1/M Σ_m P_m(w)` at every step. Its state is a tuple of those of the M models.
 
     Each model has a `step`. They must have the same vocabulary, id for id; the caller knows whether they have. Raises
@@ -22,12 +22,8 @@ class Ensemble(nn.Module):
     """
 
     def __init__(self, models: Sequence[Any]) -> None:
-        super().__init__()
         assert models, "no model"
-        modules = nn.ModuleList(model for model in models if isinstance(model, nn.Module))
-        if len(modules) < len(models):  # some are compiled
-            self.plain = modules
-        self.models: Any = models if len(modules) < len(models) else modules
+        self.models = tuple(models)
         sizes = {size for model in models if (size := getattr(model, "vocabulary_size", None)) is not None}
         if len(sizes) > 1:
             raise EnsueError(f"the models have vocabularies of {' and '.join(map(str, sorted(sizes)))} symbols")

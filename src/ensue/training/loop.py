@@ -112,18 +112,18 @@ class Trainer:
         batch = self.task.batch(step, self.device)
         updated = self.task.update(self.model, batch, self.state, rate)
         if updated is None:
-            loss = self._descend(batch, step)
+            loss = self.gradients(batch, step)
         else:
             loss, self.state = updated
         nats = self._nats(loss, step)
+        if updated is None:
+            self._descend(step)
         self._count(loss, nats, time.perf_counter() - started)
         if self._passes(share, REPORTS):
             self._log_training()
 
-    def _descend(self, batch: Batch, step: int) -> Loss:
-        """Moves the weights against the gradient of the batch's mean loss."""
-        loss = self.gradients(batch, step)
-        self._nats(loss, step)
+    def _descend(self, step: int) -> None:
+        """Moves the weights against their gradients."""
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip or math.inf)
         if not math.isfinite(norm):
             raise TrainingError(self._not_finite(step, "the gradient is not finite"))
@@ -131,7 +131,6 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         if self.average is not None:
             self.average.add(self.model, step + 1)
-        return loss
 
     def _nats(self, loss: Loss, step: int) -> float:
         """The mean loss. Raises TrainingError if it is not finite."""

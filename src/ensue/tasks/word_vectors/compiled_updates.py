@@ -44,6 +44,8 @@ class CompiledSampling:
         assert found is not None
         self._function = getattr(found, plan.kind.replace("-", "_"))
         self._noise = _constant(plan.noise.threshold.view(np.int32)), _constant(plan.noise.other)
+        if not plan.noise.size == len(plan.noise.threshold) == words:
+            raise ValueError(f"noise is expected of {words} words, found {plan.noise.size}")
         _check_values("noise", plan.noise.other, words)
         self._subwords = None if plan.subwords is None else _checked_subwords(plan.subwords, words, rows)
 

@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ensue.data.corpus.token_file import TokenFile
-from ensue.data.permutation import mix, random_numbers
+from ensue.data.permutation import mix, random_numbers, shares
 
 UNKNOWN, LINE_END = 0, 1
 """The ids of a `WordTokenizer` that are no words. Words follow."""
 _KEPT, _WINDOW, _NOISE = range(3)  # what a random number of (seed, step) is for
-_UNIT = 2.0**-64
 
 
 class Examples(NamedTuple):
@@ -76,7 +75,7 @@ class Contexts:
         lines = np.zeros(len(ids), np.int64) if self.across_lines else np.cumsum(ids == LINE_END)
         count = int(np.count_nonzero(ids != LINE_END))
         ids, lines = ids[stays], lines[stays]
-        reach = 1 + (self._chances(step, _WINDOW, len(ids)) * self.window).astype(np.int64).clip(max=self.window - 1)
+        reach = 1 + (self._chances(step, _WINDOW, len(ids)) * self.window).astype(np.int64)
         places = np.arange(len(ids))
         left = np.maximum(places - reach, np.searchsorted(lines, lines))
         right = np.minimum(places + reach + 1, np.searchsorted(lines, lines, side="right"))
@@ -89,8 +88,8 @@ class Contexts:
         return mix(self.seed, step, purpose)
 
     def _chances(self, step: int, purpose: int, count: int) -> NDArray[np.float64]:
-        """Numbers from 0 to 1."""
-        return random_numbers(self._key(step, purpose), np.arange(count)).astype(np.float64) * _UNIT
+        """Numbers from 0 to below 1."""
+        return shares(random_numbers(self._key(step, purpose), np.arange(count)))
 
 
 def kept_shares(counts: NDArray[np.int64], subsample: float) -> NDArray[np.float64]:

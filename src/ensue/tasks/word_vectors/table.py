@@ -78,7 +78,7 @@ class WordTable:
         if len(kinds) > 1:
             pairs, analogies = kinds[Similarities], kinds[Analogies]
             raise DataError(f"{pairs} has pairs and {analogies} analogies; score them one by one", location)
-        if not any(self._covers(row) for part in questions for row in part.rows()):
+        if not any(self._covers(part, row) for part in questions for row in part.rows()):
             raise DataError("no word of these questions has a vector; are they in another language or case?", location)
 
     def score(self, questions: Sequence[Questions], location: str) -> SimilarityScores | AnalogyScores:
@@ -89,8 +89,10 @@ class WordTable:
             return self._similar(similar)
         return self._analogous([part for part in questions if isinstance(part, Analogies)])
 
-    def _covers(self, words: Sequence[str]) -> bool:
-        return all(self.find(word) is not None for word in words)
+    def _covers(self, part: Questions, words: Sequence[str]) -> bool:
+        """Whether the words can be scored. The answer to an analogy is one of the table's words, as are the others."""
+        look_up = self.find if isinstance(part, Similarities) else self.place
+        return all(look_up(word) is not None for word in words)
 
     def _similar(self, files: Sequence[Similarities]) -> SimilarityScores:
         found = {part.name: self._similarity(part) for part in files}
