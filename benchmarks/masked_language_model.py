@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ensue.data.corpus.examples import Blocks, Frame
+from ensue.data.corpus.examples import Frame, FramedBlocks
 from ensue.data.corpus.masks import NOT_HIDDEN, Masking
 from ensue.data.corpus.token_file import TokenFile
 from ensue.models.build import build_masked_language_model
@@ -57,7 +57,7 @@ def main() -> None:
 def make_task(vocabulary: int) -> MaskedLanguageModeling:
     """The task of ensue on random ids; its batches are for both."""
     ids = np.random.default_rng(0).integers(SPECIAL, vocabulary, 1_000_000)
-    blocks = Blocks(TokenFile.from_ids(ids), length=POSITIONS - 2, frame=Frame(2, 3, 0), seed=0)
+    blocks = FramedBlocks(TokenFile.from_ids(ids), length=POSITIONS - 2, frame=Frame(2, 3, 0), seed=0)
     masking = Masking(4, np.arange(SPECIAL, vocabulary), np.arange(vocabulary) >= SPECIAL)
     return MaskedLanguageModeling(
         blocks, masking, batch_size=ROWS, block_tokens=POSITIONS, validate=lambda _: None, sample=lambda *_: ""

@@ -13,35 +13,35 @@ from ensue.models.word_vectors import CountedVectors, SampledVectors
 from ensue.tasks.word_vectors import plain_updates
 from ensue.tasks.word_vectors.compiled_updates import CompiledSampling, functions, step_on_counts
 from ensue.tasks.word_vectors.counted_task import CountedTask, Counts, Squares
-from ensue.tasks.word_vectors.examples import Contexts, Examples, kept_shares
+from ensue.tasks.word_vectors.examples import WordContexts, WordExamples, kept_shares
 from ensue.tasks.word_vectors.noise import Noise
 from ensue.tasks.word_vectors.sampled_task import SampledTask
-from ensue.tasks.word_vectors.sampling import Kind, Sampling
+from ensue.tasks.word_vectors.sampling import Kind, NegativeSampling
 
 WORDS, BUCKETS, D, NEGATIVES, WINDOW = 12, 9, 8, 5, 3
 RNG = np.random.default_rng(0)
 KINDS: list[Kind] = ["cbow", "skip-gram"]
 
 
-def contexts(*, words: int = 60, across_lines: bool = False) -> Contexts:
+def contexts(*, words: int = 60, across_lines: bool = False) -> WordContexts:
     ids = np.random.default_rng(1).integers(0, WORDS, 150)
     kept = kept_shares(np.bincount(ids, minlength=WORDS), 0.05)
     tokens = TokenFile.from_ids(ids)
-    return Contexts(tokens, kept, words=words, window=WINDOW, across_lines=across_lines, seed=3)
+    return WordContexts(tokens, kept, words=words, window=WINDOW, across_lines=across_lines, seed=3)
 
 
-def sampling(kind: Kind, *, subwords: bool = False) -> Sampling:
+def sampling(kind: Kind, *, subwords: bool = False) -> NegativeSampling:
     weights = np.append([0.0, 0.0], np.arange(1.0, WORDS - 1))
     starts = np.cumsum([0, *RNG.integers(0, 4, WORDS)])
     rows = Ragged(RNG.integers(WORDS, WORDS + BUCKETS, starts[-1]), starts) if subwords else None
-    return Sampling(kind, WINDOW, NEGATIVES, Noise(weights), rows)
+    return NegativeSampling(kind, WINDOW, NEGATIVES, Noise(weights), rows)
 
 
 def tables(rows: int, dtype: torch.dtype) -> list[torch.Tensor]:
     return [torch.tensor(RNG.normal(size=(count, D)) / 10, dtype=dtype) for count in (rows, WORDS)]
 
 
-def compiled(plan: Sampling, rows: int, dtype: torch.dtype) -> CompiledSampling:
+def compiled(plan: NegativeSampling, rows: int, dtype: torch.dtype) -> CompiledSampling:
     if functions(D, NEGATIVES, dtype) is None:
         pytest.skip("no C compiler")
     return CompiledSampling(plan, words=WORDS, rows=rows, dimension=D, dtype=dtype)
@@ -71,7 +71,7 @@ def test_an_update_follows_the_gradient_of_the_loss(kind: Kind, subwords: bool) 
     plan = sampling(kind, subwords=subwords)
     ids = np.array([3, 7], np.int32)
     left, right = np.array([0, 0], np.int32), np.array([2, 2], np.int32)
-    examples = Examples(ids, left, right, key=5, count=2, centers=range(1))
+    examples = WordExamples(ids, left, right, key=5, count=2, centers=range(1))
     model = SampledVectors(WORDS, D, ngrams=_ngrams(plan), buckets=BUCKETS).double()
     torch.nn.init.normal_(model.outputs)
     task = SampledTask(contexts(), replace(plan, subwords=None), questions=None, judged_by="")
@@ -87,7 +87,7 @@ def test_an_update_follows_the_gradient_of_the_loss(kind: Kind, subwords: bool) 
         torch.testing.assert_close(table, parameter.detach() - 0.1 * scale * parameter.grad)
 
 
-def _ngrams(plan: Sampling) -> Ragged | None:
+def _ngrams(plan: NegativeSampling) -> Ragged | None:
     return None if plan.subwords is None else Ragged(plan.subwords.values - WORDS, plan.subwords.starts)
 
 
@@ -159,7 +159,7 @@ def test_several_threads_do_all_the_work() -> None:
 )
 def test_c_is_handed_nothing_that_does_not_fit(change: dict[str, Any], message: str) -> None:
     two = np.array([2, 3], np.int32), np.array([0, 0], np.int32), np.array([2, 2], np.int32)
-    examples = Examples(*two, key=1, count=2, centers=range(2))._replace(**change)
+    examples = WordExamples(*two, key=1, count=2, centers=range(2))._replace(**change)
     with pytest.raises((ValueError, TypeError), match=message):
         compiled(sampling("cbow"), WORDS, torch.float32).sample(examples, *tables(WORDS, torch.float32), 0.1)
 
@@ -169,7 +169,7 @@ def test_c_gets_no_table_of_another_size_and_no_context_out_of_reach() -> None:
     vectors, outputs = tables(WORDS, torch.float32)
     with pytest.raises(ValueError, match="vectors is expected"):
         whole.sample(contexts().examples(0), vectors[1:], outputs, 0.1)
-    far = Examples(np.full(9, 2, np.int32), np.zeros(9, np.int32), np.full(9, 9, np.int32), 1, 9, range(9))
+    far = WordExamples(np.full(9, 2, np.int32), np.zeros(9, np.int32), np.full(9, 9, np.int32), 1, 9, range(9))
     with pytest.raises(ValueError, match="reaches further than 3"):
         whole.sample(far, vectors, outputs, 0.1)
     with pytest.raises(ValueError, match="n-grams are expected"):
@@ -183,7 +183,7 @@ def test_contexts_stay_on_their_line_within_a_window_that_varies() -> None:
     kept = (np.arange(WORDS) > 1).astype(float)
     for across, line_of in ((False, [0, 0, 0, 0, 1, 1, 2, 2]), (True, [0] * 8)):
         seen = set()
-        parts = Contexts(TokenFile.from_ids(lines), kept, words=11, window=3, across_lines=across, seed=1)
+        parts = WordContexts(TokenFile.from_ids(lines), kept, words=11, window=3, across_lines=across, seed=1)
         for step in range(40):
             found = parts.examples(step)
             assert found.ids.tolist() == [2, 3, 4, 5, 6, 7, 8, 9]
@@ -207,7 +207,7 @@ def test_frequent_words_are_left_out_as_often_as_the_rule_says() -> None:
     assert kept[4] == 1
     assert kept_shares(counts, 0).tolist() == [0, 0, 1, 1, 1]
     tokens = TokenFile.from_ids(np.full(20_000, 2))
-    found = Contexts(tokens, kept, words=20_000, window=2, across_lines=False, seed=0).examples(0)
+    found = WordContexts(tokens, kept, words=20_000, window=2, across_lines=False, seed=0).examples(0)
     assert found.rows / 20_000 == pytest.approx(kept[2], rel=0.05)
 
 

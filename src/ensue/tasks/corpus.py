@@ -1,20 +1,26 @@
-"""The texts of a run that learns from running text: a tokenizer, and the ids of training, validation and test."""
+"""Runs that learn from running text: their texts (a tokenizer; ids of training, validation and test), and their job."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import nn
 
-from ensue.data.corpus.cache import Reader, tokenize, trained_tokenizer
+from ensue.data.corpus.cache import TextToIds, tokenize, trained_tokenizer
 from ensue.data.corpus.token_file import TokenFile
 from ensue.data.sources import TextSource
 from ensue.errors import DataError
-from ensue.recipe.tables import CorpusRecipe, TokenizerRecipe
+from ensue.recipe.tables import CorpusRecipe, DataRecipe, TokenizerRecipe
+from ensue.tasks.job import Job
+from ensue.tasks.tokenizer import TokenizerParts
 from ensue.text.tokenizers import Tokenizer
 
+ModelT = TypeVar("ModelT", bound=nn.Module)
 COUNTED = 1 << 22
 COUNT_PIECE = 1 << 16
 
@@ -38,15 +44,13 @@ def read_corpus(
     specification: TokenizerRecipe,
     tokenizer: Tokenizer | None = None,
     *,
-    reader: Callable[[Tokenizer], Reader] = lambda tokenizer: tokenizer,
+    reader: Callable[[Tokenizer], TextToIds] = lambda tokenizer: tokenizer,
 ) -> Corpus:
     """Tokenize what the recipe names, with the given tokenizer or one trained on the training part alone.
 
     `reader` is for ids that are more than the tokenizer's own. Raises `DataError` for a text that is of no use.
     """
-    if not data.train:
-        raise DataError("no training text: --train PATH names a file, a folder or a glob")
-    source = TextSource(data.train, encoding=data.encoding)
+    source = training_source(data)
     held_out = TextSource(data.valid, encoding=data.encoding) if data.valid else None
     test = TextSource(data.test, encoding=data.encoding) if data.test else None
     stop = None if held_out else round_down(source.count_characters(), data.valid_fraction)
@@ -74,6 +78,13 @@ def read_corpus(
     )
 
 
+def training_source(data: DataRecipe) -> TextSource:
+    """The training text. Raises DataError if the recipe names none."""
+    if not data.train:
+        raise DataError("no training text: --train PATH names a file, a folder or a glob")
+    return TextSource(data.train, encoding=data.encoding)
+
+
 def round_down(characters: int, valid_fraction: float) -> int | None:
     """How many characters are for training; None for all."""
     return int(characters * (1 - valid_fraction)) if valid_fraction else None
@@ -85,3 +96,42 @@ def count_tokens(tokens: TokenFile, vocabulary_size: int) -> NDArray[np.int64]:
     starts = range(0, size, COUNT_PIECE * max(1, size // COUNTED))
     pieces = (tokens.read(start, min(start + COUNT_PIECE, size)) for start in starts)
     return sum((np.bincount(ids, minlength=vocabulary_size) for ids in pieces), np.zeros(vocabulary_size, np.int64))
+
+
+class CorpusJob(Job[ModelT]):
+    """Trains a model on running text. A subclass reads the `corpus` and makes the `parts`."""
+
+    corpus: Corpus
+    parts: TokenizerParts
+
+    @property
+    def data(self) -> str:
+        corpus = self.corpus
+        return (
+            f"{len(corpus.train):,} training tokens, {len(corpus.valid) if corpus.valid else 0:,} for validation, "
+            f"{self.parts.vocabulary_size:,} symbols"
+        )
+
+    def notes_on_validation(self) -> Iterator[str]:
+        """Remarks on a validation text that is missing, or has unknown tokens."""
+        valid, tokenizer = self.corpus.valid, self.corpus.tokenizer
+        if valid is None:
+            yield "no validation text: the last weights are kept, and no score is measured"
+        elif valid.unknown:
+            unknown = tokenizer.symbol(tokenizer.unknown_id) if tokenizer.unknown_id is not None else ""
+            yield f"{valid.unknown:,} of {len(valid):,} validation tokens are unknown ({unknown})"
+
+    def prepare(self, model: Any) -> None:
+        counts = count_tokens(self.corpus.train, self.parts.vocabulary_size)
+        model.head.start_from_counts(torch.from_numpy(counts))
+
+    def config(self) -> dict[str, Any]:
+        return {"vocabulary_size": self.corpus.tokenizer.vocabulary_size}
+
+    def data_lines(self) -> list[str]:
+        corpus, data = self.corpus, self.recipe.data
+        return [
+            f"- training: `{data.train}`, {corpus.train.characters:,} characters, {len(corpus.train):,} tokens",
+            f"- validation: {corpus.split}" + (f", {len(corpus.valid):,} tokens" if corpus.valid else ""),
+            *([f"- test: `{data.test}`, {len(corpus.test):,} tokens"] if corpus.test else []),
+        ]

@@ -1,13 +1,15 @@
-"""The tokenizer of a run that has one: the schemas of its file, and reading it."""
+"""The parts of a model that has one tokenizer, and the schemas of their file."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field
 
 from ensue.runs.directory import RunDirectory
-from ensue.runs.schema import DamagedError, Symbols, Vocabulary
+from ensue.runs.schema import Config, DamagedError, Symbols, Vocabulary
+from ensue.tasks.model import ModelParts
 from ensue.text.tokenizers import Tokenizer, restore_tokenizer
 
 
@@ -52,10 +54,34 @@ TokenizerContent = Annotated[
 """`tokenizer.json`, or a tokenizer in it."""
 
 
-def read_tokenizer(run: RunDirectory) -> Tokenizer:
-    """The tokenizer of a run. Raises RunError if its file is missing or damaged, or if config.json has another size."""
-    tokenizer: Tokenizer = run.read_json("tokenizer.json", TypeAdapter(TokenizerContent), restore_tokenizer)
-    size, expected = tokenizer.vocabulary_size, run.config["vocabulary_size"]
-    if size != expected:
-        raise DamagedError(f"{run.path / 'tokenizer.json'}: not the model's: it has {size} symbols, not {expected}")
-    return tokenizer
+class TokenizerConfig(Config):
+    """The keys of `config.json` for a model with one tokenizer."""
+
+    vocabulary_size: Annotated[int, Field(ge=1, lt=2**31)]
+
+
+@dataclass(frozen=True)
+class TokenizerParts(ModelParts):
+    """The tokenizer of a model that has one."""
+
+    config: ClassVar[type[Config]] = TokenizerConfig
+    content: ClassVar[Any] = TokenizerContent
+    """The schema of `tokenizer.json`."""
+    tokenizer: Tokenizer
+
+    @property
+    def vocabulary_size(self) -> int:
+        """The number of symbols that the model knows."""
+        return self.tokenizer.vocabulary_size
+
+    @classmethod
+    def read(cls, run: RunDirectory) -> Self:
+        """Raises RunError if the file is missing or damaged, or if config.json has another size."""
+        tokenizer = run.read_json("tokenizer.json", cls.content, restore_tokenizer)
+        size, expected = tokenizer.vocabulary_size, run.config["vocabulary_size"]
+        if size != expected:
+            raise DamagedError(f"{run.path / 'tokenizer.json'}: not the model's: it has {size} symbols, not {expected}")
+        return cls(tokenizer)
+
+    def files(self) -> dict[str, Any]:
+        return {"tokenizer.json": self.tokenizer.to_json()}

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from ensue.data.corpus.examples import Blocks, Examples, Frame, Pairs
+from ensue.data.corpus.examples import Frame, FramedBlocks, FramedExamples, FramedPairs
 from ensue.data.corpus.masks import NOT_HIDDEN, Masking
 from ensue.data.corpus.token_file import TokenFile
 
@@ -30,9 +30,9 @@ def stream(size: int = 1000, *, lines: bool = False) -> TokenFile:
     return TokenFile.from_ids(ids)
 
 
-MAKERS: dict[str, Callable[[], Examples]] = {
-    "blocks": lambda: Blocks(stream(), length=14, frame=FRAME, seed=3),
-    "pairs": lambda: Pairs(stream(lines=True), length=29, frame=FRAME, seed=3),
+MAKERS: dict[str, Callable[[], FramedExamples]] = {
+    "blocks": lambda: FramedBlocks(stream(), length=14, frame=FRAME, seed=3),
+    "pairs": lambda: FramedPairs(stream(lines=True), length=29, frame=FRAME, seed=3),
 }
 
 
@@ -69,23 +69,23 @@ def test_an_epoch_has_each_example_once_and_epochs_differ(kind: str) -> None:
 
 def test_blocks_are_the_text_between_marks() -> None:
     tokens = stream(100)
-    blocks = Blocks(tokens, length=14, frame=FRAME, seed=0)
+    blocks = FramedBlocks(tokens, length=14, frame=FRAME, seed=0)
     found = blocks.of_epoch(5, np.arange(blocks.count))
     assert (found.ids[:, 0] == BEGIN).all()
     assert (found.ids[:, -1] == SEPARATOR).all()
     text = found.ids[:, 1:-1].ravel().tolist()
     whole = tokens.read(0, 100).tolist()
     assert any(whole[start : start + len(text)] == text for start in range(100 - len(text) + 1))
-    everything = Blocks(tokens, length=14, frame=FRAME, seed=0, whole=True)
+    everything = FramedBlocks(tokens, length=14, frame=FRAME, seed=0, whole=True)
     rows = everything.of_epoch(0, np.arange(everything.count))
     assert rows.lengths.tolist() == [16] * 7 + [4]
     assert rows.ids[rows.ids >= FIRST].tolist() == whole
-    assert len(Blocks(stream(14), length=14, frame=FRAME, seed=0).rows(0, 2).ids) == 2
+    assert len(FramedBlocks(stream(14), length=14, frame=FRAME, seed=0).rows(0, 2).ids) == 2
 
 
 def test_pairs_follow_each_other_in_half_of_the_examples() -> None:
     tokens = stream(20_000, lines=True)
-    pairs = Pairs(tokens, length=29, frame=FRAME, seed=0)
+    pairs = FramedPairs(tokens, length=29, frame=FRAME, seed=0)
     found = pairs.rows(0, pairs.count)
     assert found.follows is not None
     assert found.segments is not None
@@ -111,13 +111,13 @@ def test_pairs_follow_each_other_in_half_of_the_examples() -> None:
 
 def test_pairs_need_two_documents() -> None:
     with pytest.raises(ValueError, match="two documents at least"):
-        Pairs(TokenFile.from_ids(np.array([5, 6, SEPARATOR, 7])), length=9, frame=FRAME, seed=0)
+        FramedPairs(TokenFile.from_ids(np.array([5, 6, SEPARATOR, 7])), length=9, frame=FRAME, seed=0)
 
 
 def test_a_long_sentence_is_cut() -> None:
     ids = np.arange(FIRST, FIRST + 90)
     ids[40] = BEGIN
-    found = Pairs(TokenFile.from_ids(ids), length=9, frame=FRAME, seed=0).rows(0, 2)
+    found = FramedPairs(TokenFile.from_ids(ids), length=9, frame=FRAME, seed=0).rows(0, 2)
     assert found.lengths.tolist() == [12, 12]
     assert found.follows is not None
     assert not found.follows.any()
@@ -125,7 +125,7 @@ def test_a_long_sentence_is_cut() -> None:
 
 @pytest.mark.parametrize("whole_words", [False, True])
 def test_shares_are_as_asked(whole_words: bool) -> None:
-    blocks = Blocks(stream(200_000), length=126, frame=FRAME, seed=1)
+    blocks = FramedBlocks(stream(200_000), length=126, frame=FRAME, seed=1)
     rows = blocks.rows(0, blocks.count)
     hides = masking(begins_word=BEGINS_WORD if whole_words else None)
     inputs, targets = hides.hide(rows.ids, rows.keys)

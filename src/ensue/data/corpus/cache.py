@@ -25,7 +25,7 @@ FORMAT = 1
 """Raise it when a tokenizer or the files change in a way that `to_json` does not show."""
 
 
-class Reader(Protocol):
+class TextToIds(Protocol):
     """Text to ids: a tokenizer, or what makes more of its ids. `to_json` tells all that they depend on."""
 
     @property
@@ -43,7 +43,7 @@ class Reader(Protocol):
         """JSON values."""
 
 
-def tokenize(source: TextSource, tokenizer: Reader, *, start: int = 0, stop: int | None = None) -> TokenFile:
+def tokenize(source: TextSource, tokenizer: TextToIds, *, start: int = 0, stop: int | None = None) -> TokenFile:
     """The ids of the characters [start, stop) of `source`, from the cache if it has them.
 
     An entry that is damaged is made anew. Raises DataError if the text cannot be read, or if ids cannot be written.

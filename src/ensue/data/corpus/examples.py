@@ -41,7 +41,7 @@ class ExampleRows(NamedTuple):
     follows: NDArray[np.bool_] | None = None
 
 
-class Examples(ABC):
+class FramedExamples(ABC):
     """`count` examples in each epoch."""
 
     count: int
@@ -96,7 +96,7 @@ class Examples(ABC):
         """The examples of these numbers in an epoch."""
 
 
-class Blocks(Examples):
+class FramedBlocks(FramedExamples):
     """`[CLS] block [SEP]`: the stream in blocks of `length` ids, which go on over the ends of documents.
 
     The cut moves from epoch to epoch, and less than two blocks are left out. With `whole` nothing is, and nothing
@@ -122,7 +122,7 @@ class Blocks(Examples):
         return ExampleRows(*self.padded(rows), self.keys(epoch, numbers))
 
 
-class Pairs(Examples):
+class FramedPairs(FramedExamples):
     """`[CLS] A [SEP] B [SEP]`: two segments of sentences with at most `length` ids (Devlin et al. 2019).
 
     Each document is cut into chunks of sentences that fill an example. A is the beginning of a chunk, of random length.

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import torch
-
 from ensue.data.corpus.batches import Blocks, Segments
 from ensue.metrics.language import LanguageScores
 from ensue.models.language_model import LanguageModel
 from ensue.models.specification import TransformerEncoder
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.corpus import Corpus, count_tokens, read_corpus
-from ensue.tasks.job import Job
+from ensue.tasks.corpus import Corpus, CorpusJob, read_corpus
 from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.tasks.language_modeling.reading import default_parts, describe_protocol, read
 from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe
 from ensue.tasks.language_modeling.task import LanguageModeling
 
 
-class LanguageModelingJob(Job[LanguageModel]):
+class LanguageModelingJob(CorpusJob[LanguageModel]):
     """Trains a language model."""
 
     unit: ClassVar[str] = "tokens"
@@ -34,35 +31,14 @@ class LanguageModelingJob(Job[LanguageModel]):
         self.task = language_modeling(recipe, self.corpus)
 
     @property
-    def data(self) -> str:
-        corpus = self.corpus
-        return (
-            f"{len(corpus.train):,} training tokens, {len(corpus.valid) if corpus.valid else 0:,} for validation, "
-            f"{corpus.tokenizer.vocabulary_size:,} symbols"
-        )
-
-    @property
     def notes(self) -> list[str]:
-        valid, rows = self.corpus.valid, self.task.batches.batch_size
-        notes = []
-        if rows < self.recipe.train.batch_size:
-            notes.append(f"the text fills {rows} rows of a batch, not {self.recipe.train.batch_size}")
-        if valid is None:
-            notes.append("no validation text: the last weights are kept, and no score is measured")
-        elif valid.unknown:
-            notes.append(f"{valid.unknown:,} of {len(valid):,} validation tokens are unknown (<unk>)")
-        return notes
+        rows, wanted = self.task.batches.batch_size, self.recipe.train.batch_size
+        few = [f"the text fills {rows} rows of a batch, not {wanted}"] if rows < wanted else []
+        return [*few, *self.notes_on_validation()]
 
     def protocol(self, model: LanguageModel) -> str:
         tokens = len(self.corpus.valid) if self.corpus.valid else 0
         return f"validation: {describe_protocol(model, default_parts(tokens))}" if tokens else ""
-
-    def prepare(self, model: LanguageModel) -> None:
-        counts = count_tokens(self.corpus.train, self.corpus.tokenizer.vocabulary_size)
-        model.head.start_from_counts(torch.from_numpy(counts))
-
-    def config(self) -> dict[str, Any]:
-        return {"vocabulary_size": self.corpus.tokenizer.vocabulary_size}
 
     def test(self, model: LanguageModel) -> LanguageScores | None:
         if self.corpus.test is None:
@@ -78,14 +54,6 @@ class LanguageModelingJob(Job[LanguageModel]):
             "| text | nats per token | perplexity | bits per character | tokens | unknown |",
             "|---|---|---|---|---|---|",
             *(_row(name, numbers) for name, numbers in scores.items()),
-        ]
-
-    def data_lines(self) -> list[str]:
-        corpus, data = self.corpus, self.recipe.data
-        return [
-            f"- training: `{data.train}`, {corpus.train.characters:,} characters, {len(corpus.train):,} tokens",
-            f"- validation: {corpus.split}" + (f", {len(corpus.valid):,} tokens" if corpus.valid else ""),
-            *([f"- test: `{data.test}`, {len(corpus.test):,} tokens"] if corpus.test else []),
         ]
 
     def commands(self, path: str) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ensue.data.corpus.examples import Blocks, Examples, Frame, Pairs
+from ensue.data.corpus.examples import Frame, FramedBlocks, FramedExamples, FramedPairs
 from ensue.data.corpus.masks import Masking
 from ensue.data.corpus.token_file import TokenFile
 from ensue.errors import DataError
@@ -37,7 +37,9 @@ def masking_of(recipe: MaskedLanguageModelingRecipe, coder: MaskedTokenizer) -> 
     return Masking(coder.mask_id, coder.text_ids, can_hide, table.share, table.masked, table.random, begins)
 
 
-def training_examples(recipe: MaskedLanguageModelingRecipe, tokens: TokenFile, coder: MaskedTokenizer) -> Examples:
+def training_examples(
+    recipe: MaskedLanguageModelingRecipe, tokens: TokenFile, coder: MaskedTokenizer
+) -> FramedExamples:
     """The examples of the training text. Raises DataError for less than one."""
     length, path = recipe.block_tokens, recipe.data.train
     if recipe.data.next_sentence:
@@ -48,24 +50,24 @@ def training_examples(recipe: MaskedLanguageModelingRecipe, tokens: TokenFile, c
             "and [SEP]): expected more text or a smaller encoder.context",
             path,
         )
-    return Blocks(tokens, length=length, frame=frame_of(coder), seed=recipe.train.seed)
+    return FramedBlocks(tokens, length=length, frame=frame_of(coder), seed=recipe.train.seed)
 
 
 def scored_examples(
     recipe: MaskedLanguageModelingRecipe, tokens: TokenFile, coder: MaskedTokenizer, path: str
-) -> Examples:
+) -> FramedExamples:
     """The examples of a text that is scored: all of it, with masks that are always the same."""
     if recipe.data.next_sentence:
         return _pairs(recipe, tokens, coder, path, seed=FIXED_SEED)
     if not len(tokens):
         raise DataError("no token to hide", path)
-    return Blocks(tokens, length=recipe.block_tokens, frame=frame_of(coder), seed=FIXED_SEED, whole=True)
+    return FramedBlocks(tokens, length=recipe.block_tokens, frame=frame_of(coder), seed=FIXED_SEED, whole=True)
 
 
 def _pairs(
     recipe: MaskedLanguageModelingRecipe, tokens: TokenFile, coder: MaskedTokenizer, path: str, *, seed: int
-) -> Pairs:
+) -> FramedPairs:
     try:
-        return Pairs(tokens, length=recipe.block_tokens, frame=frame_of(coder), seed=seed)
+        return FramedPairs(tokens, length=recipe.block_tokens, frame=frame_of(coder), seed=seed)
     except ValueError as error:
         raise DataError(f"{error} (data.next_sentence)", path) from None

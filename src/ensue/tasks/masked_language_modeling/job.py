@@ -5,14 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, ClassVar
 
-import torch
-
 from ensue.data.corpus.token_file import TokenFile
 from ensue.metrics.masked import MaskedScores
 from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.corpus import count_tokens, read_corpus
-from ensue.tasks.job import Job
+from ensue.tasks.corpus import CorpusJob, read_corpus
 from ensue.tasks.masked_language_modeling.examples import masking_of, scored_examples, stream_of, training_examples
 from ensue.tasks.masked_language_modeling.model import MaskedLanguageModelParts
 from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe
@@ -20,7 +17,7 @@ from ensue.tasks.masked_language_modeling.sample import filled_sample
 from ensue.tasks.masked_language_modeling.task import MaskedLanguageModeling, score
 
 
-class MaskedLanguageModelingJob(Job[MaskedLanguageModel]):
+class MaskedLanguageModelingJob(CorpusJob[MaskedLanguageModel]):
     """Trains a masked language model."""
 
     unit: ClassVar[str] = "masked tokens"
@@ -52,36 +49,17 @@ class MaskedLanguageModelingJob(Job[MaskedLanguageModel]):
         return partial(score, examples=examples, masking=self.masking, tokens=len(tokens), unknown=tokens.unknown)
 
     @property
-    def data(self) -> str:
-        corpus = self.corpus
-        return (
-            f"{len(corpus.train):,} training tokens, {len(corpus.valid) if corpus.valid else 0:,} for validation, "
-            f"{self.parts.coder.vocabulary_size:,} symbols"
-        )
-
-    @property
     def notes(self) -> list[str]:
-        train, valid, size = self.recipe.train, self.corpus.valid, self.corpus.tokenizer.vocabulary_size
+        train, size = self.recipe.train, self.corpus.tokenizer.vocabulary_size
         notes, wanted = [], self.recipe.tokenizer.max_size
         if wanted is not None and size < wanted:
             notes.append(f"the text gives a vocabulary of {size:,}, not {wanted:,} (tokenizer.max_size)")
         if self.task.batch_size < train.batch_size:
             notes.append(f"the text gives {self.task.batch_size:,} examples for a batch, not {train.batch_size:,}")
-        if valid is None:
-            notes.append("no validation text: the last weights are kept, and no score is measured")
-        elif valid.unknown:
-            notes.append(f"{valid.unknown:,} of {len(valid):,} validation tokens are unknown ([UNK])")
-        return notes
+        return [*notes, *self.notes_on_validation()]
 
     def protocol(self, model: MaskedLanguageModel) -> str:
         return f"validation: {protocol_of(self.recipe)}" if self.corpus.valid else ""
-
-    def prepare(self, model: MaskedLanguageModel) -> None:
-        counts = count_tokens(self.corpus.train, self.parts.coder.vocabulary_size)
-        model.head.start_from_counts(torch.from_numpy(counts))
-
-    def config(self) -> dict[str, Any]:
-        return {"vocabulary_size": self.corpus.tokenizer.vocabulary_size}
 
     def test(self, model: MaskedLanguageModel) -> MaskedScores | None:
         if self.corpus.test is None:
@@ -89,7 +67,7 @@ class MaskedLanguageModelingJob(Job[MaskedLanguageModel]):
         return self._scored(self.corpus.test, self.recipe.data.test)(model)
 
     def about(self) -> str:
-        return f"over {self.parts.coder.vocabulary_size:,} subwords"
+        return f"over {self.parts.vocabulary_size:,} subwords"
 
     def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
         return [
@@ -100,14 +78,6 @@ class MaskedLanguageModelingJob(Job[MaskedLanguageModel]):
                 f"| {numbers['masked']:,} |"
                 for name, numbers in scores.items()
             ),
-        ]
-
-    def data_lines(self) -> list[str]:
-        corpus, data = self.corpus, self.recipe.data
-        return [
-            f"- training: `{data.train}`, {corpus.train.characters:,} characters, {len(corpus.train):,} tokens",
-            f"- validation: {corpus.split}" + (f", {len(corpus.valid):,} tokens" if corpus.valid else ""),
-            *([f"- test: `{data.test}`, {len(corpus.test):,} tokens"] if corpus.test else []),
         ]
 
     def commands(self, path: str) -> list[str]:

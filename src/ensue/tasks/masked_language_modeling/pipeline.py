@@ -9,13 +9,12 @@ from typing import NamedTuple, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ensue.arguments import check_path, check_texts, check_type, check_whole
 from ensue.data.corpus.cache import tokenize
 from ensue.data.lines import Lines
 from ensue.data.sources import TextSource
-from ensue.errors import EnsueError, nearest
+from ensue.errors import EnsueError
 from ensue.metrics.masked import MaskedScores
 from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.runs.directory import RunDirectory
@@ -28,17 +27,11 @@ from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRe
 from ensue.tasks.masked_language_modeling.task import score
 from ensue.tasks.minimal_pairs import MinimalPairScores, PairScore, ScoredTexts, score_pairs
 from ensue.tasks.pipeline import Predictor
+from ensue.tasks.poolings import pooling_of
 from ensue.tasks.token_scores import TokenScore, score_lines
 from ensue.text.masked_tokens import MaskedTokenizer
 from ensue.text.wordpiece import MASK
 
-POOLINGS: dict[str, Callable[[Vectors], Vectors]] = {
-    "mean": lambda vectors: vectors.mean(0),
-    "first": lambda vectors: vectors[0],
-    "last": lambda vectors: vectors[-1],
-    "max": lambda vectors: vectors.max(0),
-}
-"""From vectors (T, d) to one (d,)."""
 MOST_FILLS = 10_000
 
 
@@ -174,7 +167,7 @@ class MaskedLanguagePipeline(Predictor):
         in windows that overlap. Raises EnsueError for a pooling or a layer that there is not.
         """
         check_texts(texts, "a list of texts")
-        pool = self._pooling(pooling)
+        pool = pooling_of(pooling)
         vectors = np.zeros((len(texts), self.model.layers.d_out), np.float32)
 
         def done(number: int, found: Vectors) -> None:
@@ -191,7 +184,7 @@ class MaskedLanguagePipeline(Predictor):
 
         A word without subwords, such as one of control characters alone, has zeros. See `embed`.
         """
-        pool = self._pooling(pooling)
+        pool = pooling_of(pooling)
         encoded = [self.coder.encode_words(words) for words in sentences]
         d = self.model.layers.d_out
         vectors = [np.zeros((len(counts), d), np.float32) for _, counts in encoded]
@@ -204,11 +197,6 @@ class MaskedLanguagePipeline(Predictor):
 
         token_vectors(self.model, self.coder, [ids for ids, _ in encoded], layer=self._layer(layer), done=done)
         return vectors
-
-    def _pooling(self, name: str) -> Callable[[Vectors], NDArray[np.float32]]:
-        if name not in POOLINGS:
-            raise EnsueError(f'no pooling "{name}"{nearest(name, POOLINGS)}; there are {", ".join(POOLINGS)}')
-        return POOLINGS[name]
 
     def _layer(self, layer: int) -> int:
         most: int = self.model.num_layers

@@ -29,7 +29,7 @@ Vectors = NDArray[np.float32]
 ItemT = TypeVar("ItemT")
 
 
-class Window(NamedTuple):
+class TextWindow(NamedTuple):
     """The tokens [begin, end) of a text, read together; what is found for [first, last) is kept."""
 
     text: int
@@ -44,7 +44,7 @@ class Window(NamedTuple):
         return self.end - self.begin
 
 
-def windows(text: int, size: int, most: int) -> list[Window]:
+def windows(text: int, size: int, most: int) -> list[TextWindow]:
     """Windows of at most `most` tokens over a text of `size`, each token kept where it is farthest from both edges."""
     begins = list(range(0, max(1, size - most), max(1, most // 2)))
     if begins[-1] + most < size:
@@ -52,7 +52,8 @@ def windows(text: int, size: int, most: int) -> list[Window]:
     edges = [(left + most + right) // 2 for left, right in pairwise(begins)]
     bounds = [0, *edges, size]
     return [
-        Window(text, begin, min(begin + most, size), *bounds[place : place + 2]) for place, begin in enumerate(begins)
+        TextWindow(text, begin, min(begin + most, size), *bounds[place : place + 2])
+        for place, begin in enumerate(begins)
     ]
 
 
@@ -89,7 +90,7 @@ def _read(
     model: MaskedLanguageModel,
     coder: MaskedTokenizer,
     texts: Sequence[NDArray[np.int64]],
-    some: Sequence[Window],
+    some: Sequence[TextWindow],
     layer: int,
 ) -> Vectors:
     """The vectors (B, T, d) of windows in a layer."""
@@ -103,7 +104,7 @@ def _read(
 class Hidden(NamedTuple):
     """A window in which one token, at this place of the text, is hidden."""
 
-    window: Window
+    window: TextWindow
     place: int
 
 
@@ -127,7 +128,7 @@ def pseudo_nats(
     return found
 
 
-def _hidden(plan: Sequence[Window]) -> Iterator[list[Hidden]]:
+def _hidden(plan: Sequence[TextWindow]) -> Iterator[list[Hidden]]:
     """Each token that windows keep, hidden, in batches; of some windows at a time, since a long text has many."""
     for first in range(0, len(plan), WINDOWS):
         some = plan[first : first + WINDOWS]
@@ -141,7 +142,7 @@ def mask_probabilities(
 ) -> list[Tensor]:
     """The probabilities (masks, V) of the tokens of each mask of each text; special tokens have none."""
     found: dict[int, Tensor] = {}
-    plan = [Window(number, 0, len(text), 0, len(text)) for number, text in enumerate(texts)]
+    plan = [TextWindow(number, 0, len(text), 0, len(text)) for number, text in enumerate(texts)]
     special = torch.tensor([coder.padding_id, *coder.special_ids], device=device_of(model))
     with evaluating(model):
         for some in _batches(plan, [window.size + 2 for window in plan]):
@@ -153,7 +154,7 @@ def mask_probabilities(
     return [found[number] for number in range(len(texts))]
 
 
-def _planned(texts: Sequence[NDArray[np.int64]], most: int) -> list[Window]:
+def _planned(texts: Sequence[NDArray[np.int64]], most: int) -> list[TextWindow]:
     return [window for number, text in enumerate(texts) for window in windows(number, len(text), most)]
 
 

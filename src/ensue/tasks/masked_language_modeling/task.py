@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ensue.data.corpus.examples import ExampleRows, Examples
+from ensue.data.corpus.examples import ExampleRows, FramedExamples
 from ensue.data.corpus.masks import NOT_HIDDEN, Masking
 from ensue.metrics.masked import MaskedScores
 from ensue.models.masked_language_model import MaskedLanguageModel, is_next_nats
@@ -83,7 +83,7 @@ def batch_of(rows: ExampleRows, masking: Masking, device: torch.device) -> Maske
 @torch.inference_mode()
 def score(
     model: MaskedLanguageModel,
-    examples: Examples,
+    examples: FramedExamples,
     masking: Masking,
     *,
     tokens: int,
@@ -120,7 +120,7 @@ class MaskedLanguageModeling(Task[MaskedLanguageModel, MaskedBatch]):
 
     def __init__(
         self,
-        examples: Examples,
+        examples: FramedExamples,
         masking: Masking,
         *,
         batch_size: int,

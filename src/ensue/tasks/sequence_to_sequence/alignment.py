@@ -17,7 +17,7 @@ from ensue.decode.coverage import attention_taps
 from ensue.models.encoder_decoder import TextModel, right_shifted
 from ensue.models.modules import device_of, evaluating
 from ensue.nn import CopyingHead, watch
-from ensue.tasks.sequence_to_sequence.outputs import Alignment, Output
+from ensue.tasks.sequence_to_sequence.outputs import Output, TokenAlignment
 from ensue.tasks.sequence_to_sequence.symbols import Symbols
 from ensue.tasks.sequence_to_sequence.task import EncodedPairs
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
@@ -39,9 +39,9 @@ def align(
     coder: PairCoder,
     answers: Sequence[tuple[Pair, Output]],
     sources: Sequence[NDArray[np.int64]],
-) -> list[Alignment | None]:
+) -> list[TokenAlignment | None]:
     """The alignment of each output with its source, whose ids are `sources`; None for a model without attention."""
-    found: list[Alignment | None] = [None] * len(answers)
+    found: list[TokenAlignment | None] = [None] * len(answers)
     tap = alignment_tap(model)
     if tap is None:
         return found
@@ -51,7 +51,7 @@ def align(
         for row, places in zip(rows.tolist(), _places(model, tap, pairs, rows, coder.target.begin_id), strict=True):
             (pair, output), source = answers[row], sources[row].tolist()
             read, written = Symbols(coder, pair.sources, is_source=True), Symbols(coder, pair.sources)
-            found[row] = Alignment(
+            found[row] = TokenAlignment(
                 tuple(map(read.of, source)), tuple(map(written.of, output.ids)), tuple(places[: len(output.ids)])
             )
     return found

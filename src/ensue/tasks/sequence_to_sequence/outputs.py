@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 
-class Alignment(NamedTuple):
+class TokenAlignment(NamedTuple):
     """The tokens of a source, its end included, and of an output; for each token of the output the place, from 0, of
     the token of the source that it looks at most.
     """

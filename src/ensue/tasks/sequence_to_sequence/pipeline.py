@@ -30,7 +30,7 @@ from ensue.tasks.sequence_to_sequence.decoding import mean_surprisals, most_toke
 from ensue.tasks.sequence_to_sequence.inspection import inspect_output
 from ensue.tasks.sequence_to_sequence.length import check_lengths, most_written
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
-from ensue.tasks.sequence_to_sequence.outputs import Alignment, Output
+from ensue.tasks.sequence_to_sequence.outputs import Output, TokenAlignment
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
 from ensue.tasks.sequence_to_sequence.task import EncodedPairs
 from ensue.tasks.sequence_to_sequence.texts import Ids, PairCoder
@@ -106,7 +106,7 @@ class SequencePipeline(Predictor):
             sources = Ragged.of(map(self._source_ids, window))
             yield from zip(window, map(self._output, window, self.hypotheses(sources)), strict=True)
 
-    def aligned(self, answers: Sequence[tuple[Pair, Output]]) -> list[Alignment | None]:
+    def aligned(self, answers: Sequence[tuple[Pair, Output]]) -> list[TokenAlignment | None]:
         """The tokens of each source and its output, with what each token of the output looks at most."""
         return align(self.model, self.coder, answers, [self._source_ids(pair) for pair, _ in answers])
 

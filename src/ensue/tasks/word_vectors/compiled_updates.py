@@ -21,8 +21,8 @@ from ensue.data.compact_texts import Ragged
 from ensue.engine.addresses import address
 from ensue.engine.c_library import library
 from ensue.engine.products import in_parts
-from ensue.tasks.word_vectors.examples import Examples
-from ensue.tasks.word_vectors.sampling import Sampling
+from ensue.tasks.word_vectors.examples import WordExamples
+from ensue.tasks.word_vectors.sampling import NegativeSampling
 
 
 @cache
@@ -38,7 +38,7 @@ def functions(dimension: int, negatives: int, dtype: torch.dtype) -> ctypes.CDLL
 class CompiledSampling:
     """Negative sampling for `words` words whose vectors, with those of n-grams, are `rows` rows."""
 
-    def __init__(self, plan: Sampling, *, words: int, rows: int, dimension: int, dtype: torch.dtype) -> None:
+    def __init__(self, plan: NegativeSampling, *, words: int, rows: int, dimension: int, dtype: torch.dtype) -> None:
         self.plan, self.words, self.rows, self.dimension, self.dtype = plan, words, rows, dimension, dtype
         found = functions(dimension, plan.negatives, dtype)
         assert found is not None
@@ -49,7 +49,7 @@ class CompiledSampling:
         _check_values("noise", plan.noise.other, words)
         self._subwords = None if plan.subwords is None else _checked_subwords(plan.subwords, words, rows)
 
-    def sample(self, examples: Examples, vectors: Tensor, outputs: Tensor, rate: float) -> float:
+    def sample(self, examples: WordExamples, vectors: Tensor, outputs: Tensor, rate: float) -> float:
         """The updates of `examples`, in place; returns the loss in nats before each.
 
         Raises:

@@ -18,7 +18,7 @@ UNKNOWN, LINE_END = 0, 1
 _KEPT, _WINDOW, _NOISE = range(3)  # what a random number of (seed, step) is for
 
 
-class Examples(NamedTuple):
+class WordExamples(NamedTuple):
     """The words `ids` (n,) of a part of the text; word i has the context [left[i], right[i]) without i itself.
 
     The examples are those of the words in `centers`. `key` is the stream of their noise, `count` the number of words in
@@ -53,7 +53,7 @@ class Examples(NamedTuple):
         return self._replace(centers=self.centers[rows])
 
 
-class Contexts:
+class WordContexts:
     """The examples of each step: `words` tokens of the text, those of step n behind those of step n - 1.
 
     `kept` (V,) is the probability that a word stays, 0 for what is no word. A context has up to b words on either side
@@ -67,7 +67,7 @@ class Contexts:
         self.window, self.across_lines, self.seed = window, across_lines, seed
         self.steps_per_epoch = -(-len(tokens) // words)
 
-    def examples(self, step: int) -> Examples:
+    def examples(self, step: int) -> WordExamples:
         """The examples of a step, counted from 0 over all epochs."""
         start = step % self.steps_per_epoch * self.words
         ids = self.tokens.read(start, min(start + self.words, len(self.tokens)))
@@ -79,7 +79,7 @@ class Contexts:
         places = np.arange(len(ids))
         left = np.maximum(places - reach, np.searchsorted(lines, lines))
         right = np.minimum(places + reach + 1, np.searchsorted(lines, lines, side="right"))
-        return Examples(
+        return WordExamples(
             ids.astype(np.int32), left.astype(np.int32), right.astype(np.int32),
             key=self._key(step, _NOISE), count=count, centers=range(len(ids)),
         )  # fmt: skip

@@ -9,20 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ensue.data.corpus.cache import counted_pairs, tokenize, trained_tokenizer
-from ensue.data.sources import TextSource
 from ensue.data.word_questions import Analogies, Questions, read_questions
 from ensue.errors import DataError
 from ensue.runs.directory import RunDirectory
+from ensue.tasks.corpus import training_source
 from ensue.tasks.job import Job
 from ensue.tasks.task import Scores
 from ensue.tasks.word_vectors.counted_task import CountedTask
-from ensue.tasks.word_vectors.examples import LINE_END, UNKNOWN, Contexts, kept_shares
+from ensue.tasks.word_vectors.examples import LINE_END, UNKNOWN, WordContexts, kept_shares
 from ensue.tasks.word_vectors.model import WordVectorParts
 from ensue.tasks.word_vectors.noise import Noise
 from ensue.tasks.word_vectors.pipeline import table_of
 from ensue.tasks.word_vectors.recipe import WordVectorsRecipe
 from ensue.tasks.word_vectors.sampled_task import SampledTask
-from ensue.tasks.word_vectors.sampling import Sampling
+from ensue.tasks.word_vectors.sampling import NegativeSampling
 from ensue.tasks.word_vectors.table import WordTable
 
 PIECE = 1 << 20
@@ -37,9 +37,7 @@ class WordVectorsJob(Job[Any]):
 
     def __init__(self, recipe: WordVectorsRecipe, run: RunDirectory | None = None) -> None:
         data = recipe.data
-        if not data.train:
-            raise DataError("no training text: --train PATH names a file, a folder or a glob")
-        self.source = source = TextSource(data.train, encoding=data.encoding)
+        self.source = source = training_source(data)
         tokenizer: Any = (
             run.parts.tokenizer if run else trained_tokenizer(source, stop=None, **recipe.tokenizer.model_dump())
         )
@@ -83,7 +81,7 @@ class WordVectorsJob(Job[Any]):
 
     @property
     def _size(self) -> int:
-        return self.parts.tokenizer.vocabulary_size
+        return self.parts.vocabulary_size
 
     def _task(self, questions: Callable[[Any], Scores] | None, judged_by: str) -> SampledTask | CountedTask:
         table, train, across_lines = self.recipe.vectors, self.recipe.train, self.recipe.data.across_lines
@@ -93,13 +91,13 @@ class WordVectorsJob(Job[Any]):
                 batch_size=train.batch_size, largest_count=table.largest_count, power=table.power,
                 words=len(self.tokens), questions=questions, judged_by=judged_by,
             )  # fmt: skip
-        contexts = Contexts(
+        contexts = WordContexts(
             self.tokens, kept_shares(self.counts, table.subsample), words=train.batch_size, window=table.window,
             across_lines=across_lines, seed=train.seed,
         )  # fmt: skip
         is_word = (np.arange(self._size) > LINE_END) & (self.counts > 0)
         noise = Noise(np.where(is_word, self.counts.astype(np.float64) ** table.noise_power, 0))
-        plan = Sampling(table.kind, table.window, table.negatives, noise)
+        plan = NegativeSampling(table.kind, table.window, table.negatives, noise)
         return SampledTask(contexts, plan, questions=questions, judged_by=judged_by)
 
     def _score(self, model: Any, questions: list[Questions], location: str) -> Scores:

@@ -3,54 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, Self
-
-from pydantic import Field
+from typing import Any, ClassVar
 
 from ensue.data.compact_texts import Ragged
 from ensue.models.word_vectors import CountedVectors, SampledVectors
-from ensue.runs.directory import RunDirectory
-from ensue.runs.schema import Config, DamagedError, Symbols, Vocabulary
-from ensue.tasks.model import ModelParts
+from ensue.tasks.tokenizer import TokenizerParts, WordsContent
 from ensue.tasks.word_vectors.recipe import SampledVectorsTable, WordVectorsRecipe
 from ensue.text.character_ngrams import ngram_hashes
 from ensue.text.words import WordTokenizer
 
 
-class WordVectorsConfig(Config):
-    """`config.json`."""
-
-    vocabulary_size: Annotated[int, Field(ge=1, lt=2**31)]
-
-
-class WordsContent(Vocabulary):
-    """`tokenizer.json`."""
-
-    kind: Literal["words"]
-    splitter: str
-    symbols: Symbols
-
-
 @dataclass(frozen=True)
-class WordVectorParts(ModelParts):
+class WordVectorParts(TokenizerParts):
     """The vocabulary, in a tokenizer."""
 
-    config: ClassVar[type[Config]] = WordVectorsConfig
+    content: ClassVar[Any] = WordsContent
     tokenizer: WordTokenizer
 
-    @classmethod
-    def read(cls, run: RunDirectory) -> Self:
-        tokenizer = run.read_json("tokenizer.json", WordsContent, WordTokenizer.from_json)
-        size, expected = tokenizer.vocabulary_size, run.config["vocabulary_size"]
-        if size != expected:
-            raise DamagedError(f"{run.path / 'tokenizer.json'}: not the model's: it has {size} symbols, not {expected}")
-        return cls(tokenizer)
-
-    def files(self) -> dict[str, object]:
-        return {"tokenizer.json": self.tokenizer.to_json()}
-
     def build(self, recipe: WordVectorsRecipe) -> SampledVectors | CountedVectors:
-        table, size = recipe.vectors, self.tokenizer.vocabulary_size
+        table, size = recipe.vectors, self.vocabulary_size
         if table.kind == "glove":
             return CountedVectors(size, table.d_words)
         if not table.longest_ngram:

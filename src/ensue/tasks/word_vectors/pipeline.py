@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,12 +17,12 @@ from ensue.errors import EnsueError, nearest
 from ensue.metrics.words import AnalogyScores, SimilarityScores
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.pipeline import Pipeline
+from ensue.tasks.poolings import Vectors, pooling_of
 from ensue.tasks.word_vectors.examples import LINE_END
 from ensue.tasks.word_vectors.model import WordVectorParts, ngram_rows
 from ensue.tasks.word_vectors.table import Neighbor, WordTable
 from ensue.text.words import WordTokenizer
 
-POOLINGS = ("mean", "first", "last", "max")
 FORMATS = {"word2vec": False, "word2vec-binary": True, "fasttext": False}
 """For each format of `export`, whether it is binary. fastText's .vec is word2vec's text."""
 MOST = 1_000_000
@@ -76,9 +76,8 @@ class WordVectorsPipeline(Pipeline):
         first or last word. Words without a vector do not count; a text without any other has zeros.
         """
         check_texts(texts, "texts")
-        if pooling not in POOLINGS:
-            raise EnsueError(f'no pooling "{pooling}"{nearest(pooling, POOLINGS)}; known: {", ".join(POOLINGS)}')
-        return np.stack([self._pooled(text, pooling) for text in texts]) if len(texts) else self._zeros()[None][:0]
+        pool = pooling_of(pooling)
+        return np.stack([self._pooled(text, pool) for text in texts]) if len(texts) else self._zeros()[None][:0]
 
     def embed_words(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float32]]:
         """A vector for each word of sentences that are lists of words, (T, d) for each; zeros where there is none."""
@@ -130,14 +129,9 @@ class WordVectorsPipeline(Pipeline):
     def _lowered(self, word: str) -> str:
         return word.lower() if self.tokenizer.lowercase else word
 
-    def _pooled(self, text: str, pooling: str) -> NDArray[np.float32]:
+    def _pooled(self, text: str, pool: Callable[[Vectors], Vectors]) -> Vectors:
         found = [vector for word in self._words(text) if (vector := self.table.find(word)) is not None]
-        if not found:
-            return self._zeros()
-        if pooling in ("first", "last"):
-            return found[0 if pooling == "first" else -1]
-        pooled = np.mean(found, axis=0) if pooling == "mean" else np.max(found, axis=0)
-        return np.asarray(pooled, np.float32)
+        return pool(np.stack(found)) if found else self._zeros()
 
     def _zeros(self) -> NDArray[np.float32]:
         return np.zeros(self.table.vectors.shape[1], np.float32)

@@ -12,19 +12,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.tasks.word_vectors.examples import Examples
-from ensue.tasks.word_vectors.sampling import Sampling
+from ensue.tasks.word_vectors.examples import WordExamples
+from ensue.tasks.word_vectors.sampling import NegativeSampling
 
 Reals = NDArray[np.floating]
 
 
-def sample(plan: Sampling, examples: Examples, vectors: Reals, outputs: Reals, rate: float) -> float:
+def sample(plan: NegativeSampling, examples: WordExamples, vectors: Reals, outputs: Reals, rate: float) -> float:
     """The updates of `examples` by negative sampling, in place; returns the loss in nats before each."""
     update = _cbow if plan.kind == "cbow" else _skip_gram
     return sum(update(plan, examples, i, vectors, outputs, rate) for i in examples.centers)
 
 
-def _cbow(plan: Sampling, examples: Examples, i: int, vectors: Reals, outputs: Reals, rate: float) -> float:
+def _cbow(plan: NegativeSampling, examples: WordExamples, i: int, vectors: Reals, outputs: Reals, rate: float) -> float:
     """The mean of the context's rows has to tell the word; each of these rows then moves by the whole step."""
     context = [examples.ids[j] for j in range(examples.left[i], examples.right[i]) if j != i]
     if not context:
@@ -35,7 +35,9 @@ def _cbow(plan: Sampling, examples: Examples, i: int, vectors: Reals, outputs: R
     return nats
 
 
-def _skip_gram(plan: Sampling, examples: Examples, i: int, vectors: Reals, outputs: Reals, rate: float) -> float:
+def _skip_gram(
+    plan: NegativeSampling, examples: WordExamples, i: int, vectors: Reals, outputs: Reals, rate: float
+) -> float:
     """The mean of the word's rows has to tell each word of the context, one after another."""
     rows = plan.rows(examples.ids[i])
     before = vectors[rows].mean(0)
@@ -51,7 +53,7 @@ def _skip_gram(plan: Sampling, examples: Examples, i: int, vectors: Reals, outpu
 
 
 def _learn(
-    plan: Sampling, key: int, place: int, h: Reals, target: int, outputs: Reals, rate: float
+    plan: NegativeSampling, key: int, place: int, h: Reals, target: int, outputs: Reals, rate: float
 ) -> tuple[float, Reals]:
     """One example: the loss, and what h has to move by. A word of noise that is the target does not count."""
     drawn = plan.noise.draw(key, place * plan.negatives + np.arange(plan.negatives))

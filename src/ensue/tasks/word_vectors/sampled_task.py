@@ -17,8 +17,8 @@ from ensue.notices import say_once
 from ensue.tasks.task import Scores, Task
 from ensue.tasks.word_vectors import plain_updates
 from ensue.tasks.word_vectors.compiled_updates import CompiledSampling, functions
-from ensue.tasks.word_vectors.examples import Contexts, Examples
-from ensue.tasks.word_vectors.sampling import Sampling
+from ensue.tasks.word_vectors.examples import WordContexts, WordExamples
+from ensue.tasks.word_vectors.sampling import NegativeSampling
 from ensue.types import Loss, State
 
 SLOW = "no C compiler: word vectors are trained in numpy, eighty times as slowly; `pip install ziglang` installs one"
@@ -29,13 +29,13 @@ def say_slow() -> None:
     say_once("word vectors", SLOW)
 
 
-class SampledTask(Task[SampledVectors, Examples]):
+class SampledTask(Task[SampledVectors, WordExamples]):
     """Negative sampling on the `contexts`. `questions` scores a model; None: no validation, the last weights count."""
 
     def __init__(
         self,
-        contexts: Contexts,
-        plan: Sampling,
+        contexts: WordContexts,
+        plan: NegativeSampling,
         *,
         questions: Callable[[SampledVectors], Scores] | None,
         judged_by: str,
@@ -45,17 +45,17 @@ class SampledTask(Task[SampledVectors, Examples]):
         self.tokens_per_step = len(contexts.tokens) / contexts.steps_per_epoch
         self._compiled: CompiledSampling | None = None
 
-    def _plan(self, model: SampledVectors) -> Sampling:
+    def _plan(self, model: SampledVectors) -> NegativeSampling:
         """The plan with the n-grams of the model's words."""
         if self.plan.subwords is not model.subwords:
             self.plan = replace(self.plan, subwords=model.subwords)
         return self.plan
 
-    def batch(self, step: int, device: torch.device) -> Examples:
+    def batch(self, step: int, device: torch.device) -> WordExamples:
         return self.contexts.examples(step)
 
     def update(
-        self, model: SampledVectors, batch: Examples, state: State, learning_rate: float
+        self, model: SampledVectors, batch: WordExamples, state: State, learning_rate: float
     ) -> tuple[Loss, State] | None:
         vectors, outputs = model.vectors.data, model.outputs.data
         if functions(model.d_words, self.plan.negatives, vectors.dtype):
@@ -65,7 +65,7 @@ class SampledTask(Task[SampledVectors, Examples]):
             nats = plain_updates.sample(self._plan(model), batch, vectors.numpy(), outputs.numpy(), learning_rate)
         return Loss(torch.tensor(nats), max(1, batch.count)), None
 
-    def loss(self, model: SampledVectors, batch: Examples, state: State) -> tuple[Loss, State]:
+    def loss(self, model: SampledVectors, batch: WordExamples, state: State) -> tuple[Loss, State]:
         """The loss of all examples at the weights of now, in nats; `update` follows its gradient, one by one."""
         plan, (centers, others) = self._plan(model), batch.pairs()
         if not len(centers):

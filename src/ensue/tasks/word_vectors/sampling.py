@@ -15,7 +15,7 @@ Kind = Literal["cbow", "skip-gram"]
 
 
 @dataclass(frozen=True)
-class Sampling:
+class NegativeSampling:
     """`window` is the longest reach of a context. `subwords` has the rows of each word's n-grams, if there are any."""
 
     kind: Kind
