@@ -44,7 +44,7 @@ from ensue.models.specification import (
     ZoneoutEncoder,
 )
 from ensue.recipe import DataRecipe, Recipe, TrainRecipe
-from ensue.recipe.tables import CorpusRecipe, TokenizerRecipe
+from ensue.recipe.tables import CorpusRecipe, TokenizerRecipe, TuningRecipe
 from ensue.tasks import TASKS
 from ensue.tasks.classification.recipe import ClassificationData
 from ensue.tasks.labeling.recipe import LabelingData
@@ -106,9 +106,10 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ("`[train]` of a tagger or classifier", TextsTrain),
     ("`[train]` from sequence to sequence", PairTrain),
     ("`[train]` of word vectors", WordVectorsTrain),
+    ("`[tuning]`", TuningRecipe),
 ]
 
-INNER = ("data", "train")
+INNER = ("data", "train", "tuning")
 NAMES = {int: "whole number", float: "number", str: "text", bool: "yes or no"}
 
 

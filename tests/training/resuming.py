@@ -46,7 +46,8 @@ def assert_resumes(recipe: Recipe, folder: Path) -> None:
     assert kept(folder / "parts") == kept(folder / "whole")
     assert parts.valid == whole.valid
     for name in ("tokenizer.json", "labels.json"):
-        assert (folder / "parts" / name).read_bytes() == (folder / "whole" / name).read_bytes()
+        if (folder / "whole" / name).exists():  # a language model has no labels
+            assert (folder / "parts" / name).read_bytes() == (folder / "whole" / name).read_bytes()
 
 
 def assert_follows_its_seed(recipe_of: Callable[[int], Recipe], folder: Path) -> None:

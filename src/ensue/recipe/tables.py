@@ -33,6 +33,7 @@ ORDER = (
     "head",
     "search",
     "train",
+    "tuning",
 )
 """The order of tables in a written recipe. A table that is not named here comes after `encoder`."""
 BUDGETS = ("steps", "epochs", "tokens", "seconds")
@@ -160,6 +161,23 @@ class TrainRecipe(Table):
         return next(name for name in BUDGETS if getattr(self, name) is not None)
 
 
+class TuningRecipe(Table):
+    """The table `[tuning]`: which levels of a model are trained, when, and how fast. The lowest level is its input (the
+    vectors of tokens or words), then each layer is one, and the head is the highest.
+    """
+
+    layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Factor of the learning rate for each level below the head (Howard & Ruder 2018: 1/2.6)."""
+    freeze: Annotated[int, Field(ge=-1, le=1001)] = 0
+    """The lowest levels that are not trained, so many of them; -1: all but the head."""
+    unfreeze: Share = 0.0
+    """Share of the budget after which one more level is trained: first the head alone, then the level below it too, and
+    so on down to `freeze` (gradual unfreezing, Howard & Ruder 2018). 0: all at once.
+    """
+    new_first: Share = 0.0
+    """Share of the budget, at its beginning, in which only that is trained which does not come from another run."""
+
+
 class Recipe(Table):
     """The whole document. `about`, `source` and `measured` are for people."""
 
@@ -180,6 +198,13 @@ class Recipe(Table):
     """The task, which decides on tables and keys."""
     data: DataRecipe
     train: TrainRecipe
+    tuning: TuningRecipe = TuningRecipe()
+
+    @model_validator(mode="after")
+    def _tunes_gradients(self) -> Self:
+        if self.has_own_update and self.tuning != TuningRecipe():
+            raise ValueError(f"has a table [tuning], which a {self.what} has no use for")
+        return self
 
     @property
     def layers(self) -> Any:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, TypeVar
 
-from torch import nn
+from torch import Tensor, nn
 
 from ensue.recipe import Recipe
 from ensue.runs.card import TaskLines, scores_by_data
@@ -38,6 +39,10 @@ class Job(ABC, Generic[ModelT]):
     task: Task[ModelT, Any]
     fingerprint: str
     """The fingerprint of the training data, which shows whether they have changed."""
+    inherited: Mapping[str, Tensor | None] = MappingProxyType({})
+    """The parameters of the model that come from another run, by name, once it is built; if some rows of a table are
+    new, True at those (V,) that are not.
+    """
 
     @abstractmethod
     def __init__(self, recipe: Any, run: RunDirectory | None = None) -> None: ...

@@ -29,8 +29,9 @@ from ensue.runs.weights import disk_errors_told
 from ensue.tasks.task import Batch, Task
 from ensue.training.average import Average
 from ensue.training.device import Precision, autocast, is_out_of_memory
-from ensue.training.optimizer import build_optimizer, set_learning_rate
+from ensue.training.optimizer import build_optimizer
 from ensue.training.schedule import Budget, learning_rate
+from ensue.training.tuning import Tuning
 from ensue.types import Loss, State, concatenate_rows, detach, map_state
 
 REPORTS = 200
@@ -50,11 +51,13 @@ class Trainer:
         precision: Precision,
         reporter: Reporter,
         interrupted: Callable[[], bool] = lambda: False,
+        tuning: Tuning | None = None,
     ) -> None:
         self.model, self.task, self.recipe, self.run = model, task, recipe, run
         self.precision, self.reporter, self.interrupted = precision, reporter, interrupted
         self.device = next(model.parameters()).device
-        self.optimizer = build_optimizer(model, recipe)
+        self.tuning = tuning or Tuning(model)
+        self.optimizer = build_optimizer(model, recipe, self.tuning)
         self.budget = Budget.of(recipe, steps_per_epoch=task.steps_per_epoch, tokens_per_step=task.tokens_per_step)
         self.log = MetricsLog(run.metrics)
         self.progress = Progress(parts=recipe.accumulate)
@@ -108,7 +111,7 @@ class Trainer:
         started = time.perf_counter()
         step, share = self.progress.step, self._share()
         rate = learning_rate(self.recipe, share)
-        set_learning_rate(self.optimizer, rate)
+        self.tuning.begin_step(self.optimizer, rate, share)
         batch = self.task.batch(step, self.device)
         updated = self.task.update(self.model, batch, self.state, rate)
         if updated is None:
@@ -117,10 +120,11 @@ class Trainer:
             loss, self.state = updated
         nats = self._nats(loss, step)
         if updated is None:
+            self.tuning.hold_old_rows(share)
             self._descend(step)
         self._count(loss, nats, time.perf_counter() - started)
         if self._passes(share, REPORTS):
-            self._log_training()
+            self._log_training(rate)
 
     def _descend(self, step: int) -> None:
         """Moves the weights against their gradients."""
@@ -235,7 +239,7 @@ class Trainer:
             )
         )
 
-    def _log_training(self) -> None:
+    def _log_training(self, learning_rate: float) -> None:
         progress = self.progress
         self._write(
             lambda: self.log.append(
@@ -244,7 +248,7 @@ class Trainer:
                 seconds=round(progress.seconds, 3),
                 tokens=progress.tokens,
                 loss=progress.total_nats / progress.predictions,
-                learning_rate=self.optimizer.param_groups[0]["lr"],
+                learning_rate=learning_rate,
             )
         )
         progress.total_nats, progress.predictions = 0.0, 0

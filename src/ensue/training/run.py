@@ -32,6 +32,7 @@ from ensue.tasks.job import Job
 from ensue.training.device import computing
 from ensue.training.loop import Trainer
 from ensue.training.runtime import Runtime, choose_runtime
+from ensue.training.tuning import Tuning
 
 CHANGEABLE = {*(f"train.{name}" for name in BUDGETS), "train.checkpoint_every", "train.patience"}
 """The keys that may differ from the run's own recipe when it is resumed."""
@@ -59,6 +60,7 @@ def train_run(
     if not fresh and run.config["text"] != job.fingerprint:
         raise RunError(f"{run.path}: {recipe.data.train} has changed since this run began; choose another --out")
     model = _initial_model(job)
+    tuning = Tuning(model, recipe.tuning, job.inherited)
     kept, size = None if fresh else run.config["runtime"], getattr(model, "vocabulary_size", 0)
     runtime = choose_runtime(recipe, size, kept, device=device, threads=threads, say=reporter.noted)
     with (
@@ -75,7 +77,7 @@ def train_run(
             run.create(recipe, files=job.parts.files(), config=config)
         trainer = Trainer(
             model.to(runtime.device), job.task, recipe.train, run,
-            precision=runtime.precision, reporter=reporter, interrupted=interrupted,
+            precision=runtime.precision, reporter=reporter, interrupted=interrupted, tuning=tuning,
         )  # fmt: skip
         resumed = trainer.resume()
         if not fresh and recipe != run.recipe:  # only now, as a checkpoint that is damaged leaves all as it was
