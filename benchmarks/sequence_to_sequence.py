@@ -61,7 +61,8 @@ def scan(name: str) -> DataSet:
     """A division of SCAN."""
     train, test = (f"scan/tasks_{part}_{name}.txt" for part in ("train", "test"))
     words = ("tokenizer.kind=words", "target_tokenizer.kind=words", "data.names=[]", "tokens.tied=none")
-    return DataSet("transduce-lstm", train, "", test, (*words, "data.valid_fraction=0.02", "train.epochs=20"))
+    exact = ("head.label_smoothing=0", "train.epochs=24", "train.batch_tokens=2000", "train.learning_rate=0.002")
+    return DataSet("transduce-lstm", train, "", test, (*words, *exact, "data.valid_fraction=0.02"))
 
 
 WORDS = ("tokenizer.kind=words", "tokenizer.max_size=8000", "target_tokenizer.kind=words", "tokens.tied=target")
@@ -75,14 +76,11 @@ DATA_SETS = {
     "ja-en": DataSet("translate-transformer", **enja("ja", "en"), settings=WORDS),
     **{
         f"sigmorphon-{language}": DataSet(
-            "transduce-transformer", *(f"sigmorphon2017/{language}-{part}" for part in ("train-high", "dev", "test"))
+            "transduce-lstm", *(f"sigmorphon2017/{language}-{part}" for part in ("train-high", "dev", "test"))
         )
         for language in LANGUAGES
     },
-    "cmudict": DataSet(
-        "transduce-transformer", "", "", "",
-        ("target_tokenizer.kind=words", "tokens.tied=target", "train.epochs=15"),
-    ),
+    "cmudict": DataSet("transduce-lstm", "", "", "", ("target_tokenizer.kind=words", "train.epochs=15")),
     "scan-simple": scan("simple"),
     "scan-length": scan("length"),
     "scan-jump": scan("addprim_jump"),

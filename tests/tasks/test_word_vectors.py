@@ -33,6 +33,10 @@ PAIRS = PAIRS.replace(" ", "\t")
 ANALOGIES = ": topics\nsalt oven piano choir\nsalt oven piano nowhere\n: gram\noven salt choir piano\n"
 
 
+FULL = Path("/dev/full")
+"""A disk without space, where the system has one."""
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A text of lines that are each of one topic, with questions about its words."""
@@ -236,6 +240,9 @@ def test_what_is_not_there_is_one_line(runs: dict[str, Path], tmp_path: Path) ->
         model.export(tmp_path / "x", "word2vek")
     with pytest.raises(DataError, match="cannot be written"):
         model.export(tmp_path / "nowhere" / "x")
+    if FULL.exists():
+        with pytest.raises(DataError, match=r"cannot be written \(No space left on device\)"):
+            model.export(FULL)
     (tmp_path / "other.tsv").write_text("sun\tmoon\t1\n", encoding="utf-8")
     with pytest.raises(DataError, match="no word of these questions has a vector"):
         model.evaluate(tmp_path / "other.tsv")

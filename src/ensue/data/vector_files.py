@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -83,9 +84,11 @@ def _held(rows: Iterable[Row]) -> tuple[list[str], NDArray[np.float32]]:
     return texts, np.stack(vectors) if vectors else np.zeros((0, 0), np.float32)
 
 
-def _opened(path: Path) -> IO[bytes]:
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
     try:
-        return path.open("wb")
+        with path.open("wb") as file:
+            yield file
     except OSError as error:
         raise DataError(f"cannot be written ({error.strerror})", path) from None
 

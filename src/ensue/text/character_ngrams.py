@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 _START, _PRIME = np.uint32(2166136261), np.uint32(16777619)
+_WORDS = 1 << 15
+"""Words whose n-grams are found together, for a bounded memory."""
 _LONGEST_CHARACTER = 4
 """Bytes of a character in UTF-8, at most."""
 
@@ -19,6 +21,13 @@ def ngram_hashes(words: Sequence[str], shortest: int, longest: int) -> tuple[NDA
     `<` and `>` stand before and behind the word; alone they are no n-gram. The hash is fastText's: FNV-1a of 32 bits
     over the UTF-8 bytes, each extended with its sign.
     """
+    parts = [_hashes(words[first : first + _WORDS], shortest, longest) for first in range(0, len(words), _WORDS)]
+    hashes, counts = zip(*parts, strict=True) if parts else ([np.empty(0, np.uint32)], [np.empty(0, np.int64)])
+    return np.concatenate(hashes), np.concatenate([[0], np.cumsum(np.concatenate(counts))])
+
+
+def _hashes(words: Sequence[str], shortest: int, longest: int) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """The hashes (N,), word by word, and how many each word has."""
     spelled = [f"<{word}>".encode(errors="replace") for word in words]
     data = np.frombuffer(b"".join(spelled), np.uint8)
     ends = np.cumsum([0, *map(len, spelled)])
@@ -41,5 +50,4 @@ def ngram_hashes(words: Sequence[str], shortest: int, longest: int) -> tuple[NDA
         found.append(np.stack([word[chosen], starts[chosen], value[chosen].astype(np.int64)], axis=1))
     rows = np.concatenate(found)
     rows = rows[np.argsort(rows[:, 0], kind="stable")]
-    counts = np.bincount(rows[:, 0], minlength=len(words))
-    return rows[:, 2].astype(np.uint32), np.concatenate([[0], np.cumsum(counts)])
+    return rows[:, 2].astype(np.uint32), np.bincount(rows[:, 0], minlength=len(words))
