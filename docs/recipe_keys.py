@@ -41,6 +41,7 @@ from ensue.models.specification import (
     Tokens,
     TransformerEncoder,
     WindowEncoder,
+    WordHead,
     ZoneoutEncoder,
 )
 from ensue.recipe import DataRecipe, Recipe, TrainRecipe
@@ -80,6 +81,7 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ("`[masking]` of a masked language model", MaskingTable),
     ("`[input]` of a masked language model", InputTable),
     ("`[tokens]` of a language model", Tokens),
+    ("`[head]` of a language model", WordHead),
     ("`[tokens]` from sequence to sequence", PairTokens),
     ("`[features]` of a tagger or classifier", FeatureSpecification),
     ("`[features]` of a tagger", SentenceFeatureSpecification),

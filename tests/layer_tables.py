@@ -8,14 +8,17 @@ from ensue.models.specification import EncoderSpecification, Tokens
 
 TOKENS = {"d_embedding", "tied", "dropout_words"}
 DIRECTIONS = {"bidirectional", "merge"}
+HEAD = {"sampled", "sampled_power"}
 
 
 def layer_tables(keys: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """`[encoder]`, and `[tokens]` and `[directions]` where they have keys."""
+    """`[encoder]`, and `[tokens]`, `[directions]` and `[head]` where they have keys."""
     tables: dict[str, dict[str, Any]] = {"encoder": {}}
+    places = {
+        key: name for name, some in (("tokens", TOKENS), ("directions", DIRECTIONS), ("head", HEAD)) for key in some
+    }
     for key, value in keys.items():
-        table = "tokens" if key in TOKENS else "directions" if key in DIRECTIONS else "encoder"
-        tables.setdefault(table, {})[key] = value
+        tables.setdefault(places.get(key, "encoder"), {})[key] = value
     return tables
 
 

@@ -88,7 +88,7 @@ def test_every_task_and_encoder_is_looked_at() -> None:
     assert {(place.task, place.table) for place in PLACES} == {
         *((task, table) for task in SCHEMAS for table in ("data", "encoder", "train")),
         *((task, table) for task in ("labeling", "classification") for table in ("features", "directions", "head")),
-        *(("language-modeling", table) for table in ("tokenizer", "tokens")),
+        *(("language-modeling", table) for table in ("tokenizer", "tokens", "head")),
     }
 
 

@@ -22,14 +22,15 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "regularized": {
         "model": MODELS["lstm"] | {
             "num_layers": 2, "dropout": 0.3, "dropout_kind": "variational", "dropout_input": 0.2,
-            "dropout_recurrent": 0.3, "dropout_words": 0.1,
+            "dropout_recurrent": 0.3, "dropout_words": 0.1, "sampled": 5,
         },
         "reset_state": 0.2, "accumulate": 2, "weight_decay": 0.1,
     },
     "plain dropout": {"model": MODELS["lstm"] | {"kind": "gru", "dropout": 0.3}, "accumulate": 4},
     "sgd": {"model": MODELS["lstm"] | {"kind": "elman"}, "optimizer": "sgd", "learning_rate": 0.5},
     "blocks": {
-        "model": MODELS["transformer"] | {"dropout": 0.2}, "accumulate": 2, "average": 0.9, "schedule": "inverse-sqrt",
+        "model": MODELS["transformer"] | {"dropout": 0.2, "sampled": 5}, "accumulate": 2, "average": 0.9,
+        "schedule": "inverse-sqrt",
     },
     "window": {"model": {"kind": "window", "d_embedding": 6, "d_model": 8}},
     "bfloat16": {"precision": "bfloat16", "reset_state": 0.2},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ensue.nn import SequenceLayer, SoftmaxHead, TokenEmbedding
+from ensue.nn import SequenceLayer, SoftmaxHead, TokenEmbedding, WordSample
 from ensue.types import Loss, Memory, State
 
 
@@ -59,7 +59,17 @@ class LanguageModel(nn.Module):
         h, state = self.read(ids, state)
         return self.head.nats(h, targets), state
 
-    def loss(self, ids: Int[Tensor, "B T"], targets: Int[Tensor, "B T"], state: State = None) -> tuple[Loss, State]:
-        """The summed surprisal of all targets with their number, which training minimizes, and the final state."""
+    def loss(
+        self,
+        ids: Int[Tensor, "B T"],
+        targets: Int[Tensor, "B T"],
+        state: State = None,
+        *,
+        sample: WordSample | None = None,
+    ) -> tuple[Loss, State]:
+        """The summed surprisal of all targets with their number, which training minimizes, and the final state.
+
+        With a `sample` of the vocabulary it is estimated from the words of this sample.
+        """
         h, state = self.read(ids, state)
-        return Loss(self.head.total_nats(h, targets), targets.numel()), state
+        return Loss(self.head.total_nats(h, targets, sample=sample), targets.numel()), state

@@ -1,4 +1,4 @@
-"""The tables of a recipe that describe its layers: `[encoder]`, `[tokens]`, `[directions]`.
+"""The tables of a recipe that describe its layers: `[encoder]`, `[tokens]`, `[directions]`, `[head]`.
 
 `build.py` makes modules of them. Each encoder has a class with its keys; encoders with the same keys share one. The
 table is the same in every task. Unknown keys are errors, also those of another encoder.
@@ -242,6 +242,17 @@ class TextHead(Specification):
     """The weight of the loss for attending twice to the same place, with copying; 0: no coverage."""
     label_smoothing: Share = 0.0
     """Share of the probability that is spread over the vocabulary in training."""
+
+
+class WordHead(Specification):
+    """The table `[head]` of a language model."""
+
+    sampled: Annotated[int, Field(ge=0, le=100_000_000)] = 0
+    """Words that stand for the whole vocabulary in a training step, the same for all positions; 0: all words. Scores
+    are always by all words.
+    """
+    sampled_power: Annotated[float, Field(ge=0, le=2)] = 1.0
+    """The words of a step are drawn in proportion to their counts to this power; 0: evenly."""
 
 
 ONE_WAY = Directions(bidirectional=False)

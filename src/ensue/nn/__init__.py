@@ -34,6 +34,7 @@ from ensue.nn.heads.copying import CopyingHead, CopyingNats, CopyingSource, Copy
 from ensue.nn.heads.crf import ChainScores, LegalTags, LinearChainCRF
 from ensue.nn.heads.linear_cross_entropy import linear_cross_entropy
 from ensue.nn.heads.paths import k_best, viterbi, viterbi_path
+from ensue.nn.heads.sampled_cross_entropy import WordSample, sampled_cross_entropy
 from ensue.nn.heads.softmax import SoftmaxHead, TiedSoftmaxHead, TransformedSoftmaxHead
 from ensue.nn.layer import Parallel, Pointwise, Recurrent, SequenceLayer
 from ensue.nn.pooling import AttentionPooling, LastPooling, MaxPooling, MeanPooling, Pooling, Poolings
@@ -138,11 +139,13 @@ __all__ = [
     "Window",
     "WindowState",
     "WithContext",
+    "WordSample",
     "Zoneout",
     "k_best",
     "linear_cross_entropy",
     "log_partition",
     "marginals",
+    "sampled_cross_entropy",
     "scan",
     "tap_names",
     "viterbi",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -104,6 +105,11 @@ class CorpusJob(Job[ModelT]):
     corpus: Corpus
     parts: TokenizerParts
 
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """How often each symbol of the model occurs in the training text, or in an even part of a long one."""
+        return count_tokens(self.corpus.train, self.parts.vocabulary_size)
+
     @property
     def data(self) -> str:
         corpus = self.corpus
@@ -122,8 +128,7 @@ class CorpusJob(Job[ModelT]):
             yield f"{valid.unknown:,} of {len(valid):,} validation tokens are unknown ({unknown})"
 
     def prepare(self, model: Any) -> None:
-        counts = count_tokens(self.corpus.train, self.parts.vocabulary_size)
-        model.head.start_from_counts(torch.from_numpy(counts))
+        model.head.start_from_counts(torch.from_numpy(self.counts))
 
     def config(self) -> dict[str, Any]:
         return {"vocabulary_size": self.corpus.tokenizer.vocabulary_size}

@@ -11,6 +11,7 @@ from ensue.nn.attention.blocks import EPSILON, Activation, nonlinearity
 from ensue.nn.border import expect, expect_features
 from ensue.nn.embeddings import TokenEmbedding
 from ensue.nn.heads.linear_cross_entropy import linear_cross_entropy
+from ensue.nn.heads.sampled_cross_entropy import WordSample, sampled_cross_entropy
 
 LARGE_VOCABULARY = 1024
 """From this size on, the chunked loss is faster than the plain one (LOG.md)."""
@@ -56,13 +57,25 @@ class SoftmaxHead(nn.Module):
         expect(where, "targets", targets, h.shape[:-1], torch.int64, like=h)
 
     def total_nats(
-        self, h: Float[Tensor, "*shape d_in"], targets: Int[Tensor, "*shape"], *, label_smoothing: float = 0.0
+        self,
+        h: Float[Tensor, "*shape d_in"],
+        targets: Int[Tensor, "*shape"],
+        *,
+        label_smoothing: float = 0.0,
+        sample: WordSample | None = None,
     ) -> Float[Tensor, ""]:
         """The sum of `nats`, which training minimizes. The logits of a large vocabulary are never held all at once.
 
-        With `label_smoothing` ε the target has the probability 1 - ε, and ε is spread over the vocabulary.
+        With `label_smoothing` ε the target has the probability 1 - ε, and ε is spread over the vocabulary. With a
+        `sample` the sum is estimated (`sampled_cross_entropy`), without smoothing.
         """
         self._expect("total_nats", h, targets)
+        if sample is not None:
+            if label_smoothing:
+                raise ValueError("a sampled softmax has no label smoothing")
+            return sampled_cross_entropy(
+                self.features(h).flatten(0, -2), self.matrix(), self.bias, targets.flatten(), sample
+            )
         if self.vocabulary_size < LARGE_VOCABULARY:
             logits = self(h).flatten(0, -2)
             return F.cross_entropy(logits, targets.flatten(), reduction="sum", label_smoothing=label_smoothing)

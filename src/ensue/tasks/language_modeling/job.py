@@ -14,6 +14,7 @@ from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.tasks.language_modeling.reading import default_parts, describe_protocol, read
 from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe
 from ensue.tasks.language_modeling.task import LanguageModeling
+from ensue.tasks.sampled_words import SampledWords, notes_on_sampling, sampled_words
 
 
 class LanguageModelingJob(CorpusJob[LanguageModel]):
@@ -28,13 +29,13 @@ class LanguageModelingJob(CorpusJob[LanguageModel]):
         self.corpus = read_corpus(recipe.data, recipe.tokenizer, None if run is None else run.parts.tokenizer)
         self.parts = LanguageModelParts(self.corpus.tokenizer)
         self.fingerprint = self.corpus.fingerprint
-        self.task = language_modeling(recipe, self.corpus)
+        self.task = language_modeling(recipe, self.corpus, sampled_words(recipe.head, self.counts, recipe.train.seed))
 
     @property
     def notes(self) -> list[str]:
         rows, wanted = self.task.batches.batch_size, self.recipe.train.batch_size
         few = [f"the text fills {rows} rows of a batch, not {wanted}"] if rows < wanted else []
-        return [*few, *self.notes_on_validation()]
+        return [*few, *notes_on_sampling(self.recipe.head, self.parts.vocabulary_size), *self.notes_on_validation()]
 
     def protocol(self, model: LanguageModel) -> str:
         tokens = len(self.corpus.valid) if self.corpus.valid else 0
@@ -75,7 +76,9 @@ def _row(name: str, scores: dict[str, Any]) -> str:
     return f"| {name} | {' | '.join(numbers)} | {scores['tokens']:,} | {scores['unknown']:,} |"
 
 
-def language_modeling(recipe: LanguageModelingRecipe, corpus: Corpus) -> LanguageModeling:
+def language_modeling(
+    recipe: LanguageModelingRecipe, corpus: Corpus, sampled: SampledWords | None = None
+) -> LanguageModeling:
     """The task: segments with carried state for recurrent models, shuffled blocks as long as attention's context."""
     attends = isinstance(recipe.encoder, TransformerEncoder)
     length = recipe.encoder.context if isinstance(recipe.encoder, TransformerEncoder) else recipe.train.segment_length
@@ -87,4 +90,5 @@ def language_modeling(recipe: LanguageModelingRecipe, corpus: Corpus) -> Languag
         segment_length=length,
         sample_tokens=recipe.train.sample_tokens,
         reset_state=recipe.train.reset_state,
+        sampled=sampled,
     )

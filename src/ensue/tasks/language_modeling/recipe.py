@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ensue.models.specification import EncoderSpecification, Tokens
+from ensue.models.specification import EncoderSpecification, Tokens, WordHead
 from ensue.recipe.tables import CorpusRecipe, Recipe, Rows, Share, TokenizerRecipe, TrainRecipe
 
 
@@ -37,4 +37,5 @@ class LanguageModelingRecipe(Recipe):
     tokenizer: TokenizerRecipe = TokenizerRecipe()
     tokens: Tokens = Tokens()
     encoder: EncoderSpecification
+    head: WordHead = WordHead()
     train: LanguageModelingTrain

@@ -14,18 +14,21 @@ from ensue.decode.generation import generate_ids
 from ensue.decode.sampling import Sampling
 from ensue.metrics.language import LanguageScores
 from ensue.models.language_model import LanguageModel
+from ensue.nn import WordSample
 from ensue.tasks.language_modeling.reading import read
+from ensue.tasks.sampled_words import SampledWords
 from ensue.tasks.task import Task, on_device
 from ensue.text.tokenizers import Tokenizer
 from ensue.types import Loss, State, hold
 
 
 class LanguageBatch(NamedTuple):
-    """`inputs` and `targets` (B, T): each target is the id after its input."""
+    """`inputs` and `targets` (B, T): each target is the id after its input. `sample`: what stands for all words."""
 
     inputs: torch.Tensor
     targets: torch.Tensor
     first: bool
+    sample: WordSample | None = None
 
     @property
     def rows(self) -> int:
@@ -59,7 +62,9 @@ class LanguageModeling(Task[LanguageModel, LanguageBatch]):
         segment_length: int,
         sample_tokens: int = 0,
         reset_state: float = 0.0,
+        sampled: SampledWords | None = None,
     ) -> None:
+        self.sampled = sampled
         self.batches, self.tokenizer, self.valid, self.sample_tokens = batches, tokenizer, valid, sample_tokens
         self.reset_state = reset_state
         self.carries_state = isinstance(batches, Segments)
@@ -68,7 +73,8 @@ class LanguageModeling(Task[LanguageModel, LanguageBatch]):
 
     def batch(self, step: int, device: torch.device) -> LanguageBatch:
         batch = self.batches.batch(step)
-        return LanguageBatch(on_device(batch.inputs, device), on_device(batch.targets, device), batch.first)
+        sample = None if self.sampled is None else self.sampled.draw(step, device)
+        return LanguageBatch(on_device(batch.inputs, device), on_device(batch.targets, device), batch.first, sample)
 
     def initial_state(self, model: LanguageModel) -> State:
         return model.init_state(self.batches.batch_size)
@@ -83,7 +89,7 @@ class LanguageModeling(Task[LanguageModel, LanguageBatch]):
         return hold(kept, state, model.init_state(batch.rows))
 
     def loss(self, model: LanguageModel, batch: LanguageBatch, state: State) -> tuple[Loss, State]:
-        loss, after = model.loss(batch.inputs, batch.targets, state)
+        loss, after = model.loss(batch.inputs, batch.targets, state, sample=batch.sample)
         return loss, after if self.carries_state else None
 
     def validate(self, model: LanguageModel) -> LanguageScores | None:

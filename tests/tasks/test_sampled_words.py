@@ -1,0 +1,59 @@
+"""Which words stand for all in a step, and how often each."""
+
+import numpy as np
+import pytest
+import torch
+
+from ensue.models.specification import WordHead
+from ensue.tasks.sampled_words import SampledWords, notes_on_sampling, sampled_words
+
+COUNTS = np.array([1000, 500, 5, 4, 3, 2, 1, 0, 0, 30])
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("power", [0.0, 0.75, 1.0])
+@pytest.mark.parametrize("size", [1, 3, 9])
+def test_each_word_is_drawn_as_often_as_expected(size: int, power: float) -> None:
+    """Expected: in proportion to (count + 1)^power, but at most once. 2,000 steps, standard error below 0.012."""
+    words = SampledWords(COUNTS, size=size, power=power, seed=3)
+    drawn = np.stack([np.bincount(words.draw(step, CPU).ids.numpy(), minlength=10) for step in range(2000)])
+    assert drawn.sum(1).tolist() == [size] * 2000
+    np.testing.assert_allclose(drawn.mean(0), words.expected, atol=0.05)
+    assert words.expected.sum() == pytest.approx(size)
+    assert words.expected.max() <= 1
+    rare = words.expected < 1
+    shares = words.expected[rare] / (COUNTS[rare] + 1.0) ** power
+    np.testing.assert_allclose(shares, shares[0])
+    assert (drawn[:, ~rare] == 1).all()
+
+
+def test_the_weights_are_those_of_the_words_that_were_drawn() -> None:
+    words = SampledWords(COUNTS, size=4, power=1.0, seed=0)
+    sample = words.draw(7, CPU)
+    np.testing.assert_allclose(sample.log_expected.exp().numpy(), words.expected[sample.ids.numpy()], rtol=1e-6)
+
+
+def test_as_many_as_there_are_is_each_once() -> None:
+    sample = SampledWords(COUNTS, size=10, power=1.0, seed=0).draw(3, CPU)
+    assert sorted(sample.ids.tolist()) == list(range(10))
+    assert not sample.log_expected.any()
+
+
+def test_a_step_is_a_function_of_seed_and_number() -> None:
+    def ids(seed: int, step: int) -> list[int]:
+        found: list[int] = SampledWords(COUNTS, size=4, power=0.0, seed=seed).draw(step, CPU).ids.tolist()
+        return found
+
+    assert ids(1, 5) == ids(1, 5)
+    assert len({tuple(ids(seed, step)) for seed in (1, 2) for step in range(3)}) > 3
+
+
+def test_what_is_not_fewer_than_the_vocabulary_is_all_of_it() -> None:
+    assert sampled_words(WordHead(sampled=10), COUNTS, 0) is None
+    assert sampled_words(WordHead(), COUNTS, 0) is None
+    assert sampled_words(WordHead(sampled=9), COUNTS, 0) is not None
+    assert notes_on_sampling(WordHead(sampled=9), 10) == []
+    (note,) = notes_on_sampling(WordHead(sampled=10), 10)
+    assert "10 symbols, not more than head.sampled" in note
+    with pytest.raises(ValueError, match="expected 1 to 10"):
+        SampledWords(COUNTS, size=11, power=1.0, seed=0)
