@@ -22,6 +22,7 @@ from ensue.recipe import Recipe, recipe_names
 from ensue.tasks import TASKS, task_entry
 from ensue.tasks.classification import pipeline as classification_pipeline
 from ensue.tasks.classification.pipeline import ClassificationPipeline
+from ensue.tasks.contextual import ContextualPipeline
 from ensue.tasks.labeling import tagged_sentence
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
@@ -114,6 +115,7 @@ INTERFACE = {
     "ensue.recipe": sys.modules["ensue.recipe"],
     "Pipeline": Pipeline,
     "Predictor": Predictor,
+    "ContextualPipeline": ContextualPipeline,
     "LanguagePipeline": LanguagePipeline,
     "LabelingPipeline": LabelingPipeline,
     "ClassificationPipeline": ClassificationPipeline,

@@ -211,6 +211,11 @@ class Recipe(Table):
         """The table of the encoder that takes most of a step's time; None if there is none."""
         return getattr(self, "encoder", None)
 
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """The directories of the runs from which it begins."""
+        return ()
+
     def describe(self) -> str:
         """A description of the model's layers, such as `lstm 2×256`."""
         return "a model of its own" if self.layers is None else describe_encoder(self.layers)

@@ -4,6 +4,7 @@
     config.json        model, task and format_version           README.md        model card
     model.safetensors  best weights                             checkpoints/     step-N/ (checkpoint.py)
     manifest.json      checksums of all files that are read     curve.png        learning curve
+    origins/N/         a run from which it begins (origin.py)
 
 A task adds files of its own, such as tokenizer.json.
 
@@ -28,7 +29,7 @@ from ensue.parsing import ParseError, parse_json, parse_toml, read_bounded, show
 from ensue.recipe import Recipe, validate_recipe
 from ensue.runs.checkpoint import link
 from ensue.runs.manifest import Manifest, entry_of
-from ensue.runs.schema import FORMAT_VERSION, Config, DamagedError, check_is_run, checked, parsed, told
+from ensue.runs.schema import FORMAT_VERSION, Config, DamagedError, Entry, check_is_run, checked, parsed, told
 from ensue.runs.weights import flush, load_parameters, partial_of, read_tensors
 from ensue.tasks import TASKS, TaskEntry, task_entry
 from ensue.version import VERSION
@@ -60,6 +61,11 @@ class RunDirectory:
         return self.path / "checkpoints"
 
     @property
+    def origins(self) -> Path:
+        """The folder of the runs from which it begins."""
+        return self.path / "origins"
+
+    @property
     def weights(self) -> Path:
         """The file of the best weights."""
         return self.path / "model.safetensors"
@@ -79,7 +85,7 @@ class RunDirectory:
         if self.exists:
             return "" if self._is_ours() else "config.json"
         names = sorted(entry.name for entry in self.path.iterdir()) if self.path.is_dir() else []
-        ours = {*file_names(), "checkpoints"} if ".lock" in names else set()
+        ours = {*file_names(), "checkpoints", "origins"} if ".lock" in names else set()
         return next((name for name in names if name not in ours | {".lock"} and not name.endswith(".partial")), "")
 
     def _is_ours(self) -> bool:
@@ -147,10 +153,19 @@ class RunDirectory:
         except (ValueError, KeyError, TypeError) as error:
             raise DamagedError(f"{path}: damaged: {error}") from None
 
+    @property
+    def weights_entry(self) -> Entry:
+        """Size and checksum of the best weights. Raises RunError if there are none yet."""
+        entry = self.manifest.entries().get(self.weights.name)
+        if entry is None and self.weights.exists():
+            raise DamagedError(f"{self.weights}: not of this run: {self.manifest.path.name} does not name it")
+        if entry is None:
+            raise RunError(f"{self.weights}: no such file; was the run interrupted before its first validation?")
+        return entry
+
     def model(self, device: torch.device) -> Any:
         """The model with its best weights, in evaluation mode."""
-        if not self.weights.exists() and not self.manifest.names(self.weights.name):
-            raise RunError(f"{self.weights}: no such file; was the run interrupted before its first validation?")
+        assert self.weights_entry  # raises if there are none
         try:
             model = self.parts.build(self.recipe)
         except (ValueError, RuntimeError, MemoryError) as error:
@@ -204,7 +219,8 @@ class RunDirectory:
         for path in (self.path / name for name in file_names()):
             path.unlink(missing_ok=True)
             partial_of(path).unlink(missing_ok=True)  # of a process that was killed while it wrote
-        shutil.rmtree(self.checkpoints, ignore_errors=True)
+        for folder in (self.checkpoints, self.origins):
+            shutil.rmtree(folder, ignore_errors=True)
         self._forget()
 
     def _forget(self) -> None:

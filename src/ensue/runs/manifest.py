@@ -54,19 +54,14 @@ class Manifest:
         """The content of the file of that name, checked by `check`."""
         return self.check(name).read_bytes()
 
-    def names(self, name: str) -> bool:
-        """Whether the manifest lists a file of that name."""
-        content = self.content()
-        return name in content.files or name in content.coming
-
     def holds(self, name: str, entry: Entry) -> bool:
         """Whether there is a file of that name with this content."""
-        found = self._in_place().get(name)
+        found = self.entries().get(name)
         return found is not None and found.sha256 == entry.sha256 and _is(self.directory / name, entry)
 
     def replace(self, partials: Mapping[str, Path], *, log: Entry | None = None) -> None:
         """Replaces files: `partials` has the new content of each name, as a file in the same directory."""
-        files = self._in_place()
+        files = self.entries()
         coming = {name: _unless_known(entry_of(partial), files.get(name)) for name, partial in partials.items()}
         self.write(ManifestContent(files=files, coming=coming))
         for name, partial in partials.items():
@@ -79,7 +74,7 @@ class Manifest:
         write_text(self.path, content.model_dump_json(indent=2, exclude_defaults=True) + "\n")
         flush(self.directory)
 
-    def _in_place(self) -> dict[str, Entry]:
+    def entries(self) -> dict[str, Entry]:
         """The entries of the files as they are, also after a kill between the steps of `replace`."""
         if not self.path.exists():
             return {}

@@ -20,6 +20,7 @@ FORMAT_VERSION = 3
 """Of the run directory. Version 1 had no manifest; version 2 had other tables in its recipe."""
 Number = Annotated[int, Field(ge=0, lt=2**63)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Checksum = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Symbols = Annotated[list[str], Field(min_length=1)]
 
 
@@ -41,7 +42,7 @@ class Entry(Content):
     """The manifest's entry of a file: its size, its checksum, and when it was written."""
 
     bytes: Number
-    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    sha256: Checksum
     written: Annotated[str, Field(max_length=40)]
 
 
@@ -76,6 +77,13 @@ class Progress(BaseModel):
     """In how many parts a batch is computed: those of the recipe, or more if memory did not suffice."""
 
 
+class OriginContent(Content):
+    """An entry of `origins` in `config.json`: the path of a run in the recipe, and the checksum of its weights."""
+
+    path: str
+    sha256: Checksum
+
+
 class Config(Content):
     """`config.json`, of all tasks; each adds keys of its own."""
 
@@ -86,6 +94,8 @@ class Config(Content):
     """The fingerprint of the training data."""
     runtime: dict[str, Any]
     """Its schema is `training.runtime.Runtime`."""
+    origins: list[OriginContent] = []
+    """The runs from which it begins, whose copies are in `origins/`."""
 
 
 class Vocabulary(Content):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, TypeVar
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from ensue.recipe import Recipe
 from ensue.runs.card import TaskLines, scores_by_data
 from ensue.runs.directory import RunDirectory
+from ensue.runs.origin import Origin
 from ensue.runs.reporter import Outcome
 from ensue.tasks import task_entry
 from ensue.tasks.model import ModelParts
@@ -37,6 +38,8 @@ class Job(ABC, Generic[ModelT]):
     parts: ModelParts
     """The parts of the model: made from the data, or read from the run that is resumed."""
     task: Task[ModelT, Any]
+    origins: Sequence[Origin] = ()
+    """The runs from which it begins (`origins_for`)."""
     fingerprint: str
     """The fingerprint of the training data, which shows whether they have changed."""
     inherited: Mapping[str, Tensor | None] = MappingProxyType({})

@@ -11,12 +11,12 @@ from ensue.errors import EnsueError, nearest
 
 Vectors = NDArray[np.float32]
 POOLINGS: dict[str, Callable[[Vectors], Vectors]] = {
-    "mean": lambda vectors: vectors.mean(0),
-    "first": lambda vectors: vectors[0],
-    "last": lambda vectors: vectors[-1],
-    "max": lambda vectors: vectors.max(0),
+    "mean": lambda vectors: vectors.mean(-2),
+    "first": lambda vectors: vectors[..., 0, :],
+    "last": lambda vectors: vectors[..., -1, :],
+    "max": lambda vectors: vectors.max(-2),
 }
-"""From vectors (T, d), of one token at least, to one (d,)."""
+"""From vectors (..., T, d), of one token at least, to one (..., d)."""
 
 
 def pooling_of(name: str) -> Callable[[Vectors], Vectors]:

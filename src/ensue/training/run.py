@@ -24,6 +24,7 @@ from ensue.recipe import BUDGETS, Recipe
 from ensue.runs.card import write_card
 from ensue.runs.curve import draw_curve
 from ensue.runs.directory import RunDirectory
+from ensue.runs.origin import check_not_own, copy_origins
 from ensue.runs.pictures import made
 from ensue.runs.reporter import Facts, Outcome, Reporter
 from ensue.runs.weights import disk_errors_told
@@ -73,7 +74,8 @@ def train_run(
             if run.exists and not overwrite:
                 raise RunError(f"{run.path}: another process has trained here in the meantime")
             run.clear()
-            config = {**job.config(), "text": job.fingerprint, "runtime": runtime.model_dump()}
+            origins = copy_origins(run, job.origins)
+            config = {**job.config(), "text": job.fingerprint, "origins": origins, "runtime": runtime.model_dump()}
             run.create(recipe, files=job.parts.files(), config=config)
         trainer = Trainer(
             model.to(runtime.device), job.task, recipe.train, run,
@@ -113,6 +115,7 @@ def _checked(run: RunDirectory, recipe: Recipe | None, *, resume: bool, overwrit
         return run.recipe if recipe is None else _continued(run, recipe)
     if recipe is None:
         raise RunError(f"{run.path}: no run to go on with")
+    check_not_own(run, recipe.origins)
     return recipe
 
 

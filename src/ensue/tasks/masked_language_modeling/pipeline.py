@@ -18,16 +18,17 @@ from ensue.errors import EnsueError
 from ensue.metrics.masked import MaskedScores
 from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.runs.directory import RunDirectory
+from ensue.tasks.contextual import ContextualPipeline, checked_layer, pooled_words
 from ensue.tasks.masked_language_modeling.console import filled_lines
 from ensue.tasks.masked_language_modeling.examples import masking_of, scored_examples, stream_of
 from ensue.tasks.masked_language_modeling.job import protocol_of
 from ensue.tasks.masked_language_modeling.model import MaskedLanguageModelParts
-from ensue.tasks.masked_language_modeling.reading import Vectors, mask_probabilities, pseudo_nats, token_vectors
+from ensue.tasks.masked_language_modeling.reading import mask_probabilities, pseudo_nats, token_vectors
 from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe
 from ensue.tasks.masked_language_modeling.task import score
 from ensue.tasks.minimal_pairs import MinimalPairScores, PairScore, ScoredTexts, score_pairs
 from ensue.tasks.pipeline import Predictor
-from ensue.tasks.poolings import pooling_of
+from ensue.tasks.poolings import Vectors, pooling_of
 from ensue.tasks.token_scores import TokenScore, score_lines
 from ensue.text.masked_tokens import MaskedTokenizer
 from ensue.text.wordpiece import MASK
@@ -52,7 +53,7 @@ class FilledText(NamedTuple):
         return self.text
 
 
-class MaskedLanguagePipeline(Predictor):
+class MaskedLanguagePipeline(ContextualPipeline, Predictor):
     """A masked language model and its tokenizer: fills in masks, scores, evaluates, gives vectors."""
 
     def __init__(
@@ -167,41 +168,44 @@ class MaskedLanguagePipeline(Predictor):
         in windows that overlap. Raises EnsueError for a pooling or a layer that there is not.
         """
         check_texts(texts, "a list of texts")
-        pool = pooling_of(pooling)
-        vectors = np.zeros((len(texts), self.model.layers.d_out), np.float32)
+        pool, layers = pooling_of(pooling), [checked_layer(layer, self.num_layers)]
+        vectors = np.zeros((len(texts), self.d_layers), np.float32)
 
         def done(number: int, found: Vectors) -> None:
-            vectors[number] = pool(found)
+            vectors[number] = pool(found[0])
 
         ids = [self.coder.encode(text) for text in texts]
-        token_vectors(self.model, self.coder, ids, layer=self._layer(layer), done=done)
+        token_vectors(self.model, self.coder, ids, layers=layers, done=done)
         return vectors
 
-    def embed_words(
-        self, sentences: Sequence[Sequence[str]], *, pooling: str = "mean", layer: int = -1
-    ) -> list[Vectors]:
-        """For each sentence of words the vectors (T, d) of its words, each from those of its subwords.
+    @property
+    def num_layers(self) -> int:
+        """The number of layers, L: the embeddings and the blocks."""
+        blocks: int = self.model.num_layers
+        return blocks + 1
 
-        A word without subwords, such as one of control characters alone, has zeros. See `embed`.
+    @property
+    def d_layers(self) -> int:
+        """The size of a vector of every layer, d."""
+        d: int = self.model.layers.d_out
+        return d
+
+    def layers_of_words(self, sentences: Sequence[Sequence[str]], *, pooling: str = "mean") -> list[Vectors]:
+        """For each sentence the vectors (L, T, d) of its T words in all layers, each from those of its subwords.
+
+        The first are those that enter the first block. A word without subwords has zeros. A long sentence is read in
+        windows that overlap. Raises EnsueError for a pooling that there is not.
         """
         pool = pooling_of(pooling)
         encoded = [self.coder.encode_words(words) for words in sentences]
-        d = self.model.layers.d_out
-        vectors = [np.zeros((len(counts), d), np.float32) for _, counts in encoded]
+        words: dict[int, Vectors] = {}
 
         def done(number: int, found: Vectors) -> None:
-            ends = 1 + np.cumsum(encoded[number][1])
-            for word, (count, end) in enumerate(zip(encoded[number][1].tolist(), ends.tolist(), strict=True)):
-                if count:
-                    vectors[number][word] = pool(found[end - count : end])
+            words[number] = pooled_words(found[:, 1:-1], encoded[number][1].tolist(), pool)
 
-        token_vectors(self.model, self.coder, [ids for ids, _ in encoded], layer=self._layer(layer), done=done)
-        return vectors
-
-    def _layer(self, layer: int) -> int:
-        most: int = self.model.num_layers
-        check_whole("layer", layer, -most - 1, most)
-        return layer % (most + 1)
+        layers = range(self.num_layers)
+        token_vectors(self.model, self.coder, [ids for ids, _ in encoded], layers=layers, done=done)
+        return [words[number] for number in range(len(sentences))]
 
     def __repr__(self) -> str:
         tokens = f"{self.coder.tokenizer.kind} ({self.coder.vocabulary_size:,})"

@@ -18,6 +18,7 @@ from torch import Tensor
 from ensue.data.corpus.masks import NOT_HIDDEN
 from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.models.modules import device_of, evaluating
+from ensue.tasks.poolings import Vectors
 from ensue.text.masked_tokens import MaskedTokenizer
 
 CALL_TOKENS = 8192
@@ -25,7 +26,6 @@ CALL_TOKENS = 8192
 WINDOWS = 512
 """The most windows whose tokens are hidden one by one, before the next ones are begun."""
 
-Vectors = NDArray[np.float32]
 ItemT = TypeVar("ItemT")
 
 
@@ -62,10 +62,11 @@ def token_vectors(
     coder: MaskedTokenizer,
     texts: Sequence[NDArray[np.int64]],
     *,
-    layer: int,
+    layers: Sequence[int],
     done: Callable[[int, Vectors], None],
 ) -> None:
-    """Calls `done` with the number of each text and its vectors (T + 2, d) in a layer: [CLS], its tokens, [SEP].
+    """Calls `done` with the number of each text and its vectors (L, T + 2, d) in these L layers: [CLS], its tokens,
+    [SEP].
 
     Of a long text, [CLS] is that of the first window, and [SEP] that of the last.
     """
@@ -73,13 +74,13 @@ def token_vectors(
     left = np.bincount([window.text for window in plan], minlength=len(texts))
     found: dict[int, Vectors] = {}
     for some in _batches(plan, [window.size + 2 for window in plan]):
-        h = _read(model, coder, texts, some, layer)
+        h = _read(model, coder, texts, some, layers)
         for window, vectors in zip(some, h, strict=True):
             whole = len(texts[window.text])
-            into = found.setdefault(window.text, np.empty((whole + 2, vectors.shape[1]), np.float32))
+            into = found.setdefault(window.text, np.empty((len(layers), whole + 2, vectors.shape[2]), np.float32))
             start = window.begin - 1  # of [CLS], among the tokens
             first, last = window.first - (window.first == 0), window.last + (window.last == whole)
-            into[1 + first : 1 + last] = vectors[first - start : last - start]
+            into[:, 1 + first : 1 + last] = vectors[:, first - start : last - start]
             left[window.text] -= 1
             if not left[window.text]:
                 done(window.text, found.pop(window.text))
@@ -91,12 +92,16 @@ def _read(
     coder: MaskedTokenizer,
     texts: Sequence[NDArray[np.int64]],
     some: Sequence[TextWindow],
-    layer: int,
+    layers: Sequence[int],
 ) -> Vectors:
-    """The vectors (B, T, d) of windows in a layer."""
+    """The vectors (B, L, T, d) of windows in L layers."""
     ids, mask = _framed(coder, [texts[window.text][window.begin : window.end] for window in some], device_of(model))
     with evaluating(model):
-        h = model(ids, mask) if layer == model.num_layers else model.layers_of(ids, mask)[layer]
+        if list(layers) == [model.num_layers]:
+            h = model(ids, mask).unsqueeze(1)
+        else:
+            found = model.layers_of(ids, mask)
+            h = torch.stack([found[layer] for layer in layers], dim=1)
     vectors: Vectors = h.float().cpu().numpy()
     return vectors
 

@@ -1,0 +1,103 @@
+"""The runs from which a run begins. Each is copied into it, as `origins/0`, `origins/1`, ..., so nothing outside of the
+run is needed.
+
+A copy is a whole run directory, without what is for people or for going on: log, card, pictures, checkpoints. Its
+manifest is a file in the manifest of the outer run, so a copy that was altered is noticed.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ensue.errors import RunError
+from ensue.runs.directory import RunDirectory, file_names
+from ensue.runs.manifest import NAME, Manifest, altered, entry_of
+from ensue.runs.schema import Entry, ManifestContent, told
+from ensue.runs.weights import flush, partial_of
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A run from which another one begins: the directory to read, the path in the recipe, and the checksum of the
+    weights.
+    """
+
+    run: RunDirectory
+    path: str
+    sha256: str
+
+
+def origins_for(paths: Sequence[str], run: RunDirectory | None) -> list[Origin]:
+    """The origins of a recipe: those inside of a run that is resumed, or else at the recipe's `paths`.
+
+    Raises RunError for a path that is no run, or a run without weights.
+    """
+    if run is not None:
+        return origins_in(run)
+    return [_origin_at(path) for path in dict.fromkeys(paths)]
+
+
+def origins_in(run: RunDirectory) -> list[Origin]:
+    """The origins inside of a run. Raises RunError for one that is missing or altered."""
+    found = []
+    for number, entry in enumerate(run.config.get("origins", [])):
+        copy = RunDirectory(run.origins / str(number))
+        run.manifest.check(_manifest_of(number))
+        found.append(Origin(copy, entry["path"], entry["sha256"]))
+    return found
+
+
+def check_not_own(run: RunDirectory, paths: Sequence[str]) -> None:
+    """Raises RunError if a run would begin from itself, or from what is inside of it."""
+    own = run.path.resolve()
+    for path in paths:
+        if own in (found := Path(path).resolve(), *found.parents):
+            raise RunError(f"{run.path}: cannot begin from itself ({path} is an origin in the recipe)")
+
+
+def copy_origins(run: RunDirectory, origins: Sequence[Origin]) -> list[dict[str, Any]]:
+    """Copies the origins into `run`, which is not complete before its config.json, and returns that file's entry.
+
+    Raises RunError if an origin was altered since it was read first.
+    """
+    for number, origin in enumerate(origins):
+        copy = run.origins / str(number)
+        if _copied(origin.run, copy)[origin.run.weights.name].sha256 != origin.sha256:
+            raise RunError(f"{origin.path}: has changed since this run began to read it; try again")
+        partial = partial_of(copy / NAME)
+        (copy / NAME).replace(partial)
+        run.manifest.replace({_manifest_of(number): partial})
+    return [{"path": origin.path, "sha256": origin.sha256} for origin in origins]
+
+
+def _origin_at(path: str) -> Origin:
+    run = RunDirectory(path)
+    try:
+        assert run.entry  # raises unless there is a run, of a task that is known
+        return Origin(run, path, run.weights_entry.sha256)
+    except RunError as error:
+        raise type(error)(f"{error}; an origin in the recipe is the directory of a trained run") from None
+
+
+def _manifest_of(number: int) -> str:
+    return f"origins/{number}/{NAME}"
+
+
+def _copied(source: RunDirectory, target: Path) -> dict[str, Entry]:
+    """Copies the files of a run that are read, and its own origins."""
+    target.mkdir(parents=True)
+    known = source.manifest.entries()
+    files = {name: known[name] for name in sorted(file_names() & known.keys())}
+    for name, entry in files.items():
+        with told(source.path / name):
+            shutil.copyfile(source.path / name, target / name)
+        if (found := entry_of(target / name)).sha256 != entry.sha256:
+            raise altered(source.path / name, entry, found.bytes)
+        flush(target / name)
+    Manifest(target).write(ManifestContent(files=files))
+    copy_origins(RunDirectory(target), origins_in(source))
+    return files

@@ -1,0 +1,150 @@
+"""Runs inside of runs: a copy is whole, comes with its own origins, and is checked before it is read."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+import torch
+
+from ensue.errors import RunError
+from ensue.runs.directory import RunDirectory
+from ensue.runs.origin import check_not_own, copy_origins, origins_for, origins_in
+from training.tiny import run_tiny, tiny_recipe, words
+from training.tiny_texts import without_pictures
+
+
+class Beginning(Protocol):
+    """Makes a run that begins from others, without training it."""
+
+    def __call__(self, *origins: Path) -> RunDirectory: ...
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("origins")
+    (folder / "text.txt").write_text(words(300))
+    with pytest.MonkeyPatch.context() as patch:
+        without_pictures(patch)
+        run_tiny(tiny_recipe(folder / "text.txt", steps=2, validations=1), folder / "run")
+    return folder / "run"
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained, tmp_path / "origin"))
+
+
+@pytest.fixture
+def begin(run: Path, tmp_path: Path) -> Beginning:
+    numbers = iter(range(9))
+
+    def begin(*origins: Path) -> RunDirectory:
+        outer, model = RunDirectory(tmp_path / f"outer-{next(numbers)}"), RunDirectory(run)
+        recipe, tokenizer = model.recipe, json.loads((run / "tokenizer.json").read_text())
+        config = {**model.config, "origins": copy_origins(outer, origins_for([str(path) for path in origins], None))}
+        outer.create(recipe, files={"tokenizer.json": tokenizer}, config=config)
+        outer.publish(model.weights)
+        return outer
+
+    return begin
+
+
+def weights(run: RunDirectory) -> dict[str, torch.Tensor]:
+    found: dict[str, torch.Tensor] = run.model(torch.device("cpu")).state_dict()
+    return found
+
+
+def test_a_copy_is_a_whole_run_without_the_original(run: Path, begin: Beginning) -> None:
+    before = weights(RunDirectory(run))
+    outer = begin(run)
+    entry = RunDirectory(run).weights_entry
+    shutil.rmtree(run)
+    (origin,) = origins_in(RunDirectory(outer.path))
+    assert (origin.path, origin.sha256) == (str(run), entry.sha256)
+    assert weights(origin.run).keys() == before.keys()
+    assert all(torch.equal(weights(origin.run)[name], before[name]) for name in before)
+    names = {path.name for path in (outer.path / "origins" / "0").iterdir()}
+    assert names == {"recipe.toml", "config.json", "tokenizer.json", "model.safetensors", "manifest.json"}
+
+
+def test_origins_of_origins_come_along(run: Path, begin: Beginning) -> None:
+    outermost = begin(begin(run).path, run)
+    shutil.rmtree(run)
+    inner, second = origins_in(outermost)
+    assert weights(second.run)
+    assert weights(origins_in(inner.run)[0].run)
+
+
+def alter(copy: Path) -> None:
+    (copy / "recipe.toml").write_text("about = 'another'\n" + (copy / "recipe.toml").read_text())
+
+
+def alter_with_care(copy: Path) -> None:
+    alter(copy)
+    manifest = json.loads((copy / "manifest.json").read_text())
+    manifest["written"] = {}
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (shutil.rmtree, r"origins/0/manifest.json: missing"),
+        (alter, r"origins/0/recipe.toml: altered since it was written"),
+        (alter_with_care, r"origins/0/manifest.json: (altered|damaged)"),
+    ],
+)
+def test_a_copy_that_is_gone_or_altered_is_one_line(
+    change: Callable[[Path], object], message: str, run: Path, begin: Beginning
+) -> None:
+    outer = begin(run)
+    change(outer.path / "origins" / "0")
+    with pytest.raises(RunError, match=message) as caught:
+        weights(origins_in(RunDirectory(outer.path))[0].run)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_origin_that_changes_meanwhile_is_one_line(run: Path, tmp_path: Path) -> None:
+    directory = RunDirectory(run)
+    origins = origins_for([str(run)], None)
+    other = tmp_path / "other.safetensors"
+    other.write_bytes((run / "model.safetensors").read_bytes() + b" ")
+    directory.publish(other)
+    with pytest.raises(RunError, match="has changed since this run began to read it"):
+        copy_origins(RunDirectory(tmp_path / "outer"), origins)
+
+
+def test_what_is_no_run_is_one_line(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (run / "model.safetensors").unlink()
+    expected = {
+        tmp_path / "nowhere": "nowhere: no such run directory; an origin in the recipe is",
+        tmp_path / "folder": "folder: not a run directory: it has no config.json; an origin",
+    }
+    for path, message in expected.items():
+        with pytest.raises(RunError, match=message):
+            origins_for([str(path)], None)
+    with pytest.raises(RunError, match=r"model.safetensors: missing"):
+        copy_origins(RunDirectory(tmp_path / "outer"), origins_for([str(run)], None))
+
+
+def test_a_run_does_not_begin_from_itself(run: Path, begin: Beginning, monkeypatch: pytest.MonkeyPatch) -> None:
+    outer = begin(run)
+    check_not_own(outer, [str(run)])
+    monkeypatch.chdir(outer.path.parent)
+    for path in (outer.path, outer.path / "origins" / "0", Path(outer.path.name) / ".." / outer.path.name):
+        with pytest.raises(RunError, match="cannot begin from itself"):
+            check_not_own(outer, [str(path)])
+
+
+def test_origins_belong_to_the_run_and_go_with_it(run: Path, begin: Beginning) -> None:
+    outer = begin(run)
+    outer.clear()
+    assert not list(outer.path.iterdir())
+    copy_origins(outer, origins_for([str(run)], None))  # killed before config.json
+    assert outer.holds_other_things() == "manifest.json"
+    (outer.path / ".lock").touch()
+    assert outer.holds_other_things() == ""
