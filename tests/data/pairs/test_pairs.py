@@ -46,6 +46,8 @@ FORMATS = [
      [(("d",), ("a", "b", "c"))]),
     ("a.txt", '[{"src": "a", "tgt": "b\\nc"},\n {"src": "d", "tgt": "e"}]', 'json, source: "src", target: "tgt"',
      [(("a",), ("b\nc",)), (("d",), ("e",))]),
+    ("a.json", '{"id": "7", "translation": {"de": "eins", "en": "one"}}\n', 'json, source: "de", target: "en"',
+     [(("eins",), ("one",))]),
     ("a.json", '{"question": "q", "answers": ["a", "b"]}\n', 'json, source: "question", target: "answers"',
      [(("q",), ("a", "b"))]),
     ("a.txt", "IN: walk twice OUT: I_WALK I_WALK\n", "scan, source: after IN:, target: after OUT:",
