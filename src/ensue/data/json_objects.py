@@ -20,23 +20,14 @@ _DECODER = json.JSONDecoder(parse_float=_Number, parse_int=_Number)
 
 
 def json_object(record: Record, name: str, *, example: str) -> dict[str, Any]:
-    """The object that the record of file `name` is; its numbers are strings. DataError, with an example, for others.
-
-    The keys of an object of texts inside of it are its own: `{"translation": {"de": ..., "en": ...}}` has "de" and "en".
-    """
+    """The object that the record of file `name` is; its numbers are strings. DataError, with an example, for others."""
     try:
         content = parse_json(record.text, _DECODER)
     except ParseError as error:
         raise DataError(f"{error}; expected one object in each line or an array of them", name, record.line) from None
     if not isinstance(content, dict):
         raise DataError(f"expected an object such as {example}", name, record.line)
-    inside = [key for key, value in content.items() if _has_texts(value)]
-    return {key: text for name in inside for key, text in content.pop(name).items()} | content
-
-
-def _has_texts(value: Any) -> bool:
-    """Whether it is an object whose values are all texts."""
-    return isinstance(value, dict) and value != {} and all(type(text) is str for text in value.values())
+    return content
 
 
 def first_objects(lines: Lines, *, example: str) -> tuple[list[str], list[dict[str, Any]]]:

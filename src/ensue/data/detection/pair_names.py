@@ -44,6 +44,8 @@ def pairs_by_name(columns: Sequence[Column], *, is_labeled: bool = True) -> Iter
         if all(sources) and (targets or not is_labeled):
             yield tuple(column for source in sources for column in source), targets
     languages = [column for column in columns if is_language(column)]
+    if len(languages) == 3:  # a number of the row rather than Indonesian
+        languages = [column for column in languages if simplified(column.name) != "id"]
     if len(languages) == 2:
         yield (languages[0],), (languages[1],)
         yield (languages[1],), (languages[0],)

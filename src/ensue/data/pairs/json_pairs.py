@@ -20,14 +20,15 @@ class JsonPairs(PairFormat):
     """A JSON object in each line, or an array of objects. A target is a string, or a list of references."""
 
     def layout(self, lines: Lines, choice: PairChoice) -> PairLayout:
-        names, _ = first_objects(lines, example=_EXAMPLE)
+        _, objects = first_objects(lines, example=_EXAMPLE)
+        names = dict.fromkeys(key for content in objects for key in _with_inner(content))
         return PairLayout("json", *find_pair([Column(0, name) for name in names], choice, lines.name))
 
     def read(self, lines: Lines, layout: PairLayout, *, is_labeled: bool) -> Iterator[Pair]:
         lines.split_array()
         name = lines.name
         for record in json_records(lines, is_array=lines.is_array):
-            content = json_object(record, name, example=_EXAMPLE)
+            content = _with_inner(json_object(record, name, example=_EXAMPLE))
             sources = tuple(text_under(content, column, name, record.line) for column in layout.sources)
             targets: tuple[str, ...] = ()
             if is_labeled:
@@ -39,6 +40,18 @@ class JsonPairs(PairFormat):
                     for text in _texts(content, column, name, record.line)
                 )
             yield Pair(sources, targets, name, record.line)
+
+
+def _with_inner(content: dict[str, Any]) -> dict[str, Any]:
+    """The object, with the texts of objects inside of it as its own: `{"translation": {"de": ..., "en": ...}}`."""
+    inner = [key for key, value in content.items() if isinstance(value, dict) and value and _are_texts(value)]
+    return {key: text for name in inner for key, text in content[name].items()} | {
+        key: value for key, value in content.items() if key not in inner
+    }
+
+
+def _are_texts(content: dict[str, Any]) -> bool:
+    return all(type(text) is str for text in content.values())
 
 
 def _texts(content: dict[str, Any], column: Column, name: str, line: int) -> list[str]:
