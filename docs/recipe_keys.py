@@ -45,7 +45,7 @@ from ensue.models.specification import (
     ZoneoutEncoder,
 )
 from ensue.recipe import DataRecipe, Recipe, TrainRecipe
-from ensue.recipe.tables import CorpusRecipe, TokenizerRecipe, TuningRecipe
+from ensue.recipe.tables import CorpusRecipe, CorpusTuning, TokenizerRecipe, TuningRecipe
 from ensue.tasks import TASKS
 from ensue.tasks.classification.recipe import ClassificationData
 from ensue.tasks.labeling.recipe import LabelingData
@@ -109,6 +109,7 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ("`[train]` from sequence to sequence", PairTrain),
     ("`[train]` of word vectors", WordVectorsTrain),
     ("`[tuning]`", TuningRecipe),
+    ("`[tuning]` of a language model, causal or masked", CorpusTuning),
 ]
 
 INNER = ("data", "train", "tuning")
@@ -127,7 +128,7 @@ def rows(model: type[BaseModel]) -> Iterator[str]:
     explained = meanings(model)
     for name, field in own_fields(model):
         values = " or ".join(f'`"{task}"`' for task in TASKS) if (model, name) == (Recipe, "task") else kind(field)
-        yield f"| `{name}` | {values} | {default(field)} | {' '.join(explained[name].split())} |"
+        yield f"| `{field.alias or name}` | {values} | {default(field)} | {' '.join(explained[name].split())} |"
 
 
 def own_fields(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:

@@ -31,6 +31,11 @@ ENCODERS = {
 TABLES = ["data", "tokenizer", "features", "tokens", "directions", "head", "train"]
 
 
+def keys_of(schema: type[BaseModel]) -> list[str]:
+    """As a recipe writes them."""
+    return [field.alias or name for name, field in schema.model_fields.items()]
+
+
 class Place(NamedTuple):
     """A table of a task's recipe and the keys that it has."""
 
@@ -42,7 +47,7 @@ class Place(NamedTuple):
     @property
     def own(self) -> list[str]:
         """Those that not every encoder has, as far as the LSTM does not stand for them all."""
-        others = ENCODERS["lstm"].model_fields if self.table == "encoder" and self.encoder != "lstm" else ()
+        others = keys_of(ENCODERS["lstm"]) if self.table == "encoder" and self.encoder != "lstm" else ()
         return [key for key in self.keys if key not in others] or self.keys[:1]
 
     @property
@@ -58,9 +63,9 @@ def places() -> Iterator[Place]:
             if field is not None:
                 assert isinstance(field.annotation, type)
                 assert issubclass(field.annotation, BaseModel)
-                yield Place(task, table, "lstm", list(field.annotation.model_fields))
+                yield Place(task, table, "lstm", keys_of(field.annotation))
         for encoder, schema in ENCODERS.items():
-            yield Place(task, "encoder", encoder, list(schema.model_fields))
+            yield Place(task, "encoder", encoder, keys_of(schema))
 
 
 PLACES = list(places())
@@ -279,7 +284,7 @@ def test_defaults_are_written_out_and_read_back(place: Place, tmp_path: Path) ->
     assert type(recipe) is SCHEMAS[place.task]
     written = tomllib.loads(recipe.to_toml())
     table = getattr(recipe, place.table)
-    values = {key: getattr(table, key) for key in place.keys}
+    values = {key: value for key, value in table.model_dump().items() if key in place.keys}
     assert written[place.table] == {key: value for key, value in values.items() if value is not None}
     assert written["task"] == place.task
     (tmp_path / "r.toml").write_text(recipe.to_toml(), encoding="utf-8")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 LARGEST = 1_000_000
 Size = Annotated[int, Field(ge=1, le=LARGEST)]
@@ -17,16 +17,30 @@ Layers = Annotated[int, Field(ge=1, le=1000)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 
+def _is_text(path: str) -> str:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"is a path that is not UTF-8, which a recipe cannot hold: {path!r}") from None
+    return path
+
+
+Path = Annotated[str, AfterValidator(_is_text)]
+"""A path, which TOML can hold."""
+
+
 class Specification(BaseModel):
     """A table of a recipe: strict, and never changed."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, serialize_by_alias=True)
 
 
 class Encoder(Specification):
     """The keys of all encoders: sizes and dropout."""
 
     kind: str
+    origin: Path = Field(default="", alias="from")
+    """The directory of a run from whose weights these layers begin."""
     d_model: Size = 256
     """Features of a layer's output (for two directions, of each)."""
     num_layers: Layers = 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ensue.models.specification import describe_encoder
+from ensue.models.specification import Path, describe_encoder
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1, le=1_000_000_000_000)]
@@ -48,20 +48,11 @@ class Table(BaseModel):
 class DataRecipe(Table):
     """The paths of the data; each task adds keys for reading them."""
 
-    @field_validator("train", "valid", "test", mode="after")
-    @classmethod
-    def _is_text(cls, path: str) -> str:
-        try:
-            path.encode()
-        except UnicodeEncodeError:
-            raise ValueError(f"is a path that is not UTF-8, which a recipe cannot hold: {path!r}") from None
-        return path
-
-    train: str = ""
+    train: Path = ""
     """The training data: a file, a folder or a glob; .xz and .gz files are decompressed."""
-    valid: str = ""
+    valid: Path = ""
     """The validation data; empty: a part of the training data."""
-    test: str = ""
+    test: Path = ""
     """The test data, which are scored once, at the end."""
     encoding: str = "utf-8"
     """The encoding of the files."""
@@ -178,6 +169,15 @@ class TuningRecipe(Table):
     """Share of the budget, at its beginning, in which only that is trained which does not come from another run."""
 
 
+class CorpusTuning(TuningRecipe):
+    """The table `[tuning]` of a model that learns from running text."""
+
+    vocabulary: Literal["origin", "own"] = "origin"
+    """The tokens of a model that begins from another run (`encoder.from`): origin: those of that run; own: those that
+    `[tokenizer]` finds in the text. Symbols that both have keep their vectors, the others begin at the mean.
+    """
+
+
 class Recipe(Table):
     """The whole document. `about`, `source` and `measured` are for people."""
 
@@ -199,6 +199,14 @@ class Recipe(Table):
     data: DataRecipe
     train: TrainRecipe
     tuning: TuningRecipe = TuningRecipe()
+
+    @model_validator(mode="after")
+    def _begins(self) -> Self:
+        for name in ("encoder", "decoder"):
+            origin = getattr(getattr(self, name, None), "origin", "")
+            if origin and origin not in self.origins:
+                raise ValueError(f"has {name}.from, which a {self.what} has no use for")
+        return self
 
     @model_validator(mode="after")
     def _tunes_gradients(self) -> Self:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -17,6 +17,9 @@ from ensue.data.corpus.token_file import TokenFile
 from ensue.data.sources import TextSource
 from ensue.errors import DataError
 from ensue.recipe.tables import CorpusRecipe, DataRecipe, TokenizerRecipe
+from ensue.runs.directory import RunDirectory
+from ensue.runs.origin import origins_for
+from ensue.tasks.inheritance import check_same_shape, inherit, shared_rows
 from ensue.tasks.job import Job
 from ensue.tasks.tokenizer import TokenizerParts
 from ensue.text.tokenizers import Tokenizer
@@ -104,6 +107,41 @@ class CorpusJob(Job[ModelT]):
 
     corpus: Corpus
     parts: TokenizerParts
+    recipe: Any
+
+    def given_tokenizer(self, run: RunDirectory | None) -> Tokenizer | None:
+        """The tokenizer of the run that is resumed, or of the one from which this run begins, if it is taken over.
+
+        Raises RecipeError if a model cannot begin from there.
+        """
+        self.origins = origins_for(self.recipe.origins, run)
+        for origin in self.origins:
+            check_same_shape(self.recipe, origin)
+        if run is not None:
+            return cast("Tokenizer", run.parts.tokenizer)
+        return cast("Tokenizer", self.origins[0].run.parts.tokenizer) if self._takes_symbols else None
+
+    @property
+    def _takes_symbols(self) -> bool:
+        """Whether the symbols are those of the run from which this one begins."""
+        return bool(self.origins) and self.recipe.tuning.vocabulary == "origin"
+
+    def build_model(self) -> ModelT:
+        model = super().build_model()
+        for origin in self.origins:
+            self._rows = shared_rows(self.parts.symbols, origin.run.parts.symbols)
+            if self._takes_symbols:  # two of them may look the same
+                self._rows = np.arange(self.parts.vocabulary_size)
+            self.inherited = inherit(model, origin.run.model(torch.device("cpu")), self._rows)
+        return model
+
+    def notes_on_origin(self) -> Iterator[str]:
+        """A remark on what comes from another run."""
+        for origin in self.origins:
+            size, known = len(self._rows), int((self._rows >= 0).sum())
+            yield f"begins from {origin.path}: {known:,} of {size:,} symbols have their vectors from there" + (
+                "" if known == size else ", the others begin at the mean"
+            )
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:

@@ -74,6 +74,11 @@ class TokenizerParts(ModelParts):
         """The number of symbols that the model knows."""
         return self.tokenizer.vocabulary_size
 
+    @property
+    def symbols(self) -> list[str]:
+        """The text of each symbol, by its id."""
+        return [self.tokenizer.symbol(id) for id in range(self.vocabulary_size)]
+
     @classmethod
     def read(cls, run: RunDirectory) -> Self:
         """Raises RunError if the file is missing or damaged, or if config.json has another size."""

@@ -26,7 +26,7 @@ class LanguageModelingJob(CorpusJob[LanguageModel]):
 
     def __init__(self, recipe: LanguageModelingRecipe, run: RunDirectory | None = None) -> None:
         self.recipe = recipe
-        self.corpus = read_corpus(recipe.data, recipe.tokenizer, None if run is None else run.parts.tokenizer)
+        self.corpus = read_corpus(recipe.data, recipe.tokenizer, self.given_tokenizer(run))
         self.parts = LanguageModelParts(self.corpus.tokenizer)
         self.fingerprint = self.corpus.fingerprint
         self.task = language_modeling(recipe, self.corpus, sampled_words(recipe.head, self.counts, recipe.train.seed))
@@ -35,7 +35,8 @@ class LanguageModelingJob(CorpusJob[LanguageModel]):
     def notes(self) -> list[str]:
         rows, wanted = self.task.batches.batch_size, self.recipe.train.batch_size
         few = [f"the text fills {rows} rows of a batch, not {wanted}"] if rows < wanted else []
-        return [*few, *notes_on_sampling(self.recipe.head, self.parts.vocabulary_size), *self.notes_on_validation()]
+        sampling = notes_on_sampling(self.recipe.head, self.parts.vocabulary_size)
+        return [*few, *sampling, *self.notes_on_origin(), *self.notes_on_validation()]
 
     def protocol(self, model: LanguageModel) -> str:
         tokens = len(self.corpus.valid) if self.corpus.valid else 0

@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ensue.models.specification import EncoderSpecification, Tokens, WordHead
-from ensue.recipe.tables import CorpusRecipe, Recipe, Rows, Share, TokenizerRecipe, TrainRecipe
+from ensue.models.specification import Encoder, EncoderSpecification, Tokens, WordHead
+from ensue.recipe.tables import CorpusRecipe, CorpusTuning, Recipe, Rows, Share, TokenizerRecipe, TrainRecipe
 
 
 class LanguageModelingTrain(TrainRecipe):
@@ -39,3 +39,8 @@ class LanguageModelingRecipe(Recipe):
     encoder: EncoderSpecification
     head: WordHead = WordHead()
     train: LanguageModelingTrain
+    tuning: CorpusTuning = CorpusTuning()
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        return (self.encoder.origin,) if isinstance(self.encoder, Encoder) and self.encoder.origin else ()

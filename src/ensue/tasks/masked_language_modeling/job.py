@@ -27,7 +27,7 @@ class MaskedLanguageModelingJob(CorpusJob[MaskedLanguageModel]):
 
     def __init__(self, recipe: MaskedLanguageModelingRecipe, run: RunDirectory | None = None) -> None:
         self.recipe = recipe
-        tokenizer = None if run is None else run.parts.tokenizer
+        tokenizer = self.given_tokenizer(run)
         self.corpus = read_corpus(recipe.data, recipe.tokenizer, tokenizer, reader=partial(stream_of, recipe))
         self.parts = MaskedLanguageModelParts(self.corpus.tokenizer)
         self.fingerprint = self.corpus.fingerprint
@@ -52,11 +52,11 @@ class MaskedLanguageModelingJob(CorpusJob[MaskedLanguageModel]):
     def notes(self) -> list[str]:
         train, size = self.recipe.train, self.corpus.tokenizer.vocabulary_size
         notes, wanted = [], self.recipe.tokenizer.max_size
-        if wanted is not None and size < wanted:
+        if wanted is not None and size < wanted and not self.origins:
             notes.append(f"the text gives a vocabulary of {size:,}, not {wanted:,} (tokenizer.max_size)")
         if self.task.batch_size < train.batch_size:
             notes.append(f"the text gives {self.task.batch_size:,} examples for a batch, not {train.batch_size:,}")
-        return [*notes, *self.notes_on_validation()]
+        return [*notes, *self.notes_on_origin(), *self.notes_on_validation()]
 
     def protocol(self, model: MaskedLanguageModel) -> str:
         return f"validation: {protocol_of(self.recipe)}" if self.corpus.valid else ""

@@ -23,6 +23,10 @@ class MaskedLanguageModelParts(TokenizerParts):
     def vocabulary_size(self) -> int:
         return self.coder.vocabulary_size
 
+    @property
+    def symbols(self) -> list[str]:
+        return [self.coder.symbol(id) for id in range(self.vocabulary_size)]
+
     def build(self, recipe: MaskedLanguageModelingRecipe) -> MaskedLanguageModel:
         return build_masked_language_model(
             recipe.encoder,

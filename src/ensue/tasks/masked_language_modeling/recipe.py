@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from ensue.models.specification import TransformerEncoder
-from ensue.recipe.tables import CorpusRecipe, Recipe, Table, TokenizerRecipe, TrainRecipe
+from ensue.recipe.tables import CorpusRecipe, CorpusTuning, Recipe, Table, TokenizerRecipe, TrainRecipe
 
 LEAST_CONTEXT = 8
 Part = Annotated[float, Field(ge=0, le=1)]
@@ -71,6 +71,11 @@ class MaskedLanguageModelingRecipe(Recipe):
     encoder: TransformerEncoder
     masking: MaskingTable = MaskingTable()
     train: TrainRecipe
+    tuning: CorpusTuning = CorpusTuning()
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        return (self.encoder.origin,) if self.encoder.origin else ()
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
