@@ -33,10 +33,10 @@ from ensue.data.sources import TextSource
 from ensue.data.word_questions import read_questions
 from ensue.models.word_vectors import SampledVectors
 from ensue.recipe import validate_recipe
+from ensue.tasks.word_table import WordTable
 from ensue.tasks.word_vectors.job import WordVectorsJob
 from ensue.tasks.word_vectors.pipeline import table_of
 from ensue.tasks.word_vectors.sampled_task import SampledTask
-from ensue.tasks.word_vectors.table import WordTable
 from ensue.text.words import splitting
 
 RATE, SMALLEST_RATE = 0.025, 0.0001

@@ -40,6 +40,7 @@ CELLS: dict[str, Callable[[int, int], Recurrent]] = {
     "coupled": CoupledLSTM,
     "layer norm": LayerNormLSTM,
     "projected": lambda d_in, d: ProjectedLSTM(d_in, d, d_cell=2 * d + 1),
+    "clipped": lambda d_in, d: ProjectedLSTM(d_in, d, d_cell=2 * d + 1, clip_cell=0.3, clip_output=0.2),
     "open lstm": OpenLSTM,
     "depth-gated": lambda d_in, d: DepthGatedLayer(d),
     "grid": lambda d_in, d: GridLayer(d),

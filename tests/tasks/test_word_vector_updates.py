@@ -10,11 +10,11 @@ import torch
 from ensue.data.compact_texts import Ragged
 from ensue.data.corpus.token_file import TokenFile
 from ensue.models.word_vectors import CountedVectors, SampledVectors
+from ensue.tasks.noise import Noise
 from ensue.tasks.word_vectors import plain_updates
 from ensue.tasks.word_vectors.compiled_updates import CompiledSampling, functions, step_on_counts
 from ensue.tasks.word_vectors.counted_task import CountedTask, Counts, Squares
 from ensue.tasks.word_vectors.examples import WordContexts, WordExamples, kept_shares
-from ensue.tasks.word_vectors.noise import Noise
 from ensue.tasks.word_vectors.sampled_task import SampledTask
 from ensue.tasks.word_vectors.sampling import Kind, NegativeSampling
 

@@ -39,6 +39,7 @@ from ensue.nn import (
     Pointwise,
     ProjectedLSTM,
     Recurrent,
+    Residual,
     SequenceLayer,
     Stack,
     Transformer,
@@ -79,8 +80,9 @@ def _recurrent(cell: Callable[[Any, int, int], SequenceLayer], *, is_stack: bool
         layers: list[SequenceLayer] = []
         if specification.dropout_input:
             layers.append(dropout(specification.dropout_input, d_in=d_in))
-        for _ in range(1 if is_stack else specification.num_layers):
-            layers.append(_in_directions(directions, partial(one_way, specification, d_in)))
+        for number in range(1 if is_stack else specification.num_layers):
+            layer = _in_directions(directions, partial(one_way, specification, d_in))
+            layers.append(Residual(layer) if number and specification.residual else layer)
             d_in = layers[-1].d_out
             if specification.dropout:
                 layers.append(dropout(specification.dropout, d_in=d_in))
@@ -162,7 +164,11 @@ ENCODERS: dict[str, Builder] = {
     "peephole": _recurrent(lambda s, d_in, d_out: PeepholeLSTM(d_in, d_out)),
     "coupled": _recurrent(lambda s, d_in, d_out: CoupledLSTM(d_in, d_out)),
     "layer-norm": _recurrent(lambda s, d_in, d_out: LayerNormLSTM(d_in, d_out)),
-    "projected": _recurrent(lambda s, d_in, d_out: ProjectedLSTM(d_in, d_out, d_cell=s.d_cell or 2 * d_out)),
+    "projected": _recurrent(
+        lambda s, d_in, d_out: ProjectedLSTM(
+            d_in, d_out, d_cell=s.d_cell or 2 * d_out, clip_cell=s.clip_cell, clip_output=s.clip_output
+        )
+    ),
     "gru": _recurrent(lambda s, d_in, d_out: GRU(d_in, d_out, reset=s.reset)),
     "clockwork": _recurrent(lambda s, d_in, d_out: Clockwork(d_in, d_out, periods=s.periods)),
     "depth-gated": _recurrent(

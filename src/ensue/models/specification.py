@@ -15,6 +15,7 @@ LARGEST = 1_000_000
 Size = Annotated[int, Field(ge=1, le=LARGEST)]
 Layers = Annotated[int, Field(ge=1, le=1000)]
 Share = Annotated[float, Field(ge=0, lt=1)]
+Clip = Annotated[float, Field(gt=0, le=1e6)]
 
 
 def _is_text(path: str) -> str:
@@ -56,12 +57,20 @@ class RecurrentEncoder(Encoder):
     """plain: a new mask at every position; variational: one mask for a whole segment or text."""
     dropout_input: Share = 0.0
     """Dropout on the input of the first layer."""
+    residual: bool = False
+    """Whether each layer from the second on adds its input to its output."""
 
 
 class PlainEncoder(RecurrentEncoder):
     """Recurrent encoders without keys of their own; depth-gated and grid are stacks of `num_layers`."""
 
     kind: Literal["depth-gated", "grid", "mingru", "minlstm"]
+
+    @model_validator(mode="after")
+    def _bypasses(self) -> Self:
+        if self.residual and self.kind in ("depth-gated", "grid"):
+            raise ValueError(f"has residual, but {self.kind} has connections of its own between layers")
+        return self
 
 
 class QRNNEncoder(RecurrentEncoder):
@@ -139,6 +148,10 @@ class ProjectedEncoder(CellEncoder):
     kind: Literal["projected"]
     d_cell: Size | None = None
     """Cells of a layer, which are projected to `d_model` features; default: 2 · d_model."""
+    clip_cell: Clip | None = None
+    """The largest value of a cell, above or below zero; default: no limit."""
+    clip_output: Clip | None = None
+    """The largest value of an output, above or below zero; default: no limit."""
 
 
 class GRUEncoder(ZoneoutEncoder):

@@ -25,6 +25,7 @@ from ensue.nn.attention.decoder_blocks import (
 from ensue.nn.attention.multi_head import KVState, MultiHeadAttention
 from ensue.nn.attention.positions import LearnedPositions, PositionState, Rotary, SinusoidalPositions
 from ensue.nn.attention.transformer import Transformer
+from ensue.nn.character_highways import HighwayCharacterCNN
 from ensue.nn.characters import CharacterCNN, CharacterLSTM
 from ensue.nn.combinators import Bidirectional, Residual, Stack
 from ensue.nn.dropout import Dropout, ElementDropout, VariationalDropout, WeightDrop
@@ -36,6 +37,7 @@ from ensue.nn.heads.linear_cross_entropy import linear_cross_entropy
 from ensue.nn.heads.paths import k_best, viterbi, viterbi_path
 from ensue.nn.heads.sampled_cross_entropy import WordSample, sampled_cross_entropy
 from ensue.nn.heads.softmax import SoftmaxHead, TiedSoftmaxHead, TransformedSoftmaxHead
+from ensue.nn.highway import Highway
 from ensue.nn.layer import Parallel, Pointwise, Recurrent, SequenceLayer
 from ensue.nn.pooling import AttentionPooling, LastPooling, MaxPooling, MeanPooling, Pooling, Poolings
 from ensue.nn.recurrent.clockwork import Clockwork, ClockworkState
@@ -89,6 +91,8 @@ __all__ = [
     "FromContext",
     "GRUState",
     "GridLSTM",
+    "Highway",
+    "HighwayCharacterCNN",
     "InputFeeding",
     "InputFeedingState",
     "KVState",

@@ -31,11 +31,26 @@ class ProjectedLSTM(Recurrent):
 
     Gates and cell are (d_cell,); W is (4 d_cell, d_in), U (4 d_cell, d_out), W_p (d_out, d_cell). The weights stack
     i, f, g, o in torch's order. The forget bias starts at 1.
+
+    With `clip_cell` and `clip_output`, c' and h' are kept between minus and plus these numbers, as in ELMo (Peters et
+    al. 2018). Raises `ValueError` for clips that are not above 0.
     """
 
-    def __init__(self, d_in: int, d_out: int, *, d_cell: int) -> None:
+    def __init__(
+        self,
+        d_in: int,
+        d_out: int,
+        *,
+        d_cell: int,
+        clip_cell: float | None = None,
+        clip_output: float | None = None,
+    ) -> None:
         super().__init__()
+        for name, clip in (("clip_cell", clip_cell), ("clip_output", clip_output)):
+            if clip is not None and not clip > 0:
+                raise ValueError(f"{name} is above 0, not {clip}")
         self.d_in, self.d_out, self.d_cell = d_in, d_out, d_cell
+        self.clip_cell, self.clip_output = clip_cell, clip_output
         self.weight_input = input_weight(4, d_cell, d_in)
         self.weight_hidden = hidden_weight(4, d_cell, d_out)
         self.bias = gate_bias(4, d_cell, forget=1)
@@ -55,9 +70,15 @@ class ProjectedLSTM(Recurrent):
         z_i, z_f, z_g, z_o = z.chunk(4, dim=-1)
         i, f = self.gates.input(torch.sigmoid(z_i)), self.gates.forget(torch.sigmoid(z_f))
         g, o = self.gates.candidate(torch.tanh(z_g)), self.gates.output(torch.sigmoid(z_o))
-        c = self.cell(f * c + i * g)
-        h = self.hidden(F.linear(o * torch.tanh(c), self.weight_projection))
+        c = self.cell(_clipped(f * c + i * g, self.clip_cell))
+        h = self.hidden(_clipped(F.linear(o * torch.tanh(c), self.weight_projection), self.clip_output))
         return h, ProjectedLSTMState(h, c)
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, d_cell={self.d_cell}"
+        clips = {"clip_cell": self.clip_cell, "clip_output": self.clip_output}
+        given = [f"{name}={clip}" for name, clip in clips.items() if clip is not None]
+        return ", ".join([super().extra_repr(), f"d_cell={self.d_cell}", *given])
+
+
+def _clipped(x: Tensor, limit: float | None) -> Tensor:
+    return x if limit is None else x.clamp(-limit, limit)

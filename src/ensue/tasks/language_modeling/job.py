@@ -11,9 +11,9 @@ from ensue.models.specification import TransformerEncoder
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.corpus import Corpus, CorpusJob, read_corpus
 from ensue.tasks.language_modeling.model import LanguageModelParts
-from ensue.tasks.language_modeling.reading import default_parts, describe_protocol, read
 from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe
 from ensue.tasks.language_modeling.task import LanguageModeling
+from ensue.tasks.reading import default_parts, describe_protocol, read
 from ensue.tasks.sampled_words import SampledWords, notes_on_sampling, sampled_words
 
 

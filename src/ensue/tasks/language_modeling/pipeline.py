@@ -20,7 +20,9 @@ from ensue.models.modules import evaluating
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.language_modeling.minimal_pairs import score_minimal_pairs
 from ensue.tasks.language_modeling.model import LanguageModelParts
-from ensue.tasks.language_modeling.reading import (
+from ensue.tasks.minimal_pairs import MinimalPairScores, PairScore
+from ensue.tasks.pipeline import Pipeline
+from ensue.tasks.reading import (
     CALL_TOKENS,
     Progress,
     TextScorer,
@@ -28,8 +30,6 @@ from ensue.tasks.language_modeling.reading import (
     describe_protocol,
     read,
 )
-from ensue.tasks.minimal_pairs import MinimalPairScores, PairScore
-from ensue.tasks.pipeline import Pipeline
 from ensue.tasks.token_scores import TokenScore, score_lines
 from ensue.text.boundaries import last_boundary
 from ensue.text.tokenizer import Decoder, Tokenizer
@@ -198,7 +198,7 @@ class LanguagePipeline(Pipeline):
         parts: int | None = None,
         progress: Progress | None = None,
     ) -> LanguageScores:
-        """The scores of a file, a folder or a glob by the protocol of `ensue.tasks.language_modeling.reading`.
+        """The scores of a file, a folder or a glob by the protocol of `ensue.tasks.reading`.
 
         The text is cut into `parts` that are read together; 1 reads it from beginning to end.
         """

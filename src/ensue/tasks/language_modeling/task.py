@@ -15,7 +15,7 @@ from ensue.decode.sampling import Sampling
 from ensue.metrics.language import LanguageScores
 from ensue.models.language_model import LanguageModel
 from ensue.nn import WordSample
-from ensue.tasks.language_modeling.reading import read
+from ensue.tasks.reading import read
 from ensue.tasks.sampled_words import SampledWords
 from ensue.tasks.task import Task, on_device
 from ensue.text.tokenizers import Tokenizer

@@ -14,16 +14,16 @@ from ensue.errors import DataError
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.corpus import training_source
 from ensue.tasks.job import Job
+from ensue.tasks.noise import Noise
 from ensue.tasks.task import Scores
+from ensue.tasks.word_table import WordTable
 from ensue.tasks.word_vectors.counted_task import CountedTask
 from ensue.tasks.word_vectors.examples import LINE_END, UNKNOWN, WordContexts, kept_shares
 from ensue.tasks.word_vectors.model import WordVectorParts
-from ensue.tasks.word_vectors.noise import Noise
 from ensue.tasks.word_vectors.pipeline import table_of
 from ensue.tasks.word_vectors.recipe import WordVectorsRecipe
 from ensue.tasks.word_vectors.sampled_task import SampledTask
 from ensue.tasks.word_vectors.sampling import NegativeSampling
-from ensue.tasks.word_vectors.table import WordTable
 
 PIECE = 1 << 20
 

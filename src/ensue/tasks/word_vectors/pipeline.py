@@ -18,9 +18,9 @@ from ensue.metrics.words import AnalogyScores, SimilarityScores
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.pipeline import Pipeline
 from ensue.tasks.poolings import Vectors, pooling_of
+from ensue.tasks.word_table import Neighbor, WordTable
 from ensue.tasks.word_vectors.examples import LINE_END
 from ensue.tasks.word_vectors.model import WordVectorParts, ngram_rows
-from ensue.tasks.word_vectors.table import Neighbor, WordTable
 from ensue.text.words import WordTokenizer
 
 FORMATS = {"word2vec": False, "word2vec-binary": True, "fasttext": False}
