@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 
-from ensue.arguments import check_whole
+from ensue.arguments import check_path, check_whole
+from ensue.data.word_uses import LabeledUse, WordUse
+from ensue.metrics.senses import SenseScores, WordInContextScores
 from ensue.tasks.pipeline import Pipeline
 from ensue.tasks.poolings import Vectors
+from ensue.tasks.senses import Senses, score_senses, score_words_in_context
 
 
 class ContextualPipeline(Pipeline):
@@ -43,6 +47,26 @@ class ContextualPipeline(Pipeline):
         """
         chosen = checked_layer(layer, self.num_layers)
         return [layers[chosen] for layers in self.layers_of_words(sentences, pooling=pooling)]
+
+    def senses(self, examples: Sequence[tuple[Sequence[str], int, str]]) -> Senses:
+        """The senses of a word. An example has the words of a sentence, the place of the word among them (from 0), and
+        its sense. `nearest` of the result finds the senses of other uses.
+        """
+        return Senses(self, [LabeledUse(WordUse(tuple(words), place), sense) for words, place, sense in examples])
+
+    def sense_scores(self, location: str | Path) -> SenseScores:
+        """How often the nearest sense is the right one (CoarseWSD-20; `data.word_uses`)."""
+        check_path("the senses", location)
+        return score_senses(self, location)
+
+    def word_in_context(self, location: str | Path, *, threshold_from: str | Path) -> WordInContextScores:
+        """How often the cosine of two uses of a word tells whether they mean the same (WiC, MCL-WiC; `data.word_uses`).
+
+        The threshold is the best one for the pairs of `threshold_from`, which should be others.
+        """
+        check_path("the pairs", location)
+        check_path("the pairs", threshold_from)
+        return score_words_in_context(self, location, threshold_from=threshold_from)
 
 
 def checked_layer(layer: int, num_layers: int) -> int:

@@ -1,0 +1,96 @@
+"""Senses of words in sentences, from a few labeled examples: the sense whose mean vector is the nearest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.data.word_uses import LabeledUse, WordUse, read_senses, read_use_pairs
+from ensue.errors import DataError, EnsueError
+from ensue.metrics.senses import SenseScores, WordInContextScores, best_cosine, sense_scores
+from ensue.tasks.poolings import Vectors
+
+MOST_LAYERS = 4
+SENTENCES = 512
+"""Sentences whose vectors of all layers are held at once."""
+
+
+class Layered(Protocol):
+    """A model that has vectors of words in sentences."""
+
+    def layers_of_words(self, sentences: Sequence[Sequence[str]], *, pooling: str = "mean") -> list[Vectors]:
+        """For each sentence the vectors (L, T, d) of its words in all layers."""
+
+
+class Senses:
+    """The senses of a word, each as the mean of the unit vectors of its examples.
+
+    A use has the sense with the highest cosine (Loureiro et al. 2021). Its vector is the sum of the last four layers,
+    or of all but the embeddings if there are fewer.
+    """
+
+    def __init__(self, model: Layered, examples: Sequence[LabeledUse]) -> None:
+        if not examples:
+            raise EnsueError("senses are learned from labeled examples; found none")
+        self.model = model
+        self.names = sorted({example.sense for example in examples})
+        vectors = use_vectors(model, [example.use for example in examples])
+        gold = np.array([self.names.index(example.sense) for example in examples])
+        self._centers = _units(np.stack([vectors[gold == sense].mean(0) for sense in range(len(self.names))]))
+
+    def cosines(self, uses: Sequence[WordUse]) -> NDArray[np.float64]:
+        """The cosine of each use with each sense, (N, senses)."""
+        return use_vectors(self.model, uses) @ self._centers.T
+
+    def nearest(self, uses: Sequence[WordUse]) -> list[str]:
+        """The sense of each use."""
+        return [self.names[sense] for sense in self.cosines(uses).argmax(1)]
+
+
+def use_vectors(model: Layered, uses: Sequence[WordUse]) -> NDArray[np.float64]:
+    """The unit vector of each used word in its sentence, (N, d); zeros for a word that the model does not see."""
+    parts = (uses[first : first + SENTENCES] for first in range(0, len(uses), SENTENCES))
+    found = [vector for part in parts for vector in _sums(model, part)]
+    return _units(np.stack(found)) if found else np.zeros((0, 1))
+
+
+def _sums(model: Layered, uses: Sequence[WordUse]) -> Iterator[NDArray[np.float64]]:
+    for use, layers in zip(uses, model.layers_of_words([use.words for use in uses]), strict=True):
+        last = max(1, min(MOST_LAYERS, len(layers) - 1))
+        yield layers[-last:, use.place].astype(np.float64).sum(0)
+
+
+def _units(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    units: NDArray[np.float64] = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-30)
+    return units
+
+
+def score_senses(model: Layered, location: str | Path) -> SenseScores:
+    """How often the nearest sense is the right one, for the words of a folder (`data.word_uses`)."""
+    found = {}
+    for word in read_senses(location):
+        if not word.train or not word.test:
+            raise DataError(f'"{word.word}" has no use to {"test" if word.train else "learn from"}', location)
+        nearest = Senses(model, word.train).nearest([example.use for example in word.test])
+        found[word.word] = [(example.sense, sense) for example, sense in zip(word.test, nearest, strict=True)]
+    return sense_scores(found)
+
+
+def score_words_in_context(model: Layered, location: str | Path, *, threshold_from: str | Path) -> WordInContextScores:
+    """How often the cosine of two uses of a word tells whether they have the same meaning, with the threshold that is
+    the best for the pairs of `threshold_from`.
+    """
+    threshold = best_cosine(*_compared(model, threshold_from))
+    cosines, is_same = _compared(model, location)
+    return WordInContextScores(float(((cosines > threshold) == is_same).mean()), threshold, len(cosines))
+
+
+def _compared(model: Layered, location: str | Path) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    pairs = read_use_pairs(location)
+    first = use_vectors(model, [pair.first for pair in pairs])
+    second = use_vectors(model, [pair.second for pair in pairs])
+    return (first * second).sum(1), np.array([pair.is_same for pair in pairs])
