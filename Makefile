@@ -25,7 +25,7 @@ quickstart: $(VENV)/.installed  ## train a small language model on this machine,
 test: $(VENV)/.installed-test  ## the default tests on two cores, a minute and a half
 	@$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
-slow: $(VENV)/.installed-test  ## the slow tests, on ../shared/data where it is there
+slow: $(VENV)/.installed-parity  ## the slow tests, on ../shared/data where it is there
 	@$(BIN)/python -m pytest -m slow --numprocesses 2 --dist worksteal
 
 fuzz: $(VENV)/.installed-test  ## N odd inputs (20,000) made of SEED (0) for everything that reads
@@ -65,6 +65,9 @@ $(VENV)/.installed-test: $(VENV)/.installed
 
 $(VENV)/.installed-dev: $(VENV)/.installed-test
 	@$(INSTALL) --editable '.[dev]' && touch $@
+
+$(VENV)/.installed-parity: $(VENV)/.installed-test
+	@$(INSTALL) --editable '.[parity]' && touch $@
 
 $(VENV)/.installed-mutants: $(VENV)/.installed-test
 	@$(INSTALL) --editable '.[mutants]' && touch $@

@@ -50,7 +50,14 @@ from ensue.tasks import TASKS
 from ensue.tasks.classification.recipe import ClassificationData
 from ensue.tasks.labeling.recipe import LabelingData
 from ensue.tasks.language_modeling.recipe import LanguageModelingTrain
-from ensue.tasks.masked_language_modeling.recipe import InputTable, MaskedData, MaskingTable, WordPieceTable
+from ensue.tasks.masked_language_modeling.recipe import (
+    HeadTable,
+    InputTable,
+    MaskedData,
+    MaskingTable,
+    SentencesTable,
+    WordPieceTable,
+)
 from ensue.tasks.sequence_to_sequence.recipe import PairData, PairTrain, SearchTable
 from ensue.tasks.word_vectors.recipe import (
     CountedVectorsTable,
@@ -80,6 +87,8 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ('`[vectors]`, `kind = "glove"`', CountedVectorsTable),
     ("`[masking]` of a masked language model", MaskingTable),
     ("`[input]` of a masked language model", InputTable),
+    ("`[head]` of a masked language model", HeadTable),
+    ("`[sentences]` of a masked language model", SentencesTable),
     ("`[tokens]` of a language model", Tokens),
     ("`[head]` of a language model", WordHead),
     ("`[tokens]` from sequence to sequence", PairTokens),

@@ -17,7 +17,7 @@ SUFFIXES = (".py", ".c", ".h")
 
 FLOORS = (
     "text", "data", "engine", "nn", "models", "decode", "metrics", "recipe", "recipes", "runs", "tasks", "training",
-    "inspection", "console", "cli",
+    "exchange", "inspection", "console", "cli",
 )  # fmt: skip
 """The packages from the ground up."""
 

@@ -36,7 +36,7 @@ FLOORS = [
     ["inspection"],
     ["tasks"],
     ["training"],
-    ["library", "export"],
+    ["library", "exchange"],
     ["__main__", "cli", "serve", "console", "quickstart"],
 ]
 """From the ground up. On a floor, one door leads on: what stands to the left may read what stands to its right."""

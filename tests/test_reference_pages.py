@@ -29,6 +29,7 @@ from ensue.tasks.language_modeling.pipeline import LanguagePipeline
 from ensue.tasks.masked_language_modeling.pipeline import MaskedLanguagePipeline
 from ensue.tasks.pipeline import Pipeline, Predictor
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
+from ensue.tasks.text_vectors import TextVectors
 from ensue.tasks.word_vectors.pipeline import WordVectorsPipeline
 from pages import (
     BENCHMARKS_PAGE,
@@ -111,9 +112,10 @@ def as_written(arguments: str) -> list[tuple[str, Any, Any]]:
 
 INTERFACE = {
     "": SimpleNamespace(**vars(tagged_sentence) | vars(classification_pipeline)),
-    "ensue": ensue.library,
+    "ensue": ensue,
     "ensue.recipe": sys.modules["ensue.recipe"],
     "Pipeline": Pipeline,
+    "TextVectors": TextVectors,
     "Predictor": Predictor,
     "ContextualPipeline": ContextualPipeline,
     "LanguagePipeline": LanguagePipeline,

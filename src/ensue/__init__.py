@@ -16,14 +16,24 @@ from ensue.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from ensue import nn
+    from ensue.exchange.exporting import export_run
+    from ensue.exchange.importing import import_run
     from ensue.library import load, train
 
-__all__ = ["__version__", "load", "nn", "train"]
+__all__ = ["__version__", "export_run", "import_run", "load", "nn", "train"]
+
+MODULES = {
+    "load": "ensue.library",
+    "train": "ensue.library",
+    "import_run": "ensue.exchange.importing",
+    "export_run": "ensue.exchange.exporting",
+}
+"""For each function of the package, its module."""
 
 
 def __getattr__(name: str) -> Any:
     if name == "nn":
         return importlib.import_module("ensue.nn")
-    if name in ("load", "train"):
-        return getattr(importlib.import_module("ensue.library"), name)
+    if name in MODULES:
+        return getattr(importlib.import_module(MODULES[name]), name)
     raise AttributeError(f"module 'ensue' has no attribute {name!r}")

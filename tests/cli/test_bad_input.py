@@ -265,7 +265,7 @@ def test_commands_and_options_that_are_not_there(refused: Refused) -> None:
 def test_evaluate_takes_one_thing(refused: Refused, trained: Path, text: Path) -> None:
     both = [text, "--minimal-pairs", text]
     for inputs in ([], both):
-        assert "one of the two" in refused("evaluate", trained / "lstm", *inputs)
+        assert "one of the three" in refused("evaluate", trained / "lstm", *inputs)
     assert "encoding" in refused("evaluate", trained / "lstm", text, "--encoding", "nope")
     Path("empty.txt").touch()
     assert refused("evaluate", trained / "lstm", "empty.txt") == "empty.txt: the text is empty"

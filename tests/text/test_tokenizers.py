@@ -18,7 +18,8 @@ from ensue.text.tokenizers import KINDS, Tokenizer, load_tokenizer, save_tokeniz
 
 CORPUS = "The cat sat on the mat.\nthe dog, an 1,000.5 pound dog, didn't – naïve\u2028 and\x85 so on 猫\n" * 3
 LETTERS = "".join(sorted(set(CORPUS)))
-TOKENIZERS = {kind: train_tokenizer(kind, [CORPUS], max_size=300) for kind in KINDS}
+TRAINED = [kind for kind in KINDS if kind != "published"]
+TOKENIZERS = {kind: train_tokenizer(kind, [CORPUS], max_size=300) for kind in TRAINED}
 LOWERED = {kind: train_tokenizer(kind, [CORPUS], max_size=300, lowercase=True) for kind in ("bpe", "wordpiece")}
 SIMPLE = train_tokenizer("words", [CORPUS], splitter="simple")
 ALL = [*TOKENIZERS.values(), SIMPLE]
@@ -197,7 +198,7 @@ def test_start_is_a_line_end_or_unknown_or_special() -> None:
     assert train_tokenizer("characters", ["ab"]).start_id == 0
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TRAINED)
 def test_lowercase_holds_in_training_and_use(kind: str) -> None:
     tokenizer = train_tokenizer(kind, ["One TWO\n"], lowercase=True)
     assert tokenizer.decode(tokenizer.encode("ONE two\n")).rstrip("\n") == "one two"

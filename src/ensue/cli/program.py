@@ -11,12 +11,13 @@ from typing import Annotated, Any
 
 import typer
 
+from ensue.cli.exchanging import export, import_
 from ensue.cli.generating import generate
 from ensue.cli.looking import cache, data, gradients
 from ensue.cli.options import say
 from ensue.cli.training import machine, quickstart, recipes, train
 from ensue.cli.using import evaluate, inspect, predict, score
-from ensue.cli.vectors import embed, export, neighbors
+from ensue.cli.vectors import embed, neighbors
 from ensue.console.mistakes import mistake
 from ensue.console.notices import notices_shown
 from ensue.console.output import streams
@@ -34,11 +35,11 @@ app = typer.Typer(
 )
 
 COMMANDS = (
-    quickstart, train, evaluate, predict, inspect, gradients, data, score, generate, embed, neighbors, export,
+    quickstart, train, evaluate, predict, inspect, gradients, data, score, generate, embed, neighbors, import_, export,
     cache, recipes, machine,
 )  # fmt: skip
 for command in COMMANDS:
-    app.command()(command)
+    app.command(command.__name__.rstrip("_"))(command)
 
 USAGE_ERROR: Any = typer.BadParameter.__base__
 """The exception of the parser for an unknown command, option or value."""

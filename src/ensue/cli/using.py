@@ -33,6 +33,9 @@ def evaluate(
     minimal_pairs: Annotated[
         Path | None, typer.Option(help="Score pairs of sentences (BLiMP, colorless_green).")
     ] = None,
+    similarity: Annotated[
+        Path | None, typer.Option(help="Score pairs of texts whose similarity was judged (STS-B, SICK).")
+    ] = None,
     format: Annotated[
         str | None,
         typer.Option(help="The format of labeled data; default: by name and first lines.", show_default=False),
@@ -52,19 +55,23 @@ def evaluate(
     threads: OneThreadOption = None,
 ) -> None:
     """Score a model on a text or on labeled data."""
-    if (path is None) == (minimal_pairs is None):
-        raise EnsueError("evaluate takes a PATH or --minimal-pairs FILE, one of the two")
+    if sum(given is not None for given in (path, minimal_pairs, similarity)) != 1:
+        raise EnsueError("evaluate takes a PATH, --minimal-pairs FILE or --similarity FILE, one of the three")
     options: dict[str, Any] = {"format": format} if format else {}
     search = {"beams": beams, "length_penalty": length_penalty, "max_tokens": max_tokens}
     pipeline = load_for(
         "evaluate", run, device, threads, vectors=vectors, others=others, search=search, compare=compare,
-        minimal_pairs=minimal_pairs, **options,
+        minimal_pairs=minimal_pairs, similarity=similarity, **options,
     )  # fmt: skip
     from ensue.console.tables import show_pairs, show_scores
 
     if minimal_pairs is not None:
         result = pipeline.minimal_pairs(minimal_pairs, encoding=encoding)
         print(json.dumps(result.as_json())) if as_json else show_pairs(result)
+        return
+    if similarity is not None:
+        agreement = pipeline.text_similarity(similarity, encoding=encoding)
+        print(json.dumps(agreement.as_json())) if as_json else show_scores(agreement)
         return
     assert path is not None
     if compare is not None:

@@ -1,4 +1,4 @@
-"""The commands that give vectors: embed, neighbors, export."""
+"""The commands that give vectors: embed, neighbors."""
 
 from __future__ import annotations
 
@@ -61,14 +61,3 @@ def neighbors(
 
     for line in neighbor_lines(pipeline.neighbors(text, count), as_json=as_json):
         print(line)
-
-
-def export(
-    run: RunArgument,
-    format: Annotated[str, typer.Option(help="word2vec, word2vec-binary, fasttext.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="The file to write.", show_default=False)],
-    threads: OneThreadOption = None,
-) -> None:
-    """Write a model for other programs."""
-    load_for("export", run, "cpu", threads).export(out, format)
-    say(f"wrote {out}")

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ensue.metrics.texts import pearson
+
 
 @dataclass(frozen=True)
 class SimilarityScores:
@@ -63,10 +65,7 @@ def spearman(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
     """Spearman's rank correlation of two rows of numbers, equal ones having the mean of their ranks; 0 if one of them
     does not vary.
     """
-    x, y = _ranks(a), _ranks(b)
-    x, y = x - x.mean(), y - y.mean()
-    norm = np.sqrt((x @ x) * (y @ y))
-    return float(x @ y / norm) if norm else 0.0
+    return pearson(_ranks(a), _ranks(b))
 
 
 def _ranks(values: NDArray[np.floating]) -> NDArray[np.float64]:

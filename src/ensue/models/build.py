@@ -56,7 +56,7 @@ def build_language_model(tokens: Tokens, encoder: EncoderSpecification, *, vocab
         vocabulary_size,
         tokens.d_embedding,
         dropout=tokens.dropout_words,
-        scale=tokens.d_embedding**0.5 if tokens.tied else 1.0,
+        scale=tokens.d_embedding**0.5 if tokens.tied and tokens.scaled else 1.0,
     )
     layers = build_encoder(encoder, d_in=embedding.d_out)
     if tokens.tied:
@@ -68,9 +68,16 @@ def build_language_model(tokens: Tokens, encoder: EncoderSpecification, *, vocab
 
 
 def build_masked_language_model(
-    encoder: TransformerEncoder, *, vocabulary_size: int, num_segments: int = 0, next_sentence: bool = False
+    encoder: TransformerEncoder,
+    *,
+    vocabulary_size: int,
+    num_segments: int = 0,
+    masked: bool = True,
+    pooler: bool = False,
+    next_sentence: bool = False,
 ) -> MaskedLanguageModel:
     """A model that fills in masks, from the table `[encoder]`. The vectors of tokens are those of its softmax too.
+    Without `masked` it has no head, and gives vectors alone.
 
     Raises ValueError for a model that knows next sentences but has no vectors for two segments.
     """
@@ -79,11 +86,13 @@ def build_masked_language_model(
     segments = TokenEmbedding(num_segments, encoder.d_model, std=std) if num_segments else None
     layers = build_transformer(encoder, d_in=encoder.d_model, is_causal=False)
     assert isinstance(layers, Transformer)
-    head = TransformedSoftmaxHead(
-        layers.d_out, features, activation=encoder.activation, norm_epsilon=encoder.norm_epsilon
-    )
+    head = None
+    if masked:
+        head = TransformedSoftmaxHead(
+            layers.d_out, features, activation=encoder.activation, norm_epsilon=encoder.norm_epsilon
+        )
     return MaskedLanguageModel(
-        features, layers, head, context=encoder.context, segments=segments, next_sentence=next_sentence
+        features, layers, head, context=encoder.context, segments=segments, pooler=pooler, next_sentence=next_sentence
     )
 
 

@@ -25,19 +25,20 @@ class MaskedLanguageModel(nn.Module):
     """`P(w_t | text) = softmax(head(h_t))[w_t]` with `h = layers(E[w] + S[segment])` (Devlin et al. 2019).
 
     The layers add positions; `context` is the number of positions that are read at once. `segments` are vectors for the
-    parts of an input, if there are any. With `next_sentence`, the pooler `tanh(W_p h_1 + b_p)` of the first position
-    says whether the second part follows the first. Raises `ValueError` for layers that look only back, and for
-    `next_sentence` without segments.
+    parts of an input, if there are any. Without a `head` it gives vectors alone. With `pooler` it keeps the published
+    `tanh(W_p h_1 + b_p)` of the first position; with `next_sentence` this says whether the second part follows the
+    first. Raises `ValueError` for layers that look only back, and for `next_sentence` without segments.
     """
 
     def __init__(
         self,
         features: TokenEmbedding,
         layers: Transformer,
-        head: TransformedSoftmaxHead,
+        head: TransformedSoftmaxHead | None,
         *,
         context: int,
         segments: TokenEmbedding | None = None,
+        pooler: bool = False,
         next_sentence: bool = False,
     ) -> None:
         super().__init__()
@@ -45,10 +46,10 @@ class MaskedLanguageModel(nn.Module):
             raise ValueError("a masked language model's layers look in both directions")
         if next_sentence and (segments is None or segments.vocabulary_size < 2):
             raise ValueError("a model of next sentences has two segments at least")
-        self.features, self.segments, self.layers, self.head = features, segments, layers, head
-        self.context = context
+        self.features, self.segments, self.layers, self.context = features, segments, layers, context
+        self.head = head
         d = layers.d_out
-        self.pooler = nn.Sequential(nn.Linear(d, d), nn.Tanh()) if next_sentence else None
+        self.pooler = nn.Sequential(nn.Linear(d, d), nn.Tanh()) if pooler or next_sentence else None
         self.next_sentence = nn.Linear(d, 2) if next_sentence else None
 
     @property
@@ -105,20 +106,25 @@ class MaskedLanguageModel(nn.Module):
         segments: Int[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "N V"]:
         """The logits at the N `places`, row by row."""
-        found: Tensor = self.head(self(ids, mask, segments)[places])
-        return found
+        return self._head(self(ids, mask, segments)[places])
+
+    def _head(self, h: Tensor) -> Tensor:
+        assert self.head is not None
+        logits: Tensor = self.head(h)
+        return logits
 
     def hidden_nats(self, h: Float[Tensor, "B T d"], targets: Int[Tensor, "B T"]) -> MaskedNats:
         """The surprisals of the `targets` that are not `NOT_HIDDEN`, row by row, from the features of all positions."""
         places = targets != NOT_HIDDEN
         wanted = targets[places]
-        logits: Tensor = self.head(h[places])
+        logits = self._head(h[places])
         nats = exact(F.cross_entropy(logits, wanted, reduction="none"))
         return MaskedNats(nats, logits.argmax(1) == wanted)
 
     def total_nats(self, h: Float[Tensor, "B T d"], targets: Int[Tensor, "B T"]) -> Float[Tensor, ""]:
         """The summed surprisal of the targets that are not `NOT_HIDDEN`. No other place has logits."""
         places = targets != NOT_HIDDEN
+        assert self.head is not None
         return self.head.total_nats(h[places], targets[places])
 
     def follows(self, h: Float[Tensor, "B T d"]) -> Float[Tensor, "B 2"]:

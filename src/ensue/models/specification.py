@@ -216,6 +216,8 @@ class Tokens(Specification):
     """Features of a token's vector."""
     tied: bool = False
     """Whether the softmax shares the embedding's table (with a projection if the sizes differ)."""
+    scaled: bool = True
+    """Whether the vectors of a shared table are read times √d_embedding; GPT reads them as they are."""
     dropout_words: Share = 0.0
     """Share of the vocabulary whose embeddings are zero in a training step."""
 

@@ -72,8 +72,8 @@ class CorpusRecipe(DataRecipe):
 class TokenizerRecipe(Table):
     """The table `[tokenizer]`."""
 
-    kind: Literal["characters", "bytes", "words", "bpe", "wordpiece"] = "characters"
-    """What a token is."""
+    kind: Literal["characters", "bytes", "words", "bpe", "wordpiece", "published"] = "characters"
+    """What a token is; published: that of an imported model, which no other kind can be, and which is not trained."""
     min_count: Count = 1
     """Rarer characters or words are unknown."""
     max_size: Annotated[int, Field(ge=1, le=10_000_000)] | None = None

@@ -20,7 +20,7 @@ from ensue.runs.schema import DamagedError, told
 IS_WINDOWS = os.name == "nt"
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
     """Writes tensors to a file that is complete or absent."""
     contiguous = {  # copies: safetensors refuses tensors that share memory, as the parts of a state may
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
@@ -29,7 +29,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
         partial.touch()
         mode = partial.stat().st_mode  # as the umask wants it; the library makes its files private
         with _system_errors(partial):
-            save_file(contiguous, partial)
+            save_file(contiguous, partial, metadata)
         partial.chmod(mode)
 
 

@@ -39,6 +39,7 @@ class SubwordsContent(Vocabulary):
 
     kind: Literal["bpe"]
     tokenizer: dict[str, Any]
+    special: dict[str, str] | None = None
 
 
 class WordPieceContent(Vocabulary):
@@ -48,8 +49,17 @@ class WordPieceContent(Vocabulary):
     symbols: Symbols
 
 
+class PublishedContent(Vocabulary):
+    """`tokenizer.json` of a published tokenizer."""
+
+    kind: Literal["published"]
+    tokenizer: dict[str, Any]
+    special: dict[str, str]
+
+
 TokenizerContent = Annotated[
-    CharactersContent | BytesContent | WordsContent | SubwordsContent | WordPieceContent, Field(discriminator="kind")
+    CharactersContent | BytesContent | WordsContent | SubwordsContent | WordPieceContent | PublishedContent,
+    Field(discriminator="kind"),
 ]
 """`tokenizer.json`, or a tokenizer in it."""
 

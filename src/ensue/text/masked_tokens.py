@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from ensue.text.special_tokens import ExtendedTokenizer
 from ensue.text.tokenizer import Tokenizer
-from ensue.text.wordpiece import BEGIN, INSIDE, MASK, PADDING, SEPARATOR
+from ensue.text.wordpiece import BEGIN, MASK, PADDING, SEPARATOR
 
 FRAMING = (PADDING, BEGIN, SEPARATOR, MASK)
-MASKED_KINDS = ("wordpiece", "bpe")
-"""The tokenizers that know the places of their tokens in a text."""
+EMPTY = np.zeros(0, np.int64)
 
 
 class MaskedText(NamedTuple):
@@ -39,8 +38,8 @@ class MaskedTokenizer(ExtendedTokenizer):
         self.text_ids = np.array([id for id in range(self.vocabulary_size) if id not in special], np.int64)
         """The ids of known tokens."""
         symbols = [self.symbol(id) for id in range(self.vocabulary_size)]
-        if tokenizer.kind == "wordpiece":
-            begins = [not symbol.startswith(INSIDE) for symbol in symbols]
+        if tokenizer.inside:
+            begins = [not symbol.startswith(tokenizer.inside) for symbol in symbols]
         else:  # a blank or a punctuation mark
             begins = [not symbol[:1].isalnum() for symbol in symbols]
         self.begins_word = np.array(begins)
@@ -63,14 +62,16 @@ class MaskedTokenizer(ExtendedTokenizer):
 
     def encode_words(self, words: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The ids of words that somebody else has cut, and how many each word has, which may be none."""
-        pieces = [self.encode(word) for word in words]
+        blank = " " if self.tokenizer.joins_blanks else ""
+        pieces = [self.tokenizer.encode(blank + word).astype(np.int64) if word else EMPTY for word in words]
         counts = np.array([len(piece) for piece in pieces], np.int64)
-        return np.concatenate([np.zeros(0, np.int64), *pieces]), counts
+        return np.concatenate([EMPTY, *pieces]), counts
 
     def encode_masked(self, text: str) -> MaskedText:
         """The ids of a text in which `[MASK]` stands for tokens."""
         parts = text.split(MASK)
-        lefts = [part.removesuffix(" ") if self._before else part for part in parts[:-1]] + parts[-1:]
+        joins = self.tokenizer.joins_blanks
+        lefts = [part.removesuffix(" ") if joins else part for part in parts[:-1]] + parts[-1:]
         pieces = [self.encode(lefts[0])]
         for part in lefts[1:]:
             pieces += [np.array([self.mask_id]), self.tokenizer.encode(part).astype(np.int64)]
@@ -81,11 +82,11 @@ class MaskedTokenizer(ExtendedTokenizer):
         text = parts[0]
         for id, part in zip(fills, parts[1:], strict=True):
             symbol = self.symbol(id)
-            if self._before or not self.begins_word[id]:
+            if self.tokenizer.joins_blanks or not self.begins_word[id]:
                 text = text.removesuffix(" ")
             if not text:
-                symbol = symbol.removeprefix(self._before)
-            text += symbol.removeprefix(INSIDE) + part
+                symbol = symbol.removeprefix(" ")
+            text += symbol.removeprefix(self.tokenizer.inside) + part
         return text
 
     def __repr__(self) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 REMEMBERED_PIECES = 1 << 17
 REMEMBERED_LENGTH = 32
+START = "[START]"
+"""What the special token is for that is read before a text, where no other one is."""
 
 
 class PieceIds:
@@ -46,6 +49,23 @@ def with_offsets(library: LibraryTokenizer, text: str) -> tuple[NDArray[np.uint3
     """The ids of `text`, and where each begins and ends in it, (N, 2), in characters."""
     encoding: Any = library.encode(text, add_special_tokens=False)
     return np.array(encoding.ids, np.uint32), np.array(encoding.offsets, np.int64).reshape(-1, 2)
+
+
+def library_tokenizer(content: Any) -> LibraryTokenizer:
+    """The library's tokenizer of this JSON value. Raises ValueError for what is none."""
+    try:
+        found: LibraryTokenizer = import_library().Tokenizer.from_str(json.dumps(content))
+    except Exception as error:  # the library raises plain Exceptions
+        raise ValueError(str(error)) from error
+    return found
+
+
+def special_ids(library: LibraryTokenizer, special: Mapping[str, str]) -> dict[str, int]:
+    """The id of each special token, by what it is for. Raises ValueError for one that is not in the vocabulary."""
+    known = library.get_vocab()
+    if missing := next((token for token in special.values() if token not in known), None):
+        raise ValueError(f"the vocabulary has no {missing}")
+    return {use: known[token] for use, token in special.items()}
 
 
 def import_library() -> ModuleType:

@@ -26,8 +26,7 @@ class ExtendedTokenizer:
         self.tokenizer = tokenizer
         self.names = Vocabulary(names)
         self.vocabulary_size = tokenizer.vocabulary_size + len(self.names)
-        # a word has the same subwords at the beginning of a text as inside of it
-        self._before = " " if tokenizer.kind == "bpe" else ""
+        self._before = tokenizer.before
 
     @property
     def special_ids(self) -> list[int]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ensue.text.boundaries import BLANKS, last_boundary
-from ensue.text.pieces import PieceIds, import_library, with_offsets
+from ensue.text.pieces import START, PieceIds, import_library, library_tokenizer, special_ids, with_offsets
 from ensue.text.tokenizer import Decoder, Tokenizer
 from ensue.text.utf8 import Utf8Decoder, shown, without_surrogates
 
@@ -28,22 +28,35 @@ _PIECE = re.compile(rf"\s*\S+(?:(?![{BLANKS}])\s+(?:\S+|\Z))*|\s+")
 class SubwordTokenizer(Tokenizer):
     """Pieces of words, made of bytes: nothing is unknown, and every text is decoded exactly.
 
-    Source: Sennrich et al. 2016; over bytes, Radford et al. 2019. The first 256 ids are the single bytes.
+    Source: Sennrich et al. 2016; over bytes, Radford et al. 2019. The first 256 ids are the single bytes. A published
+    vocabulary has `special` tokens too, by what they are for; its texts have no blank before them. Raises ValueError
+    for ids with gaps, a special token that is not there, and a vocabulary without a byte.
     """
 
     kind = "bpe"
     unknown_id = None
+    joins_blanks = True
 
-    def __init__(self, library: LibraryTokenizer, *, lowercase: bool = False) -> None:
-        self.library = library
-        self.lowercase = lowercase
+    def __init__(
+        self, library: LibraryTokenizer, *, lowercase: bool = False, special: Mapping[str, str] | None = None
+    ) -> None:
+        self.library, self.lowercase, self.special = library, lowercase, dict(special or {})
+        library.encode_special_tokens = True  # one that is spelled in a text is text
+        self.before = "" if special else " "
         byte_of = {character: byte for byte, character in enumerate(byte_characters())}
         vocabulary = sorted(library.get_vocab().items(), key=lambda item: item[1])
         if [id for _, id in vocabulary] != list(range(len(vocabulary))):
             raise ValueError("the ids have gaps")
-        self._pieces = [bytes(byte_of[character] for character in token) for token, _ in vocabulary]
+        names = {token.content for token in library.get_added_tokens_decoder().values()}
+        self._pieces = [
+            token.encode() if token in names else bytes(byte_of[character] for character in token)
+            for token, _ in vocabulary
+        ]
         self.vocabulary_size = len(self._pieces)
-        self.start_id = self._pieces.index(b"\n")
+        if missing := {bytes([byte]) for byte in range(256)}.difference(self._pieces):
+            raise ValueError(f"the vocabulary has no token for the byte 0x{min(missing).hex()}")
+        self.special_ids = special_ids(library, self.special)
+        self.start_id = self.special_ids.get(START, self._pieces.index(b"\n"))
         self._ids_of_pieces = PieceIds(library)
 
     @classmethod
@@ -76,12 +89,8 @@ class SubwordTokenizer(Tokenizer):
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Self:
-        text = json.dumps(content["tokenizer"])
-        try:
-            library = import_library().Tokenizer.from_str(text)
-        except Exception as error:  # the library raises plain Exceptions
-            raise ValueError(str(error)) from error
-        return cls(library, lowercase=bool(content["lowercase"]))
+        library = library_tokenizer(content["tokenizer"])
+        return cls(library, lowercase=bool(content["lowercase"]), special=content.get("special"))
 
     def encode_with_offsets(self, text: str) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         ids, offsets = with_offsets(self.library, without_surrogates(text.lower() if self.lowercase else text))
@@ -96,7 +105,8 @@ class SubwordTokenizer(Tokenizer):
         return self._ids_of_pieces.ids(_PIECE.findall(without_surrogates(text)))
 
     def _content(self) -> dict[str, Any]:
-        return {"tokenizer": json.loads(self.library.to_str())}
+        content = {"tokenizer": json.loads(self.library.to_str())}
+        return content | ({"special": self.special} if self.special else {})
 
 
 def byte_characters() -> list[str]:

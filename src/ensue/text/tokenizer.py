@@ -42,6 +42,12 @@ class Tokenizer(ABC):
     unknown_id: int | None
     lowercase: bool = False
     special_ids: Mapping[str, int] = MappingProxyType({})
+    joins_blanks: bool = False
+    """Whether the blank before a word is a part of its first token."""
+    before: str = ""
+    """What is put before a text, so that its first word has the tokens that it has inside of a text."""
+    inside: str = ""
+    """What a token begins with that goes on with a word; "" if all are spelled alike."""
 
     def encode(self, text: str) -> NDArray[np.uint32]:
         """The ids of `text`, a vector. It never fails: symbols that are not in the vocabulary become `unknown_id`."""

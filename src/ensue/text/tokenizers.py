@@ -10,6 +10,7 @@ from typing import Any
 from ensue.errors import RecipeError, RunError, nearest
 from ensue.parsing import parse_json
 from ensue.text.characters import CharacterTokenizer
+from ensue.text.published import PublishedTokenizer
 from ensue.text.subwords import SubwordTokenizer
 from ensue.text.tokenizer import FORMAT_VERSION, Decoder, Tokenizer
 from ensue.text.utf8 import ByteTokenizer
@@ -24,6 +25,7 @@ KINDS: dict[str, type[Tokenizer]] = {
     "words": WordTokenizer,
     "bpe": SubwordTokenizer,
     "wordpiece": WordPieceTokenizer,
+    "published": PublishedTokenizer,
 }
 
 
@@ -54,6 +56,8 @@ def train_tokenizer(
             return SubwordTokenizer.train(chunks, min_count=min_count, max_size=max_size, lowercase=lowercase)
         case "wordpiece":
             return WordPieceTokenizer.train(chunks, min_count=min_count, max_size=max_size, lowercase=lowercase)
+        case "published":
+            raise RecipeError('a tokenizer of the kind "published" is not trained: it comes with an imported model')
     raise RecipeError(f'unknown tokenizer "{kind}"; expected one of {", ".join(KINDS)}{nearest(kind, KINDS)}')
 
 

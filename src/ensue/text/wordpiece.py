@@ -40,6 +40,7 @@ class WordPieceTokenizer(Tokenizer):
     """
 
     kind = "wordpiece"
+    inside = INSIDE
     unknown_id: int
 
     def __init__(self, symbols: Sequence[str], *, lowercase: bool = False) -> None:

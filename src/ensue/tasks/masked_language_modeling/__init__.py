@@ -10,7 +10,7 @@ TASK = TaskEntry(
     pipeline="ensue.tasks.masked_language_modeling.pipeline:MaskedLanguagePipeline",
     commands={
         "predict": frozenset({"n-best"}),
-        "evaluate": frozenset({"minimal-pairs"}),
+        "evaluate": frozenset({"minimal-pairs", "similarity"}),
         "score": frozenset(),
         "embed": frozenset({"pooling", "layer"}),
     },

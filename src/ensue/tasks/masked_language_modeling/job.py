@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from ensue.data.corpus.token_file import TokenFile
+from ensue.errors import RecipeError
 from ensue.metrics.masked import MaskedScores
 from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.runs.directory import RunDirectory
@@ -27,6 +28,8 @@ class MaskedLanguageModelingJob(CorpusJob[MaskedLanguageModel]):
 
     def __init__(self, recipe: MaskedLanguageModelingRecipe, run: RunDirectory | None = None) -> None:
         self.recipe = recipe
+        if not recipe.head.masked:
+            raise RecipeError("head.masked = false: a model without a head for masks has nothing to learn")
         tokenizer = self.given_tokenizer(run)
         self.corpus = read_corpus(recipe.data, recipe.tokenizer, tokenizer, reader=partial(stream_of, recipe))
         self.parts = MaskedLanguageModelParts(self.corpus.tokenizer)

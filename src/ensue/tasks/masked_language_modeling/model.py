@@ -32,5 +32,7 @@ class MaskedLanguageModelParts(TokenizerParts):
             recipe.encoder,
             vocabulary_size=self.vocabulary_size,
             num_segments=recipe.input.segments,
+            masked=recipe.head.masked,
+            pooler=recipe.head.pooler,
             next_sentence=recipe.data.next_sentence,
         )

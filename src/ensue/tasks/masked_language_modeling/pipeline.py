@@ -29,6 +29,7 @@ from ensue.tasks.masked_language_modeling.task import score
 from ensue.tasks.minimal_pairs import MinimalPairScores, PairScore, ScoredTexts, score_pairs
 from ensue.tasks.pipeline import Predictor
 from ensue.tasks.poolings import Vectors, pooling_of
+from ensue.tasks.text_vectors import TextVectors
 from ensue.tasks.token_scores import TokenScore, score_lines
 from ensue.text.masked_tokens import MaskedTokenizer
 from ensue.text.wordpiece import MASK
@@ -53,7 +54,7 @@ class FilledText(NamedTuple):
         return self.text
 
 
-class MaskedLanguagePipeline(ContextualPipeline, Predictor):
+class MaskedLanguagePipeline(ContextualPipeline, TextVectors, Predictor):
     """A masked language model and its tokenizer: fills in masks, scores, evaluates, gives vectors."""
 
     def __init__(
@@ -87,6 +88,7 @@ class MaskedLanguagePipeline(ContextualPipeline, Predictor):
 
         Raises EnsueError for a text without a mask, or with more tokens than the model reads at once.
         """
+        self._check_head("filling in")
         check_texts(texts, "a list of texts")
         masked = [self.coder.encode_masked(text) for text in texts]
         most = self.model.context - 2
@@ -117,6 +119,7 @@ class MaskedLanguagePipeline(ContextualPipeline, Predictor):
 
     def score(self, text: str) -> list[TokenScore]:
         """The surprisal of each token of `text`, given all others (Salazar et al. 2020)."""
+        self._check_head("a score")
         check_type("the text", text, str, "a string")
         ids = self.coder.encode(text)
         (nats,) = pseudo_nats(self.model, self.coder, [ids])
@@ -135,6 +138,7 @@ class MaskedLanguagePipeline(ContextualPipeline, Predictor):
         self, location: str | Path, *, encoding: str = "utf-8", progress: Callable[[int], None] | None = None
     ) -> MaskedScores:
         """The scores on a file, a folder or a glob, with masks that are the same for every model."""
+        self._check_head("this score")
         check_path("the text", location)
         tokens = tokenize(TextSource(location, encoding=encoding), stream_of(self.recipe, self.coder.tokenizer))
         examples = scored_examples(self.recipe, tokens, self.coder, str(location))
@@ -153,6 +157,7 @@ class MaskedLanguagePipeline(ContextualPipeline, Predictor):
         progress: Callable[[PairScore], None] | None = None,
     ) -> MinimalPairScores:
         """How often the better one of two texts is the more probable one, by the sum of its tokens' surprisals."""
+        self._check_head("this score")
         check_path("the pairs", location)
         return score_pairs(self._total_nats, location, encoding=encoding, progress=progress)
 
@@ -160,15 +165,24 @@ class MaskedLanguagePipeline(ContextualPipeline, Predictor):
         ids = [self.coder.encode(text) for text in texts]
         return ScoredTexts(ids, np.array([nats.sum() for nats in pseudo_nats(self.model, self.coder, ids)]))
 
-    def embed(self, texts: Sequence[str], *, pooling: str = "mean", layer: int = -1) -> Vectors:
+    def _check_head(self, what: str) -> None:
+        if self.model.head is None:
+            raise EnsueError(
+                f"{self.run}: the model has no head for masks, which {what} needs; embed gives its vectors"
+            )
+
+    def embed(self, texts: Sequence[str], *, pooling: str | None = None, layer: int = -1) -> Vectors:
         """A vector for each text, (N, d): the mean, the largest values, the first ([CLS]) or the last ([SEP]) of the
-        vectors of its tokens in a layer; [CLS] and [SEP] count as tokens.
+        vectors of its tokens in a layer; [CLS] and [SEP] count as tokens. The recipe says which one, and whether it is
+        divided by its length (`sentences`).
 
         Layer 0 is what enters the first block, 1 its output; negative numbers count from the last. A long text is read
         in windows that overlap. Raises EnsueError for a pooling or a layer that there is not.
         """
         check_texts(texts, "a list of texts")
-        pool, layers = pooling_of(pooling), [checked_layer(layer, self.num_layers)]
+        sentences = self.recipe.sentences
+        pool = pooling_of(sentences.pooling if pooling is None else pooling)
+        layers = [checked_layer(layer, self.num_layers)]
         vectors = np.zeros((len(texts), self.d_layers), np.float32)
 
         def done(number: int, found: Vectors) -> None:
@@ -176,6 +190,8 @@ class MaskedLanguagePipeline(ContextualPipeline, Predictor):
 
         ids = [self.coder.encode(text) for text in texts]
         token_vectors(self.model, self.coder, ids, layers=layers, done=done)
+        if sentences.unit_length:
+            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         return vectors
 
     @property

@@ -27,8 +27,8 @@ class MaskedData(CorpusRecipe):
 class WordPieceTable(TokenizerRecipe):
     """The table `[tokenizer]` of a masked language model."""
 
-    kind: Literal["wordpiece", "bpe"] = "wordpiece"
-    """What a token is."""
+    kind: Literal["wordpiece", "bpe", "published"] = "wordpiece"
+    """What a token is; published: that of an imported model, which no other kind can be, and which is not trained."""
     lowercase: bool = True
     """Whether all text is lowered first; WordPiece then drops accents too."""
 
@@ -59,6 +59,24 @@ class InputTable(Table):
     """Vectors for the parts of an input; 0: none. Published BERT has 2, and pairs need them."""
 
 
+class HeadTable(Table):
+    """The table `[head]`: what is worked out of the layers."""
+
+    masked: bool = True
+    """Whether there is a head that fills in masks. A model without one gives vectors alone, and cannot be trained."""
+    pooler: bool = False
+    """Whether the published map of the first position, tanh(W h + b), is kept; `data.next_sentence` has one anyway."""
+
+
+class SentencesTable(Table):
+    """The table `[sentences]`: how the vectors of a text's tokens become one."""
+
+    pooling: Literal["mean", "first", "last", "max"] = "mean"
+    """The mean or the largest values of all tokens, or the first ([CLS]) or last ([SEP]) one."""
+    unit_length: bool = False
+    """Whether a text's vector is divided by its length."""
+
+
 class MaskedLanguageModelingRecipe(Recipe):
     """The recipe of a masked language model."""
 
@@ -69,6 +87,8 @@ class MaskedLanguageModelingRecipe(Recipe):
     tokenizer: WordPieceTable = WordPieceTable()
     input: InputTable = InputTable()
     encoder: TransformerEncoder
+    head: HeadTable = HeadTable()
+    sentences: SentencesTable = SentencesTable()
     masking: MaskingTable = MaskingTable()
     train: TrainRecipe
     tuning: CorpusTuning = CorpusTuning()

@@ -11,7 +11,7 @@ TASK = TaskEntry(
     commands={
         "neighbors": frozenset(),
         "embed": frozenset({"pooling"}),
-        "evaluate": frozenset(),
+        "evaluate": frozenset({"similarity"}),
         "export": frozenset(),
     },
     judged_by=("spearman", "accuracy"),

@@ -16,8 +16,8 @@ from ensue.data.word_questions import read_questions
 from ensue.errors import EnsueError, nearest
 from ensue.metrics.words import AnalogyScores, SimilarityScores
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.pipeline import Pipeline
 from ensue.tasks.poolings import Vectors, pooling_of
+from ensue.tasks.text_vectors import TextVectors
 from ensue.tasks.word_table import Neighbor, WordTable
 from ensue.tasks.word_vectors.examples import LINE_END
 from ensue.tasks.word_vectors.model import WordVectorParts, ngram_rows
@@ -41,7 +41,7 @@ def table_of(model: Any, tokenizer: WordTokenizer, table: Any) -> WordTable:
     return WordTable(words, vectors, outside)
 
 
-class WordVectorsPipeline(Pipeline):
+class WordVectorsPipeline(TextVectors):
     """Word vectors. A text is cut into words as in training, and lowercased if that was."""
 
     def __init__(
@@ -100,11 +100,6 @@ class WordVectorsPipeline(Pipeline):
         check_whole("count", count, 1, MOST)
         unit_a, unit_b, unit_c = (v / max(float(np.linalg.norm(v)), 1e-30) for v in map(self.vector, (a, b, c)))
         return self.table.neighbors(unit_b - unit_a + unit_c, count, without=[self._lowered(w) for w in (a, b, c)])
-
-    def similarity(self, first: str, second: str) -> float:
-        """The cosine of two texts."""
-        a, b = self.embed([first, second]).astype(np.float64)
-        return float(a @ b / max(float(np.linalg.norm(a) * np.linalg.norm(b)), 1e-30))
 
     def evaluate(self, location: str | Path, *, encoding: str = "utf-8") -> SimilarityScores | AnalogyScores:
         """The scores on pairs with a judged similarity, or on analogies: a file, a folder or a glob."""

@@ -1,0 +1,51 @@
+"""The commands that exchange models with other programs: import, export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ensue.cli.options import OneThreadOption, RunArgument, load_for, say
+from ensue.console.imports import importing_torch
+
+
+def import_(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            help="A published model: a directory of transformers or sentence-transformers, or a file of vectors.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The run directory to make.", show_default=False)],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that is there.")] = False,
+) -> None:
+    """Make a run of a published model."""
+    with importing_torch():
+        from ensue.exchange.importing import import_run
+
+    imported = import_run(path, out, overwrite=overwrite)
+    for note in imported.notes:
+        say(note)
+    say(f"wrote {out}: a {imported.recipe.what} ({imported.recipe.describe()}) from {imported.what}")
+
+
+def export(
+    run: RunArgument,
+    format: Annotated[
+        str,
+        typer.Option(help="huggingface; of word vectors word2vec, word2vec-binary, fasttext.", show_default=False),
+    ],
+    out: Annotated[Path, typer.Option(help="The directory or file to write.", show_default=False)],
+    threads: OneThreadOption = None,
+) -> None:
+    """Write a model for other programs."""
+    if format == "huggingface":
+        with importing_torch():
+            from ensue.exchange.exporting import export_run
+        export_run(run, out)
+    else:
+        load_for("export", run, "cpu", threads).export(out, format)
+    say(f"wrote {out}")

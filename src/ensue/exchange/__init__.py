@@ -1,0 +1,1 @@
+"""Models of other programs as runs of ours, and ours as theirs."""

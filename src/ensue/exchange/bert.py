@@ -1,0 +1,115 @@
+"""BERT and MiniLM (Devlin et al. 2019): with or without a head for masks, a pooler, a head for next sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import Any
+
+from ensue.exchange.configuration import Configuration
+from ensue.exchange.family import Family
+from ensue.exchange.layouts import TURNED, BlockNames, Part, blocks, layer
+from ensue.models.specification import TransformerEncoder
+
+NAMES = BlockNames(
+    attention_in=("attention.self.query", "attention.self.key", "attention.self.value"),
+    attention_out="attention.output.dense",
+    norm_attention="attention.output.LayerNorm",
+    first="intermediate.dense",
+    second="output.dense",
+    norm_feedforward="output.LayerNorm",
+)
+HEAD = "cls.predictions"
+WORDS = "embeddings.word_embeddings.weight"
+
+
+def tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
+    """The tables of the recipe."""
+    config.expect("position_embedding_type", "absolute", None)
+    config.expect("is_decoder", False)
+    follows = "cls.seq_relationship.weight" in names
+    return {
+        "data": {"next_sentence": follows},
+        "input": {"segments": config.whole("type_vocab_size", 2)},
+        "encoder": encoder_table(config, epsilon=1e-12),
+        "head": {"masked": f"{HEAD}.bias" in names, "pooler": "pooler.dense.weight" in names or follows},
+    }
+
+
+def encoder_table(config: Configuration, *, epsilon: float) -> dict[str, Any]:
+    """The table `[encoder]` of the keys that BERT and its kin share."""
+    return {
+        "kind": "transformer",
+        "d_model": config.whole("hidden_size"),
+        "num_layers": config.whole("num_hidden_layers"),
+        "num_heads": config.whole("num_attention_heads"),
+        "d_feedforward": config.whole("intermediate_size"),
+        "context": config.whole("max_position_embeddings"),
+        "positions": "learned",
+        "norm": "post",
+        "norm_input": True,
+        "norm_epsilon": config.epsilon("layer_norm_eps", epsilon),
+        "activation": config.activation("hidden_act", "gelu"),
+        "dropout": config.share("hidden_dropout_prob", 0.1),
+        "dropout_attention": config.share("attention_probs_dropout_prob", 0.1),
+    }
+
+
+def embeddings(segments: int) -> list[Part]:
+    """The vectors of tokens, positions and segments, and their normalization."""
+    return [
+        Part("features.weight", (WORDS,)),
+        *([Part("segments.weight", ("embeddings.token_type_embeddings.weight",))] if segments else []),
+        Part("layers.layers.0.weight", ("embeddings.position_embeddings.weight",)),
+        *layer("layers.layers.1.module", "embeddings.LayerNorm"),
+    ]
+
+
+def layout(recipe: Any) -> list[Part]:
+    """The parameters."""
+    found = [*embeddings(recipe.input.segments), *blocks(recipe.encoder, "encoder.layer.", NAMES)]
+    if recipe.head.masked:
+        found += [
+            *layer("head.projection.0", f"{HEAD}.transform.dense"),
+            *layer("head.projection.2", f"{HEAD}.transform.LayerNorm"),
+            Part("head.bias", (f"{HEAD}.bias",)),
+        ]
+    if recipe.head.pooler or recipe.data.next_sentence:
+        found += layer("pooler.0", "pooler.dense")
+    if recipe.data.next_sentence:
+        parts = layer("next_sentence", "cls.seq_relationship")
+        found += [part._replace(form=TURNED) for part in parts]
+    return found
+
+
+FAMILY = Family(
+    prefix="bert.",
+    is_masked=True,
+    tables=tables,
+    layout=layout,
+    unused=("embeddings.position_ids", f"{HEAD}.decoder.bias"),
+    tied=f"{HEAD}.decoder.weight",
+)
+
+
+def architecture(recipe: Any) -> str:
+    """The class of transformers for a model of this recipe."""
+    if recipe.data.next_sentence and recipe.head.masked:
+        return "BertForPreTraining"
+    return "BertForMaskedLM" if recipe.head.masked else "BertModel"
+
+
+def config(encoder: TransformerEncoder) -> dict[str, Any]:
+    """The keys of config.json for the layers."""
+    dropout = encoder.dropout
+    return {
+        "model_type": "bert",
+        "hidden_size": encoder.d_model,
+        "num_hidden_layers": encoder.num_layers,
+        "num_attention_heads": encoder.num_heads,
+        "intermediate_size": encoder.d_feedforward or 4 * encoder.d_model,
+        "max_position_embeddings": encoder.context,
+        "layer_norm_eps": encoder.norm_epsilon,
+        "hidden_dropout_prob": dropout,
+        "attention_probs_dropout_prob": dropout if encoder.dropout_attention is None else encoder.dropout_attention,
+        "position_embedding_type": "absolute",
+    }

@@ -1,0 +1,115 @@
+"""Directories of the transformers library, and of sentence-transformers, as runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ensue.errors import DataError, nearest
+from ensue.exchange.bert import FAMILY as BERT
+from ensue.exchange.configuration import Configuration
+from ensue.exchange.distilbert import FAMILY as DISTILBERT
+from ensue.exchange.family import Family
+from ensue.exchange.gpt import GPT, GPT2
+from ensue.exchange.imported import Imported, recipe_of
+from ensue.exchange.layouts import to_ours
+from ensue.exchange.roberta import FAMILY as ROBERTA
+from ensue.exchange.sentence_files import read_sentences
+from ensue.exchange.tokenizer_files import read_tokenizer
+from ensue.exchange.weight_files import check_finite, read_json_object, read_weights, weight_files
+from ensue.parsing import shown
+from ensue.tasks import task_entry
+from ensue.text.tokenizer import Tokenizer
+
+FAMILIES = {"bert": BERT, "roberta": ROBERTA, "distilbert": DISTILBERT, "gpt2": GPT2, "openai-gpt": GPT}
+"""The families by `model_type`."""
+LLAMA = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi3", "smollm3", "olmo2")
+"""Decoders of which ensue has no blocks yet."""
+MASKED, CAUSAL = "masked-language-modeling", "language-modeling"
+PADDED_TO = 128
+"""Tables of tokens are published with up to so many rows more than there are tokens, for the sake of products. More
+than an eighth is another model's tokenizer.
+"""
+
+
+def import_directory(directory: Path) -> Imported:
+    """A directory with config.json, weights and a tokenizer. Raises DataError for what is missing or not known."""
+    config = Configuration(read_json_object(directory / "config.json"), directory / "config.json")
+    family = _family(config)
+    files = weight_files(directory)
+    tokenizer = read_tokenizer(directory, is_masked=family.is_masked)
+    tensors = _plain(read_weights(files), family)
+    document = {"task": MASKED if family.is_masked else CAUSAL, **family.tables(config, tensors.keys())}
+    document["tokenizer"] = {"kind": tokenizer.kind, "lowercase": tokenizer.lowercase}
+    if family.is_masked:
+        document["sentences"] = read_sentences(directory)
+    recipe = recipe_of(document, directory)
+    parts = task_entry(recipe.task).parts_class(tokenizer)  # type: ignore[call-arg]  # both have a tokenizer
+    layout = family.layout(recipe)
+    ours = to_ours(layout, tensors, files[0])
+    notes = _fitted(ours, tokenizer, directory)
+    _check_tied(ours["features.weight"], tensors.get(family.tied), files[0])
+    if not family.is_masked:
+        ours["head.bias"] = torch.zeros(tokenizer.vocabulary_size)
+    check_finite(ours, files[0])
+    if left := _left(tensors, family, {name for part in layout for name in part.theirs}):
+        notes.append(
+            f"not used: {', '.join(left[:5])}" + (f" and {len(left) - 5} more tensors" if len(left) > 5 else "")
+        )
+    vocabulary = {"vocabulary_size": tokenizer.vocabulary_size}
+    return Imported(directory, tuple(files), str(config.content["model_type"]), recipe, parts, vocabulary, ours, notes)
+
+
+def _family(config: Configuration) -> Family:
+    kind = config.content.get("model_type")
+    if kind in LLAMA:
+        raise DataError(f'model_type "{kind}": ensue has no blocks of this shape (RMSNorm, SwiGLU)', config.path)
+    if not isinstance(kind, str) or kind not in FAMILIES:
+        known = ", ".join(FAMILIES)
+        raise DataError(
+            f"model_type {shown(kind)} is not known{nearest(str(kind), FAMILIES)}; known: {known}", config.path
+        )
+    return FAMILIES[kind]
+
+
+def _plain(tensors: Mapping[str, Tensor], family: Family) -> dict[str, Tensor]:
+    """The tensors by the names of today: without the prefix, and with `weight` for the older `gamma`."""
+    older = {".gamma": ".weight", ".beta": ".bias"}
+    found = {}
+    for name, tensor in tensors.items():
+        plain = name.removeprefix(family.prefix)
+        for old, new in older.items():
+            plain = plain.removesuffix(old) + new if plain.endswith(old) else plain
+        found[plain] = tensor
+    return found
+
+
+def _fitted(ours: dict[str, Tensor], tokenizer: Tokenizer, directory: Path) -> list[str]:
+    """Cuts rows for which there are no tokens off, and says so. Raises DataError for a tokenizer of another model."""
+    rows, size = len(ours["features.weight"]), tokenizer.vocabulary_size
+    if not size <= rows < size + min(PADDED_TO, size // 8):
+        raise DataError(
+            f"the tokenizer has {size:,} tokens and the embedding {rows:,} rows: not of one model", directory
+        )
+    if rows == size:
+        return []
+    for name in ("features.weight", "head.bias"):
+        if name in ours:
+            ours[name] = ours[name][:size].clone()
+    return [f"the embedding has {rows - size} rows more than the tokenizer has tokens: they were cut off"]
+
+
+def _check_tied(ours: Tensor, copy: Tensor | None, place: Path) -> None:
+    if copy is not None and not torch.equal(copy[: len(ours)], ours):
+        raise DataError(
+            "the softmax has vectors of its own, which is not supported; expected those of the tokens", place
+        )
+
+
+def _left(tensors: Mapping[str, Tensor], family: Family, used: set[str]) -> list[str]:
+    """The names of tensors that are not used, but for those that say nothing."""
+    known = (*family.unused, *([family.tied] if family.tied else []))
+    return sorted(name for name in tensors if name not in used and not name.endswith(known))

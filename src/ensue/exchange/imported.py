@@ -1,0 +1,113 @@
+"""A model from elsewhere, and the run directory that it becomes."""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ensue.errors import DataError, RunError
+from ensue.recipe import Recipe, validate_recipe
+from ensue.runs.directory import RunDirectory
+from ensue.runs.manifest import entry_of
+from ensue.runs.weights import disk_errors_told, partial_of, write_tensors, write_text
+from ensue.tasks import task_entry
+from ensue.tasks.model import ModelParts
+from ensue.training.runtime import Runtime
+from ensue.version import VERSION
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A model of this package, made of files of another program."""
+
+    source: Path
+    """What was imported."""
+    files: tuple[Path, ...]
+    """The files of its weights, whose checksums the run keeps."""
+    what: str
+    """What it was, such as "bert"."""
+    recipe: Recipe
+    parts: ModelParts
+    config: dict[str, Any]
+    """The task's keys of config.json."""
+    tensors: dict[str, Tensor]
+    notes: list[str] = field(default_factory=list)
+    """What the user should know of it."""
+
+
+def recipe_of(document: dict[str, Any], source: Path) -> Recipe:
+    """The recipe of an imported model. Raises RecipeError for a value that a recipe cannot have."""
+    about = {"about": f"imported from {source.name}", "train": {"epochs": 1, **document.get("train", {})}}
+    return validate_recipe(document | about, where=str(source))
+
+
+def check_tensors(imported: Imported) -> None:
+    """Raises DataError unless the tensors are those of the model, whose sizes are compared before anything is made."""
+    try:
+        with torch.device("meta"):
+            model = imported.parts.build(imported.recipe)
+    except (ValueError, RuntimeError, MemoryError) as error:
+        raise DataError(f"no model can be made of it: {error}", imported.source) from None
+    expected = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    found = {name: tuple(tensor.shape) for name, tensor in imported.tensors.items()}
+    for name in sorted(expected.keys() | found.keys()):
+        if expected.get(name) != found.get(name):
+            raise DataError(
+                f"{name} should be {expected.get(name, 'absent')}, is {found.get(name, 'absent')}", imported.source
+            )
+
+
+def write_run(imported: Imported, out: str | Path, *, overwrite: bool = False) -> None:
+    """Writes the run directory. Raises RunError for one that is there already, and for other files in it."""
+    check_tensors(imported)
+    run = RunDirectory(out)
+    _check_place(run, overwrite=overwrite)
+    with run.lock(), disk_errors_told(run.path, lambda: f"{run.path}: the disk is full; free some space"):
+        run.clear()
+        origins = [
+            {"file": path.name, **entry_of(path).model_dump(include={"bytes", "sha256"})} for path in imported.files
+        ]
+        config = {
+            **imported.config,
+            "text": origins[0]["sha256"],
+            "runtime": Runtime(device="cpu", threads=1).model_dump(),
+            "imported": {"path": str(imported.source), "kind": imported.what, "files": origins},
+        }
+        partial = partial_of(run.weights)
+        write_tensors(partial, imported.tensors)
+        run.manifest.replace({run.weights.name: partial})
+        run.create(imported.recipe, files=imported.parts.files(), config=config)
+        write_text(run.path / "README.md", _card(run, imported, origins))
+
+
+def _check_place(run: RunDirectory, *, overwrite: bool) -> None:
+    if run.path.exists() and not run.path.is_dir():
+        raise RunError(f"{run.path}: is a file; --out names a directory")
+    if other := run.holds_other_things():
+        raise RunError(f"{run.path}: not empty and not a run directory (it holds {other}); choose another --out")
+    if run.exists and not overwrite:
+        raise RunError(f"{run.path}: there is a run already; --overwrite removes it")
+
+
+def _card(run: RunDirectory, imported: Imported, origins: list[dict[str, Any]]) -> str:
+    recipe, path = imported.recipe, shlex.quote(str(run.path))
+    count = sum(tensor.numel() for tensor in imported.tensors.values())
+    commands = [f"ensue {command} {path} FILE" for command in task_entry(recipe.task).commands]
+    lines = [
+        f"# {run.path.name}", "",
+        f"A {recipe.what} ({recipe.describe()}, {count:,} parameters), imported from {imported.what} with ensue "
+        f"{VERSION} on {datetime.date.today().isoformat()}. It was not trained here.", "",
+        "## Source", "",
+        f"`{imported.source}`", "",
+        *(f"- `{origin['file']}`, {origin['bytes']:,} bytes, sha256 {origin['sha256']}" for origin in origins), "",
+        *(["## Notes", "", *(f"- {note}" for note in imported.notes), ""] if imported.notes else []),
+        "## Use", "", "```", *commands, "```", "",
+        "```python", "import ensue", f"model = ensue.load({str(run.path)!r})", "```", "",
+    ]  # fmt: skip
+    return "\n".join(lines)

@@ -1,0 +1,120 @@
+"""Our tokenizers as files of the `tokenizers` library and of transformers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ensue.errors import EnsueError
+from ensue.text.characters import CharacterTokenizer
+from ensue.text.masked_tokens import FRAMING, MaskedTokenizer
+from ensue.text.pieces import import_library, library_tokenizer
+from ensue.text.published import PublishedTokenizer
+from ensue.text.subwords import SubwordTokenizer, byte_characters
+from ensue.text.tokenizer import Tokenizer
+from ensue.text.utf8 import ByteTokenizer
+from ensue.text.wordpiece import BEGIN, MASK, PADDING, SEPARATOR, UNKNOWN, WordPieceTokenizer
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as LibraryTokenizer
+
+KEYS = {PADDING: "pad_token", BEGIN: "cls_token", SEPARATOR: "sep_token", MASK: "mask_token", UNKNOWN: "unk_token"}
+
+
+def masked_files(coder: MaskedTokenizer, *, context: int) -> dict[str, Any]:
+    """`tokenizer.json` and `tokenizer_config.json` of a model that fills in masks."""
+    tokenizer = coder.tokenizer
+    library = _library(tokenizer)
+    spelled = {use: getattr(tokenizer, "special", {}).get(use, use) for use in FRAMING}
+    library.add_special_tokens(list(spelled.values()))  # those that are not there yet come behind, in this order
+    ids = (coder.padding_id, coder.begin_id, coder.separator_id, coder.mask_id)
+    assert [library.token_to_id(spelled[use]) for use in FRAMING] == list(ids)
+    begin, end = spelled[BEGIN], spelled[SEPARATOR]
+    library.post_processor = import_library().processors.TemplateProcessing(
+        single=f"{begin} $A {end}",
+        pair=f"{begin} $A {end} $B:1 {end}:1",
+        special_tokens=[(begin, coder.begin_id), (end, coder.separator_id)],
+    )
+    if tokenizer.unknown_id is not None:
+        spelled[UNKNOWN] = tokenizer.symbol(tokenizer.unknown_id)
+    names = {KEYS[use]: token for use, token in spelled.items()}
+    return _files(library, names, context=context, inputs=["input_ids", "token_type_ids", "attention_mask"])
+
+
+def causal_files(tokenizer: Tokenizer, *, context: int) -> dict[str, Any]:
+    """The same of a language model. What it reads before a text is the `bos_token_id` of its config.json."""
+    names = {}
+    if tokenizer.special_ids:
+        names["bos_token"] = names["eos_token"] = tokenizer.symbol(tokenizer.start_id)
+    if tokenizer.unknown_id is not None:
+        names["unk_token"] = tokenizer.symbol(tokenizer.unknown_id)
+    return _files(_library(tokenizer), names, context=context, inputs=["input_ids", "attention_mask"])
+
+
+def _files(library: LibraryTokenizer, names: Mapping[str, str], *, context: int, inputs: list[str]) -> dict[str, Any]:
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",  # another one drops the normalizer and the splitter
+        **names,
+        "model_max_length": context,
+        "model_input_names": inputs,
+        "clean_up_tokenization_spaces": False,
+    }
+    return {"tokenizer.json": json.loads(library.to_str()), "tokenizer_config.json": config}
+
+
+def _library(tokenizer: Tokenizer) -> LibraryTokenizer:
+    """The library's tokenizer that gives the same ids. Raises EnsueError for a kind that it has not."""
+    if isinstance(tokenizer, SubwordTokenizer):
+        return _of_subwords(tokenizer)
+    if isinstance(tokenizer, WordPieceTokenizer):
+        library = _copy(tokenizer.library)
+        library.decoder = import_library().decoders.WordPiece(cleanup=False)
+        library.add_special_tokens([*FRAMING, UNKNOWN])
+        return library
+    if isinstance(tokenizer, PublishedTokenizer):
+        return _copy(tokenizer.library)
+    if isinstance(tokenizer, ByteTokenizer):
+        return _of_bytes(lowercase=tokenizer.lowercase)
+    if isinstance(tokenizer, CharacterTokenizer):
+        return _of_characters(tokenizer)
+    raise EnsueError(
+        f"a tokenizer of {tokenizer.kind} is none of transformers; expected wordpiece, bpe, characters or bytes"
+    )
+
+
+def _copy(library: LibraryTokenizer) -> LibraryTokenizer:
+    return library_tokenizer(json.loads(library.to_str()))
+
+
+def _of_subwords(tokenizer: SubwordTokenizer) -> LibraryTokenizer:
+    library, parts = _copy(tokenizer.library), import_library().normalizers
+    steps = [parts.Lowercase()] if tokenizer.lowercase else []
+    if tokenizer.before:
+        steps.append(parts.Prepend(tokenizer.before))
+    if steps:
+        library.normalizer = parts.Sequence(steps)
+    return library
+
+
+def _of_bytes(*, lowercase: bool) -> LibraryTokenizer:
+    library = import_library()
+    vocabulary = {character: byte for byte, character in enumerate(byte_characters())}
+    found: LibraryTokenizer = library.Tokenizer(library.models.BPE(vocabulary, []))
+    found.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    found.decoder = library.decoders.ByteLevel()
+    if lowercase:
+        found.normalizer = library.normalizers.Lowercase()
+    return found
+
+
+def _of_characters(tokenizer: CharacterTokenizer) -> LibraryTokenizer:
+    library = import_library()
+    assert tokenizer.unknown_id is not None
+    model = library.models.WordLevel(dict(tokenizer.vocabulary.ids), unk_token=tokenizer.symbol(tokenizer.unknown_id))
+    found: LibraryTokenizer = library.Tokenizer(model)
+    found.pre_tokenizer = library.pre_tokenizers.Split(library.Regex(r"[\s\S]"), "isolated")
+    found.decoder = library.decoders.Fuse()
+    if tokenizer.lowercase:
+        found.normalizer = library.normalizers.Lowercase()
+    return found

@@ -1,0 +1,46 @@
+"""Models that give a vector for each text: how similar two texts are, and how well that agrees with people."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.arguments import check_path
+from ensue.data.judged_texts import read_judged_texts
+from ensue.metrics.texts import TextSimilarityScores, pearson
+from ensue.metrics.words import spearman
+from ensue.tasks.pipeline import Pipeline
+
+
+class TextVectors(Pipeline):
+    """A model with `embed`."""
+
+    @abstractmethod
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """A vector for each text, (N, d)."""
+
+    def similarity(self, first: str, second: str) -> float:
+        """The cosine of the vectors of two texts; 0 if one of them is zeros."""
+        return float(cosines(*self.embed([first, second])[:, None])[0])
+
+    def text_similarity(self, location: str | Path, *, encoding: str = "utf-8") -> TextSimilarityScores:
+        """How the cosines of pairs of texts agree with the similarities that people gave them: a file, folder or glob
+        (`data.judged_texts`).
+        """
+        check_path("the pairs", location)
+        pairs = read_judged_texts(location, encoding=encoding)
+        vectors = self.embed([*pairs.first, *pairs.second])
+        found, judged = cosines(*np.split(vectors, 2)), np.array(pairs.scores)
+        return TextSimilarityScores(spearman(found, judged), pearson(found, judged), len(judged))
+
+
+def cosines(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The cosine of each row of one matrix with that of the other, (N,)."""
+    a, b = first.astype(np.float64), second.astype(np.float64)
+    norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    found: NDArray[np.float64] = (a * b).sum(1) / np.maximum(norms, 1e-30)
+    return found

@@ -1,0 +1,85 @@
+"""Tokenizers that come with published models and are none of the other kinds: the `tokenizers` library runs them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.text.pieces import START, import_library, library_tokenizer, special_ids, with_offsets
+from ensue.text.tokenizer import Decoder, Tokenizer
+from ensue.text.utf8 import without_surrogates
+from ensue.text.wordpiece import BEGIN, INSIDE
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as LibraryTokenizer
+
+BLANK = "▁"
+"""What stands for a blank in the pieces of SentencePiece."""
+UNKNOWN = "[UNK]"
+"""What the special token is for that stands for what is not in the vocabulary."""
+
+
+class PublishedTokenizer(Tokenizer):
+    """The library's tokenizer as it was published, without its truncation, padding and template.
+
+    `special` are the special tokens by what they are for: `[PAD]`, `[CLS]`, `[SEP]`, `[MASK]`, `[UNK]`, `[START]`. One
+    that is spelled in a text is text. A text that is cut at a boundary may get other ids there. Raises ValueError for
+    ids with gaps, and for a special token that is not there.
+    """
+
+    kind = "published"
+
+    def __init__(self, library: LibraryTokenizer, *, special: Mapping[str, str]) -> None:
+        self.library, self.special = library, dict(special)
+        library.no_truncation()
+        library.no_padding()
+        library.encode_special_tokens = True
+        ids = sorted(library.get_vocab(with_added_tokens=True).values())
+        if ids != list(range(len(ids))):
+            raise ValueError("the ids have gaps")
+        self.vocabulary_size = len(ids)
+        self.special_ids = special_ids(library, self.special)
+        self.unknown_id = self.special_ids.pop(UNKNOWN, None)
+        self.start_id = self.special_ids.get(START, self.special_ids.get(BEGIN, 0))
+        self.joins_blanks = any(token.startswith((BLANK, "Ġ")) for token in library.get_vocab())
+        self.inside = _inside(library)
+
+    def encode_with_offsets(self, text: str) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        return with_offsets(self.library, without_surrogates(text))
+
+    def decoder(self) -> Decoder:
+        return _StreamDecoder(self.library)
+
+    def symbol(self, id: int) -> str:
+        token = self.library.id_to_token(id) or ""
+        return token.replace(BLANK, " ").replace("Ġ", " ")
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Self:
+        return cls(library_tokenizer(content["tokenizer"]), special=content["special"])
+
+    def _ids(self, text: str) -> NDArray[np.uint32]:
+        return np.array(self.library.encode(without_surrogates(text), add_special_tokens=False).ids, np.uint32)
+
+    def _content(self) -> dict[str, Any]:
+        return {"tokenizer": json.loads(self.library.to_str()), "special": self.special}
+
+
+def _inside(library: LibraryTokenizer) -> str:
+    """What a piece begins with that goes on with a word: of WordPiece alone."""
+    return INSIDE if type(library.model).__name__ == "WordPiece" else ""
+
+
+class _StreamDecoder(Decoder):
+    """The library's own, which holds an incomplete character back."""
+
+    def __init__(self, library: LibraryTokenizer) -> None:
+        self._library = library
+        self._stream = import_library().decoders.DecodeStream(skip_special_tokens=False)
+
+    def feed(self, id: int) -> str:
+        return self._stream.step(self._library, id) or ""

@@ -1,0 +1,157 @@
+"""Small published models with random weights, and texts of every kind."""
+
+import json
+import random
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import tokenizers
+import torch
+from safetensors.torch import save_file
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
+from torch import Tensor
+
+CORPUS = [
+    "The house of the rising sun, and a Café in New-Orleans; it's 1,000.5 miles away.",
+    "naïve 北京 words! are un-done",
+]
+FRAME = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+ALPHABETS = [
+    "abcdefghij ABC  .,;!?'-", "éèüñçß İıΣς", "北京東京 の テスト", "مرحبا שלום", "🙂👩‍👩‍👧 🏳️‍🌈",
+    "\t\n\r\f\v\x00\x07\u00a0\u2028\u200b\ufeff",
+    "0123456789%$#@", "e\u0301o\u0308\u0323", "ᄒ\u200bᅡᆫ한", "\ud7a3\ufffd",
+]  # fmt: skip
+
+
+def odd_texts(count: int, seed: int = 0) -> list[str]:
+    """Texts of all alphabets, short and long, with and without blanks at their ends."""
+    draw = random.Random(seed)
+    found = ["", " ", "  a", "a ", "\n", *CORPUS, "x" * 120]
+    while len(found) < count:
+        parts = draw.choices(ALPHABETS, k=draw.randint(1, 3))
+        found.append("".join(draw.choice(draw.choice(parts)) for _ in range(draw.randint(1, 40))))
+    return found[:count]
+
+
+def wordpiece(*, lowercase: bool = True, corpus: Iterable[str] = CORPUS) -> tokenizers.Tokenizer:
+    """BERT's pipeline, with truncation and padding as some are published."""
+    found = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    found.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    found.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    found.train_from_iterator(corpus, trainers.WordPieceTrainer(vocab_size=160, special_tokens=FRAME))
+    template = [("[CLS]", 2), ("[SEP]", 3)]
+    found.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=template
+    )
+    found.decoder = decoders.WordPiece()
+    found.enable_truncation(5)
+    found.enable_padding(length=5)
+    return found
+
+
+def byte_level(special: list[str], *, first: bool) -> tokenizers.Tokenizer:
+    """GPT-2's pipeline; the special tokens come first, as in RoBERTa, or last."""
+    found = tokenizers.Tokenizer(models.BPE())
+    found.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    found.decoder = decoders.ByteLevel()
+    found.post_processor = processors.ByteLevel(trim_offsets=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=320, initial_alphabet=alphabet, special_tokens=special if first else [], show_progress=False
+    )
+    found.train_from_iterator(CORPUS * 5, trainer)
+    found.add_special_tokens(
+        [tokenizers.AddedToken(token, lstrip=token == "<mask>", special=True) for token in special]
+    )
+    return found
+
+
+def write(directory: Path, tokenizer: tokenizers.Tokenizer, names: dict[str, Any] | None = None) -> None:
+    """The tokenizer's files in the directory of a model."""
+    directory.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(directory / "tokenizer.json"))
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", **(names or {})}
+    (directory / "tokenizer_config.json").write_text(json.dumps(config))
+
+
+class Bert(NamedTuple):
+    """A random BERT with a head for masks, by its published names, and what it computes (Devlin et al. 2019)."""
+
+    tensors: dict[str, Tensor]
+    d_model: int = 8
+    num_layers: int = 2
+    num_heads: int = 2
+    context: int = 20
+
+    @classmethod
+    def random(cls, vocabulary_size: int, *, head: bool = True) -> "Bert":
+        torch.manual_seed(1)
+        d, f, tensors = 8, 12, {}
+
+        def draw(name: str, *shape: int) -> None:
+            tensors[name] = torch.randn(*shape) * 0.5
+
+        def layer(name: str, d_out: int, d_in: int) -> None:
+            draw(f"{name}.weight", d_out, d_in)
+            draw(f"{name}.bias", d_out)
+
+        def norm(name: str) -> None:
+            draw(f"{name}.weight", d)
+            draw(f"{name}.bias", d)
+
+        draw("embeddings.word_embeddings.weight", vocabulary_size, d)
+        draw("embeddings.position_embeddings.weight", 20, d)
+        draw("embeddings.token_type_embeddings.weight", 2, d)
+        norm("embeddings.LayerNorm")
+        for number in range(2):
+            block = f"encoder.layer.{number}."
+            for name in ("query", "key", "value"):
+                layer(f"{block}attention.self.{name}", d, d)
+            layer(f"{block}attention.output.dense", d, d)
+            norm(f"{block}attention.output.LayerNorm")
+            layer(f"{block}intermediate.dense", f, d)
+            layer(f"{block}output.dense", d, f)
+            norm(f"{block}output.LayerNorm")
+        if head:
+            layer("cls.predictions.transform.dense", d, d)
+            norm("cls.predictions.transform.LayerNorm")
+            draw("cls.predictions.bias", vocabulary_size)
+        return cls(tensors)
+
+    def config(self, **keys: Any) -> dict[str, Any]:
+        sizes = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 12}
+        more = {"max_position_embeddings": 20, "vocab_size": len(self.tensors["embeddings.word_embeddings.weight"])}
+        return {"model_type": "bert", "layer_norm_eps": 1e-12, "hidden_act": "gelu", **sizes, **more, **keys}
+
+    def __call__(self, ids: Tensor) -> Tensor:
+        """The last hidden states (T, d) of one text."""
+        at = {name: tensor.double() for name, tensor in self.tensors.items()}
+
+        def layer(name: str, x: Tensor) -> Tensor:
+            return x @ at[f"{name}.weight"].T + at[f"{name}.bias"]
+
+        def norm(name: str, x: Tensor) -> Tensor:
+            x = (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True, unbiased=False) + 1e-12).sqrt()
+            return x * at[f"{name}.weight"] + at[f"{name}.bias"]
+
+        e = "embeddings."
+        x = at[f"{e}word_embeddings.weight"][ids] + at[f"{e}position_embeddings.weight"][: len(ids)]
+        x = norm(f"{e}LayerNorm", x + at[f"{e}token_type_embeddings.weight"][0])
+        for number in range(self.num_layers):
+            block = f"encoder.layer.{number}."
+            heads = [layer(f"{block}attention.self.{n}", x).view(-1, 2, 4) for n in ("query", "key", "value")]
+            q, k, v = (part.transpose(0, 1) for part in heads)
+            attended = ((q @ k.transpose(1, 2) / 2).softmax(-1) @ v).transpose(0, 1).flatten(1)
+            z = norm(f"{block}attention.output.LayerNorm", x + layer(f"{block}attention.output.dense", attended))
+            inner = layer(f"{block}intermediate.dense", z)
+            inner = inner * (1 + (inner / 2**0.5).erf()) / 2
+            x = norm(f"{block}output.LayerNorm", z + layer(f"{block}output.dense", inner))
+        return x
+
+
+def write_bert(directory: Path, model: Bert, tokenizer: tokenizers.Tokenizer, **keys: Any) -> None:
+    """A directory of transformers."""
+    write(directory, tokenizer)
+    (directory / "config.json").write_text(json.dumps(model.config(**keys)))
+    save_file(model.tensors, directory / "model.safetensors", {"format": "pt"})

@@ -1,0 +1,177 @@
+"""Parity with transformers, both ways: hidden states, logits, ids, offsets."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import ensue
+from ensue.exchange.exporting import export_run
+from ensue.exchange.importing import import_run
+
+from .published import byte_level, odd_texts, wordpiece, write
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed (pip install ensue[parity])")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore"),  # theirs
+]
+SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+ROBERTA = {
+    "bos_token": "<s>", "eos_token": "</s>", "cls_token": "<s>", "sep_token": "</s>", "pad_token": "<pad>",
+    "unk_token": "<unk>", "mask_token": "<mask>",
+}  # fmt: skip
+BERT = {"vocab_size": 160, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "intermediate_size": 48, "max_position_embeddings": 40, "layer_norm_eps": 1e-12}  # fmt: skip
+
+
+def noisy(model: Any) -> Any:
+    """The model with weights far from gentle."""
+    torch.manual_seed(3)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    return model.eval()
+
+
+def bert(**keys: Any) -> Any:
+    return transformers.BertConfig(**{**BERT, **keys})
+
+
+def roberta() -> Any:
+    keys = {**BERT, "vocab_size": 320, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "type_vocab_size": 1}
+    return transformers.RobertaConfig(**keys)
+
+
+def distilbert() -> Any:
+    return transformers.DistilBertConfig(
+        vocab_size=160, dim=32, n_layers=2, n_heads=4, hidden_dim=48, max_position_embeddings=40
+    )
+
+
+MASKED: dict[str, tuple[Callable[[], Any], Callable[[], Any], dict[str, str]]] = {
+    "bert": (lambda: transformers.BertForMaskedLM(bert()), wordpiece, {}),
+    "bert-tanh": (lambda: transformers.BertForMaskedLM(bert(hidden_act="gelu_new")), wordpiece, {}),
+    "bert-cased": (lambda: transformers.BertForMaskedLM(bert()), lambda: wordpiece(lowercase=False), {}),
+    "bert-pretraining": (lambda: transformers.BertForPreTraining(bert()), wordpiece, {}),
+    "bert-headless": (lambda: transformers.BertModel(bert()), wordpiece, {}),
+    "roberta": (
+        lambda: transformers.RobertaForMaskedLM(roberta()), lambda: byte_level(SPECIAL, first=True), ROBERTA
+    ),
+    "distilbert": (lambda: transformers.DistilBertForMaskedLM(distilbert()), wordpiece, {}),
+}  # fmt: skip
+
+
+def published(directory: Path, make: Any, tokenizer: Any, names: dict[str, str]) -> Any:
+    built = tokenizer()
+    model = noisy(make())
+    model.resize_token_embeddings(built.get_vocab_size())
+    model.save_pretrained(directory)
+    write(directory, built, names)
+    return model
+
+
+def loaded(kind: str, path: Path) -> Any:
+    """Their model of a directory; no tensor is missing or left over."""
+    model, info = getattr(transformers, kind).from_pretrained(path, output_loading_info=True)
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
+    assert not info["mismatched_keys"]
+    return model.eval()
+
+
+def close(ours: Any, theirs: Any, tolerance: float) -> None:
+    np.testing.assert_allclose(np.asarray(ours.detach()), np.asarray(theirs.detach()), atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize("name", MASKED)
+@torch.inference_mode()
+def test_masked_models_both_ways(name: str, tmp_path: Path) -> None:
+    theirs = published(tmp_path / "theirs", *MASKED[name])
+    import_run(tmp_path / "theirs", tmp_path / "run")
+    pipeline = ensue.load(tmp_path / "run", device="cpu")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")
+    batch = tokenizer(["the house of the sun", "a café"], return_tensors="pt", padding=True)
+    ids, mask = batch["input_ids"], batch["attention_mask"]
+    expected = theirs(input_ids=ids, attention_mask=mask, output_hidden_states=True)
+    real = mask.bool()
+    found = pipeline.model.layers_of(ids, real)
+    assert len(found) == len(expected.hidden_states)
+    for ours, reference in zip(found, expected.hidden_states, strict=True):
+        close(ours[real], reference[real], 1e-5)
+    logits = expected.get("logits", expected.get("prediction_logits"))
+    if logits is not None:
+        close(pipeline.model.logits(ids, real, real), logits[real], 1e-4)
+
+    export_run(tmp_path / "run", tmp_path / "back")
+    kind = json.loads((tmp_path / "back" / "config.json").read_text())["architectures"][0]
+    assert transformers.AutoConfig.from_pretrained(tmp_path / "back").model_type == "bert"
+    again = loaded(kind, tmp_path / "back")(input_ids=ids, attention_mask=mask, output_hidden_states=True)
+    close(again.hidden_states[-1][real], expected.hidden_states[-1][real], 1e-5)
+    if logits is not None:
+        close(again.get("logits", again.get("prediction_logits"))[real], logits[real], 1e-4)
+    if "pooler_output" in expected:
+        close(again["pooler_output"], expected["pooler_output"], 1e-5)
+    transformers.AutoModel.from_pretrained(tmp_path / "back")
+
+
+def test_next_sentences_are_the_same(tmp_path: Path) -> None:
+    theirs = published(tmp_path / "theirs", *MASKED["bert-pretraining"])
+    import_run(tmp_path / "theirs", tmp_path / "run")
+    model = ensue.load(tmp_path / "run", device="cpu").model
+    ids, segments = torch.randint(5, 100, (2, 9)), torch.tensor([[0] * 4 + [1] * 5] * 2)
+    expected = theirs(input_ids=ids, token_type_ids=segments).seq_relationship_logits
+    close(model.follows(model(ids, None, segments)).flip(1), expected, 1e-5)
+
+
+def causal_models() -> dict[str, tuple[Callable[[], Any], Callable[[], Any], dict[str, str]]]:
+    end = {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}
+    small = {"vocab_size": 321, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 40}
+    return {
+        "gpt2": (
+            lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config(**small)),
+            lambda: byte_level(["<|endoftext|>"], first=False),
+            end,
+        ),
+        "openai-gpt": (
+            lambda: transformers.OpenAIGPTLMHeadModel(transformers.OpenAIGPTConfig(**small)),
+            wordpiece,
+            {"unk_token": "[UNK]"},
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", ["gpt2", "openai-gpt"])
+@torch.inference_mode()
+def test_causal_models_both_ways(name: str, tmp_path: Path) -> None:
+    theirs = published(tmp_path / "theirs", *causal_models()[name])
+    import_run(tmp_path / "theirs", tmp_path / "run")
+    model = ensue.load(tmp_path / "run", device="cpu").model
+    ids = torch.randint(0, model.vocabulary_size, (3, 17))
+    expected = theirs(input_ids=ids, output_hidden_states=True)
+    h, _ = model.read(ids)
+    close(h, expected.hidden_states[-1], 1e-5)
+    close(model(ids)[0], expected.logits, 1e-4)
+    export_run(tmp_path / "run", tmp_path / "back")
+    again = loaded("AutoModelForCausalLM", tmp_path / "back")
+    close(again(input_ids=ids).logits, expected.logits, 1e-4)
+
+
+@pytest.mark.parametrize("name", [*MASKED, "gpt2"])
+def test_ids_and_offsets_are_the_same(name: str, tmp_path: Path) -> None:
+    _, make, names = {**MASKED, **causal_models()}[name]
+    write(tmp_path, make(), names)
+    reference = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    from ensue.exchange.tokenizer_files import read_tokenizer  # noqa: PLC0415
+
+    ours = read_tokenizer(tmp_path, is_masked=name != "gpt2")
+    for text in odd_texts(10_000):
+        expected = reference(text, add_special_tokens=False, return_offsets_mapping=True, truncation=False)
+        ids, offsets = ours.encode_with_offsets(text)
+        assert ids.tolist() == expected["input_ids"], text
+        assert list(map(tuple, offsets.tolist())) == expected["offset_mapping"], text
+        assert ours.encode(text).tolist() == expected["input_ids"], text
