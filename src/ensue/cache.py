@@ -43,6 +43,7 @@ class Kind:
 KINDS = (
     Kind("ids of texts", cache_directory, re.compile(r"[0-9a-f]{32}\.ids"), b"ensueids"),
     Kind("counted pairs of words", cache_directory, re.compile(r"[0-9a-f]{32}\.pairs"), b"ensuprs1"),
+    Kind("vectors of words in texts", cache_directory, re.compile(r"[0-9a-f]{32}\.npy"), b"\x93NUMPY"),
     Kind("tokenizers", cache_directory, re.compile(r"[0-9a-f]{32}\.json"), b'{"kind": '),
     Kind("compiled cells", cells_directory, re.compile(r"[0-9a-f]{32}\.[0-9a-f]{16}\.[a-z]+")),
     Kind(

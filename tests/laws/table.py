@@ -15,6 +15,7 @@ from ensue.nn import (
     LSTM,
     QRNN,
     AdditiveAttention,
+    Alongside,
     AttentionalLayer,
     Bidirectional,
     BilinearAttention,
@@ -219,6 +220,12 @@ SUBJECTS = [
     Subject("weight drop gru before", lambda: WeightDrop(GRU(D, D_OUT, reset="before"), 0.5), is_slow=True),
     Subject("residual lstm", lambda: Residual(LSTM(D, D))),
     Subject("residual attention", lambda: Residual(attention(rotary=True)), is_slow=True),
+    Subject("alongside lstm", lambda: Alongside(LSTM(D, 3), d_past=2)),
+    Subject(
+        "alongside in a stack",
+        lambda: Stack([Alongside(Bidirectional(GRU(2, 3), GRU(2, 3)), d_past=D - 2), LSTM(D + 4, D_OUT)]),
+        is_slow=True,
+    ),
     Subject("stack of one", lambda: Stack([Elman(D, D_OUT)]), is_slow=True),
     Subject("stack of lstms", lambda: Stack([LSTM(D, 5), VariationalDropout(0.5, d_in=5), LSTM(5, D_OUT)])),
     Subject(

@@ -6,6 +6,7 @@ A part is blanked by reading it as unknown (id 0), the characters all together b
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +19,9 @@ from ensue.text.lexicon import Lexicon, WordForms, letters, shape
 
 
 class PartLocation(NamedTuple):
-    """The place of a part's id: a field of `WordForms` or "columns", and its number among the word's ids there."""
+    """The place of a part's id: a field of `WordForms`, "columns" or "contextual", and its number among the word's ids
+    there.
+    """
 
     field: str
     which: int = -1
@@ -26,7 +29,7 @@ class PartLocation(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A part of a word's features; `kind` is word, characters, prefix, suffix, shape, vector or "column X"."""
+    """A part of a word's features; `kind` is word, characters, prefix, suffix, shape, vector, "column X" or "run X"."""
 
     kind: str
     text: str
@@ -48,7 +51,8 @@ class ReadFeatures(NamedTuple):
 class ReadWords:
     """The words of a text as a model reads them: `forms` are the distinct ones, `numbers` (T,) those that stand there.
 
-    `columns` are the given values of each word by name, as the lexicon names them.
+    `columns` are the given values of each word by name, as the lexicon names them, `contextual` the words in the layers
+    (1, T, L, d) of other runs.
     """
 
     def __init__(
@@ -58,8 +62,10 @@ class ReadWords:
         words: Sequence[str],
         columns: Mapping[str, Sequence[str]] | None = None,
         *,
+        contextual: Mapping[str, Tensor] = MappingProxyType({}),
         device: torch.device,
     ) -> None:
+        self.contextual = contextual
         self.features, self.lexicon, self.words, self.device = features, lexicon, tuple(words), device
         distinct = list(dict.fromkeys(words))
         number = {word: place for place, word in enumerate(distinct)}
@@ -74,35 +80,47 @@ class ReadWords:
 
     def reading(self) -> ReadFeatures:
         """The text as it is, in one row."""
-        return self._reading(self.forms, self.numbers[None], self.columns[None])
+        return self._reading(self.forms, self.numbers[None], self.columns[None], list(self.contextual.values()))
 
     def blanked(self, position: int, places: Sequence[PartLocation]) -> ReadFeatures:
         """For each of `places`, a row with the text in which this part is blanked at one position."""
         own = self.forms.select(np.full(len(places), self.numbers[position]))
         columns = np.tile(self.columns, (len(places), 1, 1))
+        contextual = self._contextual(len(places))
         for row, (field, which) in enumerate(places):
             if field == "columns":
                 columns[row, position, which] = 0
+            elif field == "contextual":
+                contextual[which][row, position] = 0
             else:
                 getattr(own, field)[row if which < 0 else (row, which)] = 0
         numbers = np.tile(self.numbers, (len(places), 1))
         numbers[:, position] = len(self.forms.words) + np.arange(len(places))
-        return self._reading(_joined(self.forms, own), numbers, columns)
+        return self._reading(_joined(self.forms, own), numbers, columns, contextual)
 
     def unread(self, groups: Sequence[range]) -> ReadFeatures:
         """For each of `groups`, a row with the text in which all parts of its words are unknown."""
         blank = WordForms(*(np.zeros((1, *ids.shape[1:]), np.int64) for ids in self.forms))
         numbers = np.tile(self.numbers, (len(groups), 1))
         columns = np.tile(self.columns, (len(groups), 1, 1))
+        contextual = self._contextual(len(groups))
         for row, group in enumerate(groups):
             numbers[row, group] = len(self.forms.words)
             columns[row, group] = 0
-        return self._reading(_joined(self.forms, blank), numbers, columns)
+            for layers in contextual:
+                layers[row, group.start : group.stop] = 0
+        return self._reading(_joined(self.forms, blank), numbers, columns, contextual)
 
-    def _reading(self, forms: WordForms, numbers: NDArray[np.int64], columns: NDArray[np.int64]) -> ReadFeatures:
+    def _contextual(self, rows: int) -> list[Tensor]:
+        """The words in the layers of other runs, so many times."""
+        return [layers.repeat(rows, 1, 1, 1) for layers in self.contextual.values()]
+
+    def _reading(
+        self, forms: WordForms, numbers: NDArray[np.int64], columns: NDArray[np.int64], contextual: Sequence[Tensor]
+    ) -> ReadFeatures:
         table = self.features.table(forms, self.device)
         places = torch.from_numpy(numbers).to(self.device)
-        x = self.features.in_place(table.vectors, places, torch.from_numpy(columns).to(self.device))
+        x = self.features.in_place(table.vectors, places, torch.from_numpy(columns).to(self.device), contextual)
         return ReadFeatures(x, table.keys[places])
 
     def is_known(self) -> NDArray[np.bool_]:
@@ -122,6 +140,9 @@ class ReadWords:
                 given.append(
                     Part(f"column {name}", self.given[name][position], bool(id), norm, PartLocation("columns", index))
                 )
+            for index, (run, layers) in enumerate(self.contextual.items()):
+                norm, place = float(layers[0, position].norm()), PartLocation("contextual", index)
+                given.append(Part(f"run {run}", self.words[position], True, norm, place))
             found.append([*parts[number], *given])
         return found
 

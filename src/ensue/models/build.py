@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from ensue.models.classifier import Classifier
+from ensue.models.contextual_vectors import LayersShape
 from ensue.models.copying import CopyingEncoderDecoder
 from ensue.models.decoder_only import DecoderOnly
 from ensue.models.decoders import build_decoder
@@ -23,6 +24,7 @@ from ensue.models.specification import (
     EncoderSpecification,
     NoEncoder,
     PairTokens,
+    RecurrentEncoder,
     TextHead,
     Tokens,
     TransformerEncoder,
@@ -32,6 +34,7 @@ from ensue.models.tag_heads import CRFTagHead, SoftmaxTagHead, TagHead, ViterbiT
 from ensue.models.tagger import Tagger
 from ensue.models.word_features import WordFeatures
 from ensue.nn import (
+    Alongside,
     AttentionPooling,
     CopyingHead,
     LastPooling,
@@ -40,7 +43,9 @@ from ensue.nn import (
     MeanPooling,
     Pooling,
     Poolings,
+    SequenceLayer,
     SoftmaxHead,
+    Stack,
     TiedSoftmaxHead,
     TokenEmbedding,
     TransformedSoftmaxHead,
@@ -190,11 +195,14 @@ def build_tagger(
     lexicon: Lexicon,
     labels: Labels,
     pretrained: Tensor | None = None,
+    contextual: Sequence[LayersShape] = (),
 ) -> Tagger:
-    """A tagger from its tables. `pretrained` are the vectors of the lexicon's words that have one, (V, d)."""
-    words = WordFeatures(features, lexicon, pretrained=pretrained)
+    """A tagger from its tables. `pretrained` are the vectors of the lexicon's words that have one, (V, d), `contextual`
+    the shapes of the layers that other models give.
+    """
+    words = WordFeatures(features, lexicon, pretrained=pretrained, contextual=contextual)
     _check_features(words)
-    layers = build_encoder(encoder, d_in=words.d_out, directions=directions)
+    layers = _encoder_of_words(encoder, words, directions)
     d_in = layers.d_out * (2 if head.repeats else 1)
     return Tagger(words, layers, _tag_head(head, d_in, labels), repeats=head.repeats)
 
@@ -228,14 +236,20 @@ def build_classifier(
     multiple: bool = False,
     segment: int = 0,
     pretrained: Tensor | None = None,
+    contextual: Sequence[LayersShape] = (),
 ) -> Classifier:
-    """A classifier from its tables. `pretrained` are the vectors of the lexicon's words that have one, (V, d).
+    """A classifier from its tables. `pretrained` are the vectors of the lexicon's words that have one, (V, d),
+    `contextual` the shapes of the layers that other models give.
 
     Raises ValueError for tables that do not fit together."""
-    words = WordFeatures(features, lexicon, pretrained=pretrained)
+    words = WordFeatures(features, lexicon, pretrained=pretrained, contextual=contextual)
     if head.pooling:
         _check_features(words)
-    layers = build_encoder(encoder, d_in=words.d_out, directions=directions)
+    layers = _encoder_of_words(encoder, words, directions)
+    if "last" in head.pooling and isinstance(list(layers)[-1] if isinstance(layers, Stack) else layers, Alongside):
+        raise ValueError(
+            'head.pooling = "last" does not go with features behind the only layer; add encoder.num_layers'
+        )
     both_ways = _in_two_halves(encoder, directions)
     poolings = [POOLINGS[kind](layers.d_out, both_ways) for kind in head.pooling]
     bag = None
@@ -257,6 +271,23 @@ def build_classifier(
     )
 
 
+def _encoder_of_words(encoder: EncoderSpecification, words: WordFeatures, directions: Directions) -> SequenceLayer:
+    """The layers over features of words, the last of which enter behind the first layer."""
+    if not words.d_late:
+        return build_encoder(encoder, d_in=words.d_out, directions=directions)
+    if not isinstance(encoder, RecurrentEncoder) or encoder.kind in ("depth-gated", "grid"):
+        raise ValueError(
+            f'features.contextual_at = "first-layer" needs recurrent layers one after another, not {encoder.kind}'
+        )
+    one = encoder.model_copy(update={"num_layers": 1})
+    first = build_encoder(one, d_in=words.d_out - words.d_late, directions=directions)
+    layers: list[SequenceLayer] = [Alongside(first, d_past=words.d_late)]
+    if encoder.num_layers > 1:
+        others = encoder.model_copy(update={"num_layers": encoder.num_layers - 1, "dropout_input": 0.0})
+        layers.append(build_encoder(others, d_in=layers[0].d_out, directions=directions))
+    return Stack(layers)
+
+
 def _in_two_halves(encoder: EncoderSpecification, directions: Directions) -> bool:
     """Whether each half of the output is of one direction. Further layers over a window mix the directions."""
     match encoder:
@@ -268,7 +299,7 @@ def _in_two_halves(encoder: EncoderSpecification, directions: Directions) -> boo
 
 
 def _check_features(words: WordFeatures) -> None:
-    if not words.d_out:
+    if words.d_out == words.d_late:
         raise ValueError("features: all are switched off; set features.d_words or another one")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from ensue.models.specification import LARGEST
 
@@ -13,6 +13,8 @@ SizeOrZero = Annotated[int, Field(ge=0, le=LARGEST)]
 Few = Annotated[int, Field(ge=0, le=100)]
 Count = Annotated[int, Field(ge=1, le=2_000_000_000)]
 Share = Annotated[float, Field(ge=0, lt=1)]
+LayerNumber = Annotated[int, Field(ge=-10_000, le=10_000)]
+RunPath = Annotated[str, Field(min_length=1)]
 ColumnName = Annotated[str, BeforeValidator(lambda name: str(name) if type(name) is int else name)]
 """The name of a column; a number needs no quotes."""
 
@@ -52,8 +54,29 @@ class FeatureSpecification(BaseModel):
     """A file of pretrained vectors: GloVe, word2vec (text or binary) or fastText's text."""
     train_vectors: bool = False
     """Whether the pretrained vectors are trained too."""
+    contextual: list[RunPath] = Field(default_factory=list)
+    """Runs whose layers are features, frozen: directories of models that read text, such as masked language models."""
+    contextual_layers: list[LayerNumber] = Field(default_factory=list)
+    """Their layers; 0: the embeddings, -1: the last. []: all."""
+    contextual_mix: Literal["sum", "concatenate"] = "sum"
+    """sum: the layers of a run are added up with trained weights (Peters et al. 2018, eq. 1); concatenate: side by
+    side.
+    """
+    contextual_pooling: Literal["mean", "first", "last", "max"] = "mean"
+    """From the vectors of a word's subwords to one."""
+    contextual_at: Literal["input", "first-layer", "both"] = "input"
+    """Where they join: input: beside the other features (ELMo); first-layer: behind the first layer (TagLM, Peters et
+    al. 2017), with recurrent layers; both: with weights of their own in each place.
+    """
     dropout: Share = 0.0
     """Dropout on the features."""
+
+    @field_validator("contextual", mode="after")
+    @classmethod
+    def _once(cls, runs: list[str]) -> list[str]:
+        if len({*runs}) < len(runs):
+            raise ValueError("names a run twice")
+        return runs
 
 
 class SentenceFeatureSpecification(FeatureSpecification):

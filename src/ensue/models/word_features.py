@@ -1,10 +1,12 @@
-"""Words as features: vectors of their own, of their characters, affixes and shape, pretrained ones, and given columns.
+"""Words as features: vectors of their own, of their characters, affixes and shape, pretrained ones, given columns, and
+layers of other models.
 
 What depends on a word form alone is computed once for each distinct form of a batch, however often it stands there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -13,6 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from ensue.models.contextual_vectors import ContextualVectors, LayersShape
 from ensue.models.feature_specification import FeatureSpecification, SentenceFeatureSpecification
 from ensue.nn import CharacterCNN, CharacterLSTM, TokenEmbedding
 from ensue.text.lexicon import Lexicon, WordForms
@@ -39,17 +42,21 @@ class EncodedForms(NamedTuple):
 
 
 class Words(NamedTuple):
-    """A batch of texts: their distinct `forms`, the `numbers` of those that stand there, given columns, and a mask."""
+    """A batch of texts: their distinct `forms`, the `numbers` of those that stand there, given columns, a mask, and the
+    layers (B, T, L, d) of other models.
+    """
 
     forms: EncodedForms
     numbers: Int[Tensor, "B T"]
     columns: Int[Tensor, "B T C"]
     mask: Bool[Tensor, "B T"] | None
+    contextual: tuple[Tensor, ...] = ()
 
     def part(self, rows: slice) -> Self:
         """The batch of some of its rows."""
         mask = None if self.mask is None else self.mask[rows]
-        return self._replace(numbers=self.numbers[rows], columns=self.columns[rows], mask=mask)
+        contextual = tuple(layers[rows] for layers in self.contextual)
+        return self._replace(numbers=self.numbers[rows], columns=self.columns[rows], mask=mask, contextual=contextual)
 
     @property
     def num_words(self) -> int:
@@ -65,10 +72,18 @@ class FormTable(NamedTuple):
 
 
 class WordFeatures(nn.Module):
-    """All features of a word that a recipe switches on, concatenated: `Words` to (B, T, d_out)."""
+    """All features of a word that a recipe switches on, concatenated: `Words` to (B, T, d_out).
+
+    The last `d_late` of them enter behind the first layer. `contextual` are the shapes of other models' layers.
+    """
 
     def __init__(
-        self, specification: FeatureSpecification, lexicon: Lexicon, *, pretrained: Tensor | None = None
+        self,
+        specification: FeatureSpecification,
+        lexicon: Lexicon,
+        *,
+        pretrained: Tensor | None = None,
+        contextual: Sequence[LayersShape] = (),
     ) -> None:
         super().__init__()
         self.dropout_words, self.dropout = specification.dropout_words, nn.Dropout(specification.dropout)
@@ -87,7 +102,12 @@ class WordFeatures(nn.Module):
             self.d_forms += 2 * lexicon.longest_affix * self.affixes.d_out
         if self.vectors is not None:
             self.d_forms += self.vectors.embedding_dim
-        self.d_out = self.d_forms + d_column * len(self.columns)
+        at, mix = specification.contextual_at, specification.contextual_mix
+        places = [place for place in ("input", "first-layer") if contextual and at in (place, "both")]
+        parts = [ContextualVectors(contextual, mix=mix) for _ in places]
+        self.contextual = nn.ModuleList(parts)
+        self.d_late = parts[-1].d_out if "first-layer" in places else 0
+        self.d_out = self.d_forms + d_column * len(self.columns) + sum(part.d_out for part in parts)
 
     def form_vectors(self, forms: EncodedForms) -> Float[Tensor, "U d"]:
         """What the distinct words of a batch amount to, each by itself."""
@@ -119,19 +139,25 @@ class WordFeatures(nn.Module):
         return FormTable(vectors, torch.from_numpy(forms.keys).to(device))
 
     def in_place(
-        self, vectors: Float[Tensor, "U d"], numbers: Int[Tensor, "B T"], columns: Int[Tensor, "B T C"]
+        self,
+        vectors: Float[Tensor, "U d"],
+        numbers: Int[Tensor, "B T"],
+        columns: Int[Tensor, "B T C"],
+        contextual: Sequence[Tensor] = (),
     ) -> Float[Tensor, "B T d_out"]:
-        """The forms' vectors where they stand, with the columns beside them."""
+        """The forms' vectors where they stand, with the columns and the layers of other models beside them."""
         x = F.embedding(numbers, vectors)
         if len(self.columns):
             given = [table(ids) for table, ids in zip(self.columns, columns.unbind(-1), strict=True)]
             x = torch.cat([x, *given], dim=-1)
+        if len(self.contextual):
+            x = torch.cat([x, *(part(contextual) for part in self.contextual)], dim=-1)
         features: Tensor = self.dropout(x)
         return features
 
     def forward(self, words: Words) -> Float[Tensor, "B T d_out"]:
         """The features (B, T, d_out) of a batch of words."""
-        return self.in_place(self.form_vectors(words.forms), words.numbers, words.columns)
+        return self.in_place(self.form_vectors(words.forms), words.numbers, words.columns, words.contextual)
 
 
 def _table(size: int, d_out: int) -> TokenEmbedding:

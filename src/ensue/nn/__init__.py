@@ -27,7 +27,7 @@ from ensue.nn.attention.positions import LearnedPositions, PositionState, Rotary
 from ensue.nn.attention.transformer import Transformer
 from ensue.nn.character_highways import HighwayCharacterCNN
 from ensue.nn.characters import CharacterCNN, CharacterLSTM
-from ensue.nn.combinators import Bidirectional, Residual, Stack
+from ensue.nn.combinators import Alongside, Bidirectional, Residual, Stack
 from ensue.nn.dropout import Dropout, ElementDropout, VariationalDropout, WeightDrop
 from ensue.nn.embeddings import TokenEmbedding, VectorInput
 from ensue.nn.heads.chain import log_partition, marginals
@@ -56,6 +56,7 @@ from ensue.nn.recurrent.projected import ProjectedLSTM, ProjectedLSTMState
 from ensue.nn.recurrent.qrnn import QRNN, QRNNState
 from ensue.nn.recurrent.scan import scan
 from ensue.nn.recurrent.zoneout import Zoneout
+from ensue.nn.scalar_mix import ScalarMix
 from ensue.nn.taps import Tap, Taps, tap_names, watch
 from ensue.nn.window import Window, WindowState
 
@@ -64,6 +65,7 @@ __all__ = [
     "LSTM",
     "QRNN",
     "AdditiveAttention",
+    "Alongside",
     "AttentionPooling",
     "AttentionalLayer",
     "Bidirectional",
@@ -126,6 +128,7 @@ __all__ = [
     "Recurrent",
     "Residual",
     "Rotary",
+    "ScalarMix",
     "SequenceLayer",
     "SinusoidalPositions",
     "SoftmaxHead",

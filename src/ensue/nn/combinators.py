@@ -1,4 +1,4 @@
-"""The three ways to make a layer out of layers: one after another, with a bypass, in both directions."""
+"""The ways to make a layer out of layers: one after another, with a bypass, past features, in both directions."""
 
 from __future__ import annotations
 
@@ -95,6 +95,37 @@ class Residual(SequenceLayer):
 
     def extra_repr(self) -> str:
         return repr(self.layer)
+
+
+class Alongside(SequenceLayer):
+    """A layer past which the last `d_past` features go: `y = [layer(x₁); x₂]` for `x = [x₁; x₂]`.
+
+    In a `Stack` they enter behind the layer, as in TagLM (Peters et al. 2017).
+    """
+
+    def __init__(self, layer: SequenceLayer, *, d_past: int) -> None:
+        super().__init__()
+        self.layer, self.d_past = layer, d_past
+        self.d_in, self.d_out, self.is_causal = layer.d_in + d_past, layer.d_out + d_past, layer.is_causal
+        self.d_memory = layer.d_memory
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
+        return self.layer.init_state(batch_size, memory)
+
+    def forward(
+        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
+    ) -> tuple[Float[Tensor, "B T d_out"], State]:
+        within, past = x[..., : self.layer.d_in], x[..., self.layer.d_in :]
+        y, state = self.layer(within, state, mask=mask)
+        return torch.cat((y, past), dim=-1), state
+
+    def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], State]:
+        within, past = x_t[..., : self.layer.d_in], x_t[..., self.layer.d_in :]
+        y_t, state = self.layer.step(within, state)
+        return torch.cat((y_t, past), dim=-1), state
+
+    def extra_repr(self) -> str:
+        return f"{self.layer!r}, d_past={self.d_past}"
 
 
 class Bidirectional(SequenceLayer):

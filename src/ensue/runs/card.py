@@ -55,6 +55,7 @@ def write_card(run: RunDirectory, lines: TaskLines, outcome: Outcome, *, num_par
         "## Data",
         "",
         *lines.data,
+        *(f"- origin: `{origin['path']}`, weights {origin['sha256'][:12]}" for origin in run.config.get("origins", [])),
         "",
         "## Use",
         "",

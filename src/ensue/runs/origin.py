@@ -7,6 +7,8 @@ manifest is a file in the manifest of the outer run, so a copy that was altered 
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,6 +31,13 @@ class Origin:
     run: RunDirectory
     path: str
     sha256: str
+
+    @property
+    def fingerprint(self) -> str:
+        """What all its files are, the same for the run and for its copies."""
+        known = self.run.manifest.entries()
+        files = {name: known[name].sha256 for name in sorted(file_names() & known.keys())}
+        return hashlib.sha256(json.dumps(files).encode()).hexdigest()
 
 
 def origins_for(paths: Sequence[str], run: RunDirectory | None) -> list[Origin]:

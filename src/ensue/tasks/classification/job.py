@@ -59,6 +59,7 @@ class ClassificationJob(WordsJob[Classifier, Documents]):
             raise DataError("no training data: --train PATH names a file, or a folder with a folder for each class")
         source = document_source(data, data.train)
         self.layout = source.layout
+        self.begin_from(run)
         self.fingerprint = TextSource(data.train, encoding=data.encoding).fingerprint()
         whole = self._read(source, multiple=True)
         self.multiple = any(len(labels) != 1 for labels in whole.labels)
@@ -117,11 +118,14 @@ class ClassificationJob(WordsJob[Classifier, Documents]):
         words, pretrained = self.pretrained()
         counts = sum((Counter(texts.words.counts()) for texts in self.train.texts), Counter[str]())
         lexicon = build_lexicon(self.recipe.features, counts, vectors=words)
-        return ClassifierParts(lexicon, pretrained, labels, self.num_texts == 2)
+        return ClassifierParts(lexicon, pretrained, labels, self.num_texts == 2, contextual=self.contextual.shapes)
 
     def _encoded(self, documents: Documents) -> ClassifiedTexts:
         return ClassifiedTexts(
-            tuple(EncodedTexts(self.parts.lexicon, texts) for texts in documents.texts), documents.labels
+            tuple(
+                EncodedTexts(self.parts.lexicon, texts).with_contextual(self.contextual) for texts in documents.texts
+            ),
+            documents.labels,
         )
 
     @property

@@ -25,6 +25,7 @@ from ensue.tasks.classification.model import ClassifierParts
 from ensue.tasks.classification.recipe import ClassificationRecipe
 from ensue.tasks.classification.task import classify_words
 from ensue.tasks.classification.texts import check_document, describe_reading, document_source, shortened
+from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
 from ensue.tasks.words.length import check_length
 from ensue.tasks.words.pipeline import WordPipeline
 from ensue.tasks.words.windows import windows
@@ -81,9 +82,10 @@ class ClassificationPipeline(WordPipeline):
         *,
         recipe: ClassificationRecipe,
         layout: Layout | None = None,
+        contextual: ContextualFeatures = NO_CONTEXT,
         run: str | Path | None = None,
     ) -> None:
-        super().__init__(model, lexicon, recipe=recipe, splitter=recipe.data.splitter, run=run)
+        super().__init__(model, lexicon, recipe=recipe, splitter=recipe.data.splitter, contextual=contextual, run=run)
         self.labels, self.layout = labels, layout
 
     @classmethod
@@ -95,6 +97,7 @@ class ClassificationPipeline(WordPipeline):
         return cls(
             directory.model(device), parts.lexicon, parts.labels,
             recipe=recipe, layout=Layout.from_json(directory.config["layout"]), run=directory.path,
+            contextual=ContextualFeatures.within(directory, device),
         )  # fmt: skip
 
     def predict(self, texts: Iterable[str | tuple[str, str]]) -> list[Classified]:
@@ -122,9 +125,12 @@ class ClassificationPipeline(WordPipeline):
         read = map(self._read, documents)
         for window in windows(read, _num_words, most_words=WINDOW_WORDS, most_items=WINDOW_TEXTS):
             num_texts = len(window[0][1])
-            forms, numbers = self.reader.read([words[part] for part in range(num_texts) for _, words in window])
+            texts = [[words[part] for _, words in window] for part in range(num_texts)]
+            forms, numbers = self.reader.read([words for part in texts for words in part])
             parts = [numbers.slice(part * len(window), (part + 1) * len(window)) for part in range(num_texts)]
-            probabilities = classify_words(self.model, [forms] * num_texts, parts)
+            probabilities = classify_words(
+                self.model, [forms] * num_texts, parts, list(map(self.contextual.computed, texts))
+            )
             for (document, _), shares in zip(window, probabilities, strict=True):
                 yield LabelsOfDocument(document, self.labels.chosen(shares), shares)
 

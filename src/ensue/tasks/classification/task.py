@@ -20,6 +20,7 @@ from ensue.models.ngram_bag import NgramBag
 from ensue.models.word_features import FormTable, Words
 from ensue.tasks.task import Task, on_device
 from ensue.tasks.words.encoded_texts import EncodedTexts
+from ensue.tasks.words.kept_vectors import TextVectors
 from ensue.text.classes import Classes
 from ensue.types import Loss, State
 
@@ -110,27 +111,36 @@ def classify_texts(model: Classifier, texts: Sequence[EncodedTexts]) -> NDArray[
     """The probability of each label (N, K), in the order of the texts."""
     with evaluating(model):
         forms = [model.features.table(part.forms, device_of(model)) for part in texts]
-        return classify_words(model, forms, [part.words for part in texts])
+        return classify_words(model, forms, [part.words for part in texts], [part.contextual for part in texts])
 
 
 @torch.inference_mode()
-def classify_words(model: Classifier, forms: Sequence[FormTable], words: Sequence[Ragged]) -> NDArray[np.float32]:
+def classify_words(
+    model: Classifier,
+    forms: Sequence[FormTable],
+    words: Sequence[Ragged],
+    contextual: Sequence[Sequence[TextVectors]],
+) -> NDArray[np.float32]:
     """`classify_texts` for texts as rows of numbers of known word forms."""
     lengths = np.sum([part.lengths for part in words], axis=0)
     batches = list(by_length(lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS))
     found = [
-        model.logits_of([_pooled(model, *part, rows) for part in zip(forms, words, strict=True)]) for rows in batches
+        model.logits_of([_pooled(model, *part, rows) for part in zip(forms, words, contextual, strict=True)])
+        for rows in batches
     ]
     back = torch.from_numpy(np.argsort(np.concatenate(batches))).to(device_of(model))
     return model.probabilities(torch.cat(found)[back]).cpu().numpy()
 
 
-def _pooled(model: Classifier, forms: FormTable, words: Ragged, rows: NDArray[np.int64]) -> Pooled:
+def _pooled(
+    model: Classifier, forms: FormTable, words: Ragged, contextual: Sequence[TextVectors], rows: NDArray[np.int64]
+) -> Pooled:
     """Some of the texts after pooling."""
     device = device_of(model)
     real = words.mask(rows)
     numbers = on_device(words.padded(rows), device)
-    x = model.features.in_place(forms.vectors, numbers, numbers.new_zeros(*numbers.shape, 0))
+    layers = [part.batch(rows, device) for part in contextual]
+    x = model.features.in_place(forms.vectors, numbers, numbers.new_zeros(*numbers.shape, 0), layers)
     return model.pooled(x, forms.keys[numbers], None if real is None else on_device(real, device))
 
 

@@ -50,6 +50,7 @@ class LabelingJob(WordsJob[Tagger, Sentences]):
         source = sentence_source(recipe, data.train)
         self.format = source.format
         self.label_column = data.labels or self.format.default_column
+        self.begin_from(run)
         self.fingerprint = source.text.fingerprint()
         self.width = num_columns(source)
         if {self.label_column, str(self.width) if self.label_column == "last" else ""} & set(recipe.features.columns):
@@ -109,12 +110,12 @@ class LabelingJob(WordsJob[Tagger, Sentences]):
         columns = {name: column.values for name, column in self.train.columns.items()}
         counts = self.train.texts.words.counts()
         lexicon = build_lexicon(self.recipe.features, counts, columns=columns, vectors=words)
-        return TaggerParts(lexicon, pretrained, labels)
+        return TaggerParts(lexicon, pretrained, labels, contextual=self.contextual.shapes)
 
     def _encoded(self, sentences: Sentences) -> LabeledTexts:
         encoded = EncodedTexts(self.parts.lexicon, sentences.texts, sentences.columns)
         found = Contexts(encoded.words, sentences.sizes)
-        return LabeledTexts(encoded.joined(found.firsts), found, sentences.labels)
+        return LabeledTexts(encoded.joined(found.firsts).with_contextual(self.contextual), found, sentences.labels)
 
     @property
     def data(self) -> str:

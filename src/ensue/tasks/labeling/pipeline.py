@@ -32,6 +32,8 @@ from ensue.tasks.labeling.model import TaggerParts
 from ensue.tasks.labeling.recipe import LabelingRecipe
 from ensue.tasks.labeling.tagged_sentence import LabeledWord, TaggedSentence
 from ensue.tasks.labeling.task import tag_texts
+from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
+from ensue.tasks.words.kept_vectors import TextVectors
 from ensue.tasks.words.length import check_length
 from ensue.tasks.words.pipeline import WordPipeline
 from ensue.tasks.words.windows import windows
@@ -63,9 +65,10 @@ class LabelingPipeline(WordPipeline):
         *,
         recipe: LabelingRecipe,
         config: dict[str, Any] | None = None,
+        contextual: ContextualFeatures = NO_CONTEXT,
         run: str | Path | None = None,
     ) -> None:
-        super().__init__(model, lexicon, recipe=recipe, splitter=recipe.data.splitter, run=run)
+        super().__init__(model, lexicon, recipe=recipe, splitter=recipe.data.splitter, contextual=contextual, run=run)
         self.labels, self.config = labels, config or {}
 
     @classmethod
@@ -77,6 +80,7 @@ class LabelingPipeline(WordPipeline):
         return cls(
             directory.model(device), parts.lexicon, parts.labels,
             recipe=recipe, config=directory.config, run=directory.path,
+            contextual=ContextualFeatures.within(directory, device),
         )  # fmt: skip
 
     def predict(self, texts: Iterable[str | Sequence[str]], *, confidence: bool = False) -> list[TaggedSentence]:
@@ -190,12 +194,13 @@ class LabelingPipeline(WordPipeline):
         window = [sentence for context in contexts for sentence in context]
         forms, words = self.reader.read([sentence.words for sentence in window])
         columns = self._columns(window, words)
+        contextual = self.contextual.computed([[w for part in together for w in part.words] for together in contexts])
         if len(window) == 1 and not confidence and len(window[0].words):
-            yield LabelsOfSentence(window[0], self.labels.decode(self._one(forms, words, columns)), None)
+            yield LabelsOfSentence(window[0], self.labels.decode(self._one(forms, words, columns, contextual)), None)
             return
         found = Contexts(words, list(map(len, contexts)))
         columns = [column.joined(found.firsts) for column in columns]
-        paths, marginals = tag_texts(self.model, forms, found, columns, with_marginals=confidence)
+        paths, marginals = tag_texts(self.model, forms, found, columns, contextual, with_marginals=confidence)
         for row, (sentence, path) in enumerate(zip(window, paths, strict=True)):
             labels = self.labels.decode(path.tolist())
             yield LabelsOfSentence(
@@ -203,13 +208,16 @@ class LabelingPipeline(WordPipeline):
             )
 
     @torch.inference_mode()
-    def _one(self, forms: FormTable, words: Ragged, columns: Sequence[Ragged]) -> list[int]:
+    def _one(
+        self, forms: FormTable, words: Ragged, columns: Sequence[Ragged], contextual: Sequence[TextVectors]
+    ) -> list[int]:
         """The tags of a single sentence, with few calls of torch."""
         device = device_of(self.model)
         numbers = torch.from_numpy(words.values.astype(np.int64)).to(device).unsqueeze(0)
         given = np.stack([column.values for column in columns], -1) if columns else np.zeros((words.lengths[0], 0))
+        layers = [part.batch(np.zeros(1, np.int64), device) for part in contextual]
         x = self.model.features.in_place(
-            forms.vectors, numbers, torch.from_numpy(given.astype(np.int64)).to(device)[None]
+            forms.vectors, numbers, torch.from_numpy(given.astype(np.int64)).to(device)[None], layers
         )
         emissions: NDArray[np.float32] = self.model.emissions(x, forms.keys[numbers])[0].cpu().numpy()
         path: list[int] = self.model.head.best_of_one(emissions).tolist()

@@ -21,6 +21,7 @@ from ensue.models.word_features import FormTable, Words
 from ensue.tasks.labeling.contexts import Contexts, Places
 from ensue.tasks.task import Task, on_device
 from ensue.tasks.words.encoded_texts import EncodedTexts, stacked
+from ensue.tasks.words.kept_vectors import TextVectors
 from ensue.text.labels import Labels
 from ensue.types import Loss, State
 
@@ -113,7 +114,7 @@ def evaluate_tagger(model: Tagger, data: LabeledTexts, labels: Labels) -> Labeli
     tally = LabelingTally(spans=labels.has_spans)
     with evaluating(model):
         forms = model.features.table(data.texts.forms, device_of(model))
-        paths, _ = tag_texts(model, forms, data.contexts, data.texts.columns)
+        paths, _ = tag_texts(model, forms, data.contexts, data.texts.columns, data.texts.contextual)
     for gold, path in zip(data.labels, paths, strict=True):
         tally.add(gold, labels.decode(path.tolist()))
     return tally.scores(known=labels.names)
@@ -121,11 +122,18 @@ def evaluate_tagger(model: Tagger, data: LabeledTexts, labels: Labels) -> Labeli
 
 @torch.inference_mode()
 def tag_texts(
-    model: Tagger, forms: FormTable, contexts: Contexts, columns: Sequence[Ragged] = (), *, with_marginals: bool = False
+    model: Tagger,
+    forms: FormTable,
+    contexts: Contexts,
+    columns: Sequence[Ragged] = (),
+    contextual: Sequence[TextVectors] = (),
+    *,
+    with_marginals: bool = False,
 ) -> tuple[list[NDArray[np.int64]], list[NDArray[np.float32]]]:
     """The tags (T,) of each text in order, and if asked for the marginal probabilities of all tags (T, K).
 
-    `forms` are the word forms that the words number.
+    `forms` are the word forms that the words number; `contextual` are the contexts' words in the layers of other
+    models.
     """
     device = device_of(model)
     num_sentences, words = len(contexts.sentences), contexts.words
@@ -138,7 +146,7 @@ def tag_texts(
         index, real = words.padded(rows), words.mask(rows)
         mask, numbers = None if real is None else on_device(real, device), on_device(index, device)
         given = on_device(stacked(list(columns), rows, index.shape), device)
-        x = model.features.in_place(forms.vectors, numbers, given)
+        x = model.features.in_place(forms.vectors, numbers, given, [part.batch(rows, device) for part in contextual])
         emissions = model.emissions(x, forms.keys[numbers], mask)
         sentences = rows
         if not contexts.are_sentences:

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from ensue.data.compact_texts import Ragged, StringColumn, Texts
 from ensue.models.word_features import EncodedForms, Words
 from ensue.tasks.task import on_device
+from ensue.tasks.words.contextual import ContextualFeatures
+from ensue.tasks.words.kept_vectors import TextVectors
 from ensue.text.lexicon import Lexicon
 
 
@@ -22,12 +24,22 @@ class EncodedTexts:
     """
 
     def __init__(self, lexicon: Lexicon, texts: Texts, columns: Mapping[str, StringColumn] | None = None) -> None:
-        self.forms = lexicon.encode(texts.words.values)
+        self.values = texts.words.values
+        self.forms = lexicon.encode(self.values)
         self.words = Ragged(texts.words.ids, texts.starts)
         self.columns = []
         for name in lexicon.columns:
             column = (columns or {})[name]
             self.columns.append(Ragged(lexicon.encode_column(name, column.values)[column.ids], texts.starts))
+
+    contextual: tuple[TextVectors, ...] = ()
+    """Their words in the layers of other models."""
+
+    def with_contextual(self, features: ContextualFeatures) -> Self:
+        """The texts with their words in the layers of other models, from the cache."""
+        other = copy(self)
+        other.contextual = features.kept(self.words, self.values)
+        return other
 
     def joined(self, firsts: NDArray[np.int64]) -> Self:
         """Several texts as one: those from `firsts[n]` to `firsts[n + 1]`."""
@@ -45,6 +57,7 @@ class EncodedTexts:
             numbers=on_device(numbers.reshape(padded.shape), device),
             columns=on_device(stacked(self.columns, rows, padded.shape), device),
             mask=None if mask is None else on_device(mask, device),
+            contextual=tuple(part.batch(rows, device) for part in self.contextual),
         )
 
     def keys(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from ensue.errors import EnsueError
 from ensue.inspection.features import ReadWords
 from ensue.models.modules import device_of
@@ -31,7 +33,12 @@ def read_words(
             raise EnsueError(f"the text has {len(words):,} words; up to {LONGEST:,} can be looked into")
     pipeline.reader.read(texts)  # looks new words up where there is a file of vectors
     features, lexicon, device = pipeline.reader.features, pipeline.reader.lexicon, device_of(pipeline.model)
-    return [ReadWords(features, lexicon, words, columns, device=device) for words in texts]
+    found = []
+    for words in texts:
+        computed = zip(pipeline.contextual, pipeline.contextual.computed([words]), strict=True)
+        layers = {run.path: part.batch(np.zeros(1, np.int64), device) for run, part in computed}
+        found.append(ReadWords(features, lexicon, words, columns, contextual=layers, device=device))
+    return found
 
 
 def facts_of(pipeline: WordPipeline, head: str, words: str) -> dict[str, str]:

@@ -7,9 +7,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+import torch
 from torch import Tensor, nn
 
+from ensue.runs.directory import RunDirectory
+from ensue.runs.origin import origins_for
 from ensue.tasks.job import Job
+from ensue.tasks.words.contextual import ContextualFeatures
 from ensue.tasks.words.label_table import label_table
 from ensue.tasks.words.model import WordParts
 from ensue.tasks.words.pretrained import d_vectors, pretrained_vectors
@@ -47,6 +51,7 @@ class WordsJob(Job[ModelT], Generic[ModelT, DataT]):
     train: DataT
     valid: DataT | None
     test_data: DataT | None
+    contextual: ContextualFeatures
 
     @abstractmethod
     def read(self, location: str) -> DataT:
@@ -95,8 +100,14 @@ class WordsJob(Job[ModelT], Generic[ModelT, DataT]):
                 count = sum(counts[label] for label in missing)
                 yield f"training has no {', '.join(missing)}: wrong {count:,} times in the {what} data"
 
+    def begin_from(self, run: RunDirectory | None) -> None:
+        """Finds the runs from which it begins, and their layers, which are features."""
+        self.origins = origins_for(self.recipe.origins, run)
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.contextual = ContextualFeatures.of(self.recipe.features, self.origins, device)
+
     def config(self) -> dict[str, Any]:
-        return {"d_vectors": d_vectors(self.parts.pretrained)}
+        return {"d_vectors": d_vectors(self.parts.pretrained), "contextual": self.contextual.shapes}
 
     def about(self) -> str:
         names = self.parts.labels.names

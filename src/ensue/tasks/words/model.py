@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, PositiveInt
 from torch import Tensor
 
+from ensue.models.contextual_vectors import LayersShape
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Config, Symbols, Vocabulary
 from ensue.tasks.model import ModelParts
@@ -21,6 +22,8 @@ class WordsConfig(Config):
     """The keys of `config.json` for a model that reads words."""
 
     d_vectors: Annotated[int, Field(ge=0, le=100_000)]
+    contextual: list[Annotated[tuple[PositiveInt, PositiveInt], Field(strict=False)]] = Field(default_factory=list)
+    """For each run in `features.contextual`, how many layers are read, and the size of a vector."""
 
 
 class LexiconContent(Vocabulary):
@@ -40,12 +43,13 @@ class LexiconContent(Vocabulary):
 @dataclass(frozen=True)
 class WordParts(ModelParts):
     """What a model that reads words is built from. `pretrained` are the vectors of the lexicon's words that have
-    one, (V, d).
+    one, (V, d), `contextual` the shapes of the layers of other models.
     """
 
     lexicon: Lexicon
     pretrained: Tensor | None
     labels: Labels | Classes
+    contextual: tuple[LayersShape, ...] = field(default=(), kw_only=True)
 
     def files(self) -> dict[str, Any]:
         return {"tokenizer.json": self.lexicon.to_json(), "labels.json": self.labels.to_json()}
@@ -60,3 +64,8 @@ def empty_vectors(run: RunDirectory, lexicon: Lexicon) -> Tensor | None:
     """Zeros in place of the pretrained vectors, which are loaded later; None if the model has none."""
     d_vectors = run.config["d_vectors"]
     return torch.zeros(len(lexicon.vectors), d_vectors) if d_vectors and lexicon.vectors else None
+
+
+def layers_shapes(run: RunDirectory) -> tuple[LayersShape, ...]:
+    """The shapes of the layers that a run takes from other models."""
+    return tuple(LayersShape(*shape) for shape in run.config.get("contextual", []))

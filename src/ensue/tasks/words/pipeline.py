@@ -20,6 +20,7 @@ from ensue.models.form_memory import FormMemory
 from ensue.models.modules import device_of
 from ensue.models.word_features import FormTable, WordFeatures
 from ensue.tasks.pipeline import Predictor
+from ensue.tasks.words.contextual import ContextualFeatures
 from ensue.tasks.words.recipe import WordsRecipe
 from ensue.text.lexicon import Lexicon
 from ensue.text.vocabulary import Vocabulary
@@ -31,11 +32,18 @@ class WordPipeline(Predictor):
     recipe: WordsRecipe
 
     def __init__(
-        self, model: Any, lexicon: Lexicon, *, recipe: WordsRecipe, splitter: str, run: str | Path | None = None
+        self,
+        model: Any,
+        lexicon: Lexicon,
+        *,
+        recipe: WordsRecipe,
+        splitter: str,
+        contextual: ContextualFeatures,
+        run: str | Path | None = None,
     ) -> None:
         super().__init__(model.eval())
         self.reader = Reader(model.features, lexicon, device_of(model))
-        self.recipe, self._splitter, self.run = recipe, splitter, run
+        self.recipe, self._splitter, self.contextual, self.run = recipe, splitter, contextual, run
 
     @property
     def splitter(self) -> str:

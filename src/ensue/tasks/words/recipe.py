@@ -34,3 +34,7 @@ class WordsRecipe(Recipe):
     encoder: EncoderSpecification
     directions: Directions = Directions()
     train: TextsTrain
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        return tuple(self.features.contextual)
