@@ -62,6 +62,7 @@ from ensue.tasks.sequence_to_sequence.recipe import PairData, PairTrain, SearchT
 from ensue.tasks.word_vectors.recipe import (
     CountedVectorsTable,
     SampledVectorsTable,
+    SensesTable,
     WordsTable,
     WordVectorsData,
     WordVectorsTrain,
@@ -85,6 +86,7 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ("`[tokenizer]` of word vectors", WordsTable),
     ('`[vectors]`, `kind = "cbow"` and `"skip-gram"`', SampledVectorsTable),
     ('`[vectors]`, `kind = "glove"`', CountedVectorsTable),
+    ("`[senses]` of word vectors", SensesTable),
     ("`[masking]` of a masked language model", MaskingTable),
     ("`[input]` of a masked language model", InputTable),
     ("`[head]` of a masked language model", HeadTable),

@@ -6,12 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from ensue.data.corpus.cache import counted_pairs, tokenize, trained_tokenizer
+from ensue.data.sources import TextSource
 from ensue.data.word_questions import Analogies, Questions, read_questions
-from ensue.errors import DataError
+from ensue.errors import DataError, RecipeError
 from ensue.runs.directory import RunDirectory
+from ensue.runs.origin import origins_for
 from ensue.tasks.corpus import training_source
 from ensue.tasks.job import Job
 from ensue.tasks.noise import Noise
@@ -24,6 +27,7 @@ from ensue.tasks.word_vectors.pipeline import table_of
 from ensue.tasks.word_vectors.recipe import WordVectorsRecipe
 from ensue.tasks.word_vectors.sampled_task import SampledTask
 from ensue.tasks.word_vectors.sampling import NegativeSampling
+from ensue.tasks.word_vectors.sense_clusters import SenseCoder, sense_coder
 
 PIECE = 1 << 20
 
@@ -38,18 +42,35 @@ class WordVectorsJob(Job[Any]):
     def __init__(self, recipe: WordVectorsRecipe, run: RunDirectory | None = None) -> None:
         data = recipe.data
         self.source = source = training_source(data)
-        tokenizer: Any = (
-            run.parts.tokenizer if run else trained_tokenizer(source, stop=None, **recipe.tokenizer.model_dump())
-        )
+        self.origins = origins_for(recipe.origins, run)
+        coder: Any = self._sense_coder(recipe, source) if self.origins else None
+        if run is not None:
+            tokenizer: Any = run.parts.tokenizer
+        elif coder is not None:
+            tokenizer = coder.named()
+        else:
+            tokenizer = trained_tokenizer(source, stop=None, **recipe.tokenizer.model_dump())
         self.unit = "pairs" if recipe.vectors.kind == "glove" else "words"  # type: ignore[misc]  # of GloVe alone
         self.recipe, self.parts, self.fingerprint = recipe, WordVectorParts(tokenizer), source.fingerprint()
-        self.tokens = tokenize(source, tokenizer)
+        self.tokens = tokenize(source, coder or tokenizer)
         self.counts = self._counted()
         valid, self._test = self._questions(data.valid), self._questions(data.test)
         self.task = self._task(
             (lambda model: self._score(model, valid, data.valid)) if valid else None,
             "accuracy" if valid and isinstance(valid[0], Analogies) else "spearman",
         )
+
+    def _sense_coder(self, recipe: WordVectorsRecipe, source: TextSource) -> SenseCoder:
+        """What reads the text as senses of words, by the vectors of the run from which this one begins."""
+        (origin,) = self.origins
+        if origin.run.recipe.task != recipe.task:
+            raise RecipeError(f"senses.from: {origin.path} is a {origin.run.entry.what}; expected a {recipe.what}")
+        vectors = origin.run.model(torch.device("cpu")).of_words().numpy()
+        return sense_coder(
+            source, origin.run.parts.tokenizer, vectors, recipe.senses,
+            subsample=getattr(recipe.vectors, "subsample", 0.0), across_lines=recipe.data.across_lines,
+            seed=recipe.train.seed,
+        )  # fmt: skip
 
     def _questions(self, location: str) -> list[Questions]:
         """The questions of a location; none for "". Raises DataError if no word has a vector."""
@@ -112,7 +133,11 @@ class WordVectorsJob(Job[Any]):
     def notes(self) -> list[str]:
         known, window = int(self.counts[LINE_END + 1 :].sum()), self.recipe.vectors.window
         few = [f"the text has {known:,} known words, fewer than a window of {window}"] if known <= window else []
-        return [*few, *([] if self.recipe.data.valid else ["no validation data: the last vectors are kept"])]
+        senses = []
+        for origin in self.origins:
+            new = self._size - origin.run.parts.vocabulary_size
+            senses.append(f"{new:,} vectors of senses beside the first one of their words (senses.from {origin.path})")
+        return [*few, *senses, *([] if self.recipe.data.valid else ["no validation data: the last vectors are kept"])]
 
     def config(self) -> dict[str, Any]:
         return {"vocabulary_size": self._size}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import count as numbers
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,6 +28,11 @@ from ensue.text.words import WordTokenizer
 FORMATS = {"word2vec": False, "word2vec-binary": True, "fasttext": False}
 """For each format of `export`, whether it is binary. fastText's .vec is word2vec's text."""
 MOST = 1_000_000
+
+
+def unit(vector: Vectors) -> Vectors:
+    """The vector with length 1; zeros stay zeros."""
+    return vector / max(float(np.linalg.norm(vector)), 1e-30)
 
 
 def table_of(model: Any, tokenizer: WordTokenizer, table: Any) -> WordTable:
@@ -85,6 +92,20 @@ class WordVectorsPipeline(TextVectors):
         found = ([self.table.find(self._lowered(word)) for word in words] for words in sentences)
         return [np.stack([zero, *(zero if v is None else v for v in row)])[1:] for row in found]
 
+    def sense_of(self, words: Sequence[str], place: int, *, window: int = 5) -> str:
+        """The sense of `words[place]`, such as `bank_2`: the one whose vector has the highest cosine with the mean of
+        the `window` words on each side. It is the word itself if that has one vector, or if nothing around it is known.
+        """
+        check_whole("place", place, 0, len(words) - 1)
+        word = self._lowered(words[place])
+        senses = [word, *takewhile(self.table.places.__contains__, (f"{word}_{n}" for n in numbers(2)))]
+        around = [*words[max(0, place - window) : place], *words[place + 1 : place + 1 + window]]
+        units = [unit(vector) for vector in self.embed_words([around])[0] if np.any(vector)]
+        if len(senses) == 1 or not units:
+            return word
+        mean = np.mean(units, axis=0)
+        return max(senses, key=lambda sense: float(unit(self.vector(sense)) @ mean))
+
     def neighbors(self, text: str, count: int = 10) -> list[Neighbor]:
         """The `count` words whose vectors have the highest cosine with that of a word, or with the mean of a text's."""
         check_type("the text", text, str, "a string")
@@ -98,7 +119,7 @@ class WordVectorsPipeline(TextVectors):
     def analogy(self, a: str, b: str, c: str, count: int = 1) -> list[Neighbor]:
         """The words d for which a is to b as c is to d, by the cosine with b - a + c of unit vectors (3CosAdd)."""
         check_whole("count", count, 1, MOST)
-        unit_a, unit_b, unit_c = (v / max(float(np.linalg.norm(v)), 1e-30) for v in map(self.vector, (a, b, c)))
+        unit_a, unit_b, unit_c = (unit(self.vector(word)) for word in (a, b, c))
         return self.table.neighbors(unit_b - unit_a + unit_c, count, without=[self._lowered(w) for w in (a, b, c)])
 
     def evaluate(self, location: str | Path, *, encoding: str = "utf-8") -> SimilarityScores | AnalogyScores:
@@ -119,6 +140,8 @@ class WordVectorsPipeline(TextVectors):
         write_word2vec(Path(path), self.words, self.table.vectors, binary=FORMATS[format])
 
     def _words(self, text: str) -> list[str]:
+        if self._lowered(text) in self.table.places:  # a sense such as bank_2 would be cut
+            return [text]
         return [word for word in self.tokenizer.words(text) if word != "\n"]
 
     def _lowered(self, word: str) -> str:

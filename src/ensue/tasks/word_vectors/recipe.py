@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from ensue.models.specification import Path, Specification
 from ensue.recipe.tables import Count, DataRecipe, Recipe, Rows, Share, Table, TokenizerRecipe, TrainRecipe
 
 Size = Annotated[int, Field(ge=1, le=65_536)]
@@ -69,6 +70,25 @@ class WordsTable(TokenizerRecipe):
     """How words are found."""
 
 
+class SensesTable(Specification):
+    """The table `[senses]`: several vectors for a word, each for a cluster of its uses (Huang et al. 2012)."""
+
+    origin: Path = Field(default="", alias="from")
+    """The directory of a run of word vectors. Its words are taken over, and their vectors tell uses apart. "": a word
+    has one vector.
+    """
+    most: Annotated[int, Field(ge=2, le=100)] = 3
+    """Vectors of a word, at most."""
+    least: Share = 0.1
+    """The smallest share of a word's uses that has a vector of its own."""
+    alike: Annotated[float, Field(gt=-1, le=1)] = 0.7
+    """Clusters whose centers have a higher cosine are one."""
+    words: Count = 1_000
+    """The number of words that may have several: the most frequent ones that `vectors.subsample` never leaves out."""
+    window: Window = 5
+    """Words on each side that tell a use."""
+
+
 class WordVectorsData(DataRecipe):
     """The table `[data]` of word vectors. `valid` and `test` are not texts but questions about words: pairs with a
     similarity, or analogies.
@@ -110,7 +130,18 @@ class WordVectorsRecipe(Recipe):
     data: WordVectorsData = WordVectorsData()
     tokenizer: WordsTable = WordsTable()
     vectors: Annotated[SampledVectorsTable | CountedVectorsTable, Field(discriminator="kind")]
+    senses: SensesTable = SensesTable()
     train: WordVectorsTrain
+
+    @model_validator(mode="after")
+    def _has_senses(self) -> Self:
+        if self.senses.origin and (self.vectors.kind == "glove" or self.vectors.longest_ngram):
+            raise ValueError("has senses.from, which is for cbow and skip-gram without n-grams")
+        return self
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        return (self.senses.origin,) if self.senses.origin else ()
 
     def describe(self) -> str:
         return f"{self.vectors.kind} {self.vectors.d_words}"
