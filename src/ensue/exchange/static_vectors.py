@@ -1,0 +1,131 @@
+"""Files of word vectors as runs: fastText's models, word2vec's text and binary, GloVe's text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ensue.data.vectors import read_vectors
+from ensue.errors import DataError
+from ensue.exchange.fasttext import FastText, is_fasttext, read_fasttext
+from ensue.exchange.imported import Imported, recipe_of
+from ensue.tasks import task_entry
+from ensue.text.character_ngrams import ngram_hashes
+from ensue.text.tokenizer import UNKNOWN
+from ensue.text.vocabulary import Vocabulary
+from ensue.text.words import LINE_END, WordTokenizer
+
+TASK = "word-vectors"
+END = b"</s>"
+"""fastText's word for a line end, which has no n-grams."""
+
+
+def import_vectors(path: Path) -> Imported:
+    """A file of word vectors. Raises DataError for one that is none, cut off, or of several dimensions."""
+    if path.suffix in (".gz", ".xz") or not is_fasttext(path):
+        return _of_rows(path)
+    return _of_fasttext(path, read_fasttext(path))
+
+
+def _of_rows(path: Path) -> Imported:
+    has_header = _has_header(path)
+    if not has_header and _is_binary(path):
+        raise DataError(
+            "neither a model of fastText, which begins with its sign (older ones have none, and are not read), nor "
+            "vectors of word2vec, which begin with two numbers",
+            path,
+        )
+    words, vectors = read_vectors(path)
+    if not words:
+        raise DataError("no word vectors in it", path)
+    tokenizer, rows, notes = _table(words, vectors)
+    size, d = rows.shape
+    if not has_header:
+        table: dict[str, Any] = {"kind": "glove", "d_words": d}
+        tensors = {"vectors": rows, "contexts": torch.zeros(size, d)}
+        tensors |= {name: torch.zeros(size) for name in ("biases", "context_biases")}
+    else:
+        table = {"kind": "skip-gram", "d_words": d}
+        tensors = {"vectors": rows, "outputs": torch.zeros(size, d)}
+    return _imported(path, "word2vec's format" if has_header else "GloVe's text", table, tokenizer, tensors, notes)
+
+
+def _has_header(path: Path) -> bool:
+    """Whether a file says first how many vectors it has, as word2vec's do and GloVe's do not."""
+    if path.suffix in (".gz", ".xz"):
+        return True
+    with path.open("rb") as file:
+        fields = file.readline(64).split()
+    return len(fields) == 2 and all(field.isdigit() for field in fields)
+
+
+def _is_binary(path: Path) -> bool:
+    with path.open("rb") as file:
+        return b"\0" in file.read(64)
+
+
+def _of_fasttext(path: Path, model: FastText) -> Imported:
+    at = model.arguments
+    decoded = [word.decode(errors="replace") for word in model.words]
+    kept = [n for n, word in enumerate(model.words) if decoded[n].encode() == word and decoded[n].strip()]
+    own = model.rows[: len(model.words)]
+    tokenizer, rows, notes = _table([decoded[n] for n in kept], own[kept])
+    if left := len(decoded) - len(kept):
+        notes.append(f"{left:,} words that are no UTF-8 were left out")
+    buckets = torch.from_numpy(model.rows[len(model.words) :].astype(np.float32))
+    if not torch.isfinite(buckets).all():
+        raise DataError("a number is not finite", path)
+    table = {
+        "kind": model.kind,
+        "d_words": at["dim"],
+        "window": max(1, at["ws"]),
+        "negatives": max(1, at["neg"]),
+        "subsample": model.subsample,
+        "shortest_ngram": max(1, at["minn"]),
+        "longest_ngram": at["maxn"],
+        "ngram_buckets": max(1, at["bucket"]),
+    }
+    if at["maxn"] and END in model.words:
+        _without_ngrams(tokenizer, rows, buckets, END.decode(), at)
+    tensors = {"vectors": torch.cat([rows, buckets]), "outputs": torch.zeros(len(rows), at["dim"])}
+    return _imported(path, "fastText's model", table, tokenizer, tensors, notes)
+
+
+def _without_ngrams(tokenizer: WordTokenizer, rows: Tensor, buckets: Tensor, word: str, at: dict[str, int]) -> None:
+    """Changes the row of a word so that the mean with its n-grams is what the row was."""
+    hashes, _ = ngram_hashes([word], max(1, at["minn"]), at["maxn"])
+    ngrams = buckets[torch.from_numpy((hashes % at["bucket"]).astype(np.int64))]
+    place = tokenizer.vocabulary.ids[word]
+    rows[place] = rows[place] * (1 + len(ngrams)) - ngrams.sum(0)
+
+
+def _table(words: list[str], vectors: NDArray[np.float32]) -> tuple[WordTokenizer, Tensor, list[str]]:
+    """The vocabulary, whose first two symbols are our own, and the row of each symbol. A vector for one of these two
+    is theirs.
+    """
+    if not np.isfinite(vectors).all():
+        raise DataError("a number is not finite")
+    own = [UNKNOWN, LINE_END]
+    places = {word: place for place, word in enumerate(words)}
+    kept = [place for word, place in places.items() if word not in own]
+    tokenizer = WordTokenizer(Vocabulary([*own, *(words[place] for place in kept)]))
+    rows = torch.zeros(2 + len(kept), vectors.shape[1])
+    rows[2:] = torch.from_numpy(np.ascontiguousarray(vectors[kept], np.float32))
+    for symbol, place in ((number, places[word]) for number, word in enumerate(own) if word in places):
+        rows[symbol] = torch.from_numpy(np.array(vectors[place], np.float32))
+    return tokenizer, rows, []
+
+
+def _imported(
+    path: Path, what: str, table: dict[str, Any], tokenizer: WordTokenizer, tensors: dict[str, Tensor], notes: list[str]
+) -> Imported:
+    words = {"kind": "words", "splitter": "whitespace", "lowercase": False}
+    recipe = recipe_of({"task": TASK, "tokenizer": words, "vectors": table}, path)
+    parts = task_entry(TASK).parts_class(tokenizer)  # type: ignore[call-arg]  # it has a tokenizer
+    vocabulary = {"vocabulary_size": tokenizer.vocabulary_size}
+    return Imported(path, (path,), what, recipe, parts, vocabulary, tensors, notes)

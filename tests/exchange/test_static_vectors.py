@@ -1,0 +1,124 @@
+"""Files of word vectors as runs: fastText's models with words that are not in them, word2vec, GloVe; and bad ones."""
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import ensue
+from ensue.errors import EnsueError
+from ensue.exchange.importing import import_run
+
+WORDS = ["</s>", "the", "house", "мир", "<unk>", "été"]
+DIMENSION, BUCKETS = 3, 50
+ROWS = np.random.default_rng(0).normal(size=(len(WORDS) + BUCKETS, DIMENSION)).astype("<f4")
+PLAIN = {"version": 12, "model": 2, "minn": 2, "maxn": 3, "quantized": False, "rows": None, "size": None, "labels": 0}
+
+
+def fasttext_model(**changes: Any) -> bytes:
+    """The bytes of a model, as fastText's program writes them."""
+    at = PLAIN | changes
+    arguments = [at.get("dim", DIMENSION), 5, 5, 1, 5, 1, 2, at["model"], BUCKETS, at["minn"], at["maxn"], 100]
+    size = len(WORDS) if at["size"] is None else at["size"]
+    parts = [struct.pack("<ii12id", 793712314, at["version"], *arguments, 1e-4)]
+    parts.append(struct.pack("<iiiqq", size, size, at["labels"], 100, -1))
+    parts += [word.encode() + b"\0" + struct.pack("<qb", 7, 0) for word in WORDS]
+    rows = len(ROWS) if at["rows"] is None else at["rows"]
+    parts.append(struct.pack("<?qq", at["quantized"], rows, DIMENSION) + ROWS.tobytes())
+    return b"".join(parts)
+
+
+def fnv(text: bytes) -> int:
+    value = 2166136261
+    for byte in text:
+        signed = byte - 256 if byte > 127 else byte
+        value = ((value ^ (signed & 0xFFFFFFFF)) * 16777619) & 0xFFFFFFFF
+    return value
+
+
+def expected(word: str) -> NDArray[np.float64]:
+    """The vector of a word: the mean of its row, if it has one, and of those of its n-grams."""
+    spelled = f"<{word}>"
+    ngrams = [spelled[a:b] for a in range(len(spelled)) for b in (a + 2, a + 3) if b <= len(spelled)]
+    rows = [ROWS[len(WORDS) + fnv(ngram.encode()) % BUCKETS] for ngram in ngrams]
+    if word in WORDS:
+        rows = [ROWS[WORDS.index(word)], *(rows if word != "</s>" else [])]
+    return np.mean(rows, axis=0, dtype=np.float64)
+
+
+def imported(path: Path, tmp_path: Path) -> Any:
+    import_run(path, tmp_path / "run")
+    return ensue.load(tmp_path / "run", device="cpu")
+
+
+def test_a_model_of_fasttext_knows_words_that_are_not_in_it(tmp_path: Path) -> None:
+    (tmp_path / "model.bin").write_bytes(fasttext_model())
+    pipeline = imported(tmp_path / "model.bin", tmp_path)
+    assert pipeline.words == ("</s>", "the", "house", "мир", "été")
+    for word in [*pipeline.words, "houses", "миры", "x"]:
+        np.testing.assert_allclose(pipeline.vector(word), expected(word), atol=1e-6)
+
+
+def test_without_ngrams_a_word_has_its_row(tmp_path: Path) -> None:
+    (tmp_path / "model.bin").write_bytes(fasttext_model(minn=0, maxn=0, model=1))
+    pipeline = imported(tmp_path / "model.bin", tmp_path)
+    np.testing.assert_array_equal(pipeline.vector("house"), ROWS[2])
+    with pytest.raises(EnsueError, match="no vector"):
+        pipeline.vector("houses")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"version": 10}, "expected 11 or 12"),
+        ({"model": 3}, "a classifier of fastText"),
+        ({"quantized": True}, "quantized"),
+        ({"labels": 2}, "one with labels"),
+        ({"size": 1_000_000_000}, "cut off or altered: 10,000,000,000 bytes expected"),
+        ({"size": -1}, "a size of -1"),
+        ({"rows": 1 << 40}, "cut off or altered: 1,099,511,627,776 × 3 numbers"),
+        ({"dim": 4}, "cut off or altered"),
+        ({"dim": -4}, "vectors of -4 numbers"),
+        ({"minn": -3}, "n-grams of -3 to 3 characters"),
+        ({"maxn": 1_000_000}, "n-grams of 2 to 1000000 characters"),
+    ],
+)
+def test_models_that_lie_or_are_of_another_kind(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    (tmp_path / "model.bin").write_bytes(fasttext_model(**changes))
+    with pytest.raises(EnsueError) as caught:
+        import_run(tmp_path / "model.bin", tmp_path / "run")
+    assert said in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_model_that_is_cut_off_anywhere(tmp_path: Path) -> None:
+    whole = fasttext_model()
+    for end in range(4, len(whole), 13):
+        (tmp_path / "model.bin").write_bytes(whole[:end])
+        with pytest.raises(EnsueError, match="cut off or altered"):
+            import_run(tmp_path / "model.bin", tmp_path / "run")
+
+
+def test_a_model_without_its_sign_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "model.bin").write_bytes(fasttext_model()[8:])
+    with pytest.raises(EnsueError, match="older ones have none"):
+        import_run(tmp_path / "model.bin", tmp_path / "run")
+
+
+def test_texts_and_binary_files_of_vectors(tmp_path: Path) -> None:
+    rows = ["the 1 2 3", "house 4 5 6", "<unk> 7 8 9"]
+    (tmp_path / "glove.txt").write_text("\n".join(rows) + "\n")
+    (tmp_path / "word2vec.txt").write_text("\n".join(["3 3", *rows]) + "\n")
+    binary = b"".join(b"%s " % row.split()[0].encode() + np.array(row.split()[1:], "<f4").tobytes() for row in rows)
+    (tmp_path / "word2vec.bin").write_bytes(b"3 3\n" + binary)
+    for name, kind in (("glove.txt", "glove"), ("word2vec.txt", "skip-gram"), ("word2vec.bin", "skip-gram")):
+        import_run(tmp_path / name, tmp_path / "run", overwrite=True)
+        pipeline = ensue.load(tmp_path / "run", device="cpu")
+        assert (pipeline.words, pipeline.kind) == (("the", "house"), f"{kind} 3")
+        np.testing.assert_array_equal(pipeline.vector("house"), [4, 5, 6])
+    (tmp_path / "glove.txt").write_text("the 1 2 3\nhouse 4 5\n")
+    with pytest.raises(EnsueError, match=r"glove\.txt:2: expected a word and 3 numbers, found 2"):
+        import_run(tmp_path / "glove.txt", tmp_path / "run", overwrite=True)
