@@ -265,7 +265,9 @@ def test_commands_and_options_that_are_not_there(refused: Refused) -> None:
 def test_evaluate_takes_one_thing(refused: Refused, trained: Path, text: Path) -> None:
     both = [text, "--minimal-pairs", text]
     for inputs in ([], both):
-        assert "one of the three" in refused("evaluate", trained / "lstm", *inputs)
+        assert "takes a PATH, or a file with one of" in refused("evaluate", trained / "lstm", *inputs)
+    assert "go together" in refused("evaluate", trained / "lstm", "--word-in-context", text)
+    assert "has no --senses" in refused("evaluate", trained / "lstm", "--senses", ".")
     assert "encoding" in refused("evaluate", trained / "lstm", text, "--encoding", "nope")
     Path("empty.txt").touch()
     assert refused("evaluate", trained / "lstm", "empty.txt") == "empty.txt: the text is empty"

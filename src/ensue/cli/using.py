@@ -36,6 +36,15 @@ def evaluate(
     similarity: Annotated[
         Path | None, typer.Option(help="Score pairs of texts whose similarity was judged (STS-B, SICK).")
     ] = None,
+    senses: Annotated[
+        Path | None, typer.Option(help="Score senses of words, by the nearest examples (CoarseWSD-20).")
+    ] = None,
+    word_in_context: Annotated[
+        Path | None, typer.Option(help="Score pairs of uses of a word (WiC, MCL-WiC), with --threshold-from FILE.")
+    ] = None,
+    threshold_from: Annotated[
+        Path | None, typer.Option(help="Other pairs, for which the best threshold is looked for.", show_default=False)
+    ] = None,
     format: Annotated[
         str | None,
         typer.Option(help="The format of labeled data; default: by name and first lines.", show_default=False),
@@ -55,13 +64,19 @@ def evaluate(
     threads: OneThreadOption = None,
 ) -> None:
     """Score a model on a text or on labeled data."""
-    if sum(given is not None for given in (path, minimal_pairs, similarity)) != 1:
-        raise EnsueError("evaluate takes a PATH, --minimal-pairs FILE or --similarity FILE, one of the three")
+    questions = {
+        "minimal_pairs": minimal_pairs, "similarity": similarity, "senses": senses, "word_in_context": word_in_context
+    }  # fmt: skip
+    if sum(given is not None for given in (path, *questions.values())) != 1:
+        others_are = ", ".join(f"--{name.replace('_', '-')}" for name in questions)
+        raise EnsueError(f"evaluate takes a PATH, or a file with one of {others_are}")
+    if (word_in_context is None) != (threshold_from is None):
+        raise EnsueError("--word-in-context FILE and --threshold-from FILE go together")
     options: dict[str, Any] = {"format": format} if format else {}
     search = {"beams": beams, "length_penalty": length_penalty, "max_tokens": max_tokens}
     pipeline = load_for(
         "evaluate", run, device, threads, vectors=vectors, others=others, search=search, compare=compare,
-        minimal_pairs=minimal_pairs, similarity=similarity, **options,
+        threshold_from=threshold_from, **questions, **options,
     )  # fmt: skip
     from ensue.console.tables import show_pairs, show_scores
 
@@ -69,11 +84,15 @@ def evaluate(
         result = pipeline.minimal_pairs(minimal_pairs, encoding=encoding)
         print(json.dumps(result.as_json())) if as_json else show_pairs(result)
         return
-    if similarity is not None:
-        agreement = pipeline.text_similarity(similarity, encoding=encoding)
-        print(json.dumps(agreement.as_json())) if as_json else show_scores(agreement)
+    if path is None:
+        if similarity is not None:
+            found = pipeline.text_similarity(similarity, encoding=encoding)
+        elif senses is not None:
+            found = pipeline.sense_scores(senses)
+        else:
+            found = pipeline.word_in_context(word_in_context, threshold_from=threshold_from)
+        print(json.dumps(found.as_json())) if as_json else show_scores(found)
         return
-    assert path is not None
     if compare is not None:
         options["compare"] = load_for("evaluate", compare, device, threads, search=search, compare=compare)
     scores = pipeline.evaluate(path, encoding=encoding, **options)

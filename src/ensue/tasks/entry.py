@@ -14,6 +14,10 @@ if TYPE_CHECKING:  # they need torch, which lists of recipes do not
     from ensue.tasks.pipeline import Pipeline
 
 
+CONTEXTUAL = frozenset({"senses", "word-in-context", "threshold-from"})
+"""The options of `evaluate` for models that have vectors of words in their sentences."""
+
+
 @dataclass(frozen=True)
 class TaskEntry:
     """The entry of a task, for the rest of the package. `parts`, `job` and `pipeline` are written "module:Class"."""

@@ -1,6 +1,6 @@
 """Masked language modeling: find tokens that were hidden, from all tokens around them."""
 
-from ensue.tasks.entry import TaskEntry
+from ensue.tasks.entry import CONTEXTUAL, TaskEntry
 from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe
 
 TASK = TaskEntry(
@@ -10,7 +10,7 @@ TASK = TaskEntry(
     pipeline="ensue.tasks.masked_language_modeling.pipeline:MaskedLanguagePipeline",
     commands={
         "predict": frozenset({"n-best"}),
-        "evaluate": frozenset({"minimal-pairs", "similarity"}),
+        "evaluate": frozenset({"minimal-pairs", "similarity"}) | CONTEXTUAL,
         "score": frozenset(),
         "embed": frozenset({"pooling", "layer"}),
     },
