@@ -44,12 +44,12 @@ OF_THE_KIND: dict[str, dict[str, Any]] = {
 """By the parts of a recipe's name."""
 REPRESENTATIVE = {
     "bert-tiny", "char-lstm", "char-lstm-large", "char-transformer", "char-zoneout", "word-lstm-awd", "word-window",
-    "classify-bag", "classify-lstm", "tag-lstm", "tag-lstm-crf", "tag-transformer-crf",
+    "classify-bag", "classify-lstm", "classify-pretrained", "tag-lstm", "tag-lstm-crf", "tag-transformer-crf",
 }  # fmt: skip
 RECIPES = [pytest.param(n, marks=[] if n in REPRESENTATIVE else pytest.mark.slow) for n in recipe_names()]
 
 
-def cut_down(name: str, data: Path) -> Recipe:
+def cut_down(name: str, data: Path, origin: Path | None = None) -> Recipe:
     """The recipe of that name with a few steps of few features."""
     settings = {"data.train": str(data)} | SHORT
     for part in name.split("-"):
@@ -62,6 +62,9 @@ def cut_down(name: str, data: Path) -> Recipe:
         del settings["train.precision"]
     if name == "summarize-lm":
         settings["decoder.num_heads"] = 2
+    if name.endswith("-pretrained"):
+        del settings["encoder.d_model"]
+        settings |= {"encoder.from": str(origin), "encoder.dropout": 0.0, "features.d_words": 0}
     return read_recipe(name, settings)
 
 
@@ -82,7 +85,9 @@ def test_every_recipe_begins_as_on_record(
     if "decoder" in read_recipe(name).model_dump():
         data = tmp_path / "pairs.tsv"
         data.write_text(pairs(60))
-    run_tiny(cut_down(name, data), tmp_path / "run", reporter=recorder)
+    if name.endswith("-pretrained"):
+        run_tiny(cut_down("bert-tiny", running_text), tmp_path / "origin")
+    run_tiny(cut_down(name, data, tmp_path / "origin"), tmp_path / "run", reporter=recorder)
     losses = [report.loss for report in recorder.steps]
     path = GOLDEN / f"{name}.json"
     if os.environ.get("ENSUE_RECORD"):

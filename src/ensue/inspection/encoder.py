@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from ensue.nn import SequenceLayer, tap_names, watch
 from ensue.types import exact
@@ -44,8 +44,10 @@ class Attention(NamedTuple):
 
 
 @torch.inference_mode()
-def traces_of(layers: SequenceLayer, x: Tensor) -> list[Trace]:
+def traces_of(layers: nn.Module, x: Tensor) -> list[Trace]:
     """The traces of every recurrent or window layer, in each direction, for a text with features (1, T, d)."""
+    if not isinstance(layers, SequenceLayer):  # what reads subwords has no values of words
+        return []
     names = [name for name in tap_names(layers) if name.rpartition(".")[2] not in HIDDEN_FROM_VIEW]
     if not names:
         return []
@@ -60,8 +62,10 @@ def traces_of(layers: SequenceLayer, x: Tensor) -> list[Trace]:
 
 
 @torch.inference_mode()
-def attention_of(layers: SequenceLayer, x: Tensor) -> list[Attention] | None:
+def attention_of(layers: nn.Module, x: Tensor) -> list[Attention] | None:
     """The weights of every layer with attention; None if the text has more than `MOST_ATTENTION` words."""
+    if not isinstance(layers, SequenceLayer):
+        return []
     names = [name for name in tap_names(layers) if name.rpartition(".")[2] == "weights"]
     if not names:
         return []

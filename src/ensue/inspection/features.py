@@ -5,7 +5,7 @@ A part is blanked by reading it as unknown (id 0), the characters all together b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -14,13 +14,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ensue.models.subword_encoder import Subwords
 from ensue.models.word_features import EncodedForms, WordFeatures
 from ensue.text.lexicon import Lexicon, WordForms, letters, shape
 
 
 class PartLocation(NamedTuple):
-    """The place of a part's id: a field of `WordForms`, "columns" or "contextual", and its number among the word's ids
-    there.
+    """The place of a part's id: a field of `WordForms`, "columns", "contextual" or "subwords", and its number among the
+    word's ids there.
     """
 
     field: str
@@ -42,17 +43,20 @@ class Part(NamedTuple):
 
 
 class ReadFeatures(NamedTuple):
-    """Texts as layers take them: features (B, T, d) and keys of words (B, T)."""
+    """Texts as layers take them: features (B, T, d) and keys of words (B, T), and their subwords for layers that read
+    these.
+    """
 
     x: Tensor
     keys: Tensor
+    subwords: Subwords | None = None
 
 
 class ReadWords:
     """The words of a text as a model reads them: `forms` are the distinct ones, `numbers` (T,) those that stand there.
 
     `columns` are the given values of each word by name, as the lexicon names them, `contextual` the words in the layers
-    (1, T, L, d) of other runs.
+    (1, T, L, d) of other runs. `subwords` reads texts, in which None is an unknown word, for layers that read these.
     """
 
     def __init__(
@@ -63,9 +67,10 @@ class ReadWords:
         columns: Mapping[str, Sequence[str]] | None = None,
         *,
         contextual: Mapping[str, Tensor] = MappingProxyType({}),
+        subwords: Callable[[Sequence[Sequence[str | None]]], Subwords] | None = None,
         device: torch.device,
     ) -> None:
-        self.contextual = contextual
+        self.contextual, self.subwords = contextual, subwords
         self.features, self.lexicon, self.words, self.device = features, lexicon, tuple(words), device
         distinct = list(dict.fromkeys(words))
         number = {word: place for place, word in enumerate(distinct)}
@@ -80,48 +85,61 @@ class ReadWords:
 
     def reading(self) -> ReadFeatures:
         """The text as it is, in one row."""
-        return self._reading(self.forms, self.numbers[None], self.columns[None], list(self.contextual.values()))
+        texts = [self.words]
+        return self._reading(self.forms, self.numbers[None], self.columns[None], list(self.contextual.values()), texts)
 
     def blanked(self, position: int, places: Sequence[PartLocation]) -> ReadFeatures:
         """For each of `places`, a row with the text in which this part is blanked at one position."""
         own = self.forms.select(np.full(len(places), self.numbers[position]))
         columns = np.tile(self.columns, (len(places), 1, 1))
-        contextual = self._contextual(len(places))
+        contextual, texts = self._contextual(len(places)), self._texts(len(places))
         for row, (field, which) in enumerate(places):
             if field == "columns":
                 columns[row, position, which] = 0
             elif field == "contextual":
                 contextual[which][row, position] = 0
+            elif field == "subwords":
+                texts[row][position] = None
             else:
                 getattr(own, field)[row if which < 0 else (row, which)] = 0
         numbers = np.tile(self.numbers, (len(places), 1))
         numbers[:, position] = len(self.forms.words) + np.arange(len(places))
-        return self._reading(_joined(self.forms, own), numbers, columns, contextual)
+        return self._reading(_joined(self.forms, own), numbers, columns, contextual, texts)
 
     def unread(self, groups: Sequence[range]) -> ReadFeatures:
         """For each of `groups`, a row with the text in which all parts of its words are unknown."""
         blank = WordForms(*(np.zeros((1, *ids.shape[1:]), np.int64) for ids in self.forms))
         numbers = np.tile(self.numbers, (len(groups), 1))
         columns = np.tile(self.columns, (len(groups), 1, 1))
-        contextual = self._contextual(len(groups))
+        contextual, texts = self._contextual(len(groups)), self._texts(len(groups))
         for row, group in enumerate(groups):
             numbers[row, group] = len(self.forms.words)
             columns[row, group] = 0
             for layers in contextual:
                 layers[row, group.start : group.stop] = 0
-        return self._reading(_joined(self.forms, blank), numbers, columns, contextual)
+            texts[row][group.start : group.stop] = [None] * len(group)
+        return self._reading(_joined(self.forms, blank), numbers, columns, contextual, texts)
 
     def _contextual(self, rows: int) -> list[Tensor]:
         """The words in the layers of other runs, so many times."""
         return [layers.repeat(rows, 1, 1, 1) for layers in self.contextual.values()]
 
+    def _texts(self, rows: int) -> list[list[str | None]]:
+        """The words, so many times."""
+        return [list(self.words) for _ in range(rows)]
+
     def _reading(
-        self, forms: WordForms, numbers: NDArray[np.int64], columns: NDArray[np.int64], contextual: Sequence[Tensor]
+        self,
+        forms: WordForms,
+        numbers: NDArray[np.int64],
+        columns: NDArray[np.int64],
+        contextual: Sequence[Tensor],
+        texts: Sequence[Sequence[str | None]],
     ) -> ReadFeatures:
         table = self.features.table(forms, self.device)
         places = torch.from_numpy(numbers).to(self.device)
         x = self.features.in_place(table.vectors, places, torch.from_numpy(columns).to(self.device), contextual)
-        return ReadFeatures(x, table.keys[places])
+        return ReadFeatures(x, table.keys[places], None if self.subwords is None else self.subwords(texts))
 
     def is_known(self) -> NDArray[np.bool_]:
         """Which words (T,) have a vector of their own, trained or pretrained."""
@@ -143,6 +161,9 @@ class ReadWords:
             for index, (run, layers) in enumerate(self.contextual.items()):
                 norm, place = float(layers[0, position].norm()), PartLocation("contextual", index)
                 given.append(Part(f"run {run}", self.words[position], True, norm, place))
+            if self.subwords is not None:
+                word = self.words[position]
+                given.append(Part("subwords", word, True, float("nan"), PartLocation("subwords")))
             found.append([*parts[number], *given])
         return found
 

@@ -23,6 +23,7 @@ from ensue.models.specification import (
     Directions,
     EncoderSpecification,
     NoEncoder,
+    OriginEncoder,
     PairTokens,
     RecurrentEncoder,
     TextHead,
@@ -30,6 +31,7 @@ from ensue.models.specification import (
     TransformerEncoder,
     WindowEncoder,
 )
+from ensue.models.subword_encoder import SubwordEncoder
 from ensue.models.tag_heads import CRFTagHead, SoftmaxTagHead, TagHead, ViterbiTagHead
 from ensue.models.tagger import Tagger
 from ensue.models.word_features import WordFeatures
@@ -188,7 +190,7 @@ def build_lexicon(
 
 def build_tagger(
     features: FeatureSpecification,
-    encoder: EncoderSpecification,
+    encoder: EncoderSpecification | OriginEncoder,
     head: TagHeadSpecification,
     *,
     directions: Directions,
@@ -196,14 +198,16 @@ def build_tagger(
     labels: Labels,
     pretrained: Tensor | None = None,
     contextual: Sequence[LayersShape] = (),
+    tuned: SubwordEncoder | None = None,
 ) -> Tagger:
     """A tagger from its tables. `pretrained` are the vectors of the lexicon's words that have one, (V, d), `contextual`
-    the shapes of the layers that other models give.
+    the shapes of the layers that other models give. `tuned` are the layers of another model, if they are the encoder.
     """
     words = WordFeatures(features, lexicon, pretrained=pretrained, contextual=contextual)
-    _check_features(words)
-    layers = _encoder_of_words(encoder, words, directions)
-    d_in = layers.d_out * (2 if head.repeats else 1)
+    layers = _encoder_of_words(encoder, words, directions) if tuned is None else _beside(tuned, words)
+    if tuned is not None and tuned.head is not None:
+        raise ValueError("encoder.language_loss is for classifiers")
+    d_in = (layers.d_out if tuned is None else tuned.d_out + words.d_out) * (2 if head.repeats else 1)
     return Tagger(words, layers, _tag_head(head, d_in, labels), repeats=head.repeats)
 
 
@@ -226,7 +230,7 @@ def _tag_head(specification: TagHeadSpecification, d_in: int, labels: Labels) ->
 
 def build_classifier(
     features: FeatureSpecification,
-    encoder: EncoderSpecification,
+    encoder: EncoderSpecification | OriginEncoder,
     head: ClassHeadSpecification,
     *,
     directions: Directions,
@@ -237,21 +241,24 @@ def build_classifier(
     segment: int = 0,
     pretrained: Tensor | None = None,
     contextual: Sequence[LayersShape] = (),
+    tuned: SubwordEncoder | None = None,
 ) -> Classifier:
     """A classifier from its tables. `pretrained` are the vectors of the lexicon's words that have one, (V, d),
-    `contextual` the shapes of the layers that other models give.
+    `contextual` the shapes of the layers that other models give. `tuned` are the layers of another model, if they are
+    the encoder.
 
     Raises ValueError for tables that do not fit together."""
     words = WordFeatures(features, lexicon, pretrained=pretrained, contextual=contextual)
-    if head.pooling:
-        _check_features(words)
-    layers = _encoder_of_words(encoder, words, directions)
+    layers = _encoder_of_words(encoder, words, directions, checked=bool(head.pooling)) if tuned is None else tuned
+    if tuned is not None:
+        _beside(tuned, words, pair=pair)
     if "last" in head.pooling and isinstance(list(layers)[-1] if isinstance(layers, Stack) else layers, Alongside):
         raise ValueError(
             'head.pooling = "last" does not go with features behind the only layer; add encoder.num_layers'
         )
-    both_ways = _in_two_halves(encoder, directions)
-    poolings = [POOLINGS[kind](layers.d_out, both_ways) for kind in head.pooling]
+    both_ways = tuned is None and _in_two_halves(encoder, directions)
+    d_in = layers.d_out if tuned is None else tuned.d_out + words.d_out
+    poolings = [POOLINGS[kind](d_in, both_ways) for kind in head.pooling]
     bag = None
     if head.ngrams:
         kind = PairBag if pair else NgramBag
@@ -268,11 +275,26 @@ def build_classifier(
         pair=pair,
         multiple=multiple,
         segment=segment,
+        language_loss=encoder.language_loss if isinstance(encoder, OriginEncoder) else 0.0,
     )
 
 
-def _encoder_of_words(encoder: EncoderSpecification, words: WordFeatures, directions: Directions) -> SequenceLayer:
+def _beside(tuned: SubwordEncoder, words: WordFeatures, *, pair: bool = False) -> SubwordEncoder:
+    """The layers of another model, beside which features of words can stand."""
+    if words.d_late:
+        raise ValueError('features.contextual_at = "first-layer" does not go with encoder.from')
+    if pair and words.d_out:
+        raise ValueError("a pair is read as one text by encoder.from; switch off all features of words")
+    return tuned
+
+
+def _encoder_of_words(
+    encoder: EncoderSpecification | OriginEncoder, words: WordFeatures, directions: Directions, *, checked: bool = True
+) -> SequenceLayer:
     """The layers over features of words, the last of which enter behind the first layer."""
+    assert not isinstance(encoder, OriginEncoder)
+    if checked:
+        _check_features(words)
     if not words.d_late:
         return build_encoder(encoder, d_in=words.d_out, directions=directions)
     if not isinstance(encoder, RecurrentEncoder) or encoder.kind in ("depth-gated", "grid"):
@@ -288,7 +310,7 @@ def _encoder_of_words(encoder: EncoderSpecification, words: WordFeatures, direct
     return Stack(layers)
 
 
-def _in_two_halves(encoder: EncoderSpecification, directions: Directions) -> bool:
+def _in_two_halves(encoder: EncoderSpecification | OriginEncoder, directions: Directions) -> bool:
     """Whether each half of the output is of one direction. Further layers over a window mix the directions."""
     match encoder:
         case TransformerEncoder() | NoEncoder():

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ensue.models.ngram_bag import NgramBag, PairBag
+from ensue.models.subword_encoder import SubwordEncoder, Subwords, beside
 from ensue.models.word_features import WordFeatures, Words
 from ensue.nn import Pooling, SequenceLayer
 from ensue.types import Loss, State, detach
@@ -32,12 +33,17 @@ class Classifier(nn.Module):
     2017). With `segment`, a text is read in pieces of this many words. The state is carried from piece to piece and
     detached, so gradients end there; the pooling is over all pieces. With `multiple`, labels are independent of each
     other.
+
+    The layers of another model, a `SubwordEncoder`, read the subwords of the words; those of a pair as one text. Then
+    features stand beside what it gives, and its loss of next subwords counts `language_loss` times.
     """
+
+    layers: SequenceLayer | SubwordEncoder
 
     def __init__(
         self,
         features: WordFeatures,
-        layers: SequenceLayer,
+        layers: SequenceLayer | SubwordEncoder,
         pooling: Pooling | None,
         num_labels: int,
         *,
@@ -48,19 +54,25 @@ class Classifier(nn.Module):
         pair: bool = False,
         multiple: bool = False,
         segment: int = 0,
+        language_loss: float = 0.0,
     ) -> None:
         super().__init__()
+        self.language_loss, self.is_joint = language_loss, pair and isinstance(layers, SubwordEncoder)
         if pooling is None and bag is None:
             raise ValueError("nothing to decide by; head.pooling names a pooling, or head.ngrams counts n-grams")
         if bag is not None and isinstance(bag, PairBag) != pair:
             raise ValueError("a PairBag is for pairs, and for nothing else")
         if segment and not layers.is_causal:
             raise ValueError("only layers that read in one direction can carry a state; set model.bidirectional=false")
+        if isinstance(layers, SubwordEncoder):  # the order in which a text passes them, for `levels_of`
+            if segment:
+                raise ValueError("data.segment_tokens is not for encoder.from, whose long texts are read in windows")
+            self.layers, self.features = layers, features
         self.features, self.layers, self.pooling, self.bag = features, layers, pooling, bag
         self.label_smoothing, self.pair, self.multiple, self.segment = label_smoothing, pair, multiple, segment
         self.num_labels, self.head = num_labels, None
         if pooling is not None:
-            d_in = pooling.d_out * (4 if pair else 1)
+            d_in = pooling.d_out * (4 if pair and not self.is_joint else 1)
             hidden = [nn.Linear(d_in, d_hidden), nn.ReLU(), nn.Dropout(dropout)] if d_hidden else []
             self.head = nn.Sequential(nn.Dropout(dropout), *hidden, nn.Linear(d_hidden or d_in, num_labels))
 
@@ -70,21 +82,39 @@ class Classifier(nn.Module):
         assert isinstance(last, NgramBag | nn.Linear)
         last.bias.data.copy_(torch.logit(shares) if self.multiple else shares.log())
 
-    def pooled(self, x: Float[Tensor, "B T d"], keys: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None) -> Pooled:
-        """The texts after pooling, from the features (B, T, d) and keys (B, T) of their words."""
-        vector = x.new_zeros(len(x), 0) if self.pooling is None else self._pooled(self.pooling, x, mask)
-        return Pooled(vector.float(), keys if mask is None else keys.masked_fill(~mask, 0))
+    def pooled(
+        self,
+        x: Float[Tensor, "B T d"],
+        keys: Int[Tensor, "B T"],
+        mask: Bool[Tensor, "B T"] | None,
+        subwords: Subwords | None = None,
+        read: Tensor | None = None,
+    ) -> Pooled:
+        """The texts after pooling, from the features (B, T, d) and keys (B, T) of their words, and for layers that read
+        subwords from these, which for a pair stand beside one of its texts. `read` is what these layers give, if it is
+        known.
+        """
+        keys = keys if mask is None else keys.masked_fill(~mask, 0)
+        if self.pooling is None:
+            return Pooled(x.new_zeros(len(x), 0).float(), keys)
+        if isinstance(self.layers, SubwordEncoder):
+            if subwords is None:  # of the other text of a pair
+                return Pooled(x.new_zeros(len(x), 0).float(), keys)
+            h = self.layers.gathered(self.layers.read(subwords) if read is None else read, subwords)
+            h = beside(h, x, first=subwords.first)
+            return Pooled(self.pooling(h, subwords.real).float(), keys)
+        return Pooled(self._pooled(self.pooling, self.layers, x, mask).float(), keys)
 
-    def _pooled(self, pooling: Pooling, x: Tensor, mask: Tensor | None) -> Tensor:
+    def _pooled(self, pooling: Pooling, layers: SequenceLayer, x: Tensor, mask: Tensor | None) -> Tensor:
         if not self.segment:
-            vector: Tensor = pooling(self.layers(x, mask=mask)[0], mask)
+            vector: Tensor = pooling(layers(x, mask=mask)[0], mask)
             return vector
         state: State = None
         pool = pooling.init_state(len(x))
         for start in range(0, x.shape[1], self.segment):
             piece = slice(start, start + self.segment)
             real = None if mask is None else mask[:, piece]
-            h, state = self.layers(x[:, piece], state, mask=real)
+            h, state = layers(x[:, piece], state, mask=real)
             pool = pooling.update(pool, h, real)
             state = detach(state)
         return pooling.result(pool)
@@ -93,8 +123,8 @@ class Classifier(nn.Module):
         """The labels' logits from a text after pooling, or from the two of a pair."""
         parts = [] if self.bag is None else [self.bag(*(text.keys for text in texts))]
         if self.head is not None:
-            u = texts[0].vector
-            if self.pair:
+            u = next((text.vector for text in texts if text.vector.shape[1]), texts[0].vector)
+            if self.pair and not self.is_joint:
                 v = texts[1].vector
                 u = torch.cat((u, v, (u - v).abs(), u * v), dim=-1)
             parts.append(self.head(u).float())
@@ -105,11 +135,11 @@ class Classifier(nn.Module):
         """The labels' logits of texts, or of pairs of texts."""
         return self.logits_of([self._read(words) for words in texts])
 
-    def _read(self, words: Words) -> Pooled:
+    def _read(self, words: Words, read: Tensor | None = None) -> Pooled:
         x = words.numbers.new_zeros(*words.numbers.shape, 0, dtype=torch.float32)
         if self.pooling is not None:
             x = self.features(words)
-        return self.pooled(x, words.forms.keys[words.numbers], words.mask)
+        return self.pooled(x, words.forms.keys[words.numbers], words.mask, words.subwords, read)
 
     def probabilities(self, logits: Float[Tensor, "B K"]) -> Float[Tensor, "B K"]:
         """The probability of each label, from the logits."""
@@ -121,7 +151,12 @@ class Classifier(nn.Module):
 
         `weights` (K,) multiply the loss of the texts that have a label.
         """
-        logits = self(texts)
+        first, *others = texts
+        read, further = None, 0.0 * targets.sum()
+        if self.language_loss and isinstance(self.layers, SubwordEncoder) and first.subwords is not None:
+            read = self.layers.read(first.subwords)
+            further = self.language_loss * self.layers.language_nats(read, first.subwords)
+        logits = self.logits_of([self._read(first, read), *map(self._read, others)])
         if self.multiple:
             smoothed = targets * (1 - self.label_smoothing) + 0.5 * self.label_smoothing
             total = F.binary_cross_entropy_with_logits(logits, smoothed, pos_weight=weights, reduction="sum")
@@ -129,4 +164,4 @@ class Classifier(nn.Module):
             total = F.cross_entropy(
                 logits, targets, weight=weights, reduction="sum", label_smoothing=self.label_smoothing
             )
-        return Loss(total, len(targets))
+        return Loss(total + further, len(targets))

@@ -71,6 +71,12 @@ class FeatureSpecification(BaseModel):
     dropout: Share = 0.0
     """Dropout on the features."""
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether all are switched off."""
+        sizes = self.d_words, self.affixes, self.d_shape
+        return not any(sizes) and self.characters == "none" and not self.vectors and not self.contextual
+
     @field_validator("contextual", mode="after")
     @classmethod
     def _once(cls, runs: list[str]) -> list[str]:

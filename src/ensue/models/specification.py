@@ -7,7 +7,7 @@ table is the same in every task. Unknown keys are errors, also those of another 
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -188,6 +188,22 @@ class TransformerEncoder(Encoder):
     """The nonlinearity; gelu-tanh: the GELU by a tanh, as in GPT."""
 
 
+class OriginEncoder(Specification):
+    """The keys of `origin`: the layers of a language model, causal or masked, which are trained with the task."""
+
+    kind: Literal["origin"]
+    origin: Path = Field(default="", alias="from")
+    """The directory of the run whose layers they are."""
+    pooling: Literal["auto", "first", "last", "mean"] = "auto"
+    """From the vectors of a word's subwords to one; auto: first, for a model that reads from left to right last."""
+    dropout: Share | None = None
+    """Dropout in its layers; default: as in that run."""
+    language_loss: Annotated[float, Field(ge=0, le=1e6)] = 0.0
+    """The weight of the loss of the next token, with a model that reads from left to right (Radford et al. 2018). 0:
+    none.
+    """
+
+
 class NoEncoder(Specification):
     """No layers: the head reads the features of each position."""
 
@@ -207,6 +223,15 @@ EncoderSpecification = Annotated[
     | NoEncoder,
     Field(discriminator="kind"),
 ]
+
+
+ENCODER_KEYS = tuple(
+    frozenset(field.alias or name for name, field in schema.model_fields.items())
+    for schema in get_args(get_args(EncoderSpecification)[0])
+)
+"""The keys of each encoder."""
+WordsEncoderSpecification = Annotated[EncoderSpecification | OriginEncoder, Field(discriminator="kind")]
+"""The encoders of models that read words."""
 
 
 class Tokens(Specification):
@@ -288,8 +313,10 @@ ONE_WAY = Directions(bidirectional=False)
 """From left to right, as a language model reads."""
 
 
-def describe_encoder(encoder: Encoder | NoEncoder) -> str:
+def describe_encoder(encoder: Encoder | OriginEncoder | NoEncoder) -> str:
     """A description such as `lstm 2×256`."""
+    if isinstance(encoder, OriginEncoder):
+        return f"the layers of {encoder.origin}" if encoder.origin else "the layers of another run"
     if isinstance(encoder, NoEncoder):
         return "no encoder"
     return f"{encoder.kind} {encoder.num_layers}×{encoder.d_model}"

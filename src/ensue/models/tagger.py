@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from ensue.models.subword_encoder import SubwordEncoder, Subwords, beside
 from ensue.models.tag_heads import TagHead
 from ensue.models.word_features import WordFeatures, Words
 from ensue.nn import SequenceLayer
@@ -30,11 +31,18 @@ class Tagger(nn.Module):
     """Features of words → layers → emissions → tags.
 
     With `repeats`, the head also reads the maxima of the features over all places in the row that have the same word.
-    So a name that is clear in one place helps in all others.
+    So a name that is clear in one place helps in all others. The layers of another model, a `SubwordEncoder`, read the
+    subwords of the words; features then stand beside what it gives.
     """
 
-    def __init__(self, features: WordFeatures, layers: SequenceLayer, head: TagHead, *, repeats: bool = False) -> None:
+    layers: SequenceLayer | SubwordEncoder
+
+    def __init__(
+        self, features: WordFeatures, layers: SequenceLayer | SubwordEncoder, head: TagHead, *, repeats: bool = False
+    ) -> None:
         super().__init__()
+        if isinstance(layers, SubwordEncoder):  # the order in which a text passes them, for `levels_of`
+            self.layers, self.features = layers, features
         self.features, self.layers, self.head, self.repeats = features, layers, head, repeats
 
     def loss(self, words: Words, tags: Int[Tensor, "S L"], sentences: SentencePlaces | None = None) -> Loss:
@@ -43,24 +51,30 @@ class Tagger(nn.Module):
         The rows of `words` are sentences, or several sentences whose places are `sentences`.
         """
         keys = words.forms.keys[words.numbers]
-        h, mask = self._read(self.features(words), keys, words.mask), words.mask
+        h, mask = self._read(self.features(words), keys, words.mask, words.subwords), words.mask
         if sentences is not None:
             h, mask = h.flatten(0, 1)[sentences.places], sentences.mask
         return Loss(self.head.total_nats(h, tags, mask), words.num_words)
 
     def emissions(
-        self, x: Float[Tensor, "B T d"], keys: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None = None
+        self,
+        x: Float[Tensor, "B T d"],
+        keys: Int[Tensor, "B T"],
+        mask: Bool[Tensor, "B T"] | None = None,
+        subwords: Subwords | None = None,
     ) -> Float[Tensor, "B T K"]:
-        """The score of each tag at each position, from the words' features and keys."""
-        return self.head.emissions(self._read(x, keys, mask))
+        """The score of each tag at each position, from the words' features and keys, and from their subwords if there
+        are layers that read these.
+        """
+        return self.head.emissions(self._read(x, keys, mask, subwords))
 
-    def _read(self, x: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
-        h, _ = self.layers(x, mask=mask)
+    def _read(self, x: Tensor, keys: Tensor, mask: Tensor | None, subwords: Subwords | None) -> Tensor:
+        h: Tensor = self.layers(x, mask=mask)[0] if subwords is None else beside(self.layers(subwords), x, first=0)
         return torch.cat((h, _maxima(h, keys, mask)), dim=-1) if self.repeats else h
 
     def forward(self, words: Words) -> Float[Tensor, "B T K"]:
         """The score of each tag for each word."""
-        return self.emissions(self.features(words), words.forms.keys[words.numbers], words.mask)
+        return self.emissions(self.features(words), words.forms.keys[words.numbers], words.mask, words.subwords)
 
 
 def _maxima(

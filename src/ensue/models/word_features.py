@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from ensue.models.contextual_vectors import ContextualVectors, LayersShape
 from ensue.models.feature_specification import FeatureSpecification, SentenceFeatureSpecification
+from ensue.models.subword_encoder import Subwords
 from ensue.nn import CharacterCNN, CharacterLSTM, TokenEmbedding
 from ensue.text.lexicon import Lexicon, WordForms
 
@@ -43,7 +44,7 @@ class EncodedForms(NamedTuple):
 
 class Words(NamedTuple):
     """A batch of texts: their distinct `forms`, the `numbers` of those that stand there, given columns, a mask, and the
-    layers (B, T, L, d) of other models.
+    layers (B, T, L, d) of other models. `subwords` are for layers that read these.
     """
 
     forms: EncodedForms
@@ -51,12 +52,19 @@ class Words(NamedTuple):
     columns: Int[Tensor, "B T C"]
     mask: Bool[Tensor, "B T"] | None
     contextual: tuple[Tensor, ...] = ()
+    subwords: Subwords | None = None
 
     def part(self, rows: slice) -> Self:
         """The batch of some of its rows."""
         mask = None if self.mask is None else self.mask[rows]
         contextual = tuple(layers[rows] for layers in self.contextual)
-        return self._replace(numbers=self.numbers[rows], columns=self.columns[rows], mask=mask, contextual=contextual)
+        return self._replace(
+            numbers=self.numbers[rows],
+            columns=self.columns[rows],
+            mask=mask,
+            contextual=contextual,
+            subwords=None if self.subwords is None else self.subwords.part(rows),
+        )
 
     @property
     def num_words(self) -> int:

@@ -58,7 +58,7 @@ def inherit(model: nn.Module, origin: nn.Module, rows: NDArray[np.int64]) -> dic
     taken = torch.from_numpy(rows)
     known = taken >= 0
     found: dict[str, Tensor | None] = {}
-    for name, parameter, source in _pairs(model, origin):
+    for name, parameter, source in pairs_of(model, origin):
         if name in OF_SYMBOLS:
             parameter.copy_(source.mean(0, keepdim=True).expand_as(parameter))
             parameter[known] = source[taken[known]]
@@ -69,7 +69,7 @@ def inherit(model: nn.Module, origin: nn.Module, rows: NDArray[np.int64]) -> dic
     return found
 
 
-def _pairs(model: nn.Module, origin: nn.Module) -> Iterator[tuple[str, Tensor, Tensor]]:
+def pairs_of(model: nn.Module, origin: nn.Module) -> Iterator[tuple[str, Tensor, Tensor]]:
     """The parameters that both models have: those of the layers in their order, since dropout changes names, and all
     others by their names. A head for a further question, as of next sentences, may be on one side only.
     """

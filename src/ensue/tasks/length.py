@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from ensue.errors import DataError
-from ensue.models.specification import EncoderSpecification, TransformerEncoder
+from ensue.models.specification import TransformerEncoder, WordsEncoderSpecification
 
 MOST_ATTENDED = 20_000
 """The most positions for attention, whose time grows with their square."""
 
 
-def most_read(encoder: EncoderSpecification, otherwise: int) -> int:
+def most_read(encoder: WordsEncoderSpecification, otherwise: int) -> int:
     """The most positions that it reads; `otherwise` is the bound of layers without attention."""
     if not isinstance(encoder, TransformerEncoder):
         return otherwise
@@ -17,7 +17,15 @@ def most_read(encoder: EncoderSpecification, otherwise: int) -> int:
 
 
 def check_read(
-    what: str, count: int, most: int, encoder: EncoderSpecification, *, table: str, advice: str, path: str, line: int
+    what: str,
+    count: int,
+    most: int,
+    encoder: WordsEncoderSpecification,
+    *,
+    table: str,
+    advice: str,
+    path: str,
+    line: int,
 ) -> None:
     """Raises DataError, with file and line, if `count` is more than `most`. `what` names the text and its units."""
     if count <= most:

@@ -10,6 +10,7 @@ from pydantic import Field
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Config, DamagedError, Symbols, Vocabulary
 from ensue.tasks.model import ModelParts
+from ensue.tasks.tuned_reading import TunedReading
 from ensue.text.tokenizers import Tokenizer, restore_tokenizer
 
 
@@ -88,6 +89,10 @@ class TokenizerParts(ModelParts):
     def symbols(self) -> list[str]:
         """The text of each symbol, by its id."""
         return [self.tokenizer.symbol(id) for id in range(self.vocabulary_size)]
+
+    def tuned_reading(self, recipe: Any) -> TunedReading | None:
+        """How a model of this recipe reads texts for other models that begin from its layers; None if it cannot."""
+        return None
 
     @classmethod
     def read(cls, run: RunDirectory) -> Self:

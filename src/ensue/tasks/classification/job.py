@@ -32,13 +32,20 @@ from ensue.tasks.classification.task import (
     weigh_ngrams,
     with_best_threshold,
 )
-from ensue.tasks.classification.texts import check_document, describe_reading, document_source, shortened
+from ensue.tasks.classification.texts import (
+    check_document,
+    describe_reading,
+    document_source,
+    keep_blanks,
+    shortened,
+    words_in,
+)
 from ensue.tasks.words.encoded_texts import EncodedTexts
 from ensue.tasks.words.job import WordsJob
 from ensue.tasks.words.length import check_length
 from ensue.tasks.words.pretrained import with_vectors
+from ensue.tasks.words.subwords import SubwordTexts
 from ensue.text.classes import Classes
-from ensue.text.tokens import tokens
 
 
 class ClassificationJob(WordsJob[Classifier, Documents]):
@@ -85,13 +92,18 @@ class ClassificationJob(WordsJob[Classifier, Documents]):
         found = Documents.none(self.num_texts)
         for document in source:
             check_document(document, self.num_texts, multiple=multiple)
-            words = [[token.text for token in tokens(text, data.splitter)] for text in document.texts]
+            words = [words_in(text, data.splitter, blanks=self.blanks) for text in document.texts]
             kept = [shortened(part, data) for part in words]
             check_length(max(map(len, kept)), self.recipe, document.path, document.line)
             found.append(kept, document.labels, cut=kept != words, empty=not any(words))
         if not len(found):
             raise DataError("no text in it", source.location)
         return found
+
+    @property
+    def blanks(self) -> bool:
+        """Whether words have the blanks before them."""
+        return self.tuned is not None and keep_blanks(self.recipe, self.tuned)
 
     @property
     def num_texts(self) -> int:
@@ -118,7 +130,9 @@ class ClassificationJob(WordsJob[Classifier, Documents]):
         words, pretrained = self.pretrained()
         counts = sum((Counter(texts.words.counts()) for texts in self.train.texts), Counter[str]())
         lexicon = build_lexicon(self.recipe.features, counts, vectors=words)
-        return ClassifierParts(lexicon, pretrained, labels, self.num_texts == 2, contextual=self.contextual.shapes)
+        return ClassifierParts(
+            lexicon, pretrained, labels, self.num_texts == 2, contextual=self.contextual.shapes, tuned=self.tuned
+        )
 
     def _encoded(self, documents: Documents) -> ClassifiedTexts:
         return ClassifiedTexts(
@@ -126,6 +140,9 @@ class ClassificationJob(WordsJob[Classifier, Documents]):
                 EncodedTexts(self.parts.lexicon, texts).with_contextual(self.contextual) for texts in documents.texts
             ),
             documents.labels,
+            None
+            if self.tuned is None
+            else SubwordTexts(self.tuned.reader(whole=True, blanks=self.blanks), documents.texts),
         )
 
     @property
@@ -166,7 +183,7 @@ class ClassificationJob(WordsJob[Classifier, Documents]):
         valid = self.task.valid
         if valid is None:
             return
-        probabilities = classify_texts(model, valid.texts)
+        probabilities = classify_texts(model, valid)
         self.parts = replace(self.parts, labels=with_best_threshold(self.parts.labels, valid.labels, probabilities))
         run.write({"labels.json": self.parts.labels.to_json()})
         self.final = score_classifier(probabilities, valid.labels, self.parts.labels)
@@ -183,7 +200,7 @@ class ClassificationJob(WordsJob[Classifier, Documents]):
         if self.test_data is None:
             return None
         encoded = self._encoded(self.test_data)
-        return score_classifier(classify_texts(model, encoded.texts), encoded.labels, self.parts.labels)
+        return score_classifier(classify_texts(model, encoded), encoded.labels, self.parts.labels)
 
     @property
     def score_columns(self) -> dict[str, str]:

@@ -12,7 +12,7 @@ from ensue.models.classifier import Classifier
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import ColumnContent, Config, Content, Symbols
 from ensue.tasks.classification.recipe import ClassificationRecipe
-from ensue.tasks.words.model import WordParts, WordsConfig, empty_vectors, layers_shapes, read_lexicon
+from ensue.tasks.words.model import WordParts, WordsConfig, empty_vectors, layers_shapes, read_lexicon, tuned_in
 from ensue.text.classes import Classes
 
 
@@ -56,11 +56,19 @@ class ClassifierParts(WordParts):
     def read(cls, run: RunDirectory) -> Self:
         lexicon = read_lexicon(run)
         labels = run.read_json("labels.json", ClassesContent, Classes.from_json)
-        return cls(lexicon, empty_vectors(run, lexicon), labels, run.config["pair"], contextual=layers_shapes(run))
+        return cls(
+            lexicon,
+            empty_vectors(run, lexicon),
+            labels,
+            run.config["pair"],
+            contextual=layers_shapes(run),
+            tuned=tuned_in(run),
+        )
 
     def build(self, recipe: ClassificationRecipe) -> Classifier:
         return build_classifier(
             recipe.features, recipe.encoder, recipe.head, directions=recipe.directions, lexicon=self.lexicon,
             num_labels=len(self.labels), multiple=self.labels.multiple, pair=self.pair,
             segment=recipe.data.segment_tokens, pretrained=self.pretrained, contextual=self.contextual,
+            tuned=self.tuned_encoder(),
         )  # fmt: skip

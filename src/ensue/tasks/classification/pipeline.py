@@ -24,14 +24,21 @@ from ensue.tasks.classification.inspection import inspect_classifier
 from ensue.tasks.classification.model import ClassifierParts
 from ensue.tasks.classification.recipe import ClassificationRecipe
 from ensue.tasks.classification.task import classify_words
-from ensue.tasks.classification.texts import check_document, describe_reading, document_source, shortened
+from ensue.tasks.classification.texts import (
+    check_document,
+    describe_reading,
+    document_source,
+    keep_blanks,
+    shortened,
+    words_in,
+)
 from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
 from ensue.tasks.words.length import check_length
 from ensue.tasks.words.pipeline import WordPipeline
+from ensue.tasks.words.subwords import SubwordReader
 from ensue.tasks.words.windows import windows
 from ensue.text.classes import Classes
 from ensue.text.lexicon import Lexicon
-from ensue.text.tokens import tokens
 
 WINDOW_TEXTS, WINDOW_WORDS = 4_096, 262_144
 """The most texts and words that are held and sorted by length. A file of any length is read in constant memory."""
@@ -83,9 +90,13 @@ class ClassificationPipeline(WordPipeline):
         recipe: ClassificationRecipe,
         layout: Layout | None = None,
         contextual: ContextualFeatures = NO_CONTEXT,
+        subwords: SubwordReader | None = None,
         run: str | Path | None = None,
     ) -> None:
-        super().__init__(model, lexicon, recipe=recipe, splitter=recipe.data.splitter, contextual=contextual, run=run)
+        super().__init__(
+            model, lexicon, recipe=recipe, splitter=recipe.data.splitter, contextual=contextual, subwords=subwords,
+            run=run,
+        )  # fmt: skip
         self.labels, self.layout = labels, layout
 
     @classmethod
@@ -94,10 +105,12 @@ class ClassificationPipeline(WordPipeline):
         recipe = directory.recipe
         assert isinstance(recipe, ClassificationRecipe)
         parts: ClassifierParts = directory.parts
+        tuned = parts.tuned
         return cls(
             directory.model(device), parts.lexicon, parts.labels,
             recipe=recipe, layout=Layout.from_json(directory.config["layout"]), run=directory.path,
             contextual=ContextualFeatures.within(directory, device),
+            subwords=None if tuned is None else tuned.reader(whole=True, blanks=keep_blanks(recipe, tuned)),
         )  # fmt: skip
 
     def predict(self, texts: Iterable[str | tuple[str, str]]) -> list[Classified]:
@@ -129,7 +142,11 @@ class ClassificationPipeline(WordPipeline):
             forms, numbers = self.reader.read([words for part in texts for words in part])
             parts = [numbers.slice(part * len(window), (part + 1) * len(window)) for part in range(num_texts)]
             probabilities = classify_words(
-                self.model, [forms] * num_texts, parts, list(map(self.contextual.computed, texts))
+                self.model,
+                [forms] * num_texts,
+                parts,
+                list(map(self.contextual.computed, texts)),
+                None if self.subwords is None else self.subwords.texts(*texts),
             )
             for (document, _), shares in zip(window, probabilities, strict=True):
                 yield LabelsOfDocument(document, self.labels.chosen(shares), shares)
@@ -173,7 +190,8 @@ class ClassificationPipeline(WordPipeline):
     def _read(self, document: Document) -> tuple[Document, list[list[str]]]:
         """The document with the words of its texts that are read."""
         check_document(document, self.num_texts, multiple=True)
-        whole = ([token.text for token in tokens(text, self.splitter)] for text in document.texts)
+        blanks = self.subwords is not None and self.subwords.with_blanks
+        whole = (words_in(text, self.splitter, blanks=blanks) for text in document.texts)
         words = [shortened(text, self.recipe.data) for text in whole]
         check_length(max(map(len, words)), self.recipe, document.path, document.line)
         return document, words

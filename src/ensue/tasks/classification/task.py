@@ -21,6 +21,7 @@ from ensue.models.word_features import FormTable, Words
 from ensue.tasks.task import Task, on_device
 from ensue.tasks.words.encoded_texts import EncodedTexts
 from ensue.tasks.words.kept_vectors import TextVectors
+from ensue.tasks.words.subwords import SubwordTexts
 from ensue.text.classes import Classes
 from ensue.types import Loss, State
 
@@ -51,10 +52,13 @@ class TextBatch(NamedTuple):
 
 
 class ClassifiedTexts(NamedTuple):
-    """Texts with the labels of their file; `texts` has one entry, or two for pairs."""
+    """Texts with the labels of their file; `texts` has one entry, or two for pairs. `subwords` are for layers that read
+    these.
+    """
 
     texts: tuple[EncodedTexts, ...]
     labels: list[tuple[str, ...]]
+    subwords: SubwordTexts | None = None
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -90,8 +94,10 @@ class Classification(Task[Classifier, TextBatch]):
 
     def batch(self, step: int, device: torch.device) -> TextBatch:
         rows = self.buckets.rows(step)
-        texts = tuple(texts.batch(rows, device) for texts in self.train.texts)
-        return TextBatch(texts, on_device(self.targets[rows], device))
+        first, *others = (texts.batch(rows, device) for texts in self.train.texts)
+        if self.train.subwords is not None:
+            first = first._replace(subwords=self.train.subwords.batch(rows, device))
+        return TextBatch((first, *others), on_device(self.targets[rows], device))
 
     def loss(self, model: Classifier, batch: TextBatch, state: State) -> tuple[Loss, State]:
         weights = None if self.weights is None else self.weights.to(batch.targets.device)
@@ -101,17 +107,18 @@ class Classification(Task[Classifier, TextBatch]):
         """The scores on the validation texts; for several labels with the threshold that is best for these texts."""
         if self.valid is None:
             return None
-        probabilities = classify_texts(model, self.valid.texts)
+        probabilities = classify_texts(model, self.valid)
         return score_classifier(
             probabilities, self.valid.labels, with_best_threshold(self.labels, self.valid.labels, probabilities)
         )
 
 
-def classify_texts(model: Classifier, texts: Sequence[EncodedTexts]) -> NDArray[np.float32]:
+def classify_texts(model: Classifier, data: ClassifiedTexts) -> NDArray[np.float32]:
     """The probability of each label (N, K), in the order of the texts."""
     with evaluating(model):
-        forms = [model.features.table(part.forms, device_of(model)) for part in texts]
-        return classify_words(model, forms, [part.words for part in texts], [part.contextual for part in texts])
+        forms = [model.features.table(part.forms, device_of(model)) for part in data.texts]
+        words, contextual = [part.words for part in data.texts], [part.contextual for part in data.texts]
+        return classify_words(model, forms, words, contextual, data.subwords)
 
 
 @torch.inference_mode()
@@ -120,12 +127,14 @@ def classify_words(
     forms: Sequence[FormTable],
     words: Sequence[Ragged],
     contextual: Sequence[Sequence[TextVectors]],
+    subwords: SubwordTexts | None = None,
 ) -> NDArray[np.float32]:
     """`classify_texts` for texts as rows of numbers of known word forms."""
     lengths = np.sum([part.lengths for part in words], axis=0)
     batches = list(by_length(lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS))
+    by_part = [subwords, *[None] * (len(words) - 1)]
     found = [
-        model.logits_of([_pooled(model, *part, rows) for part in zip(forms, words, contextual, strict=True)])
+        model.logits_of([_pooled(model, *part, rows) for part in zip(forms, words, contextual, by_part, strict=True)])
         for rows in batches
     ]
     back = torch.from_numpy(np.argsort(np.concatenate(batches))).to(device_of(model))
@@ -133,7 +142,12 @@ def classify_words(
 
 
 def _pooled(
-    model: Classifier, forms: FormTable, words: Ragged, contextual: Sequence[TextVectors], rows: NDArray[np.int64]
+    model: Classifier,
+    forms: FormTable,
+    words: Ragged,
+    contextual: Sequence[TextVectors],
+    subwords: SubwordTexts | None,
+    rows: NDArray[np.int64],
 ) -> Pooled:
     """Some of the texts after pooling."""
     device = device_of(model)
@@ -141,7 +155,8 @@ def _pooled(
     numbers = on_device(words.padded(rows), device)
     layers = [part.batch(rows, device) for part in contextual]
     x = model.features.in_place(forms.vectors, numbers, numbers.new_zeros(*numbers.shape, 0), layers)
-    return model.pooled(x, forms.keys[numbers], None if real is None else on_device(real, device))
+    read = None if subwords is None else subwords.batch(rows, device)
+    return model.pooled(x, forms.keys[numbers], None if real is None else on_device(real, device), read)
 
 
 def weigh_ngrams(

@@ -9,7 +9,9 @@ from typing import TypeVar
 from ensue.data.documents import Choice, Document, DocumentSource, Layout
 from ensue.data.lines import Lines
 from ensue.errors import DataError
-from ensue.tasks.classification.recipe import ClassificationData
+from ensue.tasks.classification.recipe import ClassificationData, ClassificationRecipe
+from ensue.tasks.words.tuned import Tuned
+from ensue.text.tokens import tokens
 
 Word = TypeVar("Word")
 
@@ -67,3 +69,20 @@ def shortened(words: list[Word], data: ClassificationData) -> list[Word]:
         case "end":
             return words[-most:]
     return words[: most // 2] + words[-(most - most // 2) :]
+
+
+def keep_blanks(recipe: ClassificationRecipe, tuned: Tuned) -> bool:
+    """Whether words have the blanks before them, so that the model whose layers are tuned reads what is written. Other
+    features, and n-grams, know words without blanks.
+    """
+    return bool(tuned.reading.blank) and recipe.features.is_empty and not recipe.head.ngrams
+
+
+def words_in(text: str, splitter: str, *, blanks: bool = False) -> list[str]:
+    """The words of a text; with `blanks`, each with what is between it and the word before, the first with a blank."""
+    found = tokens(text, splitter)
+    if not blanks:
+        return [token.text for token in found]
+    starts = [token.end for token in found[:-1]]
+    first = [" " + found[0].text] if found else []
+    return first + [text[start : token.end] for start, token in zip(starts, found[1:], strict=True)]

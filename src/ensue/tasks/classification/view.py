@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.inspection.encoder import Attention, Trace, attention_of, traces_of
-from ensue.inspection.features import ReadWords
+from ensue.inspection.features import ReadFeatures, ReadWords
 from ensue.models.classifier import Classifier, Pooled
+from ensue.models.subword_encoder import SubwordEncoder, beside
 from ensue.nn import AttentionPooling, MaxPooling, Pooling, watch
 from ensue.types import exact
 
@@ -59,7 +60,7 @@ class ClassifierView:
 def view_classifier(model: Classifier, texts: Sequence[ReadWords]) -> tuple[ClassifierView, ...]:
     """The views of a text, or of the two of a pair. Every text has at least one word."""
     readings = [read.reading() for read in texts]
-    pooled = [model.pooled(*reading, None) for reading in readings]
+    pooled = [model.pooled(reading.x, reading.keys, None, reading.subwords) for reading in readings]
     logits = model.logits_of(pooled)
     probabilities = model.probabilities(logits)[0]
     label = int(probabilities.argmax())
@@ -70,12 +71,12 @@ def view_classifier(model: Classifier, texts: Sequence[ReadWords]) -> tuple[Clas
             label=label,
             probabilities=probabilities.cpu().numpy(),
             contributions=_contributions(model, read, pooled, side=side, logits=logits, label=label),
-            attention=_attention_weights(model, x),
-            maxima=_maxima(model, x),
-            traces=[] if model.pooling is None else traces_of(model.layers, x),
-            heads=[] if model.pooling is None else attention_of(model.layers, x),
+            attention=_attention_weights(model, reading),
+            maxima=_maxima(model, reading),
+            traces=[] if model.pooling is None else traces_of(model.layers, reading.x),
+            heads=[] if model.pooling is None else attention_of(model.layers, reading.x),
         )
-        for side, (read, (x, _)) in enumerate(zip(texts, readings, strict=True))
+        for side, (read, reading) in enumerate(zip(texts, readings, strict=True))
     )
 
 
@@ -95,10 +96,13 @@ def _contributions(
     for start in range(0, len(groups), rows):
         some = groups[start : start + rows]
         both = [Pooled(*(part.expand(len(some), -1) for part in text)) for text in pooled]
-        both[side] = model.pooled(*read.unread(some), None)
-        without = model.logits_of(both)
-        probabilities = model.probabilities(without)[:, label].tolist()
-        falls = (before - _log_odds(model, without, label)).tolist()
+        without = read.unread(some)
+        both[side] = model.pooled(without.x, without.keys, None, without.subwords)
+        if model.is_joint:  # which stands beside either text
+            both[1 - side] = both[1 - side]._replace(vector=both[side].vector)
+        logits_without = model.logits_of(both)
+        probabilities = model.probabilities(logits_without)[:, label].tolist()
+        falls = (before - _log_odds(model, logits_without, label)).tolist()
         found += [Contribution(*each) for each in zip(some, probabilities, falls, strict=True)]
     return found
 
@@ -112,24 +116,35 @@ def _log_odds(model: Classifier, logits: Tensor, label: int) -> Tensor:
     return logits[:, label] - others.logsumexp(1)
 
 
-def _attention_weights(model: Classifier, x: Tensor) -> NDArray[np.float64] | None:
+def _slots(model: Classifier, reading: ReadFeatures) -> tuple[Tensor, slice]:
+    """What the pooling reads (1, T, d), and which of it belongs to the words of the text."""
+    if isinstance(model.layers, SubwordEncoder):
+        assert reading.subwords is not None
+        first, words = reading.subwords.first, reading.keys.shape[1]
+        return beside(model.layers(reading.subwords), reading.x, first=first), slice(first, first + words)
+    return model.layers(reading.x)[0], slice(None)
+
+
+def _attention_weights(model: Classifier, reading: ReadFeatures) -> NDArray[np.float64] | None:
     """The weights of attention pooling (T,)."""
     pooling = _pooling(model, AttentionPooling)
-    if pooling is None:
+    if pooling is None or model.is_joint:
         return None
+    h, own = _slots(model, reading)
     with watch(pooling, "scores") as seen:
-        pooling(model.layers(x)[0])
+        pooling(h)
     weights: NDArray[np.float64] = exact(seen["scores"][0][0]).softmax(0).cpu().numpy()
-    return weights
+    return weights[own]
 
 
-def _maxima(model: Classifier, x: Tensor) -> NDArray[np.float64] | None:
+def _maxima(model: Classifier, reading: ReadFeatures) -> NDArray[np.float64] | None:
     """The share of the features whose maximum is at each word (T,); among equal values the first counts."""
-    if _pooling(model, MaxPooling) is None:
+    if _pooling(model, MaxPooling) is None or model.is_joint:
         return None
-    h: NDArray[np.float32] = model.layers(x)[0][0].cpu().numpy()
+    slots, own = _slots(model, reading)
+    h: NDArray[np.float32] = slots[0].cpu().numpy()
     shares: NDArray[np.float64] = np.bincount(h.argmax(0), minlength=len(h)) / h.shape[1]
-    return shares
+    return shares[own]
 
 
 def _pooling(model: Classifier, kind: type[Pooling]) -> Pooling | None:

@@ -26,6 +26,7 @@ from ensue.tasks.words.encoded_texts import EncodedTexts
 from ensue.tasks.words.job import WordsJob
 from ensue.tasks.words.length import check_length, most_words
 from ensue.tasks.words.pretrained import with_vectors
+from ensue.tasks.words.subwords import SubwordTexts
 from ensue.text.labels import Labels
 from ensue.text.schemes import SchemeDetector
 
@@ -110,12 +111,16 @@ class LabelingJob(WordsJob[Tagger, Sentences]):
         columns = {name: column.values for name, column in self.train.columns.items()}
         counts = self.train.texts.words.counts()
         lexicon = build_lexicon(self.recipe.features, counts, columns=columns, vectors=words)
-        return TaggerParts(lexicon, pretrained, labels, contextual=self.contextual.shapes)
+        return TaggerParts(lexicon, pretrained, labels, contextual=self.contextual.shapes, tuned=self.tuned)
 
     def _encoded(self, sentences: Sentences) -> LabeledTexts:
         encoded = EncodedTexts(self.parts.lexicon, sentences.texts, sentences.columns)
         found = Contexts(encoded.words, sentences.sizes)
-        return LabeledTexts(encoded.joined(found.firsts).with_contextual(self.contextual), found, sentences.labels)
+        subwords = None
+        if self.tuned is not None:
+            subwords = SubwordTexts(self.tuned.reader(whole=False), [sentences.texts]).joined(found.firsts)
+        texts = encoded.joined(found.firsts).with_contextual(self.contextual)
+        return LabeledTexts(texts, found, sentences.labels, subwords)
 
     @property
     def data(self) -> str:

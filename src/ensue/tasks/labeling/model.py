@@ -13,7 +13,7 @@ from ensue.parsing import shown
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Config, Content, DamagedError, Number, Symbols
 from ensue.tasks.labeling.recipe import LabelingRecipe
-from ensue.tasks.words.model import WordParts, WordsConfig, empty_vectors, layers_shapes, read_lexicon
+from ensue.tasks.words.model import WordParts, WordsConfig, empty_vectors, layers_shapes, read_lexicon, tuned_in
 from ensue.text.labels import Labels
 
 
@@ -51,10 +51,11 @@ class TaggerParts(WordParts):
             found = ", ".join(lexicon.columns) or "none"
             raise DamagedError(f"{run.path / 'tokenizer.json'}: not the model's: it has the columns {shown(found)}")
         labels = run.read_json("labels.json", TagsContent, Labels.from_json)
-        return cls(lexicon, empty_vectors(run, lexicon), labels, contextual=layers_shapes(run))
+        return cls(lexicon, empty_vectors(run, lexicon), labels, contextual=layers_shapes(run), tuned=tuned_in(run))
 
     def build(self, recipe: LabelingRecipe) -> Tagger:
         return build_tagger(
             recipe.features, recipe.encoder, recipe.head, directions=recipe.directions, lexicon=self.lexicon,
             labels=self.labels, pretrained=self.pretrained, contextual=self.contextual,
+            tuned=self.tuned_encoder(),
         )  # fmt: skip

@@ -36,6 +36,7 @@ from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
 from ensue.tasks.words.kept_vectors import TextVectors
 from ensue.tasks.words.length import check_length
 from ensue.tasks.words.pipeline import WordPipeline
+from ensue.tasks.words.subwords import SubwordReader, SubwordTexts
 from ensue.tasks.words.windows import windows
 from ensue.text.labels import Labels
 from ensue.text.lexicon import Lexicon
@@ -66,9 +67,13 @@ class LabelingPipeline(WordPipeline):
         recipe: LabelingRecipe,
         config: dict[str, Any] | None = None,
         contextual: ContextualFeatures = NO_CONTEXT,
+        subwords: SubwordReader | None = None,
         run: str | Path | None = None,
     ) -> None:
-        super().__init__(model, lexicon, recipe=recipe, splitter=recipe.data.splitter, contextual=contextual, run=run)
+        super().__init__(
+            model, lexicon, recipe=recipe, splitter=recipe.data.splitter, contextual=contextual, subwords=subwords,
+            run=run,
+        )  # fmt: skip
         self.labels, self.config = labels, config or {}
 
     @classmethod
@@ -81,6 +86,7 @@ class LabelingPipeline(WordPipeline):
             directory.model(device), parts.lexicon, parts.labels,
             recipe=recipe, config=directory.config, run=directory.path,
             contextual=ContextualFeatures.within(directory, device),
+            subwords=None if parts.tuned is None else parts.tuned.reader(whole=False),
         )  # fmt: skip
 
     def predict(self, texts: Iterable[str | Sequence[str]], *, confidence: bool = False) -> list[TaggedSentence]:
@@ -194,13 +200,16 @@ class LabelingPipeline(WordPipeline):
         window = [sentence for context in contexts for sentence in context]
         forms, words = self.reader.read([sentence.words for sentence in window])
         columns = self._columns(window, words)
-        contextual = self.contextual.computed([[w for part in together for w in part.words] for together in contexts])
+        texts = [[w for part in together for w in part.words] for together in contexts]
+        contextual = self.contextual.computed(texts)
+        subwords = None if self.subwords is None else self.subwords.texts(texts)
         if len(window) == 1 and not confidence and len(window[0].words):
-            yield LabelsOfSentence(window[0], self.labels.decode(self._one(forms, words, columns, contextual)), None)
+            one = self._one(forms, words, columns, contextual, subwords)
+            yield LabelsOfSentence(window[0], self.labels.decode(one), None)
             return
         found = Contexts(words, list(map(len, contexts)))
         columns = [column.joined(found.firsts) for column in columns]
-        paths, marginals = tag_texts(self.model, forms, found, columns, contextual, with_marginals=confidence)
+        paths, marginals = tag_texts(self.model, forms, found, columns, contextual, subwords, with_marginals=confidence)
         for row, (sentence, path) in enumerate(zip(window, paths, strict=True)):
             labels = self.labels.decode(path.tolist())
             yield LabelsOfSentence(
@@ -209,7 +218,12 @@ class LabelingPipeline(WordPipeline):
 
     @torch.inference_mode()
     def _one(
-        self, forms: FormTable, words: Ragged, columns: Sequence[Ragged], contextual: Sequence[TextVectors]
+        self,
+        forms: FormTable,
+        words: Ragged,
+        columns: Sequence[Ragged],
+        contextual: Sequence[TextVectors],
+        subwords: SubwordTexts | None,
     ) -> list[int]:
         """The tags of a single sentence, with few calls of torch."""
         device = device_of(self.model)
@@ -219,7 +233,8 @@ class LabelingPipeline(WordPipeline):
         x = self.model.features.in_place(
             forms.vectors, numbers, torch.from_numpy(given.astype(np.int64)).to(device)[None], layers
         )
-        emissions: NDArray[np.float32] = self.model.emissions(x, forms.keys[numbers])[0].cpu().numpy()
+        read = None if subwords is None else subwords.batch(np.zeros(1, np.int64), device)
+        emissions: NDArray[np.float32] = self.model.emissions(x, forms.keys[numbers], None, read)[0].cpu().numpy()
         path: list[int] = self.model.head.best_of_one(emissions).tolist()
         return path
 

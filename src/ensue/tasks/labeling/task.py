@@ -22,6 +22,7 @@ from ensue.tasks.labeling.contexts import Contexts, Places
 from ensue.tasks.task import Task, on_device
 from ensue.tasks.words.encoded_texts import EncodedTexts, stacked
 from ensue.tasks.words.kept_vectors import TextVectors
+from ensue.tasks.words.subwords import SubwordTexts
 from ensue.text.labels import Labels
 from ensue.types import Loss, State
 
@@ -59,11 +60,14 @@ class TaggedBatch(NamedTuple):
 
 
 class LabeledTexts(NamedTuple):
-    """Sentences with the labels of their file; the rows of `texts` are the contexts."""
+    """Sentences with the labels of their file. The rows of `texts` are the contexts, as are those of `subwords` for
+    layers that read these.
+    """
 
     texts: EncodedTexts
     contexts: Contexts
     labels: list[list[str]]
+    subwords: SubwordTexts | None = None
 
 
 class Labeling(Task[Tagger, TaggedBatch]):
@@ -82,6 +86,7 @@ class Labeling(Task[Tagger, TaggedBatch]):
         seed: int,
     ) -> None:
         self.texts, self.contexts, self.valid, self.labels = train.texts, train.contexts, valid, labels
+        self.subwords = train.subwords
         self.judged_by = "f1" if labels.has_spans else "accuracy"
         tags = [tag for names in train.labels for tag in labels.encode(names)]
         self.tags = Ragged(np.array(tags, np.int64), train.contexts.sentences.starts)
@@ -98,7 +103,10 @@ class Labeling(Task[Tagger, TaggedBatch]):
             places = self.contexts.places(rows)
             numbers, sentences = places.numbers, placed(places, device)
         tags = self.tags.padded(numbers, fill=PADDING)
-        return TaggedBatch(self.texts.batch(rows, device), sentences, on_device(tags, device), count)
+        words = self.texts.batch(rows, device)
+        if self.subwords is not None:
+            words = words._replace(subwords=self.subwords.batch(rows, device))
+        return TaggedBatch(words, sentences, on_device(tags, device), count)
 
     def loss(self, model: Tagger, batch: TaggedBatch, state: State) -> tuple[Loss, State]:
         return model.loss(batch.words, batch.tags, batch.sentences), None
@@ -114,7 +122,7 @@ def evaluate_tagger(model: Tagger, data: LabeledTexts, labels: Labels) -> Labeli
     tally = LabelingTally(spans=labels.has_spans)
     with evaluating(model):
         forms = model.features.table(data.texts.forms, device_of(model))
-        paths, _ = tag_texts(model, forms, data.contexts, data.texts.columns, data.texts.contextual)
+        paths, _ = tag_texts(model, forms, data.contexts, data.texts.columns, data.texts.contextual, data.subwords)
     for gold, path in zip(data.labels, paths, strict=True):
         tally.add(gold, labels.decode(path.tolist()))
     return tally.scores(known=labels.names)
@@ -127,6 +135,7 @@ def tag_texts(
     contexts: Contexts,
     columns: Sequence[Ragged] = (),
     contextual: Sequence[TextVectors] = (),
+    subwords: SubwordTexts | None = None,
     *,
     with_marginals: bool = False,
 ) -> tuple[list[NDArray[np.int64]], list[NDArray[np.float32]]]:
@@ -147,7 +156,8 @@ def tag_texts(
         mask, numbers = None if real is None else on_device(real, device), on_device(index, device)
         given = on_device(stacked(list(columns), rows, index.shape), device)
         x = model.features.in_place(forms.vectors, numbers, given, [part.batch(rows, device) for part in contextual])
-        emissions = model.emissions(x, forms.keys[numbers], mask)
+        read = None if subwords is None else subwords.batch(rows, device)
+        emissions = model.emissions(x, forms.keys[numbers], mask, read)
         sentences = rows
         if not contexts.are_sentences:
             places = contexts.places(rows)

@@ -81,8 +81,8 @@ def view_tagger(model: Tagger, read: ReadWords, tags: tuple[str, ...], *, num_wo
     """The view of a sentence. Effects are computed for the first `num_words` words, or for as many as the budget
     allows.
     """
-    x, keys = read.reading()
-    emissions = model.emissions(x, keys)
+    x, keys, subwords = read.reading()
+    emissions = model.emissions(x, keys, None, subwords)
     path = model.head.best(emissions, None)[0].cpu().numpy()
     parts = read.parts()
     effects, letters = _effects(model, read, parts, emissions[0], path, num_words)
@@ -156,7 +156,7 @@ def _effects_at(
     model: Tagger, read: ReadFeatures, before: Tensor, path: NDArray[np.int64], position: int
 ) -> list[Effect]:
     """The effects of variants (V, T, d) of the sentence, at one position."""
-    emissions, tag = model.emissions(*read), int(path[position])
+    emissions, tag = model.emissions(read.x, read.keys, None, read.subwords), int(path[position])
     falls = (before[tag] - emissions[:, position, tag]).tolist()
     shares = model.head.marginals(emissions, None)[:, position, tag].tolist()
     tags = model.head.best(emissions, None)[:, position].tolist()

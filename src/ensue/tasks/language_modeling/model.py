@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ensue.models.build import build_language_model
 from ensue.models.language_model import LanguageModel
+from ensue.models.specification import TransformerEncoder
 from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe
 from ensue.tasks.tokenizer import TokenizerParts
+from ensue.tasks.tuned_reading import TunedReading
 
 
 class LanguageModelParts(TokenizerParts):
@@ -13,3 +17,17 @@ class LanguageModelParts(TokenizerParts):
 
     def build(self, recipe: LanguageModelingRecipe) -> LanguageModel:
         return build_language_model(recipe.tokens, recipe.encoder, vocabulary_size=self.vocabulary_size)
+
+    def tuned_reading(self, recipe: LanguageModelingRecipe) -> TunedReading:
+        """Each text begins as the texts of training do; delimiter and extract token are new (Radford et al. 2018)."""
+        return TunedReading(
+            encode=lambda word: self.tokenizer.encode(word).astype(np.int64),
+            blank="" if self.tokenizer.kind == "words" else " ",
+            begin=(self.tokenizer.start_id,),
+            between=(self.vocabulary_size,),
+            end=(self.vocabulary_size + 1,),
+            unread=() if self.tokenizer.unknown_id is None else (self.tokenizer.unknown_id,),
+            most=recipe.encoder.context if isinstance(recipe.encoder, TransformerEncoder) else 0,
+            is_causal=True,
+            num_new=2,
+        )

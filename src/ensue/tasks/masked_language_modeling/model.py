@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from functools import cached_property
 
+import numpy as np
+
 from ensue.models.build import build_masked_language_model
 from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe
 from ensue.tasks.tokenizer import TokenizerParts
+from ensue.tasks.tuned_reading import TunedReading
 from ensue.text.masked_tokens import MaskedTokenizer
 
 
@@ -35,4 +38,19 @@ class MaskedLanguageModelParts(TokenizerParts):
             masked=recipe.head.masked,
             pooler=recipe.head.pooler,
             next_sentence=recipe.data.next_sentence,
+        )
+
+    def tuned_reading(self, recipe: MaskedLanguageModelingRecipe) -> TunedReading:
+        """As in training: `[CLS] text [SEP]`, or `[CLS] text [SEP] text [SEP]`."""
+        coder = self.coder
+        return TunedReading(
+            encode=lambda word: self.tokenizer.encode(word).astype(np.int64),
+            blank="" if self.tokenizer.kind == "wordpiece" else " ",
+            begin=(coder.begin_id,),
+            between=(coder.separator_id,),
+            end=(coder.separator_id,),
+            unread=(coder.mask_id,),
+            most=recipe.encoder.context,
+            is_causal=False,
+            num_new=0,
         )

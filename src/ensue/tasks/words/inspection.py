@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from ensue.errors import EnsueError
 from ensue.inspection.features import ReadWords
 from ensue.models.modules import device_of
+from ensue.models.subword_encoder import Subwords
 from ensue.tasks.words.length import check_length
 from ensue.tasks.words.pipeline import WordPipeline
 
@@ -34,11 +35,32 @@ def read_words(
     pipeline.reader.read(texts)  # looks new words up where there is a file of vectors
     features, lexicon, device = pipeline.reader.features, pipeline.reader.lexicon, device_of(pipeline.model)
     found = []
-    for words in texts:
+    for side, words in enumerate(texts):
         computed = zip(pipeline.contextual, pipeline.contextual.computed([words]), strict=True)
         layers = {run.path: part.batch(np.zeros(1, np.int64), device) for run, part in computed}
-        found.append(ReadWords(features, lexicon, words, columns, contextual=layers, device=device))
+        found.append(
+            ReadWords(
+                features,
+                lexicon,
+                words,
+                columns,
+                contextual=layers,
+                subwords=_variants(pipeline, texts, side),
+                device=device,
+            )
+        )
     return found
+
+
+def _variants(
+    pipeline: WordPipeline, texts: Sequence[Sequence[str]], side: int
+) -> Callable[[Sequence[Sequence[str | None]]], Subwords] | None:
+    """Reads variants of one text of a pair beside the other, or of the only text."""
+    reader, device = pipeline.subwords, device_of(pipeline.model)
+    if reader is None:
+        return None
+    before, behind = texts[:side], texts[side + 1 :]
+    return lambda variants: reader.variants([[*before, text, *behind] for text in variants], device)
 
 
 def facts_of(pipeline: WordPipeline, head: str, words: str) -> dict[str, str]:

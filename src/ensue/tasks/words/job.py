@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
+from ensue.models.subword_encoder import SubwordEncoder
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import origins_for
 from ensue.tasks.job import Job
@@ -18,6 +19,7 @@ from ensue.tasks.words.label_table import label_table
 from ensue.tasks.words.model import WordParts
 from ensue.tasks.words.pretrained import d_vectors, pretrained_vectors
 from ensue.tasks.words.recipe import WordsRecipe
+from ensue.tasks.words.tuned import Tuned
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
 MOST_NAMES = 20
@@ -52,6 +54,7 @@ class WordsJob(Job[ModelT], Generic[ModelT, DataT]):
     valid: DataT | None
     test_data: DataT | None
     contextual: ContextualFeatures
+    tuned: Tuned | None
 
     @abstractmethod
     def read(self, location: str) -> DataT:
@@ -105,6 +108,14 @@ class WordsJob(Job[ModelT], Generic[ModelT, DataT]):
         self.origins = origins_for(self.recipe.origins, run)
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.contextual = ContextualFeatures.of(self.recipe.features, self.origins, device)
+        self.tuned = Tuned.of(self.recipe.encoder, self.origins)
+
+    def build_model(self) -> ModelT:
+        model = super().build_model()
+        if self.tuned is not None:
+            layers = cast("SubwordEncoder", model.get_submodule("layers"))
+            self.inherited = {f"layers.{name}": rows for name, rows in self.tuned.inherit(layers).items()}
+        return model
 
     def config(self) -> dict[str, Any]:
         return {"d_vectors": d_vectors(self.parts.pretrained), "contextual": self.contextual.shapes}

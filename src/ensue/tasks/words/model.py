@@ -10,9 +10,12 @@ from pydantic import Field, PositiveInt
 from torch import Tensor
 
 from ensue.models.contextual_vectors import LayersShape
+from ensue.models.subword_encoder import SubwordEncoder
 from ensue.runs.directory import RunDirectory
+from ensue.runs.origin import origins_in
 from ensue.runs.schema import Config, Symbols, Vocabulary
 from ensue.tasks.model import ModelParts
+from ensue.tasks.words.tuned import Tuned
 from ensue.text.classes import Classes
 from ensue.text.labels import Labels
 from ensue.text.lexicon import Lexicon
@@ -50,6 +53,12 @@ class WordParts(ModelParts):
     pretrained: Tensor | None
     labels: Labels | Classes
     contextual: tuple[LayersShape, ...] = field(default=(), kw_only=True)
+    tuned: Tuned | None = field(default=None, kw_only=True)
+    """The run whose layers are the encoder."""
+
+    def tuned_encoder(self) -> SubwordEncoder | None:
+        """The layers of the run that is tuned."""
+        return None if self.tuned is None else self.tuned.build()
 
     def files(self) -> dict[str, Any]:
         return {"tokenizer.json": self.lexicon.to_json(), "labels.json": self.labels.to_json()}
@@ -69,3 +78,9 @@ def empty_vectors(run: RunDirectory, lexicon: Lexicon) -> Tensor | None:
 def layers_shapes(run: RunDirectory) -> tuple[LayersShape, ...]:
     """The shapes of the layers that a run takes from other models."""
     return tuple(LayersShape(*shape) for shape in run.config.get("contextual", []))
+
+
+def tuned_in(run: RunDirectory) -> Tuned | None:
+    """The run inside of a run whose layers are its encoder, if it has one."""
+    recipe: Any = run.recipe
+    return Tuned.of(recipe.encoder, origins_in(run))

@@ -22,6 +22,7 @@ from ensue.models.word_features import FormTable, WordFeatures
 from ensue.tasks.pipeline import Predictor
 from ensue.tasks.words.contextual import ContextualFeatures
 from ensue.tasks.words.recipe import WordsRecipe
+from ensue.tasks.words.subwords import SubwordReader
 from ensue.text.lexicon import Lexicon
 from ensue.text.vocabulary import Vocabulary
 
@@ -39,11 +40,13 @@ class WordPipeline(Predictor):
         recipe: WordsRecipe,
         splitter: str,
         contextual: ContextualFeatures,
+        subwords: SubwordReader | None,
         run: str | Path | None = None,
     ) -> None:
         super().__init__(model.eval())
         self.reader = Reader(model.features, lexicon, device_of(model))
         self.recipe, self._splitter, self.contextual, self.run = recipe, splitter, contextual, run
+        self.subwords = subwords
 
     @property
     def splitter(self) -> str:

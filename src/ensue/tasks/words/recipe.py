@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
+
+from pydantic import model_validator
 
 from ensue.models.feature_specification import FeatureSpecification
-from ensue.models.specification import Directions, EncoderSpecification
+from ensue.models.specification import ENCODER_KEYS, Directions, OriginEncoder, WordsEncoderSpecification
 from ensue.recipe.tables import Recipe, Rows, TrainRecipe
 
 Splitter = Literal["whitespace", "simple", "treebank", "characters"]
@@ -31,10 +33,30 @@ class WordsRecipe(Recipe):
     """The advice for a longer one."""
 
     features: FeatureSpecification = FeatureSpecification()
-    encoder: EncoderSpecification
+    encoder: WordsEncoderSpecification
     directions: Directions = Directions()
     train: TextsTrain
 
     @property
     def origins(self) -> tuple[str, ...]:
-        return tuple(self.features.contextual)
+        tuned = self.encoder.origin if isinstance(self.encoder, OriginEncoder) else ""
+        return tuple(dict.fromkeys([*self.features.contextual, *([tuned] if tuned else [])]))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_origin(cls, document: Any) -> Any:
+        """With `encoder.from` the layers are those of that run, whatever others the recipe has; features of words are
+        added only if the recipe names them.
+        """
+        encoder = document.get("encoder") if isinstance(document, dict) else None
+        if not isinstance(encoder, dict) or not (encoder.get("from") or encoder.get("kind") == "origin"):
+            return document
+        names = {field.alias or name for name, field in OriginEncoder.model_fields.items()}
+        others = {name for kind in ENCODER_KEYS for name in kind}
+        kept = {key: value for key, value in encoder.items() if key in names or key not in others}
+        if encoder.get("kind") != "origin":
+            kept.pop("dropout", None)
+        features = document.get("features", {})
+        if isinstance(features, dict):
+            features = {"d_words": 0, **features}
+        return document | {"encoder": kept | {"kind": "origin"}, "features": features}

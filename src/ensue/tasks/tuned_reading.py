@@ -1,0 +1,30 @@
+"""How a language model reads texts of words, for taggers and classifiers that begin from its layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class TunedReading:
+    """A text is read as `begin`, the subwords of its words, `end`; a pair with `between` between its two texts."""
+
+    encode: Callable[[str], NDArray[np.int64]]
+    """The subwords of a word with the blank before it."""
+    blank: str
+    """The blank that a word has before it: "" for a model that knows no blanks."""
+    begin: tuple[int, ...]
+    between: tuple[int, ...]
+    end: tuple[int, ...]
+    unread: tuple[int, ...]
+    """What is read in place of a word that is to be unknown."""
+    most: int
+    """The most positions that are read together; 0 for any number."""
+    is_causal: bool
+    """Whether it reads from left to right, so that the end knows the text. If not, the beginning does."""
+    num_new: int
+    """How many of the signs are new: they stand behind the symbols of the model."""

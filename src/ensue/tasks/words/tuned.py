@@ -1,0 +1,110 @@
+"""The layers of another run as the encoder of a tagger or classifier, trained with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from ensue.errors import RecipeError
+from ensue.models.specification import OriginEncoder
+from ensue.models.subword_encoder import SubwordEncoder
+from ensue.nn import SoftmaxHead, TiedSoftmaxHead, TokenEmbedding
+from ensue.runs.origin import Origin
+from ensue.tasks import TASKS, task_entry
+from ensue.tasks.inheritance import pairs_of
+from ensue.tasks.tokenizer import TokenizerParts
+from ensue.tasks.tuned_reading import TunedReading
+from ensue.tasks.words.subwords import SubwordReader
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The run inside of the outer one whose layers are tuned, by the keys `encoder` of the outer recipe."""
+
+    origin: Origin
+    encoder: OriginEncoder
+    reading: TunedReading
+
+    @classmethod
+    def of(cls, encoder: Any, origins: Sequence[Origin]) -> Self | None:
+        """That of a table `[encoder]`; None if it has layers of its own. Raises RecipeError if the run has no such
+        layers.
+        """
+        if not isinstance(encoder, OriginEncoder):
+            return None
+        if not encoder.origin:
+            raise RecipeError(
+                "encoder.from is missing: the directory of a trained language model, whose layers are tuned "
+                "(--set encoder.from=RUN)"
+            )
+        origin = next(origin for origin in origins if origin.path == encoder.origin)
+        parts = origin.run.parts
+        reading = parts.tuned_reading(origin.run.recipe) if isinstance(parts, TokenizerParts) else None
+        if reading is None:
+            known = [task_entry(name) for name in TASKS]
+            able = [e.what for e in known if getattr(e.parts_class, "tuned_reading", None) not in (None, _NOTHING)]
+            raise RecipeError(
+                f"encoder.from: {origin.path} is a {origin.run.entry.what}, whose layers cannot be tuned; expected a "
+                f"{' or a '.join(able)}"
+            )
+        if encoder.language_loss and not reading.is_causal:
+            raise RecipeError(
+                f"encoder.language_loss is for a model that reads from left to right, which {origin.path} does not"
+            )
+        return cls(origin, encoder, reading)
+
+    def reader(self, *, whole: bool, blanks: bool = False) -> SubwordReader:
+        """Cuts words into the subwords of the run. With `blanks`, the words have the blanks before them themselves."""
+        pooling = self.encoder.pooling
+        if pooling == "auto":
+            pooling = "last" if self.reading.is_causal else "first"
+        blank = "" if blanks else self.reading.blank
+        return SubwordReader(self.reading, pooling=pooling, whole=whole, blank=blank)
+
+    def build(self) -> SubwordEncoder:
+        """The layers, with weights drawn from torch's global generator."""
+        recipe = self.origin.run.recipe
+        if self.encoder.dropout is not None:
+            dropped = recipe.layers.model_copy(update={"dropout": self.encoder.dropout})
+            recipe = recipe.model_copy(update={"encoder": dropped})
+        model = self.origin.run.parts.build(recipe)
+        features = _widened(model.features, self.reading.num_new)
+        head = None
+        if self.encoder.language_loss:
+            head = (
+                TiedSoftmaxHead(model.layers.d_out, features)
+                if isinstance(model.head, TiedSoftmaxHead)
+                else SoftmaxHead(model.layers.d_out, features.vocabulary_size)
+            )
+        return SubwordEncoder(features, model.layers, getattr(model, "segments", None), head)
+
+    @torch.no_grad()
+    def inherit(self, encoder: SubwordEncoder) -> dict[str, Tensor | None]:
+        """Copies the weights of the run into its layers; new rows begin at the mean. The result is for
+        `Job.inherited`, with names inside of the layers.
+        """
+        origin = self.origin.run.model(torch.device("cpu"))
+        found: dict[str, Tensor | None] = {}
+        for name, parameter, source in pairs_of(encoder, origin):
+            if parameter.shape == source.shape:
+                parameter.copy_(source)
+                found[name] = None
+                continue
+            parameter.copy_(source.mean(0, keepdim=True).expand_as(parameter))
+            parameter[: len(source)] = source
+            found[name] = torch.arange(len(parameter)) < len(source)
+        return found
+
+
+_NOTHING = TokenizerParts.tuned_reading
+
+
+def _widened(table: TokenEmbedding, more: int) -> TokenEmbedding:
+    """A table with more rows."""
+    if not more:
+        return table
+    return TokenEmbedding(table.vocabulary_size + more, table.d_out, dropout=table.dropout, scale=table.scale)

@@ -1,0 +1,309 @@
+"""Taggers and classifiers whose encoder is another run's, trained with the task."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import ensue
+from ensue.data.compact_texts import Texts
+from ensue.errors import DataError, EnsueError, RecipeError
+from ensue.models.levels import levels_of
+from ensue.recipe import Recipe, read_recipe, validate_recipe
+from ensue.runs.directory import RunDirectory
+from ensue.runs.origin import origins_for
+from ensue.runs.weights import read_tensors
+from ensue.tasks.words.subwords import SubwordTexts, spans
+from ensue.tasks.words.tuned import Tuned
+from ensue.training.run import begin_job
+from training.classifiers import TEXTS
+from training.resuming import assert_resumes
+from training.taggers import TAGGED
+from training.tiny import run_tiny, tiny_recipe
+from training.tiny_masked import masked_recipe
+from training.tiny_texts import columns, tsv, without_pictures
+
+CPU = torch.device("cpu")
+ORIGINS = ("masked", "segments", "words", "characters", "bpe")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_pictures_at_all() -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        without_pictures(patch)
+        yield
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tuned")
+    text = "".join(" ".join(s.words) + "\n" for s in TAGGED) + "".join(f"{text}\n" for text, _ in TEXTS)
+    (folder / "text.txt").write_text(text)
+    (folder / "names.txt").write_text(columns(TAGGED))
+    (folder / "topics.tsv").write_text(tsv(TEXTS))
+    pairs = [f"{labels[0]}\t{a}\t{b}" for (a, labels), (b, _) in zip(TEXTS, TEXTS[3:], strict=False)]
+    (folder / "pairs.tsv").write_text("label\tsentence1\tsentence2\n" + "\n".join(pairs) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def origins(data: Path) -> dict[str, Path]:
+    text, lstm = data / "text.txt", {"kind": "lstm", "d_embedding": 6, "d_model": 8}
+    attends = {"kind": "transformer", "d_embedding": 8, "d_model": 8, "num_heads": 2, "context": 24}
+    few = {"steps": 2, "validations": 1}
+
+    def causal(model: dict[str, Any], **tokenizer: Any) -> Recipe:
+        recipe = tiny_recipe(text, model=model, **few)
+        return validate_recipe(recipe.model_dump(exclude_none=True) | {"tokenizer": tokenizer}, where="origin")
+
+    recipes = {
+        "masked": masked_recipe(text, train=few),
+        "segments": masked_recipe(text, train=few, input={"segments": 2}, encoder={"context": 64}),
+        "words": causal(lstm, kind="words"),
+        "characters": causal(lstm, kind="characters"),
+        "bpe": causal(attends | {"positions": "learned"}, kind="bpe", max_size=280),
+    }
+    for name, recipe in recipes.items():
+        run_tiny(recipe, data / name)
+    return {name: data / name for name in recipes}
+
+
+def recipe_of(task: str, origin: Path, path: Path, **tables: Any) -> Recipe:
+    document = {
+        "task": task, "data": {"train": str(path)},
+        "encoder": {"from": str(origin)} | tables.pop("encoder", {}),
+        "train": {"steps": 12, "batch_size": 8, "learning_rate": 0.01, "validations": 2, "precision": "float32"}
+        | tables.pop("train", {}),
+        **tables,
+    }  # fmt: skip
+    return validate_recipe(document, where="tuned")
+
+
+def tuned_of(origin: Path, **encoder: Any) -> Tuned:
+    table: Any = recipe_of("labeling", origin, origin, encoder=encoder)
+    found = Tuned.of(table.encoder, origins_for([str(origin)], None))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("pooling", ["first", "last", "mean"])
+def test_words_have_the_vectors_that_the_origin_gives(pooling: str, origins: dict[str, Path]) -> None:
+    """Sentences of any length, in a batch, with words that have no subwords."""
+    tuned, origin = tuned_of(origins["masked"], pooling=pooling), ensue.load(origins["masked"], device="cpu")
+    encoder = tuned.build().eval()
+    tuned.inherit(encoder)
+    sentences = [
+        ["Janet", "will"],
+        ["a", "\x00", "b"] * 20,
+        ["zzz"],
+        [s for t in TAGGED[:5] for s in t.words],
+        ["\x00"],
+    ]
+    subwords = tuned.reader(whole=False).texts(sentences)
+    with torch.inference_mode():
+        found = encoder(subwords.batch(np.arange(len(sentences)), CPU)).numpy()
+    expected: Any = origin.embed_words(sentences, pooling=pooling)  # type: ignore[attr-defined]
+    for row, vectors in zip(found, expected, strict=True):
+        np.testing.assert_allclose(row[: len(vectors)], vectors, atol=2e-6)
+        assert not row[len(vectors) :].any()
+
+
+@pytest.mark.parametrize("name", ["words", "characters", "bpe"])
+def test_a_causal_origin_reads_a_text_as_it_is_written(name: str, origins: dict[str, Path]) -> None:
+    """The ids of words with their blanks are those of the text, between the sign before it and the one behind it."""
+    tuned, text = tuned_of(origins[name]), "Janet will back the bill"
+    tokenizer = tuned.origin.run.parts.tokenizer
+    batch = tuned.reader(whole=True).texts([text.split()]).batch(np.zeros(1, np.int64), CPU)
+    written = text if name == "words" else " " + text
+    expected = [tokenizer.start_id, *tokenizer.encode(written).tolist(), tokenizer.vocabulary_size + 1]
+    if name != "bpe":  # whose windows are shorter
+        assert batch.ids[0].tolist() == expected
+    assert batch.size == (1, 6)
+    assert len(batch.places) == 6
+    assert batch.slots.tolist() == list(range(6))
+
+
+def test_spans_hold_every_subword_once() -> None:
+    for size in range(40):
+        for most in range(1, 12):
+            for is_causal in (False, True):
+                found = spans(size, most, is_causal=is_causal)
+                assert [n for span in found for n in range(span.first, span.last)] == list(range(size))
+                assert all(s.begin <= s.first and s.last <= s.end and s.end - s.begin <= most for s in found)
+
+
+def test_a_part_of_a_batch_is_the_batch_of_a_part(origins: dict[str, Path]) -> None:
+    tuned = tuned_of(origins["masked"])
+    encoder = tuned.build().eval()
+    texts = [[w for s in TAGGED[n : n + 4] for w in s.words][: 3 + 9 * n] for n in range(5)]
+    subwords = tuned.reader(whole=True).texts(texts)
+    whole = subwords.batch(np.arange(5), CPU)
+    with torch.inference_mode():
+        h = encoder(whole)
+        for rows in (slice(0, 2), slice(2, 5), slice(1, 4), slice(5, 5)):
+            part = whole.part(rows)
+            torch.testing.assert_close(encoder(part), h[rows], rtol=0, atol=1e-6)
+            assert (part.real is None) == (whole.real is None)
+
+
+@pytest.mark.parametrize("name", ["masked", "words"])
+@pytest.mark.parametrize("task", ["labeling", "classification"])
+def test_a_tuned_run_resumes_and_is_whole_by_itself(
+    task: str, name: str, origins: dict[str, Path], data: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(origins[name], tmp_path / "origin")
+    train = data / ("names.txt" if task == "labeling" else "topics.tsv")
+    tuning = {"layer_decay": 0.5, "unfreeze": 0.2} if name == "words" else {"new_first": 0.3}
+    recipe = recipe_of(task, tmp_path / "origin", train, tuning=tuning, train={"checkpoint_every": 3})
+    assert_resumes(recipe, tmp_path)
+    shutil.rmtree(tmp_path / "origin")
+    pipeline: Any = ensue.load(tmp_path / "whole", device="cpu")
+    assert str(tmp_path / "origin") in repr(pipeline)
+    texts = [" ".join(s.words) for s in TAGGED[:7]] + ["", "a"]
+    together = [str(answer) for answer in pipeline.predict(texts)]
+    assert [str(pipeline.predict([text])[0]) for text in texts] == together
+    scores = pipeline.evaluate(train).as_json()
+    assert scores["accuracy"] > 0
+    assert "<svg" in pipeline.inspect(texts[0]).page or "<html" in pipeline.inspect(texts[0]).page
+    weights = read_tensors(tmp_path / "whole" / "model.safetensors")
+    assert {key.split(".")[0] for key in weights} == {"layers", "head"}
+    assert RunDirectory(tmp_path / "whole" / "origins" / "0").parts is not None
+
+
+@pytest.mark.parametrize("name", ORIGINS)
+def test_pairs_are_read_as_one_text(name: str, origins: dict[str, Path], data: Path, tmp_path: Path) -> None:
+    encoder = {"language_loss": 0.5} if name in ("words", "characters") else {}
+    short = {"max_tokens": 2} if name in ("masked", "bpe") else {}
+    table = {"train": str(data / "pairs.tsv"), **short}
+    recipe = recipe_of(
+        "classification", origins[name], data / "pairs.tsv", encoder=encoder, train={"steps": 3}, data=table
+    )
+    run_tiny(recipe, tmp_path / "run")
+    pipeline: Any = ensue.load(tmp_path / "run", device="cpu")
+    pairs = [(TEXTS[n][0], TEXTS[n + 1][0]) for n in range(5)]
+    together = pipeline.predict(pairs)
+    for pair, answer in zip(pairs, together, strict=True):
+        (alone,) = pipeline.predict([pair])
+        assert alone.probabilities == pytest.approx(answer.probabilities, abs=1e-5)
+    swapped = pipeline.predict([(b, a) for a, b in pairs])
+    assert any(a.probabilities != b.probabilities for a, b in zip(together, swapped, strict=True))
+    assert pipeline.inspect(pairs[0]).page
+
+
+def test_a_pair_has_segments_and_signs(origins: dict[str, Path]) -> None:
+    tuned = tuned_of(origins["segments"])
+    coder = tuned.origin.run.parts.coder
+    batch = tuned.reader(whole=True).texts([["Janet"]], [["back", "the"]]).batch(np.zeros(1, np.int64), CPU)
+    a, b = coder.encode("Janet"), coder.encode("back the")
+    assert batch.ids[0].tolist() == coder.framed(a, b).tolist()
+    assert batch.segments is not None
+    assert batch.segments[0].tolist() == [0] * (len(a) + 2) + [1] * (len(b) + 1)
+    assert batch.size == (1, 4)
+
+
+def test_features_stand_beside_the_tuned_layers(origins: dict[str, Path], data: Path, tmp_path: Path) -> None:
+    features = {"d_words": 5, "affixes": 2, "d_affix": 2}
+    for task, train in (("labeling", "names.txt"), ("classification", "topics.tsv")):
+        recipe = recipe_of(task, origins["masked"], data / train, features=features, train={"steps": 2})
+        job = begin_job(recipe, None)
+        model: Any = job.build_model()
+        d = 16 + 5 + 8
+        last = model.head.projection if task == "labeling" else model.head[-1]
+        assert last.in_features == (d if task == "labeling" else 2 * d)
+        levels = levels_of(model)
+        assert len(levels) == 4
+        assert {name.split(".")[0] for name in levels[3]} == {"features", "head"}
+        run_tiny(recipe, tmp_path / task)
+        assert ensue.load(tmp_path / task, device="cpu").evaluate(data / train).as_json()["accuracy"] >= 0
+
+
+def test_new_signs_of_a_causal_origin_begin_at_the_mean(origins: dict[str, Path], data: Path) -> None:
+    job = begin_job(recipe_of("classification", origins["words"], data / "topics.tsv"), None)
+    model: Any = job.build_model()
+    old = read_tensors(origins["words"] / "model.safetensors")["features.weight"]
+    table = model.layers.features.weight
+    assert torch.equal(table[: len(old)], old)
+    torch.testing.assert_close(table[len(old) :], old.mean(0).expand(2, -1))
+    assert job.inherited["layers.features.weight"].tolist() == [True] * len(old) + [False] * 2  # type: ignore[union-attr]
+
+
+def test_the_next_subwords_are_learned_too(origins: dict[str, Path], data: Path) -> None:
+    """The loss of a batch in parts is that of the whole."""
+    job = begin_job(
+        recipe_of("classification", origins["words"], data / "topics.tsv", encoder={"language_loss": 2.0}), None
+    )
+    torch.manual_seed(0)
+    model: Any = job.build_model()
+    batch = job.task.batch(0, CPU)
+    whole, _ = job.task.loss(model, batch, None)
+    parts = [job.task.loss(model, batch.part(slice(n, n + 3)), None)[0] for n in range(0, batch.rows, 3)]
+    torch.testing.assert_close(sum(part.total for part in parts), whole.total)
+    model.language_loss = 0.0
+    plain, _ = job.task.loss(model, batch, None)
+    nats = float((whole.total - plain.total).detach()) / 2 / batch.rows
+    assert 1.0 < nats < 2 * np.log(model.layers.features.vocabulary_size)
+    whole.total.backward()
+    assert model.layers.head.weight.grad is not None
+
+
+@pytest.mark.parametrize(
+    ("task", "origin", "tables", "error", "message"),
+    [
+        ("labeling", "", {"encoder": {"kind": "origin"}}, RecipeError, "encoder.from is missing: the directory of a"),
+        ("labeling", "nowhere", {}, EnsueError, "nowhere: no such run directory"),
+        (
+            "labeling",
+            "tagger",
+            {},
+            RecipeError,
+            "is a tagger, whose layers cannot be tuned; expected a language model or",
+        ),
+        ("classification", "masked", {"encoder": {"language_loss": 0.5}}, RecipeError, "reads from left to right"),
+        ("labeling", "words", {"encoder": {"language_loss": 0.5}}, RecipeError, "language_loss is for classifiers"),
+        ("labeling", "words", {"encoder": {"pooling": "max"}}, RecipeError, "encoder.pooling: input should be"),
+        ("labeling", "words", {"encoder": {"polling": "max"}}, RecipeError, 'unknown key "encoder.polling"'),
+        ("classification", "words", {"data": {"segment_tokens": 3}}, RecipeError, "data.segment_tokens is not for"),
+        ("pairs", "masked", {}, DataError, "a pair of .* subwords; this model reads up to 16: cut the texts, or train"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(
+    task: str, origin: str, tables: dict[str, Any], error: type[Exception], message: str, origins: dict[str, Path],
+    data: Path, tmp_path: Path,
+) -> None:  # fmt: skip
+    if origin == "tagger":
+        recipe = recipe_of("labeling", data / "words", data / "names.txt", train={"steps": 1})
+        run_tiny(recipe, tmp_path / "tagger")
+        path = tmp_path / "tagger"
+    else:
+        path = origins.get(origin, data / "nowhere" if origin else Path())
+    train = data / {"labeling": "names.txt", "classification": "topics.tsv", "pairs": "pairs.tsv"}[task]
+    table = {"train": str(train)} | tables.get("data", {})
+    encoder = tables.get("encoder", {}) | ({} if origin else {"from": ""})
+    with pytest.raises(error, match=message) as caught:
+        run_tiny(
+            recipe_of(task if task == "labeling" else "classification", path, train, encoder=encoder, data=table),
+            tmp_path / "run",
+        )
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_any_recipe_takes_an_origin(origins: dict[str, Path]) -> None:
+    recipe: Any = read_recipe("tag-lstm-crf", {"encoder.from": str(origins["masked"])})
+    assert recipe.encoder.kind == "origin"
+    assert recipe.origins == (str(origins["masked"]),)
+    assert recipe.features.d_words > 0  # as the recipe says
+    again: Any = validate_recipe(recipe.model_dump(exclude_none=True), where="again")
+    assert again == recipe
+
+
+def test_texts_of_equal_words_are_cut_once(origins: dict[str, Path]) -> None:
+    texts = Texts()
+    for _ in range(3):
+        texts.append(["Janet", "Janet"])
+    found = SubwordTexts(tuned_of(origins["words"]).reader(whole=False), [texts])
+    assert [len(pieces) for pieces in found.pieces] == [1]
+    assert found.batch(np.array([2, 0]), CPU).size == (2, 2)
