@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from ensue.models.bidirectional_specification import CharacterWords, ContextOutput, WordTable
 from ensue.models.feature_specification import (
     ClassHeadSpecification,
     FeatureSpecification,
@@ -48,6 +49,7 @@ from ensue.models.specification import (
 from ensue.recipe import DataRecipe, Recipe, TrainRecipe
 from ensue.recipe.tables import CorpusRecipe, CorpusTuning, TokenizerRecipe, TuningRecipe
 from ensue.tasks import TASKS
+from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalTrain, WordsOfText
 from ensue.tasks.classification.recipe import ClassificationData
 from ensue.tasks.labeling.recipe import LabelingData
 from ensue.tasks.language_modeling.recipe import LanguageModelingTrain
@@ -84,7 +86,10 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ("`[data]` of word vectors", WordVectorsData),
     ("`[tokenizer]` of a language model, and from sequence to sequence", TokenizerRecipe),
     ("`[tokenizer]` of a masked language model", WordPieceTable),
+    ("`[tokenizer]` of a bidirectional language model", WordsOfText),
     ("`[tokenizer]` of word vectors", WordsTable),
+    ('`[words]` of a bidirectional language model, `kind = "characters"`', CharacterWords),
+    ('`[words]` of a bidirectional language model, `kind = "table"`', WordTable),
     ('`[vectors]`, `kind = "cbow"` and `"skip-gram"`', SampledVectorsTable),
     ('`[vectors]`, `kind = "glove"`', CountedVectorsTable),
     ("`[senses]` of word vectors", SensesTable),
@@ -93,7 +98,8 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ("`[head]` of a masked language model", HeadTable),
     ("`[sentences]` of a masked language model", SentencesTable),
     ("`[tokens]` of a language model", Tokens),
-    ("`[head]` of a language model", WordHead),
+    ('`[head]` of a language model; of a bidirectional one `kind = "softmax"`', WordHead),
+    ('`[head]` of a bidirectional language model, `kind = "context"`', ContextOutput),
     ("`[tokens]` from sequence to sequence", PairTokens),
     ("`[features]` of a tagger or classifier", FeatureSpecification),
     ("`[features]` of a tagger", SentenceFeatureSpecification),
@@ -118,6 +124,7 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ("`[search]` from sequence to sequence", SearchTable),
     ("`[train]`", TrainRecipe),
     ("`[train]` of a language model", LanguageModelingTrain),
+    ("`[train]` of a bidirectional language model", BidirectionalTrain),
     ("`[train]` of a tagger or classifier", TextsTrain),
     ("`[train]` from sequence to sequence", PairTrain),
     ("`[train]` of word vectors", WordVectorsTrain),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Self
 
 from ensue.data.decoding import BLOCK_BYTES, COMPRESSED, checked_encoding, decoded
 from ensue.data.files import files_of, readable
@@ -29,6 +30,14 @@ class TextSource:
         self.paths = files_of(self.location)
         if not any(self._blocks()):
             raise DataError("the text is empty", self.location)
+
+    @classmethod
+    def joined(cls, sources: Sequence[Self]) -> Self:
+        """The texts of several sources as one, in the encoding of the first."""
+        whole = cls.__new__(cls)
+        whole.location, whole.encoding = ", ".join(source.location for source in sources), sources[0].encoding
+        whole.paths = tuple(path for source in sources for path in source.paths)
+        return whole
 
     def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[str]:
         """The characters [start, stop) of the text in pieces of about a million.

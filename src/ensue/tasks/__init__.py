@@ -13,6 +13,7 @@ TASKS = {
     "classification": "ensue.tasks.classification",
     "sequence-to-sequence": "ensue.tasks.sequence_to_sequence",
     "masked-language-modeling": "ensue.tasks.masked_language_modeling",
+    "bidirectional-language-modeling": "ensue.tasks.bidirectional_language_modeling",
     "word-vectors": "ensue.tasks.word_vectors",
 }
 """For each task's name in recipes and runs, the module whose `TASK` describes it. It is imported at first use."""

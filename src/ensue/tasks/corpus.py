@@ -161,9 +161,13 @@ class CorpusJob(Job[ModelT]):
         valid, tokenizer = self.corpus.valid, self.corpus.tokenizer
         if valid is None:
             yield "no validation text: the last weights are kept, and no score is measured"
-        elif valid.unknown:
+        elif count := self.unknown_in(valid):
             unknown = tokenizer.symbol(tokenizer.unknown_id) if tokenizer.unknown_id is not None else ""
-            yield f"{valid.unknown:,} of {len(valid):,} validation tokens are unknown ({unknown})"
+            yield f"{count:,} of {len(valid):,} validation tokens are unknown ({unknown})"
+
+    def unknown_in(self, tokens: TokenFile) -> int:
+        """How many of the tokens of a text are unknown."""
+        return tokens.unknown
 
     def prepare(self, model: Any) -> None:
         model.head.start_from_counts(torch.from_numpy(self.counts))

@@ -8,7 +8,7 @@ from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 import torch
 from torch import nn
 
-from ensue.types import Loss, State
+from ensue.types import Loss, State, hold, leaves
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
 BatchT = TypeVar("BatchT", bound="Batch")
@@ -119,6 +119,14 @@ class Task(ABC, Generic[ModelT, BatchT]):
     def sample(self, model: ModelT, seed: int) -> str:
         """A sample that shows what the model does now; "" if there is none."""
         return ""
+
+
+def reset(state: State, share: float, fresh: State) -> State:
+    """The state, with this share of its rows as in `fresh`, at random."""
+    if state is None or not share:
+        return state
+    first = next(leaves(state))
+    return hold(torch.rand(len(first), device=first.device) >= share, state, fresh)
 
 
 def on_device(array: Any, device: torch.device) -> torch.Tensor:

@@ -67,6 +67,12 @@ class TokenFile:
         ids = np.frombuffer(mapping, f"<u{size}", count, offset=_HEADER.size)
         return cls(ids, unknown=unknown, characters=characters, mapping=mapping, path=path)
 
+    def reversed(self) -> TokenFile:
+        """The same ids from the last to the first."""
+        return TokenFile(
+            self._ids[::-1], unknown=self.unknown, characters=self.characters, mapping=self._mapping, path=self._path
+        )
+
     def __len__(self) -> int:
         return len(self._ids)
 

@@ -17,9 +17,9 @@ from ensue.models.language_model import LanguageModel
 from ensue.nn import WordSample
 from ensue.tasks.reading import read
 from ensue.tasks.sampled_words import SampledWords
-from ensue.tasks.task import Task, on_device
+from ensue.tasks.task import Task, on_device, reset
 from ensue.text.tokenizers import Tokenizer
-from ensue.types import Loss, State, hold
+from ensue.types import Loss, State
 
 
 class LanguageBatch(NamedTuple):
@@ -83,10 +83,7 @@ class LanguageModeling(Task[LanguageModel, LanguageBatch]):
         """The state for the next segment: None at the start of a stream, and a new one in rows that are reset at
         random.
         """
-        if batch.first or state is None or not self.reset_state:
-            return None if batch.first else state
-        kept = torch.rand(batch.rows, device=batch.inputs.device) >= self.reset_state
-        return hold(kept, state, model.init_state(batch.rows))
+        return None if batch.first else reset(state, self.reset_state, model.init_state(batch.rows))
 
     def loss(self, model: LanguageModel, batch: LanguageBatch, state: State) -> tuple[Loss, State]:
         loss, after = model.loss(batch.inputs, batch.targets, state, sample=batch.sample)

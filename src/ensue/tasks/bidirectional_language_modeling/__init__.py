@@ -1,0 +1,18 @@
+"""Bidirectional language modeling: predict each word from all words before it, and from all words behind it."""
+
+from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalRecipe
+from ensue.tasks.entry import TaskEntry
+
+TASK = TaskEntry(
+    recipe=BidirectionalRecipe,
+    parts="ensue.tasks.bidirectional_language_modeling.model:BidirectionalParts",
+    job="ensue.tasks.bidirectional_language_modeling.job:BidirectionalJob",
+    pipeline="ensue.tasks.bidirectional_language_modeling.pipeline:BidirectionalPipeline",
+    commands={
+        "embed": frozenset({"pooling", "layer"}),
+        "neighbors": frozenset(),
+        "evaluate": frozenset(),
+        "score": frozenset(),
+    },
+    judged_by=("nats_per_token", "noise_nats"),
+)

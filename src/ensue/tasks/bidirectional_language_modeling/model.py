@@ -1,0 +1,55 @@
+"""The parts of a bidirectional language model: the vocabulary of words that it predicts."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ensue.models.bidirectional import BidirectionalLanguageModel, BidirectionalModel, ContextModel
+from ensue.models.bidirectional_specification import CharacterWords, ContextOutput, SoftmaxOutput
+from ensue.models.encoders import build_encoder
+from ensue.nn import HighwayCharacterCNN, SoftmaxHead, Stack, TokenEmbedding
+from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalRecipe
+from ensue.tasks.tokenizer import TokenizerParts, WordsContent
+from ensue.text.word_characters import NUM_CHARACTERS, PADDING
+from ensue.text.words import WordTokenizer
+
+
+class BidirectionalParts(TokenizerParts):
+    """The vocabulary of words."""
+
+    content: ClassVar[Any] = WordsContent
+    tokenizer: WordTokenizer
+
+    def build(self, recipe: BidirectionalRecipe) -> BidirectionalModel:
+        size, head = self.vocabulary_size, recipe.head
+        words = _words(recipe, size)
+
+        def layers() -> Stack:
+            stack = build_encoder(recipe.encoder, d_in=words.d_out)
+            assert isinstance(stack, Stack)
+            return stack
+
+        rightward, leftward = layers(), layers()
+        if not isinstance(head, ContextOutput):
+            softmax = SoftmaxHead(rightward.d_out, size) if isinstance(head, SoftmaxOutput) else None
+            return BidirectionalLanguageModel(words, rightward, leftward, softmax)
+        d_hidden = head.d_hidden or 2 * rightward.d_out
+        return ContextModel(
+            words, rightward, leftward, vocabulary_size=size, d_context=head.d_context, d_hidden=d_hidden
+        )
+
+
+def _words(recipe: BidirectionalRecipe, vocabulary_size: int) -> HighwayCharacterCNN | TokenEmbedding:
+    table = recipe.words
+    if not isinstance(table, CharacterWords):
+        return TokenEmbedding(vocabulary_size, recipe.d_words)
+    return HighwayCharacterCNN(
+        NUM_CHARACTERS,
+        d_character=table.d_character,
+        d_out=recipe.d_words,
+        filters=[(width, number) for width, number in table.filters],
+        num_highways=table.num_highways,
+        activation=table.activation,
+        longest=table.longest,
+        padding=PADDING,
+    )

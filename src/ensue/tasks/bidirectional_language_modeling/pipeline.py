@@ -1,0 +1,300 @@
+"""A model that reads in both directions in use: vectors of words in their sentences, neighbors, scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ensue.arguments import check_path, check_texts, check_type, check_whole
+from ensue.data.lines import Lines
+from ensue.data.sources import TextSource
+from ensue.errors import EnsueError, nearest
+from ensue.models.bidirectional import FIRST_WORD, BidirectionalLanguageModel, BidirectionalModel, ContextModel
+from ensue.models.modules import device_of
+from ensue.nn import SoftmaxHead
+from ensue.runs.directory import RunDirectory
+from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalRecipe
+from ensue.tasks.bidirectional_language_modeling.scoring import (
+    ContextScores,
+    TwoWayScores,
+    describe_scoring,
+    noise_of,
+    score_both_ways,
+    score_contexts,
+)
+from ensue.tasks.bidirectional_language_modeling.words import LINE_END, UNKNOWN, WordReader, WordText
+from ensue.tasks.contextual import ContextualPipeline, checked_layer
+from ensue.tasks.poolings import Vectors, pooling_of
+from ensue.tasks.token_scores import TokenScore, score_lines
+from ensue.tasks.word_table import Neighbor, WordTable
+from ensue.text.words import WordTokenizer
+from ensue.types import State
+
+GAP = "[]"
+"""The place of a word that is looked for."""
+TOGETHER = 4096
+"""Words, padding included, that are read in one call; a longer sentence is read alone."""
+TEXTS_TOGETHER = 64
+MOST = 1_000_000
+
+
+class BidirectionalPipeline(ContextualPipeline):
+    """A bidirectional language model (ELMo), or a model of contexts (context2vec).
+
+    The layers of a language model are the vectors of words, twice side by side, and for each of its layers the features
+    of both directions side by side. Those of a model of contexts are the vector of the word and that of its context, of
+    which the word is no part. A sentence is read by itself, from zeros, unless its state is carried.
+    """
+
+    def __init__(
+        self,
+        model: BidirectionalModel,
+        tokenizer: WordTokenizer,
+        recipe: BidirectionalRecipe,
+        *,
+        run: str | Path | None = None,
+    ) -> None:
+        super().__init__(model.eval())
+        self.tokenizer, self.recipe, self.run = tokenizer, recipe, run
+        self.reader = WordReader(tokenizer, recipe.words)
+        self._table: WordTable | None = None
+
+    @classmethod
+    def of(cls, directory: RunDirectory, device: torch.device) -> Self:
+        """The trained model in a run directory."""
+        recipe = directory.recipe
+        assert isinstance(recipe, BidirectionalRecipe)
+        return cls(directory.model(device), directory.parts.tokenizer, recipe, run=directory.path)
+
+    @property
+    def num_layers(self) -> int:
+        """The vectors of words, if they are as large as the features of a layer, and the layers."""
+        if isinstance(self.model, ContextModel):
+            return 2
+        return self.recipe.encoder.num_layers + self._words_count  # type: ignore[union-attr]  # it is recurrent
+
+    @property
+    def d_layers(self) -> int:
+        if isinstance(self.model, ContextModel):
+            return self.model.targets.d_out
+        size: int = 2 * self.model.rightward.d_out
+        return size
+
+    @property
+    def _words_count(self) -> bool:
+        """Whether the vectors of words are a layer."""
+        return bool(self.model.words.d_out == self.model.rightward.d_out)
+
+    def layers_of_words(
+        self, sentences: Sequence[Sequence[str]], *, pooling: str = "mean", carry: bool = False
+    ) -> list[Vectors]:
+        """For each sentence the vectors (L, T, d) of its T words in all layers.
+
+        They do not depend on the other sentences, unless `carry`: then each direction goes on from its state after the
+        sentence before, as the first programs of ELMo did. The name of a pooling is checked and has no effect, since a
+        word is read whole.
+        """
+        pooling_of(pooling)
+        for words in sentences:
+            check_texts(words, "a list of lists of words")
+        lowered = [[self._lowered(word) for word in words] for words in sentences]
+        if carry:
+            return self._carried(lowered)
+        found: list[Vectors] = [np.zeros((self.num_layers, 0, self.d_layers), np.float32)] * len(lowered)
+        for numbers in _together([len(words) for words in lowered]):
+            some, _ = self._read([lowered[number] for number in numbers], None)
+            for number, layers in zip(numbers, some, strict=True):
+                found[number] = layers
+        return found
+
+    def _carried(self, sentences: Sequence[Sequence[str]]) -> list[Vectors]:
+        found, state = [], None
+        for words in sentences:
+            (layers,), state = self._read([words], state, closed=self.recipe.head.kind == "none")
+            found.append(layers)
+        return found
+
+    @torch.inference_mode()
+    def _read(
+        self, sentences: Sequence[Sequence[str]], state: State, *, closed: bool = False
+    ) -> tuple[list[Vectors], State]:
+        """The layers of some sentences, and the state at their ends. `closed`: boundaries on both sides are read."""
+        device = device_of(self.model)
+        numbered, mask = self.reader.sentences(sentences, closed=closed)
+        words, rightward, leftward = (torch.from_numpy(part).to(device) for part in numbered)
+        real = torch.from_numpy(mask).to(device)
+        features, state = self.model.read(words, rightward, leftward, state, mask=real)
+        inside = real[:, 1 + closed :]
+        if closed:
+            features = [type(both)(*(way[:, :-1] for way in both)) for both in features]
+        if isinstance(self.model, ContextModel):
+            contexts = self.model.contexts(*self.model.beside(features[-1], inside))
+            layers = [self._target_vectors(sentences, contexts), contexts]
+        else:
+            layers = [torch.cat(self.model.including(both, inside), -1) for both in features[not self._words_count :]]
+        stacked = torch.stack(layers, 1).float().cpu().numpy()
+        return [row[:, : len(words)].copy() for row, words in zip(stacked, sentences, strict=True)], state
+
+    def _target_vectors(self, sentences: Sequence[Sequence[str]], like: torch.Tensor) -> torch.Tensor:
+        """The vectors (B, T, d) by which words are predicted."""
+        ids = np.zeros(like.shape[:2], np.int64)
+        for row, words in enumerate(sentences):
+            ids[row, : len(words)] = [self.tokenizer.vocabulary.ids.get(word, UNKNOWN) for word in words]
+        found: torch.Tensor = self.model.targets(torch.from_numpy(ids).to(like.device))
+        return found
+
+    def embed(self, texts: Sequence[str], *, pooling: str = "mean", layer: int = -1) -> Vectors:
+        """A vector for each text, (N, d), from those of its words in a layer; zeros for a text without words.
+
+        Layer 0 are the vectors of words; negative numbers count from the last. Raises EnsueError for a pooling or a
+        layer that there is not.
+        """
+        check_texts(texts, "a list of texts")
+        pool, chosen = pooling_of(pooling), checked_layer(layer, self.num_layers)
+        vectors = np.zeros((len(texts), self.d_layers), np.float32)
+        for first in range(0, len(texts), TEXTS_TOGETHER):
+            found = self.layers_of_words([self._words(text) for text in texts[first : first + TEXTS_TOGETHER]])
+            for number, layers in enumerate(found, first):
+                if layers.shape[1]:
+                    vectors[number] = pool(layers[chosen])
+        return vectors
+
+    def neighbors(self, text: str, count: int = 10) -> list[Neighbor]:
+        """The `count` words of the vocabulary whose vectors have the highest cosine with that of a word, or with the
+        mean of a text's words; of a model of contexts also those that fit in the gap of a text: "I [] you".
+        """
+        check_type("the text", text, str, "a string")
+        check_whole("count", count, 1, MOST)
+        words = text.split() if GAP in text.split() else self._words(text)
+        if not words:
+            raise EnsueError("no word in the text; expected one, or a text")
+        if GAP in words:
+            return self._table_of_words().neighbors(self._context_of(words), count)
+        vectors = [self._vector(word) for word in words]
+        return self._table_of_words().neighbors(np.mean(vectors, axis=0), count, without=words)
+
+    def _context_of(self, words: Sequence[str]) -> NDArray[np.float32]:
+        if not isinstance(self.model, ContextModel):
+            raise EnsueError(f'a gap, written {GAP}, is for models with head.kind = "context"; this one has "softmax"')
+        if words.count(GAP) > 1:
+            raise EnsueError(f"{words.count(GAP)} gaps, written {GAP}; expected one")
+        context: NDArray[np.float32] = self.layers_of_words([words])[0][-1, words.index(GAP)]
+        return context
+
+    def _vector(self, word: str) -> NDArray[np.float32]:
+        if not isinstance(self.model, BidirectionalLanguageModel) or self.reader.longest is None:
+            found = self._table_of_words().find(word)
+            if found is None:
+                raise EnsueError(f'no vector for the word "{word}"{nearest(word, self._table_of_words().words)}')
+            return found
+        vector: NDArray[np.float32] = self._vectors_of([word])[0]
+        return vector
+
+    def _table_of_words(self) -> WordTable:
+        """The words of the vocabulary with their vectors, which do not depend on a context."""
+        if self._table is None:
+            words = self.tokenizer.vocabulary.symbols[LINE_END + 1 :]
+            if not words:
+                raise EnsueError("this model has no vocabulary whose words could be neighbors")
+            if isinstance(self.model, ContextModel):
+                vectors = self.model.targets.weight[LINE_END + 1 :].detach().float().cpu().numpy()
+            else:
+                vectors = self._vectors_of(words)
+            self._table = WordTable(words, vectors)
+        return self._table
+
+    @torch.inference_mode()
+    def _vectors_of(self, words: Sequence[str]) -> Vectors:
+        device, found = device_of(self.model), []
+        for first in range(0, len(words), TOGETHER):
+            rows = torch.from_numpy(self.reader.rows(words[first : first + TOGETHER])).to(device)
+            found.append(self.model.words(rows)[FIRST_WORD:].float().cpu().numpy())
+        return np.concatenate(found)
+
+    def score(self, text: str) -> list[TokenScore]:
+        """The surprisal of each word of `text`, the mean of both directions: each line is read by itself."""
+        check_type("the text", text, str, "a string")
+        return list(self.score_stream([text]))
+
+    def score_stream(self, chunks: Iterable[str]) -> Iterator[TokenScore]:
+        """The surprisal of each word of each line of a text in pieces, the mean of both directions."""
+        self._head()
+        for _, line in Lines(chunks, "the text"):
+            words = self._words(line)
+            for word, nats in zip(words, self._nats(words).tolist(), strict=True):
+                yield TokenScore(word, nats)
+
+    @torch.inference_mode()
+    def _nats(self, words: Sequence[str]) -> NDArray[np.float64]:
+        if not words:
+            return np.zeros(0)
+        numbered, mask = self.reader.sentences([words])
+        device, inside = device_of(self.model), torch.from_numpy(mask[:, 1:])
+        both, rightward, leftward = (torch.from_numpy(part).to(device) for part in numbered)
+        features, _ = self.model.read(both, rightward, leftward)
+        ids = torch.tensor([[self.tokenizer.vocabulary.ids.get(word, UNKNOWN) for word in words]], device=device)
+        nats = [self._head().nats(h, ids) for h in self.model.beside(features[-1], inside.to(device))]
+        mean: NDArray[np.float64] = torch.stack(nats).double().mean(0)[0].cpu().numpy()
+        return mean
+
+    def score_lines(self, location: str, *, encoding: str = "utf-8", as_json: bool = False) -> Iterator[str]:
+        """The lines of `ensue score`: one for each word of a text ("-": stdin)."""
+        self._head()
+        return score_lines(self, location, encoding, as_json=as_json)
+
+    def evaluate(
+        self, location: str | Path, *, encoding: str = "utf-8", progress: Callable[[int], None] | None = None
+    ) -> TwoWayScores | ContextScores:
+        """The scores on a file, a folder or a glob: perplexity in both directions, or the loss of contexts."""
+        check_path("the text", location)
+        head = self.recipe.head
+        if head.kind == "none":
+            self._head()
+        text = WordText.read(TextSource(location, encoding=encoding), self.tokenizer)
+        if head.kind == "context":
+            noise = noise_of(self.model.counts.cpu().numpy(), head.noise_power)
+            return score_contexts(
+                self.model, text, self.reader, noise, negatives=head.negatives,
+                length=self.recipe.train.segment_length, progress=progress,
+            )  # fmt: skip
+        return score_both_ways(self.model, self._head(), text, self.reader, progress=progress)
+
+    def protocol(self, scores: Any) -> str:
+        """A sentence that says how `evaluate` has read the text of these scores."""
+        if isinstance(scores, ContextScores):
+            return describe_scoring(scores.tokens, length=self.recipe.train.segment_length)
+        return describe_scoring(scores.forward.tokens, length=None)
+
+    def _head(self) -> SoftmaxHead:
+        """The softmax. Raises EnsueError for a model without one."""
+        head = getattr(self.model, "head", None)
+        if not isinstance(head, SoftmaxHead):
+            raise EnsueError(f'no probabilities of words: the head of this model is "{self.recipe.head.kind}"')
+        return head
+
+    def _words(self, text: str) -> list[str]:
+        return [word for word in self.tokenizer.words(text) if word != "\n"]
+
+    def _lowered(self, word: str) -> str:
+        return word.lower() if self.tokenizer.lowercase and word != GAP else word
+
+    def __repr__(self) -> str:
+        words = f"{self.tokenizer.vocabulary_size:,} words"
+        return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", words)
+
+
+def _together(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """The numbers of sentences that are read together: of similar length, and not too many."""
+    some: list[int] = []
+    for number in np.argsort(lengths, kind="stable").tolist():
+        if some and (len(some) + 1) * (lengths[number] + 1) > TOGETHER:
+            yield some
+            some = []
+        some.append(number)
+    if some:
+        yield some

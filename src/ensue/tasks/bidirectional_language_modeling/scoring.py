@@ -1,0 +1,172 @@
+"""How a bidirectional model is scored: perplexity in each direction, or the loss by words of noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from ensue.data.permutation import mix
+from ensue.metrics.language import LanguageScores, finite
+from ensue.models.bidirectional import (
+    FIRST_WORD,
+    TEXT_BEGIN,
+    TEXT_END,
+    BidirectionalLanguageModel,
+    BidirectionalModel,
+    ContextModel,
+    OneWay,
+)
+from ensue.models.modules import device_of, evaluating
+from ensue.nn import SoftmaxHead
+from ensue.tasks.bidirectional_language_modeling.task import TwoWayRows, with_noise
+from ensue.tasks.bidirectional_language_modeling.words import LINE_END, Ids, WordReader, WordText
+from ensue.tasks.noise import Noise
+from ensue.tasks.reading import default_parts, read
+
+FIXED_SEED = 15
+"""The seed of the noise by which models are scored: the same for every model and every run."""
+WORDS_AT_A_TIME = 1024
+SCORED_WORDS = 4096
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class TwoWayScores:
+    """The scores of a text that is read from left to right, and from right to left."""
+
+    forward: LanguageScores
+    backward: LanguageScores
+
+    @property
+    def both(self) -> LanguageScores:
+        """The scores of all predictions of both directions."""
+        return self.forward + self.backward
+
+    def as_json(self) -> dict[str, Any]:
+        """The keys of `evaluate --json`; the means are those over both directions."""
+        return {
+            "nats_per_token": finite(self.both.nats_per_token),
+            "perplexity": finite(self.both.perplexity),
+            "perplexity_forward": finite(self.forward.perplexity),
+            "perplexity_backward": finite(self.backward.perplexity),
+            "tokens": self.forward.tokens,
+            "characters": self.forward.characters,
+            "unknown": self.forward.unknown,
+        }
+
+    def summary(self) -> str:
+        """The scores in one line, for people."""
+        return (
+            f"{self.both.nats_per_token:.4f} nats per token, perplexity {self.both.perplexity:,.2f} "
+            f"(forward {self.forward.perplexity:,.2f}, backward {self.backward.perplexity:,.2f})"
+        )
+
+
+@dataclass(frozen=True)
+class ContextScores:
+    """The loss of a model of contexts in nats, summed over `tokens` words, each beside `negatives` words of noise."""
+
+    total_nats: float
+    tokens: int
+    unknown: int
+    negatives: int
+
+    @property
+    def noise_nats(self) -> float:
+        """The mean loss of a word."""
+        return self.total_nats / self.tokens if self.tokens else math.nan
+
+    def as_json(self) -> dict[str, Any]:
+        """The keys of `evaluate --json`."""
+        return {
+            "noise_nats": finite(self.noise_nats),
+            "tokens": self.tokens,
+            "unknown": self.unknown,
+            "negatives": self.negatives,
+        }
+
+    def summary(self) -> str:
+        """The scores in one line, for people."""
+        return f"{self.noise_nats:.4f} nats per word beside {self.negatives} words of noise"
+
+
+@torch.inference_mode()
+def score_both_ways(
+    model: BidirectionalLanguageModel,
+    head: SoftmaxHead,
+    text: WordText,
+    reader: WordReader,
+    *,
+    progress: Progress | None = None,
+) -> TwoWayScores:
+    """The perplexity of a text in each direction, read as the texts of language models are (`ensue.tasks.reading`)."""
+    with evaluating(model):
+        begin, end, vectors = _vectors(model, reader, text)
+        found = []
+        for layers, boundary, tokens in (
+            (model.rightward, begin, text.tokens),
+            (model.leftward, end, text.tokens.reversed()),
+        ):
+            table = vectors.clone()
+            table[LINE_END] = boundary
+            way = OneWay(table, layers, head, torch.from_numpy(text.ids).to(table.device))
+            scores = read(way, tokens, start_id=LINE_END, progress=progress)
+            found.append(replace(scores, unknown=text.unknown))
+    return TwoWayScores(*found)
+
+
+def _vectors(
+    model: BidirectionalModel, reader: WordReader, text: WordText
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The vectors of both boundaries, and those of the text's distinct words (F, d), each worked out once."""
+    device, found = device_of(model), []
+    for first in range(0, len(text.words), WORDS_AT_A_TIME):
+        rows = reader.rows(text.words[first : first + WORDS_AT_A_TIME])
+        vectors = model.words(torch.from_numpy(rows).to(device))
+        found.append(vectors[FIRST_WORD:])
+    return vectors[TEXT_BEGIN], vectors[TEXT_END], torch.cat(found)
+
+
+@torch.inference_mode()
+def score_contexts(
+    model: ContextModel, text: WordText, reader: WordReader, noise: Noise, *,
+    negatives: int, length: int, progress: Progress | None = None,
+) -> ContextScores:  # fmt: skip
+    """The loss on a text in blocks of `length` words, with noise that is the same for every model."""
+    rows, total = TwoWayRows(text, reader), 0.0
+    with evaluating(model):
+        for number, words in enumerate(_blocks(text, length)):
+            batch = with_noise(rows.blocks(words, device_of(model)), noise, negatives, key=mix(FIXED_SEED, number))
+            assert batch.noise is not None
+            total += float(model.loss(batch.words, batch.rightward, batch.leftward, batch.noise).total)
+            if progress is not None:
+                progress(words.size)
+    return ContextScores(total, len(text.tokens), text.unknown, negatives)
+
+
+def _blocks(text: WordText, length: int) -> Iterator[Ids]:
+    """The words of a text in rows of `length`, some rows at a time, and the rest as a row of its own."""
+    size, rows = len(text.tokens), max(1, SCORED_WORDS // length)
+    whole = size // length * length
+    for start in range(0, whole, rows * length):
+        yield text.tokens.read(start, min(start + rows * length, whole)).reshape(-1, length)
+    if whole < size:
+        yield text.tokens.read(whole, size)[None]
+
+
+def describe_scoring(text_tokens: int, *, length: int | None) -> str:
+    """A sentence that says how a text is scored: in blocks of `length` words, or by each direction."""
+    if length is not None:
+        return f"read once in blocks of {length:,} words, with words of noise that are the same for every model"
+    return f"read once by each direction, state carried, in {default_parts(text_tokens)} parts with a warm-up each"
+
+
+def noise_of(counts: np.ndarray[Any, np.dtype[np.int64]], power: float) -> Noise:
+    """The words of noise for the counts of a vocabulary."""
+    return Noise(np.power(counts.astype(np.float64), power))

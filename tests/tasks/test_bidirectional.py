@@ -1,0 +1,441 @@
+"""Models that read in both directions: what they read, what they predict, what they give, and how they are trained."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import ensue
+from ensue.data.corpus.batches import Segments
+from ensue.data.corpus.token_file import TokenFile
+from ensue.engine import executing
+from ensue.errors import DataError, EnsueError, RecipeError
+from ensue.models.bidirectional import BidirectionalLanguageModel, ContextModel
+from ensue.recipe import Recipe, validate_recipe
+from ensue.tasks.bidirectional_language_modeling.elmo import from_elmo
+from ensue.tasks.bidirectional_language_modeling.job import BidirectionalJob
+from ensue.tasks.bidirectional_language_modeling.pipeline import BidirectionalPipeline
+from ensue.tasks.bidirectional_language_modeling.scoring import score_both_ways
+from ensue.tasks.bidirectional_language_modeling.words import WordReader, WordText
+from ensue.text.word_characters import BOUNDARIES, word_characters
+from ensue.text.words import WordTokenizer
+from training.resuming import assert_resumes
+from training.tiny import run_tiny, some_slow, words
+from training.tiny_texts import without_pictures
+
+ELMO: dict[str, Any] = {
+    "tokenizer": {"max_size": 15},
+    "words": {"kind": "characters", "d_character": 4, "filters": [[1, 3], [2, 4]], "num_highways": 1},
+    "encoder": {"kind": "projected", "d_model": 6, "d_cell": 9, "num_layers": 2, "residual": True, "clip_cell": 3.0},
+    "head": {"kind": "softmax", "sampled": 6},
+    "train": {"batch_size": 4, "segment_length": 8},
+}
+CONTEXT: dict[str, Any] = {
+    "words": {"kind": "table", "d_words": 5},
+    "encoder": {"kind": "lstm", "d_model": 6},
+    "head": {"kind": "context", "d_context": 7, "negatives": 3},
+    "train": {"batch_size": 4, "segment_length": 8, "carry_state": False},
+}
+TRAIN: dict[str, Any] = {"steps": 9, "validations": 3, "learning_rate": 0.01, "precision": "float32"}
+
+
+def recipe(tables: dict[str, Any], path: Path | str = "", **train: Any) -> Recipe:
+    data = {"train": str(path)} if path else {}
+    table = {**TRAIN, **tables["train"], **train}
+    return validate_recipe(
+        {"task": "bidirectional-language-modeling", "data": data, **tables, "train": table}, where="t"
+    )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick() -> Iterator[None]:
+    """Nothing is compiled, and no run draws a picture."""
+    with executing("plain"), pytest.MonkeyPatch.context() as patch:
+        without_pictures(patch)
+        yield
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("bidirectional") / "text.txt"
+    path.write_text(words(900))
+    return path
+
+
+@pytest.fixture(scope="module")
+def elmo(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> BidirectionalPipeline:
+    out = tmp_path_factory.mktemp("runs") / "elmo"
+    run_tiny(recipe(ELMO, corpus), out)
+    found = ensue.load(out)
+    assert isinstance(found, BidirectionalPipeline)
+    return found
+
+
+@pytest.fixture(scope="module")
+def context2vec(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> BidirectionalPipeline:
+    out = tmp_path_factory.mktemp("runs") / "context"
+    run_tiny(recipe(CONTEXT, corpus), out)
+    found = ensue.load(out)
+    assert isinstance(found, BidirectionalPipeline)
+    return found
+
+
+def text_of(string: str, vocabulary: list[str]) -> tuple[WordText, WordReader, WordTokenizer]:
+    tokenizer = WordTokenizer.train([" ".join(vocabulary)])
+    all_words = WordTokenizer.train([string])
+    ids = all_words.encode(string)
+    reader = WordReader(tokenizer, recipe(ELMO).words)  # type: ignore[attr-defined]
+    return WordText.of(TokenFile.from_ids(ids), all_words, tokenizer), reader, tokenizer
+
+
+def test_each_direction_predicts_the_next_word_of_its_own_way(corpus: Path) -> None:
+    """Segments: targets are the words after (before) the inputs; both directions read each word of an epoch once, and
+    each row goes on where it was.
+    """
+    job = BidirectionalJob(recipe(ELMO, corpus))
+    task, text = job.task, job.text
+    assert isinstance(task.batches, Segments)
+    read: dict[str, list[np.ndarray[Any, Any]]] = {"rightward": [], "leftward": []}
+    for step in range(task.steps_per_epoch):
+        batch = task.batch(step, torch.device("cpu"))
+        rows = job.reader.rows(list(text.words))
+        assert len(np.unique(batch.words[2:].numpy(), axis=0)) == len(batch.words) - 2
+        id_of = {
+            tuple(row): text.ids[n - 2]
+            for n, row in enumerate(np.pad(rows, ((0, 0), (0, 9)), constant_values=260).tolist())
+            if n >= 2
+        }
+        for name, seen in read.items():
+            way = getattr(batch, name)
+            spelled = np.pad(
+                batch.words.numpy(), ((0, 0), (0, rows.shape[1] + 9 - batch.words.shape[1])), constant_values=260
+            )
+            ids = np.array([[1 if n < 2 else id_of[tuple(spelled[n])] for n in row] for row in way.inputs.tolist()])
+            assert (ids[:, 1:] == way.targets[:, :-1].numpy()).all()
+            if seen:
+                assert (ids[:, 0] == seen[-1][:, -1]).all()
+            seen.append(way.targets.numpy())
+            ends = way.inputs[ids == 1]
+            assert (ends == (0 if name == "rightward" else 1)).all()
+    rightward, leftward = (np.concatenate(read[name], axis=1) for name in read)
+    # leftward predicts each word of a stretch but its last, rightward each but its first
+    assert (leftward[:, ::-1][:, 1:] == rightward[:, :-1]).all()
+
+
+def test_blocks_are_read_as_if_they_were_whole_texts(corpus: Path) -> None:
+    job = BidirectionalJob(recipe(CONTEXT, corpus))
+    batch = job.task.batch(3, torch.device("cpu"))
+    assert (batch.rightward.inputs[:, 0] == 0).all()
+    assert (batch.leftward.inputs[:, 0] == 1).all()
+    assert torch.equal(batch.leftward.targets, batch.rightward.targets.flip(1))
+    ids = batch.words[batch.rightward.inputs]
+    assert torch.equal(ids[:, 1:], batch.rightward.targets[:, :-1])
+    assert batch.noise is not None
+    assert batch.noise.shape == (4, 8, 3)
+    again = job.task.batch(3, torch.device("cpu"))
+    assert again.noise is not None
+    assert torch.equal(again.noise, batch.noise)
+    assert not torch.equal(job.task.batch(4, torch.device("cpu")).noise, batch.noise)  # type: ignore[arg-type]
+
+
+@torch.no_grad()
+def test_a_word_is_predicted_without_being_read(
+    elmo: BidirectionalPipeline, context2vec: BidirectionalPipeline
+) -> None:
+    """Another word in a place changes neither its context nor what predicts it; it changes the others."""
+    one, other = ["the", "cat", "sat", "on"], ["the", "mat", "sat", "on"]
+    a, b = context2vec.layers_of_words([one, other])
+    np.testing.assert_allclose(a[1, 1], b[1, 1], atol=1e-6)
+    assert np.abs(a[1, [0, 2, 3]] - b[1, [0, 2, 3]]).max(1).min() > 1e-5
+    numbered, mask = elmo.reader.sentences([one, other])
+    features, _ = elmo.model.read(*map(torch.from_numpy, numbered), mask=torch.from_numpy(mask))
+    for side in elmo.model.beside(features[-1], torch.from_numpy(mask[:, 1:])):
+        torch.testing.assert_close(side[0, 1], side[1, 1])
+
+
+@torch.no_grad()
+def test_a_batch_sums_the_surprisals_of_both_directions(elmo: BidirectionalPipeline, corpus: Path) -> None:
+    """Against each direction by itself, position by position, from the vectors of its words."""
+    job = BidirectionalJob(recipe(ELMO, corpus))
+    batch = job.task.batch(0, torch.device("cpu"))
+    model = elmo.model
+    loss, _ = model.loss(batch.words, batch.rightward, batch.leftward)
+    vectors, total = model.words(batch.words), 0.0
+    for layers, way in ((model.rightward, batch.rightward), (model.leftward, batch.leftward)):
+        for row, targets in zip(way.inputs, way.targets, strict=True):
+            state = None
+            for number, target in zip(row, targets, strict=True):
+                h, state = layers.step(vectors[number : number + 1], state)
+                total -= float(torch.log_softmax(model.head(h), 1)[0, target])
+    assert float(loss.total) == pytest.approx(total, rel=1e-4)
+    assert loss.count == 2 * 4 * 8
+
+
+@torch.no_grad()
+def test_context_loss_is_that_of_negative_samples(context2vec: BidirectionalPipeline, corpus: Path) -> None:
+    job = BidirectionalJob(recipe(CONTEXT, corpus))
+    batch = job.task.batch(0, torch.device("cpu"))
+    model = context2vec.model
+    assert isinstance(model, ContextModel)
+    assert batch.noise is not None
+    noise = batch.noise.clone()
+    noise[0, 0, 0] = batch.rightward.targets[0, 0]  # which then does not count
+    found = model.loss(batch.words, batch.rightward, batch.leftward, noise)
+    total = 0.0
+    for row in range(4):
+        ids = batch.rightward.targets[row].tolist()
+        symbols = [model_words(context2vec)[i] for i in ids]
+        c = context2vec.layers_of_words([symbols])[0][1]
+        for t, (target, drawn) in enumerate(zip(ids, noise[row].tolist(), strict=True)):
+            scores = (model.targets.weight @ torch.from_numpy(c[t])).tolist()
+            total += math.log1p(math.exp(-scores[target]))
+            total += sum(math.log1p(math.exp(scores[k])) for k in drawn if k != target)
+    assert float(found.total) == pytest.approx(total, rel=1e-4)
+
+
+def model_words(pipeline: BidirectionalPipeline) -> tuple[str, ...]:
+    return tuple(pipeline.tokenizer.vocabulary.symbols)
+
+
+def test_layers_of_words_do_not_depend_on_other_sentences(elmo: BidirectionalPipeline) -> None:
+    sentences = [["the", "cat"], [], ["a", "word", "nobody", "knew", "", "mat"], ["mat"] * 40]
+    together = elmo.layers_of_words(sentences)
+    assert (elmo.num_layers, elmo.d_layers) == (3, 12)
+    for words_, layers in zip(sentences, together, strict=True):
+        assert layers.shape == (3, len(words_), 12)
+        assert layers.dtype == np.float32
+        np.testing.assert_allclose(elmo.layers_of_words([words_])[0], layers, atol=1e-6)
+    np.testing.assert_array_equal(together[0][0, :, :6], together[0][0, :, 6:])
+    np.testing.assert_array_equal(elmo.embed_words(sentences, layer=1)[0], together[0][1])
+    np.testing.assert_allclose(elmo.embed(["the cat", ""], layer=2), [together[0][2].mean(0), np.zeros(12)], atol=1e-6)
+
+
+def test_vectors_of_unknown_words_follow_from_their_characters(elmo: BidirectionalPipeline) -> None:
+    known, unknown = elmo.layers_of_words([["catty"], ["dogs"]])
+    assert np.abs(known[0] - unknown[0]).max() > 1e-3
+
+
+def test_state_is_carried_if_asked(elmo: BidirectionalPipeline) -> None:
+    first, second = elmo.layers_of_words([["the", "cat"], ["on"]], carry=True)
+    alone = elmo.layers_of_words([["the", "cat"], ["on"]])
+    np.testing.assert_allclose(first, alone[0], atol=1e-6)
+    assert np.abs(second[1:] - alone[1][1:]).max() > 1e-4
+    np.testing.assert_allclose(second[0], alone[1][0], atol=1e-6)
+
+
+@torch.no_grad()
+def test_perplexity_is_that_of_each_direction(elmo: BidirectionalPipeline, tmp_path: Path) -> None:
+    """Of a text whose words the softmax does not all know, against both directions position by position."""
+    path = tmp_path / "text.txt"
+    path.write_text("the cat sat\non zebras while\n")
+    scores = elmo.evaluate(path).as_json()
+    model, spelled = elmo.model, ["the", "cat", "sat", "\n", "on", "zebras", "while", "\n"]
+    ids = elmo.tokenizer.encode(path.read_text()).tolist()
+    nats = []
+    for layers, order, boundary in ((model.rightward, 1, 0), (model.leftward, -1, 1)):
+        total, state, row = 0.0, None, BOUNDARIES[boundary : boundary + 1]
+        for word, id in list(zip(spelled, ids, strict=True))[::order]:
+            h, state = layers.step(model.words(torch.from_numpy(row)), state)
+            total -= float(torch.log_softmax(model.head(h), 1)[0, id])
+            row = BOUNDARIES[boundary : boundary + 1] if word == "\n" else word_characters([word], longest=50)
+        nats.append(total / 8)
+    assert scores["perplexity_forward"] == pytest.approx(math.exp(nats[0]), rel=1e-4)
+    assert scores["perplexity_backward"] == pytest.approx(math.exp(nats[1]), rel=1e-4)
+    assert scores["nats_per_token"] == pytest.approx(sum(nats) / 2, rel=1e-4)
+    assert (scores["tokens"], scores["unknown"]) == (8, ids.count(0))
+
+
+@torch.no_grad()
+def test_surprisals_of_words_are_the_mean_of_both_directions(elmo: BidirectionalPipeline) -> None:
+    scored = elmo.score("the cat\nsat\n\n")
+    assert [token.symbol for token in scored] == ["the", "cat", "sat"]
+    (alone,) = elmo.score("sat")
+    assert scored[2].nats == pytest.approx(alone.nats)
+    boundaries = torch.from_numpy(BOUNDARIES)
+    steps = [
+        layers.step(elmo.model.words(boundaries[n : n + 1]))[0]
+        for n, layers in enumerate((elmo.model.rightward, elmo.model.leftward))
+    ]
+    id = int(elmo.tokenizer.encode("sat")[0])
+    nats = [-float(torch.log_softmax(elmo.model.head(h), 1)[0, id]) for h in steps]
+    assert alone.nats == pytest.approx(sum(nats) / 2, rel=1e-5)
+
+
+def test_neighbors_of_words_and_of_gaps(elmo: BidirectionalPipeline, context2vec: BidirectionalPipeline) -> None:
+    assert [n.word for n in elmo.neighbors("cats", 2)] != []
+    assert "cat" not in [n.word for n in elmo.neighbors("cat", 5)]
+    assert len(context2vec.neighbors("the cat [] on a mat", 4)) == 4
+    context = context2vec.layers_of_words([["the", "x", "on"]])[0][1, 1]
+    table = context2vec.model.targets.weight.detach().numpy()[2:]
+    cosines = table @ context / np.linalg.norm(table, axis=1) / np.linalg.norm(context)
+    best = model_words(context2vec)[2 + int(cosines.argmax())]
+    found = context2vec.neighbors("the [] on", 1)[0]
+    assert (found.word, found.similarity) == (best, pytest.approx(float(cosines.max()), abs=1e-5))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("[] and []", "2 gaps"), ("", "no word in the text"), ("zebra", 'no vector for the word "zebra"')],
+)
+def test_neighbors_that_there_are_not(text: str, message: str, context2vec: BidirectionalPipeline) -> None:
+    with pytest.raises(EnsueError, match=message):
+        context2vec.neighbors(text)
+
+
+def test_what_a_model_cannot_do_is_told(elmo: BidirectionalPipeline, context2vec: BidirectionalPipeline) -> None:
+    with pytest.raises(EnsueError, match="a gap, written"):
+        elmo.neighbors("the [] sat")
+    with pytest.raises(EnsueError, match='the head of this model is "context"'):
+        context2vec.score("the cat")
+    with pytest.raises(EnsueError, match='no pooling "meen"'):
+        elmo.layers_of_words([["a"]], pooling="meen")
+
+
+@pytest.mark.parametrize("tables", some_slow([ELMO, CONTEXT], ELMO), ids=["elmo", "context2vec"])
+def test_interrupted_killed_and_resumed_is_bit_identical(tables: dict[str, Any], corpus: Path, tmp_path: Path) -> None:
+    more = {"reset_state": 0.2, "accumulate": 2} if tables is ELMO else {"accumulate": 2}
+    assert_resumes(recipe(tables, corpus, checkpoint_every=3, **more), tmp_path)
+
+
+@pytest.mark.slow
+def test_contexts_learn_which_words_fit(tmp_path: Path) -> None:
+    """Each word of this text follows from its neighbors."""
+    path = tmp_path / "text.txt"
+    path.write_text("the cat eats fish .\nthe dog eats meat .\n" * 150)
+    run_tiny(
+        recipe(CONTEXT | {"encoder": {"kind": "lstm", "d_model": 12}}, path, steps=150, learning_rate=0.02),
+        tmp_path / "run",
+    )
+    model = ensue.load(tmp_path / "run")
+    assert isinstance(model, BidirectionalPipeline)
+    assert model.neighbors("the [] eats meat .", 1)[0].word == "dog"
+    assert model.neighbors("the cat eats [] .", 1)[0].word == "fish"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"encoder": {"kind": "transformer"}}, 'has the encoder "transformer"'),
+        ({"head": {"kind": "context"}}, "needs both sides of a word"),
+        ({"words": {"kind": "characters", "filters": [[9, 3]], "longest": 8}}, "a filter over 9 characters"),
+        ({"words": {"kind": "characters", "filters": [[1, 2, 3]]}}, "words.filters"),
+        ({"train": {"carry_state": False, "reset_state": 0.1}}, "no state is carried"),
+        ({"encoder": {"kind": "grid", "residual": True}}, "connections of its own"),
+    ],
+)
+def test_recipes_that_do_not_go_together(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        recipe(ELMO | change)
+
+
+def test_a_model_without_a_head_is_not_trained(corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="is not trained here"):
+        run_tiny(recipe(ELMO | {"head": {"kind": "none"}}, corpus), tmp_path / "run")
+
+
+OPTIONS: dict[str, Any] = {
+    "lstm": {
+        "dim": 5,
+        "projection_dim": 4,
+        "n_layers": 2,
+        "cell_clip": 3,
+        "proj_clip": 3,
+        "use_skip_connections": True,
+    },
+    "char_cnn": {"embedding": {"dim": 3}, "filters": [[1, 2], [2, 3]], "n_highway": 1, "max_characters_per_token": 50},
+}
+
+
+def published() -> dict[str, np.ndarray[Any, Any]]:
+    """Random arrays with the names and shapes of a file of ELMo."""
+    shapes = {
+        "char_embed": (261, 3), "CNN/W_cnn_0": (1, 1, 3, 2), "CNN/b_cnn_0": (2,), "CNN/W_cnn_1": (1, 2, 3, 3),
+        "CNN/b_cnn_1": (3,), "CNN_high_0/W_carry": (5, 5), "CNN_high_0/b_carry": (5,), "CNN_high_0/W_transform": (5, 5),
+        "CNN_high_0/b_transform": (5,), "CNN_proj/W_proj": (5, 4), "CNN_proj/b_proj": (4,),
+    }  # fmt: skip
+    for direction in (0, 1):
+        for layer in (0, 1):
+            cell = f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell/"
+            shapes |= {cell + "W_0": (8, 20), cell + "B": (20,), cell + "W_P_0": (5, 4)}
+    random = np.random.default_rng(0)
+    return {name: random.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def test_an_imported_elmo_is_its_equations() -> None:
+    """One word, from the arrays as they are published, by hand."""
+    arrays = published()
+    found = from_elmo(arrays, OPTIONS)
+    model = found.parts.build(found.recipe)
+    model.load_state_dict(found.weights)
+    pipeline = BidirectionalPipeline(model, found.parts.tokenizer, found.recipe)
+    assert isinstance(model, BidirectionalLanguageModel)
+
+    def sigmoid(x: Any) -> Any:
+        return 1 / (1 + np.exp(-x))
+
+    def vector(characters: list[int]) -> Any:
+        x, responses = arrays["char_embed"][characters + [260] * (50 - len(characters))], []
+        for k, width in enumerate((1, 2)):
+            w = arrays[f"CNN/W_cnn_{k}"][0]
+            seen = [np.einsum("kd,kdn->n", x[t : t + width], w) for t in range(50 - width + 1)]
+            responses.append(np.max(seen, 0) + arrays[f"CNN/b_cnn_{k}"])
+        y = np.maximum(np.concatenate(responses), 0)
+        carry = sigmoid(y @ arrays["CNN_high_0/W_carry"] + arrays["CNN_high_0/b_carry"])
+        y = (
+            carry * np.maximum(y @ arrays["CNN_high_0/W_transform"] + arrays["CNN_high_0/b_transform"], 0)
+            + (1 - carry) * y
+        )
+        return y @ arrays["CNN_proj/W_proj"] + arrays["CNN_proj/b_proj"]
+
+    def lstm(direction: int, layer: int, inputs: list[Any]) -> list[Any]:
+        cell = f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell/"
+        h, c, outputs = np.zeros(4), np.zeros(5), []
+        for x in inputs:
+            i, j, f, o = np.split(np.concatenate((x, h)) @ arrays[cell + "W_0"] + arrays[cell + "B"], 4)
+            c = np.clip(sigmoid(f + 1) * c + sigmoid(i) * np.tanh(j), -3, 3)
+            h = np.clip((sigmoid(o) * np.tanh(c)) @ arrays[cell + "W_P_0"], -3, 3)
+            outputs.append(h)
+        return outputs
+
+    word = vector([258, 0x68, 0x69, 259])
+    expected = [np.concatenate((word, word))]
+    ways = [[vector([258, mark, 259]), word] for mark in (256, 257)]
+    firsts = [lstm(direction, 0, inputs) for direction, inputs in enumerate(ways)]
+    seconds = [lstm(direction, 1, inputs) for direction, inputs in enumerate(firsts)]
+    expected.append(np.concatenate([first[-1] for first in firsts]))
+    expected.append(np.concatenate([first[-1] + second[-1] for first, second in zip(firsts, seconds, strict=True)]))
+    np.testing.assert_allclose(pipeline.layers_of_words([["hi"]])[0][:, 0], expected, atol=2e-6)
+    with pytest.raises(EnsueError, match='the head of this model is "none"'):
+        pipeline.score("hi")
+    with pytest.raises(EnsueError, match="no vocabulary"):
+        pipeline.neighbors("hi")
+
+
+@pytest.mark.parametrize(
+    ("options", "arrays", "message"),
+    [
+        ({"lstm": {}}, {}, r"options of ELMo: lstm\.dim: field required"),
+        ([], {}, "options of ELMo"),
+        ({}, {"char_embed": None}, "no array char_embed"),
+        ({}, {"CNN/b_cnn_1": np.zeros(4, np.float32)}, r"CNN/b_cnn_1: expected numbers of \(3,\).*found \(4,\)"),
+        ({}, {"CNN/b_cnn_1": np.full(3, np.nan)}, "not finite"),
+        ({}, {"CNN/b_cnn_1": np.zeros(3, np.int32)}, "expected numbers"),
+    ],
+)
+def test_what_is_no_elmo_is_told(options: Any, arrays: dict[str, Any], message: str) -> None:
+    changed = {name: value for name, value in (published() | arrays).items() if value is not None}
+    with pytest.raises(DataError, match=message):
+        from_elmo(changed, OPTIONS | options if isinstance(options, dict) else options)
+
+
+def test_scores_of_a_text_are_the_same_in_training_and_later(elmo: BidirectionalPipeline) -> None:
+    text, reader, _ = text_of("the cat\nsat on\n", list(model_words(elmo)))
+    assert text.unknown == 0
+    scores = score_both_ways(elmo.model, elmo.model.head, text, reader)
+    assert scores.both.tokens == 12
