@@ -13,7 +13,7 @@ from ensue.data.word_uses import WordUse
 from ensue.errors import DataError, EnsueError, RecipeError
 from ensue.tasks.masked_language_modeling import reading
 from ensue.tasks.masked_language_modeling.pipeline import MaskedLanguagePipeline
-from ensue.tasks.masked_language_modeling.reading import windows
+from ensue.tasks.text_windows import text_windows
 from training.resuming import At, Killed, die, interrupt
 from training.tiny import assert_refused, kept, run_tiny, some_slow
 from training.tiny_masked import PAIRS, masked_recipe, paragraphs
@@ -169,7 +169,7 @@ def test_poolings_and_layers_are_those_of_the_model(pipeline: MaskedLanguagePipe
 
 @pytest.mark.parametrize(("size", "most"), [(0, 8), (5, 8), (8, 8), (9, 8), (30, 8), (31, 7), (100, 16)])
 def test_windows_keep_each_token_once_and_far_from_edges(size: int, most: int) -> None:
-    plan = windows(0, size, most)
+    plan = text_windows(0, size, most)
     assert [place for window in plan for place in range(window.first, window.last)] == list(range(size))
     for window in plan:
         assert window.size <= most

@@ -22,8 +22,11 @@ from ensue.tasks.words.recipe import WordsRecipe
 from training.classifiers import TEXTS
 from training.resuming import assert_resumes
 from training.taggers import TAGGED
-from training.tiny import run_tiny
+from training.tiny import run_tiny, tiny_recipe
+from training.tiny import words as running_text
 from training.tiny_masked import masked_recipe
+from training.tiny_pairs import pair_recipe
+from training.tiny_pairs import pairs as source_and_target
 from training.tiny_texts import ENCODERS, classifying, pairs, tagging, without_pictures
 
 CPU = torch.device("cpu")
@@ -191,6 +194,20 @@ def test_gradients_reach_the_weights_of_layers(origin: Path, names: Path, tmp_pa
         if "contextual" in name:
             start = torch.ones(()) if name.endswith("gamma") else torch.zeros(3)
             assert not torch.equal(weight, start), name
+
+
+@pytest.mark.parametrize("kind", ["language model", "translator"])
+def test_layers_of_other_models_are_features_too(kind: str, names: Path, tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    if kind == "translator":
+        path.write_text(source_and_target(20))
+        run_tiny(pair_recipe(path, train={"steps": 1, "validations": 1}), tmp_path / "origin")
+    else:
+        path.write_text(running_text(300))
+        run_tiny(tiny_recipe(path, steps=1, validations=1), tmp_path / "origin")
+    outcome = run_tiny(tagging(names, features=of(tmp_path / "origin"), data={"valid": str(names)}), tmp_path / "run")
+    shutil.rmtree(tmp_path / "origin")
+    assert ensue.load(tmp_path / "run", device="cpu").evaluate(names).as_json() == outcome.valid
 
 
 BAD = {

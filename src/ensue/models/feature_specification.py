@@ -55,7 +55,9 @@ class FeatureSpecification(BaseModel):
     train_vectors: bool = False
     """Whether the pretrained vectors are trained too."""
     contextual: list[RunPath] = Field(default_factory=list)
-    """Runs whose layers are features, frozen: directories of models that read text, such as masked language models."""
+    """Runs whose layers are features, frozen: directories of masked models, language models, or translators, whose
+    encoder is taken (CoVe).
+    """
     contextual_layers: list[LayerNumber] = Field(default_factory=list)
     """Their layers; 0: the embeddings, -1: the last. []: all."""
     contextual_mix: Literal["sum", "concatenate"] = "sum"

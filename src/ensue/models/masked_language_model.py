@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ensue.data.corpus.masks import NOT_HIDDEN
+from ensue.models.layer_outputs import layer_outputs
 from ensue.nn import PostNormBlock, TokenEmbedding, TransformedSoftmaxHead, Transformer
 from ensue.types import exact
 
@@ -82,15 +83,7 @@ class MaskedLanguageModel(nn.Module):
         segments: Int[Tensor, "B T"] | None = None,
     ) -> list[Float[Tensor, "B T d"]]:
         """The features of each position after each block; the first are those that enter the first block."""
-        x = self._input(ids, segments)
-        found = [x]
-        for layer in self.layers:
-            x, _ = layer(x, mask=mask)
-            if isinstance(layer, PostNormBlock):
-                found.append(x)
-            else:  # positions, normalization, dropout
-                found[-1] = x
-        return found
+        return layer_outputs(self.layers, self._input(ids, segments), mask)
 
     def _input(self, ids: Tensor, segments: Tensor | None) -> Tensor:
         x: Tensor = self.features(ids)

@@ -20,7 +20,7 @@ from ensue.models.ngram_bag import NgramBag
 from ensue.models.word_features import FormTable, Words
 from ensue.tasks.task import Task, on_device
 from ensue.tasks.words.encoded_texts import EncodedTexts
-from ensue.tasks.words.kept_vectors import TextVectors
+from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.tasks.words.subwords import SubwordTexts
 from ensue.text.classes import Classes
 from ensue.types import Loss, State
@@ -126,7 +126,7 @@ def classify_words(
     model: Classifier,
     forms: Sequence[FormTable],
     words: Sequence[Ragged],
-    contextual: Sequence[Sequence[TextVectors]],
+    contextual: Sequence[Sequence[LayersOfTexts]],
     subwords: SubwordTexts | None = None,
 ) -> NDArray[np.float32]:
     """`classify_texts` for texts as rows of numbers of known word forms."""
@@ -145,7 +145,7 @@ def _pooled(
     model: Classifier,
     forms: FormTable,
     words: Ragged,
-    contextual: Sequence[TextVectors],
+    contextual: Sequence[LayersOfTexts],
     subwords: SubwordTexts | None,
     rows: NDArray[np.int64],
 ) -> Pooled:

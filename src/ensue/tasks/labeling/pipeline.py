@@ -33,7 +33,7 @@ from ensue.tasks.labeling.recipe import LabelingRecipe
 from ensue.tasks.labeling.tagged_sentence import LabeledWord, TaggedSentence
 from ensue.tasks.labeling.task import tag_texts
 from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
-from ensue.tasks.words.kept_vectors import TextVectors
+from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.tasks.words.length import check_length
 from ensue.tasks.words.pipeline import WordPipeline
 from ensue.tasks.words.subwords import SubwordReader, SubwordTexts
@@ -222,7 +222,7 @@ class LabelingPipeline(WordPipeline):
         forms: FormTable,
         words: Ragged,
         columns: Sequence[Ragged],
-        contextual: Sequence[TextVectors],
+        contextual: Sequence[LayersOfTexts],
         subwords: SubwordTexts | None,
     ) -> list[int]:
         """The tags of a single sentence, with few calls of torch."""

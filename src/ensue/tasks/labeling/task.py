@@ -21,7 +21,7 @@ from ensue.models.word_features import FormTable, Words
 from ensue.tasks.labeling.contexts import Contexts, Places
 from ensue.tasks.task import Task, on_device
 from ensue.tasks.words.encoded_texts import EncodedTexts, stacked
-from ensue.tasks.words.kept_vectors import TextVectors
+from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.tasks.words.subwords import SubwordTexts
 from ensue.text.labels import Labels
 from ensue.types import Loss, State
@@ -134,7 +134,7 @@ def tag_texts(
     forms: FormTable,
     contexts: Contexts,
     columns: Sequence[Ragged] = (),
-    contextual: Sequence[TextVectors] = (),
+    contextual: Sequence[LayersOfTexts] = (),
     subwords: SubwordTexts | None = None,
     *,
     with_marginals: bool = False,

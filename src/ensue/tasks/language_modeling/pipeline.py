@@ -20,8 +20,8 @@ from ensue.models.modules import evaluating
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.language_modeling.minimal_pairs import score_minimal_pairs
 from ensue.tasks.language_modeling.model import LanguageModelParts
+from ensue.tasks.layered_reader import LayeredPipeline, LayeredReader
 from ensue.tasks.minimal_pairs import MinimalPairScores, PairScore
-from ensue.tasks.pipeline import Pipeline
 from ensue.tasks.reading import (
     CALL_TOKENS,
     Progress,
@@ -47,8 +47,8 @@ class Continuation(NamedTuple):
     nats: float
 
 
-class LanguagePipeline(Pipeline):
-    """A language model and its tokenizer: generates, scores and evaluates.
+class LanguagePipeline(LayeredPipeline):
+    """A language model and its tokenizer: generates, scores, evaluates, gives vectors of words.
 
     `encoder` (a description of the layers) and `run` are for its `repr`.
     """
@@ -65,6 +65,11 @@ class LanguagePipeline(Pipeline):
         parts: LanguageModelParts = directory.parts
         encoder = directory.recipe.describe()
         return cls(directory.model(device), parts.tokenizer, encoder=encoder, run=directory.path)
+
+    @property
+    def layered_reader(self) -> LayeredReader:
+        model, tokenizer = self.model, self.tokenizer
+        return LayeredReader(model.features, model.layers, tokenizer, before=(tokenizer.start_id,), most=model.context)
 
     def generate(
         self,

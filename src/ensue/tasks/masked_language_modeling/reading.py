@@ -7,8 +7,7 @@ not depend on them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,42 +18,13 @@ from ensue.data.corpus.masks import NOT_HIDDEN
 from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.models.modules import device_of, evaluating
 from ensue.tasks.poolings import Vectors
+from ensue.tasks.text_windows import TextWindow, batches_by_length, text_windows
 from ensue.text.masked_tokens import MaskedTokenizer
 
 CALL_TOKENS = 8192
 """The most tokens, padding included, that are read in a call."""
 WINDOWS = 512
 """The most windows whose tokens are hidden one by one, before the next ones are begun."""
-
-ItemT = TypeVar("ItemT")
-
-
-class TextWindow(NamedTuple):
-    """The tokens [begin, end) of a text, read together; what is found for [first, last) is kept."""
-
-    text: int
-    begin: int
-    end: int
-    first: int
-    last: int
-
-    @property
-    def size(self) -> int:
-        """The number of tokens, without those that frame them."""
-        return self.end - self.begin
-
-
-def windows(text: int, size: int, most: int) -> list[TextWindow]:
-    """Windows of at most `most` tokens over a text of `size`, each token kept where it is farthest from both edges."""
-    begins = list(range(0, max(1, size - most), max(1, most // 2)))
-    if begins[-1] + most < size:
-        begins.append(size - most)
-    edges = [(left + most + right) // 2 for left, right in pairwise(begins)]
-    bounds = [0, *edges, size]
-    return [
-        TextWindow(text, begin, min(begin + most, size), *bounds[place : place + 2])
-        for place, begin in enumerate(begins)
-    ]
 
 
 def token_vectors(
@@ -73,7 +43,7 @@ def token_vectors(
     plan = _planned(texts, model.context - 2)
     left = np.bincount([window.text for window in plan], minlength=len(texts))
     found: dict[int, Vectors] = {}
-    for some in _batches(plan, [window.size + 2 for window in plan]):
+    for some in batches_by_length(plan, [window.size + 2 for window in plan], CALL_TOKENS):
         h = _read(model, coder, texts, some, layers)
         for window, vectors in zip(some, h, strict=True):
             whole = len(texts[window.text])
@@ -138,7 +108,7 @@ def _hidden(plan: Sequence[TextWindow]) -> Iterator[list[Hidden]]:
     for first in range(0, len(plan), WINDOWS):
         some = plan[first : first + WINDOWS]
         rows = [Hidden(window, place) for window in some for place in range(window.first, window.last)]
-        yield from _batches(rows, [row.window.size + 2 for row in rows])
+        yield from batches_by_length(rows, [row.window.size + 2 for row in rows], CALL_TOKENS)
 
 
 @torch.inference_mode()
@@ -150,7 +120,7 @@ def mask_probabilities(
     plan = [TextWindow(number, 0, len(text), 0, len(text)) for number, text in enumerate(texts)]
     special = torch.tensor([coder.padding_id, *coder.special_ids], device=device_of(model))
     with evaluating(model):
-        for some in _batches(plan, [window.size + 2 for window in plan]):
+        for some in batches_by_length(plan, [window.size + 2 for window in plan], CALL_TOKENS):
             ids, mask = _framed(coder, [texts[window.text] for window in some], device_of(model))
             places = ids == coder.mask_id
             logits = model.logits(ids, places, mask).double().index_fill(1, special, -torch.inf)
@@ -160,16 +130,7 @@ def mask_probabilities(
 
 
 def _planned(texts: Sequence[NDArray[np.int64]], most: int) -> list[TextWindow]:
-    return [window for number, text in enumerate(texts) for window in windows(number, len(text), most)]
-
-
-def _batches(items: Sequence[ItemT], lengths: Sequence[int]) -> Iterator[list[ItemT]]:
-    """The items in batches of similar length."""
-    order = sorted(range(len(items)), key=lambda place: lengths[place])
-    while order:
-        size = max(1, CALL_TOKENS // lengths[order[-1]])
-        chosen, order = order[-size:], order[:-size]
-        yield [items[place] for place in chosen]
+    return [window for number, text in enumerate(texts) for window in text_windows(number, len(text), most)]
 
 
 def _framed(

@@ -23,12 +23,14 @@ from ensue.inspection.inspection import Inspection
 from ensue.metrics.generation import GenerationScores, compare_texts, score_texts
 from ensue.models.encoder_decoder import TextModel
 from ensue.runs.directory import RunDirectory
+from ensue.tasks.layered_reader import LayeredPipeline, LayeredReader
+from ensue.tasks.length import most_read
 from ensue.tasks.pipeline import Predictor
 from ensue.tasks.sequence_to_sequence.alignment import align
 from ensue.tasks.sequence_to_sequence.console import output_lines, score_lines
 from ensue.tasks.sequence_to_sequence.decoding import mean_surprisals, most_tokens, outputs, search_of
 from ensue.tasks.sequence_to_sequence.inspection import inspect_output
-from ensue.tasks.sequence_to_sequence.length import check_lengths, most_written
+from ensue.tasks.sequence_to_sequence.length import MOST_READ, check_lengths, most_written
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
 from ensue.tasks.sequence_to_sequence.outputs import Output, TokenAlignment
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
@@ -40,7 +42,7 @@ WINDOW = 1_024
 """Sources that are held and sorted by length. A file of any length is read in constant memory."""
 
 
-class SequencePipeline(Predictor):
+class SequencePipeline(LayeredPipeline, Predictor):
     """An encoder–decoder with its tokenizers. Several runs with the same tokenizers can answer together."""
 
     def __init__(
@@ -73,6 +75,19 @@ class SequencePipeline(Predictor):
             directory.model(device), parts.coder, recipe=recipe, layout=PairLayout.from_json(config["layout"]),
             ratio=config["ratio"], run=directory.path,
         )  # fmt: skip
+
+    @property
+    def layered_reader(self) -> LayeredReader:
+        features, layers = self.model.readers
+        coder = self.coder.source
+        return LayeredReader(
+            features,
+            layers,
+            coder.tokenizer,
+            after=(coder.end_id,),
+            begins=coder.tokenizer.before,
+            most=most_read(self.recipe.encoder or self.recipe.decoder, MOST_READ),
+        )
 
     def with_search(self, **changes: Any) -> Self:
         """The same model with another search, by the names of `ensue.decode.search.BeamSearch`."""

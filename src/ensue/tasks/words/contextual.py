@@ -18,7 +18,7 @@ from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import Origin, origins_in
 from ensue.tasks import TASKS, task_entry
 from ensue.tasks.contextual import ContextualPipeline
-from ensue.tasks.words.kept_vectors import Halves, KeptVectors, TextVectors, kept_vectors
+from ensue.tasks.words.kept_vectors import Halves, KeptVectors, LayersOfTexts, kept_vectors
 
 LARGEST = 65504.0
 """The largest float16."""
@@ -74,11 +74,11 @@ class ContextualFeatures(tuple[OriginVectors, ...]):
         """What each gives."""
         return tuple(origin.shape for origin in self)
 
-    def kept(self, words: Ragged, forms: Sequence[str]) -> tuple[TextVectors, ...]:
+    def kept(self, words: Ragged, forms: Sequence[str]) -> tuple[LayersOfTexts, ...]:
         """The vectors of texts as numbers of word forms, from the cache."""
         return tuple(origin.kept(words, forms) for origin in self)
 
-    def computed(self, texts: Sequence[Sequence[str]]) -> tuple[TextVectors, ...]:
+    def computed(self, texts: Sequence[Sequence[str]]) -> tuple[LayersOfTexts, ...]:
         """The vectors of texts, worked out when they are asked for."""
         return tuple(ComputedVectors(origin, texts) for origin in self)
 
@@ -87,7 +87,7 @@ NO_CONTEXT = ContextualFeatures()
 
 
 @dataclass(frozen=True)
-class ComputedVectors(TextVectors):
+class ComputedVectors(LayersOfTexts):
     """Vectors that are worked out when they are asked for."""
 
     origin: OriginVectors

@@ -14,7 +14,7 @@ from ensue.data.compact_texts import Ragged, StringColumn, Texts
 from ensue.models.word_features import EncodedForms, Words
 from ensue.tasks.task import on_device
 from ensue.tasks.words.contextual import ContextualFeatures
-from ensue.tasks.words.kept_vectors import TextVectors
+from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.text.lexicon import Lexicon
 
 
@@ -32,7 +32,7 @@ class EncodedTexts:
             column = (columns or {})[name]
             self.columns.append(Ragged(lexicon.encode_column(name, column.values)[column.ids], texts.starts))
 
-    contextual: tuple[TextVectors, ...] = ()
+    contextual: tuple[LayersOfTexts, ...] = ()
     """Their words in the layers of other models."""
 
     def with_contextual(self, features: ContextualFeatures) -> Self:

@@ -32,7 +32,7 @@ WINDOW_WORDS = 8_192
 Halves = NDArray[np.float16]
 
 
-class TextVectors(ABC):
+class LayersOfTexts(ABC):
     """The vectors of the words of texts in the layers of one run."""
 
     @abstractmethod
@@ -45,7 +45,7 @@ class TextVectors(ABC):
 
 
 @dataclass(frozen=True)
-class KeptVectors(TextVectors):
+class KeptVectors(LayersOfTexts):
     """Vectors in a file of the cache (R, L, d), of which row 0 is zero, and the numbers of the texts' rows."""
 
     file: Halves

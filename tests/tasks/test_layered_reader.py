@@ -1,0 +1,158 @@
+"""Vectors of words from language models and translators: no word shifts another, no sentence reads another."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ensue
+from ensue.models.build import build_language_model
+from ensue.models.specification import Tokens
+from ensue.tasks import layered_reader
+from ensue.tasks.contextual import ContextualPipeline
+from ensue.tasks.language_modeling.pipeline import LanguagePipeline
+from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe
+from ensue.tasks.layered_reader import split_words
+from ensue.text.tokenizer import Tokenizer
+from ensue.text.tokenizers import train_tokenizer
+from training.tiny import run_tiny, tiny_recipe
+from training.tiny_pairs import pair_recipe, pairs
+from training.tiny_texts import without_pictures
+
+TEXT = "the old bird sees a warm house .\nAnna and Boris find the river , don't they ?\n" * 5
+WORDS = ["the", "", "old", "\x00", "bird", "\u00a0", "naïve", "日本", "🙂", "e\u0301", "a b", "\ud800", "sees"]
+LONG = ["bird", "house", "the"] * 9
+KINDS = ("characters", "bytes", "words", "bpe")
+ENCODERS: dict[str, dict[str, Any]] = {
+    "lstm": {"kind": "lstm", "d_model": 6, "num_layers": 2, "dropout": 0.3},
+    "projected": {"kind": "projected", "d_model": 4, "d_cell": 7, "dropout_input": 0.2},
+    "learned": {"kind": "transformer", "d_model": 8, "num_heads": 2, "num_layers": 2, "context": 10},
+    "post norm": {"kind": "transformer", "d_model": 8, "num_heads": 2, "context": 16, "norm": "post"},
+}
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> dict[str, Tokenizer]:
+    return {kind: train_tokenizer(kind, [TEXT], max_size=300) for kind in KINDS}
+
+
+@pytest.fixture(scope="module")
+def pipeline_of(tokenizers: dict[str, Tokenizer]) -> Callable[[str, str], LanguagePipeline]:
+    def made(kind: str, encoder: str) -> LanguagePipeline:
+        recipe = tiny_recipe(Path("text"), model=ENCODERS[encoder] | {"d_embedding": 5})
+        assert isinstance(recipe, LanguageModelingRecipe)
+        torch.manual_seed(0)
+        tokenizer, tokens = tokenizers[kind], Tokens(d_embedding=5)
+        size = tokenizer.vocabulary_size
+        return LanguagePipeline(build_language_model(tokens, recipe.encoder, vocabulary_size=size), tokenizer)
+
+    return made
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory: pytest.TempPathFactory) -> ContextualPipeline:
+    folder = tmp_path_factory.mktemp("layered")
+    (folder / "pairs.tsv").write_text(pairs(30))
+    with pytest.MonkeyPatch.context() as patch:
+        without_pictures(patch)
+        tables = {"encoder": {"kind": "lstm", "d_model": 8, "num_layers": 2}, "decoder": {"kind": "lstm", "d_model": 8}}
+        recipe = pair_recipe(folder / "pairs.tsv", train={"steps": 1, "validations": 1}, **tables)
+        run_tiny(recipe, folder / "run")
+    found = ensue.load(folder / "run", device="cpu")
+    assert isinstance(found, ContextualPipeline)
+    return found
+
+
+ANY_WORDS = st.lists(st.text(max_size=6) | st.sampled_from(WORDS), max_size=8)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(words=ANY_WORDS)
+@settings(max_examples=60, deadline=None)
+def test_every_word_has_its_own_tokens(kind: str, tokenizers: dict[str, Tokenizer], words: list[str]) -> None:
+    """And with the blanks between them they are the tokens of the sentence, if no word has blanks inside."""
+    tokenizer = tokenizers[kind]
+    split = split_words(tokenizer, words)
+    assert len(split.counts) == len(words)
+    assert sum(split.counts) == (~split.is_blank).sum()
+    ends = np.cumsum(split.counts)
+    own = split.ids[~split.is_blank]
+    real = [word for word in words if word.strip()]
+    for word, count, end in zip(words, split.counts, ends, strict=True):
+        joined = " " if tokenizer.joins_blanks and word is not next(iter(real), None) else ""
+        if not word.strip():
+            assert not count
+        elif not joined:
+            assert own[end - count : end].tolist() == tokenizer.encode(word).tolist() or tokenizer.joins_blanks
+    if all(word == word.strip() and len(word.split()) == 1 for word in real):
+        assert split.ids.tolist() == tokenizer.encode(" ".join(real)).tolist()
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("kind", ["characters", "bpe"])
+def test_no_sentence_depends_on_another(
+    kind: str,
+    encoder: str,
+    pipeline_of: Callable[[str, str], LanguagePipeline],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pipeline = pipeline_of(kind, encoder)
+    sentences = [WORDS, [], LONG, ["the"], ["", " "]]
+    together = pipeline.layers_of_words(sentences)
+    shapes = [(pipeline.num_layers, len(words), pipeline.d_layers) for words in sentences]
+    assert [vectors.shape for vectors in together] == shapes
+    monkeypatch.setattr(layered_reader, "CALL_TOKENS", 20)
+    for words, vectors in zip(sentences, together, strict=True):
+        np.testing.assert_allclose(pipeline.layers_of_words([words])[0], vectors, atol=1e-5)
+        empty = [not word.strip() for word in words]
+        assert not vectors[:, empty].any()
+        assert vectors[:, np.logical_not(empty)].any(-1).all()
+
+
+@pytest.mark.parametrize("encoder", ["lstm", "projected", "learned"])
+def test_a_language_model_reads_from_the_start_to_the_word(
+    encoder: str, pipeline_of: Callable[[str, str], LanguagePipeline]
+) -> None:
+    pipeline = pipeline_of("words", encoder)
+    model, tokenizer = pipeline.model, pipeline.tokenizer
+    words = ["the", "old", "bird", "sees"]
+    (vectors,) = pipeline.layers_of_words([words], pooling="last")
+    ids = torch.from_numpy(np.array([[tokenizer.start_id, *tokenizer.encode(" ".join(words))]], np.int64))
+    with torch.no_grad():
+        h, _ = model.read(ids)
+    d = h.shape[-1]
+    np.testing.assert_allclose(vectors[-1][:, :d], h[0, 1:].numpy(), atol=1e-6)
+    assert not vectors[-1][:, d:].any()
+    if encoder != "learned":
+        embedded = model.features(ids)[0, 1:].detach().numpy()
+        np.testing.assert_allclose(vectors[0][:, :5], embedded, atol=1e-6)
+    (other,) = pipeline.layers_of_words([[*words[:2], "house"]], pooling="last")
+    np.testing.assert_allclose(other[:, :2], vectors[:, :2], atol=1e-6)
+
+
+def test_a_long_sentence_is_read_in_windows(pipeline_of: Callable[[str, str], LanguagePipeline]) -> None:
+    """Of 9 words and the start; each word is read with 4 before it at least, as it would be in its window alone."""
+    pipeline = pipeline_of("words", "learned")
+    (vectors,) = pipeline.layers_of_words([LONG])
+    np.testing.assert_allclose(vectors[:, :9], pipeline.layers_of_words([LONG[:9]])[0], atol=1e-5)
+    np.testing.assert_allclose(vectors[:, 9:13], pipeline.layers_of_words([LONG[4:13]])[0][:, 5:], atol=1e-5)
+
+
+def test_the_encoder_of_a_translator_reads_both_ways(translator: ContextualPipeline) -> None:
+    assert (translator.num_layers, translator.d_layers) == (3, 32)
+    words = ["the", "red", "cat", "", "sees"]
+    (vectors,) = translator.layers_of_words([words])
+    assert vectors.shape == (3, 5, 32)
+    assert not vectors[:, 3].any()
+    model, coder = translator.model, translator.coder  # type: ignore[attr-defined]
+    ids = torch.from_numpy(np.append(coder.source.encode("the red cat sees"), coder.source.end_id)[None])
+    with torch.no_grad():
+        memory = model.encode(ids).values[0]
+    np.testing.assert_allclose(vectors[2][[0, 1, 2, 4], :16], memory[:4].numpy(), atol=1e-6)
+    alone = translator.layers_of_words([words, ["a", "big", "door"]])[0]
+    np.testing.assert_allclose(alone, vectors, atol=1e-6)
