@@ -13,7 +13,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 PAGE = REPOSITORY / "docs" / "architecture.md"
 BEGIN, END = "<!-- written by tree.py -->\n", "<!-- end of the tree -->"
 WIDTH, COLUMN = 120, 30
-SUFFIXES = (".py", ".c", ".h")
+SUFFIXES = (".py", ".c", ".h", ".js")
 
 FLOORS = (
     "text", "data", "engine", "nn", "models", "decode", "metrics", "recipe", "recipes", "runs", "tasks", "training",

@@ -39,11 +39,12 @@ def _labels(choose: Random, case: Case, material: Material) -> list[str]:
 
 def _text(choose: Random, case: Case, material: Material) -> list[str]:
     run = material.run(choose, LANGUAGE_MODELS)
-    command = choose.choice(["generate", "score", "evaluate"])
+    command = choose.choice(["generate", "score", "evaluate", "inspect"])
     if command == "generate":
         prompt = choose.choice([[], ["--prompt", "-"], ["--prompt", "the"], ["--samples", "2"]])
         return [command, str(run.path), "--max-tokens", choose.choice(["5", "300"]), *prompt]
-    return [command, str(run.path), choose.choice([str(run.data), "-"])]
+    texts = ["the cat", "-"] if command == "inspect" else [str(run.data), "-"]
+    return [command, str(run.path), choose.choice(texts)]
 
 
 def _outputs(choose: Random, case: Case, material: Material) -> list[str]:

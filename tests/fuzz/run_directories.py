@@ -53,9 +53,11 @@ def questions(run: Run) -> list[list[str]]:
             [*write, "--prompt", "the cat"],
             ["score", "run", str(run.data)],
             ["evaluate", "run", str(run.data)],
+            ["inspect", "run", "the cat"],
         ]
     if run.task == MASKED:
-        return [[command, "run", str(run.data)] for command in ("embed", "evaluate", "score")]
+        asked = [[command, "run", str(run.data)] for command in ("embed", "evaluate", "score")]
+        return [*asked, ["inspect", "run", "the [MASK]"]]
     if run.task == SEQUENCES:
         asked = [["predict", "run", str(run.data)], ["predict", "run", str(run.data), "--n-best", "2", "--beams", "3"]]
         return [*asked, ["evaluate", "run", str(run.data)], ["score", "run", str(run.data)]]

@@ -16,13 +16,17 @@ from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.tasks.classification.recipe import ClassificationRecipe
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.tasks.labeling.recipe import LabelingRecipe
+from ensue.tasks.masked_language_modeling.model import MaskedLanguageModelParts
+from ensue.tasks.masked_language_modeling.pipeline import MaskedLanguagePipeline
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.text.classes import Classes
 from ensue.text.labels import Labels
 from ensue.text.lexicon import Lexicon
+from ensue.text.tokenizers import train_tokenizer
 from layer_tables import layer_tables
+from training.tiny_masked import masked_recipe, paragraphs
 from training.tiny_pairs import TRANSLATED, pair_recipe
 
 WORDS = dict.fromkeys(
@@ -172,3 +176,14 @@ def translator(**tables: Any) -> SequencePipeline:
     model = EncoderDecoderParts(coder).build(recipe)
     roughened(model)
     return SequencePipeline(model, coder, recipe=recipe, layout=PairLayout("tsv"), ratio=1.5, run="runs/small")
+
+
+def masked(**tables: Any) -> MaskedLanguagePipeline:
+    """An untrained masked language model with WordPieces, or BPE, of a short text."""
+    recipe = masked_recipe(Path("x"), **tables)
+    tokenizer = train_tokenizer(recipe.tokenizer.kind, [paragraphs(12)], max_size=300, lowercase=True)
+    parts = MaskedLanguageModelParts(tokenizer)
+    torch.manual_seed(0)
+    model = parts.build(recipe)
+    roughened(model)
+    return MaskedLanguagePipeline(model, parts.coder, recipe, run="runs/small")

@@ -8,22 +8,24 @@ from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from ensue.errors import EnsueError
 from ensue.types import State
 
 
-class Ensemble:
+class Ensemble(nn.Module):
     """`P(w) = 1/M Σ_m P_m(w)` at every step. Its state is a tuple of those of the M models.
 
-    Each model has a `step`. They must have the same vocabulary, id for id; the caller knows whether they have. Raises
-    EnsueError if the numbers of their symbols differ.
+    Each model has a `step`. If all are modules, they can be watched as its parts. They must have the same vocabulary,
+    id for id; the caller knows whether they have. Raises EnsueError if the numbers of their symbols differ.
     """
 
     def __init__(self, models: Sequence[Any]) -> None:
+        super().__init__()
         assert models, "no model"
-        self.models = tuple(models)
+        are_modules = all(isinstance(model, nn.Module) for model in models)
+        self.models: Any = nn.ModuleList(models) if are_modules else tuple(models)  # a compiled one is none
         sizes = {size for model in models if (size := getattr(model, "vocabulary_size", None)) is not None}
         if len(sizes) > 1:
             raise EnsueError(f"the models have vocabularies of {' and '.join(map(str, sorted(sizes)))} symbols")

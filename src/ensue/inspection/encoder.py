@@ -19,7 +19,7 @@ MOST_ATTENTION = 2_048
 """The most words of a text whose attention weights are kept."""
 SIGNED = {"candidate", "hidden", "h"}
 """Values that may be negative, of which the mean absolute value is shown."""
-HIDDEN_FROM_VIEW = {"cell", "c", "weights"}
+HIDDEN_FROM_VIEW = {"cell", "c", "neurons", "weights"}
 DIMENSIONS = {"time", "depth"}
 """The dimensions of a grid, which has gates along both."""
 
@@ -56,7 +56,7 @@ def traces_of(layers: nn.Module, x: Tensor) -> list[Trace]:
     found: dict[tuple[str, str], dict[str, NDArray[np.float64]]] = {}
     for name, tensors in seen.items():
         tap = name.rpartition(".")[2]
-        found.setdefault(_place(name), {})[tap] = _means(tap, tensors, backward="leftward" in name)
+        found.setdefault(place_of(name), {})[tap] = _means(tap, tensors, backward="leftward" in name)
     numbers = {layer: number for number, layer in enumerate(dict.fromkeys(layer for layer, _ in found), start=1)}
     return [Trace(numbers[layer], direction, means) for (layer, direction), means in found.items()]
 
@@ -77,13 +77,17 @@ def attention_of(layers: nn.Module, x: Tensor) -> list[Attention] | None:
 
 
 def _means(tap: str, tensors: list[Tensor], *, backward: bool) -> NDArray[np.float64]:
-    """A recurrent layer's taps are seen once a position with (1, d), others once with (1, T, d)."""
-    values = tensors[0][0] if tensors[0].dim() == 3 else torch.cat(tensors)
+    values = over_text(tensors)
     means = exact(values.abs() if tap in SIGNED else values).mean(-1).cpu().numpy()
     return means[::-1] if backward else means
 
 
-def _place(name: str) -> tuple[str, str]:
+def over_text(tensors: list[Tensor]) -> Tensor:
+    """The values (T, d) at one tap. A recurrent layer's are seen once a position with (1, d), others with (1, T, d)."""
+    return tensors[0][0] if tensors[0].dim() == 3 else torch.cat(tensors)
+
+
+def place_of(name: str) -> tuple[str, str]:
     """The layer of the tap with this name, the same for both directions, and the direction.
 
     What has a number is a layer in a stack; what is below it are the layer's parts.

@@ -9,6 +9,9 @@ from typing import Any
 
 from ensue.errors import EnsueError
 
+TITLE = 84
+"""The most characters of a text in the title of its page."""
+
 
 @dataclass(frozen=True, repr=False)
 class Inspection:

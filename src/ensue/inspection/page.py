@@ -19,8 +19,8 @@ class Section(NamedTuple):
     content: str
 
 
-def page(title: str, facts: Mapping[str, str], sections: Sequence[Section]) -> str:
-    """The document. `facts` are shown at the top, as plain text."""
+def page(title: str, facts: Mapping[str, str], sections: Sequence[Section], *, script: str = "") -> str:
+    """The document. `facts` are shown at the top, as plain text; `script` follows the one that all pages have."""
     listed = "".join(f"<li>{escaped(name)} <b>{escaped(fact)}</b></li>" for name, fact in facts.items())
     parts = "\n".join(f"<section><h2>{escaped(part.heading)}</h2>{part.content}</section>" for part in sections)
     return f"""<!doctype html>
@@ -37,7 +37,7 @@ def page(title: str, facts: Mapping[str, str], sections: Sequence[Section]) -> s
 <ul class="facts">{listed}</ul>
 {parts}
 <footer>ensue {VERSION}. Numbers appear where the pointer rests.</footer>
-<script>{SCRIPT}</script>
+<script>{SCRIPT}{script}</script>
 </body>
 </html>
 """

@@ -45,7 +45,7 @@ svg .word { font-size: 13px; font-weight: 600; } svg .mid { text-anchor: middle;
 .warm { fill: var(--warm); } .cool { fill: var(--cool); } .good { fill: var(--good); } .much { fill: var(--d); }
 .nothing { fill: none; pointer-events: all; }
 .cross, .path, .grid, .line, .dots, .bar { pointer-events: none; }
-.cross { stroke: var(--faint); opacity: .45; } .grid { stroke: var(--line); }
+.cross { stroke: var(--faint); opacity: .45; } .grid { stroke: var(--line); fill: none; }
 .path { fill: none; stroke: var(--ink); stroke-width: 2; }
 .s0 { --tone: var(--a); } .s1 { --tone: var(--b); } .s2 { --tone: var(--c); } .s3 { --tone: var(--d); }
 .s4 { --tone: var(--e); } .s5 { --tone: var(--good); }
@@ -75,6 +75,19 @@ td .tag { white-space: nowrap; margin-right: .6em; }
 .key:first-child { margin-left: 0; }
 .key.best { border-color: var(--d); } .key.ends { border-color: var(--good); }
 .key.late { border-color: var(--c); } .key.out { border-style: dashed; border-width: 1px; }
+.text.close { font-size: 1rem; line-height: 1.75; max-height: 62vh; overflow-y: auto; }
+.text.close .w { padding: .12em 0; border-radius: 0; unicode-bidi: normal; }
+.text.close .none { outline: 1px dashed var(--faint); outline-offset: -1px; }
+.text i { color: var(--faint); opacity: .5; font-style: normal; }
+.choose { display: flex; flex-wrap: wrap; align-items: baseline; gap: .3rem 1.2rem; }
+button, select { font: inherit; color: inherit; background: var(--cell); border: 1px solid var(--line);
+  border-radius: 4px; padding: .05em .45em; margin: 0 .4em .15em 0; cursor: pointer; }
+.told { position: sticky; bottom: 0; padding: .4rem .6rem; background: var(--paper); border: 1px solid var(--line);
+  font-size: .88rem; min-height: 8.6em; }
+.option { display: grid; grid-template-columns: 9em 4.5em auto; align-items: center; }
+.thin { stroke-width: 3; }
+.head { display: inline-grid; font-size: .78rem; padding: .3em; } .head.chosen { outline: 2px solid var(--d); }
+.head canvas { width: 150px; height: 150px; image-rendering: pixelated; }
 footer { margin-top: 3rem; color: var(--faint); font-size: .85rem; }
 @media (max-width: 760px) { .sides { grid-template-columns: 1fr; } }
 """

@@ -73,7 +73,7 @@ class MaskedLanguageModel(nn.Module):
 
         `segments` are all 0 unless they are given. Raises `ContextError` for more positions than were learned.
         """
-        h: Tensor = self.layers(self._input(ids, segments), mask=mask)[0]
+        h: Tensor = self.layers(self.input(ids, segments), mask=mask)[0]
         return h
 
     def layers_of(
@@ -83,9 +83,10 @@ class MaskedLanguageModel(nn.Module):
         segments: Int[Tensor, "B T"] | None = None,
     ) -> list[Float[Tensor, "B T d"]]:
         """The features of each position after each block; the first are those that enter the first block."""
-        return layer_outputs(self.layers, self._input(ids, segments), mask)
+        return layer_outputs(self.layers, self.input(ids, segments), mask)
 
-    def _input(self, ids: Tensor, segments: Tensor | None) -> Tensor:
+    def input(self, ids: Int[Tensor, "B T"], segments: Int[Tensor, "B T"] | None = None) -> Float[Tensor, "B T d"]:
+        """What enters the layers: the vectors of tokens and of segments."""
         x: Tensor = self.features(ids)
         if self.segments is None:
             return x

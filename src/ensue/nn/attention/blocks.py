@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from ensue.nn.attention.multi_head import KVState, MultiHeadAttention
 from ensue.nn.dropout import ElementDropout
 from ensue.nn.layer import Parallel
+from ensue.nn.taps import Tap
 from ensue.types import Memory, State
 
 Activation = Literal["relu", "gelu", "gelu-tanh"]
@@ -29,11 +30,21 @@ def nonlinearity(activation: Activation) -> nn.Module:
 
 
 class FeedForward(nn.Sequential):
-    """`W_2 g(W_1 x + b_1) + b_2` at every position (Vaswani et al. 2017, eq. 2), with g = ReLU or GELU."""
+    """`W_2 g(W_1 x + b_1) + b_2` at every position (Vaswani et al. 2017, eq. 2), with g = ReLU or GELU.
+
+    The tap `neurons` sees what g returns.
+    """
 
     def __init__(self, d_model: int, d_hidden: int, *, activation: Activation, dropout: float) -> None:
         g = nonlinearity(activation)
         super().__init__(nn.Linear(d_model, d_hidden), g, ElementDropout(dropout), nn.Linear(d_hidden, d_model))
+        self.neurons = Tap()
+
+    def forward(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T d"]:
+        """The network's output at every position."""
+        below, g, dropout, above, neurons = self
+        y: Tensor = above(dropout(neurons(g(below(x)))))
+        return y
 
 
 class PostNormBlock(Parallel):

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from ensue.arguments import check_type
 from ensue.errors import EnsueError
 from ensue.inspection.colors import color_of
-from ensue.inspection.inspection import Inspection
+from ensue.inspection.inspection import TITLE, Inspection
 from ensue.inspection.markup import clipped
 from ensue.inspection.page import page
 from ensue.inspection.texts import ShownText
 from ensue.tasks.classification.page import classifier_sections
 from ensue.tasks.classification.texts import shortened
 from ensue.tasks.classification.view import view_classifier
-from ensue.tasks.words.inspection import TITLE, facts_of, read_words
+from ensue.tasks.words.inspection import facts_of, read_words
 from ensue.text.tokens import tokens
 
 if TYPE_CHECKING:

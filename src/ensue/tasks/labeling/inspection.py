@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from ensue.data.sentences.sentence import Sentence, Surface, joined
 from ensue.errors import EnsueError
 from ensue.inspection.colors import color_of
-from ensue.inspection.inspection import Inspection
+from ensue.inspection.inspection import TITLE, Inspection
 from ensue.inspection.markup import clipped
 from ensue.inspection.page import page
 from ensue.inspection.texts import Mark, ShownText
 from ensue.tasks.labeling.page import MOST_WORDS, tagger_sections
 from ensue.tasks.labeling.view import TaggerView, view_tagger
-from ensue.tasks.words.inspection import TITLE, facts_of, read_words
+from ensue.tasks.words.inspection import facts_of, read_words
 from ensue.text.schemes import spans
 
 if TYPE_CHECKING:

@@ -8,6 +8,11 @@ TASK = TaskEntry(
     parts="ensue.tasks.language_modeling.model:LanguageModelParts",
     job="ensue.tasks.language_modeling.job:LanguageModelingJob",
     pipeline="ensue.tasks.language_modeling.pipeline:LanguagePipeline",
-    commands={"generate": frozenset(), "score": frozenset(), "evaluate": frozenset({"minimal-pairs"})},
+    commands={
+        "generate": frozenset(),
+        "score": frozenset(),
+        "evaluate": frozenset({"minimal-pairs"}),
+        "inspect": frozenset(),
+    },
     judged_by=("nats_per_token",),
 )

@@ -14,10 +14,12 @@ from ensue.data.sources import TextSource
 from ensue.decode.generation import generate_ids, search_ids
 from ensue.decode.sampling import Sampling
 from ensue.decode.search import BeamSearch
+from ensue.inspection.inspection import Inspection
 from ensue.metrics.language import LanguageScores
 from ensue.models.language_model import LanguageModel
 from ensue.models.modules import evaluating
 from ensue.runs.directory import RunDirectory
+from ensue.tasks.language_modeling.inspection import inspect_text
 from ensue.tasks.language_modeling.minimal_pairs import score_minimal_pairs
 from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.tasks.layered_reader import LayeredPipeline, LayeredReader
@@ -182,6 +184,13 @@ class LanguagePipeline(LayeredPipeline):
     def score_lines(self, location: str, *, encoding: str = "utf-8", as_json: bool = False) -> Iterator[str]:
         """The lines of `ensue score`: one for each token of a text ("-": stdin)."""
         return score_lines(self, location, encoding, as_json=as_json)
+
+    def inspect(self, text: str) -> Inspection:
+        """What happens in the model while it reads a text: what it expected, its units, its attention.
+
+        The numbers of a long text are those of its first tokens. Raises EnsueError for a text without tokens.
+        """
+        return inspect_text(self, text)
 
     def _tokenizable(self, chunks: Iterable[str]) -> Iterator[str]:
         """The text in pieces that can be tokenized by themselves."""

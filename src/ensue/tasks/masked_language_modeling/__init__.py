@@ -12,6 +12,7 @@ TASK = TaskEntry(
         "predict": frozenset({"n-best"}),
         "evaluate": frozenset({"minimal-pairs", "similarity"}) | CONTEXTUAL,
         "score": frozenset(),
+        "inspect": frozenset(),
         "embed": frozenset({"pooling", "layer"}),
     },
     judged_by=("masked_nats",),

@@ -15,12 +15,14 @@ from ensue.data.corpus.cache import tokenize
 from ensue.data.lines import Lines
 from ensue.data.sources import TextSource
 from ensue.errors import EnsueError
+from ensue.inspection.inspection import Inspection
 from ensue.metrics.masked import MaskedScores
 from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contextual import ContextualPipeline, checked_layer, pooled_words
 from ensue.tasks.masked_language_modeling.console import filled_lines
 from ensue.tasks.masked_language_modeling.examples import masking_of, scored_examples, stream_of
+from ensue.tasks.masked_language_modeling.inspection import inspect_masked
 from ensue.tasks.masked_language_modeling.job import protocol_of
 from ensue.tasks.masked_language_modeling.model import MaskedLanguageModelParts
 from ensue.tasks.masked_language_modeling.reading import mask_probabilities, pseudo_nats, token_vectors
@@ -116,6 +118,15 @@ class MaskedLanguagePipeline(ContextualPipeline, TextVectors, Predictor):
     ) -> Iterator[str]:
         """The lines of `ensue predict`: those of a file ("-": stdin) with their masks filled."""
         return filled_lines(self, location, encoding, as_json=as_json)
+
+    def inspect(self, text: str) -> Inspection:
+        """What happens in the model with a text, in which `[MASK]` may stand: what it expects at each token that is
+        hidden alone, and its attention.
+
+        The numbers of a long text are those of its first tokens. Raises EnsueError for a text without tokens.
+        """
+        self._check_head("a look inside")
+        return inspect_masked(self, text)
 
     def score(self, text: str) -> list[TokenScore]:
         """The surprisal of each token of `text`, given all others (Salazar et al. 2020)."""

@@ -89,18 +89,36 @@ def pseudo_nats(
 ) -> list[NDArray[np.float64]]:
     """The surprisal of each token of each text, given all the others: it alone is hidden (Salazar et al. 2020)."""
     found = [np.zeros(len(text)) for text in texts]
-    plan = sorted(_planned(texts, model.context - 2), key=lambda window: window.size)
-    device = device_of(model)
     with evaluating(model):
-        for some in _hidden(plan):
-            pieces = [texts[row.window.text][row.window.begin : row.window.end] for row in some]
-            ids, mask = _framed(coder, pieces, device)
-            places = torch.tensor([row.place - row.window.begin + 1 for row in some], device=device).unsqueeze(1)
-            targets = torch.full_like(ids, NOT_HIDDEN).scatter(1, places, ids.gather(1, places))
-            h = model(ids.scatter(1, places, coder.mask_id), mask)
+        for some, ids, mask, targets in _each_hidden(model, coder, texts):
+            h = model(ids, mask)
             for row, nats in zip(some, model.hidden_nats(h, targets).nats.tolist(), strict=True):
                 found[row.window.text][row.place] = nats
     return found
+
+
+@torch.inference_mode()
+def pseudo_logits(
+    model: MaskedLanguageModel, coder: MaskedTokenizer, text: NDArray[np.int64]
+) -> Iterator[tuple[list[int], Tensor]]:
+    """Some places of a text, with the logits (N, V) of what stands at each, given all other tokens; in any order."""
+    with evaluating(model):
+        for some, ids, mask, targets in _each_hidden(model, coder, [text]):
+            yield [row.place for row in some], model.logits(ids, targets != NOT_HIDDEN, mask)
+
+
+def _each_hidden(
+    model: MaskedLanguageModel, coder: MaskedTokenizer, texts: Sequence[NDArray[np.int64]]
+) -> Iterator[tuple[list[Hidden], Tensor, Tensor | None, Tensor]]:
+    """Each token of each text, hidden alone, in batches of inputs (B, T), their mask, and targets (B, T)."""
+    plan = sorted(_planned(texts, model.context - 2), key=lambda window: window.size)
+    device = device_of(model)
+    for some in _hidden(plan):
+        pieces = [texts[row.window.text][row.window.begin : row.window.end] for row in some]
+        ids, mask = _framed(coder, pieces, device)
+        places = torch.tensor([row.place - row.window.begin + 1 for row in some], device=device).unsqueeze(1)
+        targets = torch.full_like(ids, NOT_HIDDEN).scatter(1, places, ids.gather(1, places))
+        yield some, ids.scatter(1, places, coder.mask_id), mask, targets
 
 
 def _hidden(plan: Sequence[TextWindow]) -> Iterator[list[Hidden]]:

@@ -14,7 +14,7 @@ from ensue.data.compact_texts import Ragged
 from ensue.data.pairs import Pair
 from ensue.decode.record import Candidate
 from ensue.errors import EnsueError
-from ensue.inspection.inspection import Inspection
+from ensue.inspection.inspection import TITLE, Inspection
 from ensue.inspection.markup import clipped
 from ensue.inspection.page import page
 from ensue.tasks.sequence_to_sequence.page import sequence_sections
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 LONGEST = 2_000
 """The most tokens of a source or a target for a page."""
-TITLE = 84
 
 
 def inspect_output(pipeline: SequencePipeline, source: str | Sequence[str], target: str | None = None) -> Inspection:

@@ -16,7 +16,6 @@ from ensue.tasks.words.pipeline import WordPipeline
 
 LONGEST = 10_000
 """The most words of a text for a page."""
-TITLE = 84
 """The most characters of the text in a page's title."""
 
 

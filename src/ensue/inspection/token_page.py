@@ -1,0 +1,153 @@
+"""A text as its tokens, colored by what a model expected or by any of its units, as a section of a page."""
+
+from __future__ import annotations
+
+import json
+import math
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.inspection.inspection import TITLE
+from ensue.inspection.markup import clipped, escaped, plain, share
+from ensue.inspection.page import Section, cut, paragraph, table
+from ensue.inspection.predictions import Predictions
+from ensue.inspection.texts import LONGEST_WORD, STRONGEST
+from ensue.inspection.units import Units
+
+MOST_SHOWN = 1_000
+"""The most tokens of a text on a page."""
+MOST_BYTES = 1_500_000
+"""The most values of units on a page, one byte each."""
+LONGEST_SYMBOL = 40
+BLANKS = str.maketrans({" ": "␣", "\n": "↵", "\r": "␍", "\t": "⇥"})
+
+
+def script() -> str:
+    """What a page with `text_section` needs as a script."""
+    return (Path(__file__).parent / "token_page.js").read_text(encoding="utf-8")
+
+
+def title_of(text: str) -> str:
+    """The beginning of a text as the title of its page."""
+    return clipped(" ".join(text.split()) or shown(text), TITLE)
+
+
+def shown(symbol: str) -> str:
+    """A token as it stands in a list: short, with signs for blanks."""
+    return clipped(symbol.translate(BLANKS), LONGEST_SYMBOL)
+
+
+def text_section(
+    tokens: Sequence[str],
+    ids: Sequence[int],
+    predictions: Predictions,
+    symbol: Callable[[int], str],
+    *,
+    length: int,
+    vocabulary_size: int,
+    about: str,
+    units: Sequence[Units] = (),
+    chosen: Sequence[Sequence[int]] = (),
+    attention: Mapping[str, Any] | None = None,
+) -> Section:
+    """The text of `tokens` with these `ids`, in which any of the `chosen` units can be seen.
+
+    `predictions` may have one position more, which is behind the text; `length` are the tokens of the whole text.
+    """
+    count = min(len(tokens), MOST_SHOWN)
+    full = math.log(vocabulary_size)
+    behind = ["▸"] if count == length < len(predictions.ranks) else []
+    places = [_token(piece, predictions, place, full) for place, piece in enumerate([*tokens[:count], *behind])]
+    kinds = "".join(f'<option value="{place}">{escaped(found.name)}</option>' for place, found in enumerate(units))
+    choice = (
+        '<p class="choose"><label>color <select id="color"><option value="surprisal">surprisal</option>'
+        f'<option value="entropy">entropy</option>{kinds}</select></label> '
+        '<label hidden>unit <select id="unit"></select></label> <span id="range" class="faint"></span></p>'
+    )
+    numbers = _numbers(ids, predictions, symbol, count, len(behind)) | {
+        "full": full,
+        "groups": [_packed(found, some, count) for found, some in zip(units, chosen, strict=True)],
+        "attention": attention,
+    }
+    content = (
+        f"{paragraph(about)}{cut(length, count, 'tokens')}{choice}"
+        f'<div class="text close" id="tokens" dir="auto">{"".join(places)}</div><div class="told" id="told"></div>'
+        f'<script type="application/json" id="numbers">{_as_script(numbers)}</script>'
+    )
+    return Section("The text", content)
+
+
+def _token(piece: str, predictions: Predictions, place: int, full: float) -> str:
+    nats = float(predictions.surprisals[place])
+    strength = 0.0 if math.isnan(nats) else STRONGEST * min(1.0, nats / full)
+    kind = " none" if math.isnan(nats) else ""
+    return f'<span class="w for{kind}" data-t="{place}" style="--s:{strength:.0f}%">{written(piece)}</span>'
+
+
+def written(piece: str) -> str:
+    """A token in a text, as HTML; one without text has a dot, and a line end a sign."""
+    return escaped(clipped(piece, LONGEST_WORD) or "·").replace("\n", "<i>↵</i>\n")
+
+
+def _numbers(
+    ids: Sequence[int], predictions: Predictions, symbol: Callable[[int], str], count: int, behind: int
+) -> dict[str, Any]:
+    """What the script tells of each token; `symbols` are the texts of all tokens that it names."""
+    positions = count + behind
+    best = predictions.ids[:positions]
+    named = np.unique(np.concatenate((best.ravel(), np.asarray(ids[:count], np.int64))))
+    order = {id: number for number, id in enumerate(named.tolist())}
+    return {
+        "tokens": count,
+        "symbols": [shown(symbol(id)) for id in order],
+        "token": [order[id] for id in list(ids)[:count]],
+        "surprisal": [None if math.isnan(nats) else round(nats, 4) for nats in predictions.surprisals[:positions]],
+        "rank": predictions.ranks[:positions].tolist(),
+        "entropy": [round(nats, 4) for nats in predictions.entropies[:positions].tolist()],
+        "options": [
+            [[order[id], round(p, 5)] for id, p in zip(*row, strict=True)]
+            for row in zip(best.tolist(), predictions.probabilities[:positions].tolist(), strict=True)
+        ],
+    }
+
+
+def _packed(units: Units, chosen: Sequence[int], count: int) -> dict[str, Any]:
+    """Units as bytes, one after another: 0 is a unit's `low`est value, 255 its `high`est."""
+    values = units.values[:count, list(chosen)].astype(np.float64)
+    low, high = values.min(0), values.max(0)
+    steps = np.divide(values - low, high - low, out=np.zeros_like(values), where=high > low)
+    return {
+        "name": units.name,
+        "units": list(chosen),
+        "low": [float(f"{value:.5g}") for value in low],
+        "high": [float(f"{value:.5g}") for value in high],
+        "values": packed(steps.T),
+    }
+
+
+def packed(shares: NDArray[Any]) -> str:
+    """Numbers from 0 to 1 as bytes in base64."""
+    return b64encode(np.rint(255 * shares).astype(np.uint8).tobytes()).decode()
+
+
+def _as_script(numbers: Mapping[str, Any]) -> str:
+    """JSON that no text in it can end."""
+    return json.dumps(numbers, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def options_table(rows: Sequence[tuple[str, Sequence[tuple[str, float]]]]) -> str:
+    """A row for each position: what stands there, and the most probable tokens with their probabilities."""
+    drawn = []
+    for name, options in rows:
+        listed = "".join(
+            f'<span class="tag"><bdi>{escaped(shown(symbol))}</bdi> '
+            f'<span class="faint" title="{plain(p, 6)}">{share(p)}</span></span>'
+            for symbol, p in options
+        )
+        drawn.append(f"<tr><td>{escaped(name)}</td><td>{listed}</td></tr>")
+    return table(["", "most probable"], drawn)

@@ -1,0 +1,112 @@
+"""What happens in a language model with a text, in numbers: what it expected, its units, its attention.
+
+`page.py` draws it.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ensue.inspection.encoder import Attention, attention_of, over_text
+from ensue.inspection.pieces import pieces_of, properties_of
+from ensue.inspection.predictions import NO_TOKEN, Predictions
+from ensue.inspection.units import Units, correlations, named, unit_taps
+from ensue.models.language_model import LanguageModel
+from ensue.models.modules import device_of, evaluating
+from ensue.nn import watch
+from ensue.tasks.reading import CALL_LOGITS, windows
+from ensue.text.tokenizer import Tokenizer
+
+MOST_TOKENS = 4_000
+"""The most tokens of a text that are looked at."""
+MOST_VALUES = 1 << 26
+"""The most values of units that are kept. A model with many units is looked at over fewer tokens."""
+MOST_ATTENTION = 256
+"""The most positions whose attention is kept."""
+
+
+@dataclass(frozen=True)
+class LanguageView:
+    """A text of T tokens in a language model, as far as it was looked at; all of it has `length` tokens.
+
+    `predictions` are of T + 1 positions: the last one is behind the text. Units are (T, d): what they were when a token
+    had been read. The attention (H, A, A) is that of the first A positions, whose first one is the start symbol.
+    """
+
+    tokens: tuple[str, ...]
+    """The text of each token; together they are the text as the model knows it."""
+    ids: NDArray[np.int64]
+    length: int
+    predictions: Predictions
+    units: list[Units]
+    properties: dict[str, NDArray[np.float64]]
+    """By name what was worked out from the text (T,), and the surprisal."""
+    correlations: list[NDArray[np.float64]]
+    """For each of `units` (P, d): how far each unit follows each property. Empty for a short text."""
+    attention: list[Attention]
+
+
+@torch.inference_mode()
+def view_text(model: LanguageModel, tokenizer: Tokenizer, ids: NDArray[np.int64]) -> LanguageView:
+    """The view of a text of one token at least. A Transformer reads it in windows, as `score` does."""
+    with evaluating(model):
+        kept = ids[: min(MOST_TOKENS, max(1, MOST_VALUES // _num_units(model, tokenizer.start_id)))]
+        inputs = np.concatenate(([tokenizer.start_id], kept))
+        read = _read(model, inputs)
+        predictions = _predictions(model, read.h, np.append(kept, NO_TOKEN))
+        first = inputs[: min(MOST_ATTENTION, model.context or MOST_ATTENTION)]
+        attention = attention_of(model.layers, model.features(_on_device(model, first)))
+    assert attention is not None, "so many positions are always looked at"
+    units = named({name: values[1:] for name, values in read.values.items()})
+    tokens = pieces_of(tokenizer.decoder(), kept.tolist())
+    properties = properties_of(tokens) | {"surprisal": predictions.surprisals[:-1]}
+    return LanguageView(
+        tokens, kept, len(ids), predictions, units, properties, correlations(units, properties), attention
+    )
+
+
+class _Reading(NamedTuple):
+    """What the head reads (N, d), and the values (N, d) at each tap, at N positions."""
+
+    h: Tensor
+    values: dict[str, NDArray[np.float32]]
+
+
+def _read(model: LanguageModel, inputs: NDArray[np.int64]) -> _Reading:
+    taps = unit_taps(model.layers)
+    h: list[Tensor] = []
+    values: dict[str, list[NDArray[np.float32]]] = {tap: [] for tap in taps}
+    for begin, first, end in windows(len(inputs), model.context):
+        x = model.features(_on_device(model, inputs[begin:end]))
+        watched: AbstractContextManager[dict[str, list[Tensor]]] = (
+            watch(model.layers, *taps) if taps else nullcontext({})
+        )
+        with watched as seen:
+            h.append(model.layers(x)[0][0, first - begin :])
+        for tap, tensors in seen.items():
+            values[tap].append(over_text(tensors)[first - begin :].float().cpu().numpy())
+    return _Reading(torch.cat(h), {tap: np.concatenate(parts) for tap, parts in values.items()})
+
+
+def _predictions(model: LanguageModel, h: Tensor, targets: NDArray[np.int64]) -> Predictions:
+    size = max(1, CALL_LOGITS // model.vocabulary_size)
+    starts = range(0, len(targets), size)
+    parts = [Predictions.of(model.head(h[at : at + size]), targets[at : at + size]) for at in starts]
+    return Predictions.joined(parts)
+
+
+def _num_units(model: LanguageModel, start_id: int) -> int:
+    units: list[int] = [values.shape[1] for values in _read(model, np.array([start_id])).values.values()]
+    return max(1, sum(units))
+
+
+def _on_device(model: LanguageModel, ids: NDArray[np.int64]) -> Tensor:
+    """The ids as one row (1, T)."""
+    return torch.from_numpy(ids[None].astype(np.int64)).to(device_of(model))

@@ -1,0 +1,267 @@
+"""What is shown of a language model is what it computes: step by step, by formulas, and as `score` says."""
+
+import base64
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from ensue.errors import EnsueError
+from ensue.inspection import token_page, unit_page
+from ensue.inspection.pieces import pieces_of, properties_of
+from ensue.inspection.predictions import NO_TOKEN, Predictions
+from ensue.inspection.units import Units, correlations, followers, saturation
+from ensue.nn import watch
+from ensue.tasks.language_modeling import view as viewing
+from ensue.tasks.language_modeling.pipeline import LanguagePipeline
+from ensue.tasks.language_modeling.view import LanguageView
+from ensue.tasks.reading import windows
+from inspection.small import Node, number, parsed, roughened
+from inspection.test_pages import HARD
+from layer_tables import layers
+from test_pipeline import pipeline_of
+
+TEXT = 'The sea was calm. "Nobody" (I) spoke,\nand été: "nothing ended"; 12\n'
+LSTM = layers(kind="lstm", d_embedding=8, d_model=6, num_layers=2)
+TRANSFORMER = layers(
+    kind="transformer", d_embedding=8, d_model=8, num_heads=2, num_layers=2, context=10, positions="rotary"
+)
+MODELS = {
+    "lstm": LSTM,
+    "gru": layers(kind="gru", d_embedding=8, d_model=6),
+    "mingru": layers(kind="mingru", d_embedding=8, d_model=6),
+    "grid": layers(kind="grid", d_embedding=8, d_model=6, num_layers=2),
+    "transformer": TRANSFORMER,
+}
+
+
+def model_of(name: str = "lstm", kind: str = "characters") -> LanguagePipeline:
+    pipeline = pipeline_of(kind, MODELS[name])
+    roughened(pipeline.model)
+    return pipeline
+
+
+def viewed(pipeline: LanguagePipeline, text: str = TEXT) -> tuple[LanguageView, Node]:
+    inspection = pipeline.inspect(text)
+    assert isinstance(inspection.view, LanguageView)
+    return inspection.view, parsed(inspection.page)
+
+
+def numbers_of(page: Node) -> dict[str, Any]:
+    (script,) = [node for node in page.all("script") if node.attributes.get("id") == "numbers"]
+    found: dict[str, Any] = json.loads(script.text)
+    return found
+
+
+@pytest.mark.parametrize(("name", "kind"), [*((name, "characters") for name in MODELS), ("lstm", "bpe"),
+                                            ("transformer", "bytes"), ("gru", "words")])  # fmt: skip
+def test_what_was_expected_is_what_score_says(name: str, kind: str) -> None:
+    pipeline = model_of(name, kind)
+    view, _ = viewed(pipeline)
+    scores = pipeline.score(TEXT)
+    assert view.length == len(scores) == len(view.tokens)
+    assert view.predictions.surprisals[:-1] == pytest.approx([score.nats for score in scores], abs=1e-4)
+    assert math.isnan(view.predictions.surprisals[-1])
+    assert "".join(view.tokens) == pipeline.tokenizer.decode(view.ids)
+    assert all(len(units.values) == len(view.tokens) for units in view.units)
+
+
+@torch.no_grad()
+def test_distributions_and_units_are_those_of_the_steps() -> None:
+    """The model is stepped through the text; nothing of what is tested takes part."""
+    pipeline = model_of()
+    view, _ = viewed(pipeline)
+    model, state = pipeline.model.eval(), None
+    kinds = {units.name: units.values for units in view.units}
+    assert list(kinds) == [
+        f"layer {layer}, {kind}"
+        for layer in (1, 2)
+        for kind in ("input", "forget", "candidate", "output", "cell", "hidden")
+    ]
+    for place, id in enumerate([pipeline.tokenizer.start_id, *view.ids.tolist()]):
+        logits, state = model.step(torch.tensor([id]), state)
+        p = logits[0].double().softmax(0)
+        best = p.sort(descending=True)
+        assert view.predictions.probabilities[place] == pytest.approx(best.values[:5].numpy(), abs=1e-6)
+        assert view.predictions.ids[place].tolist() == best.indices[:5].tolist()
+        assert view.predictions.entropies[place] == pytest.approx(float(-(p * p.log()).sum()), abs=1e-5)
+        if place < view.length:
+            assert view.predictions.ranks[place] == best.indices.tolist().index(int(view.ids[place])) + 1
+        if place:
+            cells = [of_layer.c for of_layer in state if hasattr(of_layer, "c")]  # type: ignore[union-attr]
+            for layer, c in enumerate(cells, start=1):
+                assert kinds[f"layer {layer}, cell"][place - 1] == pytest.approx(c[0].numpy(), abs=1e-5)
+
+
+@torch.no_grad()
+def test_neurons_and_attention_of_a_transformer() -> None:
+    """Those of the first window, collected by torch's own hooks; and of all windows, as `windows` plans them."""
+    pipeline = model_of("transformer")
+    view, page = viewed(pipeline)
+    model = pipeline.model.eval()
+    found: list[Tensor] = []
+    blocks = [part for part in model.modules() if type(part).__name__ == "FeedForward"]
+    for block in blocks:
+        block[1].register_forward_hook(lambda module, inputs, output: found.append(output))  # type: ignore[index]
+    inputs = torch.tensor([[pipeline.tokenizer.start_id, *view.ids.tolist()]])
+    with watch(model, "*.weights") as seen:
+        model(inputs[:, :10])
+    assert [units.name for units in view.units] == ["layer 1, neurons", "layer 2, neurons"]
+    for units, values in zip(view.units, found, strict=True):
+        assert units.values[:9] == pytest.approx(values[0, 1:].numpy(), abs=1e-5)
+    for layer, tensors in zip(view.attention, seen.values(), strict=True):
+        assert layer.weights == pytest.approx(tensors[0][0].numpy(), abs=1e-6)
+    found.clear()
+    model(inputs[:, 5:15])
+    assert view.units[1].values[9:14] == pytest.approx(found[1][0, 5:].numpy(), abs=1e-5)
+    attention = numbers_of(page)["attention"]
+    assert attention["names"] == [f"layer {layer}, head {head}" for layer in (1, 2) for head in (1, 2)]
+    packed = np.frombuffer(base64.b64decode(attention["values"]), np.uint8).reshape(4, 10, 10) / 255
+    assert packed[3] == pytest.approx(view.attention[1].weights[1], abs=0.002)
+    row = list(page.section("Attention").all("span", "w"))
+    assert [token.text for token in row[:4]] == ["<start>", "T", "h", "e"]
+
+
+@pytest.mark.parametrize(("size", "context"), [(1, None), (7, None), (1, 4), (4, 4), (5, 4), (17, 4), (18, 5), (3, 1)])
+def test_windows_have_each_position_once(size: int, context: int | None) -> None:
+    found = list(windows(size, context))
+    assert [place for _, first, end in found for place in range(first, end)] == list(range(size))
+    for begin, first, end in found:
+        assert end - begin <= (context or size)
+        assert first - begin >= (0 if not begin else context - max(1, context // 2))  # type: ignore[operator]
+
+
+def test_what_a_text_is_at_each_token() -> None:
+    pieces = list('Ab ("x y" 12\n) c')
+    found = properties_of([*pieces, *"\n\n“" + "z" * 9])
+    by_hand = {
+        "place in line": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0, 1, 2, 3, 0, 0, 1, *range(2, 11)],
+        "place in word": [1, 2, 0, 0, 0, 1, 0, 1, 0, 0, 1, 2, 0, 0, 0, 1, 0, 0, 0, *range(1, 10)],
+        "in quotes": [0] * 4 + [1] * 4 + [0] * 10 + [1] * 10,
+        "in brackets": [0] * 3 + [1] * 10 + [0] * 15,
+        "blank": [0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 1, 0, 1, 1] + [0] * 10,
+        "punctuation": [0, 0, 0, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1] + [0] * 9,
+    }
+    assert {name: values.tolist() for name, values in found.items()} == by_hand  # the others hardly vary
+    assert properties_of(["ab", " c"] * 5)["place in line"].tolist() == list(range(2, 22, 2))
+    assert properties_of([]) == {}
+    tokenizer = pipeline_of("bytes").tokenizer
+    assert pieces_of(tokenizer.decoder(), tokenizer.encode("aé").tolist()) == ("a", "", "é")
+
+
+def test_a_unit_that_follows_quotes_is_found() -> None:
+    text = 'he said "yes, it is" and "no" to all, and then "never again" was heard in the hall'
+    properties = properties_of(list(text))
+    values = np.random.default_rng(0).normal(size=(2, len(text), 5)).astype(np.float32)
+    values[1, :, 3] = 2 - properties["in quotes"]
+    values[0, :, 2] = 0.7
+    units = [Units(1, "cell", values[0]), Units(2, "cell", values[1])]
+    found = correlations(units, properties)
+    place = list(properties).index("in quotes")
+    assert followers(found, place, 3)[0] == (1, 3, pytest.approx(-1))
+    expected = np.corrcoef(values[0, :, 1], properties["in quotes"])[0, 1]
+    assert found[0][place, 1] == pytest.approx(expected)
+    assert not found[0][:, 2].any(), "what is constant follows nothing"
+    assert correlations(units, {"x": np.arange(5.0)}) == []
+
+
+def test_saturation_and_gates() -> None:
+    shut, opened = saturation(np.array([[0.05, 0.95], [0.5, 0.95], [0.0, 0.1], [0.2, 0.99]], np.float32))
+    assert (shut.tolist(), opened.tolist()) == ([0.5, 0.0], [0.0, 0.75])
+    names = [units.kind for units in viewed(model_of("grid"))[0].units if units.is_gate]
+    assert names == [f"{along} {gate}" for _ in range(2) for along in ("time", "depth")
+                     for gate in ("input", "forget", "output")]  # fmt: skip
+    assert [units.kind for units in viewed(model_of("gru"))[0].units if units.is_gate] == ["reset", "update"]
+
+
+def test_predictions_by_formulas() -> None:
+    logits = torch.tensor([[1.0, 3.0, 2.0], [0.0, -torch.inf, 0.0]])
+    found = Predictions.of(logits, np.array([2, NO_TOKEN]))
+    p = np.exp([1, 3, 2]) / np.exp([1, 3, 2]).sum()
+    assert found.surprisals[0] == pytest.approx(-math.log(p[2]))
+    assert found.ranks.tolist() == [2, 0]
+    assert found.entropies == pytest.approx([-(p * np.log(p)).sum(), math.log(2)])
+    assert found.ids[0].tolist() == [1, 2, 0]
+
+
+def test_the_numbers_on_the_page() -> None:
+    pipeline = model_of()
+    view, page = viewed(pipeline)
+    numbers = numbers_of(page)
+    assert numbers["surprisal"][:-1] == pytest.approx(view.predictions.surprisals[:-1].tolist(), abs=5.1e-5)
+    assert numbers["surprisal"][-1] is None
+    assert numbers["entropy"] == pytest.approx(view.predictions.entropies.tolist(), abs=5.1e-5)
+    assert numbers["rank"] == view.predictions.ranks.tolist()
+    for place, options in enumerate(numbers["options"]):
+        assert [share for _, share in options] == pytest.approx(view.predictions.probabilities[place], abs=5.1e-6)
+        assert [numbers["symbols"][symbol] for symbol, _ in options] == [
+            token_page.shown(pipeline.tokenizer.symbol(id)) for id in view.predictions.ids[place].tolist()
+        ]
+    for units, group in zip(view.units, numbers["groups"], strict=True):
+        assert group["units"] == list(range(6))
+        low, high = np.array(group["low"]), np.array(group["high"])
+        values = np.frombuffer(base64.b64decode(group["values"]), np.uint8).reshape(6, -1).T
+        assert low + values / 255 * (high - low) == pytest.approx(units.values, abs=0.01)
+    shown = next(page.section("The text").all("div", "text"))
+    assert shown.text.replace("↵", "") == "".join(view.tokens).replace("↵", "") + "▸"
+    assert "perplexity " + f"{np.exp(view.predictions.surprisals[:-1].mean()):.4g}" in page.text
+    rows = list(page.section("Units that follow").all("tr"))[1:]
+    assert [next(row.all("td")).text for row in rows] == list(view.properties)
+    for place, row in enumerate(rows):
+        for button in row.all("button"):
+            group = next(g for g, units in enumerate(view.units) if units.name == button.attributes["data-group"])
+            r = view.correlations[group][place, int(button.attributes["data-unit"] or 0)]
+            assert number(button.attributes["title"] or "") == pytest.approx(r, abs=5.1e-5)
+
+
+def test_long_texts_and_many_units_are_cut_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(viewing, "MOST_TOKENS", 60)
+    monkeypatch.setattr(token_page, "MOST_SHOWN", 50)
+    monkeypatch.setattr("ensue.tasks.language_modeling.page.MOST_SHOWN", 50)
+    monkeypatch.setattr(unit_page, "MOST_BYTES", 50 * 12 * 2)
+    pipeline = model_of()
+    view, page = viewed(pipeline, TEXT * 3)
+    assert (len(view.tokens), view.length) == (60, 3 * len(TEXT))
+    assert f"The first 50 of {3 * len(TEXT)} tokens are shown." in page.section("The text").text
+    assert f"tokens 60 of {3 * len(TEXT)}" in page.text
+    numbers = numbers_of(page)
+    assert len(numbers["surprisal"]) == 50
+    listed = {
+        (button.attributes["data-group"], int(button.attributes["data-unit"] or 0))
+        for button in page.section("Units that follow").all("button")
+    }
+    on_page = {(group["name"], unit) for group in numbers["groups"] for unit in group["units"]}
+    assert listed <= on_page, "what can be chosen is there"
+    assert 24 <= len(on_page) < 12 * 6
+    monkeypatch.setattr(viewing, "MOST_VALUES", 72 * 20)
+    assert len(viewed(pipeline, TEXT)[0].tokens) == 20
+    assert "too short" in viewed(pipeline, "The sea")[1].section("Units").text
+
+
+@pytest.mark.parametrize("name", ["lstm", "transformer"])
+def test_no_text_breaks_a_page_and_nothing_is_fetched(name: str) -> None:
+    for kind, text in zip(
+        ["characters", "bytes", "words", "bpe"] * 2, [*HARD, "\n", " ", "</script>", "x"], strict=True
+    ):
+        pipeline = model_of(name, kind)
+        if not len(pipeline.tokenizer.encode(text)):
+            continue
+        inspection = pipeline.inspect(text)
+        inspection.page.encode()
+        page = parsed(inspection.page)
+        assert len(list(page.all("script"))) == 2
+        assert numbers_of(page)["tokens"] == len(inspection.view.tokens)
+        assert not [node.tag for node in page.all() if {"src", "href", "srcset", "data"} & node.attributes.keys()]
+        assert len(inspection.page) < 60_000
+
+
+def test_a_text_without_tokens_is_refused() -> None:
+    for text in ("", " "):
+        with pytest.raises(EnsueError, match=r"^there is nothing to look into: the text has no tokens$"):
+            model_of(kind="words").inspect(text)
+    with pytest.raises(TypeError, match="the text is 3; expected a string"):
+        model_of().inspect(3)  # type: ignore[arg-type]

@@ -1,0 +1,112 @@
+"""What is shown of a masked language model is what it fills in, what `score` says, and its attention."""
+
+import base64
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from ensue.errors import EnsueError
+from ensue.nn import watch
+from ensue.tasks.masked_language_modeling import view as viewing
+from ensue.tasks.masked_language_modeling.pipeline import MaskedLanguagePipeline
+from ensue.tasks.masked_language_modeling.view import MaskedView
+from inspection.small import Node, masked, parsed
+from inspection.test_language_view import numbers_of
+from inspection.test_pages import HARD
+
+TEXT = "the dog is a dog, bird bird"
+MASKED = "the [MASK] is a dog, [MASK] bird"
+
+
+def viewed(pipeline: MaskedLanguagePipeline, text: str) -> tuple[MaskedView, Node]:
+    inspection = pipeline.inspect(text)
+    assert isinstance(inspection.view, MaskedView)
+    return inspection.view, parsed(inspection.page)
+
+
+@pytest.mark.parametrize("text", [TEXT, TEXT * 4])
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe"])
+def test_surprisals_are_those_of_score(kind: str, text: str) -> None:
+    """The second text has more tokens than the model reads at once."""
+    pipeline = masked(tokenizer={"kind": kind})
+    view, page = viewed(pipeline, text)
+    scores = pipeline.score(text)
+    assert view.predictions.surprisals == pytest.approx([score.nats for score in scores], abs=1e-5)
+    assert not view.is_mask.any()
+    assert view.length == len(view.tokens)
+    assert numbers_of(page)["surprisal"] == pytest.approx([score.nats for score in scores], abs=1e-4)
+    assert len(view.attention[0].weights[0]) == min(view.length + 2, 18)
+
+
+@torch.no_grad()
+def test_what_is_expected_where_one_token_is_hidden() -> None:
+    """The text is written with [MASK] in the place of each token in turn."""
+    pipeline = masked()
+    view, _ = viewed(pipeline, TEXT)
+    model, coder = pipeline.model.eval(), pipeline.coder
+    ids = coder.framed(coder.encode(TEXT))
+    for place in range(view.length):
+        hidden = torch.tensor(ids)
+        hidden[place + 1] = coder.mask_id
+        p = model.head(model(hidden[None]))[0, place + 1].double().softmax(0)
+        best = p.sort(descending=True)
+        assert view.predictions.probabilities[place] == pytest.approx(best.values[:5].numpy(), abs=1e-6)
+        assert view.predictions.entropies[place] == pytest.approx(float(-(p * p.log()).sum()), abs=1e-5)
+        assert view.predictions.ranks[place] == best.indices.tolist().index(int(ids[place + 1])) + 1
+
+
+def test_masks_are_filled_as_by_predict() -> None:
+    pipeline = masked()
+    view, page = viewed(pipeline, MASKED)
+    (filled,) = pipeline.predict([MASKED])
+    places = np.flatnonzero(view.is_mask).tolist()
+    assert places == [1, 6]
+    assert [view.tokens[place] for place in places] == [" [MASK]"] * 2
+    rows = list(page.section("In place of the masks").all("tr"))[1:]
+    for place, fills, row in zip(places, filled.masks, rows, strict=True):
+        assert math.isnan(view.predictions.surprisals[place])
+        assert [pipeline.coder.symbol(id) for id in view.predictions.ids[place]] == [fill.token for fill in fills]
+        assert view.predictions.probabilities[place] == pytest.approx([fill.probability for fill in fills], abs=1e-6)
+        assert [bdi.text for bdi in row.all("bdi")] == [fill.token for fill in fills]
+        titles = [float(title) for title in row.titles()]
+        assert titles == pytest.approx([fill.probability for fill in fills], abs=1e-6)
+    assert numbers_of(page)["surprisal"][1] is None
+    assert "In place" not in viewed(pipeline, TEXT)[1].text
+
+
+@torch.no_grad()
+def test_attention_of_each_head() -> None:
+    pipeline = masked()
+    view, page = viewed(pipeline, TEXT)
+    ids = torch.tensor(pipeline.coder.framed(view.ids))[None]
+    with watch(pipeline.model, "*.weights") as seen:
+        pipeline.model(ids)
+    for layer, tensors in zip(view.attention, seen.values(), strict=True):
+        assert layer.weights == pytest.approx(tensors[0][0].numpy(), abs=1e-6)
+        assert layer.weights.sum(-1) == pytest.approx(1, abs=1e-5)
+    attention = numbers_of(page)["attention"]
+    size = view.length + 2
+    packed = np.frombuffer(base64.b64decode(attention["values"]), np.uint8).reshape(4, size, size) / 255
+    assert packed[2] == pytest.approx(view.attention[1].weights[0], abs=0.002)
+    looks = [token.text for token in page.section("Attention").all("span", "w")]
+    assert (looks[0], looks[-1], len(looks)) == ("[CLS]", "[SEP]", size)
+
+
+def test_odd_long_and_empty_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = masked()
+    for text in [*HARD, "</script>", "[MASK]"]:
+        view, page = viewed(pipeline, text)
+        assert len(list(page.all("script"))) == 2
+        assert numbers_of(page)["tokens"] == len(view.tokens)
+    monkeypatch.setattr(viewing, "MOST_TOKENS", 20)
+    view, page = viewed(pipeline, TEXT * 4)
+    assert len(view.tokens) == 20
+    assert f"The first 20 of {view.length} tokens are shown." in page.section("The text").text
+    for empty in ("", " ", "\x07"):
+        with pytest.raises(EnsueError, match="nothing to look into: the text has no tokens"):
+            pipeline.inspect(empty)
+    pipeline.model.head = None
+    with pytest.raises(EnsueError, match="the model has no head for masks, which a look inside needs"):
+        pipeline.inspect(TEXT)
