@@ -19,7 +19,7 @@ from ensue.nn import watch
 from ensue.tasks.language_modeling import view as viewing
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
 from ensue.tasks.language_modeling.view import LanguageView
-from ensue.tasks.reading import windows
+from ensue.tasks.reading import scored_windows
 from inspection.small import Node, number, parsed, roughened
 from inspection.test_pages import HARD
 from layer_tables import layers
@@ -99,7 +99,7 @@ def test_distributions_and_units_are_those_of_the_steps() -> None:
 
 @torch.no_grad()
 def test_neurons_and_attention_of_a_transformer() -> None:
-    """Those of the first window, collected by torch's own hooks; and of all windows, as `windows` plans them."""
+    """Those of the first window, collected by torch's own hooks; and of all windows, as `scored_windows` plans them."""
     pipeline = model_of("transformer")
     view, page = viewed(pipeline)
     model = pipeline.model.eval()
@@ -128,7 +128,7 @@ def test_neurons_and_attention_of_a_transformer() -> None:
 
 @pytest.mark.parametrize(("size", "context"), [(1, None), (7, None), (1, 4), (4, 4), (5, 4), (17, 4), (18, 5), (3, 1)])
 def test_windows_have_each_position_once(size: int, context: int | None) -> None:
-    found = list(windows(size, context))
+    found = list(scored_windows(size, context))
     assert [place for _, first, end in found for place in range(first, end)] == list(range(size))
     for begin, first, end in found:
         assert end - begin <= (context or size)
@@ -216,6 +216,8 @@ def test_the_numbers_on_the_page() -> None:
             group = next(g for g, units in enumerate(view.units) if units.name == button.attributes["data-group"])
             r = view.correlations[group][place, int(button.attributes["data-unit"] or 0)]
             assert number(button.attributes["title"] or "") == pytest.approx(r, abs=5.1e-5)
+            chance = math.sqrt(2 * math.log(12 * 6) / len(view.tokens))
+            assert ("class" in button.attributes) == (abs(r) < chance)
 
 
 def test_long_texts_and_many_units_are_cut_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

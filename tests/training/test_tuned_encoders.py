@@ -126,21 +126,6 @@ def test_a_causal_origin_reads_a_text_as_it_is_written(name: str, origins: dict[
     assert batch.slots.tolist() == list(range(6))
 
 
-def test_many_windows_are_read_some_at_a_time(origins: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    tuned = tuned_of(origins["masked"])
-    encoder = tuned.build().eval()
-    text = [word for sentence in TAGGED[:12] for word in sentence.words]
-    batch = tuned.reader(whole=False).texts([text, text[:9]]).batch(np.arange(2), CPU)
-    assert len(batch.ids) > 5
-    whole = encoder(batch).detach()
-    monkeypatch.setattr("ensue.models.subword_encoder.CALL_SUBWORDS", 40)
-    seen: list[int] = []
-    encoder.layers.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
-    with torch.inference_mode():
-        torch.testing.assert_close(encoder(batch), whole, rtol=0, atol=1e-6)
-    assert max(seen) == 2
-
-
 def test_spans_hold_every_subword_once() -> None:
     for size in range(40):
         for most in range(1, 12):

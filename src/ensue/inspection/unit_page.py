@@ -50,19 +50,20 @@ def follower_section(
     about = (
         "Pearson’s r between a unit’s value behind a token and what the text is there. A click colors the text by the "
         f"unit. The best of {count:,} units has |r| near {chance:.2f} by chance alone, were the {tokens:,} tokens "
-        "independent."
+        "independent; what is below that is pale."
     )
     rows = []
     for place, name in enumerate(names):
-        best = [_button(units, one) for one in followers(correlations, place, MOST_FOLLOWERS)]
+        best = [_button(units, one, chance) for one in followers(correlations, place, MOST_FOLLOWERS)]
         rows.append(f"<tr><td>{escaped(name)}</td><td>{''.join(best)}</td></tr>")
     return [Section(heading, paragraph(about) + table(["property", "units and r"], rows))]
 
 
-def _button(units: Sequence[Units], one: Follower) -> str:
+def _button(units: Sequence[Units], one: Follower, chance: float) -> str:
     name = escaped(units[one.group].name)
+    kind = ' class="faint"' if abs(one.correlation) < chance else ""
     return (
-        f'<button data-group="{name}" data-unit="{one.number}" title="{signed(one.correlation, 4)}">{name} '
+        f'<button{kind} data-group="{name}" data-unit="{one.number}" title="{signed(one.correlation, 4)}">{name} '
         f"{one.number} <b>{signed(one.correlation)}</b></button>"
     )
 

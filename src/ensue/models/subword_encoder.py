@@ -10,9 +10,6 @@ from torch import Tensor, nn
 
 from ensue.nn import SequenceLayer, SoftmaxHead, TokenEmbedding
 
-CALL_SUBWORDS = 16_384
-"""The most subwords, padding included, that are read in a call without gradients."""
-
 
 class Subwords(NamedTuple):
     """A batch of texts as subwords: W windows, since a long text has several, and where the vectors of words come from.
@@ -80,20 +77,11 @@ class SubwordEncoder(nn.Module):
         return self.layers.is_causal
 
     def read(self, subwords: Subwords) -> Float[Tensor, "W S d"]:
-        """The features of each subword. Without gradients, windows are read some at a time, as a text may have many."""
-        ids, mask, segments = subwords.ids, subwords.mask, subwords.segments
-        size = max(1, CALL_SUBWORDS // max(1, ids.shape[1]))
-        if torch.is_grad_enabled() or len(ids) <= size:
-            return self._read(ids, mask, segments)
-        parts = [slice(start, start + size) for start in range(0, len(ids), size)]
-        masks, others = ([None if part is None else part[rows] for rows in parts] for part in (mask, segments))
-        return torch.cat([self._read(ids[rows], *both) for rows, *both in zip(parts, masks, others, strict=True)])
-
-    def _read(self, ids: Tensor, mask: Tensor | None, segments: Tensor | None) -> Tensor:
-        x: Tensor = self.features(ids)
+        """The features of each subword."""
+        x: Tensor = self.features(subwords.ids)
         if self.segments is not None:
-            x = x + (self.segments.weight[0] if segments is None else self.segments(segments))
-        h: Tensor = self.layers(x, mask=mask)[0]
+            x = x + (self.segments.weight[0] if subwords.segments is None else self.segments(subwords.segments))
+        h: Tensor = self.layers(x, mask=subwords.mask)[0]
         return h
 
     def forward(self, subwords: Subwords) -> Float[Tensor, "B T d"]:

@@ -220,8 +220,11 @@ def _call_tokens(model: LanguageModel) -> int:
     return max(1, min(CALL_TOKENS, CALL_LOGITS // model.vocabulary_size))
 
 
-def windows(size: int, context: int | None) -> Iterator[tuple[int, int, int]]:
-    """The windows [begin, end) of an input of `size` ids, and the first position in each that no earlier one has."""
+def scored_windows(size: int, context: int | None) -> Iterator[tuple[int, int, int]]:
+    """The windows [begin, end) in which an input of `size` ids is scored, as (begin, first, end).
+
+    `first` is the first position that no earlier window has.
+    """
     yield 0, 0, size if context is None else min(size, context)
     if context is not None:
         for begin in range(_stride(context), size - context + _stride(context), _stride(context)):

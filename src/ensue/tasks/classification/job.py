@@ -160,7 +160,7 @@ class ClassificationJob(WordsJob[Classifier, Documents]):
             notes.append(f"only one text to learn the label from: {', '.join(rare)}")
         if any(self.train.empty):
             notes.append(f"{sum(self.train.empty):,} texts are empty")
-        return [*self.notes_on_origin(), *notes, *self.notes_on_labels()]
+        return [*notes, *self.notes_on_labels()]
 
     def protocol(self, model: Classifier | None = None) -> str:
         """How long texts are read, in one line."""

@@ -132,7 +132,7 @@ class LabelingJob(WordsJob[Tagger, Sentences]):
 
     @property
     def notes(self) -> list[str]:
-        return [*self.notes_on_origin(), *self.notes_on_labels()]
+        return [*self.notes_on_labels()]
 
     def prepare(self, model: Tagger) -> None:
         tags = self.task.tags

@@ -21,7 +21,7 @@ from ensue.inspection.units import Units, correlations, named, unit_taps
 from ensue.models.language_model import LanguageModel
 from ensue.models.modules import device_of, evaluating
 from ensue.nn import watch
-from ensue.tasks.reading import CALL_LOGITS, windows
+from ensue.tasks.reading import CALL_LOGITS, scored_windows
 from ensue.text.tokenizer import Tokenizer
 
 MOST_TOKENS = 4_000
@@ -83,7 +83,7 @@ def _read(model: LanguageModel, inputs: NDArray[np.int64]) -> _Reading:
     taps = unit_taps(model.layers)
     h: list[Tensor] = []
     values: dict[str, list[NDArray[np.float32]]] = {tap: [] for tap in taps}
-    for begin, first, end in windows(len(inputs), model.context):
+    for begin, first, end in scored_windows(len(inputs), model.context):
         x = model.features(_on_device(model, inputs[begin:end]))
         watched: AbstractContextManager[dict[str, list[Tensor]]] = (
             watch(model.layers, *taps) if taps else nullcontext({})

@@ -103,12 +103,6 @@ class WordsJob(Job[ModelT], Generic[ModelT, DataT]):
                 count = sum(counts[label] for label in missing)
                 yield f"training has no {', '.join(missing)}: wrong {count:,} times in the {what} data"
 
-    def notes_on_origin(self) -> Iterator[str]:
-        """A remark on layers that come from another run."""
-        if self.tuned is not None:
-            run = self.tuned.origin.run
-            yield f"begins from {self.tuned.origin.path}, a {run.entry.what} ({run.recipe.describe()})"
-
     def begin_from(self, run: RunDirectory | None) -> None:
         """Finds the runs from which it begins, and their layers, which are features."""
         self.origins = origins_for(self.recipe.origins, run)
