@@ -56,7 +56,8 @@ class ReadWords:
     """The words of a text as a model reads them: `forms` are the distinct ones, `numbers` (T,) those that stand there.
 
     `columns` are the given values of each word by name, as the lexicon names them, `contextual` the words in the layers
-    (1, T, L, d) of other runs. `subwords` reads texts, in which None is an unknown word, for layers that read these.
+    (1, T, L, d) of other runs. `subwords` reads texts, in which None is an unknown word, for layers that read these;
+    `norms` (T,) are the lengths of the vectors that these layers give.
     """
 
     def __init__(
@@ -68,9 +69,10 @@ class ReadWords:
         *,
         contextual: Mapping[str, Tensor] = MappingProxyType({}),
         subwords: Callable[[Sequence[Sequence[str | None]]], Subwords] | None = None,
+        norms: Sequence[float] = (),
         device: torch.device,
     ) -> None:
-        self.contextual, self.subwords = contextual, subwords
+        self.contextual, self.subwords, self.norms = contextual, subwords, norms
         self.features, self.lexicon, self.words, self.device = features, lexicon, tuple(words), device
         distinct = list(dict.fromkeys(words))
         number = {word: place for place, word in enumerate(distinct)}
@@ -162,8 +164,8 @@ class ReadWords:
                 norm, place = float(layers[0, position].norm()), PartLocation("contextual", index)
                 given.append(Part(f"run {run}", self.words[position], True, norm, place))
             if self.subwords is not None:
-                word = self.words[position]
-                given.append(Part("subwords", word, True, float("nan"), PartLocation("subwords")))
+                norm, place = self.norms[position], PartLocation("subwords")
+                given.append(Part("subwords", self.words[position], True, norm, place))
             found.append([*parts[number], *given])
         return found
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from ensue.errors import EnsueError
 from ensue.inspection.features import ReadWords
@@ -33,6 +34,7 @@ def read_words(
             raise EnsueError(f"the text has {len(words):,} words; up to {LONGEST:,} can be looked into")
     pipeline.reader.read(texts)  # looks new words up where there is a file of vectors
     features, lexicon, device = pipeline.reader.features, pipeline.reader.lexicon, device_of(pipeline.model)
+    norms = _norms(pipeline, texts)
     found = []
     for side, words in enumerate(texts):
         computed = zip(pipeline.contextual, pipeline.contextual.computed([words]), strict=True)
@@ -45,10 +47,22 @@ def read_words(
                 columns,
                 contextual=layers,
                 subwords=_variants(pipeline, texts, side),
+                norms=norms[side],
                 device=device,
             )
         )
     return found
+
+
+@torch.inference_mode()
+def _norms(pipeline: WordPipeline, texts: Sequence[Sequence[str]]) -> list[list[float]]:
+    """For each text the lengths of the vectors of its words behind layers that read subwords."""
+    if pipeline.subwords is None:
+        return [[] for _ in texts]
+    subwords = pipeline.subwords.variants([texts], device_of(pipeline.model))
+    lengths = pipeline.model.layers(subwords)[0, subwords.first :].norm(dim=-1).tolist()
+    starts = [sum(map(len, texts[:side])) for side in range(len(texts))]
+    return [lengths[start : start + len(text)] for start, text in zip(starts, texts, strict=True)]
 
 
 def _variants(
