@@ -1,7 +1,7 @@
 """Bidirectional language modeling: predict each word from all words before it, and from all words behind it."""
 
 from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalRecipe
-from ensue.tasks.entry import TaskEntry
+from ensue.tasks.entry import CONTEXTUAL, TaskEntry
 
 TASK = TaskEntry(
     recipe=BidirectionalRecipe,
@@ -11,7 +11,7 @@ TASK = TaskEntry(
     commands={
         "embed": frozenset({"pooling", "layer"}),
         "neighbors": frozenset(),
-        "evaluate": frozenset(),
+        "evaluate": frozenset({"similarity"}) | CONTEXTUAL,
         "score": frozenset(),
     },
     judged_by=("nats_per_token", "noise_nats"),

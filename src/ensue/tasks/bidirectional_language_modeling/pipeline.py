@@ -30,6 +30,7 @@ from ensue.tasks.bidirectional_language_modeling.scoring import (
 from ensue.tasks.bidirectional_language_modeling.words import LINE_END, UNKNOWN, WordReader, WordText
 from ensue.tasks.contextual import ContextualPipeline, checked_layer
 from ensue.tasks.poolings import Vectors, pooling_of
+from ensue.tasks.text_vectors import TextVectors
 from ensue.tasks.token_scores import TokenScore, score_lines
 from ensue.tasks.word_table import Neighbor, WordTable
 from ensue.text.words import WordTokenizer
@@ -43,7 +44,7 @@ TEXTS_TOGETHER = 64
 MOST = 1_000_000
 
 
-class BidirectionalPipeline(ContextualPipeline):
+class BidirectionalPipeline(ContextualPipeline, TextVectors):
     """A bidirectional language model (ELMo), or a model of contexts (context2vec).
 
     The layers of a language model are the vectors of words, twice side by side, and for each of its layers the features
