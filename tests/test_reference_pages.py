@@ -20,8 +20,8 @@ from ensue.metrics.labeling import LabelingTally
 from ensue.metrics.language import LanguageScores
 from ensue.recipe import Recipe, recipe_names
 from ensue.tasks import TASKS, task_entry
-from ensue.tasks.classification import pipeline as classification_pipeline
 from ensue.tasks.bidirectional_language_modeling.pipeline import BidirectionalPipeline
+from ensue.tasks.classification import pipeline as classification_pipeline
 from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.tasks.contextual import ContextualPipeline
 from ensue.tasks.labeling import tagged_sentence
