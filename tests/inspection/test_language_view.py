@@ -24,6 +24,7 @@ from inspection.small import Node, number, parsed, roughened
 from inspection.test_pages import HARD
 from layer_tables import layers
 from test_pipeline import pipeline_of
+from training.tiny import some_slow
 
 TEXT = 'The sea was calm. "Nobody" (I) spoke,\nand été: "nothing ended"; 12\n'
 LSTM = layers(kind="lstm", d_embedding=8, d_model=6, num_layers=2)
@@ -36,7 +37,14 @@ MODELS = {
     "mingru": layers(kind="mingru", d_embedding=8, d_model=6),
     "grid": layers(kind="grid", d_embedding=8, d_model=6, num_layers=2),
     "transformer": TRANSFORMER,
+    "clockwork": layers(kind="clockwork", d_embedding=8, d_model=6, periods=[1, 2, 4]),
+    "depth-gated": layers(kind="depth-gated", d_embedding=8, d_model=6, num_layers=2),
+    "minlstm": layers(kind="minlstm", d_embedding=8, d_model=6, num_layers=2),
+    "qrnn": layers(kind="qrnn", d_embedding=8, d_model=6),
+    "window": layers(kind="window", d_embedding=8, d_model=6),
 }
+QUICK = ("lstm", "gru", "grid", "transformer")
+"""Units that are seen in ways of their own: at each position, in two dimensions, in windows."""
 
 
 def model_of(name: str = "lstm", kind: str = "characters") -> LanguagePipeline:
@@ -57,10 +65,10 @@ def numbers_of(page: Node) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize(("name", "kind"), [*((name, "characters") for name in MODELS), ("lstm", "bpe"),
-                                            ("transformer", "bytes"), ("gru", "words")])  # fmt: skip
-def test_what_was_expected_is_what_score_says(name: str, kind: str) -> None:
-    pipeline = model_of(name, kind)
+@pytest.mark.parametrize("name", some_slow(MODELS, *QUICK))
+def test_what_was_expected_is_what_score_says(name: str) -> None:
+    kinds = {"gru": "words", "grid": "bpe", "transformer": "bytes"}
+    pipeline = model_of(name, kinds.get(name, "characters"))
     view, _ = viewed(pipeline)
     scores = pipeline.score(TEXT)
     assert view.length == len(scores) == len(view.tokens)

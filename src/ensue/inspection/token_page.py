@@ -63,23 +63,27 @@ def text_section(
     full = math.log(vocabulary_size)
     behind = ["▸"] if count == length < len(predictions.ranks) else []
     places = [_token(piece, predictions, place, full) for place, piece in enumerate([*tokens[:count], *behind])]
-    kinds = "".join(f'<option value="{place}">{escaped(found.name)}</option>' for place, found in enumerate(units))
-    choice = (
-        '<p class="choose"><label>color <select id="color"><option value="surprisal">surprisal</option>'
-        f'<option value="entropy">entropy</option>{kinds}</select></label> '
-        '<label hidden>unit <select id="unit"></select></label> <span id="range" class="faint"></span></p>'
-    )
     numbers = _numbers(ids, predictions, symbol, count, len(behind)) | {
         "full": full,
         "groups": [_packed(found, some, count) for found, some in zip(units, chosen, strict=True)],
         "attention": attention,
     }
     content = (
-        f"{paragraph(about)}{cut(length, count, 'tokens')}{choice}"
+        f"{paragraph(about)}{cut(length, count, 'tokens')}{_choice(units)}"
         f'<div class="text close" id="tokens" dir="auto">{"".join(places)}</div><div class="told" id="told"></div>'
         f'<script type="application/json" id="numbers">{_as_script(numbers)}</script>'
     )
     return Section("The text", content)
+
+
+def _choice(units: Sequence[Units]) -> str:
+    """What the tokens can be colored by."""
+    kinds = "".join(f'<option value="{place}">{escaped(found.name)}</option>' for place, found in enumerate(units))
+    return (
+        '<p class="choose"><label>color <select id="color"><option value="surprisal">surprisal</option>'
+        f'<option value="entropy">entropy</option>{kinds}</select></label> '
+        '<label hidden>unit <select id="unit"></select></label> <span id="range" class="faint"></span></p>'
+    )
 
 
 def _token(piece: str, predictions: Predictions, place: int, full: float) -> str:
