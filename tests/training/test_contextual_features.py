@@ -1,5 +1,6 @@
 """The layers of other runs as features of taggers and classifiers: kept or worked out, read alone or together."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import ensue
 from ensue import cache
 from ensue.data.compact_texts import Ragged, Texts
 from ensue.errors import DataError, EnsueError, RecipeError, RunError
+from ensue.notices import Notice
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import origins_for, origins_in
 from ensue.tasks.contextual import pooled_words
@@ -22,7 +24,7 @@ from ensue.tasks.words.recipe import WordsRecipe
 from training.classifiers import TEXTS
 from training.resuming import assert_resumes
 from training.taggers import TAGGED
-from training.tiny import run_tiny, tiny_recipe
+from training.tiny import run_tiny, seal, tiny_recipe
 from training.tiny import words as running_text
 from training.tiny_masked import masked_recipe
 from training.tiny_pairs import pair_recipe
@@ -132,6 +134,26 @@ def test_what_is_kept_is_read_again_unless_it_is_damaged(
     (other,) = features(tagging(names, features=of(origin, pooling="last")))
     other.kept(words, texts.words.values)
     assert len([found for found in cache.entries() if "vectors" in found.kind.noun]) == 2
+
+
+def test_it_is_said_that_many_words_take_a_while(
+    origin: Path, names: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENSUE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(kept_vectors, "MANY_WORDS", 5)
+    (one,), texts = features(tagging(names, features=of(origin))), texts_of(WORDS)
+    with pytest.warns(Notice, match="the layers of 46 words are worked out and kept"):
+        one.kept(Ragged(texts.words.ids, texts.starts), texts.words.values)
+    one.kept(Ragged(texts.words.ids, texts.starts), texts.words.values)  # says nothing
+
+
+def test_a_config_without_the_origin_is_one_line(origin: Path, names: Path, tmp_path: Path) -> None:
+    run_tiny(tagging(names, features=of(origin), steps=2), tmp_path / "run")
+    path = tmp_path / "run" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"origins": []}))
+    seal(tmp_path / "run")
+    with pytest.raises(RunError, match=r"config.json: damaged: no origin .*masked.*, which recipe.toml names"):
+        ensue.load(tmp_path / "run", device="cpu")
 
 
 def test_more_than_the_cache_holds_is_one_line(

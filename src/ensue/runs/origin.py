@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from ensue.errors import RunError
+from ensue.parsing import shown
 from ensue.runs.directory import RunDirectory, file_names
 from ensue.runs.manifest import NAME, Manifest, altered, entry_of
-from ensue.runs.schema import Entry, ManifestContent, told
+from ensue.runs.schema import DamagedError, Entry, ManifestContent, told
 from ensue.runs.weights import flush, partial_of
 
 
@@ -51,9 +52,15 @@ def origins_for(paths: Sequence[str], run: RunDirectory | None) -> list[Origin]:
 
 
 def origins_in(run: RunDirectory) -> list[Origin]:
-    """The origins inside of a run. Raises RunError for one that is missing or altered."""
-    found = []
-    for number, entry in enumerate(run.config.get("origins", [])):
+    """The origins inside of a run, among them all that its recipe names. Raises RunError for one that is missing or
+    altered.
+    """
+    found, entries = [], run.config.get("origins", [])
+    if missing := {*run.recipe.origins} - {entry["path"] for entry in entries}:
+        raise DamagedError(
+            f"{run.path / 'config.json'}: damaged: no origin {shown(min(missing))}, which recipe.toml names"
+        )
+    for number, entry in enumerate(entries):
         copy = RunDirectory(run.origins / str(number))
         run.manifest.check(_manifest_of(number))
         found.append(Origin(copy, entry["path"], entry["sha256"]))

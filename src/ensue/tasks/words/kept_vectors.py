@@ -22,12 +22,15 @@ from ensue.cache import bound, put, used
 from ensue.cache_folders import cache_directory
 from ensue.data.compact_texts import Ragged
 from ensue.errors import DataError
+from ensue.notices import say_once
 from ensue.tasks.words.windows import windows
 
 FORMAT = 1
 """Raise it when the vectors of a model change though its files do not."""
 WINDOW_WORDS = 8_192
 """The most words whose vectors are worked out at once."""
+MANY_WORDS = 100_000
+"""From how many words on it is said that they are worked out."""
 
 Halves = NDArray[np.float16]
 
@@ -84,6 +87,8 @@ def kept_vectors(
 
     file = _opened(cache_directory() / name, whole)
     if file is None:
+        if len(texts.words.values) > MANY_WORDS:
+            say_once(name, f"the layers of {len(texts.words.values):,} words are worked out and kept; it takes a while")
         try:
             file = _opened(put(name, write), whole)
         except OSError as error:
