@@ -104,6 +104,7 @@ def test_odd_long_and_empty_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     view, page = viewed(pipeline, TEXT * 4)
     assert len(view.tokens) == 20
     assert f"The first 20 of {view.length} tokens are shown." in page.section("The text").text
+    assert f"The first 18 of {view.length + 2} positions are shown." in page.section("Attention").text
     for empty in ("", " ", "\x07"):
         with pytest.raises(EnsueError, match="nothing to look into: the text has no tokens"):
             pipeline.inspect(empty)

@@ -36,8 +36,10 @@ def shown_positions(attention: Sequence[Attention]) -> int:
     return min(positions, max(1, math.isqrt(MOST_WEIGHTS // heads)))
 
 
-def attention_section(attention: Sequence[Attention], tokens: Sequence[str], about: str) -> list[Section]:
-    """All heads, and the positions' `tokens`; none without attention."""
+def attention_section(
+    attention: Sequence[Attention], tokens: Sequence[str], *, length: int, about: str
+) -> list[Section]:
+    """All heads, and the `tokens` of their positions, of which the whole text has `length`; none without attention."""
     if not attention:
         return []
     size = shown_positions(attention)
@@ -50,7 +52,7 @@ def attention_section(attention: Sequence[Attention], tokens: Sequence[str], abo
         "and rest on a token: what it looks at is colored."
     )
     content = (
-        f"{paragraph(about)}{cut(len(tokens), size, 'positions')}"
+        f"{paragraph(about)}{cut(length, size, 'positions')}"
         f'<div class="text close" id="looks" dir="auto">{text}</div><div class="many" id="heads"></div>'
     )
     return [Section("Attention", content)]

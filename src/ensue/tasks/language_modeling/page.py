@@ -36,5 +36,5 @@ def language_sections(view: LanguageView, tokenizer: Tokenizer) -> list[Section]
         text,
         *follower_section(view.units, list(view.properties), view.correlations),
         *saturation_section(view.units),
-        *attention_section(view.attention, positions, about),
+        *attention_section(view.attention, positions, length=view.length + 1, about=about),
     ]

@@ -31,7 +31,11 @@ def masked_sections(view: MaskedView, coder: MaskedTokenizer, context: int) -> l
     )
     positions = [BEGIN, *view.tokens[: context - 2], SEPARATOR]
     about = "What each token looks at, in each head of each layer, while the text is read as it is."
-    return [*_masks(view, coder), text, *attention_section(view.attention, positions, about)]
+    return [
+        *_masks(view, coder),
+        text,
+        *attention_section(view.attention, positions, length=view.length + 2, about=about),
+    ]
 
 
 def _masks(view: MaskedView, coder: MaskedTokenizer) -> list[Section]:
