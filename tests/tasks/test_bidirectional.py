@@ -20,7 +20,9 @@ from ensue.models.bidirectional import BidirectionalLanguageModel, ContextModel
 from ensue.recipe import Recipe, validate_recipe
 from ensue.tasks.bidirectional_language_modeling.elmo import from_elmo
 from ensue.tasks.bidirectional_language_modeling.job import BidirectionalJob
+from ensue.tasks.bidirectional_language_modeling.model import BidirectionalParts
 from ensue.tasks.bidirectional_language_modeling.pipeline import BidirectionalPipeline
+from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalRecipe
 from ensue.tasks.bidirectional_language_modeling.scoring import score_both_ways
 from ensue.tasks.bidirectional_language_modeling.words import WordReader, WordText
 from ensue.text.word_characters import BOUNDARIES, word_characters
@@ -214,6 +216,20 @@ def test_layers_of_words_do_not_depend_on_other_sentences(elmo: BidirectionalPip
     np.testing.assert_array_equal(together[0][0, :, :6], together[0][0, :, 6:])
     np.testing.assert_array_equal(elmo.embed_words(sentences, layer=1)[0], together[0][1])
     np.testing.assert_allclose(elmo.embed(["the cat", ""], layer=2), [together[0][2].mean(0), np.zeros(12)], atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "grid"])
+def test_layers_of_any_stack_with_words_of_any_size(kind: str) -> None:
+    """Vectors of words that are smaller than the features of a layer have zeros behind; a grid is one layer."""
+    encoder = {"kind": kind, "d_model": 6, "num_layers": 2, "dropout": 0.5, "dropout_input": 0.5}
+    tables = ELMO | {"words": {"kind": "table", "d_words": 4}, "encoder": encoder}
+    tokenizer, found = WordTokenizer.train(["a b"]), recipe(tables)
+    assert isinstance(found, BidirectionalRecipe)
+    pipeline = BidirectionalPipeline(BidirectionalParts(tokenizer).build(found), tokenizer, found)
+    (layers,) = pipeline.layers_of_words([["a", "b", "c"]])
+    assert layers.shape == (pipeline.num_layers, 3, pipeline.d_layers) == (3 if kind == "lstm" else 2, 3, 12)
+    assert not layers[0, :, 8:].any()
+    np.testing.assert_array_equal(layers[0, :, :4], layers[0, :, 4:8])
 
 
 def test_vectors_of_unknown_words_follow_from_their_characters(elmo: BidirectionalPipeline) -> None:

@@ -14,7 +14,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ensue.models.language_model import LanguageModel
-from ensue.nn import HighwayCharacterCNN, Pointwise, SoftmaxHead, Stack, TokenEmbedding, VariationalDropout, WordSample
+from ensue.models.layer_outputs import NO_LAYERS
+from ensue.nn import HighwayCharacterCNN, SoftmaxHead, Stack, TokenEmbedding, WordSample
 from ensue.nn.combinators import reverse_rows
 from ensue.types import Loss, State
 
@@ -188,7 +189,7 @@ def _features(layers: Stack, x: Tensor, state: State, mask: Tensor | None) -> tu
     for layer, before in zip(layers, state or [None] * len(layers), strict=True):
         x, after = layer(x, before, mask=mask)
         states.append(after)
-        if isinstance(layer, Pointwise | VariationalDropout):
+        if isinstance(layer, NO_LAYERS):
             found[-1] = x
         else:
             found.append(x)

@@ -15,6 +15,7 @@ from ensue.data.lines import Lines
 from ensue.data.sources import TextSource
 from ensue.errors import EnsueError, nearest
 from ensue.models.bidirectional import FIRST_WORD, BidirectionalLanguageModel, BidirectionalModel, ContextModel
+from ensue.models.layer_outputs import output_sizes, widened
 from ensue.models.modules import device_of
 from ensue.nn import SoftmaxHead
 from ensue.runs.directory import RunDirectory
@@ -48,8 +49,9 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors):
     """A bidirectional language model (ELMo), or a model of contexts (context2vec).
 
     The layers of a language model are the vectors of words, twice side by side, and for each of its layers the features
-    of both directions side by side. Those of a model of contexts are the vector of the word and that of its context, of
-    which the word is no part. A sentence is read by itself, from zeros, unless its state is carried.
+    of both directions side by side; with zeros behind where they are smaller. Those of a model of contexts are the
+    vector of the word and that of its context, of which the word is no part. A sentence is read by itself, from zeros,
+    unless its state is carried.
     """
 
     def __init__(
@@ -74,22 +76,13 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors):
 
     @property
     def num_layers(self) -> int:
-        """The vectors of words, if they are as large as the features of a layer, and the layers."""
-        if isinstance(self.model, ContextModel):
-            return 2
-        return self.recipe.encoder.num_layers + self._words_count  # type: ignore[union-attr]  # it is recurrent
+        return 2 if isinstance(self.model, ContextModel) else len(output_sizes(self.model.rightward))
 
     @property
     def d_layers(self) -> int:
         if isinstance(self.model, ContextModel):
             return self.model.targets.d_out
-        size: int = 2 * self.model.rightward.d_out
-        return size
-
-    @property
-    def _words_count(self) -> bool:
-        """Whether the vectors of words are a layer."""
-        return bool(self.model.words.d_out == self.model.rightward.d_out)
+        return 2 * max(output_sizes(self.model.rightward))
 
     def layers_of_words(
         self, sentences: Sequence[Sequence[str]], *, pooling: str = "mean", carry: bool = False
@@ -137,7 +130,7 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors):
             contexts = self.model.contexts(*self.model.beside(features[-1], inside))
             layers = [self._target_vectors(sentences, contexts), contexts]
         else:
-            layers = [torch.cat(self.model.including(both, inside), -1) for both in features[not self._words_count :]]
+            layers = widened([torch.cat(self.model.including(both, inside), -1) for both in features])
         stacked = torch.stack(layers, 1).float().cpu().numpy()
         return [row[:, : len(words)].copy() for row, words in zip(stacked, sentences, strict=True)], state
 
