@@ -11,7 +11,10 @@ import torch
 
 import ensue
 from ensue.exchange.exporting import export_run
+from ensue.exchange.imported import Imported, recipe_of, write_run
 from ensue.exchange.importing import import_run
+from ensue.tasks.language_modeling.model import LanguageModelParts
+from ensue.text.tokenizers import train_tokenizer
 
 from .published import byte_level, odd_texts, wordpiece, write
 
@@ -175,3 +178,36 @@ def test_ids_and_offsets_are_the_same(name: str, tmp_path: Path) -> None:
         assert ids.tolist() == expected["input_ids"], text
         assert list(map(tuple, offsets.tolist())) == expected["offset_mapping"], text
         assert ours.encode(text).tolist() == expected["input_ids"], text
+
+
+OURS: dict[str, dict[str, Any]] = {
+    "rotary": {"positions": "rotary"},
+    "learned": {"positions": "learned"},
+    "post": {"positions": "learned", "norm": "post", "activation": "gelu-tanh"},
+}
+
+
+@pytest.mark.parametrize("layers", OURS)
+@pytest.mark.parametrize(
+    "tokens", [{"d_embedding": 8, "tied": True}, {"d_embedding": 6, "tied": True}, {"d_embedding": 8}]
+)
+@torch.inference_mode()
+def test_language_models_of_ours_are_theirs(layers: str, tokens: dict[str, Any], tmp_path: Path) -> None:
+    """With a bias of the softmax, a scale and a projection, which theirs have not."""
+    text = "the house of the sun\nand a house"
+    tokenizer = train_tokenizer("characters", [text])
+    encoder = {"kind": "transformer", "d_model": 8, "num_layers": 2, "num_heads": 2, "context": 40, **OURS[layers]}
+    recipe = recipe_of({"task": "language-modeling", "tokens": tokens, "encoder": encoder}, tmp_path)
+    parts = LanguageModelParts(tokenizer)
+    model = noisy(parts.build(recipe))
+    (tmp_path / "source").write_text("")
+    tensors = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    size = {"vocabulary_size": tokenizer.vocabulary_size}
+    made = Imported(tmp_path / "source", (tmp_path / "source",), "a test", recipe, parts, size, tensors)
+    write_run(made, tmp_path / "run")
+    export_run(tmp_path / "run", tmp_path / "out")
+    theirs = loaded("AutoModelForCausalLM", tmp_path / "out")
+    reads = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    ids = reads(text, return_tensors="pt")["input_ids"]
+    assert ids[0].tolist() == tokenizer.encode(text).tolist()
+    close(theirs(input_ids=ids).logits, model(ids)[0], 1e-4)

@@ -200,3 +200,27 @@ def from_transformers(state: dict[str, Tensor], *, num_layers: int) -> dict[str,
         found[f"layers.layers.{3 + number}.attention.project_in.{kind}"] = torch.cat(parts)
     found |= {f"next_sentence.{kind}": state[f"cls.seq_relationship.{kind}"].flip(0) for kind in KINDS}
     return found
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_texts_one_after_another_are_read_as_each_alone(norm: str) -> None:
+    encoder = TransformerEncoder(
+        kind="transformer",
+        d_model=8,
+        num_layers=2,
+        num_heads=2,
+        positions="learned",
+        norm=norm,
+        norm_input=True,
+        context=9,
+    )
+    model = build_masked_language_model(encoder, vocabulary_size=20, num_segments=2).eval()
+    assert model.reads_apart
+    assert not build_masked_language_model(
+        encoder.model_copy(update={"positions": "rotary"}), vocabulary_size=20
+    ).reads_apart
+    lengths = [3, 3, 1, 9, 9, 4]
+    ids = torch.randint(0, 20, (sum(lengths),))
+    for layer, found in enumerate(model.layers_apart(ids, lengths)):
+        alone = [model.layers_of(text.unsqueeze(0))[layer][0] for text in ids.split(lengths)]
+        torch.testing.assert_close(found, torch.cat(alone), atol=1e-5, rtol=1e-5)

@@ -7,13 +7,16 @@ from pathlib import Path
 from ensue.arguments import check_path
 from ensue.errors import DataError
 from ensue.exchange.directories import import_directory
+from ensue.exchange.elmo import import_elmo, weights_of
 from ensue.exchange.imported import Imported, write_run
 from ensue.exchange.static_vectors import import_vectors
 
 
 def import_run(path: str | Path, out: str | Path, *, overwrite: bool = False) -> Imported:
-    """Makes the run directory `out` of a published model: a directory of transformers or sentence-transformers,
-    or a file of word vectors (fastText's model, word2vec's text and binary, GloVe's text).
+    """Makes the run directory `out` of a published model.
+
+    It is a directory of transformers or sentence-transformers, an ELMo (hdf5 with options.json), or a file of word
+    vectors (fastText's model, word2vec's text and binary, GloVe's text).
 
     Raises DataError for files that are missing, damaged or of another kind, and RunError for a place that is taken.
     """
@@ -28,6 +31,8 @@ def read_model(path: Path) -> Imported:
     """The model of these files."""
     if not path.exists():
         raise DataError("no such file or directory", path)
+    if weights := weights_of(path):
+        return import_elmo(path, weights)
     if path.is_file():
         return _file(path)
     if not (path / "config.json").is_file():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -11,7 +12,8 @@ from torch import Tensor, nn
 
 from ensue.data.corpus.masks import NOT_HIDDEN
 from ensue.models.layer_outputs import layer_outputs
-from ensue.nn import PostNormBlock, TokenEmbedding, TransformedSoftmaxHead, Transformer
+from ensue.nn import LearnedPositions, Pointwise, PostNormBlock, TokenEmbedding, TransformedSoftmaxHead, Transformer
+from ensue.nn.taps import is_watched
 from ensue.types import exact
 
 
@@ -84,6 +86,33 @@ class MaskedLanguageModel(nn.Module):
     ) -> list[Float[Tensor, "B T d"]]:
         """The features of each position after each block; the first are those that enter the first block."""
         return layer_outputs(self.layers, self.input(ids, segments), mask)
+
+    @property
+    def reads_apart(self) -> bool:
+        """Whether `layers_apart` can read texts: on a CPU, with learned positions, while nobody watches."""
+        plain = all(isinstance(layer, LearnedPositions | PostNormBlock | Pointwise) for layer in self.layers)
+        rotary = any(isinstance(layer, PostNormBlock) and layer.attention.rotary is not None for layer in self.layers)
+        on_cpu = self.features.weight.device.type == "cpu"
+        return plain and not rotary and on_cpu and not self.training and not is_watched(self)
+
+    def layers_apart(self, ids: Int[Tensor, " N"], lengths: Sequence[int]) -> list[Float[Tensor, "N d"]]:
+        """What `layers_of` gives, for texts that stand one after another, of these lengths: without padding.
+
+        It is fastest with texts of one length side by side.
+        """
+        x = self.input(ids, None)
+        found = [x]
+        for layer in self.layers:
+            if isinstance(layer, PostNormBlock):
+                x = layer.apart(x, lengths)
+                found.append(x)
+                continue
+            if isinstance(layer, LearnedPositions):
+                x = x + torch.cat([layer.weight[:length] for length in lengths])
+            else:
+                x = layer(x.unsqueeze(0))[0].squeeze(0)
+            found[-1] = x
+        return found
 
     def input(self, ids: Int[Tensor, "B T"], segments: Int[Tensor, "B T"] | None = None) -> Float[Tensor, "B T d"]:
         """What enters the layers: the vectors of tokens and of segments."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 from jaxtyping import Bool, Float
@@ -86,8 +87,17 @@ class PostNormBlock(Parallel):
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], State]:
         attended, state = self.attention(x, state, mask=mask)
+        return self._fed(x, attended), state
+
+    def apart(self, x: Float[Tensor, "N d_in"], lengths: Sequence[int]) -> Float[Tensor, "N d_out"]:
+        """The outputs for texts one after another, of these lengths; see `MultiHeadAttention.apart`."""
+        return self._fed(x, self.attention.apart(x, lengths))
+
+    def _fed(self, x: Tensor, attended: Tensor) -> Tensor:
+        """What follows the attention."""
         z = self.norm_attention(x + self.dropout(attended))
-        return self.norm_feedforward(z + self.dropout(self.feedforward(z))), state
+        y: Tensor = self.norm_feedforward(z + self.dropout(self.feedforward(z)))
+        return y
 
     def extra_repr(self) -> str:
         return f"{self.attention.extra_repr()}, d_feedforward={self.d_feedforward}, activation={self.activation!r}"
@@ -100,5 +110,12 @@ class PreNormBlock(PostNormBlock):
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], State]:
         attended, state = self.attention(self.norm_attention(x), state, mask=mask)
+        return self._fed(x, attended), state
+
+    def apart(self, x: Float[Tensor, "N d_in"], lengths: Sequence[int]) -> Float[Tensor, "N d_out"]:
+        return self._fed(x, self.attention.apart(self.norm_attention(x), lengths))
+
+    def _fed(self, x: Tensor, attended: Tensor) -> Tensor:
         z = x + self.dropout(attended)
-        return z + self.dropout(self.feedforward(self.norm_feedforward(z))), state
+        y: Tensor = z + self.dropout(self.feedforward(self.norm_feedforward(z)))
+        return y

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 import torch
@@ -83,9 +85,30 @@ class MultiHeadAttention(Parallel):
             heads = self._attend(queries, state, allowed)
         return self.project_out(heads.transpose(1, 2).flatten(2)), state
 
+    def apart(self, x: Float[Tensor, "N d_in"], lengths: Sequence[int]) -> Float[Tensor, "N d_out"]:
+        """The outputs for texts that stand one after another, of these lengths, none of which sees another one.
+
+        There is no padding. Texts of one length that stand side by side are computed together. It has no rotary
+        positions and no dropout.
+        """
+        assert self.rotary is None
+        queries_keys_values, heads, start = self.project_in(x), [], 0
+        for length, group in groupby(lengths):
+            count = sum(1 for _ in group)
+            part = queries_keys_values[start : start + count * length]
+            queries, keys, values = self._split(part.view(count, length, -1))
+            found = fused_attention(queries, keys, values, None, dropout=0.0, is_causal=self.is_causal)
+            heads.append(found.transpose(1, 2).reshape(count * length, self.d_out))
+            start += count * length
+        y: Tensor = self.project_out(torch.cat(heads))
+        return y
+
     def _heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, each (B, H, T, d_head)."""
-        queries, keys, values = self.project_in(x).unflatten(-1, (3, self.num_heads, self.d_head)).unbind(2)
+        return self._split(self.project_in(x))
+
+    def _split(self, projected: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        queries, keys, values = projected.view(*projected.shape[:2], 3, self.num_heads, self.d_head).unbind(2)
         return queries.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2)
 
     def _extended(self, state: KVState, keys: Tensor, values: Tensor, mask: Tensor | None) -> KVState:

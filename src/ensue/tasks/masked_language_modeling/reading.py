@@ -23,6 +23,8 @@ from ensue.text.masked_tokens import MaskedTokenizer
 
 CALL_TOKENS = 8192
 """The most tokens, padding included, that are read in a call."""
+APART_TOKENS = 2048
+"""The most tokens that are read in a call without padding. What becomes of them stays in the processor's cache."""
 WINDOWS = 512
 """The most windows whose tokens are hidden one by one, before the next ones are begun."""
 
@@ -43,7 +45,8 @@ def token_vectors(
     plan = _planned(texts, model.context - 2)
     left = np.bincount([window.text for window in plan], minlength=len(texts))
     found: dict[int, Vectors] = {}
-    for some in batches_by_length(plan, [window.size + 2 for window in plan], CALL_TOKENS):
+    most = APART_TOKENS if model.reads_apart else CALL_TOKENS
+    for some in batches_by_length(plan, [window.size + 2 for window in plan], most):
         h = _read(model, coder, texts, some, layers)
         for window, vectors in zip(some, h, strict=True):
             whole = len(texts[window.text])
@@ -63,17 +66,30 @@ def _read(
     texts: Sequence[NDArray[np.int64]],
     some: Sequence[TextWindow],
     layers: Sequence[int],
-) -> Vectors:
-    """The vectors (B, L, T, d) of windows in L layers."""
-    ids, mask = _framed(coder, [texts[window.text][window.begin : window.end] for window in some], device_of(model))
+) -> list[Vectors]:
+    """The vectors (L, T, d) of each window in L layers; there may be padding behind them."""
+    pieces = [texts[window.text][window.begin : window.end] for window in some]
     with evaluating(model):
+        if model.reads_apart:
+            return _read_apart(model, coder, pieces, layers)
+        ids, mask = _framed(coder, pieces, device_of(model))
         if list(layers) == [model.num_layers]:
             h = model(ids, mask).unsqueeze(1)
         else:
             found = model.layers_of(ids, mask)
             h = torch.stack([found[layer] for layer in layers], dim=1)
-    vectors: Vectors = h.float().cpu().numpy()
-    return vectors
+    return list(h.float().cpu().numpy())
+
+
+def _read_apart(
+    model: MaskedLanguageModel, coder: MaskedTokenizer, pieces: Sequence[NDArray[np.int64]], layers: Sequence[int]
+) -> list[Vectors]:
+    """The same without padding, the tokens of all windows one after another."""
+    rows = [coder.framed(piece) for piece in pieces]
+    lengths = [len(row) for row in rows]
+    found = model.layers_apart(torch.from_numpy(np.concatenate(rows)), lengths)
+    h = torch.stack([found[layer] for layer in layers]).float().numpy()
+    return np.split(h, np.cumsum(lengths)[:-1], axis=1)
 
 
 class Hidden(NamedTuple):
