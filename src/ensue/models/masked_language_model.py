@@ -100,7 +100,7 @@ class MaskedLanguageModel(nn.Module):
 
         It is fastest with texts of one length side by side.
         """
-        x = self.input(ids, None)
+        x = self.input(ids.unsqueeze(0))
         found = [x]
         for layer in self.layers:
             if isinstance(layer, PostNormBlock):
@@ -110,9 +110,9 @@ class MaskedLanguageModel(nn.Module):
             if isinstance(layer, LearnedPositions):
                 x = x + torch.cat([layer.weight[:length] for length in lengths])
             else:
-                x = layer(x.unsqueeze(0))[0].squeeze(0)
+                x, _ = layer(x)
             found[-1] = x
-        return found
+        return [output.squeeze(0) for output in found]
 
     def input(self, ids: Int[Tensor, "B T"], segments: Int[Tensor, "B T"] | None = None) -> Float[Tensor, "B T d"]:
         """What enters the layers: the vectors of tokens and of segments."""

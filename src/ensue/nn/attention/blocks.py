@@ -89,7 +89,7 @@ class PostNormBlock(Parallel):
         attended, state = self.attention(x, state, mask=mask)
         return self._fed(x, attended), state
 
-    def apart(self, x: Float[Tensor, "N d_in"], lengths: Sequence[int]) -> Float[Tensor, "N d_out"]:
+    def apart(self, x: Float[Tensor, "1 N d_in"], lengths: Sequence[int]) -> Float[Tensor, "1 N d_out"]:
         """The outputs for texts one after another, of these lengths; see `MultiHeadAttention.apart`."""
         return self._fed(x, self.attention.apart(x, lengths))
 
@@ -112,7 +112,7 @@ class PreNormBlock(PostNormBlock):
         attended, state = self.attention(self.norm_attention(x), state, mask=mask)
         return self._fed(x, attended), state
 
-    def apart(self, x: Float[Tensor, "N d_in"], lengths: Sequence[int]) -> Float[Tensor, "N d_out"]:
+    def apart(self, x: Float[Tensor, "1 N d_in"], lengths: Sequence[int]) -> Float[Tensor, "1 N d_out"]:
         return self._fed(x, self.attention.apart(self.norm_attention(x), lengths))
 
     def _fed(self, x: Tensor, attended: Tensor) -> Tensor:

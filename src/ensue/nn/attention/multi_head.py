@@ -85,14 +85,14 @@ class MultiHeadAttention(Parallel):
             heads = self._attend(queries, state, allowed)
         return self.project_out(heads.transpose(1, 2).flatten(2)), state
 
-    def apart(self, x: Float[Tensor, "N d_in"], lengths: Sequence[int]) -> Float[Tensor, "N d_out"]:
+    def apart(self, x: Float[Tensor, "1 N d_in"], lengths: Sequence[int]) -> Float[Tensor, "1 N d_out"]:
         """The outputs for texts that stand one after another, of these lengths, none of which sees another one.
 
         There is no padding. Texts of one length that stand side by side are computed together. It has no rotary
         positions and no dropout.
         """
         assert self.rotary is None
-        queries_keys_values, heads, start = self.project_in(x), [], 0
+        queries_keys_values, heads, start = self.project_in(x)[0], [], 0
         for length, group in groupby(lengths):
             count = sum(1 for _ in group)
             part = queries_keys_values[start : start + count * length]
@@ -100,7 +100,7 @@ class MultiHeadAttention(Parallel):
             found = fused_attention(queries, keys, values, None, dropout=0.0, is_causal=self.is_causal)
             heads.append(found.transpose(1, 2).reshape(count * length, self.d_out))
             start += count * length
-        y: Tensor = self.project_out(torch.cat(heads))
+        y: Tensor = self.project_out(torch.cat(heads).unsqueeze(0))
         return y
 
     def _heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
