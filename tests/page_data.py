@@ -39,6 +39,8 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "ende": ("translate-transformer", "train.en,train.de", {}),
     "vectors": ("vectors-cbow", "book.txt", {"tokenizer.min_count": 1}),
     "masked": ("bert-tiny", "book.txt", {"tokenizer.max_size": 100}),
+    "elmo": ("elmo-small", "book.txt", {}),
+    "contexts": ("context2vec", "book.txt", {"tokenizer.min_count": 1}),
     "ende-2": ("translate-transformer", "train.en,train.de", {"train.seed": 1}),
 }
 """Recipe, training data and settings of each."""
