@@ -64,7 +64,7 @@ def without_float64(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 LANGUAGE = [
     "generate RUN --max-tokens 5 --top-p 0.9 --seed 0", "score RUN chapter.txt", "evaluate RUN chapter.txt",
-    "evaluate RUN --minimal-pairs pairs.jsonl",
+    "evaluate RUN --minimal-pairs pairs.jsonl", "inspect RUN the --out page.html",
 ]  # fmt: skip
 NAMES = ["predict RUN names.txt --json", "evaluate RUN names.txt", "inspect RUN Anna --out page.html"]
 MOODS = ["predict RUN new.tsv --json", "inspect RUN calm --out page.html"]
