@@ -16,7 +16,7 @@ from ensue.recipe import Recipe, read_recipe, validate_recipe
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import origins_for
 from ensue.runs.weights import read_tensors
-from ensue.tasks.words.subwords import SubwordTexts, spans
+from ensue.tasks.words.subwords import SubwordTexts
 from ensue.tasks.words.tuned import Tuned
 from ensue.training.run import begin_job
 from training.classifiers import TEXTS
@@ -89,10 +89,13 @@ def tuned_of(origin: Path, **encoder: Any) -> Tuned:
     return found
 
 
-@pytest.mark.parametrize("pooling", ["first", "last", "mean"])
-def test_words_have_the_vectors_that_the_origin_gives(pooling: str, origins: dict[str, Path]) -> None:
+@pytest.mark.parametrize(
+    ("name", "pooling"),
+    [("masked", "first"), ("masked", "last"), ("masked", "mean"), ("words", "last"), ("bpe", "last")],
+)
+def test_words_have_the_vectors_that_the_origin_gives(name: str, pooling: str, origins: dict[str, Path]) -> None:
     """Sentences of any length, in a batch, with words that have no subwords."""
-    tuned, origin = tuned_of(origins["masked"], pooling=pooling), ensue.load(origins["masked"], device="cpu")
+    tuned, origin = tuned_of(origins[name], pooling=pooling), ensue.load(origins[name], device="cpu")
     encoder = tuned.build().eval()
     tuned.inherit(encoder)
     sentences = [
@@ -117,22 +120,12 @@ def test_a_causal_origin_reads_a_text_as_it_is_written(name: str, origins: dict[
     tuned, text = tuned_of(origins[name]), "Janet will back the bill"
     tokenizer = tuned.origin.run.parts.tokenizer
     batch = tuned.reader(whole=True).texts([text.split()]).batch(np.zeros(1, np.int64), CPU)
-    written = text if name == "words" else " " + text
-    expected = [tokenizer.start_id, *tokenizer.encode(written).tolist(), tokenizer.vocabulary_size + 1]
+    expected = [tokenizer.start_id, *tokenizer.encode(text).tolist(), tokenizer.vocabulary_size + 1]
     if name != "bpe":  # whose windows are shorter
         assert batch.ids[0].tolist() == expected
     assert batch.size == (1, 6)
     assert len(batch.places) == 6
     assert batch.slots.tolist() == list(range(6))
-
-
-def test_spans_hold_every_subword_once() -> None:
-    for size in range(40):
-        for most in range(1, 12):
-            for is_causal in (False, True):
-                found = spans(size, most, is_causal=is_causal)
-                assert [n for span in found for n in range(span.first, span.last)] == list(range(size))
-                assert all(s.begin <= s.first and s.last <= s.end and s.end - s.begin <= most for s in found)
 
 
 def test_a_part_of_a_batch_is_the_batch_of_a_part(origins: dict[str, Path]) -> None:

@@ -17,6 +17,8 @@ class TunedReading:
     """The subwords of a word with the blank before it."""
     blank: str
     """The blank that a word has before it: "" for a model that knows no blanks."""
+    first_blank: str
+    """The blank that the first word of a text has before it."""
     begin: tuple[int, ...]
     between: tuple[int, ...]
     end: tuple[int, ...]

@@ -90,9 +90,10 @@ class ClassificationJob(WordsJob[Classifier, Documents]):
     def _read(self, source: DocumentSource, *, multiple: bool) -> Documents:
         data = self.recipe.data
         found = Documents.none(self.num_texts)
+        blanks = self.tuned.reading.first_blank if self.tuned is not None and self.blanks else None
         for document in source:
             check_document(document, self.num_texts, multiple=multiple)
-            words = [words_in(text, data.splitter, blanks=self.blanks) for text in document.texts]
+            words = [words_in(text, data.splitter, blanks=blanks) for text in document.texts]
             kept = [shortened(part, data) for part in words]
             check_length(max(map(len, kept)), self.recipe, document.path, document.line)
             found.append(kept, document.labels, cut=kept != words, empty=not any(words))

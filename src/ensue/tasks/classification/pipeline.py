@@ -190,7 +190,8 @@ class ClassificationPipeline(WordPipeline):
     def _read(self, document: Document) -> tuple[Document, list[list[str]]]:
         """The document with the words of its texts that are read."""
         check_document(document, self.num_texts, multiple=True)
-        blanks = self.subwords is not None and self.subwords.with_blanks
+        reader = self.subwords
+        blanks = reader.reading.first_blank if reader is not None and reader.with_blanks else None
         whole = (words_in(text, self.splitter, blanks=blanks) for text in document.texts)
         words = [shortened(text, self.recipe.data) for text in whole]
         check_length(max(map(len, words)), self.recipe, document.path, document.line)

@@ -78,11 +78,11 @@ def keep_blanks(recipe: ClassificationRecipe, tuned: Tuned) -> bool:
     return bool(tuned.reading.blank) and recipe.features.is_empty and not recipe.head.ngrams
 
 
-def words_in(text: str, splitter: str, *, blanks: bool = False) -> list[str]:
-    """The words of a text; with `blanks`, each with what is between it and the word before, the first with a blank."""
+def words_in(text: str, splitter: str, *, blanks: str | None = None) -> list[str]:
+    """The words of a text; with `blanks`, each with what is between it and the word before, the first with `blanks`."""
     found = tokens(text, splitter)
-    if not blanks:
+    if blanks is None:
         return [token.text for token in found]
     starts = [token.end for token in found[:-1]]
-    first = [" " + found[0].text] if found else []
+    first = [blanks + found[0].text] if found else []
     return first + [text[start : token.end] for start, token in zip(starts, found[1:], strict=True)]

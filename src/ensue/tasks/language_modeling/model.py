@@ -23,6 +23,7 @@ class LanguageModelParts(TokenizerParts):
         return TunedReading(
             encode=lambda word: self.tokenizer.encode(word).astype(np.int64),
             blank="" if self.tokenizer.kind == "words" else " ",
+            first_blank="",
             begin=(self.tokenizer.start_id,),
             between=(self.vocabulary_size,),
             end=(self.vocabulary_size + 1,),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -14,32 +13,12 @@ from ensue.data.compact_texts import Ragged, Texts
 from ensue.errors import DataError
 from ensue.models.subword_encoder import Subwords
 from ensue.tasks.task import on_device
+from ensue.tasks.text_windows import text_windows
 from ensue.tasks.tuned_reading import TunedReading
 
 Ids = NDArray[np.int64]
 MOST_KNOWN = 1 << 17
 """The most words whose subwords are kept."""
-
-
-class Span(NamedTuple):
-    """The subwords [begin, end) of a text, read together; the vectors of [first, last) are kept."""
-
-    begin: int
-    end: int
-    first: int
-    last: int
-
-
-def spans(size: int, most: int, *, is_causal: bool) -> list[Span]:
-    """Windows of at most `most` subwords over a text of `size`, which overlap by half. A subword is kept where it is
-    farthest from both edges; in a causal model, where most comes before it.
-    """
-    begins = list(range(0, max(1, size - most), max(1, most // 2)))
-    if begins[-1] + most < size:
-        begins.append(size - most)
-    edges = [left + most if is_causal else (left + most + right) // 2 for left, right in pairwise(begins)]
-    bounds = [0, *edges, size]
-    return [Span(begin, min(begin + most, size), *bounds[n : n + 2]) for n, begin in enumerate(begins)]
 
 
 class Window(NamedTuple):
@@ -55,24 +34,25 @@ class Window(NamedTuple):
 class SubwordReader:
     """Cuts words into subwords, and makes batches of them. `pooling` makes one vector for a word: first, last or mean.
 
-    With `whole`, a text has a vector of its own too, as classifiers need. `blank` is put before each word. Threads may
-    share it.
+    With `whole`, a text has a vector of its own too, as classifiers need. With `with_blanks`, words come with the
+    blanks before them. Threads may share it.
     """
 
-    def __init__(self, reading: TunedReading, *, pooling: str, whole: bool, blank: str) -> None:
-        self.reading, self.pooling, self.whole, self.blank = reading, pooling, whole, blank
+    def __init__(self, reading: TunedReading, *, pooling: str, whole: bool, with_blanks: bool) -> None:
+        self.reading, self.pooling, self.whole, self.with_blanks = reading, pooling, whole, with_blanks
         self._known: dict[str, Ids] = {}
 
-    def pieces(self, words: Sequence[str]) -> list[Ids]:
-        """The subwords of each word."""
+    def pieces(self, words: Sequence[str], *, first: bool = False) -> list[Ids]:
+        """The subwords of each word, as they are inside of a text, or as the `first` of a text."""
         if len(self._known) > MOST_KNOWN:
             self._known = {}
         known, encode = self._known, self.reading.encode
+        blank = "" if self.with_blanks else self.reading.first_blank if first else self.reading.blank
         found = []
         for word in words:
-            ids = known.get(word)
+            ids = known.get(blank + word)
             if ids is None:
-                ids = known[word] = encode(self.blank + word)
+                ids = known[blank + word] = encode(blank + word)
             found.append(ids)
         return found
 
@@ -89,7 +69,9 @@ class SubwordReader:
         unread = np.array(self.reading.unread, np.int64)
 
         def cut(words: Sequence[str | None]) -> list[Ids]:
-            return [unread if word is None else self.pieces([word])[0] for word in words]
+            return [
+                unread if word is None else self.pieces([word], first=not place)[0] for place, word in enumerate(words)
+            ]
 
         return self.batch([[cut(part) for part in parts] for parts in texts], device)
 
@@ -137,11 +119,6 @@ class SubwordReader:
             )
 
     @property
-    def with_blanks(self) -> bool:
-        """Whether the words have the blanks before them themselves."""
-        return self.blank != self.reading.blank
-
-    @property
     def first(self) -> int:
         """The slot of the first word."""
         return int(self.whole and not self.reading.is_causal)
@@ -154,7 +131,7 @@ class SubwordReader:
         if len(parts) > 1:
             self.check_pair(len(body))
         found = []
-        for span in spans(len(body), most, is_causal=reading.is_causal):
+        for span in text_windows(0, len(body), most, is_causal=reading.is_causal):
             ids = np.concatenate([reading.begin, body[span.begin : span.end], end]).astype(np.int64)
             here = (places >= span.first) & (places < span.last)
             at = places[here] - span.begin + len(reading.begin)
@@ -223,7 +200,8 @@ class SubwordTexts:
 
     def __init__(self, reader: SubwordReader, texts: Sequence[Texts]) -> None:
         self.reader = reader
-        self.pieces = [reader.pieces(part.words.values) for part in texts]
+        self.forms = [part.words.values for part in texts]
+        self.pieces = [reader.pieces(forms) for forms in self.forms]
         self.words = [Ragged(part.words.ids, part.starts) for part in texts]
         if len(texts) > 1:  # here, before a run begins
             sizes = [self._sizes(*part) for part in zip(self.pieces, self.words, strict=True)]
@@ -240,7 +218,8 @@ class SubwordTexts:
     def joined(self, firsts: Ids) -> SubwordTexts:
         """Several texts as one: those from `firsts[n]` to `firsts[n + 1]`."""
         other = SubwordTexts(self.reader, ())
-        other.pieces, other.words = self.pieces, [words.joined(firsts) for words in self.words]
+        other.forms, other.pieces = self.forms, self.pieces
+        other.words = [words.joined(firsts) for words in self.words]
         return other
 
     def batch(self, rows: Ids, device: torch.device) -> Subwords:
@@ -248,8 +227,9 @@ class SubwordTexts:
         found = []
         for row in rows.tolist():
             parts = []
-            for pieces, words in zip(self.pieces, self.words, strict=True):
+            for forms, pieces, words in zip(self.forms, self.pieces, self.words, strict=True):
                 numbers = words.values[words.starts[row] : words.starts[row + 1]].tolist()
-                parts.append([pieces[number] for number in numbers])
+                first = self.reader.pieces([forms[number] for number in numbers[:1]], first=True)
+                parts.append([*first, *(pieces[number] for number in numbers[1:])])
             found.append(parts)
         return self.reader.batch(found, device)

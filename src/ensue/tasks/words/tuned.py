@@ -62,8 +62,7 @@ class Tuned:
         pooling = self.encoder.pooling
         if pooling == "auto":
             pooling = "last" if self.reading.is_causal else "first"
-        blank = "" if blanks else self.reading.blank
-        return SubwordReader(self.reading, pooling=pooling, whole=whole, blank=blank)
+        return SubwordReader(self.reading, pooling=pooling, whole=whole, with_blanks=blanks)
 
     def build(self) -> SubwordEncoder:
         """The layers, with weights drawn from torch's global generator."""
