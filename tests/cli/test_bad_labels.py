@@ -205,7 +205,7 @@ def test_files_without_labels_cannot_be_scored(refused: Refused, runs: Path) -> 
     assert "words.conll:1: no labels: the file has one column" in refused("evaluate", runs / "names", "words.conll")
     Path("text.tsv").write_text("text\nsalt and oven\n")
     assert "text.tsv" in refused("evaluate", runs / "topics", "text.tsv")
-    assert "one of the three" in refused("evaluate", runs / "names")
+    assert "takes a PATH, or a file with one of" in refused("evaluate", runs / "names")
 
 
 def test_one_line_files(ensue: Ensue, runs: Path) -> None:

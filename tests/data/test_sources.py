@@ -161,7 +161,7 @@ def test_ranges_are_slices_of_the_text(
         assert "".join(TextSource(path).chunks(start, stop)) == text[start:stop]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"published"}))  # which is not trained
 def test_pieces_tokenize_as_the_whole(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding, "BLOCK_BYTES", 50)
     monkeypatch.setattr(sources, "PIECE_CHARACTERS", 100)

@@ -151,17 +151,18 @@ class Classifier(nn.Module):
 
         `weights` (K,) multiply the loss of the texts that have a label.
         """
+        if not (self.language_loss and isinstance(self.layers, SubwordEncoder)):
+            return Loss(self._total(self(texts), targets, weights), len(targets))
         first, *others = texts
-        read, further = None, 0.0 * targets.sum()
-        if self.language_loss and isinstance(self.layers, SubwordEncoder) and first.subwords is not None:
-            read = self.layers.read(first.subwords)
-            further = self.language_loss * self.layers.language_nats(read, first.subwords)
+        assert first.subwords is not None
+        read = self.layers.read(first.subwords)
         logits = self.logits_of([self._read(first, read), *map(self._read, others)])
+        further = self.language_loss * self.layers.language_nats(read, first.subwords)
+        return Loss(self._total(logits, targets, weights) + further, len(targets))
+
+    def _total(self, logits: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
+        """The summed surprisal of the labels."""
         if self.multiple:
             smoothed = targets * (1 - self.label_smoothing) + 0.5 * self.label_smoothing
-            total = F.binary_cross_entropy_with_logits(logits, smoothed, pos_weight=weights, reduction="sum")
-        else:
-            total = F.cross_entropy(
-                logits, targets, weight=weights, reduction="sum", label_smoothing=self.label_smoothing
-            )
-        return Loss(total + further, len(targets))
+            return F.binary_cross_entropy_with_logits(logits, smoothed, pos_weight=weights, reduction="sum")
+        return F.cross_entropy(logits, targets, weight=weights, reduction="sum", label_smoothing=self.label_smoothing)

@@ -58,7 +58,7 @@ def origins_in(run: RunDirectory) -> list[Origin]:
     found, entries = [], run.config.get("origins", [])
     if missing := {*run.recipe.origins} - {entry["path"] for entry in entries}:
         raise DamagedError(
-            f"{run.path / 'config.json'}: damaged: no origin {shown(min(missing))}, which recipe.toml names"
+            f"{run.path / 'config.json'}: damaged: no origin {shown(min(missing), 400)}, which recipe.toml names"
         )
     for number, entry in enumerate(entries):
         copy = RunDirectory(run.origins / str(number))
