@@ -117,6 +117,14 @@ def new_cache(cells_of_all_tests: None, tmp_path_factory: pytest.TempPathFactory
     return new
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cache_of_modules(new_cache: Callable[[], Path]) -> Iterator[None]:
+    """What fixtures of modules train, before any test has a cache of its own, leaves nothing in the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ENSUE_CACHE", str(new_cache()))
+        yield
+
+
 @pytest.fixture(scope="session")
 def new_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
     folder, numbers = tmp_path_factory.mktemp("tests"), count()

@@ -24,7 +24,7 @@ from ensue.tasks.words.recipe import WordsRecipe
 from training.classifiers import TEXTS
 from training.resuming import assert_resumes
 from training.taggers import TAGGED
-from training.tiny import run_tiny, seal, tiny_recipe
+from training.tiny import run_tiny, seal, some_slow, tiny_recipe
 from training.tiny import words as running_text
 from training.tiny_masked import masked_recipe
 from training.tiny_pairs import pair_recipe
@@ -72,7 +72,7 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", some_slow(PLACES, "input", "both"))
 def test_a_tagger_is_whole_without_its_origin(place: str, origin: Path, names: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(origin, tmp_path / "origin"))
     recipe = tagging(names, features=PLACES[place] | {"contextual": [str(run)]})
@@ -180,7 +180,7 @@ def test_resumed_is_undisturbed_without_cache_and_origin(
     assert run_tiny(longer, tmp_path / "six", resume=True).step == 9
 
 
-@pytest.mark.parametrize("kind", ["texts", "pairs", "segments"])
+@pytest.mark.parametrize("kind", some_slow(["texts", "pairs", "segments"], "pairs"))
 def test_classifiers_have_them_too(kind: str, origin: Path, topics: Path, tmp_path: Path) -> None:
     changes: dict[str, Any] = {"features": of(origin, at="both")}
     data: Any = [document.text for document in TEXTS[:10]]

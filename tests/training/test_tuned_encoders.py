@@ -22,7 +22,7 @@ from ensue.training.run import begin_job
 from training.classifiers import TEXTS
 from training.resuming import assert_resumes
 from training.taggers import TAGGED
-from training.tiny import run_tiny, tiny_recipe
+from training.tiny import run_tiny, some_slow, tiny_recipe
 from training.tiny_masked import masked_recipe
 from training.tiny_texts import columns, tsv, without_pictures
 
@@ -142,8 +142,13 @@ def test_a_part_of_a_batch_is_the_batch_of_a_part(origins: dict[str, Path]) -> N
             assert (part.real is None) == (whole.real is None)
 
 
-@pytest.mark.parametrize("name", ["masked", "words"])
-@pytest.mark.parametrize("task", ["labeling", "classification"])
+@pytest.mark.parametrize(
+    ("task", "name"),
+    some_slow(
+        [(task, name) for task in ("labeling", "classification") for name in ("masked", "words")],
+        ("labeling", "words"), ("classification", "masked"),
+    ),
+)  # fmt: skip
 def test_a_tuned_run_resumes_and_is_whole_by_itself(
     task: str, name: str, origins: dict[str, Path], data: Path, tmp_path: Path
 ) -> None:
@@ -168,7 +173,7 @@ def test_a_tuned_run_resumes_and_is_whole_by_itself(
     assert RunDirectory(tmp_path / "whole" / "origins" / "0").parts is not None
 
 
-@pytest.mark.parametrize("name", ORIGINS)
+@pytest.mark.parametrize("name", some_slow(ORIGINS, "masked"))
 def test_pairs_are_read_as_one_text(name: str, origins: dict[str, Path], data: Path, tmp_path: Path) -> None:
     encoder = {"language_loss": 0.5} if name in ("words", "characters") else {}
     short = {"max_tokens": 2} if name in ("masked", "bpe") else {}
