@@ -63,11 +63,29 @@ def write_data(folder: Path) -> None:
         "similar.tsv": "sea\tcalm\t7.5\nnobody\tspoke\t6\nsea\tnobody\t1\n",
         "glove.txt": "anna 0.1 0.2\nboat 0.3 -0.4\nlima 0.5 0\nsees -1 1\n",
     }
-    files |= labeled_sentences() | labeled_texts() | translations()
+    files |= labeled_sentences() | labeled_texts() | translations() | judged_texts() | word_uses()
     for name, text in files.items():
         path = folder / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+
+
+def judged_texts() -> dict[str, str]:
+    """Pairs of texts with their similarity."""
+    pairs = "The sea is calm.\tThe boat is old.\t1\nThe sea is calm.\tThe sea was calm.\t4\n"
+    return {"sts-dev.tsv": pairs, "sts-test.tsv": pairs}
+
+
+def word_uses() -> dict[str, str]:
+    """Uses of a word with their senses, and pairs of uses."""
+    uses, senses = "1\tthe boat was here\n2\tthe old boat\n", "0\n1\n"
+    files = {"CoarseWSD-20/boat/classes_map.txt": '{"0": "boat_sea", "1": "boat_toy"}'}
+    for part in ("train", "test"):
+        files |= {f"CoarseWSD-20/boat/{part}.data.txt": uses, f"CoarseWSD-20/boat/{part}.gold.txt": senses}
+    for part in ("dev", "test"):
+        pairs = "boat\tN\t1-2\tthe boat was here\tthe old boat\nboat\tN\t1-1\tthe boat\tthe boat\n"
+        files |= {f"{part}.data.txt": pairs, f"{part}.gold.txt": "F\nT\n"}
+    return files
 
 
 def labeled_sentences() -> dict[str, str]:
