@@ -41,9 +41,12 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "masked": ("bert-tiny", "book.txt", {"tokenizer.max_size": 100}),
     "elmo": ("elmo-small", "book.txt", {}),
     "contexts": ("context2vec", "book.txt", {"tokenizer.min_count": 1}),
+    "senses": ("vectors-skipgram", "book.txt", {"senses.from": "vectors", "senses.words": 5}),
+    "minilm": ("bert-tiny", "book.txt", {"tokenizer.max_size": 100}),
+    "gpt2": ("bpe-transformer", "book.txt", {"tokenizer.max_size": 300}),
     "ende-2": ("translate-transformer", "train.en,train.de", {"train.seed": 1}),
 }
-"""Recipe, training data and settings of each."""
+"""Recipe, training data and settings of each. A run that a setting names is trained before."""
 
 
 class Tagged(NamedTuple):

@@ -67,6 +67,8 @@ class Prepared(NamedTuple):
     def run(self, name: str) -> Path:
         """The trained run of this name."""
         recipe, data, settings = RUNS[name]
+        for origin in RUNS.keys() & set(settings.values()):
+            self.run(origin)
         out = self.folder / name
         if not out.exists():
             with pytest.MonkeyPatch.context() as patch:
