@@ -116,10 +116,10 @@ def forms_of_state(layer: SequenceLayer, rows: int) -> Iterator[Form]:
             yield Form(
                 str(kind),
                 map_state(lambda leaf, kind=kind: leaf.to(kind), begin),
-                kind in {leaf.dtype for leaf in leaves(begin)} == {kind},
+                layer.is_causal and kind in {leaf.dtype for leaf in leaves(begin)} == {kind},
             )
         more = map_state(lambda leaf: torch.cat((leaf, leaf), -1), begin)
-        yield Form("more of all", more, same_form(begin, more))
+        yield Form("more of all", more, layer.is_causal and same_form(begin, more))
         yield Form("on no device", map_state(lambda leaf: leaf.to("meta"), begin), False)
         yield Form("a list", [*leaves(begin)], False)
         yield Form("no tensors", map_state(lambda leaf: leaf.sum(), begin), False)

@@ -140,6 +140,11 @@ def test_a_run_does_not_begin_from_itself(run: Path, begin: Beginning, monkeypat
             check_not_own(outer, [str(path)])
 
 
+def test_a_circle_of_links_is_no_origin_of_its_own(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "circle").symlink_to("circle")
+    check_not_own(RunDirectory(tmp_path / "circle"), [str(run)])
+
+
 def test_origins_belong_to_the_run_and_go_with_it(run: Path, begin: Beginning) -> None:
     outer = begin(run)
     outer.clear()

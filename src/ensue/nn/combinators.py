@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ensue.nn.layer import SequenceLayer
-from ensue.types import Memory, State
+from ensue.types import Memory, State, leaves
 
 Merge = Literal["concatenate", "sum", "product", "mean"]
 
@@ -18,7 +18,8 @@ Merge = Literal["concatenate", "sum", "product", "mean"]
 class Stack(SequenceLayer):
     """Layers one after another: the output of a layer is the input of the next.
 
-    The state is the tuple of the layers' states. A stack is causal if all its layers are. Raises `ValueError` if there
+    The state is the tuple of the layers' states. A stack is causal if all its layers are; one that looks ahead takes no
+    initial state. Raises `ValueError` if there
     is no layer, if the sizes of two neighbors differ, or if layers attend to memories of different sizes.
     """
 
@@ -49,6 +50,8 @@ class Stack(SequenceLayer):
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], State]:
+        if not self.is_causal and self.d_memory is None and any(True for _ in leaves(state)):
+            raise TypeError("a Stack that looks ahead reads whole sequences and takes no initial state")
         states = []
         for layer, before in zip(self, state or [None] * len(self), strict=True):
             x, after = layer(x, before, mask=mask)
