@@ -290,7 +290,12 @@ def cases_of_others(share: float) -> Iterator[Case]:
     }
     for name, (function, args) in functions.items():
         for place, arg in enumerate(args):
-            for form in forms_of_argument(arg, of_any_type=name.startswith("crf"), of_any_sizes=name == "head"):
+            for form in forms_of_argument(
+                arg,
+                of_any_type=name.startswith("crf"),
+                of_any_sizes=name in {"head", "scalar mix"},
+                of_any_features=name == "scalar mix",
+            ):
                 if random.random() < share:
                     given = [*args[:place], form.value, *args[place + 1 :]]
                     yield Case(
@@ -302,12 +307,14 @@ def cases_of_others(share: float) -> Iterator[Case]:
                     )
 
 
-def forms_of_argument(arg: Tensor, *, of_any_type: bool, of_any_sizes: bool) -> Iterator[Form]:
+def forms_of_argument(arg: Tensor, *, of_any_type: bool, of_any_sizes: bool, of_any_features: bool) -> Iterator[Form]:
     if arg.is_floating_point():
         yield from forms(arg, of_any_type=of_any_type, of_any_sizes=of_any_sizes)
         if arg.dim() > 1:
-            yield Form("a feature less", arg[..., 1:], False)
+            yield Form("a feature less", arg[..., 1:], of_any_features)
             yield Form("a row less", arg[1:], of_any_sizes)
+            if arg.dim() > 2:
+                yield Form("a position less", arg[:, 1:], of_any_sizes and not of_any_features)
     elif arg.dtype is torch.bool:
         yield from forms_of_mask(*arg.shape)
     else:
