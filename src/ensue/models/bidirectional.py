@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ensue.models.language_model import LanguageModel
-from ensue.models.layer_outputs import NO_LAYERS
+from ensue.models.layer_outputs import read_layers
 from ensue.nn import HighwayCharacterCNN, SoftmaxHead, Stack, TokenEmbedding, WordSample
 from ensue.nn.combinators import reverse_rows
 from ensue.types import Loss, State
@@ -69,7 +69,7 @@ class BidirectionalModel(nn.Module):
         ways, states = [], []
         numbers = zip((self.rightward, self.leftward), (rightward, leftward), state or (None, None), strict=True)
         for layers, inputs, before in numbers:
-            found, after = _features(layers, F.embedding(inputs, vectors), before, mask)
+            found, after = read_layers(layers, F.embedding(inputs, vectors), before, mask=mask)
             ways.append(found)
             states.append(after)
         return [BothWays(*pair) for pair in zip(*ways, strict=True)], tuple(states)
@@ -181,16 +181,3 @@ class OneWay(LanguageModel):
 
     def nats(self, ids: Tensor, targets: Tensor, state: State = None) -> tuple[Tensor, State]:
         return super().nats(ids, self.ids[targets], state)
-
-
-def _features(layers: Stack, x: Tensor, state: State, mask: Tensor | None) -> tuple[list[Tensor], State]:
-    """What enters the first layer, and what each layer gives, behind its dropout; and the state at the end."""
-    found, states = [x], []
-    for layer, before in zip(layers, state or [None] * len(layers), strict=True):
-        x, after = layer(x, before, mask=mask)
-        states.append(after)
-        if isinstance(layer, NO_LAYERS):
-            found[-1] = x
-        else:
-            found.append(x)
-    return found, tuple(states)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ensue.nn import LearnedPositions, Pointwise, SequenceLayer, SinusoidalPositions, Stack, VariationalDropout
+from ensue.types import State
 
 NO_LAYERS = (Pointwise, LearnedPositions, SinusoidalPositions, VariationalDropout)
 
@@ -17,14 +16,21 @@ def layer_outputs(
     layers: SequenceLayer, x: Float[Tensor, "B T d"], mask: Bool[Tensor, "B T"] | None = None
 ) -> list[Float[Tensor, "B T _"]]:
     """What enters the first layer, and the output of each."""
-    found = [x]
-    for layer in flat(layers):
-        x, _ = layer(x, mask=mask)
-        if isinstance(layer, NO_LAYERS):
-            found[-1] = x
-        else:
-            found.append(x)
-    return found
+    return read_layers(layers, x, mask=mask)[0]
+
+
+def read_layers(
+    layers: SequenceLayer, x: Float[Tensor, "B T d"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
+) -> tuple[list[Float[Tensor, "B T _"]], State]:
+    """What enters the first layer, and the output of each; and the state of the layers at the end."""
+    if not isinstance(layers, Stack):
+        y, state = layers(x, state, mask=mask)
+        return [y] if isinstance(layers, NO_LAYERS) else [x, y], state
+    found, states = [x], []
+    for layer, before in zip(layers, state or [None] * len(layers), strict=True):
+        found[-1:], after = read_layers(layer, found[-1], before, mask=mask)
+        states.append(after)
+    return found, tuple(states)
 
 
 def widened(outputs: list[Float[Tensor, "B T _"]]) -> list[Float[Tensor, "B T d"]]:
@@ -35,19 +41,9 @@ def widened(outputs: list[Float[Tensor, "B T _"]]) -> list[Float[Tensor, "B T d"
 
 def output_sizes(layers: SequenceLayer) -> list[int]:
     """The sizes of `layer_outputs`."""
+    if not isinstance(layers, Stack):
+        return [layers.d_out] if isinstance(layers, NO_LAYERS) else [layers.d_in, layers.d_out]
     sizes = [layers.d_in]
-    for layer in flat(layers):
-        if isinstance(layer, NO_LAYERS):
-            sizes[-1] = layer.d_out
-        else:
-            sizes.append(layer.d_out)
+    for layer in layers:
+        sizes[-1:] = output_sizes(layer)
     return sizes
-
-
-def flat(layers: SequenceLayer) -> Iterator[SequenceLayer]:
-    """The layers of stacks, and of stacks in them, one after another."""
-    if isinstance(layers, Stack):
-        for layer in layers:
-            yield from flat(layer)
-    else:
-        yield layers

@@ -15,10 +15,10 @@ from ensue.data.lines import Lines
 from ensue.data.sources import TextSource
 from ensue.errors import EnsueError, nearest
 from ensue.models.bidirectional import FIRST_WORD, BidirectionalLanguageModel, BidirectionalModel, ContextModel
-from ensue.models.layer_outputs import output_sizes, widened
 from ensue.models.modules import device_of
 from ensue.nn import SoftmaxHead
 from ensue.runs.directory import RunDirectory
+from ensue.tasks.bidirectional_language_modeling.reading import SentenceReader, word_vectors
 from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalRecipe
 from ensue.tasks.bidirectional_language_modeling.scoring import (
     ContextScores,
@@ -28,30 +28,23 @@ from ensue.tasks.bidirectional_language_modeling.scoring import (
     score_both_ways,
     score_contexts,
 )
-from ensue.tasks.bidirectional_language_modeling.words import LINE_END, UNKNOWN, WordReader, WordText
+from ensue.tasks.bidirectional_language_modeling.words import LINE_END, WordReader, WordText
 from ensue.tasks.contextual import ContextualPipeline, checked_layer
 from ensue.tasks.poolings import Vectors, pooling_of
 from ensue.tasks.text_vectors import TextVectors
 from ensue.tasks.token_scores import TokenScore, score_lines
 from ensue.tasks.word_table import Neighbor, WordTable
 from ensue.text.words import WordTokenizer
-from ensue.types import State
 
 GAP = "[]"
 """The place of a word that is looked for."""
-TOGETHER = 4096
-"""Words, padding included, that are read in one call; a longer sentence is read alone."""
 TEXTS_TOGETHER = 64
 MOST = 1_000_000
 
 
 class BidirectionalPipeline(ContextualPipeline, TextVectors):
-    """A bidirectional language model (ELMo), or a model of contexts (context2vec).
-
-    The layers of a language model are the vectors of words, twice side by side, and for each of its layers the features
-    of both directions side by side; with zeros behind where they are smaller. Those of a model of contexts are the
-    vector of the word and that of its context, of which the word is no part. A sentence is read by itself, from zeros,
-    unless its state is carried.
+    """A bidirectional language model (ELMo), or a model of contexts (context2vec); its layers are those of
+    `SentenceReader`. A sentence is read by itself, from zeros, unless its state is carried.
     """
 
     def __init__(
@@ -65,6 +58,7 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors):
         super().__init__(model.eval())
         self.tokenizer, self.recipe, self.run = tokenizer, recipe, run
         self.reader = WordReader(tokenizer, recipe.words)
+        self.sentences = SentenceReader(model, self.reader)
         self._table: WordTable | None = None
 
     @classmethod
@@ -76,13 +70,11 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors):
 
     @property
     def num_layers(self) -> int:
-        return 2 if isinstance(self.model, ContextModel) else len(output_sizes(self.model.rightward))
+        return self.sentences.num_layers
 
     @property
     def d_layers(self) -> int:
-        if isinstance(self.model, ContextModel):
-            return self.model.targets.d_out
-        return 2 * max(output_sizes(self.model.rightward))
+        return self.sentences.d_layers
 
     def layers_of_words(
         self, sentences: Sequence[Sequence[str]], *, pooling: str = "mean", carry: bool = False
@@ -98,49 +90,8 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors):
             check_texts(words, "a list of lists of words")
         lowered = [[self._lowered(word) for word in words] for words in sentences]
         if carry:
-            return self._carried(lowered)
-        found: list[Vectors] = [np.zeros((self.num_layers, 0, self.d_layers), np.float32)] * len(lowered)
-        for numbers in _together([len(words) for words in lowered]):
-            some, _ = self._read([lowered[number] for number in numbers], None)
-            for number, layers in zip(numbers, some, strict=True):
-                found[number] = layers
-        return found
-
-    def _carried(self, sentences: Sequence[Sequence[str]]) -> list[Vectors]:
-        found, state = [], None
-        for words in sentences:
-            (layers,), state = self._read([words], state, closed=self.recipe.head.kind == "none")
-            found.append(layers)
-        return found
-
-    @torch.inference_mode()
-    def _read(
-        self, sentences: Sequence[Sequence[str]], state: State, *, closed: bool = False
-    ) -> tuple[list[Vectors], State]:
-        """The layers of some sentences, and the state at their ends. `closed`: boundaries on both sides are read."""
-        device = device_of(self.model)
-        numbered, mask = self.reader.sentences(sentences, closed=closed)
-        words, rightward, leftward = (torch.from_numpy(part).to(device) for part in numbered)
-        real = torch.from_numpy(mask).to(device)
-        features, state = self.model.read(words, rightward, leftward, state, mask=real)
-        inside = real[:, 1 + closed :]
-        if closed:
-            features = [type(both)(*(way[:, :-1] for way in both)) for both in features]
-        if isinstance(self.model, ContextModel):
-            contexts = self.model.contexts(*self.model.beside(features[-1], inside))
-            layers = [self._target_vectors(sentences, contexts), contexts]
-        else:
-            layers = widened([torch.cat(self.model.including(both, inside), -1) for both in features])
-        stacked = torch.stack(layers, 1).float().cpu().numpy()
-        return [row[:, : len(words)].copy() for row, words in zip(stacked, sentences, strict=True)], state
-
-    def _target_vectors(self, sentences: Sequence[Sequence[str]], like: torch.Tensor) -> torch.Tensor:
-        """The vectors (B, T, d) by which words are predicted."""
-        ids = np.zeros(like.shape[:2], np.int64)
-        for row, words in enumerate(sentences):
-            ids[row, : len(words)] = [self.tokenizer.vocabulary.ids.get(word, UNKNOWN) for word in words]
-        found: torch.Tensor = self.model.targets(torch.from_numpy(ids).to(like.device))
-        return found
+            return self.sentences.read_on(lowered, closed=self.recipe.head.kind == "none")
+        return self.sentences.read(lowered)
 
     def embed(self, texts: Sequence[str], *, pooling: str = "mean", layer: int = -1) -> Vectors:
         """A vector for each text, (N, d), from those of its words in a layer; zeros for a text without words.
@@ -204,11 +155,8 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors):
 
     @torch.inference_mode()
     def _vectors_of(self, words: Sequence[str]) -> Vectors:
-        device, found = device_of(self.model), []
-        for first in range(0, len(words), TOGETHER):
-            rows = torch.from_numpy(self.reader.rows(words[first : first + TOGETHER])).to(device)
-            found.append(self.model.words(rows)[FIRST_WORD:].float().cpu().numpy())
-        return np.concatenate(found)
+        found: Vectors = word_vectors(self.model, self.reader, words)[FIRST_WORD:].float().cpu().numpy()
+        return found
 
     def score(self, text: str) -> list[TokenScore]:
         """The surprisal of each word of `text`, the mean of both directions: each line is read by itself."""
@@ -231,7 +179,7 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors):
         device, inside = device_of(self.model), torch.from_numpy(mask[:, 1:])
         both, rightward, leftward = (torch.from_numpy(part).to(device) for part in numbered)
         features, _ = self.model.read(both, rightward, leftward)
-        ids = torch.tensor([[self.tokenizer.vocabulary.ids.get(word, UNKNOWN) for word in words]], device=device)
+        ids = torch.tensor([self.reader.ids(words)], device=device)
         nats = [self._head().nats(h, ids) for h in self.model.beside(features[-1], inside.to(device))]
         mean: NDArray[np.float64] = torch.stack(nats).double().mean(0)[0].cpu().numpy()
         return mean
@@ -280,15 +228,3 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors):
     def __repr__(self) -> str:
         words = f"{self.tokenizer.vocabulary_size:,} words"
         return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", words)
-
-
-def _together(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """The numbers of sentences that are read together: of similar length, and not too many."""
-    some: list[int] = []
-    for number in np.argsort(lengths, kind="stable").tolist():
-        if some and (len(some) + 1) * (lengths[number] + 1) > TOGETHER:
-            yield some
-            some = []
-        some.append(number)
-    if some:
-        yield some

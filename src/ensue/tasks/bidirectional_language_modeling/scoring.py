@@ -17,12 +17,12 @@ from ensue.models.bidirectional import (
     TEXT_BEGIN,
     TEXT_END,
     BidirectionalLanguageModel,
-    BidirectionalModel,
     ContextModel,
     OneWay,
 )
 from ensue.models.modules import device_of, evaluating
 from ensue.nn import SoftmaxHead
+from ensue.tasks.bidirectional_language_modeling.reading import word_vectors
 from ensue.tasks.bidirectional_language_modeling.task import TwoWayRows, with_noise
 from ensue.tasks.bidirectional_language_modeling.words import LINE_END, Ids, WordReader, WordText
 from ensue.tasks.noise import Noise
@@ -30,7 +30,6 @@ from ensue.tasks.reading import default_parts, read
 
 FIXED_SEED = 15
 """The seed of the noise by which models are scored: the same for every model and every run."""
-WORDS_AT_A_TIME = 1024
 SCORED_WORDS = 4096
 
 Progress = Callable[[int], None]
@@ -107,30 +106,18 @@ def score_both_ways(
 ) -> TwoWayScores:
     """The perplexity of a text in each direction, read as the texts of language models are (`ensue.tasks.reading`)."""
     with evaluating(model):
-        begin, end, vectors = _vectors(model, reader, text)
+        vectors = word_vectors(model, reader, text.words)
         found = []
         for layers, boundary, tokens in (
-            (model.rightward, begin, text.tokens),
-            (model.leftward, end, text.tokens.reversed()),
+            (model.rightward, TEXT_BEGIN, text.tokens),
+            (model.leftward, TEXT_END, text.tokens.reversed()),
         ):
-            table = vectors.clone()
-            table[LINE_END] = boundary
+            table = vectors[FIRST_WORD:].clone()
+            table[LINE_END] = vectors[boundary]
             way = OneWay(table, layers, head, torch.from_numpy(text.ids).to(table.device))
             scores = read(way, tokens, start_id=LINE_END, progress=progress)
             found.append(replace(scores, unknown=text.unknown))
     return TwoWayScores(*found)
-
-
-def _vectors(
-    model: BidirectionalModel, reader: WordReader, text: WordText
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The vectors of both boundaries, and those of the text's distinct words (F, d), each worked out once."""
-    device, found = device_of(model), []
-    for first in range(0, len(text.words), WORDS_AT_A_TIME):
-        rows = reader.rows(text.words[first : first + WORDS_AT_A_TIME])
-        vectors = model.words(torch.from_numpy(rows).to(device))
-        found.append(vectors[FIRST_WORD:])
-    return vectors[TEXT_BEGIN], vectors[TEXT_END], torch.cat(found)
 
 
 @torch.inference_mode()
@@ -167,6 +154,6 @@ def describe_scoring(text_tokens: int, *, length: int | None) -> str:
     return f"read once by each direction, state carried, in {default_parts(text_tokens)} parts with a warm-up each"
 
 
-def noise_of(counts: np.ndarray[Any, np.dtype[np.int64]], power: float) -> Noise:
+def noise_of(counts: Ids, power: float) -> Noise:
     """The words of noise for the counts of a vocabulary."""
     return Noise(np.power(counts.astype(np.float64), power))

@@ -108,9 +108,8 @@ class BidirectionalLanguageModeling(Task[BidirectionalModel, TwoWayBatch]):
 
     def batch(self, step: int, device: torch.device) -> TwoWayBatch:
         batch = self.batches.batch(step)
-        if isinstance(
-            self.batches, Segments
-        ):  # the other direction reads an epoch's segments from the last to the first
+        if isinstance(self.batches, Segments):
+            # The other direction reads an epoch's segments from the last to the first.
             epoch, index = divmod(step, self.steps_per_epoch)
             mirrored = self.batches.batch(epoch * self.steps_per_epoch + self.steps_per_epoch - 1 - index)
             found = self.rows.segments(batch, mirrored, device)

@@ -80,13 +80,17 @@ class WordReader:
     def rows(self, words: Sequence[str]) -> Ids:
         """The boundaries and the words: (2 + U, characters), or ids (2 + U,)."""
         if self.longest is None:
-            id_of = self.tokenizer.vocabulary.ids
-            return np.array([LINE_END, LINE_END, *(id_of.get(word, UNKNOWN) for word in words)], np.int64)
+            return np.array([LINE_END, LINE_END, *self.ids(words)], np.int64)
         found = word_characters(words, longest=self.longest)
         rows = np.full((FIRST_WORD + len(words), max(found.shape[1], BOUNDARIES.shape[1])), PADDING, np.int64)
         rows[:FIRST_WORD, : BOUNDARIES.shape[1]] = BOUNDARIES
         rows[FIRST_WORD:, : found.shape[1]] = found
         return rows
+
+    def ids(self, words: Sequence[str]) -> list[int]:
+        """The ids of words in the vocabulary, for the softmax."""
+        id_of = self.tokenizer.vocabulary.ids
+        return [id_of.get(word, UNKNOWN) for word in words]
 
     def batch(self, text: WordText, rightward: Ids, leftward: Ids) -> Numbered:
         """Rows of a text's numbers, for each direction. A line end is the boundary that this direction begins at."""
