@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ensue.nn.layer import SequenceLayer
+from ensue.nn.layer import SequenceLayer, Wrapper
 from ensue.types import Memory, State, leaves
 
 Merge = Literal["concatenate", "sum", "product", "mean"]
@@ -69,22 +69,16 @@ class Stack(SequenceLayer):
         return repr(list(self))
 
 
-class Residual(SequenceLayer):
+class Residual(Wrapper):
     """A layer and a bypass around it: `y = x + layer(x)` (He et al. 2016).
 
     Raises `ValueError` if the layer has not as many features out as in.
     """
 
     def __init__(self, layer: SequenceLayer) -> None:
-        super().__init__()
+        super().__init__(layer)
         if layer.d_in != layer.d_out:
             raise ValueError(f"a bypass needs as many features out as in; {layer!r} has {layer.d_in} and {layer.d_out}")
-        self.layer = layer
-        self.d_in, self.d_out, self.is_causal = layer.d_in, layer.d_out, layer.is_causal
-        self.d_memory = layer.d_memory
-
-    def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
-        return self.layer.init_state(batch_size, memory)
 
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
@@ -96,24 +90,17 @@ class Residual(SequenceLayer):
         y_t, state = self.layer.step(x_t, state)
         return x_t + y_t, state
 
-    def extra_repr(self) -> str:
-        return repr(self.layer)
 
-
-class Alongside(SequenceLayer):
+class Alongside(Wrapper):
     """A layer past which the last `d_past` features go: `y = [layer(x₁); x₂]` for `x = [x₁; x₂]`.
 
     In a `Stack` they enter behind the layer, as in TagLM (Peters et al. 2017).
     """
 
     def __init__(self, layer: SequenceLayer, *, d_past: int) -> None:
-        super().__init__()
-        self.layer, self.d_past = layer, d_past
-        self.d_in, self.d_out, self.is_causal = layer.d_in + d_past, layer.d_out + d_past, layer.is_causal
-        self.d_memory = layer.d_memory
-
-    def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
-        return self.layer.init_state(batch_size, memory)
+        super().__init__(layer)
+        self.d_past = d_past
+        self.d_in, self.d_out = layer.d_in + d_past, layer.d_out + d_past
 
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ensue.nn.layer import Parallel, Pointwise, SequenceLayer
-from ensue.types import Memory, State
+from ensue.nn.layer import Parallel, Pointwise, SequenceLayer, Wrapper
+from ensue.types import State
 
 
 def checked_share(p: float) -> float:
@@ -70,7 +70,7 @@ class VariationalDropout(Parallel):
         return f"p={self.p}, d_in={self.d_in}"
 
 
-class WeightDrop(SequenceLayer):
+class WeightDrop(Wrapper):
     """Dropout on the recurrent weights of a layer, one mask for each call of `forward` (Merity et al. 2018, AWD-LSTM).
 
     The layer is called with dropped weights in place of its own, so it keeps its fast path. It may be any layer that
@@ -78,16 +78,11 @@ class WeightDrop(SequenceLayer):
     """
 
     def __init__(self, layer: SequenceLayer, p: float) -> None:
-        super().__init__()
+        super().__init__(layer)
         self.dropped = [name for name, _ in layer.named_parameters() if name.split(".")[-1] == "weight_hidden"]
         if not self.dropped:
             raise ValueError(f"WeightDrop needs a layer with a parameter weight_hidden, which {layer!r} has not")
-        self.layer, self.p = layer, checked_share(p)
-        self.d_in, self.d_out, self.is_causal = layer.d_in, layer.d_out, layer.is_causal
-        self.d_memory = layer.d_memory
-
-    def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
-        return self.layer.init_state(batch_size, memory)
+        self.p = checked_share(p)
 
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None

@@ -74,6 +74,22 @@ class SequenceLayer(nn.Module, ABC):
         return f"d_in={self.d_in}, d_out={self.d_out}"
 
 
+class Wrapper(SequenceLayer):
+    """A layer around another one, whose sizes, direction and state it has."""
+
+    def __init__(self, layer: SequenceLayer) -> None:
+        super().__init__()
+        self.layer = layer
+        self.d_in, self.d_out, self.d_memory = layer.d_in, layer.d_out, layer.d_memory
+        self.is_causal = layer.is_causal
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
+        return self.layer.init_state(batch_size, memory)
+
+    def extra_repr(self) -> str:
+        return repr(self.layer)
+
+
 class Recurrent(SequenceLayer):
     """A layer that is written as the equations of one position: write `step`, and `forward` follows from it.
 
