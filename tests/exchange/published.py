@@ -85,7 +85,7 @@ class Bert(NamedTuple):
     context: int = 20
 
     @classmethod
-    def random(cls, vocabulary_size: int, *, head: bool = True) -> "Bert":
+    def random(cls, vocabulary_size: int, *, head: bool = True, context: int = 20) -> "Bert":
         torch.manual_seed(1)
         d, f, tensors = 8, 12, {}
 
@@ -101,7 +101,7 @@ class Bert(NamedTuple):
             draw(f"{name}.bias", d)
 
         draw("embeddings.word_embeddings.weight", vocabulary_size, d)
-        draw("embeddings.position_embeddings.weight", 20, d)
+        draw("embeddings.position_embeddings.weight", context, d)
         draw("embeddings.token_type_embeddings.weight", 2, d)
         norm("embeddings.LayerNorm")
         for number in range(2):
@@ -117,11 +117,14 @@ class Bert(NamedTuple):
             layer("cls.predictions.transform.dense", d, d)
             norm("cls.predictions.transform.LayerNorm")
             draw("cls.predictions.bias", vocabulary_size)
-        return cls(tensors)
+        return cls(tensors, context=context)
 
     def config(self, **keys: Any) -> dict[str, Any]:
         sizes = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 12}
-        more = {"max_position_embeddings": 20, "vocab_size": len(self.tensors["embeddings.word_embeddings.weight"])}
+        more = {
+            "max_position_embeddings": self.context,
+            "vocab_size": len(self.tensors["embeddings.word_embeddings.weight"]),
+        }
         return {"model_type": "bert", "layer_norm_eps": 1e-12, "hidden_act": "gelu", **sizes, **more, **keys}
 
     def __call__(self, ids: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from ensue.nn import (
     LSTM,
     AttentionPooling,
     Bidirectional,
+    FirstPooling,
     LastPooling,
     MaxPooling,
     MeanPooling,
@@ -39,6 +40,7 @@ Formula = Callable[[Pooling, Tensor], Tensor]
 """What a pooling makes of the real positions (T, d) of one row, of which there is at least one."""
 
 FORMULAS: dict[str, tuple[Callable[[], Pooling], Formula]] = {
+    "first": (lambda: FirstPooling(D), lambda _, h: h[0]),
     "last": (lambda: LastPooling(D), lambda _, h: h[-1]),
     "both ends": (
         lambda: LastPooling(D, bidirectional=True),

@@ -6,10 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.text.masked_tokens import MaskedTokenizer
+from ensue.text.subwords import SubwordTokenizer
 from ensue.text.tokenizers import train_tokenizer
 
 TEXT = "the cat saw the cats [SEP] and [MASK] the dog\n" * 3
 CODERS = {kind: MaskedTokenizer(train_tokenizer(kind, [TEXT], max_size=300)) for kind in ("wordpiece", "bpe")}
+TRAINED = CODERS["bpe"].tokenizer
+assert isinstance(TRAINED, SubwordTokenizer)
+PUBLISHED = MaskedTokenizer(SubwordTokenizer(TRAINED.library, special={"[START]": "Ċ"}))
+"""Subwords that read a text without a blank before it, as RoBERTa's do."""
 
 
 def ids_of(coder: MaskedTokenizer, word: str) -> int:
@@ -65,6 +70,12 @@ def test_words_without_tokens_shift_no_others(kind: str) -> None:
     assert counts[1] == 0
     assert ids[-counts[-1] :].tolist() == coder.encode("dog").tolist()
     assert coder.encode_words([])[0].shape == (0,)
+
+
+@pytest.mark.parametrize("coder", [*CODERS.values(), PUBLISHED], ids=[*CODERS, "published"])
+def test_words_are_read_as_their_text_is(coder: MaskedTokenizer) -> None:
+    for text in ("the cats saw", "dog"):
+        assert coder.encode_words(text.split())[0].tolist() == coder.encode(text).tolist()
 
 
 @pytest.mark.parametrize("kind", CODERS)

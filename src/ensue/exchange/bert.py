@@ -64,9 +64,14 @@ def embeddings(segments: int) -> list[Part]:
     ]
 
 
+def body(recipe: Any) -> list[Part]:
+    """The parameters below the heads."""
+    return [*embeddings(recipe.input.segments), *blocks(recipe.encoder, "encoder.layer.", NAMES)]
+
+
 def layout(recipe: Any) -> list[Part]:
     """The parameters."""
-    found = [*embeddings(recipe.input.segments), *blocks(recipe.encoder, "encoder.layer.", NAMES)]
+    found = body(recipe)
     if recipe.head.masked:
         found += [
             *layer("head.projection.0", f"{HEAD}.transform.dense"),

@@ -5,32 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import torch
 from torch import Tensor
 
 from ensue.arguments import check_path
 from ensue.errors import DataError, EnsueError, nearest
-from ensue.exchange import bert, gpt, gpt_neox
-from ensue.exchange.configuration import THEIRS
+from ensue.exchange import gpt, gpt_neox
+from ensue.exchange.bert_export import classifier, masked, tagger
 from ensue.exchange.directories import CAUSAL, MASKED
+from ensue.exchange.exported import ALWAYS, CAN, Exported, check_transformer
 from ensue.exchange.layouts import to_theirs
 from ensue.exchange.softmax import published_softmax
-from ensue.exchange.tokenizer_export import causal_files, masked_files
-from ensue.models.specification import TransformerEncoder
+from ensue.exchange.tokenizer_export import causal_files
 from ensue.runs.directory import RunDirectory
 from ensue.runs.weights import read_tensors, write_tensors
 
 FORMAT = "huggingface"
 NAMES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
-
-
-class Exported(NamedTuple):
-    """The contents of the files, and the tensors."""
-
-    files: dict[str, Any]
-    tensors: dict[str, Tensor]
 
 
 def export_run(run: str | Path, out: str | Path, format: str = FORMAT) -> None:
@@ -66,44 +58,12 @@ def _exported(run: RunDirectory) -> Exported:
     task = run.entry.recipe.model_fields["task"].default
     if task not in EXPORTERS:
         raise EnsueError(f"{run.path}: a {run.entry.what} is none of transformers' models; {CAN}")
-    if not isinstance(run.recipe.layers, TransformerEncoder):
-        raise EnsueError(f"{run.path}: {run.recipe.describe()} is none of transformers' models; {CAN}")
     return EXPORTERS[task](run, read_tensors(run.manifest.check(run.weights.name)))
-
-
-CAN = (
-    "those of masked language models with norm = post and norm_input = true, and of language models, both with a "
-    "transformer, can be exported"
-)
-
-
-def _masked(run: RunDirectory, tensors: dict[str, Tensor]) -> Exported:
-    recipe: Any = run.recipe
-    encoder, coder = recipe.encoder, run.parts.coder
-    if (encoder.positions, encoder.norm, encoder.norm_input) != ("learned", "post", True):
-        raise EnsueError(
-            f"{run.path}: the shape of BERT has encoder.positions = learned, norm = post and norm_input = true; found "
-            f"{encoder.positions}, {encoder.norm} and {str(encoder.norm_input).lower()}"
-        )
-    theirs = to_theirs(bert.layout(recipe), tensors)
-    if not recipe.input.segments:
-        theirs["embeddings.token_type_embeddings.weight"] = torch.zeros(1, encoder.d_model)
-    if recipe.head.masked:
-        theirs = {name if name.startswith("cls.") else f"bert.{name}": tensor for name, tensor in theirs.items()}
-    config = {
-        **bert.config(encoder),
-        "architectures": [bert.architecture(recipe)],
-        "vocab_size": coder.vocabulary_size,
-        "type_vocab_size": max(1, recipe.input.segments),
-        "pad_token_id": coder.padding_id,
-        "hidden_act": THEIRS[encoder.activation],
-        **ALWAYS,
-    }
-    return Exported({"config.json": config, **masked_files(coder, context=encoder.context)}, theirs)
 
 
 def _causal(run: RunDirectory, tensors: dict[str, Tensor]) -> Exported:
     recipe: Any = run.recipe
+    check_transformer(run)
     encoder, tokenizer = recipe.encoder, run.parts.tokenizer
     if encoder.norm_input or (encoder.positions, encoder.norm) not in CAUSAL_SHAPES:
         raise EnsueError(
@@ -136,5 +96,9 @@ def _causal(run: RunDirectory, tensors: dict[str, Tensor]) -> Exported:
 
 
 CAUSAL_SHAPES = {("learned", "pre"), ("learned", "post"), ("rotary", "pre")}
-ALWAYS = {"dtype": "float32", "torch_dtype": "float32"}
-EXPORTERS: dict[str, Callable[[RunDirectory, dict[str, Tensor]], Exported]] = {MASKED: _masked, CAUSAL: _causal}
+EXPORTERS: dict[str, Callable[[RunDirectory, dict[str, Tensor]], Exported]] = {
+    MASKED: masked,
+    CAUSAL: _causal,
+    "classification": classifier,
+    "labeling": tagger,
+}

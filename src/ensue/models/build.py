@@ -39,6 +39,7 @@ from ensue.nn import (
     Alongside,
     AttentionPooling,
     CopyingHead,
+    FirstPooling,
     LastPooling,
     LegalTags,
     MaxPooling,
@@ -256,6 +257,8 @@ def build_classifier(
         raise ValueError(
             'head.pooling = "last" does not go with features behind the only layer; add encoder.num_layers'
         )
+    if "first" in head.pooling and layers.is_causal:
+        raise ValueError('head.pooling = "first" is for layers that read in both directions; expected "last"')
     both_ways = tuned is None and _in_two_halves(encoder, directions)
     d_in = layers.d_out if tuned is None else tuned.d_out + words.d_out
     poolings = [POOLINGS[kind](d_in, both_ways) for kind in head.pooling]
@@ -270,6 +273,7 @@ def build_classifier(
         num_labels,
         bag=bag,
         d_hidden=head.d_hidden,
+        activation=head.activation,
         dropout=head.dropout,
         label_smoothing=head.label_smoothing,
         pair=pair,
@@ -326,6 +330,7 @@ def _check_features(words: WordFeatures) -> None:
 
 
 POOLINGS: dict[str, Callable[[int, bool], Pooling]] = {
+    "first": lambda d_in, _: FirstPooling(d_in),
     "last": lambda d_in, both_ways: LastPooling(d_in, bidirectional=both_ways),
     "mean": lambda d_in, _: MeanPooling(d_in),
     "max": lambda d_in, _: MaxPooling(d_in),

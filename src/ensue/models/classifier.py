@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -49,6 +49,7 @@ class Classifier(nn.Module):
         *,
         bag: NgramBag | None = None,
         d_hidden: int = 0,
+        activation: Literal["relu", "tanh"] = "relu",
         dropout: float = 0.0,
         label_smoothing: float = 0.0,
         pair: bool = False,
@@ -73,7 +74,8 @@ class Classifier(nn.Module):
         self.num_labels, self.head = num_labels, None
         if pooling is not None:
             d_in = pooling.d_out * (4 if pair and not self.is_joint else 1)
-            hidden = [nn.Linear(d_in, d_hidden), nn.ReLU(), nn.Dropout(dropout)] if d_hidden else []
+            nonlinear = nn.Tanh() if activation == "tanh" else nn.ReLU()
+            hidden = [nn.Linear(d_in, d_hidden), nonlinear, nn.Dropout(dropout)] if d_hidden else []
             self.head = nn.Sequential(nn.Dropout(dropout), *hidden, nn.Linear(d_hidden or d_in, num_labels))
 
     def start_from_shares(self, shares: Float[Tensor, " K"]) -> None:

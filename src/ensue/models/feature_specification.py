@@ -122,8 +122,10 @@ class ClassHeadSpecification(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
-    pooling: list[Literal["last", "mean", "max", "attention"]] = ["mean", "max"]
-    """How a sequence becomes one vector; several are concatenated. []: the n-grams alone decide."""
+    pooling: list[Literal["first", "last", "mean", "max", "attention"]] = ["mean", "max"]
+    """How a sequence becomes one vector; several are concatenated. first: of the layers of a masked model `[CLS]`. []:
+    the n-grams alone decide.
+    """
     ngrams: Few = 0
     """The longest n-grams, in words, that have scores of their own in addition to those of the layers; 0: none. For
     pairs, n-grams of both texts count separately.
@@ -138,6 +140,8 @@ class ClassHeadSpecification(BaseModel):
     """Chance that an n-gram is left out in a training step."""
     d_hidden: SizeOrZero = 0
     """Width of a hidden layer before the labels; 0: none."""
+    activation: Literal["relu", "tanh"] = "relu"
+    """The hidden layer's nonlinearity; BERT's head has tanh."""
     dropout: Share = 0.0
     """Dropout on the pooled vector, and on the hidden layer."""
     label_smoothing: Share = 0.0

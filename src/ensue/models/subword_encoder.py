@@ -80,7 +80,8 @@ class SubwordEncoder(nn.Module):
         """The features of each subword."""
         x: Tensor = self.features(subwords.ids)
         if self.segments is not None:
-            x = x + (self.segments.weight[0] if subwords.segments is None else self.segments(subwords.segments))
+            is_one = subwords.segments is None or self.segments.vocabulary_size == 1
+            x = x + (self.segments.weight[0] if is_one else self.segments(subwords.segments))
         h: Tensor = self.layers(x, mask=subwords.mask)[0]
         return h
 

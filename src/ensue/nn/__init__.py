@@ -39,7 +39,7 @@ from ensue.nn.heads.sampled_cross_entropy import WordSample, sampled_cross_entro
 from ensue.nn.heads.softmax import SoftmaxHead, TiedSoftmaxHead, TransformedSoftmaxHead
 from ensue.nn.highway import Highway
 from ensue.nn.layer import Parallel, Pointwise, Recurrent, SequenceLayer
-from ensue.nn.pooling import AttentionPooling, LastPooling, MaxPooling, MeanPooling, Pooling, Poolings
+from ensue.nn.pooling import AttentionPooling, FirstPooling, LastPooling, MaxPooling, MeanPooling, Pooling, Poolings
 from ensue.nn.recurrent.clockwork import Clockwork, ClockworkState
 from ensue.nn.recurrent.context import ContextState, FromContext, WithContext
 from ensue.nn.recurrent.coupled import CoupledLSTM
@@ -90,6 +90,7 @@ __all__ = [
     "Elman",
     "ElmanState",
     "FeedForward",
+    "FirstPooling",
     "FromContext",
     "GRUState",
     "GridLSTM",

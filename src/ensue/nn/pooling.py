@@ -1,4 +1,4 @@
-"""One vector for a sequence: its last state, mean, maximum or a weighted mean over real positions.
+"""One vector for a sequence: its first or last state, mean, maximum or a weighted mean over real positions.
 
 A pooling is not a layer: it maps (B, T, d_in) to (B, d_out). It can read a long sequence in segments, with a state like
 a layer's: call `update` for each segment, then `result`. `forward` does this for one segment.
@@ -108,6 +108,34 @@ class LastPooling(Pooling):
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, bidirectional={self.bidirectional}"
+
+
+class FirstState(NamedTuple):
+    """The state of `FirstPooling`: the features of the first position, and whether a row has any."""
+
+    first: Float[Tensor, "B d"]
+    started: Bool[Tensor, " B"]
+
+
+class FirstPooling(Pooling):
+    """The features at the first position, which is BERT's `[CLS]` where a text begins with it (Devlin et al. 2019)."""
+
+    def __init__(self, d_in: int) -> None:
+        super().__init__(d_in, d_in)
+
+    def init_state(self, batch_size: int) -> FirstState:
+        first = self.zero.new_zeros(batch_size, self.d_in)
+        return FirstState(first, torch.zeros(batch_size, dtype=torch.bool, device=first.device))
+
+    def update(self, state: State, h: Float[Tensor, "B T d_in"], mask: Bool[Tensor, "B T"] | None = None) -> FirstState:
+        if h.shape[1] == 0:
+            return FirstState(*state)
+        some = _counts(h, mask) > 0
+        starts = some & ~state.started
+        return FirstState(torch.where(starts.unsqueeze(1), h[:, 0], state.first), state.started | some)
+
+    def result(self, state: State) -> Float[Tensor, "B d_out"]:
+        return cast("Tensor", state.first)
 
 
 class MeanState(NamedTuple):

@@ -61,9 +61,14 @@ class MaskedTokenizer(ExtendedTokenizer):
         return ids.astype(np.int64), offsets
 
     def encode_words(self, words: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The ids of words that somebody else has cut, and how many each word has, which may be none."""
+        """The ids of words that somebody else has cut, and how many each word has, which may be none. The first word
+        is read as that of a text is.
+        """
         blank = " " if self.tokenizer.joins_blanks else ""
-        pieces = [self.tokenizer.encode(blank + word).astype(np.int64) if word else EMPTY for word in words]
+        pieces = [
+            self.tokenizer.encode((blank if place else self._before) + word).astype(np.int64) if word else EMPTY
+            for place, word in enumerate(words)
+        ]
         counts = np.array([len(piece) for piece in pieces], np.int64)
         return np.concatenate([EMPTY, *pieces]), counts
 

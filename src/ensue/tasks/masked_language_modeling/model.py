@@ -46,7 +46,7 @@ class MaskedLanguageModelParts(TokenizerParts):
         return TunedReading(
             encode=lambda word: self.tokenizer.encode(word).astype(np.int64),
             blank="" if self.tokenizer.kind == "wordpiece" else " ",
-            first_blank="" if self.tokenizer.kind == "wordpiece" else " ",
+            first_blank=self.tokenizer.before,
             begin=(coder.begin_id,),
             between=(coder.separator_id,),
             end=(coder.separator_id,),

@@ -1,0 +1,151 @@
+"""Models of BERT's shape for transformers: masked models, and the classifiers and taggers that began from one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ensue.errors import EnsueError
+from ensue.exchange import bert
+from ensue.exchange.configuration import THEIRS
+from ensue.exchange.exported import ALWAYS, CAN, Exported, check_transformer
+from ensue.exchange.layouts import Part, to_theirs
+from ensue.exchange.tokenizer_export import masked_files
+from ensue.runs.directory import RunDirectory
+from ensue.tasks.tokenizer import TokenizerParts
+
+SMALL = 2.0**-14
+"""For numbers z of a normalized vector, tanh(SMALL · z) / SMALL is z to the last bits of a float32."""
+
+SEGMENTS, LEAST_SEGMENTS = "embeddings.token_type_embeddings.weight", 2
+
+
+def masked(run: RunDirectory, tensors: Mapping[str, Tensor]) -> Exported:
+    """A masked language model."""
+    recipe: Any = run.recipe
+    _check_shape(run, run)
+    theirs = _theirs(bert.layout(recipe), recipe, tensors)
+    if recipe.head.masked:
+        theirs = {name if name.startswith("cls.") else f"bert.{name}": tensor for name, tensor in theirs.items()}
+    return _exported(recipe, run.parts, theirs, {"architectures": [bert.architecture(recipe)]})
+
+
+def classifier(run: RunDirectory, tensors: Mapping[str, Tensor]) -> Exported:
+    """A classifier: `[CLS]`, a linear layer with tanh, and the labels. A missing linear layer is written as one that
+    changes nothing.
+    """
+    recipe: Any = run.recipe
+    origin, head, splitter = _origin(run), recipe.head, recipe.data.splitter
+    d = origin.recipe.layers.d_model
+    if head.pooling != ["first"]:
+        raise _refused(
+            run, f"head.pooling = {head.pooling}; a class of transformers reads [CLS] alone, as [first] does"
+        )
+    if head.ngrams:
+        raise _refused(run, "head.ngrams; no class of transformers counts n-grams")
+    if head.d_hidden and (head.d_hidden, head.activation) != (d, "tanh"):
+        raise _refused(run, f"head.d_hidden = {head.d_hidden} and head.activation = {head.activation}; expected 0, or "
+                       f"{d} with tanh")  # fmt: skip
+    if splitter not in ("simple", "whitespace"):
+        raise _refused(run, f"data.splitter = {splitter}, which cuts texts as no tokenizer of transformers does")
+    if head.d_hidden:
+        scale, pooler = 1.0, (tensors["head.1.weight"], tensors["head.1.bias"])
+    else:
+        scale, pooler = SMALL, (SMALL * torch.eye(d), torch.zeros(d))
+    weight, bias = (tensors[f"head.{4 if head.d_hidden else 1}.{name}"] for name in ("weight", "bias"))
+    labels = run.parts.labels
+    return _tuned(run, origin, tensors, {
+        "bert.pooler.dense.weight": pooler[0], "bert.pooler.dense.bias": pooler[1],
+        "classifier.weight": weight / scale, "classifier.bias": bias,
+    }, "BertForSequenceClassification", labels.names, {
+        "problem_type": "multi_label_classification" if labels.multiple else "single_label_classification",
+    })  # fmt: skip
+
+
+def tagger(run: RunDirectory, tensors: Mapping[str, Tensor]) -> Exported:
+    """A tagger whose tags do not depend on each other: a score for each tag and subword."""
+    recipe: Any = run.recipe
+    origin = _origin(run)
+    if recipe.head.kind != "softmax":
+        raise _refused(run, f"head.kind = {recipe.head.kind}, the best path; classes of transformers choose each tag "
+                       "by itself, as softmax does")  # fmt: skip
+    weight = {f"classifier.{name}": tensors[f"head.projection.{name}"] for name in ("weight", "bias")}
+    return _tuned(run, origin, tensors, weight, "BertForTokenClassification", run.parts.labels.tags.symbols, {})
+
+
+def _origin(run: RunDirectory) -> RunDirectory:
+    """The masked model whose layers were tuned."""
+    tuned = run.parts.tuned
+    if tuned is None:
+        raise EnsueError(f"{run.path}: {run.recipe.describe()} is none of transformers' models; {CAN}")
+    if tuned.reading.is_causal:
+        raise _refused(run, f"the layers of a {tuned.origin.run.entry.what}; expected those of a masked one")
+    _check_shape(run, tuned.origin.run)
+    found: RunDirectory = tuned.origin.run
+    return found
+
+
+def _tuned(
+    run: RunDirectory, origin: RunDirectory, tensors: Mapping[str, Tensor], head: dict[str, Tensor], architecture: str,
+    labels: Sequence[str], more: Mapping[str, Any],
+) -> Exported:  # fmt: skip
+    """The layers of the origin as they are now, with this head."""
+    recipe: Any = origin.recipe
+    outer: Any = run.recipe
+    if head["classifier.weight"].shape[1] != recipe.encoder.d_model:
+        raise _refused(run, "features of words beside the layers; the heads of transformers read the layers alone")
+    if outer.encoder.dropout is not None:
+        layers = recipe.encoder.model_copy(update={"dropout": outer.encoder.dropout})
+        recipe = recipe.model_copy(update={"encoder": layers})
+    inner = {name.removeprefix("layers."): tensor for name, tensor in tensors.items() if name.startswith("layers.")}
+    theirs = {f"bert.{name}": tensor for name, tensor in _theirs(bert.body(recipe), recipe, inner).items()}
+    names = dict(enumerate(labels))
+    config = {
+        "architectures": [architecture],
+        "classifier_dropout": getattr(outer.head, "dropout", 0.0),
+        "id2label": names,
+        "label2id": {name: number for number, name in names.items()},
+        **more,
+    }
+    return _exported(recipe, origin.parts, theirs | head, config)
+
+
+def _check_shape(run: RunDirectory, layers: RunDirectory) -> None:
+    """Raises EnsueError for layers of another shape than BERT's."""
+    check_transformer(layers)
+    encoder = layers.recipe.layers
+    if (encoder.positions, encoder.norm, encoder.norm_input) != ("learned", "post", True):
+        raise EnsueError(
+            f"{run.path}: the shape of BERT has encoder.positions = learned, norm = post and norm_input = true; found "
+            f"{encoder.positions}, {encoder.norm} and {str(encoder.norm_input).lower()}"
+        )
+
+
+def _refused(run: RunDirectory, what: str) -> EnsueError:
+    return EnsueError(f"{run.path}: cannot be exported with {what}")
+
+
+def _theirs(parts: list[Part], recipe: Any, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Their tensors. They have two segments at least, since their tokenizer numbers the two texts of a pair."""
+    theirs = to_theirs(parts, tensors)
+    if recipe.input.segments < LEAST_SEGMENTS:
+        same = theirs.get(SEGMENTS, torch.zeros(1, recipe.encoder.d_model))
+        theirs[SEGMENTS] = same.repeat(LEAST_SEGMENTS, 1)
+    return theirs
+
+
+def _exported(recipe: Any, parts: TokenizerParts, theirs: dict[str, Tensor], more: Mapping[str, Any]) -> Exported:
+    encoder, coder = recipe.encoder, parts.coder  # type: ignore[attr-defined]  # those of a masked model
+    config = {
+        **bert.config(encoder),
+        "vocab_size": coder.vocabulary_size,
+        "type_vocab_size": max(LEAST_SEGMENTS, recipe.input.segments),
+        "pad_token_id": coder.padding_id,
+        "hidden_act": THEIRS[encoder.activation],
+        **ALWAYS,
+        **more,
+    }
+    return Exported({"config.json": config, **masked_files(coder, context=encoder.context)}, theirs)

@@ -1,0 +1,31 @@
+"""A run as the files of another program, and which runs transformers can express."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from ensue.errors import EnsueError
+from ensue.models.specification import TransformerEncoder
+from ensue.runs.directory import RunDirectory
+
+ALWAYS = {"dtype": "float32", "torch_dtype": "float32"}
+"""What every config.json says."""
+CAN = (
+    "those of masked language models with norm = post and norm_input = true, of classifiers and taggers over their "
+    "layers (encoder.from), and of language models, all with a transformer, can be exported"
+)
+
+
+class Exported(NamedTuple):
+    """The contents of the files, and the tensors."""
+
+    files: dict[str, Any]
+    tensors: dict[str, Tensor]
+
+
+def check_transformer(run: RunDirectory) -> None:
+    """Raises EnsueError for other layers."""
+    if not isinstance(run.recipe.layers, TransformerEncoder):
+        raise EnsueError(f"{run.path}: {run.recipe.describe()} is none of transformers' models; {CAN}")
