@@ -205,7 +205,7 @@ def test_other_things_are_no_names_of_columns(name: Any) -> None:
         ("classification", "data", {"keep": "middle"}, "data.keep: input should be 'start', 'end' or 'both'"),
         ("classification", "data", {"max_tokens": -1}, "data.max_tokens: "),
         ("classification", "head", {"pooling": "mean"}, "head.pooling: input should be a valid list, found 'mean'"),
-        ("classification", "head", {"pooling": ["mean", "first"]}, "head.pooling.1: input should be 'last', 'mean'"),
+        ("classification", "head", {"pooling": ["mean", "best"]}, "head.pooling.1: input should be 'first', 'last'"),
         ("classification", "head", {"label_smoothing": 1}, "head.label_smoothing: "),
         ("classification", "head", {"class_weights": "even"}, "head.class_weights: "),
         ("classification", "head", {"ngrams": -1}, "head.ngrams: "),
