@@ -14,20 +14,16 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
-import statistics
-import sys
-import tempfile
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-from machine import describe_machine
 from quality import found
+from trials import Trial, print_scores, trial_arguments
 
-import ensue
 from ensue.data.decoding import decoded
+from ensue.metrics.generation import nearest_edits
 
 LANGUAGES = ("english", "german", "turkish", "finnish")
 
@@ -111,47 +107,38 @@ def divided_cmudict(data: Path, folder: Path) -> dict[str, str]:
     return {part: str(folder / f"cmudict.{part}") for part in lines}
 
 
-def measured(name: str, data: Path, folder: Path, given: argparse.Namespace, seed: int) -> dict[str, Any]:
-    """The scores of one run, and its seconds of training."""
+def without_stress(model: Any, path: str) -> dict[str, float]:
+    """The errors of phonemes and words where the stress of a vowel does not count, as most publications count."""
+    listed = defaultdict(list)
+    for line in Path(path).read_text().splitlines():
+        word, _, *phonemes = line.split()
+        listed[word].append([phoneme.rstrip("012") for phoneme in phonemes])
+    found = [[phoneme.rstrip("012") for phoneme in output.text.split()] for output in model.predict(list(listed))]
+    edits = [nearest_edits(phonemes, listed[word]) for word, phonemes in zip(listed, found, strict=True)]
+    phonemes = sum(length for _, length in edits)
+    return {
+        "edit_rate_without_stress": 100 * sum(count for count, _ in edits) / phonemes,
+        "exact_match_without_stress": 100 * sum(not count for count, _ in edits) / len(edits),
+    }
+
+
+def trial_of(data: Path, name: str, folder: Path, *, dev: bool) -> Trial:
+    """The data set of that name."""
     chosen = DATA_SETS[name]
     paths = {part: located(data, getattr(chosen, part)) for part in ("train", "valid", "test")}
     if name == "cmudict":
         paths = divided_cmudict(data, folder)
-    scored = paths["valid" if given.dev else "test"]
-    if not scored:
+    if dev and not paths["valid"]:
         raise SystemExit(f"{name} has no development file: its validation scores are in the run's metrics.jsonl")
-    out = folder / f"{name}-{seed}"
-    model = ensue.train(
-        given.recipe or chosen.recipe, train=paths["train"], valid=paths["valid"], out=out, threads=1,
-        settings=[*chosen.settings, *given.set, f"train.seed={seed}"], resume=out.exists(),
-    )  # fmt: skip
-    torch.set_num_threads(1)
-    scores = model.evaluate(scored).as_json()
-    records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    return {**scores, "seconds": max(record.get("seconds", 0.0) for record in records)}
+    trial = Trial(chosen.recipe, paths["train"], paths["valid"], paths["test"], chosen.settings)
+    return replace(trial, others=without_stress) if name == "cmudict" else trial
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
-    parser.add_argument("names", nargs="+", choices=DATA_SETS)
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--set", action="append", default=[])
-    parser.add_argument("--recipe")
-    parser.add_argument("--dev", action="store_true")
-    parser.add_argument("--keep", type=Path, help="the folder of the runs; they go on from where they are")
-    given = parser.parse_args()
-    print(describe_machine(seed=0), file=sys.stderr)
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = given.keep or Path(temporary)
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in given.names:
-            runs = [measured(name, given.data, folder, given, seed) for seed in range(given.seeds)]
-            for key, value in runs[0].items():
-                if isinstance(value, int | float):
-                    values = [run[key] for run in runs]
-                    spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
-                    print(f"{name}\t{key}\t{statistics.mean(values):.4g}{spread}", flush=True)
+    given = trial_arguments(parser, list(DATA_SETS))
+    print_scores(given, lambda name, folder: trial_of(given.data, name, folder, dev=given.dev))
 
 
 if __name__ == "__main__":
