@@ -1,5 +1,6 @@
 """What the commands print, and what of it other programs can rely on."""
 
+import io
 import json
 import math
 import os
@@ -10,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import ensue as package
 from cli.conftest import SMALL, Ensue
@@ -192,6 +194,18 @@ def test_ctrl_c_before_the_first_validation_of_quickstart(
     assert said.status == 130
     assert said.err.endswith("go on with\n  ensue train --resume --out quickstart\n")
     assert said.out == ""
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_what_is_worked_out_first_is_shown(is_terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ensue.console.reporter.SECONDS_BETWEEN_LINES", 0)
+    shown = io.StringIO()
+    with ConsoleReporter(Console(file=shown, force_terminal=is_terminal, width=80)) as reporter:
+        for share in (0.25, 1.0, 0.5):  # of a second data set
+            reporter.working("layers of [a] run", share)
+    assert "layers of [a] run" in shown.getvalue()
+    assert ("25%" in shown.getvalue()) == (not is_terminal)
+    assert "50 %" in shown.getvalue() or not is_terminal
 
 
 @pytest.mark.parametrize(

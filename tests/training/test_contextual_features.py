@@ -12,13 +12,13 @@ import torch
 import ensue
 from ensue import cache
 from ensue.data.compact_texts import Ragged, Texts
-from ensue.errors import DataError, EnsueError, RecipeError, RunError
+from ensue.errors import EnsueError, RecipeError, RunError
 from ensue.notices import Notice
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import origins_for, origins_in
 from ensue.tasks.contextual import pooled_words
 from ensue.tasks.poolings import POOLINGS
-from ensue.tasks.words import kept_vectors
+from ensue.tasks.words import contextual, kept_vectors
 from ensue.tasks.words.contextual import ContextualFeatures, rounded
 from ensue.tasks.words.recipe import WordsRecipe
 from training.classifiers import TEXTS
@@ -32,6 +32,12 @@ from training.tiny_pairs import pairs as source_and_target
 from training.tiny_texts import ENCODERS, classifying, pairs, tagging, without_pictures
 
 CPU = torch.device("cpu")
+
+
+def silent(what: str, share: float) -> None:
+    pass
+
+
 WORDS = [["the", "old", "bird"], [], ["\x00", "house", ""], ["the", "old", "bird"], ["Anna", "sees"] * 20]
 
 
@@ -100,10 +106,10 @@ def test_training_and_prediction_read_the_same(origin: Path, names: Path, tmp_pa
 
 def test_kept_is_worked_out(origin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_vectors, "WINDOW_WORDS", 4)
-    (one,) = features(tagging(origin, features=of(origin, layers=[-1, 0])))
+    (one,) = features(tagging(origin, features=of(origin, layers=[-1, 0]))).origins
     texts = texts_of(WORDS)
     words = Ragged(texts.words.ids, texts.starts)
-    kept = one.kept(words, texts.words.values)
+    kept = one.kept(words, texts.words.values, silent)
     (computed,) = ContextualFeatures([one]).computed(WORDS)
     for rows in ([0, 1, 2, 3, 4], [4, 1], [1], [2, 0]):
         found, expected = kept.rows(np.array(rows)), computed.rows(np.array(rows))
@@ -111,8 +117,9 @@ def test_kept_is_worked_out(origin: Path, monkeypatch: pytest.MonkeyPatch) -> No
         np.testing.assert_allclose(found.astype(float), expected.astype(float), atol=2e-3)
     (layers,) = one.pipeline.layers_of_words([WORDS[0]])
     np.testing.assert_allclose(kept.rows(np.array([0]))[0], layers[[2, 0]].transpose(1, 0, 2), atol=2e-3)
+    assert isinstance(kept, kept_vectors.KeptVectors)
     assert len(kept.file) == 1 + 3 + 3 + 40  # a text that comes again is kept once
-    part = one.kept(Ragged(texts.words.ids, texts.starts[2:]), texts.words.values)
+    part = one.kept(Ragged(texts.words.ids, texts.starts[2:]), texts.words.values, silent)
     np.testing.assert_array_equal(part.rows(np.array([0, 2])), kept.rows(np.array([2, 4])))
 
 
@@ -120,31 +127,33 @@ def test_what_is_kept_is_read_again_unless_it_is_damaged(
     origin: Path, names: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ENSUE_CACHE", str(tmp_path / "cache"))
-    (one,) = features(tagging(names, features=of(origin)))
+    (one,) = features(tagging(names, features=of(origin))).origins
     texts = texts_of(WORDS)
     words, row = Ragged(texts.words.ids, texts.starts), np.array([0])
-    before = one.kept(words, texts.words.values).rows(row)
+    before = one.kept(words, texts.words.values, silent).rows(row)
     (entry,) = [found for found in cache.entries() if "vectors" in found.kind.noun]
     stamp = entry.path.stat().st_ino
-    assert np.array_equal(one.kept(words, texts.words.values).rows(row), before)
+    assert np.array_equal(one.kept(words, texts.words.values, silent).rows(row), before)
     assert entry.path.stat().st_ino == stamp
     entry.path.write_bytes(entry.path.read_bytes()[:-1])
-    assert np.array_equal(one.kept(words, texts.words.values).rows(row), before)
+    assert np.array_equal(one.kept(words, texts.words.values, silent).rows(row), before)
     assert entry.path.stat().st_size == entry.size
-    (other,) = features(tagging(names, features=of(origin, pooling="last")))
-    other.kept(words, texts.words.values)
+    (other,) = features(tagging(names, features=of(origin, pooling="last"))).origins
+    other.kept(words, texts.words.values, silent)
     assert len([found for found in cache.entries() if "vectors" in found.kind.noun]) == 2
 
 
-def test_it_is_said_that_many_words_take_a_while(
+def test_it_is_told_how_much_is_worked_out(
     origin: Path, names: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ENSUE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(kept_vectors, "MANY_WORDS", 5)
-    (one,), texts = features(tagging(names, features=of(origin))), texts_of(WORDS)
-    with pytest.warns(Notice, match="the layers of 46 words are worked out and kept"):
-        one.kept(Ragged(texts.words.ids, texts.starts), texts.words.values)
-    one.kept(Ragged(texts.words.ids, texts.starts), texts.words.values)  # says nothing
+    monkeypatch.setattr(kept_vectors, "WINDOW_WORDS", 4)
+    (one,), texts = features(tagging(names, features=of(origin))).origins, texts_of(WORDS)
+    told: list[tuple[str, float]] = []
+    for _ in range(2):  # the second time it is there
+        one.kept(Ragged(texts.words.ids, texts.starts), texts.words.values, lambda *what: told.append(what))
+    assert [what for what, _ in told] == [f"layers of {origin}"] * 2
+    assert [share for _, share in told] == [6 / 46, 1.0]
 
 
 def test_a_config_without_the_origin_is_one_line(origin: Path, names: Path, tmp_path: Path) -> None:
@@ -156,12 +165,31 @@ def test_a_config_without_the_origin_is_one_line(origin: Path, names: Path, tmp_
         ensue.load(tmp_path / "run", device="cpu")
 
 
-def test_more_than_the_cache_holds_is_one_line(
+def test_what_the_cache_cannot_hold_is_worked_out_again(
     origin: Path, names: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """With the same scores, and a line that says what is faster."""
+    recipe = tagging(names, features=of(origin), data={"valid": str(names), "context_words": 30})
+    kept = run_tiny(recipe, tmp_path / "kept")
+    monkeypatch.setenv("ENSUE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("ENSUE_CACHE_LIMIT", "10KB")
-    with pytest.raises(DataError, match=r"the vectors of [\d,]+ words take 0.0 GB.*fewer features.contextual_layers"):
-        run_tiny(tagging(names, features=of(origin)), tmp_path / "run")
+    with pytest.warns(
+        Notice, match=r"the layers of .*masked at [\d,]+ words are more than the cache holds, and are wor"
+    ):
+        outcome = run_tiny(recipe, tmp_path / "run")
+    assert outcome.valid == kept.valid
+    assert not [found for found in cache.entries() if "vectors" in found.kind.noun]
+
+
+def test_layers_are_worked_out_on_the_device_of_the_run(
+    origin: Path, names: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices: list[torch.device] = []
+    monkeypatch.setattr(contextual.OriginVectors, "move", lambda self, device: devices.append(device))
+    run_tiny(tagging(names, features=of(origin), steps=1), tmp_path / "run")
+    assert devices == [CPU]
+    with pytest.raises(EnsueError, match='no device "meta"'):
+        run_tiny(tagging(names, features=of(origin), steps=1), tmp_path / "other", device="meta")
 
 
 def test_resumed_is_undisturbed_without_cache_and_origin(

@@ -33,7 +33,16 @@ class ConsoleReporter(Reporter):
             transient=True,
             auto_refresh=False,
         )
+        self.work = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            TextColumn("{task.percentage:>3.0f} %"),
+            console=self.console,
+            transient=True,
+            auto_refresh=False,
+        )
         self.shown_at = 0.0
+        self.worked_at = time.monotonic()
         self.loss = 0.0
         self.speed = 0.0
         self.unit = "tokens"
@@ -43,6 +52,7 @@ class ConsoleReporter(Reporter):
 
     def __exit__(self, *error: object) -> None:
         if self.live:
+            self.work.stop()
             self.bar.stop()
 
     def started(self, facts: Facts) -> None:
@@ -61,6 +71,21 @@ class ConsoleReporter(Reporter):
 
     def noted(self, note: str) -> None:
         self.console.print(f"note: {note}", style="yellow", markup=False)
+
+    def working(self, what: str, share: float) -> None:
+        now = time.monotonic()
+        if self.live:
+            if not self.work.task_ids:
+                self.work.add_task(what, total=1.0)
+                self.work.start()
+            self.work.update(self.work.task_ids[0], description=what, completed=share)
+            self.work.refresh()
+            if share >= 1:
+                self.work.stop()
+                self.work.remove_task(self.work.task_ids[0])
+        elif now - self.worked_at >= SECONDS_BETWEEN_LINES:
+            self.worked_at = now
+            self.console.print(f"{what}: {share:.0%}", markup=False)
 
     def stepped(self, report: StepReport) -> None:
         self.loss = _smoothed(self.loss, report.loss)

@@ -80,6 +80,9 @@ class Reporter:
     def noted(self, note: str) -> None:
         """Called with a remark of one line."""
 
+    def working(self, what: str, share: float) -> None:
+        """Called now and then while something is worked out before the first step; `share` is done, from 0 to 1."""
+
     def stepped(self, report: StepReport) -> None:
         """Called after each step."""
 

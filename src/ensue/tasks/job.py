@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from ensue.recipe import Recipe
@@ -69,6 +70,11 @@ class Job(ABC, Generic[ModelT]):
         model: Any = self.parts.build(self.recipe)
         self.prepare(model)
         return model  # type: ignore[no-any-return]
+
+    def work_out(self, device: torch.device, told: Callable[[str, float], None]) -> None:
+        """Works out before the first step, on the device of the run, what other models say of the data. `told` hears
+        what it is, and which share of it is done.
+        """
 
     def prepare(self, model: ModelT) -> None:
         """Sets the parameters that are counted in the data and not drawn, such as the biases of labels."""

@@ -64,6 +64,7 @@ def train_run(
     tuning = Tuning(model, recipe.tuning, job.inherited)
     kept, size = None if fresh else run.config["runtime"], getattr(model, "vocabulary_size", 0)
     runtime = choose_runtime(recipe, size, kept, device=device, threads=threads, say=reporter.noted)
+    job.work_out(torch.device(runtime.device), reporter.working)
     with (
         run.lock(),
         disk_errors_told(run.path, lambda: _full(run)),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -14,48 +15,72 @@ from ensue.data.compact_texts import Ragged
 from ensue.errors import RecipeError
 from ensue.models.contextual_vectors import LayersShape
 from ensue.models.feature_specification import FeatureSpecification
+from ensue.models.modules import device_of
+from ensue.notices import say_once
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import Origin, origins_in
 from ensue.tasks import TASKS, task_entry
 from ensue.tasks.contextual import ContextualPipeline
-from ensue.tasks.words.kept_vectors import Halves, KeptVectors, LayersOfTexts, kept_vectors
+from ensue.tasks.words.kept_vectors import Halves, LayersOfTexts, Told, WordsOfTexts, kept_vectors
 
 LARGEST = 65504.0
 """The largest float16."""
 
 
-@dataclass(frozen=True)
 class OriginVectors:
-    """What is taken from a run: its `layers`, and the pooling of subwords. `path` is how the recipe names it."""
+    """What is taken from a run: its `layers`, and the pooling of subwords."""
 
-    pipeline: ContextualPipeline
-    path: str
-    fingerprint: str
-    layers: tuple[int, ...]
-    pooling: str
+    def __init__(self, origin: Origin, pipeline: ContextualPipeline, layers: tuple[int, ...], pooling: str) -> None:
+        self.origin, self.pipeline, self.layers, self.pooling = origin, pipeline, layers, pooling
+
+    @property
+    def path(self) -> str:
+        """The run, as the recipe names it."""
+        return self.origin.path
 
     @property
     def shape(self) -> LayersShape:
         """How many layers are taken, and the size of a vector."""
         return LayersShape(len(self.layers), self.pipeline.d_layers)
 
+    def move(self, device: torch.device) -> None:
+        """Works them out on this device from now on."""
+        if device_of(self.pipeline.model) != device:
+            self.pipeline = type(self.pipeline).of(self.origin.run, device)
+
     def of(self, texts: Sequence[Sequence[str]]) -> list[Halves]:
         """The vectors (T, L, d) of the words of each text."""
         found = self.pipeline.layers_of_words(texts, pooling=self.pooling)
         return [rounded(layers[list(self.layers)].transpose(1, 0, 2)) for layers in found]
 
-    def kept(self, words: Ragged, forms: Sequence[str]) -> KeptVectors:
-        """The vectors of texts as numbers of word forms, from the cache if it has them.
+    def kept(self, words: Ragged, forms: Sequence[str], told: Told) -> LayersOfTexts:
+        """The vectors of texts as numbers of word forms, from the cache if it has them. If they are more than it may
+        hold, they are worked out again whenever they are asked for, which is said.
 
-        Raises DataError if they are more than the cache may hold, or cannot be written.
+        Raises DataError if they cannot be written.
         """
-        return kept_vectors(words, forms, self.of, shape=self.shape, key=[self.fingerprint, self.layers, self.pooling])
+        key = [self.origin.fingerprint, self.layers, self.pooling]
+        found = kept_vectors(
+            words, forms, self.of, shape=self.shape, key=key, told=partial(told, f"layers of {self.path}")
+        )
+        if found is None:
+            say_once(f"layers of {self.path}", _ADVICE.format(path=self.path, words=len(words.values)))
+            return ComputedVectors(self, WordsOfTexts(words, forms))
+        return found
 
 
-class ContextualFeatures(tuple[OriginVectors, ...]):
+_ADVICE = (
+    "features.contextual: the layers of {path} at {words:,} words are more than the cache holds, and are worked out "
+    "again in each epoch; fewer features.contextual_layers or a larger ENSUE_CACHE_LIMIT avoid it"
+)
+
+
+class ContextualFeatures:
     """The runs whose layers are features, in the order of the recipe."""
 
-    __slots__ = ()
+    def __init__(self, origins: Iterable[OriginVectors] = ()) -> None:
+        self.origins = tuple(origins)
+        self._awaited: list[AwaitedVectors] = []
 
     @classmethod
     def of(cls, features: FeatureSpecification, origins: Sequence[Origin], device: torch.device) -> Self:
@@ -72,18 +97,45 @@ class ContextualFeatures(tuple[OriginVectors, ...]):
     @property
     def shapes(self) -> tuple[LayersShape, ...]:
         """What each gives."""
-        return tuple(origin.shape for origin in self)
+        return tuple(origin.shape for origin in self.origins)
 
-    def kept(self, words: Ragged, forms: Sequence[str]) -> tuple[LayersOfTexts, ...]:
-        """The vectors of texts as numbers of word forms, from the cache."""
-        return tuple(origin.kept(words, forms) for origin in self)
+    def awaited(self, words: Ragged, forms: Sequence[str]) -> tuple[LayersOfTexts, ...]:
+        """The vectors of a data set, as numbers of word forms, which `work_out` works out."""
+        found = tuple(AwaitedVectors(origin, words, forms) for origin in self.origins)
+        self._awaited += found
+        return found
+
+    def work_out(self, device: torch.device, told: Told) -> None:
+        """Works out on this device what is awaited and not in the cache."""
+        for origin in self.origins:
+            origin.move(device)
+        for vectors in self._awaited:
+            vectors.work_out(told)
+        self._awaited = []
 
     def computed(self, texts: Sequence[Sequence[str]]) -> tuple[LayersOfTexts, ...]:
         """The vectors of texts, worked out when they are asked for."""
-        return tuple(ComputedVectors(origin, texts) for origin in self)
+        return tuple(ComputedVectors(origin, texts) for origin in self.origins)
 
 
 NO_CONTEXT = ContextualFeatures()
+
+
+class AwaitedVectors(LayersOfTexts):
+    """The vectors of a data set, worked out at first use if not before."""
+
+    def __init__(self, origin: OriginVectors, words: Ragged, forms: Sequence[str]) -> None:
+        self.origin, self.words, self.forms = origin, words, forms
+        self._found: LayersOfTexts | None = None
+
+    def work_out(self, told: Told) -> LayersOfTexts:
+        """The vectors, of which `told` hears how many there are already."""
+        if self._found is None:
+            self._found = self.origin.kept(self.words, self.forms, told)
+        return self._found
+
+    def rows(self, texts: NDArray[np.int64]) -> Halves:
+        return self.work_out(lambda what, share: None).rows(texts)
 
 
 @dataclass(frozen=True)
@@ -91,7 +143,7 @@ class ComputedVectors(LayersOfTexts):
     """Vectors that are worked out when they are asked for."""
 
     origin: OriginVectors
-    texts: Sequence[Sequence[str]]
+    texts: Sequence[Sequence[str]] | WordsOfTexts
 
     def rows(self, texts: NDArray[np.int64]) -> Halves:
         some = [self.texts[text] for text in texts.tolist()]
@@ -121,6 +173,4 @@ def _origin_vectors(origin: Origin, features: FeatureSpecification, device: torc
         raise RecipeError(
             f"features.contextual_layers: {origin.path} has the layers 0 to {count - 1}; found {wrong[0]}"
         )
-    return OriginVectors(
-        pipeline, origin.path, origin.fingerprint, tuple(layer % count for layer in layers), features.contextual_pooling
-    )
+    return OriginVectors(origin, pipeline, tuple(layer % count for layer in layers), features.contextual_pooling)

@@ -36,9 +36,9 @@ class EncodedTexts:
     """Their words in the layers of other models."""
 
     def with_contextual(self, features: ContextualFeatures) -> Self:
-        """The texts with their words in the layers of other models, from the cache."""
+        """The texts with their words in the layers of other models, which are awaited."""
         other = copy(self)
-        other.contextual = features.kept(self.words, self.values)
+        other.contextual = features.awaited(self.words, self.values)
         return other
 
     def joined(self, firsts: NDArray[np.int64]) -> Self:

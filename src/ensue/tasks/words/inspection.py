@@ -37,7 +37,7 @@ def read_words(
     norms = _norms(pipeline, texts)
     found = []
     for side, words in enumerate(texts):
-        computed = zip(pipeline.contextual, pipeline.contextual.computed([words]), strict=True)
+        computed = zip(pipeline.contextual.origins, pipeline.contextual.computed([words]), strict=True)
         layers = {run.path: part.batch(np.zeros(1, np.int64), device) for run, part in computed}
         found.append(
             ReadWords(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 import torch
@@ -106,9 +106,11 @@ class WordsJob(Job[ModelT], Generic[ModelT, DataT]):
     def begin_from(self, run: RunDirectory | None) -> None:
         """Finds the runs from which it begins, and their layers, which are features."""
         self.origins = origins_for(self.recipe.origins, run)
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.contextual = ContextualFeatures.of(self.recipe.features, self.origins, device)
+        self.contextual = ContextualFeatures.of(self.recipe.features, self.origins, torch.device("cpu"))
         self.tuned = Tuned.of(self.recipe.encoder, self.origins)
+
+    def work_out(self, device: torch.device, told: Callable[[str, float], None]) -> None:
+        self.contextual.work_out(device, told)
 
     def build_model(self) -> ModelT:
         model = super().build_model()

@@ -22,17 +22,16 @@ from ensue.cache import bound, put, used
 from ensue.cache_folders import cache_directory
 from ensue.data.compact_texts import Ragged
 from ensue.errors import DataError
-from ensue.notices import say_once
 from ensue.tasks.words.windows import windows
 
 FORMAT = 1
 """Raise it when the vectors of a model change though its files do not."""
 WINDOW_WORDS = 8_192
 """The most words whose vectors are worked out at once."""
-MANY_WORDS = 100_000
-"""From how many words on it is said that they are worked out."""
 
 Halves = NDArray[np.float16]
+Told = Callable[[str, float], None]
+"""Hears what is worked out, and which share of it is done."""
 
 
 class LayersOfTexts(ABC):
@@ -66,35 +65,54 @@ def kept_vectors(
     *,
     shape: tuple[int, ...],
     key: Sequence[Any],
-) -> KeptVectors:
+    told: Callable[[float], None],
+) -> KeptVectors | None:
     """The vectors of texts as numbers of word `forms`, from the cache if it has them; else `find` works them out.
 
-    `shape` is that of a word's vectors, and `key` is JSON that tells all that they depend on but the texts. Raises
-    DataError if they are more than the cache may hold, or cannot be written.
+    `shape` is that of a word's vectors, and `key` is JSON that tells all that they depend on but the texts. `told`
+    hears which share is done. None if they are more than the cache may hold. Raises DataError if they cannot be
+    written.
     """
     texts = DistinctTexts(words, forms)
-    whole = (1 + len(texts.words.values), *shape)
-    _check_room(whole)
+    count = len(texts.words.values)
+    whole = (1 + count, *shape)
+    if _size(whole) > bound():
+        return None
     name = hashlib.sha256(json.dumps([FORMAT, *key, texts.fingerprint]).encode()).hexdigest()[:32] + ".npy"
 
     def write(path: Path) -> None:
         with path.open("wb") as stream:
             np.lib.format.write_array_header_1_0(stream, {"descr": "<f2", "fortran_order": False, "shape": whole})
             stream.write(np.zeros(shape, "<f2").tobytes())
+            done = 0
             for window in windows(texts, len, most_words=WINDOW_WORDS):
                 for vectors in find(window):
                     stream.write(vectors.astype("<f2").tobytes())
+                done += sum(map(len, window))
+                told(done / max(1, count))
 
     file = _opened(cache_directory() / name, whole)
     if file is None:
-        if len(texts.words.values) > MANY_WORDS:
-            say_once(name, f"the layers of {len(texts.words.values):,} words are worked out and kept; it takes a while")
         try:
             file = _opened(put(name, write), whole)
         except OSError as error:
             raise DataError(f"vectors cannot be written ({error.strerror or error})", cache_directory()) from error
     assert file is not None
     return KeptVectors(file, texts.rows)
+
+
+class WordsOfTexts:
+    """Texts as numbers of word forms, each as a list of words when it is asked for."""
+
+    def __init__(self, words: Ragged, forms: Sequence[str]) -> None:
+        self.words, self.forms = words, forms
+
+    def __getitem__(self, text: int) -> list[str]:
+        start, stop = self.words.starts[text], self.words.starts[text + 1]
+        return [self.forms[form] for form in self.words.values[start:stop].tolist()]
+
+    def __len__(self) -> int:
+        return len(self.words)
 
 
 class DistinctTexts:
@@ -125,17 +143,13 @@ class DistinctTexts:
         return digest.hexdigest()
 
     def __iter__(self) -> Iterator[list[str]]:
-        for start, stop in zip(self.words.starts[:-1].tolist(), self.words.starts[1:].tolist(), strict=True):
-            yield [self.forms[form] for form in self.words.values[start:stop].tolist()]
+        texts = WordsOfTexts(self.words, self.forms)
+        return (texts[text] for text in range(len(texts)))
 
 
-def _check_room(shape: tuple[int, ...]) -> None:
-    size = int(np.prod(shape, dtype=np.float64)) * np.dtype(np.float16).itemsize
-    if size > bound():
-        raise DataError(
-            f"features.contextual: the vectors of {shape[0]:,} words take {size / 1e9:,.1f} GB, and the cache holds "
-            f"{bound() / 1e9:,.1f} GB; take fewer features.contextual_layers, or raise ENSUE_CACHE_LIMIT"
-        )
+def _size(shape: tuple[int, ...]) -> int:
+    """The bytes of float16 numbers."""
+    return int(np.prod(shape, dtype=np.float64)) * np.dtype(np.float16).itemsize
 
 
 def _opened(path: Path, shape: tuple[int, ...]) -> Halves | None:
