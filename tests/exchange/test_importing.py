@@ -77,6 +77,19 @@ def test_it_does_what_a_run_of_ours_does(run: Path, tmp_path: Path) -> None:
     assert RunDirectory(run).config["imported"]["kind"] == "bert"
 
 
+def used(run: Path) -> list[str]:
+    """The commands on the card of a run."""
+    return (run / "README.md").read_text().split("```")[1].strip().split("\n")
+
+
+def test_the_card_says_what_the_model_can_do(run: Path, tmp_path: Path) -> None:
+    assert any("ensue predict" in line for line in used(run))
+    write_bert(tmp_path / "bert", Bert.random(SIZE, head=False), TOKENIZER)
+    import_run(tmp_path / "bert", tmp_path / "run")
+    assert [line.split()[1] for line in used(tmp_path / "run")] == ["embed", "evaluate"]
+    assert "--similarity" in used(tmp_path / "run")[1]
+
+
 def test_older_names_and_a_prefix_are_the_same_model(directory: Path, copy: Path, tmp_path: Path, run: Path) -> None:
     tensors = load_file(directory / "model.safetensors")
     older = {}

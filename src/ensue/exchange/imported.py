@@ -13,10 +13,10 @@ from torch import Tensor
 
 from ensue.errors import DataError, RunError
 from ensue.recipe import Recipe, validate_recipe
+from ensue.runs.card import use
 from ensue.runs.directory import RunDirectory
 from ensue.runs.manifest import entry_of
 from ensue.runs.weights import disk_errors_told, partial_of, write_tensors, write_text
-from ensue.tasks import task_entry
 from ensue.tasks.model import ModelParts
 from ensue.training.runtime import Runtime
 from ensue.version import VERSION
@@ -98,7 +98,6 @@ def _check_place(run: RunDirectory, *, overwrite: bool) -> None:
 def _card(run: RunDirectory, imported: Imported, origins: list[dict[str, Any]]) -> str:
     recipe, path = imported.recipe, shlex.quote(str(run.path))
     count = sum(tensor.numel() for tensor in imported.tensors.values())
-    commands = [f"ensue {command} {path} FILE" for command in task_entry(recipe.task).commands]
     lines = [
         f"# {run.path.name}", "",
         f"A {recipe.what} ({recipe.describe()}, {count:,} parameters), imported from {imported.what} with ensue "
@@ -107,7 +106,6 @@ def _card(run: RunDirectory, imported: Imported, origins: list[dict[str, Any]]) 
         f"`{imported.source}`", "",
         *(f"- `{origin['file']}`, {origin['bytes']:,} bytes, sha256 {origin['sha256']}" for origin in origins), "",
         *(["## Notes", "", *(f"- {note}" for note in imported.notes), ""] if imported.notes else []),
-        "## Use", "", "```", *commands, "```", "",
-        "```python", "import ensue", f"model = ensue.load({str(run.path)!r})", "```", "",
+        *use(run, imported.parts.commands(recipe, path), imported.parts.python(recipe)),
     ]  # fmt: skip
     return "\n".join(lines)

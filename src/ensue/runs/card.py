@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,18 +58,7 @@ def write_card(run: RunDirectory, lines: TaskLines, outcome: Outcome, *, num_par
         *lines.data,
         *(f"- origin: `{origin['path']}`, weights {origin['sha256'][:12]}" for origin in run.config.get("origins", [])),
         "",
-        "## Use",
-        "",
-        "```",
-        *lines.commands,
-        "```",
-        "",
-        "```python",
-        "import ensue",
-        f"model = ensue.load({str(run.path)!r})",
-        *lines.python,
-        "```",
-        "",
+        *use(run, lines.commands, lines.python),
         "## Repeat",
         "",
         "```",
@@ -85,3 +75,11 @@ def write_card(run: RunDirectory, lines: TaskLines, outcome: Outcome, *, num_par
         *(["## Sample", "", *(f"    {line}" for line in sample.split("\n")), ""] if sample else []),
     ]
     write_text(run.path / "README.md", "\n".join(text))
+
+
+def use(run: RunDirectory, commands: Sequence[str], python: Sequence[str]) -> list[str]:
+    """The lines of a card that say how to use the run."""
+    load = f"model = ensue.load({str(run.path)!r})"
+    return [
+        "## Use", "", "```", *commands, "```", "", "```python", "import ensue", load, *python, "```", "",
+    ]  # fmt: skip

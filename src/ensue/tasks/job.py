@@ -21,7 +21,6 @@ from ensue.runs.card import TaskLines, scores_by_data
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import Origin
 from ensue.runs.reporter import Outcome
-from ensue.tasks import task_entry
 from ensue.tasks.model import ModelParts
 from ensue.tasks.task import Scores, Task
 
@@ -126,8 +125,8 @@ class Job(ABC, Generic[ModelT]):
 
     def commands(self, path: str) -> list[str]:
         """Commands that use the run."""
-        return [f"ensue {command} {path} FILE" for command in task_entry(self.recipe.task).commands]
+        return self.parts.commands(self.recipe, path)
 
     def python(self) -> list[str]:
         """Lines of Python that use `model`."""
-        return ['print(model.evaluate("FILE").summary())']
+        return self.parts.python(self.recipe)

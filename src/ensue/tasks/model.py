@@ -9,6 +9,7 @@ from torch import nn
 
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Config
+from ensue.tasks import task_entry
 
 
 class ModelParts(ABC):
@@ -27,6 +28,14 @@ class ModelParts(ABC):
     def files(self) -> dict[str, Any]:
         """The contents of the files that `read` reads, as JSON values by name."""
         return {}
+
+    def commands(self, recipe: Any, path: str) -> list[str]:
+        """Commands that use a run of this recipe in the directory `path`, for its card."""
+        return [f"ensue {command} {path} FILE" for command in task_entry(recipe.task).commands]
+
+    def python(self, recipe: Any) -> list[str]:
+        """Lines of Python that use `model`, a run of this recipe, for its card."""
+        return ['print(model.evaluate("FILE").summary())']
 
     @abstractmethod
     def build(self, recipe: Any) -> nn.Module:

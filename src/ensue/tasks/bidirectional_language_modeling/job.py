@@ -136,14 +136,3 @@ class BidirectionalJob(CorpusJob[BidirectionalModel]):
                 f"| {name} | {found['nats_per_token']:.4f} | {shown} | {found['tokens']:,} | {found['unknown']:,} |"
             )
         return lines
-
-    def commands(self, path: str) -> list[str]:
-        gap = isinstance(self.recipe.head, ContextOutput)
-        return [
-            f"ensue embed {path} TEXTS --json",
-            f'ensue neighbors {path} "{"the [] of" if gap else self.parts.tokenizer.symbol(2)}"',
-            f"ensue evaluate {path} TEXT --json",
-        ]
-
-    def python(self) -> list[str]:
-        return ['print([layers.shape for layers in model.layers_of_words([["The", "house"]])])']

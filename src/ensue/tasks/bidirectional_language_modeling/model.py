@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any, ClassVar
 
 from ensue.models.bidirectional import BidirectionalLanguageModel, BidirectionalModel, ContextModel
-from ensue.models.bidirectional_specification import CharacterWords, ContextOutput, SoftmaxOutput
+from ensue.models.bidirectional_specification import CharacterWords, ContextOutput, NoOutput, SoftmaxOutput
 from ensue.models.encoders import build_encoder
 from ensue.nn import HighwayCharacterCNN, SoftmaxHead, Stack, TokenEmbedding
 from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalRecipe
+from ensue.tasks.bidirectional_language_modeling.words import LINE_END
 from ensue.tasks.tokenizer import TokenizerParts, WordsContent
 from ensue.text.word_characters import NUM_CHARACTERS, PADDING
 from ensue.text.words import WordTokenizer
@@ -19,6 +21,18 @@ class BidirectionalParts(TokenizerParts):
 
     content: ClassVar[Any] = WordsContent
     tokenizer: WordTokenizer
+
+    def commands(self, recipe: BidirectionalRecipe, path: str) -> list[str]:
+        words = self.tokenizer.vocabulary.symbols[LINE_END + 1 :]
+        near = "the [] of" if isinstance(recipe.head, ContextOutput) else words[0] if words else ""
+        return [
+            f"ensue embed {path} TEXTS --json",
+            *([f"ensue neighbors {path} {shlex.quote(near)}"] if near else []),
+            *([] if isinstance(recipe.head, NoOutput) else [f"ensue evaluate {path} TEXT --json"]),
+        ]
+
+    def python(self, recipe: BidirectionalRecipe) -> list[str]:
+        return ['print([layers.shape for layers in model.layers_of_words([["The", "house"]])])']
 
     def build(self, recipe: BidirectionalRecipe) -> BidirectionalModel:
         size, head = self.vocabulary_size, recipe.head

@@ -58,16 +58,6 @@ class LanguageModelingJob(CorpusJob[LanguageModel]):
             *(_row(name, numbers) for name, numbers in scores.items()),
         ]
 
-    def commands(self, path: str) -> list[str]:
-        return [
-            f'ensue generate {path} --prompt "The"',
-            f"ensue evaluate {path} TEXT --json",
-            f"ensue score {path} TEXT",
-        ]
-
-    def python(self) -> list[str]:
-        return ['print("".join(model.generate("The")))']
-
 
 def _row(name: str, scores: dict[str, Any]) -> str:
     numbers = (

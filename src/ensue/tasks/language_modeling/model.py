@@ -18,6 +18,16 @@ class LanguageModelParts(TokenizerParts):
     def build(self, recipe: LanguageModelingRecipe) -> LanguageModel:
         return build_language_model(recipe.tokens, recipe.encoder, vocabulary_size=self.vocabulary_size)
 
+    def commands(self, recipe: LanguageModelingRecipe, path: str) -> list[str]:
+        return [
+            f'ensue generate {path} --prompt "The"',
+            f"ensue evaluate {path} TEXT --json",
+            f"ensue score {path} TEXT",
+        ]
+
+    def python(self, recipe: LanguageModelingRecipe) -> list[str]:
+        return ['print("".join(model.generate("The")))']
+
     def tuned_reading(self, recipe: LanguageModelingRecipe) -> TunedReading:
         """Each text begins as the texts of training do; delimiter and extract token are new (Radford et al. 2018)."""
         return TunedReading(

@@ -83,17 +83,6 @@ class MaskedLanguageModelingJob(CorpusJob[MaskedLanguageModel]):
             ),
         ]
 
-    def commands(self, path: str) -> list[str]:
-        return [
-            f'echo "The [MASK] of the house" | ensue predict {path}',
-            f"ensue embed {path} TEXT --json",
-            f"ensue score {path} TEXT",
-            f"ensue evaluate {path} TEXT --json",
-        ]
-
-    def python(self) -> list[str]:
-        return ['print(model.predict(["The [MASK] of the house"])[0].text)']
-
 
 def protocol_of(recipe: MaskedLanguageModelingRecipe) -> str:
     """A sentence that says how texts are scored."""

@@ -40,6 +40,22 @@ class MaskedLanguageModelParts(TokenizerParts):
             next_sentence=recipe.data.next_sentence,
         )
 
+    def commands(self, recipe: MaskedLanguageModelingRecipe, path: str) -> list[str]:
+        vectors = [f"ensue embed {path} TEXT --json", f"ensue evaluate {path} --similarity PAIRS"]
+        if not recipe.head.masked:
+            return vectors
+        return [
+            f'echo "The [MASK] of the house" | ensue predict {path}',
+            *vectors,
+            f"ensue score {path} TEXT",
+            f"ensue evaluate {path} TEXT --json",
+        ]
+
+    def python(self, recipe: MaskedLanguageModelingRecipe) -> list[str]:
+        if not recipe.head.masked:
+            return ['print(model.similarity("A dog runs.", "A dog is running."))']
+        return ['print(model.predict(["The [MASK] of the house"])[0].text)']
+
     def tuned_reading(self, recipe: MaskedLanguageModelingRecipe) -> TunedReading:
         """As in training: `[CLS] text [SEP]`, or `[CLS] text [SEP] text [SEP]`."""
         coder = self.coder

@@ -187,12 +187,6 @@ class SequenceToSequenceJob(Job[TextModel]):
         )
         return [*lines, *([f"- test: `{data.test}`, {len(self.test_pairs):,} sources"] if data.test else [])]
 
-    def commands(self, path: str) -> list[str]:
-        return [f"ensue predict {path} FILE > outputs", f"ensue evaluate {path} FILE --json"]
-
-    def python(self) -> list[str]:
-        return ['print(model.predict(["a text of yours"]))']
-
 
 def _fingerprint(source: PairSource) -> str:
     """A digest of the bytes of all files, in their order."""

@@ -77,6 +77,12 @@ class EncoderDecoderParts(ModelParts):
     def files(self) -> dict[str, Any]:
         return {"tokenizer.json": self.coder.to_json()}
 
+    def commands(self, recipe: SequenceToSequenceRecipe, path: str) -> list[str]:
+        return [f"ensue predict {path} FILE > outputs", f"ensue evaluate {path} FILE --json"]
+
+    def python(self, recipe: SequenceToSequenceRecipe) -> list[str]:
+        return ['print(model.predict(["a text of yours"]))']
+
     def build(self, recipe: SequenceToSequenceRecipe) -> TextModel:
         return build_encoder_decoder(
             recipe.tokens, recipe.encoder, recipe.decoder, recipe.attention, recipe.head, directions=recipe.directions,

@@ -154,14 +154,3 @@ class WordVectorsJob(Job[Any]):
             name, asked = ("spearman", "pairs") if "spearman" in found else ("accuracy", "questions")
             lines.append(f"| {data} | {name} {found[name]:.4f} | {found['covered']:,} of {found[asked]:,} {asked} |")
         return lines
-
-    def commands(self, path: str) -> list[str]:
-        return [
-            f"ensue neighbors {path} WORD",
-            f"ensue embed {path} TEXTS --json",
-            f"ensue evaluate {path} PAIRS",
-            f"ensue export {path} --format word2vec --out vectors.txt",
-        ]
-
-    def python(self) -> list[str]:
-        return [f'print(model.neighbors("{self.parts.tokenizer.symbol(LINE_END + 1)}"))']

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from ensue.data.compact_texts import Ragged
 from ensue.models.word_vectors import CountedVectors, SampledVectors
 from ensue.tasks.tokenizer import TokenizerParts, WordsContent
+from ensue.tasks.word_vectors.examples import LINE_END
 from ensue.tasks.word_vectors.recipe import SampledVectorsTable, WordVectorsRecipe
 from ensue.text.character_ngrams import ngram_hashes
 from ensue.text.words import WordTokenizer
@@ -19,6 +20,17 @@ class WordVectorParts(TokenizerParts):
 
     content: ClassVar[Any] = WordsContent
     tokenizer: WordTokenizer
+
+    def commands(self, recipe: WordVectorsRecipe, path: str) -> list[str]:
+        return [
+            f"ensue neighbors {path} WORD",
+            f"ensue embed {path} TEXTS --json",
+            f"ensue evaluate {path} PAIRS",
+            f"ensue export {path} --format word2vec --out vectors.txt",
+        ]
+
+    def python(self, recipe: WordVectorsRecipe) -> list[str]:
+        return [f"print(model.neighbors({self.tokenizer.symbol(LINE_END + 1)!r}))"]
 
     def build(self, recipe: WordVectorsRecipe) -> SampledVectors | CountedVectors:
         table, size = recipe.vectors, self.vocabulary_size
