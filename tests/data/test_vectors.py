@@ -97,7 +97,7 @@ def test_one_bad_row_does_not_set_the_dimension(tmp_path: Path) -> None:
         (b"PK\x03\x04\x00", "x.vec: no word vectors, but a zip archive; unpack it and name one of its files"),
         (
             b"\xba\x16\x4f\x2f\x0c\x00",
-            "x.vec: no word vectors, but a fastText model; its vectors are in the .vec file that belongs to it",
+            "x.vec: no word vectors, but a fastText model; `ensue import` reads it, and a .vec file belongs to it",
         ),
     ],
 )

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 import ensue
 from ensue.errors import EnsueError
 from ensue.exchange.importing import import_run
+from ensue.recipe import read_recipe
+from ensue.training.run import begin_job
 
 WORDS = ["</s>", "the", "house", "мир", "<unk>", "été"]
 DIMENSION, BUCKETS = 3, 50
@@ -60,6 +62,15 @@ def test_a_model_of_fasttext_knows_words_that_are_not_in_it(tmp_path: Path) -> N
     assert pipeline.words == ("</s>", "the", "house", "мир", "été")
     for word in [*pipeline.words, "houses", "миры", "x"]:
         np.testing.assert_allclose(pipeline.vector(word), expected(word), atol=1e-6)
+
+
+def test_imported_vectors_are_not_trained(tmp_path: Path) -> None:
+    (tmp_path / "glove.txt").write_text("the 1 2 3\nhouse 4 5 6\n")
+    imported(tmp_path / "glove.txt", tmp_path)
+    (tmp_path / "text.txt").write_text("the house\n" * 9)
+    recipe = read_recipe(tmp_path / "run" / "recipe.toml", {"data.train": str(tmp_path / "text.txt")})
+    with pytest.raises(EnsueError, match='vectors.kind is "static", of vectors from elsewhere; expected cbow'):
+        begin_job(recipe, None)
 
 
 def test_without_ngrams_a_word_has_its_row(tmp_path: Path) -> None:
@@ -114,10 +125,11 @@ def test_texts_and_binary_files_of_vectors(tmp_path: Path) -> None:
     (tmp_path / "word2vec.txt").write_text("\n".join(["3 3", *rows]) + "\n")
     binary = b"".join(b"%s " % row.split()[0].encode() + np.array(row.split()[1:], "<f4").tobytes() for row in rows)
     (tmp_path / "word2vec.bin").write_bytes(b"3 3\n" + binary)
-    for name, kind in (("glove.txt", "glove"), ("word2vec.txt", "skip-gram"), ("word2vec.bin", "skip-gram")):
+    for name in ("glove.txt", "word2vec.txt", "word2vec.bin"):
         import_run(tmp_path / name, tmp_path / "run", overwrite=True)
         pipeline = ensue.load(tmp_path / "run", device="cpu")
-        assert (pipeline.words, pipeline.kind) == (("the", "house"), f"{kind} 3")
+        assert (pipeline.words, pipeline.kind) == (("the", "house"), "static 3")
+        assert pipeline.num_parameters == 4 * 3  # no other table
         np.testing.assert_array_equal(pipeline.vector("house"), [4, 5, 6])
     (tmp_path / "glove.txt").write_text("the 1 2 3\nhouse 4 5\n")
     with pytest.raises(EnsueError, match=r"glove\.txt:2: expected a word and 3 numbers, found 2"):

@@ -25,7 +25,7 @@ _LARGEST_DIMENSION = 1 << 16
 _BYTES_TO_LOOK_AT = 4096
 _ROWS_TO_LOOK_AT = 20
 _OTHER_FILES = {
-    b"\xba\x16\x4f\x2f": "a fastText model; its vectors are in the .vec file that belongs to it",
+    b"\xba\x16\x4f\x2f": "a fastText model; `ensue import` reads it, and a .vec file belongs to it",
     b"PK\x03\x04": "a zip archive; unpack it and name one of its files",
 }
 

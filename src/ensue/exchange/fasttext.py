@@ -26,7 +26,6 @@ class FastText(NamedTuple):
     """The words as in the file, and the rows (words + buckets, d), still in the file."""
 
     arguments: dict[str, int]
-    subsample: float
     words: list[bytes]
     rows: NDArray[np.float32]
 
@@ -88,7 +87,7 @@ def read_fasttext(path: Path) -> FastText:
     if version not in VERSIONS:
         raise DataError(f"version {version} of fastText's models; expected 11 or 12", path)
     arguments = dict(zip(ARGUMENTS, map(int, file.numbers("12i")), strict=True))
-    (subsample,) = file.numbers("d")
+    file.numbers("d")  # the threshold of subsampling
     _check(arguments, path)
     words = _words(file)
     if file.numbers("?")[0]:
@@ -99,7 +98,7 @@ def read_fasttext(path: Path) -> FastText:
         raise file.damaged(f"{rows:,} × {dimension:,} numbers for {len(words):,} words of {arguments['dim']:,}")
     file.need(4 * rows * dimension)
     found = np.frombuffer(file.data, "<f4", rows * dimension, file.place).reshape(rows, dimension)
-    return FastText(arguments, subsample, words, found[: len(words) + buckets])
+    return FastText(arguments, words, found[: len(words) + buckets])
 
 
 def _check(arguments: dict[str, int], path: Path) -> None:

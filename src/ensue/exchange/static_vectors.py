@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -43,16 +42,9 @@ def _of_rows(path: Path) -> Imported:
     words, vectors = read_vectors(path)
     if not words:
         raise DataError("no word vectors in it", path)
-    tokenizer, rows, notes = _table(words, vectors)
-    size, d = rows.shape
-    if not has_header:
-        table: dict[str, Any] = {"kind": "glove", "d_words": d}
-        tensors = {"vectors": rows, "contexts": torch.zeros(size, d)}
-        tensors |= {name: torch.zeros(size) for name in ("biases", "context_biases")}
-    else:
-        table = {"kind": "skip-gram", "d_words": d}
-        tensors = {"vectors": rows, "outputs": torch.zeros(size, d)}
-    return _imported(path, "word2vec's format" if has_header else "GloVe's text", table, tokenizer, tensors, notes)
+    tokenizer, rows = _table(words, vectors)
+    table = {"d_words": rows.shape[1]}
+    return _imported(path, "word2vec's format" if has_header else "GloVe's text", table, tokenizer, rows, [])
 
 
 def _has_header(path: Path) -> bool:
@@ -74,26 +66,22 @@ def _of_fasttext(path: Path, model: FastText) -> Imported:
     decoded = [word.decode(errors="replace") for word in model.words]
     kept = [n for n, word in enumerate(model.words) if decoded[n].encode() == word and decoded[n].strip()]
     own = model.rows[: len(model.words)]
-    tokenizer, rows, notes = _table([decoded[n] for n in kept], own[kept])
-    if left := len(decoded) - len(kept):
-        notes.append(f"{left:,} words that are no UTF-8 were left out")
+    tokenizer, rows = _table([decoded[n] for n in kept], own[kept])
+    left = len(decoded) - len(kept)
+    notes = [f"{left:,} words that are no UTF-8 were left out"] if left else []
     buckets = torch.from_numpy(model.rows[len(model.words) :].astype(np.float32))
     if not torch.isfinite(buckets).all():
         raise DataError("a number is not finite", path)
     table = {
-        "kind": model.kind,
         "d_words": at["dim"],
-        "window": max(1, at["ws"]),
-        "negatives": max(1, at["neg"]),
-        "subsample": model.subsample,
         "shortest_ngram": max(1, at["minn"]),
         "longest_ngram": at["maxn"],
         "ngram_buckets": max(1, at["bucket"]),
     }
     if at["maxn"] and END in model.words:
         _without_ngrams(tokenizer, rows, buckets, END.decode(), at)
-    tensors = {"vectors": torch.cat([rows, buckets]), "outputs": torch.zeros(len(rows), at["dim"])}
-    return _imported(path, "fastText's model", table, tokenizer, tensors, notes)
+    rows = torch.cat([rows, buckets])
+    return _imported(path, f"fastText's model ({model.kind})", table, tokenizer, rows, notes)
 
 
 def _without_ngrams(tokenizer: WordTokenizer, rows: Tensor, buckets: Tensor, word: str, at: dict[str, int]) -> None:
@@ -104,7 +92,7 @@ def _without_ngrams(tokenizer: WordTokenizer, rows: Tensor, buckets: Tensor, wor
     rows[place] = rows[place] * (1 + len(ngrams)) - ngrams.sum(0)
 
 
-def _table(words: list[str], vectors: NDArray[np.float32]) -> tuple[WordTokenizer, Tensor, list[str]]:
+def _table(words: list[str], vectors: NDArray[np.float32]) -> tuple[WordTokenizer, Tensor]:
     """The vocabulary, whose first two symbols are our own, and the row of each symbol. A vector for one of these two
     is theirs.
     """
@@ -118,14 +106,14 @@ def _table(words: list[str], vectors: NDArray[np.float32]) -> tuple[WordTokenize
     rows[2:] = torch.from_numpy(np.ascontiguousarray(vectors[kept], np.float32))
     for symbol, place in ((number, places[word]) for number, word in enumerate(own) if word in places):
         rows[symbol] = torch.from_numpy(np.array(vectors[place], np.float32))
-    return tokenizer, rows, []
+    return tokenizer, rows
 
 
 def _imported(
-    path: Path, what: str, table: dict[str, Any], tokenizer: WordTokenizer, tensors: dict[str, Tensor], notes: list[str]
+    path: Path, what: str, table: dict[str, int], tokenizer: WordTokenizer, rows: Tensor, notes: list[str]
 ) -> Imported:
     words = {"kind": "words", "splitter": "whitespace", "lowercase": False}
-    recipe = recipe_of({"task": TASK, "tokenizer": words, "vectors": table}, path)
+    recipe = recipe_of({"task": TASK, "tokenizer": words, "vectors": {"kind": "static", **table}}, path)
     parts = task_entry(TASK).parts_class(tokenizer)  # type: ignore[call-arg]  # it has a tokenizer
     vocabulary = {"vocabulary_size": tokenizer.vocabulary_size}
-    return Imported(path, (path,), what, recipe, parts, vocabulary, tensors, notes)
+    return Imported(path, (path,), what, recipe, parts, vocabulary, {"vectors": rows}, notes)

@@ -13,9 +13,8 @@ ROWS = 1 << 20
 """Rows of n-grams that are copied at once."""
 
 
-class SampledVectors(nn.Module):
-    """Vectors that are trained by negative sampling: `vectors` (V + buckets, d) of what is read, and `outputs` (V, d)
-    of what is predicted, which are zeros at first.
+class StaticVectors(nn.Module):
+    """`vectors` (V + buckets, d), a row for each word.
 
     With `ngrams`, a row of numbers below `buckets` for each word, the vector of a word is the mean of its own row and
     those of its n-grams (Bojanowski et al. 2017).
@@ -27,7 +26,6 @@ class SampledVectors(nn.Module):
         self.subwords = None if ngrams is None else Ragged(ngrams.values + vocabulary_size, ngrams.starts)
         bound = 1 / d_words  # as in fastText and gensim; word2vec begins with half of it, and learns later
         self.vectors = nn.Parameter(torch.empty(vocabulary_size + buckets, d_words).uniform_(-bound, bound))
-        self.outputs = nn.Parameter(torch.zeros(vocabulary_size, d_words))
 
     @torch.no_grad()
     def of_words(self) -> Tensor:
@@ -50,6 +48,14 @@ class SampledVectors(nn.Module):
         if not len(numbers):
             return self.vectors.new_zeros(self.d_words)
         return self.vectors[torch.from_numpy(numbers.astype(np.int64)) + self.vocabulary_size].mean(0)
+
+
+class SampledVectors(StaticVectors):
+    """Vectors that are trained by negative sampling. `outputs` (V, d) are of what is predicted, zeros at first."""
+
+    def __init__(self, vocabulary_size: int, d_words: int, *, ngrams: Ragged | None = None, buckets: int = 0) -> None:
+        super().__init__(vocabulary_size, d_words, ngrams=ngrams, buckets=buckets)
+        self.outputs = nn.Parameter(torch.zeros(vocabulary_size, d_words))
 
 
 class CountedVectors(nn.Module):

@@ -41,6 +41,8 @@ class WordVectorsJob(Job[Any]):
 
     def __init__(self, recipe: WordVectorsRecipe, run: RunDirectory | None = None) -> None:
         data = recipe.data
+        if recipe.vectors.kind == "static":
+            raise RecipeError('vectors.kind is "static", of vectors from elsewhere; expected cbow, skip-gram or glove')
         self.source = source = training_source(data)
         self.origins = origins_for(recipe.origins, run)
         coder: Any = self._sense_coder(recipe, source) if self.origins else None

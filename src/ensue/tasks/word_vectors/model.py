@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ensue.data.compact_texts import Ragged
-from ensue.models.word_vectors import CountedVectors, SampledVectors
+from ensue.models.word_vectors import CountedVectors, SampledVectors, StaticVectors
 from ensue.tasks.tokenizer import TokenizerParts, WordsContent
 from ensue.tasks.word_vectors.examples import LINE_END
-from ensue.tasks.word_vectors.recipe import SampledVectorsTable, WordVectorsRecipe
+from ensue.tasks.word_vectors.recipe import StaticVectorsTable, WordVectorsRecipe
 from ensue.text.character_ngrams import ngram_hashes
 from ensue.text.words import WordTokenizer
 
@@ -32,17 +32,18 @@ class WordVectorParts(TokenizerParts):
     def python(self, recipe: WordVectorsRecipe) -> list[str]:
         return [f"print(model.neighbors({self.tokenizer.symbol(LINE_END + 1)!r}))"]
 
-    def build(self, recipe: WordVectorsRecipe) -> SampledVectors | CountedVectors:
+    def build(self, recipe: WordVectorsRecipe) -> StaticVectors | CountedVectors:
         table, size = recipe.vectors, self.vocabulary_size
         if table.kind == "glove":
             return CountedVectors(size, table.d_words)
+        kind = StaticVectors if table.kind == "static" else SampledVectors
         if not table.longest_ngram:
-            return SampledVectors(size, table.d_words)
+            return kind(size, table.d_words)
         ngrams = ngram_rows(list(self.tokenizer.vocabulary.symbols), table)
-        return SampledVectors(size, table.d_words, ngrams=ngrams, buckets=table.ngram_buckets)
+        return kind(size, table.d_words, ngrams=ngrams, buckets=table.ngram_buckets)
 
 
-def ngram_rows(words: list[str], table: SampledVectorsTable) -> Ragged:
+def ngram_rows(words: list[str], table: StaticVectorsTable) -> Ragged:
     """The buckets of each word's n-grams."""
     hashes, starts = ngram_hashes(words, table.shortest_ngram, table.longest_ngram)
     return Ragged((hashes % table.ngram_buckets).astype("int64"), starts)

@@ -16,21 +16,12 @@ NOT_USED = ("accumulate", "optimizer", "weight_decay", "beta1", "beta2", "averag
 """The keys of `[train]` that say how gradients become steps, which these updates do by themselves."""
 
 
-class SampledVectorsTable(Table):
-    """The table `[vectors]` of vectors that are trained by negative sampling."""
+class StaticVectorsTable(Table):
+    """The table `[vectors]` of vectors that were made elsewhere, which are not trained."""
 
-    kind: Literal["cbow", "skip-gram"]
-    """What predicts what: cbow: the mean of the context its word; skip-gram: a word each word of its context."""
+    kind: Literal["static"]
     d_words: Size = 100
     """Numbers in a vector."""
-    window: Window = 5
-    """Words of the context on each side, at most; the number is drawn for each word, from 1 on."""
-    negatives: Annotated[int, Field(ge=1, le=100)] = 5
-    """Words of noise for each word that is predicted."""
-    noise_power: Power = 0.75
-    """Words of noise are drawn in proportion to their counts to this power."""
-    subsample: Share = 1e-3
-    """A word with a larger share of the text than this is left out at random, the more often the larger; 0: never."""
     shortest_ngram: Annotated[int, Field(ge=1, le=100)] = 3
     """Characters of the shortest n-gram."""
     longest_ngram: Annotated[int, Field(ge=0, le=100)] = 0
@@ -43,6 +34,21 @@ class SampledVectorsTable(Table):
         if 0 < self.longest_ngram < self.shortest_ngram:
             raise ValueError(f"has a longest_ngram of {self.longest_ngram} below shortest_ngram {self.shortest_ngram}")
         return self
+
+
+class SampledVectorsTable(StaticVectorsTable):
+    """The table `[vectors]` of vectors that are trained by negative sampling."""
+
+    kind: Literal["cbow", "skip-gram"]  # type: ignore[assignment]  # in place of "static"
+    """What predicts what: cbow: the mean of the context its word; skip-gram: a word each word of its context."""
+    window: Window = 5
+    """Words of the context on each side, at most; the number is drawn for each word, from 1 on."""
+    negatives: Annotated[int, Field(ge=1, le=100)] = 5
+    """Words of noise for each word that is predicted."""
+    noise_power: Power = 0.75
+    """Words of noise are drawn in proportion to their counts to this power."""
+    subsample: Share = 1e-3
+    """A word with a larger share of the text than this is left out at random, the more often the larger; 0: never."""
 
 
 class CountedVectorsTable(Table):
@@ -129,7 +135,7 @@ class WordVectorsRecipe(Recipe):
     task: Literal["word-vectors"] = "word-vectors"
     data: WordVectorsData = WordVectorsData()
     tokenizer: WordsTable = WordsTable()
-    vectors: Annotated[SampledVectorsTable | CountedVectorsTable, Field(discriminator="kind")]
+    vectors: Annotated[SampledVectorsTable | CountedVectorsTable | StaticVectorsTable, Field(discriminator="kind")]
     senses: SensesTable = SensesTable()
     train: WordVectorsTrain
 
