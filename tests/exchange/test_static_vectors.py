@@ -69,7 +69,7 @@ def test_imported_vectors_are_not_trained(tmp_path: Path) -> None:
     imported(tmp_path / "glove.txt", tmp_path)
     (tmp_path / "text.txt").write_text("the house\n" * 9)
     recipe = read_recipe(tmp_path / "run" / "recipe.toml", {"data.train": str(tmp_path / "text.txt")})
-    with pytest.raises(EnsueError, match='vectors.kind is "static", of vectors from elsewhere; expected cbow'):
+    with pytest.raises(EnsueError, match=r'vectors\.kind is "static", of vectors from elsewhere; expected cbow'):
         begin_job(recipe, None)
 
 

@@ -1,8 +1,9 @@
-"""From the vectors of a text's tokens to one vector."""
+"""From the vectors of a text's tokens to one vector, and vectors of length 1."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from ensue.errors import EnsueError, nearest
 
 Vectors = NDArray[np.float32]
+RealT = TypeVar("RealT", bound="np.floating[Any]")
 POOLINGS: dict[str, Callable[[Vectors], Vectors]] = {
     "mean": lambda vectors: vectors.mean(-2),
     "first": lambda vectors: vectors[..., 0, :],
@@ -24,3 +26,10 @@ def pooling_of(name: str) -> Callable[[Vectors], Vectors]:
     if name not in POOLINGS:
         raise EnsueError(f'no pooling "{name}"{nearest(name, POOLINGS)}; known: {", ".join(POOLINGS)}')
     return POOLINGS[name]
+
+
+def unit_vectors(vectors: NDArray[RealT], *, least: float = 0.0) -> NDArray[RealT]:
+    """The vectors (..., d) with length 1; zeros for those that are not longer than `least`."""
+    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    units: NDArray[RealT] = (vectors / np.where(norms > least, norms, np.inf)).astype(vectors.dtype)
+    return units

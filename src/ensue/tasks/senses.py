@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ensue.data.word_uses import LabeledUse, WordUse, read_senses, read_use_pairs
 from ensue.errors import DataError, EnsueError
 from ensue.metrics.senses import SenseScores, WordInContextScores, best_cosine, sense_scores
-from ensue.tasks.poolings import Vectors
+from ensue.tasks.poolings import Vectors, unit_vectors
 
 MOST_LAYERS = 4
 SENTENCES = 512
@@ -40,11 +40,12 @@ class Senses:
         self.names = sorted({example.sense for example in examples})
         vectors = use_vectors(model, [example.use for example in examples])
         gold = np.array([self.names.index(example.sense) for example in examples])
-        self._centers = _units(np.stack([vectors[gold == sense].mean(0) for sense in range(len(self.names))]))
+        self._centers = unit_vectors(np.stack([vectors[gold == sense].mean(0) for sense in range(len(self.names))]))
 
     def cosines(self, uses: Sequence[WordUse]) -> NDArray[np.float64]:
         """The cosine of each use with each sense, (N, senses)."""
-        return use_vectors(self.model, uses) @ self._centers.T
+        found: NDArray[np.float64] = use_vectors(self.model, uses) @ self._centers.T
+        return found
 
     def nearest(self, uses: Sequence[WordUse]) -> list[str]:
         """The sense of each use."""
@@ -55,18 +56,13 @@ def use_vectors(model: Layered, uses: Sequence[WordUse]) -> NDArray[np.float64]:
     """The unit vector of each used word in its sentence, (N, d); zeros for a word that the model does not see."""
     parts = (uses[first : first + SENTENCES] for first in range(0, len(uses), SENTENCES))
     found = [vector for part in parts for vector in _sums(model, part)]
-    return _units(np.stack(found)) if found else np.zeros((0, 1))
+    return unit_vectors(np.stack(found)) if found else np.zeros((0, 1))
 
 
 def _sums(model: Layered, uses: Sequence[WordUse]) -> Iterator[NDArray[np.float64]]:
     for use, layers in zip(uses, model.layers_of_words([use.words for use in uses]), strict=True):
         last = max(1, min(MOST_LAYERS, len(layers) - 1))
         yield layers[-last:, use.place].astype(np.float64).sum(0)
-
-
-def _units(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    units: NDArray[np.float64] = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-30)
-    return units
 
 
 def score_senses(model: Layered, location: str | Path) -> SenseScores:

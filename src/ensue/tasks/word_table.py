@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ensue.data.word_questions import Analogies, Questions, Similarities
 from ensue.errors import DataError
 from ensue.metrics.words import AnalogyScores, SimilarityScores, spearman
+from ensue.tasks.poolings import unit_vectors
 
 QUESTIONS = 256
 """Analogies that are answered at once."""
@@ -40,7 +41,7 @@ class WordTable:
     ) -> None:
         self.words, self.vectors, self.outside = tuple(words), vectors, outside
         self.places = {word: place for place, word in enumerate(self.words)}
-        self.units = _units(vectors)
+        self.units = unit_vectors(vectors)
 
     def place(self, word: str) -> int | None:
         """The word's number; None if it has none."""
@@ -54,7 +55,7 @@ class WordTable:
 
     def neighbors(self, vector: NDArray[np.float32], count: int, without: Sequence[str] = ()) -> list[Neighbor]:
         """The words of the highest cosine with a vector, the highest first."""
-        cosines = self.units @ _units(vector[None])[0]
+        cosines = self.units @ unit_vectors(vector[None])[0]
         cosines[[place for word in without if (place := self.place(word)) is not None]] = -np.inf
         best = np.argsort(-cosines, kind="stable")[:count]
         return [Neighbor(self.words[n], float(cosines[n])) for n in best if np.isfinite(cosines[n])]
@@ -107,7 +108,7 @@ class WordTable:
         for (first, second), score in zip(part.pairs, part.scores, strict=True):
             a, b = self.find(first), self.find(second)
             if a is not None and b is not None:
-                one, other = _units(np.stack([a, b]))
+                one, other = unit_vectors(np.stack([a, b]))
                 cosines.append(float(one @ other))
                 judged.append(score)
         rho = spearman(np.array(cosines), np.array(judged)) if cosines else 0.0
@@ -122,9 +123,3 @@ class WordTable:
             sections[name] = AnalogyScores(right, len(known), len(questions))
         right, covered, asked = np.sum([(p.right, p.covered, p.questions) for p in sections.values()], axis=0).tolist()
         return AnalogyScores(right, covered, asked, sections)
-
-
-def _units(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The vectors with length 1; zeros stay zeros."""
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return (vectors / np.where(norms > 0, norms, 1)).astype(np.float32)

@@ -30,7 +30,7 @@ from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRe
 from ensue.tasks.masked_language_modeling.task import score
 from ensue.tasks.minimal_pairs import MinimalPairScores, PairScore, ScoredTexts, score_pairs
 from ensue.tasks.pipeline import Predictor
-from ensue.tasks.poolings import Vectors, pooling_of
+from ensue.tasks.poolings import Vectors, pooling_of, unit_vectors
 from ensue.tasks.text_vectors import TextVectors
 from ensue.tasks.token_scores import TokenScore, score_lines
 from ensue.text.masked_tokens import MaskedTokenizer
@@ -202,7 +202,7 @@ class MaskedLanguagePipeline(ContextualPipeline, TextVectors, Predictor):
         ids = [self.coder.encode(text) for text in texts]
         token_vectors(self.model, self.coder, ids, layers=layers, done=done)
         if sentences.unit_length:
-            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+            return unit_vectors(vectors)
         return vectors
 
     @property

@@ -24,10 +24,10 @@ from ensue.tasks.word_vectors.counted_task import CountedTask
 from ensue.tasks.word_vectors.examples import LINE_END, UNKNOWN, WordContexts, kept_shares
 from ensue.tasks.word_vectors.model import WordVectorParts
 from ensue.tasks.word_vectors.pipeline import table_of
-from ensue.tasks.word_vectors.recipe import WordVectorsRecipe
+from ensue.tasks.word_vectors.recipe import CountedVectorsTable, SampledVectorsTable, WordVectorsRecipe
 from ensue.tasks.word_vectors.sampled_task import SampledTask
 from ensue.tasks.word_vectors.sampling import NegativeSampling
-from ensue.tasks.word_vectors.sense_clusters import SenseCoder, sense_coder
+from ensue.tasks.word_vectors.sense_coder import SenseCoder, sense_coder
 
 PIECE = 1 << 20
 
@@ -41,8 +41,9 @@ class WordVectorsJob(Job[Any]):
 
     def __init__(self, recipe: WordVectorsRecipe, run: RunDirectory | None = None) -> None:
         data = recipe.data
-        if recipe.vectors.kind == "static":
+        if not isinstance(recipe.vectors, SampledVectorsTable | CountedVectorsTable):
             raise RecipeError('vectors.kind is "static", of vectors from elsewhere; expected cbow, skip-gram or glove')
+        self.vectors = recipe.vectors
         self.source = source = training_source(data)
         self.origins = origins_for(recipe.origins, run)
         coder: Any = self._sense_coder(recipe, source) if self.origins else None
@@ -107,7 +108,7 @@ class WordVectorsJob(Job[Any]):
         return self.parts.vocabulary_size
 
     def _task(self, questions: Callable[[Any], Scores] | None, judged_by: str) -> SampledTask | CountedTask:
-        table, train, across_lines = self.recipe.vectors, self.recipe.train, self.recipe.data.across_lines
+        table, train, across_lines = self.vectors, self.recipe.train, self.recipe.data.across_lines
         if table.kind == "glove":
             return CountedTask(
                 counted_pairs(self.source, self.parts.tokenizer, window=table.window, across_lines=across_lines),
@@ -133,7 +134,7 @@ class WordVectorsJob(Job[Any]):
 
     @property
     def notes(self) -> list[str]:
-        known, window = int(self.counts[LINE_END + 1 :].sum()), self.recipe.vectors.window
+        known, window = int(self.counts[LINE_END + 1 :].sum()), self.vectors.window
         few = [f"the text has {known:,} known words, fewer than a window of {window}"] if known <= window else []
         senses = []
         for origin in self.origins:

@@ -18,7 +18,7 @@ from ensue.data.word_questions import read_questions
 from ensue.errors import EnsueError, nearest
 from ensue.metrics.words import AnalogyScores, SimilarityScores
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.poolings import Vectors, pooling_of
+from ensue.tasks.poolings import Vectors, pooling_of, unit_vectors
 from ensue.tasks.text_vectors import TextVectors
 from ensue.tasks.word_table import Neighbor, WordTable
 from ensue.tasks.word_vectors.examples import LINE_END
@@ -28,11 +28,6 @@ from ensue.text.words import WordTokenizer
 FORMATS = {"word2vec": False, "word2vec-binary": True, "fasttext": False}
 """For each format of `export`, whether it is binary. fastText's .vec is word2vec's text."""
 MOST = 1_000_000
-
-
-def unit(vector: Vectors) -> Vectors:
-    """The vector with length 1; zeros stay zeros."""
-    return vector / max(float(np.linalg.norm(vector)), 1e-30)
 
 
 def table_of(model: Any, tokenizer: WordTokenizer, table: Any) -> WordTable:
@@ -100,11 +95,11 @@ class WordVectorsPipeline(TextVectors):
         word = self._lowered(words[place])
         senses = [word, *takewhile(self.table.places.__contains__, (f"{word}_{n}" for n in numbers(2)))]
         around = [*words[max(0, place - window) : place], *words[place + 1 : place + 1 + window]]
-        units = [unit(vector) for vector in self.embed_words([around])[0] if np.any(vector)]
+        units = [unit_vectors(vector) for vector in self.embed_words([around])[0] if np.any(vector)]
         if len(senses) == 1 or not units:
             return word
         mean = np.mean(units, axis=0)
-        return max(senses, key=lambda sense: float(unit(self.vector(sense)) @ mean))
+        return max(senses, key=lambda sense: float(unit_vectors(self.vector(sense)) @ mean))
 
     def neighbors(self, text: str, count: int = 10) -> list[Neighbor]:
         """The `count` words whose vectors have the highest cosine with that of a word, or with the mean of a text's."""
@@ -119,7 +114,7 @@ class WordVectorsPipeline(TextVectors):
     def analogy(self, a: str, b: str, c: str, count: int = 1) -> list[Neighbor]:
         """The words d for which a is to b as c is to d, by the cosine with b - a + c of unit vectors (3CosAdd)."""
         check_whole("count", count, 1, MOST)
-        unit_a, unit_b, unit_c = (unit(self.vector(word)) for word in (a, b, c))
+        unit_a, unit_b, unit_c = (unit_vectors(self.vector(word)) for word in (a, b, c))
         return self.table.neighbors(unit_b - unit_a + unit_c, count, without=[self._lowered(w) for w in (a, b, c)])
 
     def evaluate(self, location: str | Path, *, encoding: str = "utf-8") -> SimilarityScores | AnalogyScores:

@@ -1,27 +1,22 @@
-"""Several vectors for a word: its uses are clustered by the words around them, and each cluster is a word of its own.
+"""The uses of a word, clustered by the words around them (Huang et al. 2012).
 
-As in Huang et al. 2012, with vectors of another run: a use is the weighted mean of the unit vectors of the words around
-it (rare ones count more), the uses of a word are clustered by spherical k-means, and the text is read again with every
-use as the word of its nearest cluster. The largest cluster keeps the word, the others are `bank_2`, `bank_3`.
+A use is the weighted mean of the unit vectors, of another run, of the words around it; rare ones count more. The uses
+of a word are clustered by spherical k-means.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.data.corpus.cache import tokenize
 from ensue.data.corpus.token_file import TokenFile
 from ensue.data.permutation import mix, random_numbers, shares
-from ensue.data.sources import TextSource
+from ensue.tasks.poolings import unit_vectors
 from ensue.tasks.word_vectors.examples import LINE_END, kept_shares
 from ensue.tasks.word_vectors.recipe import SensesTable
-from ensue.text.vocabulary import Vocabulary
-from ensue.text.words import WordTokenizer
 
 Reals = NDArray[np.float32]
 MOST_USES = 500
@@ -29,6 +24,8 @@ MOST_USES = 500
 ROUNDS = 20
 PIECE = 1 << 15
 """Tokens whose contexts are held at once."""
+ROUNDING = 1e-6
+"""Sums of vectors that are not longer come from rounding: nothing known stands there."""
 
 
 class Uses(NamedTuple):
@@ -48,8 +45,7 @@ class Surroundings:
     def __init__(
         self, vectors: Reals, counts: NDArray[np.int64], *, subsample: float, window: int, across_lines: bool
     ) -> None:
-        norms = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-30)
-        self.weighted = (vectors / norms * kept_shares(counts, subsample)[:, None]).astype(np.float32)
+        self.weighted = (unit_vectors(vectors) * kept_shares(counts, subsample)[:, None]).astype(np.float32)
         self.window, self.across_lines = window, across_lines
 
     def of(self, ids: NDArray[np.int64], chosen: NDArray[np.bool_]) -> Uses:
@@ -60,10 +56,11 @@ class Surroundings:
         right = np.minimum(places + self.window + 1, np.searchsorted(lines, lines[places], side="right"))
         vectors = self.weighted[ids]
         sums = np.concatenate([np.zeros((1, vectors.shape[1])), np.cumsum(vectors, axis=0, dtype=np.float64)])
-        return Uses(places, _units(sums[right] - sums[left] - vectors[places]))
+        around = (sums[right] - sums[left] - vectors[places]).astype(np.float32)
+        return Uses(places, unit_vectors(around, least=ROUNDING))
 
 
-class Senses:
+class SenseClusters:
     """The clusters of the words `ids` (W,): unit vectors `centers` (W, K, d), of which the first `counts` (W,) are
     there, the largest first. New words have the ids from `size` on.
     """
@@ -89,59 +86,6 @@ class Senses:
         return found
 
 
-class SenseCoder:
-    """A tokenizer whose ids are those of senses. It works on pieces of text; nothing beyond their edges is seen."""
-
-    def __init__(self, tokenizer: WordTokenizer, senses: Senses) -> None:
-        self.tokenizer, self.senses = tokenizer, senses
-        self.vocabulary_size = tokenizer.vocabulary_size + int((senses.counts - 1).sum())
-        self.unknown_id = tokenizer.unknown_id
-
-    def encode(self, text: str) -> NDArray[np.int64]:
-        """The ids of a text."""
-        ids = self.tokenizer.encode(text).astype(np.int64)
-        parts = [self.senses.relabeled(ids[start : start + PIECE]) for start in range(0, len(ids), PIECE)]
-        return np.concatenate([ids[:0], *parts])
-
-    def named(self) -> WordTokenizer:
-        """The tokenizer with a word for each new sense, behind all others."""
-        tokenizer, senses = self.tokenizer, self.senses
-        known, names = set(tokenizer.vocabulary.symbols), []
-        for id, count in zip(senses.ids.tolist(), senses.counts.tolist(), strict=True):
-            for number in range(2, count + 1):
-                name = f"{tokenizer.symbol(id)}_{number}"
-                while name in known:
-                    name += "_"
-                known.add(name)
-                names.append(name)
-        vocabulary = Vocabulary([*tokenizer.vocabulary.symbols, *names])
-        return WordTokenizer(vocabulary, splitter=tokenizer.splitter, lowercase=tokenizer.lowercase)
-
-    def to_json(self) -> dict[str, Any]:
-        """What the ids depend on."""
-        senses = self.senses
-        parts = (senses.around.weighted, senses.ids, senses.centers, senses.counts)
-        digest = hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).hexdigest()
-        return {"tokenizer": self.tokenizer.to_json(), "senses": digest, "window": senses.around.window}
-
-
-def sense_coder(
-    source: TextSource, tokenizer: WordTokenizer, vectors: Reals, settings: SensesTable, *, subsample: float,
-    across_lines: bool, seed: int,
-) -> SenseCoder:  # fmt: skip
-    """What reads a text as senses of words, which are clusters of their uses in `source`; `vectors` (V, d) tell uses
-    apart.
-    """
-    tokens = tokenize(source, tokenizer)
-    size = tokenizer.vocabulary_size
-    counts = sum((np.bincount(part, minlength=size) for _, part in _parts(tokens)), np.zeros(size, np.int64))
-    around = Surroundings(vectors, counts, subsample=subsample, window=settings.window, across_lines=across_lines)
-    often = np.where(kept_shares(counts, subsample) == 1, counts, 0)
-    ids = np.argsort(-often, kind="stable")[: settings.words]
-    ids = np.sort(ids[often[ids] >= settings.most])
-    return SenseCoder(tokenizer, cluster_senses(tokens, around, ids, counts, settings, seed=seed))
-
-
 def cluster_senses(
     tokens: TokenFile,
     around: Surroundings,
@@ -150,7 +94,7 @@ def cluster_senses(
     settings: SensesTable,
     *,
     seed: int,
-) -> Senses:
+) -> SenseClusters:
     """The senses of the words `ids`; `counts` (V,) says how often each word of the text occurs."""
     most = settings.most
     vectors = _some_uses(tokens, around, ids, counts, seed=seed)
@@ -161,7 +105,7 @@ def cluster_senses(
             clusters = clustered(uses, settings)
             found[row], centers[row, : len(clusters)] = len(clusters), clusters
     several = found > 1
-    return Senses(around, ids[several], centers[several], found[several], size=len(counts))
+    return SenseClusters(around, ids[several], centers[several], found[several], size=len(counts))
 
 
 def _some_uses(
@@ -173,7 +117,7 @@ def _some_uses(
     row = np.full(len(counts), -1)
     row[ids] = np.arange(len(ids))
     found: list[list[Reals]] = [[] for _ in ids]
-    for start, part in _parts(tokens):
+    for start, part in parts_of(tokens):
         drawn = shares(random_numbers(mix(seed, 0), np.arange(start, start + len(part)))) < chance[part]
         uses = around.of(part, drawn)
         is_known = np.any(uses.vectors, axis=1)
@@ -183,7 +127,8 @@ def _some_uses(
     return [np.stack(uses) if uses else np.zeros((0, d), np.float32) for uses in found]
 
 
-def _parts(tokens: TokenFile) -> Iterator[tuple[int, NDArray[np.int64]]]:
+def parts_of(tokens: TokenFile) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """The ids of a text in pieces, each with its place."""
     for start in range(0, len(tokens), PIECE):
         yield start, tokens.read(start, min(start + PIECE, len(tokens)))
 
@@ -203,7 +148,7 @@ def clustered(vectors: Reals, settings: SensesTable) -> Reals:
     for _ in range(ROUNDS):
         belongs = (vectors @ centers.T).argmax(1)
         sums = np.stack([vectors[belongs == k].sum(0) for k in range(most)])
-        centers = np.where(np.any(sums, axis=1, keepdims=True), _units(sums), centers)
+        centers = np.where(np.any(sums, axis=1, keepdims=True), unit_vectors(sums), centers)
     sizes = np.bincount((vectors @ centers.T).argmax(1), minlength=most)
     first, *others = np.argsort(-sizes, kind="stable")
     kept = centers[[first]]
@@ -214,8 +159,3 @@ def clustered(vectors: Reals, settings: SensesTable) -> Reals:
         ):
             kept = np.concatenate([kept, centers[[cluster]]])
     return kept
-
-
-def _units(vectors: NDArray[np.floating]) -> Reals:
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.where(norms > 1e-12, vectors / np.maximum(norms, 1e-12), 0).astype(np.float32)
