@@ -14,6 +14,7 @@ from ensue.errors import RecipeError, nearest
 from ensue.text.boundaries import BLANKS
 from ensue.text.tokenizer import UNKNOWN, Decoder, Tokenizer
 from ensue.text.vocabulary import Vocabulary, most_frequent
+from ensue.text.written_words import WrittenWords
 
 LINE_END = "<eos>"
 PUNCTUATION = (
@@ -32,7 +33,8 @@ points and commas between digits: `don't`, `well-known`, `1,000.5`. `<unk>` in t
 class WordTokenizer(Tokenizer):
     """`<unk>` is id 0, `<eos>` (the end of a line, `"\\n"`) is id 1; words follow, the most frequent first.
 
-    White space other than line ends is lost: decoding puts one blank between the words of a line.
+    White space other than line ends is lost. Decoding puts one blank between the words of a line; with "simple" none
+    before a closing mark or behind an opening one.
     """
 
     kind = "words"
@@ -73,7 +75,15 @@ class WordTokenizer(Tokenizer):
         return self._split.findall(text.lower() if self.lowercase else text)
 
     def decoder(self) -> Decoder:
-        return _WordDecoder(self.vocabulary)
+        return _WordDecoder(self)
+
+    def line(self) -> WrittenWords:
+        """Writes words one after another, as a decoder does those of ids."""
+        return WrittenWords(joins_marks=self.splitter == "simple")
+
+    def word(self, id: int) -> str:
+        """The word that `words` has for this id."""
+        return "\n" if id == self.start_id else self.vocabulary.symbols[id]
 
     def symbol(self, id: int) -> str:
         return self.vocabulary.symbols[id]
@@ -94,14 +104,11 @@ class WordTokenizer(Tokenizer):
 
 
 class _WordDecoder(Decoder):
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self._symbols = vocabulary.symbols
-        self._inside_line = False
+    def __init__(self, tokenizer: WordTokenizer) -> None:
+        self._tokenizer, self._line = tokenizer, tokenizer.line()
 
     def feed(self, id: int) -> str:
-        blank = " " if self._inside_line else ""
-        self._inside_line = id != WordTokenizer.start_id
-        return blank + self._symbols[id] if self._inside_line else "\n"
+        return self._line.feed(self._tokenizer.word(id))
 
 
 def splitting(splitter: str) -> re.Pattern[str]:

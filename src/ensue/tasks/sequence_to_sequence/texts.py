@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -111,14 +110,12 @@ class PairCoder:
 
     def decode(self, ids: Sequence[int], columns: Sequence[str] = ()) -> str:
         """The text of `ids`, some of which may be words of the source `columns`."""
-        word_of = {id: word for word, id in self.unknown_words(columns).items()}
-        if not any(id in word_of for id in ids):
+        copied = {id: word for word, id in self.unknown_words(columns).items()}
+        tokenizer, special = self.target.tokenizer, {*self.target.special_ids} - {*copied}
+        if not copied or not isinstance(tokenizer, WordTokenizer):
             return self.target.decode(ids)
-        parts = (
-            [word_of[id] for id in group] if is_copied else [self.target.decode(list(group))]
-            for is_copied, group in groupby(ids, word_of.__contains__)
-        )
-        return " ".join(chain.from_iterable(parts))
+        line = tokenizer.line()
+        return "".join(line.feed(copied.get(id) or tokenizer.word(id)) for id in ids if id not in special)
 
     def unknown_words(self, columns: Sequence[str]) -> dict[str, int]:
         """The ids of the words of a source that have none in the vocabulary; none unless they can be copied."""

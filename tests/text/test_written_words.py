@@ -1,0 +1,42 @@
+"""Words are written as people write them, and split into the same words again."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ensue.text.words import WordTokenizer
+from ensue.text.written_words import CLOSING, OPENING, QUOTES, WrittenWords
+
+MARKS = "".join(sorted(CLOSING | OPENING | QUOTES)) + "()[]{}'’‘-–/$%«»「」"
+TEXTS = st.text(st.sampled_from(MARKS + "ab1 \n") | st.characters(exclude_categories=["Cs"]), max_size=30)
+
+
+def written(words: list[str], *, joins_marks: bool = True) -> str:
+    line = WrittenWords(joins_marks=joins_marks)
+    return "".join(map(line.feed, words))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Caron, who is late (again), will be out from 12.",
+        '"Who is it?" she said; "¿quién?" he said.\n"No," they don\'t know…',
+        "„Das ist gut“, sagte sie. «C'est bien.»",
+        "He (who [sic] wrote) 1,000.5 well-known lines: all!",
+    ],
+)
+def test_people_write_so(text: str) -> None:
+    assert written(WordTokenizer.train([text], splitter="simple").words(text)) == text
+
+
+@given(text=TEXTS)
+def test_the_same_words_are_found_again(text: str) -> None:
+    tokenizer = WordTokenizer.train([text], splitter="simple")
+    words = tokenizer.words(text)
+    assert tokenizer.words(written(words)) == words
+    assert tokenizer.decode(tokenizer.encode(text)) == written(words)
+
+
+def test_words_that_are_split_at_blanks_keep_their_blanks() -> None:
+    tokenizer = WordTokenizer.train(["a ( b ) ."])
+    assert tokenizer.decode(tokenizer.encode("a ( b ) .")) == "a ( b ) ." == written([*"a(b)."], joins_marks=False)
