@@ -23,6 +23,7 @@ FLOORS = (
 
 NOTES = {
     "src/ensue/recipes": "The recipes that come with the package.",
+    "src/ensue/exchange/onnx/programs": "The programs that are written beside exported graphs.",
     "tests": "The tests; each folder has those of the package of that name, but for these.",
     "tests/laws": "Every layer and every law, and planted bugs that each law has to catch.",
     "tests/fuzz": "Odd data, recipes, runs and command lines, by seed and number.",

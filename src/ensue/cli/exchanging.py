@@ -36,16 +36,19 @@ def export(
     run: RunArgument,
     format: Annotated[
         str,
-        typer.Option(help="huggingface; of word vectors word2vec, word2vec-binary, fasttext.", show_default=False),
+        typer.Option(
+            help="huggingface, onnx; of word vectors word2vec, word2vec-binary, fasttext.", show_default=False
+        ),
     ],
     out: Annotated[Path, typer.Option(help="The directory or file to write.", show_default=False)],
+    int8: Annotated[bool, typer.Option("--int8", help="Of onnx: matrices in eight bits.")] = False,
     threads: OneThreadOption = None,
 ) -> None:
     """Write a model for other programs."""
-    if format == "huggingface":
+    if int8 or format in ("huggingface", "onnx"):
         with importing_torch():
             from ensue.exchange.exporting import export_run
-        export_run(run, out)
+        export_run(run, out, format, int8=int8)
     else:
         load_for("export", run, "cpu", threads).export(out, format)
     say(f"wrote {out}")

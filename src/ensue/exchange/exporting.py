@@ -1,57 +1,63 @@
-"""Runs as directories of transformers."""
+"""Runs as directories for other programs: of transformers, and of ONNX."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from ensue.arguments import check_path
-from ensue.errors import DataError, EnsueError, nearest
+from ensue.errors import EnsueError, nearest
 from ensue.exchange import gpt, gpt_neox
 from ensue.exchange.bert_export import classifier, masked, tagger
 from ensue.exchange.directories import CAUSAL, MASKED
 from ensue.exchange.exported import ALWAYS, CAN, Exported, check_transformer
 from ensue.exchange.layouts import to_theirs
+from ensue.exchange.places import new_directory
 from ensue.exchange.softmax import published_softmax
 from ensue.exchange.tokenizer_export import causal_files
 from ensue.runs.directory import RunDirectory
 from ensue.runs.weights import read_tensors, write_tensors
 
-FORMAT = "huggingface"
+HUGGINGFACE, ONNX = FORMATS = ("huggingface", "onnx")
 NAMES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 
 
-def export_run(run: str | Path, out: str | Path, format: str = FORMAT) -> None:
-    """Writes a run as a directory that transformers loads: config.json, model.safetensors, and the tokenizer's files.
+def export_run(run: str | Path, out: str | Path, format: str = HUGGINGFACE, *, int8: bool = False) -> None:
+    """Writes a run as a directory for other programs.
 
-    Raises EnsueError for a run that transformers cannot express, and DataError for a directory with other files.
+    "huggingface" is what transformers loads: config.json, model.safetensors, and the tokenizer's files. "onnx" are
+    graphs, settings and a program that uses them; with `int8`, their matrices have eight bits. Raises EnsueError for a
+    run that the format cannot express, and DataError for a directory with other files.
     """
     check_path("the run", run)
     check_path("out", out)
-    if format != FORMAT:
-        raise EnsueError(f'no format "{format}"{nearest(format, [FORMAT])}; known for this model: {FORMAT}')
+    if format not in FORMATS:
+        raise EnsueError(f'no format "{format}"{nearest(format, FORMATS)}; known for this model: {", ".join(FORMATS)}')
+    if int8 and format != ONNX:
+        raise EnsueError(f"int8 is for the format {ONNX}")
     directory, place = RunDirectory(run), Path(out)
+    if format == ONNX:
+        _check_packages()
+        from ensue.exchange.onnx.writing import export_onnx  # noqa: PLC0415 (its packages may not be installed)
+
+        export_onnx(directory, place, int8=int8)
+        return
     exported = _exported(directory)
-    _check_place(place)
-    try:
-        place.mkdir(parents=True, exist_ok=True)
+    with new_directory(place, NAMES):
         for name, content in exported.files.items():
             (place / name).write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
         write_tensors(place / "model.safetensors", exported.tensors, {"format": "pt"})
-    except OSError as error:
-        raise DataError(f"cannot be written ({error.strerror})", place) from None
 
 
-def _check_place(place: Path) -> None:
-    if place.exists() and not place.is_dir():
-        raise DataError("is a file; --out names a directory", place)
-    found = sorted(entry.name for entry in place.iterdir()) if place.is_dir() else []
-    if other := next((name for name in found if name not in NAMES), None):
-        raise DataError(f"not empty (it holds {other}); choose another --out", place)
+def _check_packages() -> None:
+    for name in ("onnx", "onnxruntime"):
+        if find_spec(name) is None:
+            raise EnsueError(f'ONNX needs the package {name}, which is not installed: pip install "ensue[onnx]"')
 
 
 def _exported(run: RunDirectory) -> Exported:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +13,17 @@ from ensue.text.masked_tokens import FRAMING, MaskedTokenizer
 from ensue.text.pieces import import_library, library_tokenizer
 from ensue.text.published import PublishedTokenizer
 from ensue.text.subwords import SubwordTokenizer, byte_characters
+from ensue.text.tokenizer import UNKNOWN as UNKNOWN_WORD
 from ensue.text.tokenizer import Tokenizer
 from ensue.text.utf8 import ByteTokenizer
 from ensue.text.wordpiece import BEGIN, MASK, PADDING, SEPARATOR, UNKNOWN, WordPieceTokenizer
+from ensue.text.words import SPLITTERS, WordTokenizer
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as LibraryTokenizer
 
+_ESCAPED = re.compile(r"\\u([0-9a-f]{4})|\\U([0-9a-f]{8})")
+"""Characters in a regular expression as only Python writes them."""
 KEYS = {PADDING: "pad_token", BEGIN: "cls_token", SEPARATOR: "sep_token", MASK: "mask_token", UNKNOWN: "unk_token"}
 
 
@@ -52,6 +57,17 @@ def causal_files(tokenizer: Tokenizer, *, context: int) -> dict[str, Any]:
     return _files(_library(tokenizer), names, context=context, inputs=["input_ids", "attention_mask"])
 
 
+def library_files(tokenizer: Tokenizer) -> Any:
+    """The content of `tokenizer.json` that gives the ids of `encode`, without symbols around a text."""
+    if isinstance(tokenizer, WordTokenizer):
+        library = _of_words(tokenizer)
+    elif isinstance(tokenizer, SubwordTokenizer):
+        library = _of_subwords(tokenizer, before="")
+    else:
+        library = _library(tokenizer)
+    return json.loads(library.to_str())
+
+
 def _files(library: LibraryTokenizer, names: Mapping[str, str], *, context: int, inputs: list[str]) -> dict[str, Any]:
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",  # another one drops the normalizer and the splitter
@@ -66,7 +82,7 @@ def _files(library: LibraryTokenizer, names: Mapping[str, str], *, context: int,
 def _library(tokenizer: Tokenizer) -> LibraryTokenizer:
     """The library's tokenizer that gives the same ids. Raises EnsueError for a kind that it has not."""
     if isinstance(tokenizer, SubwordTokenizer):
-        return _of_subwords(tokenizer)
+        return _of_subwords(tokenizer, before=tokenizer.before)
     if isinstance(tokenizer, WordPieceTokenizer):
         library = _copy(tokenizer.library)
         library.decoder = import_library().decoders.WordPiece(cleanup=False)
@@ -87,11 +103,11 @@ def _copy(library: LibraryTokenizer) -> LibraryTokenizer:
     return library_tokenizer(json.loads(library.to_str()))
 
 
-def _of_subwords(tokenizer: SubwordTokenizer) -> LibraryTokenizer:
+def _of_subwords(tokenizer: SubwordTokenizer, *, before: str) -> LibraryTokenizer:
     library, parts = _copy(tokenizer.library), import_library().normalizers
     steps = [parts.Lowercase()] if tokenizer.lowercase else []
-    if tokenizer.before:
-        steps.append(parts.Prepend(tokenizer.before))
+    if before:
+        steps.append(parts.Prepend(before))
     if steps:
         library.normalizer = parts.Sequence(steps)
     return library
@@ -104,6 +120,25 @@ def _of_bytes(*, lowercase: bool) -> LibraryTokenizer:
     found.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     found.decoder = library.decoders.ByteLevel()
     if lowercase:
+        found.normalizer = library.normalizers.Lowercase()
+    return found
+
+
+def _of_words(tokenizer: WordTokenizer) -> LibraryTokenizer:
+    """A line end is the token that it is in a text. White space is lost, as with ours."""
+    library = import_library()
+    _, _, *words = tokenizer.vocabulary.symbols
+    vocabulary = {UNKNOWN_WORD: tokenizer.unknown_id, "\n": tokenizer.start_id}
+    vocabulary |= {word: tokenizer.vocabulary.ids[word] for word in words}
+    found: LibraryTokenizer = library.Tokenizer(library.models.WordLevel(vocabulary, unk_token=UNKNOWN_WORD))
+    plain = _ESCAPED.sub(lambda match: chr(int(match[1] or match[2], 16)), SPLITTERS[tokenizer.splitter])
+    expression = library.Regex(plain)
+    found.pre_tokenizer = library.pre_tokenizers.Split(expression, "removed", invert=True)
+    parts = library.decoders
+    found.decoder = parts.Sequence(
+        [parts.WordPiece("\n##", cleanup=False), parts.Fuse(), parts.Replace(library.Regex(" ?\n ?"), "\n")]
+    )
+    if tokenizer.lowercase:
         found.normalizer = library.normalizers.Lowercase()
     return found
 

@@ -13,8 +13,10 @@ import torch
 from ensue.data.lines import Lines
 from ensue.data.sources import TextSource
 from ensue.data.streams import is_stream, stream_text
+from ensue.errors import EnsueError
 from ensue.models.modules import count_parameters
 from ensue.runs.directory import RunDirectory
+from ensue.tasks.portable import Portable
 from ensue.tasks.task import Scores
 
 
@@ -45,6 +47,10 @@ class Pipeline(ABC):
     @abstractmethod
     def evaluate(self, location: str | Path, *, encoding: str = "utf-8") -> Scores:
         """The scores on a file, a folder or a glob."""
+
+    def portable(self) -> Portable:
+        """The model as functions of tensors, for other programs. Raises EnsueError for one that is none."""
+        raise EnsueError(f"{self!r} is no function of tensors that other programs could run")
 
     def protocol(self, scores: Any) -> str:
         """A sentence that says how `evaluate` has computed these scores; "" if there is nothing to say."""

@@ -41,11 +41,16 @@ def _matches(expression: str) -> Callable[[str], Iterator[Span]]:
     return lambda text: (match.span() for match in find(text) if match[0] != "\n")
 
 
+EXPRESSIONS: dict[str, tuple[str, bool]] = {
+    "whitespace": (words.SPLITTERS["whitespace"], False),
+    "simple": (words.SPLITTERS["simple"], False),
+    "treebank": (treebank.EXPRESSION, True),
+    "characters": (r"\S", False),
+}
+"""For each splitter the regular expression of a word or a line end, and whether it takes no notice of case."""
 SPLITTERS: dict[str, Callable[[str], Iterable[Span]]] = {
-    "whitespace": _matches(words.SPLITTERS["whitespace"]),
-    "simple": _matches(words.SPLITTERS["simple"]),
-    "treebank": treebank.spans,
-    "characters": _matches(r"\S"),
+    name: treebank.spans if name == "treebank" else _matches(expression)
+    for name, (expression, _) in EXPRESSIONS.items()
 }
 """The splitters. "whitespace" and "simple" are those of `ensue.text.words`. "simple" never cuts a run of letters; for
 Chinese, which has no blanks, take "characters": every character that is not white space is a token. "treebank" is for

@@ -33,7 +33,9 @@ _EXPRESSIONS = [
     rf"\w+(?:(?!{_CLITIC}){_A}\w+)*",
     r"([-*=_<>'‘’`])\1+|[.!?]{2,}|\S",
 ]
-_WORD = re.compile("|".join(_EXPRESSIONS), re.IGNORECASE)
+EXPRESSION = "|".join(_EXPRESSIONS)
+"""A word, in upper or lower case."""
+_WORD = re.compile(EXPRESSION, re.IGNORECASE)
 
 
 def spans(text: str) -> Iterator[tuple[int, int]]:

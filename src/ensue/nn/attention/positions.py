@@ -62,7 +62,7 @@ class LearnedPositions(Parallel):
             return x + self.weight[:length], PositionState(advanced(position, length, mask))
         (position,) = self.init_state(len(x)) if state is None else state
         after = advanced(position, length, mask)
-        if len(after) and int(after.max()) > self.max_positions:
+        if len(after) and not after.is_meta and int(after.max()) > self.max_positions:
             raise ContextError(f"{int(after.max())} positions; this model has learned {self.max_positions}")
         positions = numbered(position, length).clamp(max=self.max_positions - 1)  # padding may lie beyond
         return x + F.embedding(positions, self.weight), PositionState(after)

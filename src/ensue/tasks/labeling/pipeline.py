@@ -29,9 +29,11 @@ from ensue.tasks.labeling.console import label_lines
 from ensue.tasks.labeling.contexts import Contexts
 from ensue.tasks.labeling.inspection import inspect_tagger
 from ensue.tasks.labeling.model import TaggerParts
+from ensue.tasks.labeling.portable import portable
 from ensue.tasks.labeling.recipe import LabelingRecipe
 from ensue.tasks.labeling.tagged_sentence import LabeledWord, TaggedSentence
 from ensue.tasks.labeling.task import tag_texts
+from ensue.tasks.portable import Portable
 from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.tasks.words.length import check_length
@@ -165,6 +167,9 @@ class LabelingPipeline(WordPipeline):
         color: bool = False,
     ) -> Iterator[str]:  # fmt: skip
         return label_lines(self, location, format=format, encoding=encoding, as_json=as_json, color=color)
+
+    def portable(self) -> Portable:
+        return portable(self)
 
     def protocol(self, scores: LabelingScores) -> str:
         """How `evaluate` has counted these scores."""

@@ -22,8 +22,10 @@ from ensue.runs.directory import RunDirectory
 from ensue.tasks.language_modeling.inspection import inspect_text
 from ensue.tasks.language_modeling.minimal_pairs import score_minimal_pairs
 from ensue.tasks.language_modeling.model import LanguageModelParts
+from ensue.tasks.language_modeling.portable import portable
 from ensue.tasks.layered_reader import LayeredPipeline, LayeredReader
 from ensue.tasks.minimal_pairs import MinimalPairScores, PairScore
+from ensue.tasks.portable import Portable
 from ensue.tasks.reading import (
     CALL_TOKENS,
     Progress,
@@ -191,6 +193,9 @@ class LanguagePipeline(LayeredPipeline):
         The numbers of a long text are those of its first tokens. Raises EnsueError for a text without tokens.
         """
         return inspect_text(self, text)
+
+    def portable(self) -> Portable:
+        return portable(self)
 
     def _tokenizable(self, chunks: Iterable[str]) -> Iterator[str]:
         """The text in pieces that can be tokenized by themselves."""

@@ -1,0 +1,1 @@
+"""Runs as ONNX graphs, which other programs run without torch and without ensue."""

@@ -1,0 +1,64 @@
+"""A language model with onnxruntime, numpy and tokenizers.
+
+python predict.py < text                 the surprisal of each token in nats, as `ensue score` prints it
+python predict.py --go-on 100 "prompt"   the most probable next tokens, as `ensue generate --temperature 0` writes
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+from tokenizers import Tokenizer
+
+HERE = Path(__file__).parent
+config = json.loads((HERE / "config.json").read_text(encoding="utf-8"))
+tokenizer = Tokenizer.from_file(str(HERE / "tokenizer.json"))
+model = onnxruntime.InferenceSession(HERE / "model.onnx", providers=["CPUExecutionProvider"])
+context = config["context"]  # tokens that attention reads; None: any number
+TYPES = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(bool)": np.bool_}
+
+
+def start(rows=1):
+    """The state before the first token: zeros, and of attention nothing."""
+    leaves = {x.name: x for x in model.get_inputs() if x.name.startswith("state")}
+    sizes = {"batch": rows, "past": 0}
+    return {name: np.zeros([sizes.get(n, n) for n in x.shape], TYPES[x.type]) for name, x in leaves.items()}
+
+
+def read(ids, state):
+    """The log-probabilities (rows, tokens, vocabulary) after each of `ids`, and the state."""
+    logits, *leaves = model.run(None, {"ids": np.asarray(ids, np.int64), **state})
+    logits = logits - logits.max(-1, keepdims=True)
+    return logits - np.log(np.exp(logits).sum(-1, keepdims=True)), dict(zip(state, leaves, strict=True))
+
+
+def scores(ids, piece=1024):
+    """The surprisal of each token. Attention reads windows that move on by half; each token is predicted once."""
+    state, done, stride = start(), 0, max(1, (context or 0) // 2)
+    while done < len(ids):
+        begin = 0 if context is None or done < context else done - context + stride
+        first = done if context is None else begin
+        end = min(len(ids), first + (context or piece))
+        inputs = [config["start"] if place < 0 else ids[place] for place in range(first - 1, end - 1)]
+        found, after = read([inputs], start() if context else state)
+        yield from zip(ids[done:end], -found[0, np.arange(done - first, end - first), ids[done:end]], strict=True)
+        state, done = after, end
+
+
+def go_on(prompt, count):
+    """The most probable next token, `count` times."""
+    ids = [config["start"], *tokenizer.encode(prompt, add_special_tokens=False).ids]
+    before, (found, state) = tokenizer.decode(ids[1:]), read([ids], start())
+    for _ in range(count):
+        ids.append(int(found[0, -1].argmax()))
+        found, state = read([ids[-(context // 2 or 1) :]], start()) if len(ids) == context else read([ids[-1:]], state)
+    return tokenizer.decode(ids[1:]).removeprefix(before)
+
+
+if sys.argv[1:2] == ["--go-on"]:
+    print(go_on(sys.argv[3], int(sys.argv[2])))
+else:
+    for token, nats in scores(tokenizer.encode(sys.stdin.read(), add_special_tokens=False).ids):
+        print(f"{max(nats, 0.0):9.4f}\t{json.dumps(config['symbols'][token], ensure_ascii=False)[1:-1]}")

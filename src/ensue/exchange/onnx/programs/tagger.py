@@ -1,0 +1,48 @@
+"""A tagger with onnxruntime and numpy.
+
+python predict.py < text    a sentence on each line; prints words and labels, as `ensue predict` does
+"""
+
+import sys
+
+from words import config, inputs, model, split
+
+
+def labels_of(tags):
+    """The labels as the training data write them, from the model's tags. Spans are read as conlleval does."""
+    if config["letters"] is None:
+        return tags
+    first, inside, last, alone = config["letters"]
+    parts = [(tag[0] if tag[1:2] in ("", "-") else "O", tag[2:]) for tag in tags]
+    kinds = [{"M": "I", "L": "E", "U": "S", "W": "S"}.get(kind, kind) for kind, _ in parts]
+    names = [name if kind in "BIES" else None for kind, (_, name) in zip(kinds, parts, strict=True)]
+    begins = [
+        names[t] is not None and (kinds[t] in "BS" or t == 0 or kinds[t - 1] in "OES" or names[t] != names[t - 1])
+        for t in range(len(tags))
+    ]
+    found = []
+    for t, name in enumerate(names):
+        ends = t + 1 == len(tags) or begins[t + 1] or names[t + 1] is None
+        letter = (alone if ends else first) if begins[t] else last if ends else inside
+        if config["again"] and begins[t] and t and names[t - 1] == name:
+            letter = config["again"]
+        found.append("O" if name is None else f"{letter}-{name}" if name else letter)
+    return found
+
+
+def predict(sentences):
+    """The labels of sentences, each a list of words."""
+    sentences = [words for words in sentences if words]
+    if not sentences:
+        return []
+    (tags,) = model.run(["tags"], inputs(sentences))
+    rows = [row[: len(words)] for row, words in zip(tags, sentences, strict=True)]
+    return [labels_of([config["tags"][tag] for tag in row]) for row in rows]
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        words = split(line.rstrip("\r\n"))
+        for labels in predict([words]):
+            print("\n".join(f"{word}\t{label}" for word, label in zip(words, labels, strict=True)))
+        print()

@@ -1,0 +1,64 @@
+"""A run as a directory of ONNX graphs, with tokenizers, settings and a program that uses them."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import onnx
+import torch
+from torch import nn
+
+from ensue.errors import EnsueError
+from ensue.exchange.onnx.checking import check
+from ensue.exchange.onnx.functions import traced
+from ensue.exchange.onnx.graph import Unexportable
+from ensue.exchange.places import new_directory
+from ensue.exchange.tokenizer_export import library_files
+from ensue.runs.directory import RunDirectory
+from ensue.tasks.portable import Portable, PortableFunction
+
+PROGRAM, SETTINGS = "predict.py", "config.json"
+
+
+def export_onnx(run: RunDirectory, out: Path, *, int8: bool = False) -> None:
+    """Writes a run as ONNX. Each graph is compared with the model, at several sizes, before anything is written.
+
+    With `int8`, the matrices are whole numbers of eight bits. Raises EnsueError for a model that cannot be exported,
+    and DataError for a directory with other files.
+    """
+    portable = run.entry.pipeline_class.of(run, torch.device("cpu")).portable()
+    model = run.model(torch.device("cpu"))
+    try:
+        graphs = {f"{part.name}.onnx": _graph(model, part, int8=int8) for part in portable.functions}
+    except Unexportable as reason:
+        raise EnsueError(f"{run.path}: this {run.entry.what} cannot be exported to ONNX: {reason}") from None
+    texts = _texts(portable)
+    with new_directory(out, {*graphs, *texts}):
+        for name, graph in graphs.items():
+            onnx.save(graph, out / name)
+        for name, text in texts.items():
+            (out / name).write_text(text, encoding="utf-8")
+
+
+def _graph(model: nn.Module, part: PortableFunction, *, int8: bool) -> onnx.ModelProto:
+    graph = traced(model, part.function, part.inputs, name=part.name)
+    check(graph, model, part)
+    if not int8:
+        return graph
+    from ensue.exchange.onnx.integers import in_eight_bits  # noqa: PLC0415 (it takes a while)
+
+    return in_eight_bits(graph)
+
+
+def _texts(portable: Portable) -> dict[str, str]:
+    content: dict[str, Any] = {SETTINGS: dict(portable.settings)}
+    for name, tokenizer in portable.tokenizers.items():
+        content[name] = library_files(tokenizer)
+    written = {name: json.dumps(value, ensure_ascii=False) + "\n" for name, value in content.items()}
+    for place, name in enumerate(portable.programs):
+        program = files("ensue.exchange.onnx") / "programs" / f"{name}.py"
+        written[f"{name}.py" if place else PROGRAM] = program.read_text(encoding="utf-8")
+    return written

@@ -1,0 +1,38 @@
+"""A language model elsewhere: the logits after each token and the state, from tokens and a state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ensue.models.language_model import LanguageModel
+from ensue.tasks.portable import Portable, PortableFunction, TensorForm, state_forms, state_from, state_tensors
+
+if TYPE_CHECKING:
+    from ensue.tasks.language_modeling.pipeline import LanguagePipeline
+
+
+def portable(pipeline: LanguagePipeline) -> Portable:
+    """The model as one function of `ids` and the leaves of the state, zeros before the first token."""
+    model, tokenizer = pipeline.model, pipeline.tokenizer
+    forms = state_forms(model.init_state(2))
+
+    def sample(batch: int, length: int) -> dict[str, Tensor]:
+        ids = torch.randint(model.vocabulary_size, (batch, length + 2))
+        _, state = model(ids[:, :2])
+        return {"ids": ids[:, 2:], **state_tensors(state)}
+
+    read = PortableFunction("model", _read, {"ids": TensorForm(("batch", "time"), torch.int64), **forms}, sample)
+    settings = {
+        "start": tokenizer.start_id,
+        "context": model.context,
+        "symbols": [tokenizer.symbol(id) for id in range(tokenizer.vocabulary_size)],
+    }
+    return Portable((read,), ("language",), settings, {"tokenizer.json": tokenizer})
+
+
+def _read(model: LanguageModel, ids: Tensor, **state: Any) -> dict[str, Tensor]:
+    logits, after = model(ids, state_from(model.init_state(1), state))
+    return {"logits": logits, **state_tensors(after, "next")}

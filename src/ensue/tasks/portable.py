@@ -1,0 +1,84 @@
+"""A model as functions of tensors, for programs that have neither ensue nor torch: what a pipeline says of itself.
+
+`exchange` writes it. Whatever a function is given and gives is a tensor with a name; a state is a tensor for each leaf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ensue.text.tokenizer import Tokenizer
+from ensue.types import Shared, State, map_state
+
+
+@dataclass(frozen=True)
+class TensorForm:
+    """The sizes of a tensor, where a word stands for any number, and its type."""
+
+    sizes: tuple[int | str, ...]
+    dtype: torch.dtype = torch.float32
+
+
+@dataclass(frozen=True)
+class PortableFunction:
+    """A function of a model and its inputs. `sample` makes inputs of some rows and positions, to compare with."""
+
+    name: str
+    function: Callable[..., dict[str, Tensor]]
+    """(model, **inputs) to the outputs by name; what they are at padding is defined."""
+    inputs: Mapping[str, TensorForm]
+    sample: Callable[[int, int], dict[str, Tensor]]
+
+
+@dataclass(frozen=True)
+class Portable:
+    """What a model consists of elsewhere."""
+
+    functions: tuple[PortableFunction, ...]
+    programs: tuple[str, ...]
+    """The program that uses it, and what that imports."""
+    settings: Mapping[str, Any]
+    """What that program reads, as JSON values."""
+    tokenizers: Mapping[str, Tokenizer] = field(default_factory=dict)
+    """The tokenizers, by the names of their files."""
+
+
+def state_forms(state: State) -> dict[str, TensorForm]:
+    """The names and sizes of the leaves of an initial state; "past" is the number of positions that it has read."""
+    return {
+        name: TensorForm(("batch", *(size or more or 0 for size in leaf.shape[1:])), leaf.dtype)
+        for name, leaf, more in _leaves(state, "state", None)
+    }
+
+
+def state_tensors(state: State, prefix: str = "state") -> dict[str, Tensor]:
+    """The leaves of a state by their names."""
+    return {name: leaf for name, leaf, _ in _leaves(state, prefix, None)}
+
+
+def state_from(like: State, tensors: Mapping[str, Tensor]) -> State:
+    """The state of the form `like` with these leaves. Of what rows share each row has its own."""
+    names = iter([name for name, _, _ in _leaves(like, "state", None)])
+
+    def given(leaf: Tensor) -> Tensor:
+        return tensors[next(names)]
+
+    return map_state(given, like, shared=lambda part: Shared.of(map_state(given, part.content)))
+
+
+def _leaves(state: State, path: str, more: str | None) -> Iterator[tuple[str, Tensor, str | None]]:
+    """The name of each leaf, the leaf, and the word for a size of it that is 0 in the beginning."""
+    if isinstance(state, Tensor):
+        yield path, state, more
+    elif isinstance(state, Shared):
+        yield from _leaves(state.content, path, "source")
+    elif state is not None:
+        more = "past" if hasattr(state, "grows") else more
+        names = getattr(state, "_fields", None) or range(len(state))
+        for name, part in zip(names, state, strict=True):
+            yield from _leaves(part, f"{path}.{name}", more)

@@ -1,0 +1,149 @@
+"""Runs as ONNX: their programs print what ours do, with onnxruntime, numpy and tokenizers alone."""
+
+import ast
+import io
+import runpy
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ensue
+from ensue.errors import DataError, EnsueError
+from ensue.exchange.exporting import export_run
+from ensue.recipe.tables import TokenizerRecipe
+from training.tiny import run_tiny, tiny_recipe, words
+from training.tiny_texts import columns, sentences, tagging, without_pictures
+
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (pip install ensue[onnx])")
+pytest.importorskip("onnx", reason="onnx is not installed (pip install ensue[onnx])")
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+PROGRAMS = Path(ensue.__file__).parent / "exchange" / "onnx" / "programs"
+PAGE = 80
+"""The most lines of a program."""
+Program = Callable[..., str]
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Program:
+    """What the program in a directory prints for a text."""
+
+    def run(directory: Path, text: str = "", *arguments: str) -> str:
+        path = directory / "predict.py"
+        monkeypatch.setattr(sys, "argv", [str(path), *arguments])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+        monkeypatch.setattr(sys, "path", [str(directory), *sys.path])
+        monkeypatch.delitem(sys.modules, "words", raising=False)
+        capsys.readouterr()
+        runpy.run_path(str(path), run_name="__main__")
+        monkeypatch.delitem(sys.modules, "words", raising=False)
+        return capsys.readouterr().out
+
+    return run
+
+
+def language_model(folder: Path, model: Any = "lstm", tokens: str = "characters") -> Path:
+    (folder / "text.txt").write_text(words(400))
+    recipe = tiny_recipe(folder / "text.txt", model=model)
+    tokenizer = TokenizerRecipe(kind=tokens, splitter="simple")  # type: ignore[arg-type]
+    run_tiny(recipe.model_copy(update={"tokenizer": tokenizer}), folder / "run")
+    return folder / "run"
+
+
+def assert_same_scores(found: list[str], expected: list[str]) -> None:
+    for ours, theirs in zip(expected, found, strict=True):
+        nats, symbol = ours.split("\t", 1)
+        assert theirs.split("\t", 1)[1] == symbol
+        assert float(theirs.split("\t")[0]) == pytest.approx(float(nats), abs=2e-4)
+
+
+def check_language_model(run: Path, folder: Path, program: Program) -> None:
+    export_run(run, folder / "out", "onnx")
+    (folder / "other.txt").write_text(text := words(30, seed=1) + "é \t.")
+    pipeline = ensue.load(run, device="cpu")
+    assert_same_scores(
+        program(folder / "out", text).splitlines(), list(pipeline.score_lines(str(folder / "other.txt")))
+    )
+    written = "".join(pipeline.generate("the cat", max_tokens=9, temperature=0))
+    assert program(folder / "out", "", "--go-on", "9", "the cat") == written + "\n"
+
+
+@pytest.mark.slow
+def test_a_language_model(tmp_path: Path, program: Program) -> None:
+    check_language_model(language_model(tmp_path), tmp_path, program)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["window", "gru", "clockwork", "grid", "qrnn", "transformer", "bpe", "words", "bytes"])
+def test_language_models_of_all_kinds(kind: str, tmp_path: Path, program: Program) -> None:
+    if kind in ("bpe", "words", "bytes"):
+        run = language_model(tmp_path, tokens=kind)
+    elif kind == "transformer":
+        run = language_model(tmp_path, "transformer")
+    else:
+        more = {"window": {"size": 3}, "clockwork": {"periods": [1, 2]}}.get(kind, {})
+        run = language_model(tmp_path, {"kind": kind, "d_embedding": 6, "d_model": 8, "num_layers": 2, **more})
+    check_language_model(run, tmp_path, program)
+
+
+def tagger(folder: Path, scheme: Any = "bio", **changes: Any) -> Path:
+    (folder / "train.txt").write_text(columns(sentences(60), scheme))
+    run_tiny(tagging(folder / "train.txt", **changes), folder / "run")
+    return folder / "run"
+
+
+def check_tagger(run: Path, folder: Path, program: Program) -> None:
+    export_run(run, folder / "out", "onnx")
+    lines = [" ".join(sentence.words) for sentence in sentences(20, seed=1)]
+    lines.insert(3, "")
+    (folder / "other.txt").write_text(text := "\n".join([*lines, "Zürich isn't 3,000 km", ""]))
+    pipeline = ensue.load(run, device="cpu")
+    expected = "".join(pipeline.prediction_lines(str(folder / "other.txt"), format="text"))
+    assert program(folder / "out", text) == expected
+    assert len({label.split("\t")[-1] for label in expected.splitlines()}) > 2
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tagger."""
+    with pytest.MonkeyPatch.context() as patch:
+        without_pictures(patch)
+        features = {"characters": "lstm", "affixes": 2, "d_shape": 4}
+        return tagger(tmp_path_factory.mktemp("names"), head={"kind": "crf"}, features=features)
+
+
+def test_a_tagger_with_a_crf(names: Path, tmp_path: Path, program: Program) -> None:
+    check_tagger(names, tmp_path, program)
+
+
+@pytest.mark.parametrize("program_of", [path.name for path in sorted(PROGRAMS.glob("*.py"))])
+def test_programs_need_little(program_of: str) -> None:
+    text = (PROGRAMS / program_of).read_text()
+    assert len(text.splitlines()) <= PAGE
+    nodes = list(ast.walk(ast.parse(text)))
+    modules = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    modules |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
+    others = {name for name in modules if name not in sys.stdlib_module_names}
+    assert others <= {"numpy", "onnxruntime", "tokenizers", "words"}
+
+
+def test_what_cannot_be_exported_is_refused(names: Path, tmp_path: Path) -> None:
+    with pytest.raises(EnsueError, match=r'no format "onx"; did you mean "onnx"\?'):
+        export_run(names, tmp_path / "out", "onx")
+    with pytest.raises(EnsueError, match="int8 is for the format onnx"):
+        export_run(names, tmp_path / "out", "huggingface", int8=True)
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match=r"not empty \(it holds file\); choose another --out"):
+        export_run(names, tmp_path, "onnx")
+    with pytest.raises(DataError, match="is a file; --out names a directory"):
+        export_run(names, tmp_path / "file", "onnx")
+    assert not (tmp_path / "out").exists()
+
+
+def test_packages_that_are_missing_are_named(names: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ensue.exchange.exporting.find_spec", lambda name: None)
+    with pytest.raises(EnsueError, match=r'ONNX needs the package onnx, which is not installed: pip install "ensue'):
+        export_run(names, tmp_path / "out", "onnx")
