@@ -46,6 +46,7 @@ from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import Reporter
 from ensue.tasks.sequence_to_sequence.decoding import SEARCH_ROWS, SEARCH_TOKENS
 from ensue.tasks.sequence_to_sequence.job import SequenceToSequenceJob
+from ensue.tasks.sequence_to_sequence.sources import Sources
 from ensue.training.device import Precision, computing
 from ensue.training.loop import Trainer
 from ensue.training.machine import machine_profile
@@ -136,10 +137,10 @@ class Translators:
             for side in ("en", "de")
         )
         self.sources = [self.ours.coder.encode((text,))[0] for text in self.texts]
-        self.most = max(self.ours.limits(Ragged.of(self.sources)))
+        self.most = max(self.ours.limits(Sources(Ragged.of(self.sources))))
 
     def by_ensue(self, numbers: Sequence[int]) -> list[list[int]]:
-        found = self.ours.hypotheses(Ragged.of(self.sources[number] for number in numbers))
+        found = self.ours.hypotheses(Sources(Ragged.of(self.sources[number] for number in numbers)))
         return [list(best.ids) for best, *_ in found]
 
     def by_joey(self, numbers: Sequence[int]) -> list[list[int]]:

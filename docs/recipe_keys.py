@@ -21,6 +21,7 @@ from pydantic.fields import FieldInfo
 from ensue.models.bidirectional_specification import CharacterWords, ContextOutput, WordTable
 from ensue.models.feature_specification import (
     ClassHeadSpecification,
+    ContextualSpecification,
     FeatureSpecification,
     SentenceFeatureSpecification,
     TagHeadSpecification,
@@ -103,6 +104,7 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ('`[head]` of a language model; of a bidirectional one `kind = "softmax"`', WordHead),
     ('`[head]` of a bidirectional language model, `kind = "context"`', ContextOutput),
     ("`[tokens]` from sequence to sequence", PairTokens),
+    ("`[features]` of a tagger or classifier, and from sequence to sequence", ContextualSpecification),
     ("`[features]` of a tagger or classifier", FeatureSpecification),
     ("`[features]` of a tagger", SentenceFeatureSpecification),
     ("`[encoder]`, every encoder", Encoder),

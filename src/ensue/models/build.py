@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ensue.models.classifier import Classifier
-from ensue.models.contextual_vectors import LayersShape
+from ensue.models.contextual_vectors import ContextualVectors, LayersShape
 from ensue.models.copying import CopyingEncoderDecoder
 from ensue.models.decoder_only import DecoderOnly
 from ensue.models.decoders import build_decoder
@@ -116,9 +116,11 @@ def build_encoder_decoder(
     target_size: int,
     is_joint: bool,
     unknown_id: int = 0,
+    contextual: ContextualVectors | None = None,
 ) -> TextModel:
     """An encoder–decoder from its tables, for vocabularies of these sizes. `is_joint`: they are the same one, in which
     `unknown_id` is read in place of a word that is copied. Without an `encoder` the decoder reads the source too.
+    `contextual` makes features of the source's words in the layers of other models.
 
     Raises ValueError for tables that do not go together.
     """
@@ -134,19 +136,25 @@ def build_encoder_decoder(
         else TokenEmbedding(source_size, tokens.d_embedding, dropout=tokens.dropout_words)
     )
     if encoder is None:
+        if contextual is not None:
+            raise ValueError("features.contextual needs an encoder; add the table [encoder]")
         return _decoder_only(tokens, decoder, target, head, is_joint=is_joint)
-    reads = build_encoder(encoder, d_in=source.d_out, directions=directions)
+    d_source = source.d_out + (0 if contextual is None else contextual.d_out)
+    reads = build_encoder(encoder, d_in=d_source, directions=directions)
     both_ways = _in_two_halves(encoder, directions)
     writes = build_decoder(decoder, attention, d_in=target.d_out, d_memory=reads.d_out, both_ways=both_ways)
     softmax = _softmax(writes.d_out, target, tied=tied)
     if not head.copying:
-        return EncoderDecoder(source, reads, target, writes, softmax, label_smoothing=head.label_smoothing)
+        smoothing = head.label_smoothing
+        return EncoderDecoder(source, reads, target, writes, softmax, label_smoothing=smoothing, contextual=contextual)
     if not is_joint:
         raise ValueError("head.copying needs one vocabulary for both sides; remove the table [target_tokenizer]")
     if head.label_smoothing:
         raise ValueError("head.label_smoothing is not for a head that copies")
     copying = CopyingHead(writes.d_out, softmax, d_memory=reads.d_out, coverage=head.coverage > 0)
-    return CopyingEncoderDecoder(source, reads, target, writes, copying, unknown_id=unknown_id, coverage=head.coverage)
+    return CopyingEncoderDecoder(
+        source, reads, target, writes, copying, unknown_id=unknown_id, coverage=head.coverage, contextual=contextual
+    )
 
 
 def _softmax(d_in: int, target: TokenEmbedding, *, tied: bool) -> SoftmaxHead:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from ensue.models.contextual_vectors import ContextualVectors
 from ensue.models.encoder_decoder import EncoderDecoder
 from ensue.nn import CopyingHead, CopyingState, SequenceLayer, TokenEmbedding
 from ensue.types import Loss, State
@@ -39,8 +41,9 @@ class CopyingEncoderDecoder(EncoderDecoder):
         *,
         unknown_id: int,
         coverage: float = 0.0,
+        contextual: ContextualVectors | None = None,
     ) -> None:
-        super().__init__(source, encoder, target, decoder, head)
+        super().__init__(source, encoder, target, decoder, head, contextual=contextual)
         self.unknown_id, self.coverage = unknown_id, coverage
 
     def start_from_counts(self, counts: Int[Tensor, " V"]) -> None:
@@ -50,8 +53,13 @@ class CopyingEncoderDecoder(EncoderDecoder):
         """The ids that layers read."""
         return ids.where(ids < self.vocabulary_size, self.unknown_id)
 
-    def begin(self, sources: Int[Tensor, "B S"], mask: Bool[Tensor, "B S"] | None = None) -> DecoderState:
-        memory = self.encode(self.known(sources), mask)
+    def begin(
+        self,
+        sources: Int[Tensor, "B S"],
+        mask: Bool[Tensor, "B S"] | None = None,
+        contextual: Sequence[Float[Tensor, "B S _ _"]] = (),
+    ) -> DecoderState:
+        memory = self.encode(self.known(sources), mask, contextual)
         head = self.head.init_state(len(sources), memory, sources)
         return DecoderState(self.decoder.init_state(len(sources), memory), head)
 

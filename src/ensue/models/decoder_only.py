@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from jaxtyping import Bool, Int
+from collections.abc import Sequence
+
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ensue.models.encoder_decoder import TextModel
@@ -22,6 +24,11 @@ class DecoderOnly(TextModel):
     def readers(self) -> tuple[TokenEmbedding, SequenceLayer]:
         return self.target, self.decoder
 
-    def begin(self, sources: Int[Tensor, "B S"], mask: Bool[Tensor, "B S"] | None = None) -> State:
+    def begin(
+        self,
+        sources: Int[Tensor, "B S"],
+        mask: Bool[Tensor, "B S"] | None = None,
+        contextual: Sequence[Float[Tensor, "B S _ _"]] = (),
+    ) -> State:
         _, state = self.decoder(self.target(sources), mask=mask)
         return state

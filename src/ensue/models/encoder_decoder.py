@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from ensue.models.contextual_vectors import ContextualVectors
 from ensue.nn import SequenceLayer, TokenEmbedding
 from ensue.types import Loss, Memory, State
 
@@ -55,8 +57,15 @@ class TextModel(nn.Module, ABC):
         """The vectors and the layers that read the source."""
 
     @abstractmethod
-    def begin(self, sources: Int[Tensor, "B S"], mask: Bool[Tensor, "B S"] | None = None) -> State:
-        """The state before the first token of the texts for these sources. `mask` is True at real tokens."""
+    def begin(
+        self,
+        sources: Int[Tensor, "B S"],
+        mask: Bool[Tensor, "B S"] | None = None,
+        contextual: Sequence[Float[Tensor, "B S _ _"]] = (),
+    ) -> State:
+        """The state before the first token of the texts for these sources. `mask` is True at real tokens, and
+        `contextual` are the sources' words in the layers of other models.
+        """
 
     def forward(self, ids: Int[Tensor, "B T"], state: State = None) -> tuple[Float[Tensor, "B T V"], State]:
         """The logits of the token after each of `ids`, and the state after them."""
@@ -100,6 +109,7 @@ class EncoderDecoder(TextModel):
     """
 
     source: TokenEmbedding
+    contextual: ContextualVectors | None
     encoder: SequenceLayer
 
     def __init__(
@@ -111,24 +121,42 @@ class EncoderDecoder(TextModel):
         head: nn.Module,
         *,
         label_smoothing: float = 0.0,
+        contextual: ContextualVectors | None = None,
     ) -> None:
-        super().__init__(target, decoder, head, label_smoothing=label_smoothing, source=source, encoder=encoder)
+        beside = {} if contextual is None else {"contextual": contextual}
+        super().__init__(
+            target, decoder, head, label_smoothing=label_smoothing, source=source, **beside, encoder=encoder
+        )
+        if contextual is None:
+            self.contextual = None
 
     @property
     def readers(self) -> tuple[TokenEmbedding, SequenceLayer]:
         return self.source, self.encoder
 
-    def encode(self, ids: Int[Tensor, "B S"], mask: Bool[Tensor, "B S"] | None = None) -> Memory:
-        """The memory of sources. `mask` is True at their real tokens."""
-        h, _ = self.encoder(self.source(ids), mask=mask)
+    def features(self, ids: Int[Tensor, "B S"], contextual: Sequence[Tensor] = ()) -> Float[Tensor, "B S d"]:
+        """What the encoder reads of sources: the vectors of their tokens, beside those of other models."""
+        x: Tensor = self.source(ids)
+        return x if self.contextual is None else torch.cat((x, self.contextual(contextual)), dim=-1)
+
+    def encode(
+        self, ids: Int[Tensor, "B S"], mask: Bool[Tensor, "B S"] | None = None, contextual: Sequence[Tensor] = ()
+    ) -> Memory:
+        """The memory of sources, as `begin` has them."""
+        h, _ = self.encoder(self.features(ids, contextual), mask=mask)
         return Memory(h, mask)
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
         """The state of the decoder before the first token, from what `encode` returned."""
         return self.decoder.init_state(batch_size, memory)
 
-    def begin(self, sources: Int[Tensor, "B S"], mask: Bool[Tensor, "B S"] | None = None) -> State:
-        return self.init_state(len(sources), self.encode(sources, mask))
+    def begin(
+        self,
+        sources: Int[Tensor, "B S"],
+        mask: Bool[Tensor, "B S"] | None = None,
+        contextual: Sequence[Float[Tensor, "B S _ _"]] = (),
+    ) -> State:
+        return self.init_state(len(sources), self.encode(sources, mask, contextual))
 
 
 def right_shifted(targets: Int[Tensor, "B T"], begin_id: int) -> Int[Tensor, "B T"]:

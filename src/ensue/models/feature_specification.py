@@ -19,10 +19,34 @@ ColumnName = Annotated[str, BeforeValidator(lambda name: str(name) if type(name)
 """The name of a column; a number needs no quotes."""
 
 
-class FeatureSpecification(BaseModel):
-    """The features of a word. All that are switched on are concatenated."""
+class ContextualSpecification(BaseModel):
+    """The layers of other runs as features of words."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    contextual: list[RunPath] = Field(default_factory=list)
+    """Runs whose layers are features, frozen: directories of masked models, language models, or translators, whose
+    encoder is taken (CoVe).
+    """
+    contextual_layers: list[LayerNumber] = Field(default_factory=list)
+    """Their layers; 0: the embeddings, -1: the last. []: all."""
+    contextual_mix: Literal["sum", "concatenate"] = "sum"
+    """sum: the layers of a run are added up with trained weights (Peters et al. 2018, eq. 1); concatenate: side by
+    side.
+    """
+    contextual_pooling: Literal["mean", "first", "last", "max"] = "mean"
+    """From the vectors of a word's subwords to one."""
+
+    @field_validator("contextual", mode="after")
+    @classmethod
+    def _once(cls, runs: list[str]) -> list[str]:
+        if len({*runs}) < len(runs):
+            raise ValueError("names a run twice")
+        return runs
+
+
+class FeatureSpecification(ContextualSpecification):
+    """The features of a word. All that are switched on are concatenated."""
 
     d_words: SizeOrZero = 100
     """Size of the trained vector of a word; 0: none."""
@@ -54,18 +78,6 @@ class FeatureSpecification(BaseModel):
     """A file of pretrained vectors: GloVe, word2vec (text or binary) or fastText's text."""
     train_vectors: bool = False
     """Whether the pretrained vectors are trained too."""
-    contextual: list[RunPath] = Field(default_factory=list)
-    """Runs whose layers are features, frozen: directories of masked models, language models, or translators, whose
-    encoder is taken (CoVe).
-    """
-    contextual_layers: list[LayerNumber] = Field(default_factory=list)
-    """Their layers; 0: the embeddings, -1: the last. []: all."""
-    contextual_mix: Literal["sum", "concatenate"] = "sum"
-    """sum: the layers of a run are added up with trained weights (Peters et al. 2018, eq. 1); concatenate: side by
-    side.
-    """
-    contextual_pooling: Literal["mean", "first", "last", "max"] = "mean"
-    """From the vectors of a word's subwords to one."""
     contextual_at: Literal["input", "first-layer", "both"] = "input"
     """Where they join: input: beside the other features (ELMo); first-layer: behind the first layer (TagLM, Peters et
     al. 2017), with recurrent layers; both: with weights of their own in each place.
@@ -78,13 +90,6 @@ class FeatureSpecification(BaseModel):
         """Whether all are switched off."""
         sizes = self.d_words, self.affixes, self.d_shape
         return not any(sizes) and self.characters == "none" and not self.vectors and not self.contextual
-
-    @field_validator("contextual", mode="after")
-    @classmethod
-    def _once(cls, runs: list[str]) -> list[str]:
-        if len({*runs}) < len(runs):
-            raise ValueError("names a run twice")
-        return runs
 
 
 class SentenceFeatureSpecification(FeatureSpecification):

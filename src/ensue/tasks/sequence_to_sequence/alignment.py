@@ -18,6 +18,7 @@ from ensue.models.encoder_decoder import TextModel, right_shifted
 from ensue.models.modules import device_of, evaluating
 from ensue.nn import CopyingHead, watch
 from ensue.tasks.sequence_to_sequence.outputs import Output, TokenAlignment
+from ensue.tasks.sequence_to_sequence.sources import Sources
 from ensue.tasks.sequence_to_sequence.symbols import Symbols
 from ensue.tasks.sequence_to_sequence.task import EncodedPairs
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
@@ -38,18 +39,18 @@ def align(
     model: TextModel,
     coder: PairCoder,
     answers: Sequence[tuple[Pair, Output]],
-    sources: Sequence[NDArray[np.int64]],
+    sources: Sources,
 ) -> list[TokenAlignment | None]:
-    """The alignment of each output with its source, whose ids are `sources`; None for a model without attention."""
+    """The alignment of each output with its source; None for a model without attention."""
     found: list[TokenAlignment | None] = [None] * len(answers)
     tap = alignment_tap(model)
     if tap is None:
         return found
     targets = Ragged.of(np.array([*output.ids, coder.target.end_id]) for _, output in answers)
-    pairs = EncodedPairs(Ragged.of(sources), targets)
+    pairs = EncodedPairs(sources.ids, targets, sources.contextual[0])
     for rows in by_length(pairs.lengths, batch_size=ROWS, batch_tokens=TOKENS):
         for row, places in zip(rows.tolist(), _places(model, tap, pairs, rows, coder.target.begin_id), strict=True):
-            (pair, output), source = answers[row], sources[row].tolist()
+            (pair, output), (source,) = answers[row], sources.ids.padded(np.array([row])).tolist()
             read, written = Symbols(coder, pair.sources, is_source=True), Symbols(coder, pair.sources)
             found[row] = TokenAlignment(
                 tuple(map(read.of, source)), tuple(map(written.of, output.ids)), tuple(places[: len(output.ids)])
@@ -62,7 +63,7 @@ def _places(model: TextModel, tap: str, pairs: EncodedPairs, rows: NDArray[np.in
     """For each token of the targets in these rows the place of the source token with the most attention."""
     batch = pairs.batch(rows, device_of(model))
     with evaluating(model), watch(model, tap) as seen:
-        state = model.begin(batch.sources, batch.source_mask)
+        state = model.begin(batch.sources, batch.source_mask, batch.contextual)
         model.nats(right_shifted(batch.targets, begin_id), batch.targets, state)
     places: list[list[int]] = _weights(seen[tap], batch.targets.shape[1]).argmax(2).tolist()
     return places

@@ -23,6 +23,7 @@ from ensue.models.compiled_decoder import compiled
 from ensue.models.encoder_decoder import TextModel
 from ensue.models.modules import device_of, evaluating
 from ensue.tasks.sequence_to_sequence.recipe import SearchTable
+from ensue.tasks.sequence_to_sequence.sources import Sources
 from ensue.tasks.sequence_to_sequence.task import EncodedPairs, surprisals
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.tasks.task import on_device
@@ -51,7 +52,7 @@ def search_of(table: SearchTable, coder: PairCoder, **changes: Any) -> BeamSearc
     return replace(search, **changes)
 
 
-def most_tokens(sources: Ragged, ratio: float, search: BeamSearch, bound: int | None = None) -> list[int]:
+def most_tokens(sources: Sources, ratio: float, search: BeamSearch, bound: int | None = None) -> list[int]:
     """The most tokens of each output: `ratio` for each token of the source, and some more, but no more than `bound`."""
     most = np.ceil(sources.lengths * ratio).astype(np.int64) + MORE_TOKENS + search.min_tokens
     return [int(tokens) for tokens in np.minimum(most, min(search.max_tokens, bound or search.max_tokens))]
@@ -59,7 +60,7 @@ def most_tokens(sources: Ragged, ratio: float, search: BeamSearch, bound: int | 
 
 def outputs(
     models: Sequence[TextModel],
-    sources: Ragged,
+    sources: Sources,
     search: BeamSearch,
     *,
     coder: PairCoder,
@@ -86,16 +87,17 @@ def outputs(
 
 @torch.inference_mode()
 def begin(
-    models: Sequence[TextModel], sources: Ragged, rows: NDArray[np.int64], *, fast: bool = False
+    models: Sequence[TextModel], sources: Sources, rows: NDArray[np.int64], *, fast: bool = False
 ) -> tuple[Any, State]:
     """What can be stepped, and its state after reading these sources. What is `fast` cannot be watched."""
-    device, mask = device_of(models[0]), sources.mask(rows)
-    ids = on_device(sources.padded(rows), device)
+    device, mask = device_of(models[0]), sources.ids.mask(rows)
+    ids = on_device(sources.ids.padded(rows), device)
     steppers: list[Any] = []
     states: list[State] = []
-    for model in models:
+    for model, contextual in zip(models, sources.contextual, strict=True):
+        layers = [part.batch(rows, device) for part in contextual]
         with evaluating(model):
-            state = model.begin(ids, None if mask is None else on_device(mask, device))
+            state = model.begin(ids, None if mask is None else on_device(mask, device), layers)
         stepper, state = (compiled(model, state) if fast else None) or (model, state)
         steppers.append(stepper)
         states.append(state)
@@ -103,10 +105,11 @@ def begin(
 
 
 def mean_surprisals(
-    models: Sequence[TextModel], pairs: EncodedPairs, *, begin_id: int
+    models: Sequence[TextModel], sources: Sources, targets: Ragged, *, begin_id: int
 ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
     """`surprisals` of one model, or of several by the mean of their probabilities."""
-    each = [surprisals(model, pairs, begin_id=begin_id) for model in models]
+    pairs = [EncodedPairs(sources.ids, targets, contextual) for contextual in sources.contextual]
+    each = [surprisals(*one, begin_id=begin_id) for one in zip(models, pairs, strict=True)]
     for found in zip(*each, strict=True):
         (rows, nats), others = found[0], [nats for _, nats in found[1:]]
         yield rows, math.log(len(models)) - (-torch.stack([nats, *others])).logsumexp(0) if others else nats

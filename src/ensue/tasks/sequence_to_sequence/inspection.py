@@ -6,11 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ensue.arguments import check_type
-from ensue.data.compact_texts import Ragged
 from ensue.data.pairs import Pair
 from ensue.decode.record import Candidate
 from ensue.errors import EnsueError
@@ -18,6 +14,7 @@ from ensue.inspection.inspection import TITLE, Inspection
 from ensue.inspection.markup import clipped
 from ensue.inspection.page import page
 from ensue.tasks.sequence_to_sequence.page import sequence_sections
+from ensue.tasks.sequence_to_sequence.sources import Sources
 from ensue.tasks.sequence_to_sequence.view import Search, SequenceView, Symbols, view_output
 
 if TYPE_CHECKING:
@@ -39,9 +36,9 @@ def inspect_output(pipeline: SequencePipeline, source: str | Sequence[str], targ
     coder = pipeline.coder
     source_ids, targets = coder.encode(columns, [] if target is None else [target])
     _check_length("source", length := len(source_ids))
-    pipeline.check_lengths(Pair(columns), length)
+    sources = pipeline.sources([Pair(columns)])
     if target is None:
-        search = _searched(pipeline, columns, source_ids)
+        search = _searched(pipeline, columns, sources)
         best = search.hypotheses[0]
         ids = [*best.ids, *([coder.target.end_id] if best.is_complete else [])]
         text = coder.decode(best.ids, columns)
@@ -52,7 +49,7 @@ def inspect_output(pipeline: SequencePipeline, source: str | Sequence[str], targ
         pipeline.check_lengths(Pair(columns), length, len(ids))
     if not ids:
         raise EnsueError("there is nothing to look into: the output has no tokens")
-    view = view_output(pipeline.models, coder, columns, ids, text=text, search=search)
+    view = view_output(pipeline.models, coder, columns, sources, ids, text=text, search=search)
     title = clipped(" | ".join(columns), TITLE)
     return Inspection(title, view, page(title, _facts(pipeline, view), sequence_sections(view, pipeline.search)))
 
@@ -68,9 +65,9 @@ def _facts(pipeline: SequencePipeline, view: SequenceView) -> dict[str, str]:
     }
 
 
-def _searched(pipeline: SequencePipeline, columns: Sequence[str], ids: NDArray[np.int64]) -> Search:
+def _searched(pipeline: SequencePipeline, columns: Sequence[str], sources: Sources) -> Search:
     """The search for one source, with all that it considered."""
-    sources, record = Ragged.of([ids]), list[Candidate]()
+    record: list[Candidate] = []
     (hypotheses,) = pipeline.hypotheses(sources, record=record)
     symbols = Symbols(pipeline.coder, columns)
     return Search(

@@ -9,21 +9,25 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from ensue.data.compact_texts import Ragged
+from ensue.data.compact_texts import Ragged, Texts
 from ensue.data.pairs import Pair, PairSource
 from ensue.data.sources import digest_of
 from ensue.errors import DataError
 from ensue.metrics.generation import GenerationScores
 from ensue.models.encoder_decoder import TextModel
 from ensue.runs.directory import RunDirectory
+from ensue.runs.origin import origins_for
 from ensue.tasks.job import Job
 from ensue.tasks.sequence_to_sequence.decoding import most_tokens, outputs, search_of
 from ensue.tasks.sequence_to_sequence.length import check_lengths, most_written
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline, references
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
+from ensue.tasks.sequence_to_sequence.sources import Sources
 from ensue.tasks.sequence_to_sequence.task import EncodedPairs, SequenceToSequence
 from ensue.tasks.sequence_to_sequence.texts import Ids, PairCoder
+from ensue.tasks.words.contextual import ContextualFeatures
+from ensue.tasks.words.kept_vectors import Told
 
 USUAL = 0.999
 """The share of training pairs whose ratio of lengths bounds that of outputs."""
@@ -42,19 +46,21 @@ class SequenceToSequenceJob(Job[TextModel]):
         data = recipe.data
         if not data.train:
             raise DataError("no training data: --train PATH names a file of pairs, or two files with a comma between")
+        self.origins = origins_for(recipe.origins, run)
+        self.contextual = ContextualFeatures.of(recipe.features, self.origins, torch.device("cpu"))
         source = self._source(data.train)
         self.layout, self.fingerprint = source.layout, _fingerprint(source)
         pairs, self.valid_pairs = self._split(list(source))
         self.test_pairs = self._later(data.test) if data.test else []
-        self.parts = EncoderDecoderParts(self._coder(pairs)) if run is None else run.parts
+        self.parts = EncoderDecoderParts(self._coder(pairs), self.contextual.shapes) if run is None else run.parts
         search_of(recipe.search, self.parts.coder)  # what cannot be is said before anything is computed
-        train = EncodedPairs.of(self._encoded(pairs, most=data.target_tokens))
+        train = self._encoded(pairs, most=data.target_tokens)
         if not len(train):
             raise DataError("no pair is left to learn from: data.target_tokens leaves out all", data.train)
         self.left_out = sum(len(pair.targets) for pair in pairs) - len(train)
         self.ratio = float(np.quantile(train.targets.lengths / train.sources.lengths, USUAL))
         firsts = [pair._replace(targets=pair.targets[:1]) for pair in self.valid_pairs]
-        valid = EncodedPairs.of(self._encoded(firsts)) if firsts else None
+        valid = self._encoded(firsts) if firsts else None
         self.task = SequenceToSequence(
             train, valid, begin_id=self.parts.coder.target.begin_id, batch_size=recipe.train.batch_size,
             batch_tokens=recipe.train.batch_tokens, seed=recipe.train.seed, sampled=self._sampled,
@@ -92,13 +98,24 @@ class SequenceToSequenceJob(Job[TextModel]):
             source_tokens=data.source_tokens, copies=self.recipe.head.copying,
         )  # fmt: skip
 
-    def _encoded(self, pairs: Iterable[Pair], *, most: int = 0) -> Iterator[tuple[Ids, Ids]]:
-        """The ids of each source with each of its targets that has at most `most` tokens (0: with each)."""
+    def _encoded(self, pairs: Iterable[Pair], *, most: int = 0) -> EncodedPairs:
+        """Each source with each of its targets that has at most `most` tokens (0: with each)."""
+        texts = Texts()
+        found = EncodedPairs.of(self._ids(pairs, texts, most))
+        if not self.contextual.origins:
+            return found
+        words = Ragged(texts.words.ids, texts.starts)
+        return EncodedPairs(found.sources, found.targets, self.contextual.awaited(words, texts.words.values))
+
+    def _ids(self, pairs: Iterable[Pair], texts: Texts, most: int) -> Iterator[tuple[Ids, Ids]]:
+        """The ids of pairs. The words of their sources are added to `texts`, if they are needed."""
         for pair in pairs:
             source, targets = self.parts.coder.encode(pair.sources, pair.targets)
             for target in targets:
                 if not 0 < most < len(target) - 1:
                     check_lengths(self.recipe, pair, len(source), len(target))
+                    if self.contextual.origins:
+                        texts.append(self.parts.coder.words(pair.sources))
                     yield source, target
 
     def _sampled(self, model: TextModel) -> str:
@@ -106,7 +123,8 @@ class SequenceToSequenceJob(Job[TextModel]):
         coder, pairs = self.parts.coder, self.valid_pairs[: self.recipe.train.samples]
         if not pairs:
             return ""
-        sources = Ragged.of(coder.encode(pair.sources)[0] for pair in pairs)
+        ids, columns = [coder.encode(pair.sources)[0] for pair in pairs], [pair.sources for pair in pairs]
+        sources = Sources.of(ids, columns, coder, [self.contextual])
         search = search_of(self.recipe.search, coder, width=1)
         limits = most_tokens(sources, self.ratio, search, most_written(self.recipe))
         found = outputs([model], sources, search, coder=coder, limits=limits)
@@ -140,6 +158,9 @@ class SequenceToSequenceJob(Job[TextModel]):
             notes.append("no validation data: the last weights are kept, and no score is measured")
         return notes
 
+    def work_out(self, device: torch.device, told: Told) -> None:
+        self.contextual.work_out(device, told)
+
     def prepare(self, model: TextModel) -> None:
         counts = np.bincount(self.task.train.targets.values, minlength=model.vocabulary_size)
         model.start_from_counts(torch.from_numpy(counts[: model.vocabulary_size]))  # the others are copied
@@ -151,12 +172,16 @@ class SequenceToSequenceJob(Job[TextModel]):
             "target_size": coder.target.vocabulary_size,
             "layout": self.layout.to_json(),
             "ratio": self.ratio,
+            "contextual": self.contextual.shapes,
         }
 
     def test(self, model: TextModel) -> GenerationScores | None:
         if not self.test_pairs:
             return None
-        pipeline = SequencePipeline(model, self.parts.coder, recipe=self.recipe, layout=self.layout, ratio=self.ratio)
+        pipeline = SequencePipeline(
+            model, self.parts.coder, recipe=self.recipe, layout=self.layout, ratio=self.ratio,
+            contextual=self.contextual,
+        )  # fmt: skip
         return pipeline.score_pairs(self.test_pairs)
 
     def about(self) -> str:

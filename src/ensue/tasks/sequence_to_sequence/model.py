@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field
 
 from ensue.models.build import build_encoder_decoder
+from ensue.models.contextual_vectors import ContextualVectors, LayersShape
 from ensue.models.encoder_decoder import TextModel
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import ColumnContent, Config, Content, DamagedError
@@ -15,6 +16,7 @@ from ensue.tasks.model import ModelParts
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.tasks.tokenizer import TokenizerContent
+from ensue.tasks.words.model import ContextualConfig, layers_shapes
 
 Size = Annotated[int, Field(ge=1, lt=2**31)]
 
@@ -29,7 +31,7 @@ class PairLayoutContent(Content):
     about: str
 
 
-class SequenceConfig(Config):
+class SequenceConfig(ContextualConfig):
     """`config.json`."""
 
     source_size: Size
@@ -62,6 +64,8 @@ class EncoderDecoderParts(ModelParts):
 
     config: ClassVar[type[Config]] = SequenceConfig
     coder: PairCoder
+    contextual: tuple[LayersShape, ...] = ()
+    """The shapes of the layers of other models that the encoder reads too."""
 
     @classmethod
     def read(cls, run: RunDirectory) -> Self:
@@ -72,7 +76,7 @@ class EncoderDecoderParts(ModelParts):
             raise DamagedError(
                 f"{run.path / 'tokenizer.json'}: not the model's: it has {sizes} symbols, not {expected}"
             )
-        return cls(coder)
+        return cls(coder, layers_shapes(run))
 
     def files(self) -> dict[str, Any]:
         return {"tokenizer.json": self.coder.to_json()}
@@ -84,8 +88,12 @@ class EncoderDecoderParts(ModelParts):
         return ['print(model.predict(["a text of yours"]))']
 
     def build(self, recipe: SequenceToSequenceRecipe) -> TextModel:
+        contextual = None
+        if self.contextual:
+            contextual = ContextualVectors(self.contextual, mix=recipe.features.contextual_mix)
         return build_encoder_decoder(
             recipe.tokens, recipe.encoder, recipe.decoder, recipe.attention, recipe.head, directions=recipe.directions,
             source_size=self.coder.source.vocabulary_size, target_size=self.coder.target.vocabulary_size,
             is_joint=self.coder.is_joint, unknown_id=self.coder.source.tokenizer.unknown_id or 0,
+            contextual=contextual,
         )  # fmt: skip

@@ -34,8 +34,9 @@ from ensue.tasks.sequence_to_sequence.length import MOST_READ, check_lengths, mo
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
 from ensue.tasks.sequence_to_sequence.outputs import Output, TokenAlignment
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
-from ensue.tasks.sequence_to_sequence.task import EncodedPairs
+from ensue.tasks.sequence_to_sequence.sources import Sources
 from ensue.tasks.sequence_to_sequence.texts import Ids, PairCoder
+from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
 from ensue.text.scripts import are_unsplit
 
 WINDOW = 1_024
@@ -53,11 +54,13 @@ class SequencePipeline(LayeredPipeline, Predictor):
         recipe: SequenceToSequenceRecipe,
         layout: PairLayout,
         ratio: float,
+        contextual: ContextualFeatures = NO_CONTEXT,
         run: str | Path | None = None,
     ) -> None:
         super().__init__(model.eval())
         self.models: tuple[TextModel, ...] = (model,)
         self.recipes: tuple[SequenceToSequenceRecipe, ...] = (recipe,)
+        self.contextual: tuple[ContextualFeatures, ...] = (contextual,)
         self.coder, self.recipe, self.layout, self.ratio, self.run = coder, recipe, layout, ratio, run
         self.search = search_of(recipe.search, coder)
 
@@ -73,11 +76,13 @@ class SequencePipeline(LayeredPipeline, Predictor):
         assert isinstance(parts, EncoderDecoderParts)
         return cls(
             directory.model(device), parts.coder, recipe=recipe, layout=PairLayout.from_json(config["layout"]),
-            ratio=config["ratio"], run=directory.path,
+            ratio=config["ratio"], contextual=ContextualFeatures.within(directory, device), run=directory.path,
         )  # fmt: skip
 
     @property
     def layered_reader(self) -> LayeredReader:
+        if self.contextual[0].origins:
+            raise EnsueError(f"{self.run}: it reads features.contextual itself, and gives no vectors to others")
         features, layers = self.model.readers
         coder = self.coder.source
         return LayeredReader(
@@ -104,6 +109,7 @@ class SequencePipeline(LayeredPipeline, Predictor):
                 raise EnsueError(f"{other.run}: other tokens than {self.run}; runs of an ensemble have the same ones")
         together = copy(self)
         together.models = (*self.models, *(model for other in others for model in other.models))
+        together.contextual = (*self.contextual, *(one for other in others for one in other.contextual))
         together.recipes = (*self.recipes, *(recipe for other in others for recipe in other.recipes))
         together.ratio = max(self.ratio, *(other.ratio for other in others))
         return together
@@ -118,19 +124,24 @@ class SequencePipeline(LayeredPipeline, Predictor):
         """Each pair with the output for its source, in order, in constant memory."""
         left = iter(pairs)
         while window := list(islice(left, WINDOW)):
-            sources = Ragged.of(map(self._source_ids, window))
+            sources = self.sources(window)
             yield from zip(window, map(self._output, window, self.hypotheses(sources)), strict=True)
 
     def aligned(self, answers: Sequence[tuple[Pair, Output]]) -> list[TokenAlignment | None]:
         """The tokens of each source and its output, with what each token of the output looks at most."""
-        return align(self.model, self.coder, answers, [self._source_ids(pair) for pair, _ in answers])
+        return align(self.model, self.coder, answers, self.sources([pair for pair, _ in answers]))
 
-    def hypotheses(self, sources: Ragged, *, record: list[Candidate] | None = None) -> list[list[Hypothesis]]:
+    def sources(self, pairs: Sequence[Pair]) -> Sources:
+        """The sources of pairs, as the models read them."""
+        ids = [self._source_ids(pair) for pair in pairs]
+        return Sources.of(ids, [pair.sources for pair in pairs], self.coder, self.contextual)
+
+    def hypotheses(self, sources: Sources, *, record: list[Candidate] | None = None) -> list[list[Hypothesis]]:
         """What the search finds for each source. All that it considered is added to `record`, for one source."""
         limits = self.limits(sources)
         return outputs(self.models, sources, self.search, coder=self.coder, limits=limits, record=record)
 
-    def limits(self, sources: Ragged) -> list[int]:
+    def limits(self, sources: Sources) -> list[int]:
         """The most tokens of the output for each source."""
         return most_tokens(sources, self.ratio, self.search, most_written(*self.recipes))
 
@@ -161,11 +172,12 @@ class SequencePipeline(LayeredPipeline, Predictor):
         """Each pair and each of its targets with the surprisal in nats and the number of tokens; in order."""
         left = ((pair, target) for pair in pairs for target in pair.targets)
         while window := list(islice(left, WINDOW)):
-            encoded = EncodedPairs.of(starmap(self._encoded, window))
-            nats = np.zeros(len(window))
-            for rows, found in mean_surprisals(self.models, encoded, begin_id=self.coder.target.begin_id):
+            ids, targets = zip(*starmap(self._encoded, window), strict=True)
+            sources = Sources.of(ids, [pair.sources for pair, _ in window], self.coder, self.contextual)
+            written, nats = Ragged.of(targets), np.zeros(len(window))
+            for rows, found in mean_surprisals(self.models, sources, written, begin_id=self.coder.target.begin_id):
                 nats[rows] = found.double().sum(1).cpu().numpy()
-            for (pair, target), total, tokens in zip(window, nats, encoded.targets.lengths, strict=True):
+            for (pair, target), total, tokens in zip(window, nats, written.lengths, strict=True):
                 yield pair, target, float(total), int(tokens)
 
     def _encoded(self, pair: Pair, target: str) -> tuple[Ids, Ids]:

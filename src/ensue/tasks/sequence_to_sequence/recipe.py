@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from ensue.models.feature_specification import ColumnName
+from ensue.models.feature_specification import ColumnName, ContextualSpecification
 from ensue.models.specification import (
     Attention,
     Directions,
@@ -73,6 +73,7 @@ class SequenceToSequenceRecipe(Recipe):
     tokenizer: TokenizerRecipe = TokenizerRecipe(kind="bpe", max_size=4_000)
     target_tokenizer: TokenizerRecipe | None = None
     tokens: PairTokens = PairTokens()
+    features: ContextualSpecification = ContextualSpecification()
     encoder: EncoderSpecification | None = None
     """Without an encoder the decoder reads the source itself, before the target."""
     directions: Directions = Directions()
@@ -81,6 +82,19 @@ class SequenceToSequenceRecipe(Recipe):
     head: TextHead = TextHead()
     search: SearchTable = SearchTable()
     train: PairTrain
+
+    @model_validator(mode="after")
+    def _has_words(self) -> Self:
+        if self.features.contextual and self.tokenizer.kind != "words":
+            raise ValueError(
+                f"has features.contextual, which are of words, but the tokens of the source are {self.tokenizer.kind}; "
+                'expected tokenizer.kind = "words", and what else the target needs as target_tokenizer'
+            )
+        return self
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        return tuple(self.features.contextual)
 
     def describe(self) -> str:
         """A description such as `lstm 1×256 → lstm 1×256`."""

@@ -16,6 +16,7 @@ from ensue.models.encoder_decoder import TextModel, right_shifted
 from ensue.models.modules import device_of, evaluating
 from ensue.tasks.sequence_to_sequence.texts import Ids
 from ensue.tasks.task import NamedScores, Task, on_device
+from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.types import Loss, State
 
 READ_TOKENS, READ_ROWS = 8_192, 256
@@ -33,6 +34,8 @@ class PairBatch(NamedTuple):
     targets: Tensor
     target_mask: Tensor | None
     lengths: NDArray[np.int64]
+    contextual: tuple[Tensor, ...] = ()
+    """The words of the sources in the layers of other models."""
     first: bool = True
 
     @property
@@ -52,15 +55,16 @@ class PairBatch(NamedTuple):
         )
         return self._replace(
             sources=self.sources[rows], source_mask=source_mask, targets=self.targets[rows], target_mask=target_mask,
-            lengths=self.lengths[rows],
+            lengths=self.lengths[rows], contextual=tuple(part[rows] for part in self.contextual),
         )  # fmt: skip
 
 
 class EncodedPairs(NamedTuple):
-    """Pairs as rows of ids."""
+    """Pairs as rows of ids, and the sources' words in the layers of other models."""
 
     sources: Ragged
     targets: Ragged
+    contextual: tuple[LayersOfTexts, ...] = ()
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[Ids, Ids]]) -> Self:
@@ -78,10 +82,12 @@ class EncodedPairs(NamedTuple):
 
     def batch(self, rows: NDArray[np.int64], device: torch.device) -> PairBatch:
         """The batch of the pairs in these rows."""
-        masks = (side.mask(rows) for side in self)
+        sides = self.sources, self.targets
+        masks = (side.mask(rows) for side in sides)
         source_mask, target_mask = (None if mask is None else on_device(mask, device) for mask in masks)
-        sources, targets = (on_device(side.padded(rows), device) for side in self)
-        return PairBatch(sources, source_mask, targets, target_mask, self.targets.lengths[rows])
+        sources, targets = (on_device(side.padded(rows), device) for side in sides)
+        layers = tuple(part.batch(rows, device) for part in self.contextual)
+        return PairBatch(sources, source_mask, targets, target_mask, self.targets.lengths[rows], layers)
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -116,7 +122,7 @@ class SequenceToSequence(Task[TextModel, PairBatch]):
         return self.train.batch(self.buckets.rows(step), device)
 
     def loss(self, model: TextModel, batch: PairBatch, state: State) -> tuple[Loss, State]:
-        state = model.begin(batch.sources, batch.source_mask)
+        state = model.begin(batch.sources, batch.source_mask, batch.contextual)
         inputs = right_shifted(batch.targets, self.begin_id)
         return model.loss(inputs, batch.targets, state, mask=batch.target_mask), None
 
@@ -135,6 +141,6 @@ def surprisals(model: TextModel, pairs: EncodedPairs, *, begin_id: int) -> Itera
     for rows in by_length(pairs.lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS):
         batch = pairs.batch(rows, device_of(model))
         with torch.inference_mode(), evaluating(model):
-            begun = model.begin(batch.sources, batch.source_mask)
+            begun = model.begin(batch.sources, batch.source_mask, batch.contextual)
             nats = model.nats(right_shifted(batch.targets, begin_id), batch.targets, begun)
         yield rows, nats if batch.target_mask is None else nats.masked_fill(~batch.target_mask, 0.0)

@@ -103,10 +103,21 @@ class PairCoder:
             if place in self.names:
                 parts.append(coder.encode_names(split_names(text)))
             else:
-                parts += [np.array([coder.separator_id])] if parts else []
+                parts += [np.array([coder.separator_id])] if place else []
                 parts.append(self._extended(coder.encode(text), text, unknown))
         ids = np.concatenate(parts, dtype=np.int64)
         return np.append(ids[: self.source_tokens] if self.source_tokens else ids, coder.end_id)
+
+    def words(self, columns: Sequence[str]) -> list[str]:
+        """The word of each id of a source whose tokens are words; "" for other tokens."""
+        tokenizer, found = self.source.tokenizer, list[str]()
+        assert isinstance(tokenizer, WordTokenizer)
+        for place, text in enumerate(columns):
+            if place in self.names:
+                found += [""] * len(self.source.encode_names(split_names(text)))
+            else:
+                found += [""] * bool(place) + tokenizer.words_as_written(text)
+        return [*(found[: self.source_tokens] if self.source_tokens else found), ""]
 
     def decode(self, ids: Sequence[int], columns: Sequence[str] = ()) -> str:
         """The text of `ids`, some of which may be words of the source `columns`."""

@@ -15,15 +15,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.data.compact_texts import Ragged
 from ensue.decode.coverage import attention_taps
 from ensue.decode.hypotheses import Hypothesis
 from ensue.decode.record import Candidate
 from ensue.inspection.encoder import Attention, Trace, attention_of, traces_of
-from ensue.models.encoder_decoder import TextModel
+from ensue.models.encoder_decoder import EncoderDecoder, TextModel
 from ensue.models.modules import device_of
 from ensue.nn import CopyingHead, watch
 from ensue.tasks.sequence_to_sequence.decoding import begin
+from ensue.tasks.sequence_to_sequence.sources import Sources
 from ensue.tasks.sequence_to_sequence.symbols import Symbols
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.types import State
@@ -100,22 +100,25 @@ def view_output(
     models: Sequence[TextModel],
     coder: PairCoder,
     columns: Sequence[str],
+    sources: Sources,
     ids: Sequence[int],
     *,
     text: str,
     search: Search | None,
 ) -> SequenceView:
-    """The view of the output `ids`, which is written token by token, as a search does."""
-    source, _ = coder.encode(columns)
-    stepper, state = begin(models, Ragged.of([source]), np.array([0]))
+    """The view of the output `ids` for the only one of `sources`, which is written token by token, as a search does."""
+    source = sources.ids.values.astype(np.int64)
+    stepper, state = begin(models, sources, np.array([0]))
     seen = _written(stepper, state, [coder.target.begin_id, *ids[:-1]], device=device_of(models[0]))
     scores = seen.log_probabilities
     best = scores.topk(min(MOST_OPTIONS, scores.shape[1]), dim=1)
     chosen = scores[torch.arange(len(ids)), torch.tensor(ids, device=scores.device)].double().cpu().numpy()
     reader, writer = Symbols(coder, columns, is_source=True), Symbols(coder, columns)
     known = np.where(source < coder.source.vocabulary_size, source, coder.source.tokenizer.unknown_id or 0)
-    embedding, encoder = models[0].readers
-    x = embedding(torch.tensor(known[None], device=scores.device))
+    model, read = models[0], torch.tensor(known[None], device=scores.device)
+    embedding, encoder = model.readers
+    layers = [part.batch(np.array([0]), scores.device) for part in sources.contextual[0]]
+    x = model.features(read, layers) if isinstance(model, EncoderDecoder) else embedding(read)
     return SequenceView(
         source=tuple(map(reader.of, source.tolist())),
         output=tuple(map(writer.of, ids)),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ensue.data.compact_texts import Ragged
 from ensue.errors import RecipeError
 from ensue.models.contextual_vectors import LayersShape
-from ensue.models.feature_specification import FeatureSpecification
+from ensue.models.feature_specification import ContextualSpecification
 from ensue.models.modules import device_of
 from ensue.notices import say_once
 from ensue.runs.directory import RunDirectory
@@ -83,7 +83,7 @@ class ContextualFeatures:
         self._awaited: list[AwaitedVectors] = []
 
     @classmethod
-    def of(cls, features: FeatureSpecification, origins: Sequence[Origin], device: torch.device) -> Self:
+    def of(cls, features: ContextualSpecification, origins: Sequence[Origin], device: torch.device) -> Self:
         """Those of a recipe. Raises RecipeError for a run that has no such vectors, or a layer that it has not."""
         by_path = {origin.path: origin for origin in origins}
         return cls(_origin_vectors(by_path[path], features, device) for path in features.contextual)
@@ -158,7 +158,7 @@ def rounded(vectors: NDArray[np.float32]) -> Halves:
     return vectors.clip(-LARGEST, LARGEST).astype(np.float16)
 
 
-def _origin_vectors(origin: Origin, features: FeatureSpecification, device: torch.device) -> OriginVectors:
+def _origin_vectors(origin: Origin, features: ContextualSpecification, device: torch.device) -> OriginVectors:
     entry = origin.run.entry
     if not issubclass(entry.pipeline_class, ContextualPipeline):
         known = [task_entry(name) for name in TASKS]

@@ -21,12 +21,17 @@ from ensue.text.labels import Labels
 from ensue.text.lexicon import Lexicon
 
 
-class WordsConfig(Config):
+class ContextualConfig(Config):
+    """The keys of `config.json` for a model that reads the layers of other runs."""
+
+    contextual: list[Annotated[tuple[PositiveInt, PositiveInt], Field(strict=False)]] = Field(default_factory=list)
+    """For each run in `features.contextual`, how many layers are read, and the size of a vector."""
+
+
+class WordsConfig(ContextualConfig):
     """The keys of `config.json` for a model that reads words."""
 
     d_vectors: Annotated[int, Field(ge=0, le=100_000)]
-    contextual: list[Annotated[tuple[PositiveInt, PositiveInt], Field(strict=False)]] = Field(default_factory=list)
-    """For each run in `features.contextual`, how many layers are read, and the size of a vector."""
 
 
 class LexiconContent(Vocabulary):

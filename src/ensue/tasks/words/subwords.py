@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from copy import copy
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -215,10 +216,9 @@ class SubwordTexts:
         sizes: Ids = np.diff(ends[words.starts])
         return sizes
 
-    def joined(self, firsts: Ids) -> SubwordTexts:
+    def joined(self, firsts: Ids) -> Self:
         """Several texts as one: those from `firsts[n]` to `firsts[n + 1]`."""
-        other = SubwordTexts(self.reader, ())
-        other.forms, other.pieces = self.forms, self.pieces
+        other = copy(self)
         other.words = [words.joined(firsts) for words in self.words]
         return other
 
