@@ -1,4 +1,4 @@
-"""Training on a large text takes no more memory than on a small one."""
+"""Training on a large text takes no more memory than on a small one, nor on many shapes than on few."""
 
 import os
 import subprocess
@@ -43,3 +43,30 @@ def test_memory_does_not_grow_with_the_text(recipe: str, tmp_path: Path) -> None
         for size in (20_000_000, 200_000_000)
     ]
     assert peaks[1] - peaks[0] < TOLERANCE_BYTES, peaks
+
+
+SHAPES = """
+import torch
+from ensue.training.device import Way, computing
+
+def grown():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1])
+
+weight = torch.randn(512, 128, requires_grad=True)
+with computing(Way(precision="bfloat16")):
+    for rows in range(100, 500):
+        with torch.autocast("cpu", torch.bfloat16):
+            y = torch.nn.functional.linear(torch.randn(rows, 128), weight)
+        y.float().sum().backward()
+        begin = grown() if rows == 200 else begin if rows > 200 else 0
+print(grown() - begin)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
+def test_memory_does_not_grow_with_the_shapes_of_batches() -> None:
+    bounded = {name: value for name, value in os.environ.items() if "CACHE_CAPACITY" not in name}
+    said = subprocess.run([sys.executable, "-c", SHAPES], env=bounded, capture_output=True, text=True, check=True)
+    assert int(said.stdout) * os.sysconf("SC_PAGE_SIZE") < TOLERANCE_BYTES * 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -17,6 +18,8 @@ from ensue.errors import EnsueError, nearest
 Precision = Literal["float32", "bfloat16"]
 Products = Literal["highest", "medium"]
 """The kernels of float32 products on a CPU, by torch's names: those of the BLAS ("highest") or of oneDNN ("medium")."""
+KEPT_PRODUCTS = 64
+"""How many compiled products oneDNN keeps, and torch of oneDNN's."""
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 """The devices that ensue runs on, by torch's names."""
 
@@ -74,8 +77,19 @@ def is_out_of_memory(error: Exception) -> bool:
 @contextmanager
 def computing(way: Way) -> Iterator[None]:
     """Sets threads and kernels for the duration of a `with` block. (`autocast` sets the precision.)"""
+    bound_kept_products()
     with threads_set(way.threads), products_set(way.products), kernel_set(way.kernel), denormals_flushed():
         yield
+
+
+def bound_kept_products() -> None:
+    """Bounds what a process keeps of oneDNN's products, which are compiled anew for each shape.
+
+    Texts have many shapes, and without a bound a training run in bfloat16 grows by gigabytes (LOG.md). The libraries
+    read these variables when they compile the first product.
+    """
+    for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+        os.environ.setdefault(name, str(KEPT_PRODUCTS))
 
 
 @contextmanager
