@@ -2,10 +2,12 @@
 
 import json
 import random
+import struct
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import tokenizers
 import torch
 from safetensors.torch import save_file
@@ -158,3 +160,24 @@ def write_bert(directory: Path, model: Bert, tokenizer: tokenizers.Tokenizer, **
     write(directory, tokenizer)
     (directory / "config.json").write_text(json.dumps(model.config(**keys)))
     save_file(model.tensors, directory / "model.safetensors", {"format": "pt"})
+
+
+FASTTEXT_WORDS = ["</s>", "the", "house", "мир", "<unk>", "été"]
+_DIMENSION, _BUCKETS = 3, 50
+FASTTEXT_ROWS = np.random.default_rng(0).normal(size=(len(FASTTEXT_WORDS) + _BUCKETS, _DIMENSION)).astype("<f4")
+_FASTTEXT = {
+    "version": 12, "model": 2, "minn": 2, "maxn": 3, "quantized": False, "rows": None, "size": None, "labels": 0,
+}  # fmt: skip
+
+
+def fasttext_model(**changes: Any) -> bytes:
+    """The bytes of a model, as fastText's program writes them."""
+    at = _FASTTEXT | changes
+    arguments = [at.get("dim", _DIMENSION), 5, 5, 1, 5, 1, 2, at["model"], _BUCKETS, at["minn"], at["maxn"], 100]
+    size = len(FASTTEXT_WORDS) if at["size"] is None else at["size"]
+    parts = [struct.pack("<ii12id", 793712314, at["version"], *arguments, 1e-4)]
+    parts.append(struct.pack("<iiiqq", size, size, at["labels"], 100, -1))
+    parts += [word.encode() + b"\0" + struct.pack("<qb", 7, 0) for word in FASTTEXT_WORDS]
+    rows = len(FASTTEXT_ROWS) if at["rows"] is None else at["rows"]
+    parts.append(struct.pack("<?qq", at["quantized"], rows, _DIMENSION) + FASTTEXT_ROWS.tobytes())
+    return b"".join(parts)

@@ -1,6 +1,7 @@
 """Published models as runs: what they compute, what they can do, and what is refused."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +152,7 @@ def test_weights_in_several_files(directory: Path, copy: Path, tmp_path: Path, r
     assert "1 of 2 files of weights are missing: model-2.safetensors" in refused(copy, tmp_path / "other")
 
 
-def spoiled(copy: Path, what: str) -> None:  # noqa: PLR0912 (a case each)
+def spoiled(copy: Path, what: str) -> None:  # noqa: PLR0912, PLR0915 (a case each)
     weights, config = copy / "model.safetensors", copy / "config.json"
     content = json.loads(config.read_text())
     match what:
@@ -159,6 +160,16 @@ def spoiled(copy: Path, what: str) -> None:  # noqa: PLR0912 (a case each)
             weights.unlink()
         case "pickled":
             weights.rename(copy / "pytorch_model.bin")
+        case "a pipe":
+            weights.unlink()
+            os.mkfifo(weights)
+        case "vocabulary is a folder":
+            (copy / "tokenizer.json").unlink()
+            (copy / "vocab.txt").mkdir()
+        case "flat":
+            tensors = load_file(weights)
+            tensors["encoder.layer.0.attention.self.key.weight"] = torch.zeros(64)
+            save_file(tensors, weights)
         case "cut off":
             weights.write_bytes(weights.read_bytes()[:-100])
         case "lying header":
@@ -200,6 +211,12 @@ def spoiled(copy: Path, what: str) -> None:  # noqa: PLR0912 (a case each)
     [
         ("no weights", "no weights: expected model.safetensors"),
         ("pickled", "pytorch_model.bin: pickled weights can run code and are not read; transformers converts them"),
+        ("a pipe", "no weights: expected model.safetensors"),
+        ("vocabulary is a folder", "vocab.txt: cannot be read (Is a directory)"),
+        (
+            "flat",
+            "tensors of other sizes than a model of this shape has: encoder.layer.0.attention.self.query.weight",
+        ),
         ("cut off", "cut off, altered or no safetensors"),
         ("lying header", "cut off, altered or no safetensors"),
         ("no config", "no config.json"),
@@ -238,6 +255,14 @@ def test_ids_and_offsets_of_wordpiece(tmp_path: Path, lowercase: bool) -> None:
     ours = read_tokenizer(tmp_path, is_masked=True)
     assert ours.kind == "wordpiece"
     same_as_the_library(ours, library)
+
+
+def test_a_vocabulary_of_lines_may_have_symbols_that_end_lines_elsewhere(tmp_path: Path) -> None:
+    symbols = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "\u2028", "\x85", "the", "##se"]
+    (tmp_path / "vocab.txt").write_text("\r\n".join(symbols) + "\r\n", encoding="utf-8", newline="")
+    ours = read_tokenizer(tmp_path, is_masked=True)
+    assert [ours.symbol(id) for id in range(ours.vocabulary_size)] == symbols
+    assert ours.encode("these").tolist() == [8, 9]
 
 
 def test_ids_and_offsets_of_byte_level_subwords(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Files of word vectors as runs: fastText's models with words that are not in them, word2vec, GloVe; and bad ones."""
 
-import struct
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +13,9 @@ from ensue.exchange.importing import import_run
 from ensue.recipe import read_recipe
 from ensue.training.run import begin_job
 
-WORDS = ["</s>", "the", "house", "мир", "<unk>", "été"]
-DIMENSION, BUCKETS = 3, 50
-ROWS = np.random.default_rng(0).normal(size=(len(WORDS) + BUCKETS, DIMENSION)).astype("<f4")
-PLAIN = {"version": 12, "model": 2, "minn": 2, "maxn": 3, "quantized": False, "rows": None, "size": None, "labels": 0}
-
-
-def fasttext_model(**changes: Any) -> bytes:
-    """The bytes of a model, as fastText's program writes them."""
-    at = PLAIN | changes
-    arguments = [at.get("dim", DIMENSION), 5, 5, 1, 5, 1, 2, at["model"], BUCKETS, at["minn"], at["maxn"], 100]
-    size = len(WORDS) if at["size"] is None else at["size"]
-    parts = [struct.pack("<ii12id", 793712314, at["version"], *arguments, 1e-4)]
-    parts.append(struct.pack("<iiiqq", size, size, at["labels"], 100, -1))
-    parts += [word.encode() + b"\0" + struct.pack("<qb", 7, 0) for word in WORDS]
-    rows = len(ROWS) if at["rows"] is None else at["rows"]
-    parts.append(struct.pack("<?qq", at["quantized"], rows, DIMENSION) + ROWS.tobytes())
-    return b"".join(parts)
+from .published import FASTTEXT_ROWS as ROWS
+from .published import FASTTEXT_WORDS as WORDS
+from .published import fasttext_model
 
 
 def fnv(text: bytes) -> int:
@@ -45,7 +30,7 @@ def expected(word: str) -> NDArray[np.float64]:
     """The vector of a word: the mean of its row, if it has one, and of those of its n-grams."""
     spelled = f"<{word}>"
     ngrams = [spelled[a:b] for a in range(len(spelled)) for b in (a + 2, a + 3) if b <= len(spelled)]
-    rows = [ROWS[len(WORDS) + fnv(ngram.encode()) % BUCKETS] for ngram in ngrams]
+    rows = [ROWS[len(WORDS) + fnv(ngram.encode()) % (len(ROWS) - len(WORDS))] for ngram in ngrams]
     if word in WORDS:
         rows = [ROWS[WORDS.index(word)], *(rows if word != "</s>" else [])]
     return np.mean(rows, axis=0, dtype=np.float64)

@@ -15,8 +15,10 @@ import torch
 import typer
 
 import ensue.cli
-from ensue.recipe import Recipe
+from ensue.exchange.importing import import_run
+from ensue.recipe import Recipe, validate_recipe
 from ensue.tasks.labeling.recipe import LabelingRecipe
+from exchange.published import Bert, wordpiece, write_bert
 from fuzz.samples import glove
 from training.tiny import MODELS, plain_profile, run_tiny, tiny_recipe, words
 from training.tiny_masked import masked_recipe
@@ -78,12 +80,15 @@ def trained(folder: Path) -> Material:
         ("bpe", text, _tokenized(text, {"kind": "bpe", "max_size": 280})),
         ("wide", folder / "names.txt", _wide(folder)),
         ("bag", folder / "topics.tsv", _bag(folder)),
-        ("masked", text, masked_recipe(text, train={"steps": 4})),
+        ("masked", text, masked_recipe(text, train={"steps": 4}, encoder={"context": 64})),
         *_encoder_decoders(folder),
+        ("tuned", folder / "names.txt", _tuned(folder)),
+        ("beside", folder / "topics.tsv", _beside(folder)),
     ]
     for name, data, recipe in recipes:
         run_tiny(recipe, folder / name)
         made.append(Run(folder / name, recipe.task, data))
+    made.append(Run(_imported(folder), MASKED, text))
     _warm(made)
     return Material(folder, made)
 
@@ -152,3 +157,26 @@ def _encoder_decoders(folder: Path) -> list[tuple[str, Path, Recipe]]:
 def _bag(folder: Path) -> Recipe:
     head = {"pooling": [], "ngrams": 2, "ngram_buckets": 64}
     return classifying(folder / "topics.tsv", encoder="none", head=head, features={"d_words": 0}, steps=4)
+
+
+def _tuned(folder: Path) -> Recipe:
+    """The layers of the masked model, trained as a tagger."""
+    recipe = tagging(folder / "names.txt", features={"d_words": 0}, steps=4)
+    return validate_recipe(recipe.model_dump() | {"encoder": {"from": str(folder / "masked")}}, where="tuned")
+
+
+def _beside(folder: Path) -> Recipe:
+    """The layers of the masked model as features."""
+    return classifying(folder / "topics.tsv", features={"contextual": [str(folder / "masked")]}, steps=4)
+
+
+def publish(folder: Path) -> None:
+    """A directory of transformers."""
+    reads = wordpiece(corpus=[words(800)])
+    write_bert(folder, Bert.random(reads.get_vocab_size(), context=64), reads)
+
+
+def _imported(folder: Path) -> Path:
+    publish(folder / "published")
+    import_run(folder / "published", folder / "imported")
+    return folder / "imported"

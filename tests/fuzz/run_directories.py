@@ -29,12 +29,12 @@ def arrange(choose: Random, case: Case, material: Material) -> None:
     for _ in range(choose.choice([1, 1, 1, 2])):
         files = sorted(path for path in copy.rglob("*") if path.is_file() and not path.is_symlink())
         if files and choose.random() < 0.9:
-            _spoil(choose, choose.choice(files), material)
+            spoil(choose, choose.choice(files), material)
         else:
             forbid(choose, case, choose.choice([copy, *copy.rglob("*")]))
     is_signed = choose.random() < 0.5
     if is_signed:
-        _sign(copy)
+        sign(copy)
     if choose.random() < 0.3:
         _resumed(choose, case)
         return
@@ -84,7 +84,7 @@ def _same(expected: bytes | None, outcome: Outcome) -> str | None:
     return None if expected in (None, outcome.out) else "another answer: from files that were altered"
 
 
-def _sign(run: Path) -> None:
+def sign(run: Path) -> None:
     """Write what was spoiled into the manifests, so that what is behind them is reached too."""
     for path in filter(Path.is_file, run.rglob("manifest.json")):  # a pipe or a device has no end
         try:
@@ -107,7 +107,8 @@ def _resumed(choose: Random, case: Case) -> None:
     case.may_change = {"run"}
 
 
-def _spoil(choose: Random, path: Path, material: Material) -> None:
+def spoil(choose: Random, path: Path, material: Material) -> None:
+    """The file is damaged, altered, exchanged or gone."""
     ways: list[Callable[[], None]] = [
         partial(_damage, choose, path),
         partial(_exchange, choose, path, material),
@@ -128,7 +129,7 @@ def _exchange(choose: Random, path: Path, material: Material) -> None:
     """A file of another run in its place, most often of the same name."""
     others = [file for run in material.runs for file in run.path.rglob("*") if file.is_file()]
     same = [file for file in others if file.name == path.name]
-    shutil.copyfile(choose.choice(same if choose.random() < 0.8 else others), path)
+    shutil.copyfile(choose.choice(same if same and choose.random() < 0.8 else others), path)
 
 
 def _remove(choose: Random, path: Path) -> None:

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ensue.arguments import check_path
@@ -21,7 +22,7 @@ from ensue.exchange.places import new_directory
 from ensue.exchange.softmax import published_softmax
 from ensue.exchange.tokenizer_export import causal_files
 from ensue.runs.directory import RunDirectory
-from ensue.runs.weights import read_tensors, write_tensors
+from ensue.runs.weights import write_tensors
 
 HUGGINGFACE, ONNX = FORMATS = ("huggingface", "onnx")
 NAMES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
@@ -64,7 +65,8 @@ def _exported(run: RunDirectory) -> Exported:
     task = run.entry.recipe.model_fields["task"].default
     if task not in EXPORTERS:
         raise EnsueError(f"{run.path}: a {run.entry.what} is none of transformers' models; {CAN}")
-    return EXPORTERS[task](run, read_tensors(run.manifest.check(run.weights.name)))
+    model = run.model(torch.device("cpu"))
+    return EXPORTERS[task](run, {name: parameter.detach() for name, parameter in model.named_parameters()})
 
 
 def _causal(run: RunDirectory, tensors: dict[str, Tensor]) -> Exported:

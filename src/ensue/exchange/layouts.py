@@ -86,12 +86,17 @@ def first_block(encoder: TransformerEncoder) -> int:
 
 
 def to_ours(parts: Iterable[Part], tensors: Mapping[str, Tensor], place: Path) -> dict[str, Tensor]:
-    """Our parameters. Raises DataError for a tensor that is missing."""
+    """Our parameters. Raises DataError for a tensor that is missing, and for one with another number of dimensions."""
     found = {}
     for part in parts:
         if missing := next((name for name in part.theirs if name not in tensors), None):
             raise DataError(f"no tensor {missing}", place)
-        found[part.ours] = part.form.read([tensors[name] for name in part.theirs])
+        theirs = [tensors[name] for name in part.theirs]
+        try:
+            found[part.ours] = part.form.read(theirs)
+        except (RuntimeError, IndexError):
+            sizes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in zip(part.theirs, theirs, strict=True))
+            raise DataError(f"tensors of other sizes than a model of this shape has: {sizes}", place) from None
     return found
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ensue.errors import DataError
-from ensue.exchange.weight_files import read_json_object
+from ensue.exchange.weight_files import read_file, read_json_object
 from ensue.text.pieces import START, import_library, library_tokenizer
 from ensue.text.published import PublishedTokenizer
 from ensue.text.subwords import SubwordTokenizer
@@ -47,7 +47,7 @@ def read_tokenizer(directory: Path, *, is_masked: bool) -> Tokenizer:
     elif (directory / "vocab.txt").exists():
         path = directory / "vocab.txt"
         content = _of_vocabulary(path, lowercase=config.get("do_lower_case", True) is not False)
-    elif (directory / "vocab.json").exists() and (directory / "merges.txt").exists():
+    elif (directory / "vocab.json").is_file() and (directory / "merges.txt").is_file():
         path = directory / "vocab.json"
         content = _of_merges(directory)
     else:
@@ -133,7 +133,8 @@ def _is_byte_level(content: Mapping[str, Any]) -> bool:
 
 def _of_vocabulary(path: Path, *, lowercase: bool) -> dict[str, Any]:
     """The published WordPiece of a vocabulary with a symbol on each line."""
-    symbols = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    text = read_file(path).decode(errors="replace").replace("\r\n", "\n")
+    symbols = text.removesuffix("\n").split("\n")  # other ends of lines are symbols
     return {
         "normalizer": {
             "type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None,

@@ -20,14 +20,22 @@ PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "
 CONVERT = 'AutoModel.from_pretrained("{0}").save_pretrained("{0}", safe_serialization=True)'
 
 
-def read_json_file(path: Path) -> Any:
-    """The value of a JSON file. Raises DataError if it is missing, cannot be read, or is no JSON."""
+def read_file(path: Path) -> bytes:
+    """The content of a file that is no weights. Raises DataError if it is missing, cannot be read, or is too large."""
     try:
-        return parse_json(read_bounded(path, MAX_JSON))
+        return read_bounded(path, MAX_JSON)
     except FileNotFoundError:
         raise DataError("no such file", path) from None
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror})", path) from None
+    except ParseError as error:
+        raise DataError(str(error), path) from None
+
+
+def read_json_file(path: Path) -> Any:
+    """The value of a JSON file. Raises DataError like `read_file`, and if it is no JSON."""
+    try:
+        return parse_json(read_file(path))
     except ParseError as error:
         raise DataError(str(error), path) from None
 
@@ -42,7 +50,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
 def weight_files(directory: Path) -> list[Path]:
     """The files of the weights. Raises DataError if there are none, if one is missing, and if they are pickled."""
-    if (directory / FILE).exists():
+    if (directory / FILE).is_file():  # a pipe would be waited for
         return [directory / FILE]
     if (directory / INDEX).exists():
         return _shards(directory)
@@ -62,7 +70,7 @@ def _shards(directory: Path) -> list[Path]:
     names = sorted(set(places.values()))
     if odd := next((name for name in names if Path(name).name != name), None):
         raise DataError(f"expected names of files beside it, found {odd!r:.80}", index)
-    if missing := [name for name in names if not (directory / name).exists()]:
+    if missing := [name for name in names if not (directory / name).is_file()]:
         raise DataError(f"{len(missing)} of {len(names)} files of weights are missing: {missing[0]}", directory)
     return [directory / name for name in names]
 
