@@ -42,6 +42,8 @@ QUICK = ("README.md", "docs/adding-a-layer.md", "docs/layers/lstm.md")
 """The pages that are run by default; all are among the slow tests."""
 NOT_YET = {"docs/_build", "src/ensue/tasks/parity"}
 """Paths that whoever follows a page makes."""
+ELSEWHERE = ("py", "json", "dockerfile", "nginx")
+"""Languages of blocks that are not run here. Those in `py` speak to a server: tests/serving/test_pages.py."""
 SAID = {"export", "inspect"}
 """Of them, those that have nothing for stdout and say on stderr what they did."""
 
@@ -251,7 +253,7 @@ def test_a_run_directory_is_as_written(prepared: Prepared) -> None:
 
 def test_code_blocks_say_their_language() -> None:
     """A block without one would not be run, and nobody would notice."""
-    known = ("python", "sh", "console", "text", "toml", "{toctree}")
+    known = ("python", "sh", "console", "text", "toml", "{toctree}", *ELSEWHERE)
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         fences = re.findall(r"^```(\S*).*$", text, re.MULTILINE)

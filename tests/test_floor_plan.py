@@ -37,7 +37,8 @@ FLOORS = [
     ["tasks"],
     ["training"],
     ["library", "exchange"],
-    ["__main__", "cli", "serve", "console", "quickstart"],
+    ["serving"],
+    ["__main__", "cli", "console", "quickstart"],
 ]
 """From the ground up. On a floor, one door leads on: what stands to the left may read what stands to its right."""
 ORDER = {part: place for place, part in enumerate(part for floor in FLOORS for part in reversed(floor))}

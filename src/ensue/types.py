@@ -6,10 +6,10 @@ What several rows read and no step changes, such as the text that a decoder atte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -108,8 +108,9 @@ def map_state(
         return function(state, *others)
     if shared is not None and isinstance(state, Shared):
         return shared(state, *others)
-    children = [map_state(function, *parts, shared=shared) for parts in zip(state, *others, strict=True)]
-    return type(state)(*children) if hasattr(state, "_fields") else type(state)(children)
+    return _tuple_like(
+        state, [map_state(function, *parts, shared=shared) for parts in zip(state, *others, strict=True)]
+    )
 
 
 def leaves(state: State) -> Iterator[Tensor]:
@@ -148,14 +149,58 @@ def compacted(state: State) -> State:
 def concatenate_rows(states: list[State]) -> State:
     """One state with the rows of several; the inverse of cutting a batch into pieces.
 
-    Shared texts of different lengths are padded. If all states share the same texts, these are not copied.
+    Shared texts of different lengths are padded, and so are parts that grow with the text (`Growing`). If all states
+    share the same texts, these are not copied.
     """
 
     def join(*parts: Shared) -> Shared:
         content, rows = _joined(parts)
         return Shared(content, torch.cat(rows))
 
-    return map_state(lambda *parts: torch.cat(parts), *states, shared=join)
+    return map_state(lambda *parts: torch.cat(parts), *_of_one_length(states), shared=join)
+
+
+class Growing(Protocol):
+    """A part of a state that has something of each position, such as keys and values. It is a named tuple."""
+
+    @property
+    def grows(self) -> int:
+        """The number of positions, S; 0 at the beginning."""
+
+    def resized(self, length: int) -> Self:
+        """The same with S = `length`: positions that are not real are added or left out on the left."""
+
+    def unused(self) -> int:
+        """How many positions on the left are real in no row."""
+
+
+def narrowed(state: State) -> State:
+    """The same state without positions that are real in no row, after rows have left."""
+    if _grows(state):
+        return state.resized(state.grows - state.unused())
+    if state is None or isinstance(state, Tensor | Shared):
+        return state
+    return _tuple_like(state, map(narrowed, state))
+
+
+def _of_one_length(states: Sequence[State]) -> Sequence[State]:
+    """The states, with their growing parts padded to the longest."""
+    first = states[0]
+    if _grows(first):
+        longest = max(state.grows for state in states)
+        return [state.resized(longest) for state in states]
+    if first is None or isinstance(first, Tensor | Shared) or not first:
+        return states
+    parts = map(_of_one_length, zip(*states, strict=True))
+    return [_tuple_like(first, of_state) for of_state in zip(*parts, strict=True)]
+
+
+def _grows(state: State) -> bool:
+    return hasattr(state, "grows")
+
+
+def _tuple_like(state: State, parts: Iterable[State]) -> State:
+    return type(state)(*parts) if hasattr(state, "_fields") else type(state)(parts)
 
 
 def _joined(parts: Sequence[Shared]) -> tuple[State, list[Tensor]]:

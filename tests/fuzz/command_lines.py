@@ -17,6 +17,8 @@ from fuzz.places import placed, put_thing
 from fuzz.recipes import setting
 from fuzz.samples import sample
 
+NEVER = {"serve"}
+"""Commands that end when they are told to, and not before."""
 LONG = {"quickstart", "--renew"}
 """Commands and options that take a while whatever they are told; rarely given."""
 TRAINING = {"train", "quickstart", "machine"}
@@ -27,7 +29,8 @@ RARELY = 0.02
 @cache
 def commands() -> dict[str, Any]:
     """Those of `ensue`, by name."""
-    return dict(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    every = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    return {name: command for name, command in every.items() if name not in NEVER}
 
 
 def arrange(choose: Random, case: Case, material: Material) -> None:

@@ -15,6 +15,7 @@ from ensue.cli.exchanging import export, import_
 from ensue.cli.generating import generate
 from ensue.cli.looking import cache, data, gradients
 from ensue.cli.options import say
+from ensue.cli.serve import serve
 from ensue.cli.training import machine, quickstart, recipes, train
 from ensue.cli.using import evaluate, inspect, predict, score
 from ensue.cli.vectors import embed, neighbors
@@ -36,7 +37,7 @@ app = typer.Typer(
 
 COMMANDS = (
     quickstart, train, evaluate, predict, inspect, gradients, data, score, generate, embed, neighbors, import_, export,
-    cache, recipes, machine,
+    serve, cache, recipes, machine,
 )  # fmt: skip
 for command in COMMANDS:
     app.command(command.__name__.rstrip("_"))(command)

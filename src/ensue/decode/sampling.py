@@ -101,7 +101,7 @@ def filtered(logits: Float[Tensor, "B V"], sampling: Sampling) -> Float[Tensor, 
     if sampling.top_k is not None and sampling.top_k < logits.shape[-1]:
         logits = _keep_top_k(logits, sampling.top_k)
     if sampling.top_p is not None and sampling.top_p < 1:
-        logits = _keep_top_p(logits, sampling.top_p)
+        logits = keep_top_p(logits, sampling.top_p)
     if sampling.min_p:
         threshold = logits.amax(-1, keepdim=True) + math.log(sampling.min_p)
         logits = logits.masked_fill(logits < threshold, -math.inf)
@@ -113,7 +113,8 @@ def _keep_top_k(logits: Tensor, k: int) -> Tensor:
     return torch.full_like(logits, -math.inf).scatter_(-1, ids, values)
 
 
-def _keep_top_p(logits: Tensor, p: float) -> Tensor:
+def keep_top_p(logits: Float[Tensor, "B V"], p: float | Float[Tensor, "B 1"]) -> Float[Tensor, "B V"]:
+    """-∞ for all but the fewest most probable tokens whose probabilities reach `p`, one number or one for each row."""
     values, ids = logits.sort(dim=-1, descending=True, stable=True)
     probabilities = values.softmax(-1, dtype=widest(values.device))
     before = probabilities.cumsum(-1) - probabilities
@@ -127,7 +128,11 @@ def draw(logits: Float[Tensor, "B V"], generator: torch.Generator) -> Int[Tensor
     By inversion: the first id at which the cumulative probability reaches u times the total, with u from (0, 1]. It
     takes one random number for each row. u is never 0, so no id of probability 0 is drawn.
     """
-    dtype = widest(logits.device)
-    sums = logits.softmax(-1).cumsum(-1, dtype=dtype)
-    u = 1 - torch.rand(len(logits), 1, generator=generator, dtype=dtype, device=logits.device)
+    u = 1 - torch.rand(len(logits), 1, generator=generator, dtype=widest(logits.device), device=logits.device)
+    return drawn(logits, u)
+
+
+def drawn(logits: Float[Tensor, "B V"], u: Float[Tensor, "B 1"]) -> Int[Tensor, " B"]:
+    """What `draw` draws with the random numbers `u`, in (0, 1]."""
+    sums = logits.softmax(-1).cumsum(-1, dtype=u.dtype)
     return torch.searchsorted(sums, u * sums[:, -1:]).squeeze(1)

@@ -18,6 +18,7 @@ from ensue.models.modules import count_parameters
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.portable import Portable
 from ensue.tasks.task import Scores
+from ensue.tasks.token_scores import scores_json
 
 
 class Pipeline(ABC):
@@ -39,6 +40,11 @@ class Pipeline(ABC):
         """The number of texts in one input: 1, or 2 if texts are compared."""
         return 1
 
+    @property
+    def num_scored(self) -> int:
+        """The number of texts in one input of `score`: a target comes after its sources."""
+        return self.num_texts
+
     @classmethod
     def of(cls, run: RunDirectory, device: torch.device) -> Self:
         """The trained model in a run directory."""
@@ -51,6 +57,11 @@ class Pipeline(ABC):
     def portable(self) -> Portable:
         """The model as functions of tensors, for other programs. Raises EnsueError for one that is none."""
         raise EnsueError(f"{self!r} is no function of tensors that other programs could run")
+
+    def score_json(self, text: Any) -> Any:
+        """What `score` finds in a text, or a list of `num_scored` texts, as JSON values, as the server writes it."""
+        scored: Any = self
+        return scores_json(scored.score(text))
 
     def protocol(self, scores: Any) -> str:
         """A sentence that says how `evaluate` has computed these scores; "" if there is nothing to say."""
@@ -69,6 +80,10 @@ class Predictor(Pipeline):
     def predict(self, texts: Any) -> list[Any]:
         """The model's prediction for each text."""
 
+    def predict_json(self, texts: Any) -> list[Any]:
+        """The predictions as JSON values, as `ensue predict --json` and the server write them."""
+        return [{"text": text, "prediction": answer} for text, answer in zip(texts, self.predict(texts), strict=True)]
+
     def prediction_lines(
         self, location: str, *, format: str | None, encoding: str, as_json: bool, color: bool
     ) -> Iterator[str]:
@@ -81,6 +96,9 @@ class Predictor(Pipeline):
         )
         for _, line in Lines(chunks, location):
             text = line.rstrip("\r\n")
-            (answer,) = self.predict([text])
-            said = json.dumps({"text": text, "prediction": answer}, ensure_ascii=False)
-            yield (said if as_json else f"{text}\t{answer}") + "\n"
+            if as_json:
+                (found,) = self.predict_json([text])
+                yield json.dumps(found, ensure_ascii=False) + "\n"
+            else:
+                (answer,) = self.predict([text])
+                yield f"{text}\t{answer}\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ensue.data.sources import TextSource
 from ensue.data.streams import is_stream, stream_text
@@ -18,6 +18,13 @@ class TokenScore(NamedTuple):
 
     def __repr__(self) -> str:
         return f"{self.symbol!r} {self.nats:.2f}"
+
+
+def scores_json(scores: Iterable[TokenScore]) -> dict[str, Any]:
+    """The tokens of a text with their nats, and the nats of all, as JSON values."""
+    found = [(symbol, round(max(nats, 0.0), 6)) for symbol, nats in scores]
+    tokens = [{"token": symbol, "nats": nats} for symbol, nats in found]
+    return {"nats": round(sum(nats for _, nats in found), 6), "tokens": tokens}
 
 
 class Scorer(Protocol):

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ensue.nn.attention.positions import Rotary, advanced, numbered
+from ensue.nn.attention.row_by_row import attended_by_row, rows_to_attend
 from ensue.nn.dropout import checked_share
 from ensue.nn.layer import Parallel, blank
 from ensue.nn.taps import Tap, is_watched
@@ -28,9 +29,22 @@ class KVState(NamedTuple):
     position: Int[Tensor, " B"]
 
     @property
-    def grows(self) -> bool:
-        """Always True: S is 0 at the beginning and grows."""
-        return True
+    def grows(self) -> int:
+        """S, which is 0 at the beginning."""
+        return self.keys.shape[2]
+
+    def resized(self, length: int) -> KVState:
+        """The same with S = `length`; see `ensue.types.Growing`."""
+        more = length - self.keys.shape[2]
+        if more == 0:
+            return self
+        keys, values = (F.pad(part, (0, 0, more, 0)) for part in (self.keys, self.values))
+        return KVState(keys, values, F.pad(self.real, (more, 0)), self.position)
+
+    def unused(self) -> int:
+        """How many positions on the left are real in no row."""
+        used = self.real.any(0)
+        return int(used.int().argmax()) if used.any() else len(used)
 
 
 class MultiHeadAttention(Parallel):
@@ -81,8 +95,11 @@ class MultiHeadAttention(Parallel):
             heads = fused_attention(queries, keys, values, None, dropout=dropout, is_causal=self.is_causal)
         else:
             is_next = mask is None and x.shape[1] == 1  # one position, which attends to all that is real
-            allowed = state.real[:, None, None] if is_next else self._allowed(state.real, x.shape[1])
-            heads = self._attend(queries, state, allowed)
+            if is_next and rows_to_attend() and not is_watched(self):
+                heads = attended_by_row(queries, state.keys, state.values, state.real)
+            else:
+                allowed = state.real[:, None, None] if is_next else self._allowed(state.real, x.shape[1])
+                heads = self._attend(queries, state, allowed)
         return self.project_out(heads.transpose(1, 2).flatten(2)), state
 
     def apart(self, x: Float[Tensor, "1 N d_in"], lengths: Sequence[int]) -> Float[Tensor, "1 N d_out"]:

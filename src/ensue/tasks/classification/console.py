@@ -13,6 +13,7 @@ from rich.text import Text
 from ensue.data.documents import Document, DocumentSource
 from ensue.data.streams import is_stream, is_typed, stream_lines
 from ensue.inspection.colors import ansi, color_of
+from ensue.tasks.classification.classified import Classified
 
 if TYPE_CHECKING:
     from ensue.tasks.classification.pipeline import ClassificationPipeline
@@ -27,9 +28,8 @@ def class_lines(
     for document, labels, probabilities in chain.from_iterable(map(pipeline.classify, parts)):
         shares = dict(zip(pipeline.labels.names, probabilities.tolist(), strict=True))
         if as_json:
-            rounded = {name: round(share, 6) for name, share in shares.items()}
-            content = {"texts": document.texts, "labels": labels, "probabilities": rounded}
-            yield json.dumps(content, ensure_ascii=False) + "\n"
+            found = Classified(document.texts, labels, shares)
+            yield json.dumps(found.as_json(), ensure_ascii=False) + "\n"
         elif color and source.layout.format == "plain":
             yield _colored(labels, shares, document)
         else:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -19,6 +18,7 @@ from ensue.inspection.inspection import Inspection
 from ensue.metrics.classification import ClassificationScores, ClassificationTally
 from ensue.models.classifier import Classifier
 from ensue.runs.directory import RunDirectory
+from ensue.tasks.classification.classified import Classified
 from ensue.tasks.classification.console import class_lines
 from ensue.tasks.classification.inspection import inspect_classifier
 from ensue.tasks.classification.model import ClassifierParts
@@ -42,30 +42,6 @@ from ensue.text.lexicon import Lexicon
 
 WINDOW_TEXTS, WINDOW_WORDS = 4_096, 262_144
 """The most texts and words that are held and sorted by length. A file of any length is read in constant memory."""
-
-
-@dataclass(frozen=True, repr=False)
-class Classified:
-    """A text (or a pair) with its labels and the probability of every label."""
-
-    texts: tuple[str, ...]
-    labels: tuple[str, ...]
-    probabilities: dict[str, float] = field(repr=False)
-
-    @property
-    def label(self) -> str:
-        """The most probable of the labels; "" if there is none."""
-        return self.labels[0] if self.labels else ""
-
-    @property
-    def probability(self) -> float:
-        """The probability of `label`; without a label, that of the most probable one."""
-        return self.probabilities[self.label] if self.labels else max(self.probabilities.values())
-
-    def __repr__(self) -> str:
-        shown = ", ".join(f"{label} {self.probabilities[label]:.2f}" for label in self.labels) or "no label"
-        text = " | ".join(self.texts)
-        return f"{text[:57] + '...' if len(text) > 60 else text!r}: {shown}"
 
 
 class LabelsOfDocument(NamedTuple):
@@ -125,6 +101,9 @@ class ClassificationPipeline(WordPipeline):
             )
             for answer in self.classify(documents)
         ]
+
+    def predict_json(self, texts: Sequence[str | tuple[str, str]]) -> list[Any]:
+        return [found.as_json() for found in self.predict(texts)]
 
     def inspect(self, text: str | tuple[str, str]) -> Inspection:
         """What happens in the model with a text or a pair, as numbers and as a page."""

@@ -30,12 +30,7 @@ def label_lines(
     parts: Iterable[Iterable[Sentence]] = ([sentence] for sentence in source) if is_typed(path) else [source]
     for answer in chain.from_iterable(pipeline.label(part, confidence=as_json) for part in parts):
         if as_json:
-            tagged = pipeline.tagged(answer, written)
-            words = [word._asdict() | {"confidence": round(word.confidence or 0.0, 6)} for word in tagged]
-            content = {"text": tagged.text, "words": words}
-            if tagged.has_spans:
-                content["spans"] = [span._asdict() for span in tagged.spans]
-            yield json.dumps(content, ensure_ascii=False) + "\n"
+            yield json.dumps(pipeline.tagged(answer, written).as_json(), ensure_ascii=False) + "\n"
         elif color and written.name == "text":
             yield aligned(pipeline.tagged(answer, written)) + "\n"
         else:

@@ -102,6 +102,9 @@ class LabelingPipeline(WordPipeline):
         answers = self.label(sentences, confidence=confidence)
         return [self.tagged(answer, plain) for answer in answers]
 
+    def predict_json(self, texts: Sequence[str | Sequence[str]]) -> list[Any]:
+        return [found.as_json() for found in self.predict(texts, confidence=True)]
+
     def inspect(self, text: str | Sequence[str] | Sentence) -> Inspection:
         """What happens in the model with a sentence, as numbers and as a page: scores, paths, effects of parts of
         words.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ensue.inspection.colors import color_of
 from ensue.text.schemes import spans
@@ -56,6 +56,12 @@ class TaggedSentence:
         found = spans(self.labels) if self.has_spans else []
         places = [(span.label, self.words[span.start].start, self.words[span.end - 1].end) for span in found]
         return [LabeledSpan(self.text[start:end], label, start, end) for label, start, end in places]
+
+    def as_json(self) -> dict[str, Any]:
+        """The sentence as JSON values."""
+        words = [word._asdict() | {"confidence": round(word.confidence or 0.0, 6)} for word in self.words]
+        spans = {"spans": [span._asdict() for span in self.spans]} if self.has_spans else {}
+        return {"text": self.text, "words": words, **spans}
 
     def __iter__(self) -> Iterator[LabeledWord]:
         return iter(self.words)

@@ -131,12 +131,13 @@ class LanguagePipeline(LayeredPipeline):
         return self._decoded(columns, ids.tolist(), rows)
 
     def _decoded(self, columns: Iterator[torch.Tensor], prompt: list[int], rows: int) -> Iterator[list[str]]:
-        decoders = [self._decoder(prompt) for _ in range(rows)]
+        decoders = [self.decoder_after(prompt) for _ in range(rows)]
         for column in columns:
             yield [decoder.feed(id) for decoder, id in zip(decoders, column.tolist(), strict=True)]
         yield [decoder.flush() for decoder in decoders]
 
-    def _decoder(self, prompt: list[int]) -> Decoder:
+    def decoder_after(self, prompt: list[int]) -> Decoder:
+        """What turns the ids that follow `prompt` into text, one by one."""
         decoder = self.tokenizer.decoder()
         for id in prompt[-1:]:  # the blank between two words depends on the word before
             decoder.feed(id)
@@ -164,7 +165,7 @@ class LanguagePipeline(LayeredPipeline):
         return [Continuation(self._continued(ids.tolist(), one.ids), -one.log_probability) for one in found]
 
     def _continued(self, prompt: list[int], ids: tuple[int, ...]) -> str:
-        decoder = self._decoder(prompt)
+        decoder = self.decoder_after(prompt)
         return "".join([decoder.feed(id) for id in ids]) + decoder.flush()
 
     def score(self, text: str) -> list[TokenScore]:

@@ -12,7 +12,7 @@ from ensue.data.streams import is_stream, stream_lines
 from ensue.errors import DataError, EnsueError
 
 if TYPE_CHECKING:
-    from ensue.tasks.masked_language_modeling.pipeline import FilledText, MaskedLanguagePipeline
+    from ensue.tasks.masked_language_modeling.pipeline import MaskedLanguagePipeline
 
 
 def filled_lines(pipeline: MaskedLanguagePipeline, location: str, encoding: str, *, as_json: bool) -> Iterator[str]:
@@ -30,9 +30,5 @@ def filled_lines(pipeline: MaskedLanguagePipeline, location: str, encoding: str,
             (found,) = pipeline.predict([text])
         except EnsueError as error:
             raise DataError(str(error), lines.name, number) from None
-        yield (_json_line(text, found) if as_json else found.text) + "\n"
-
-
-def _json_line(text: str, found: FilledText) -> str:
-    masks = [[{"token": fill.token, "probability": fill.probability} for fill in fills] for fills in found.masks]
-    return json.dumps({"text": text, "prediction": found.text, "masks": masks}, ensure_ascii=False)
+        said = json.dumps({"text": text, **found.as_json()}, ensure_ascii=False) if as_json else found.text
+        yield said + "\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -51,6 +51,10 @@ class FilledText(NamedTuple):
 
     text: str
     masks: tuple[tuple[Fill, ...], ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The prediction as JSON values."""
+        return {"prediction": self.text, "masks": [[fill._asdict() for fill in fills] for fills in self.masks]}
 
     def __str__(self) -> str:
         return self.text
@@ -104,6 +108,9 @@ class MaskedLanguagePipeline(ContextualPipeline, TextVectors, Predictor):
                 )
         found = mask_probabilities(self.model, self.coder, [ids for ids, _ in masked])
         return [self._filled(parts, probabilities) for (_, parts), probabilities in zip(masked, found, strict=True)]
+
+    def predict_json(self, texts: Sequence[str]) -> list[Any]:
+        return [{"text": text, **found.as_json()} for text, found in zip(texts, self.predict(texts), strict=True)]
 
     def _filled(self, parts: Sequence[str], probabilities: torch.Tensor) -> FilledText:
         best, ids = probabilities.topk(min(self.n_best, len(self.coder.text_ids)), dim=1)

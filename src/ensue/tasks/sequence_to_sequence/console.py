@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ensue.data.pairs import Pair, PairSource
 from ensue.data.streams import is_stream, is_typed, stream_lines
@@ -30,22 +30,23 @@ def output_lines(
     for window in windows:
         answers = pipeline.answers(window)
         if as_json:
-            yield from _json_lines(pipeline, answers, n_best)
+            yield from (json.dumps(found, ensure_ascii=False) + "\n" for found in outputs_json(pipeline, answers))
             continue
         for _, output in answers:
             number += 1
             yield from _lines(output, number, n_best)
 
 
-def _json_lines(pipeline: SequencePipeline, answers: Iterator[tuple[Pair, Output]], n_best: int) -> Iterator[str]:
+def outputs_json(pipeline: SequencePipeline, answers: Iterator[tuple[Pair, Output]]) -> Iterator[dict[str, Any]]:
+    """Each source with its output, or with its best outputs, and the alignment, as JSON values."""
     while part := list(islice(answers, ALIGNED)):
         for (pair, output), alignment in zip(part, pipeline.aligned(part), strict=True):
             content = {"source": list(pair.sources) if len(pair.sources) > 1 else pair.sources[0], **output.as_json()}
-            if n_best > 1:
+            if pipeline.search.n_best > 1:
                 content["outputs"] = [each.as_json() for each in (output, *output.others)]
             if alignment is not None:
                 content |= alignment.as_json()
-            yield json.dumps(content, ensure_ascii=False) + "\n"
+            yield content
 
 
 def _lines(output: Output, number: int, n_best: int) -> Iterator[str]:
@@ -69,10 +70,15 @@ def score_lines(
     source = pairs_to_read(pipeline, path, format=format, encoding=encoding, is_labeled=True)
     for pair, target, nats, tokens in pipeline.surprisal(source):
         if as_json:
-            content = {"source": pair.sources[0] if len(pair.sources) == 1 else list(pair.sources), "target": target}
-            yield json.dumps({**content, "nats": round(nats, 6), "tokens": tokens}, ensure_ascii=False)
+            yield json.dumps(surprisal_json(pair, target, nats, tokens), ensure_ascii=False)
         else:
             yield f"{nats:.4f}\t{tokens}\t{on_one_line(target)}"
+
+
+def surprisal_json(pair: Pair, target: str, nats: float, tokens: int) -> dict[str, Any]:
+    """The surprisal of a target as JSON values."""
+    source = pair.sources[0] if len(pair.sources) == 1 else list(pair.sources)
+    return {"source": source, "target": target, "nats": round(nats, 6), "tokens": tokens}
 
 
 def pairs_to_read(

@@ -27,7 +27,7 @@ from ensue.tasks.layered_reader import LayeredPipeline, LayeredReader
 from ensue.tasks.length import most_read
 from ensue.tasks.pipeline import Predictor
 from ensue.tasks.sequence_to_sequence.alignment import align
-from ensue.tasks.sequence_to_sequence.console import output_lines, score_lines
+from ensue.tasks.sequence_to_sequence.console import output_lines, outputs_json, score_lines, surprisal_json
 from ensue.tasks.sequence_to_sequence.decoding import mean_surprisals, most_tokens, outputs, search_of
 from ensue.tasks.sequence_to_sequence.inspection import inspect_output
 from ensue.tasks.sequence_to_sequence.length import MOST_READ, check_lengths, most_written
@@ -67,6 +67,10 @@ class SequencePipeline(LayeredPipeline, Predictor):
     @property
     def num_texts(self) -> int:
         return len(self.layout.sources) or 1
+
+    @property
+    def num_scored(self) -> int:
+        return self.num_texts + 1
 
     @classmethod
     def of(cls, directory: RunDirectory, device: torch.device) -> Self:
@@ -119,6 +123,16 @@ class SequencePipeline(LayeredPipeline, Predictor):
         check_texts(texts, "texts, or of the columns of each")
         pairs = [Pair((text,) if isinstance(text, str) else tuple(text)) for text in texts]
         return [output for _, output in self.answers(pairs)]
+
+    def predict_json(self, texts: Iterable[str | Sequence[str]]) -> list[Any]:
+        pairs = [Pair((text,) if isinstance(text, str) else tuple(text)) for text in texts]
+        return list(outputs_json(self, self.answers(pairs)))
+
+    def score_json(self, texts: Sequence[str]) -> Any:
+        """The surprisal of a target, the last of `texts`, after its sources, as JSON values."""
+        *sources, target = texts
+        (found,) = self.surprisal([Pair(tuple(sources), (target,))])
+        return surprisal_json(*found)
 
     def answers(self, pairs: Iterable[Pair]) -> Iterator[tuple[Pair, Output]]:
         """Each pair with the output for its source, in order, in constant memory."""

@@ -1,0 +1,89 @@
+"""The command that serves models over HTTP."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ensue.cli.options import DeviceOption, OneThreadOption
+from ensue.console.imports import importing_torch
+from ensue.console.mistakes import mistake
+from ensue.errors import EnsueError, in_one_line
+
+PACKAGES = ("starlette", "uvicorn", "prometheus_client")
+
+
+def serve(
+    runs: Annotated[list[Path], typer.Argument(help="Run directories; their names are the models' ids.")],
+    host: Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0: all of this machine.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: any that is free.")] = 8000,
+    key: Annotated[
+        str | None, typer.Option(envvar="ENSUE_KEY", help="Clients have to know this key; default: none is needed.")
+    ] = None,
+    trusted_host: Annotated[
+        list[str] | None, typer.Option(help="Another name under which clients know this server; may be repeated.")
+    ] = None,
+    processes: Annotated[int, typer.Option(min=1, max=256, help="Processes, for several cores.")] = 1,
+    rows: Annotated[int, typer.Option(min=1, max=4096, help="Texts of a model that are written together.")] = 64,
+    places: Annotated[int, typer.Option(min=1, help="Texts that are answered or wait; more are refused.")] = 1024,
+    max_tokens: Annotated[int, typer.Option(min=1, help="The most tokens that a client may ask for.")] = 65536,
+    request_seconds: Annotated[float, typer.Option(min=0.1, help="The longest time of an answer.")] = 300.0,
+    drain_seconds: Annotated[float, typer.Option(min=0, help="The time for open answers after SIGTERM.")] = 30.0,
+    device: DeviceOption = "auto",
+    threads: OneThreadOption = None,
+) -> None:
+    """Serve models over HTTP: completions, embeddings, predictions, scores."""
+    from ensue.runs.schema import check_is_run
+
+    for run in runs:
+        check_is_run(run)
+    if missing := [name for name in PACKAGES if find_spec(name) is None]:
+        raise EnsueError(f"serve needs the package {missing[0]}: pip install 'ensue[serve]'")
+    from ensue.serving.limits import Limits
+    from ensue.serving.socket import check_names, listening
+
+    check_names(runs)
+    limits = Limits(
+        rows=rows, places=places, max_tokens=max_tokens, request_seconds=request_seconds, drain_seconds=drain_seconds
+    )
+    sock = listening(host, port)
+    print(f"http://{host}:{sock.getsockname()[1]}", flush=True)
+
+    def work() -> None:
+        with importing_torch():
+            import torch
+
+            from ensue.serving.server import serve as run_server
+        torch.set_num_threads(threads or 1)
+        run_server(
+            runs, sock, host=host, device=device, key=key, hosts=trusted_host or [], limits=limits,
+            has_sessions=processes == 1,
+        )  # fmt: skip
+
+    if processes == 1:
+        work()
+        return
+    from ensue.serving.processes import in_processes
+
+    if status := in_processes(processes, lambda: _status_of(work)):
+        raise typer.Exit(status)
+
+
+def _status_of(work: object) -> int:
+    """The exit status of a child, which says itself what was wrong."""
+    assert callable(work)
+    try:
+        work()
+    except Exception as error:
+        said = mistake(error)
+        if said is None:
+            raise
+        print(f"ensue: {in_one_line(said)}", file=sys.stderr)
+        return 2
+    finally:
+        sys.stdout.flush()
+    return 0

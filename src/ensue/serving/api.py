@@ -1,0 +1,210 @@
+"""The types of requests and answers: what is checked, and what the OpenAPI document is made of.
+
+The requests of completions, embeddings and models have the fields of OpenAI's API. A field that is not here is refused,
+as it is there. `session`, `top_k` and `min_p` are ours.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ensue.parsing import ParseError, parse_json
+from ensue.serving.refusal import Refusal, of_validation
+
+MOST_CHOICES = 128
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Ids = list[int]
+
+
+class Request(BaseModel):
+    """A request to a model."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    model: str
+    """The name of a run directory that is served."""
+
+
+class StreamOptions(BaseModel):
+    """Whether a stream ends with the numbers of tokens."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    include_usage: bool | None = None
+    include_obfuscation: bool | None = None
+
+
+class CompletionRequest(Request):
+    """POST /v1/completions."""
+
+    prompt: str | list[str] | Ids | list[Ids] = ""
+    max_tokens: Annotated[int, Field(ge=0)] | None = None
+    n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] | None = None
+    best_of: Annotated[int, Field(ge=1, le=MOST_CHOICES)] | None = None
+    echo: bool | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    logprobs: Annotated[int, Field(ge=0, le=5)] | None = None
+    stop: str | list[str] | None = None
+    temperature: Annotated[Number, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[Number, Field(ge=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=1)] | None = None
+    min_p: Annotated[Number, Field(ge=0, le=1)] | None = None
+    frequency_penalty: Annotated[Number, Field(ge=-2, le=2)] | None = None
+    presence_penalty: Annotated[Number, Field(ge=-2, le=2)] | None = None
+    logit_bias: dict[str, Annotated[Number, Field(ge=-100, le=100)]] | None = None
+    seed: Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)] | None = None
+    session: Annotated[str, Field(min_length=1, max_length=64)] | None = None
+    """A name under which the state is kept after the answer; a request with the same name goes on from there."""
+    suffix: str | None = None
+    user: str | None = None
+
+
+class Logprobs(BaseModel):
+    """The tokens of a choice, with the natural logarithms of their probabilities."""
+
+    tokens: list[str]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None] | None
+    text_offset: list[int]
+
+
+class Choice(BaseModel):
+    """A text that the model wrote."""
+
+    index: int
+    text: str
+    logprobs: Logprobs | None
+    finish_reason: Literal["stop", "length"] | None
+
+
+class Usage(BaseModel):
+    """Numbers of tokens."""
+
+    prompt_tokens: int
+    completion_tokens: int | None = None
+    total_tokens: int
+
+
+class Completion(BaseModel):
+    """The answer to a completion, or a piece of a stream."""
+
+    id: str
+    object: Literal["text_completion"]
+    created: int
+    model: str
+    system_fingerprint: str
+    choices: list[Choice]
+    usage: Usage | None = None
+
+
+class EmbeddingRequest(Request):
+    """POST /v1/embeddings."""
+
+    input: str | Annotated[list[str], Field(min_length=1)]
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: Annotated[int, Field(ge=1)] | None = None
+    user: str | None = None
+
+
+class Embedding(BaseModel):
+    """The vector of a text: numbers, or little-endian float32 in base64."""
+
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str
+
+
+class Embeddings(BaseModel):
+    """The answer to embeddings."""
+
+    object: Literal["list"]
+    data: list[Embedding]
+    model: str
+    usage: Usage
+
+
+class TextsRequest(Request):
+    """POST /v1/predict and /v1/score. An input is a text; or a list of texts, where the model reads several."""
+
+    inputs: list[str | list[str]]
+
+
+class Outputs(BaseModel):
+    """The answer for each input, in order, as `ensue predict --json` and `ensue score --json` write it."""
+
+    model: str
+    outputs: list[Any]
+
+
+class Inspected(BaseModel):
+    """What happens in the model with a text, as an HTML page that needs no network."""
+
+    title: str
+    page: str
+
+
+class Inspections(BaseModel):
+    """The answer for each input, in order."""
+
+    model: str
+    outputs: list[Inspected]
+
+
+class Model(BaseModel):
+    """A run that is served."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+    task: str
+    routes: list[str]
+    """The routes that take this model."""
+
+
+class Models(BaseModel):
+    """GET /v1/models."""
+
+    object: Literal["list"]
+    data: list[Model]
+
+
+class Health(BaseModel):
+    """GET /health and /ready."""
+
+    status: Literal["ok", "ready", "loading", "draining"]
+
+
+class Error(BaseModel):
+    """Why a request was refused."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorBody(BaseModel):
+    """The body of every answer that is no success."""
+
+    error: Error
+
+
+SomeRequest = TypeVar("SomeRequest", bound=Request)
+
+
+def parsed(kind: type[SomeRequest], body: bytes) -> SomeRequest:
+    """The request in a body; raises Refusal if there is none of this kind."""
+    try:
+        value = parse_json(body)
+    except ParseError as error:
+        raise Refusal(400, f"the body is {error}", code="invalid_json") from None
+    if not isinstance(value, dict):
+        raise Refusal(400, "the body is no JSON object", code="invalid_json")
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        raise of_validation(error) from None

@@ -1,0 +1,114 @@
+"""What every request passes: hosts, origins, keys, time, one error body for all that goes wrong, and the log."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+from uuid import uuid4
+
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ensue.serving.exchange import STREAM, HasLeft, answered, event
+from ensue.serving.refusal import Refusal, bug
+from ensue.serving.service import Service
+
+OPEN = ("/health", "/ready")
+"""Paths that need no key, as what looks after a server has none."""
+LEFT = 499
+"""The status in the log for a client that left."""
+
+
+class Door:
+    """An ASGI application before another one. `paths` are those that the log and the numbers name."""
+
+    def __init__(self, app: ASGIApp, service: Service, paths: frozenset[str]) -> None:
+        self.app, self.service, self.paths = app, service, paths
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        task = asyncio.current_task()
+        assert task is not None
+        visit = Visit(self.service, scope, send)
+        if scope["path"].startswith("/v1/"):
+            self.service.live.add(task)
+        try:
+            await self._answer(visit, receive)
+        finally:
+            self.service.live.discard(task)
+            self._log(visit)
+
+    async def _answer(self, visit: Visit, receive: Receive) -> None:
+        try:
+            self._check(visit)
+            async with asyncio.timeout(self.service.limits.request_seconds):
+                await self.app(visit.scope, receive, visit.send)
+        except Refusal as refusal:
+            await visit.refuse(refusal)
+        except HTTPException as error:
+            said = {404: "there is no such path", 405: "this path has no such method"}
+            await visit.refuse(Refusal(error.status_code, said.get(error.status_code, "not possible")))
+        except TimeoutError:
+            took = "the answer took too long"
+            await visit.refuse(Refusal(503, took, code="timeout", headers={"x-should-retry": "false"}))
+        except HasLeft:
+            visit.status = LEFT
+            self.service.metrics.left.inc()
+        except asyncio.CancelledError:
+            if self.service.state != "draining":
+                raise
+            await visit.refuse(Refusal(503, "the server is draining", code="server_draining"))
+        except Exception as error:  # no request may end the server
+            self.service.report(error)
+            await visit.refuse(bug())
+
+    def _check(self, visit: Visit) -> None:
+        headers = Headers(scope=visit.scope)
+        self.service.check_origin(headers.get("host", ""), headers.get("origin"))
+        if visit.scope["path"] not in OPEN:
+            self.service.check_key(headers.get("authorization", "").encode("latin-1"))
+
+    def _log(self, visit: Visit) -> None:
+        scope, seconds = visit.scope, time.perf_counter() - visit.start
+        path = scope["path"] if scope["path"] in self.paths else "other"
+        self.service.metrics.requests.labels(path, str(visit.status)).inc()
+        self.service.metrics.seconds.labels(path).observe(seconds)
+        if path not in OPEN:
+            self.service.log(
+                "request", id=visit.id, method=scope["method"][:16], path=path, status=visit.status,
+                ms=round(1000 * seconds, 2), **scope["noted"],
+            )  # fmt: skip
+
+
+class Visit:
+    """A request on its way: what was sent of its answer. `scope["noted"]` is what the log says of it beside."""
+
+    def __init__(self, service: Service, scope: Scope, send: Send) -> None:
+        self.service, self._send, self.start, self.id = service, send, time.perf_counter(), uuid4().hex
+        self.scope: dict[str, Any] = {**scope, "app": self, "noted": {}, "request_id": self.id}
+        self.status, self.is_stream, self.is_complete = 0, False, False
+
+    async def send(self, message: Message) -> None:
+        """Sends, and remembers what was sent."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self.is_stream = (b"content-type", STREAM) in message["headers"]
+            message["headers"] = [*message["headers"], (b"x-request-id", self.id.encode())]
+        else:
+            self.is_complete = not message.get("more_body", False)
+        await self._send(message)
+
+    async def refuse(self, refusal: Refusal) -> None:
+        """Says why: as the answer, or at the end of a stream that has begun."""
+        self.service.metrics.refused.labels(refusal.code or str(refusal.status)).inc()
+        if not self.status:
+            await answered(refusal.body(), refusal.status, dict(refusal.headers))(self.scope, _nothing, self.send)
+        elif self.is_stream and not self.is_complete:
+            await self.send({"type": "http.response.body", "body": event(refusal.body())})
+
+
+async def _nothing() -> Message:
+    return {"type": "http.disconnect"}

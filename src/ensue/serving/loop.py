@@ -1,0 +1,196 @@
+"""The loop that writes: it reads prompts in pieces, and steps all live rows of a model together.
+
+A request enters when its prompt is read and there is room, and leaves with its last token, or when its client has left.
+What a row gets does not depend on the others: a prompt is read alone, in pieces that begin at multiples of `PIECE`, and
+`Lanes` steps each row as if it were alone. A row whose context is full leaves, is read again from the last half of its
+context, and enters again, as `Reader` has it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from threading import Condition, Thread
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ensue.decode.lanes import Lanes
+from ensue.models.modules import device_of, evaluating
+from ensue.serving.chooser import Chooser, looked
+from ensue.serving.job import Job, Prompt
+from ensue.serving.metrics import Metrics
+from ensue.serving.row import Kept, Row
+from ensue.types import State
+
+PIECE = 256
+"""The tokens of prompts that are read between two steps of the live rows."""
+
+
+class Loop:
+    """A thread that steps `model`. `submit` may be called from any thread."""
+
+    def __init__(
+        self, model: Any, *, rows: int, metrics: Metrics, name: str, report: Callable[[BaseException], None]
+    ) -> None:
+        self.model, self.most, self.metrics, self.name, self.report = model, rows, metrics, name, report
+        self.context: int | None = getattr(model, "context", None)
+        self._new: deque[Job] = deque()
+        self._reading: deque[Prompt] = deque()
+        self._ready: deque[tuple[Row, Job, State]] = deque()
+        self._live: list[tuple[Row, Job]] = []
+        self._lanes, self._chooser = Lanes(model), Chooser([], device_of(model))
+        self._awake, self._has_ended = Condition(), False
+        self._thread = Thread(target=self._run, name=f"loop of {name}", daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Job) -> None:
+        """Begins to answer a job."""
+        with self._awake:
+            self._new.append(job)
+            self._awake.notify()
+
+    def wake(self) -> None:
+        """Looks again, since a client has left."""
+        with self._awake:
+            self._awake.notify()
+
+    def close(self) -> None:
+        """Ends the thread after the present step."""
+        with self._awake:
+            self._has_ended = True
+            self._awake.notify()
+        self._thread.join()
+
+    @property
+    def waiting(self) -> int:
+        """The prompts that are not read yet, and the rows for which there is no room."""
+        return sum(len(job.prompts) for job in list(self._new)) + len(self._reading) + len(self._ready)
+
+    @torch.inference_mode()
+    def _run(self) -> None:
+        with evaluating(self.model):
+            while True:
+                with self._awake:
+                    while not (self._has_ended or self._new or self._reading or self._ready or self._live):
+                        self._awake.wait()
+                    if self._has_ended:
+                        return
+                try:
+                    self._turn()
+                except Exception as error:  # no request may end the loop for all others
+                    self.report(error)
+                    self._fail(error)
+
+    def _turn(self) -> None:
+        """Reads some of the prompts, and steps the live rows once."""
+        while self._new:
+            self._reading.extend(self._new.popleft().prompts)
+        self._read_some()
+        self._change()
+        if self._live:
+            self._step()
+
+    def _read_some(self) -> None:
+        left = PIECE
+        while self._reading and left > 0 and len(self._live) + len(self._ready) < self.most:
+            prompt = self._reading.popleft()
+            if prompt.job.has_left:
+                continue
+            left -= self._read_piece(prompt)
+            if prompt.is_read:
+                self._begin(prompt)
+            else:
+                self._reading.append(prompt)  # others come first, so that a long one does not hold them up
+
+    def _read_piece(self, prompt: Prompt) -> int:
+        """Reads the next piece and returns the number of its tokens."""
+        ids = prompt.next_piece(PIECE)
+        if not len(ids):
+            return 1
+        rows = torch.from_numpy(ids)[None].to(device_of(self.model))
+        if prompt.logprobs is None:
+            _, prompt.state = self.model.read(rows, prompt.state)
+        else:
+            logits, prompt.state = self.model(rows, prompt.state)
+            targets = prompt.ids[prompt.read - len(ids) + 1 : prompt.read + 1].tolist()
+            prompt.looked += looked(logits[0], targets, prompt.logprobs)
+        self.metrics.read(self.name, len(ids))
+        return len(ids)
+
+    def _begin(self, prompt: Prompt) -> None:
+        """The rows of a prompt that is read wait for room."""
+        state = self.model.init_state(1) if prompt.state is None else prompt.state
+        for row in prompt.rows:
+            row.last, row.ids = int(prompt.ids[-1]), prompt.ids if self.context is not None else prompt.ids[-1:]
+            if row.left > 0:
+                self._ready.append((row, prompt.job, state))
+            else:
+                row.end_at_once()
+                self._finish(row, prompt.job, lambda: state)
+
+    def _change(self) -> None:
+        """Rows leave that have ended, are full or are not wanted any more; others enter."""
+        staying: list[int] = []
+        entering: list[tuple[Row, Job, State]] = []
+        for place, (row, job) in enumerate(self._live):
+            if row.finish is not None or job.has_left:
+                continue
+            if self.context is not None and len(row.ids) > self.context:
+                self._read_again(row, job)
+            else:
+                staying.append(place)
+        while self._ready and len(staying) + len(entering) < self.most:
+            row, job, state = self._ready.popleft()
+            if not job.has_left:
+                entering.append((row, job, state))
+        if len(staying) < len(self._live) or entering:
+            self._live = [self._live[place] for place in staying] + [(row, job) for row, job, _ in entering]
+            self._lanes.change(staying, [state for _, _, state in entering])
+            self._chooser = Chooser([row for row, _ in self._live], device_of(self.model))
+            self.metrics.live(self.name, len(self._live))
+
+    def _read_again(self, row: Row, job: Job) -> None:
+        assert self.context is not None
+        self._reading.appendleft(Prompt(job, row.ids[-max(1, self.context // 2) :], [row]))
+
+    def _step(self) -> None:
+        start = time.perf_counter()
+        logits = self._lanes.step([row.last for row, _ in self._live])
+        ids = self._chooser.choose(logits)
+        looks = self._chooser.look(logits, ids)
+        self._chooser.count(ids, logits.shape[1])
+        for place, (row, job) in enumerate(self._live):
+            found = looks.get(place)
+            row.take(ids[place]) if found is None else row.take(ids[place], found.log_p, found.top)
+            if self.context is not None:
+                row.ids = np.append(row.ids, ids[place])
+            if row.finish is not None:
+                self._finish(row, job, partial(self._lanes.state_of, place))
+            elif job.is_streamed:
+                job.bell.ring()
+        self.metrics.stepped(self.name, len(ids), time.perf_counter() - start)
+
+    def _finish(self, row: Row, job: Job, state: Callable[[], State]) -> None:
+        if job.keeps:
+            ids: NDArray[np.int64] = row.ids if self.context is not None else np.array([row.last])
+            job.kept = Kept(state(), ids)
+        job.left -= 1
+        if job.is_streamed or not job.left:
+            job.bell.ring()
+
+    def _fail(self, error: Exception) -> None:
+        """Every job that is begun ends with an error; what was computed is dropped."""
+        jobs: Sequence[Job] = [
+            *(job for _, job in self._live), *(job for _, job, _ in self._ready), *(each.job for each in self._reading)
+        ]  # fmt: skip
+        self._live, self._lanes = [], Lanes(self.model)
+        self._ready.clear()
+        self._reading.clear()
+        for job in jobs:
+            job.error = error
+            job.bell.ring()

@@ -1,0 +1,64 @@
+"""A run that is served: its pipeline, what it offers, and the threads that compute for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Self
+
+from ensue.library import load
+from ensue.runs.directory import RunDirectory
+from ensue.serving.limits import Limits
+from ensue.serving.loop import Loop
+from ensue.serving.metrics import Metrics
+from ensue.serving.sessions import Sessions
+from ensue.serving.socket import name_of
+from ensue.tasks.entry import TaskEntry
+
+ROUTES = {
+    "generate": "/v1/completions",
+    "embed": "/v1/embeddings",
+    "predict": "/v1/predict",
+    "score": "/v1/score",
+    "inspect": "/v1/inspect",
+}
+"""For each command of a task's entry, the route that does the same."""
+
+
+class Served:
+    """A model under a name, which is that of its run directory."""
+
+    def __init__(
+        self, name: str, pipeline: Any, entry: TaskEntry, *, limits: Limits, metrics: Metrics,
+        report: Callable[[BaseException], None],
+    ) -> None:  # fmt: skip
+        self.name, self.pipeline = name, pipeline
+        self.task: str = entry.recipe.model_fields["task"].default
+        self.routes = [route for command, route in ROUTES.items() if command in entry.commands]
+        self.created = int(time.time())
+        self.sessions = Sessions(limits.sessions, limits.session_seconds)
+        self.worker = ThreadPoolExecutor(1, thread_name_prefix=f"worker of {self.name}")
+        """What is computed at a stroke: one request after another, so that each gets what it would get alone."""
+        self.loop: Loop | None = None
+        if "generate" in entry.commands:
+            self.loop = Loop(pipeline.model, rows=limits.rows, metrics=metrics, name=self.name, report=report)
+
+    @classmethod
+    def of(cls, run: Path, *, device: str, **options: Any) -> Self:
+        """The model of a run directory. Raises EnsueError if it cannot be loaded."""
+        return cls(name_of(run), load(run, device=device), RunDirectory(run).entry, **options)
+
+    def as_json(self) -> dict[str, Any]:
+        """The model in the list of models."""
+        return {
+            "id": self.name, "object": "model", "created": self.created, "owned_by": "ensue", "task": self.task,
+            "routes": self.routes,
+        }  # fmt: skip
+
+    def close(self) -> None:
+        """Ends the threads."""
+        self.worker.shutdown(cancel_futures=True)
+        if self.loop is not None:
+            self.loop.close()

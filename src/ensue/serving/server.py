@@ -1,0 +1,104 @@
+"""A process that serves: a socket, models that are loaded while it already answers, and an end that drains."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Thread
+from types import FrameType
+
+import uvicorn
+
+from ensue.serving.application import application
+from ensue.serving.limits import Limits
+from ensue.serving.log import Lines, log, report
+from ensue.serving.metrics import Metrics
+from ensue.serving.protocol import PatientProtocol
+from ensue.serving.served import Served
+from ensue.serving.service import LOOPBACK, Service
+
+SWITCH_SECONDS = 0.0005
+"""After this time a thread that computes gets its turn, and one that answers; Python's own 5 ms are many steps."""
+
+
+def serve(
+    runs: Sequence[Path], sock: socket.socket, *, host: str, device: str, key: str | None, hosts: Sequence[str],
+    limits: Limits, has_sessions: bool,
+) -> None:  # fmt: skip
+    """Serves until SIGTERM or SIGINT. Raises EnsueError if a run cannot be loaded."""
+    sys.setswitchinterval(SWITCH_SECONDS)
+    metrics = Metrics()
+    trusted = [*LOOPBACK, host, *hosts] if hosts or host in LOOPBACK else []
+    service = Service(
+        limits=limits, metrics=metrics, key=key, hosts=trusted, report=report, log=log, has_sessions=has_sessions
+    )
+    server = Server(service)
+    loading = Loading(service, server, runs, device)
+    loading.start()
+    server.run(sockets=[sock])
+    loading.join()
+    for model in service.models.values():
+        model.close()
+    if loading.error is not None:
+        raise loading.error
+
+
+class Server(uvicorn.Server):
+    """Uvicorn, with an end that lets requests finish and then ends within a stated time."""
+
+    def __init__(self, service: Service) -> None:
+        logger = logging.getLogger("uvicorn.error")
+        logger.handlers, logger.propagate = [Lines(logging.WARNING)], False
+        super().__init__(
+            uvicorn.Config(
+                application(service), http=PatientProtocol, loop="asyncio", lifespan="off", ws="none", log_config=None,
+                access_log=False, server_header=False, proxy_headers=False, timeout_graceful_shutdown=5,
+            )
+        )  # fmt: skip
+        PatientProtocol.limits = service.limits
+        self.service = service
+        self._draining: asyncio.Task[None] | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """The first signal drains, a second one ends at once."""
+        if self.service.state in ("loading", "draining"):
+            self.should_exit = self.force_exit = True
+            return
+        self.service.state = "draining"
+        log("draining", seconds=self.service.limits.drain_seconds)
+        asyncio.get_running_loop().call_soon_threadsafe(self._drain)
+
+    def _drain(self) -> None:
+        self._draining = asyncio.get_running_loop().create_task(self._drained())
+
+    async def _drained(self) -> None:
+        await self.service.drained()
+        self.should_exit = True
+
+
+class Loading(Thread):
+    """Loads the models while the server already answers that it is loading."""
+
+    def __init__(self, service: Service, server: Server, runs: Sequence[Path], device: str) -> None:
+        super().__init__(name="loading", daemon=True)
+        self.service, self.server, self.runs, self.device = service, server, runs, device
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        """Loads one model after another; an error ends the server."""
+        service = self.service
+        try:
+            models = [
+                Served.of(run, device=self.device, limits=service.limits, metrics=service.metrics, report=report)
+                for run in self.runs
+            ]
+        except BaseException as error:
+            self.error = error
+            self.server.should_exit = True
+            return
+        service.ready(models)
+        log("ready", models=[model.name for model in models])

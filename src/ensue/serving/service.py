@@ -1,0 +1,98 @@
+"""The state of a server, which all requests share: its models, what it has room for, and whether it takes requests."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from ensue.errors import nearest
+from ensue.serving.admission import Admission, Amounts
+from ensue.serving.limits import Limits
+from ensue.serving.metrics import Metrics
+from ensue.serving.refusal import Refusal, busy
+from ensue.serving.served import Served
+
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
+
+
+class Service:
+    """It begins "loading", is "ready" with its models, then "draining". `hosts` are trusted; () trusts all."""
+
+    def __init__(
+        self, *, limits: Limits, metrics: Metrics, key: str | None = None, hosts: Sequence[str] = (),
+        report: Callable[[BaseException], None], log: Callable[..., None], has_sessions: bool = True,
+    ) -> None:  # fmt: skip
+        self.limits, self.metrics, self.report, self.log = limits, metrics, report, log
+        self.hosts, self.has_sessions = frozenset(host.lower() for host in hosts), has_sessions
+        self._key = None if key is None else key.encode()
+        self.admission = Admission(Amounts(limits.places, limits.tokens, limits.bytes))
+        self.state: Literal["loading", "ready", "draining"] = "loading"
+        self.models: dict[str, Served] = {}
+        self.live: set[asyncio.Task[None]] = set()
+        """The requests that are being answered."""
+
+    def ready(self, models: Sequence[Served]) -> None:
+        """Takes requests from now on."""
+        self.models = {model.name: model for model in models}
+        if self.state == "loading":
+            self.state = "ready"
+
+    def check_open(self) -> None:
+        """Raises Refusal (503) unless requests are taken."""
+        if self.state != "ready":
+            raise busy(503, f"the server is {self.state}", f"server_{self.state}", 1 if self.state == "loading" else 5)
+
+    def check_key(self, authorization: bytes) -> None:
+        """Raises Refusal (401) unless the header has the key, if there is one. It takes the same time for any key."""
+        if self._key is None:
+            return
+        scheme, _, given = authorization.partition(b" ")
+        is_right = hmac.compare_digest(given.strip(), self._key)
+        if scheme.lower() != b"bearer" or not is_right:
+            said = "Incorrect API key provided" if authorization else "You didn't provide an API key"
+            raise Refusal(401, said, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
+
+    def check_origin(self, host: str, origin: str | None) -> None:
+        """Raises Refusal for a host that is not trusted (400), and for a page of another origin (403)."""
+        if self.hosts and host_name(host) not in self.hosts:
+            raise Refusal(400, "this host name is not trusted", code="untrusted_host")
+        if origin is not None and origin.partition("://")[2].lower() != host.lower():
+            raise Refusal(403, "requests from pages of other origins are refused", code="cross_origin")
+
+    def model(self, name: str, route: str) -> Served:
+        """The model of this name. Raises Refusal if there is none (404), or if it has no such route (400)."""
+        if name not in self.models:
+            message = f"The model '{name[:64]}' does not exist{nearest(name[:64], self.models)}"
+            raise Refusal(404, message, param="model", code="model_not_found")
+        found = self.models[name]
+        if route not in found.routes:
+            routes = ", ".join(found.routes) or "no route"
+            raise Refusal(400, f"the model '{name}' is for {routes}", param="model", code="model_not_supported")
+        return found
+
+    def gauge(self) -> None:
+        """Brings the numbers up to date that are not counted as they change."""
+        for what, amount in self.admission.held._asdict().items():
+            self.metrics.held.labels(what).set(amount)
+        for model in self.models.values():
+            self.metrics.sessions.labels(model.name).set(len(model.sessions))
+            if model.loop is not None:
+                self.metrics.waiting.labels(model.name).set(model.loop.waiting)
+
+    async def drained(self) -> None:
+        """Takes no more requests; returns when all are answered, or have been broken off after `drain_seconds`."""
+        self.state = "draining"
+        if self.live:
+            await asyncio.wait(set(self.live), timeout=self.limits.drain_seconds)
+        for task in list(self.live):
+            task.cancel("draining")
+        if self.live:
+            await asyncio.wait(set(self.live), timeout=5)
+
+
+def host_name(host: str) -> str:
+    """The name in a Host header, without the port."""
+    name = host.lower()
+    return name.rpartition(":")[0] if name.rpartition(":")[2].isdigit() and not name.endswith("]") else name

@@ -1,0 +1,127 @@
+"""Routes that say something of texts at a stroke: predict, score, inspect, embeddings."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ensue.errors import EnsueError
+from ensue.serving.admission import Amounts, Ticket
+from ensue.serving.api import EmbeddingRequest, SomeRequest, TextsRequest, parsed
+from ensue.serving.exchange import answered, read_body, unless_left
+from ensue.serving.refusal import Refusal
+from ensue.serving.served import Served
+from ensue.serving.service import Service
+from ensue.text.utf8 import without_surrogates
+
+Text = str | tuple[str, ...]
+
+
+class TextRoutes:
+    """The endpoints. A request waits for those before it, and is computed alone: its answer depends on no other."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+
+    async def predict(self, request: Request) -> Response:
+        """POST /v1/predict."""
+
+        def work(model: Served, texts: list[Text]) -> list[Any]:
+            return list(model.pipeline.predict_json(texts))
+
+        return await self._texts(request, work, lambda model: model.pipeline.num_texts)
+
+    async def score(self, request: Request) -> Response:
+        """POST /v1/score."""
+
+        def work(model: Served, texts: list[Text]) -> list[Any]:
+            return [model.pipeline.score_json(text) for text in texts]
+
+        return await self._texts(request, work, lambda model: model.pipeline.num_scored)
+
+    async def inspect(self, request: Request) -> Response:
+        """POST /v1/inspect."""
+
+        def work(model: Served, texts: list[Text]) -> list[Any]:
+            found = [model.pipeline.inspect(text) for text in texts]
+            return [{"title": one.title, "page": one.page} for one in found]
+
+        return await self._texts(request, work, lambda model: model.pipeline.num_texts)
+
+    async def embeddings(self, request: Request) -> Response:
+        """POST /v1/embeddings."""
+        with self.service.admission.ticket() as ticket:
+            asked, model = await self._asked(request, EmbeddingRequest, ticket)
+            given = [asked.input] if isinstance(asked.input, str) else asked.input
+            texts = self._admitted([without_surrogates(text) for text in given], ticket)
+            vectors = await self._computed(request, model, partial(model.pipeline.embed, texts))
+            if asked.dimensions not in (None, vectors.shape[1]):
+                said = f"this model's vectors have {vectors.shape[1]} numbers"
+                raise Refusal(400, said, param="dimensions", code="invalid_value")
+            tokens = sum(len(text.split()) for text in given)
+            data = [
+                {"object": "embedding", "index": index, "embedding": _written(vector, asked.encoding_format)}
+                for index, vector in enumerate(vectors)
+            ]
+            usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+            return answered({"object": "list", "data": data, "model": model.name, "usage": usage})
+
+    async def _texts(
+        self, request: Request, work: Callable[[Served, list[Text]], list[Any]], count: Callable[[Served], int]
+    ) -> Response:
+        with self.service.admission.ticket() as ticket:
+            asked, model = await self._asked(request, TextsRequest, ticket)
+            texts = [_input(given, count(model)) for given in asked.inputs]
+            self._admitted([text if isinstance(text, str) else "".join(text) for text in texts], ticket)
+            outputs = await self._computed(request, model, partial(work, model, texts)) if texts else []
+            return answered({"model": model.name, "outputs": outputs})
+
+    async def _asked(self, request: Request, kind: type[SomeRequest], ticket: Ticket) -> tuple[SomeRequest, Served]:
+        self.service.check_open()
+        ticket.reserve(Amounts(places=1))
+        asked = parsed(kind, await read_body(request, ticket, self.service.limits))
+        model = self.service.model(asked.model, request.url.path)
+        request.scope["noted"]["model"] = model.name
+        return asked, model
+
+    def _admitted(self, texts: Sequence[str], ticket: Ticket) -> list[str]:
+        most = self.service.limits.prompt_tokens
+        if any(len(text) > 8 * most for text in texts):
+            raise Refusal(400, f"a text has more than {8 * most:,} characters", code="text_too_long")
+        ticket.reserve(Amounts(places=max(0, len(texts) - 1), tokens=sum(map(len, texts))))
+        return list(texts)
+
+    async def _computed(self, request: Request, model: Served, work: Callable[[], Any]) -> Any:
+        future = asyncio.get_running_loop().run_in_executor(model.worker, work)
+        try:
+            return await unless_left(request.receive, _awaited(future))
+        except EnsueError as error:
+            said = str(error).replace(str(model.pipeline.run), model.name)
+            raise Refusal(400, said, param="inputs", code="invalid_value") from None
+
+
+async def _awaited(future: asyncio.Future[Any]) -> Any:
+    return await future
+
+
+def _input(given: str | list[str], count: int) -> Text:
+    texts = (given,) if isinstance(given, str) else tuple(given)
+    if len(texts) != count:
+        said = f"an input of this model is {'a text' if count == 1 else f'a list of {count} texts'}"
+        raise Refusal(400, f"{said}; found {len(texts)}", param="inputs", code="invalid_value")
+    clean = tuple(map(without_surrogates, texts))
+    return clean[0] if count == 1 else clean
+
+
+def _written(vector: np.ndarray[Any, Any], format: str | None) -> list[float] | str:
+    if format == "base64":
+        return base64.b64encode(vector.astype("<f4").tobytes()).decode()
+    numbers: list[float] = vector.astype(np.float32).tolist()
+    return numbers

@@ -1,0 +1,35 @@
+"""The prediction of a classifier: a text, or a pair, with its labels and the probability of every label."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, repr=False)
+class Classified:
+    """A text (or a pair) with its labels and the probability of every label."""
+
+    texts: tuple[str, ...]
+    labels: tuple[str, ...]
+    probabilities: dict[str, float] = field(repr=False)
+
+    @property
+    def label(self) -> str:
+        """The most probable of the labels; "" if there is none."""
+        return self.labels[0] if self.labels else ""
+
+    @property
+    def probability(self) -> float:
+        """The probability of `label`; without a label, that of the most probable one."""
+        return self.probabilities[self.label] if self.labels else max(self.probabilities.values())
+
+    def as_json(self) -> dict[str, Any]:
+        """The prediction as JSON values."""
+        rounded = {name: round(share, 6) for name, share in self.probabilities.items()}
+        return {"texts": self.texts, "labels": self.labels, "probabilities": rounded}
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{label} {self.probabilities[label]:.2f}" for label in self.labels) or "no label"
+        text = " | ".join(self.texts)
+        return f"{text[:57] + '...' if len(text) > 60 else text!r}: {shown}"

@@ -1,0 +1,88 @@
+"""A client of an ASGI application in the same process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Answer:
+    """What an application has answered."""
+
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    parts: list[bytes] = field(default_factory=list)
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(self.parts)
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def error(self) -> Any:
+        return self.json["error"]
+
+    @property
+    def events(self) -> list[Any]:
+        """The events of a stream, without the last one, "[DONE]"."""
+        found = [line.removeprefix("data: ") for line in self.body.decode().split("\n\n") if line]
+        return [json.loads(line) for line in found if line != "[DONE]"]
+
+
+class Client:
+    """Sends requests to `app`."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    def get(self, path: str, **headers: str) -> Answer:
+        return asyncio.run(self.ask(path, None, **headers))
+
+    def post(self, path: str, content: Any, **headers: str) -> Answer:
+        return asyncio.run(self.ask(path, content, **headers))
+
+    def all(self, path: str, contents: Sequence[Any]) -> list[Answer]:
+        """The answers to requests that are made at once."""
+
+        async def asked() -> list[Answer]:
+            return list(await asyncio.gather(*(self.ask(path, content) for content in contents)))
+
+        return asyncio.run(asked())
+
+    async def ask(self, path: str, content: Any, *, leaves_after: int | None = None, **headers: str) -> Answer:
+        """One request; with `leaves_after` the client leaves after so many parts of the answer."""
+        body = content if isinstance(content, bytes) else b"" if content is None else json.dumps(content).encode()
+        given = {"host": "localhost", **{name.replace("_", "-"): value for name, value in headers.items()}}
+        scope = {
+            "type": "http", "method": "GET" if content is None else "POST", "path": path, "raw_path": path.encode(),
+            "root_path": "", "query_string": b"", "http_version": "1.1", "scheme": "http", "client": ("127.0.0.1", 1),
+            "server": ("127.0.0.1", 80), "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "headers": [(name.encode(), value.encode()) for name, value in given.items()],
+        }  # fmt: skip
+        answer, left, sent = Answer(), asyncio.Event(), [False]
+
+        async def receive() -> dict[str, Any]:
+            if not sent[0]:
+                sent[0] = True
+                return {"type": "http.request", "body": body, "more_body": False}
+            await left.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: dict[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                answer.status = message["status"]
+                answer.headers = {name.decode(): value.decode() for name, value in message["headers"]}
+                return
+            answer.parts.append(message.get("body", b""))
+            if leaves_after is not None and len(answer.parts) >= leaves_after:
+                left.set()
+
+        await self.app(scope, receive, send)
+        return answer

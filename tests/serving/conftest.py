@@ -1,0 +1,98 @@
+"""Servers of small random models, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from ensue.models.build import build_language_model
+from ensue.serving.application import application
+from ensue.serving.limits import Limits
+from ensue.serving.metrics import Metrics
+from ensue.serving.served import Served
+from ensue.serving.service import LOOPBACK, Service
+from ensue.tasks import task_entry
+from ensue.tasks.language_modeling.pipeline import LanguagePipeline
+from ensue.tasks.pipeline import Predictor
+from ensue.text.tokenizers import train_tokenizer
+from layer_tables import layers
+from serving.client import Client
+
+TEXT = "The sea was calm.\nNobody spoke, and the sea was calm: nothing ended; été, naïve.\n" * 3
+BUGS: list[BaseException] = []
+
+
+def language_pipeline(tokens: str = "characters", **encoder: Any) -> LanguagePipeline:
+    tokenizer = train_tokenizer(tokens, [TEXT])
+    torch.manual_seed(1)
+    specification = layers(**{"kind": "lstm", "d_embedding": 8, "d_model": 12, **encoder})
+    model = build_language_model(**specification, vocabulary_size=tokenizer.vocabulary_size)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.6)
+    return LanguagePipeline(model, tokenizer, run="/somewhere/runs/sea")
+
+
+class Shouter(Predictor):
+    """A task of its own, which no server knows."""
+
+    def __init__(self) -> None:
+        self.run = "/somewhere/runs/shouter"
+
+    def predict(self, texts: Any) -> list[Any]:
+        if "boom" in texts:
+            raise ZeroDivisionError("a secret text")
+        return [text.upper() for text in texts]
+
+    def evaluate(self, location: Any, *, encoding: str = "utf-8") -> Any:
+        raise NotImplementedError
+
+
+@pytest.fixture(scope="session")
+def serve() -> Iterator[Callable[..., tuple[Client, Service]]]:
+    """A client of a server, and its service: `serve({"lstm": pipeline}, rows=4, key="secret")`."""
+    begun: list[Served] = []
+
+    def started(pipelines: dict[str, Any], *, key: str | None = None, **limits: Any) -> tuple[Client, Service]:
+        bounds, metrics = Limits(**limits), Metrics()
+        service = Service(
+            limits=bounds, metrics=metrics, key=key, hosts=LOOPBACK, report=BUGS.append, log=lambda *_, **__: None
+        )
+        models = [
+            Served(
+                name, pipeline, task_entry("language-modeling" if hasattr(pipeline, "generate") else "labeling"),
+                limits=bounds, metrics=metrics, report=BUGS.append,
+            )
+            for name, pipeline in pipelines.items()
+        ]  # fmt: skip
+        begun.extend(models)
+        service.ready(models)
+        return Client(application(service)), service
+
+    yield started
+    for model in begun:
+        model.close()
+
+
+@pytest.fixture(scope="session")
+def sea(serve: Callable[..., tuple[Client, Service]]) -> Client:
+    """A recurrent net, a Transformer of a small context, and another task."""
+    client, _ = serve(
+        {
+            "lstm": language_pipeline(),
+            "bytes": language_pipeline("bytes"),
+            "transformer": language_pipeline(kind="transformer", d_model=12, num_heads=2, context=24),
+            "shouter": Shouter(),
+        }
+    )
+    return client
+
+
+@pytest.fixture
+def bugs() -> Iterator[list[BaseException]]:
+    """What a server has reported; it has to be empty at the end."""
+    BUGS.clear()
+    yield BUGS
+    assert not BUGS

@@ -1,0 +1,168 @@
+"""What a server refuses, and how it says so."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from serving.client import Answer, Client
+from serving.conftest import BUGS, Shouter, language_pipeline
+
+SAID = {"model": "shouter", "inputs": ["a"]}
+
+
+def refused(answer: Answer, status: int, code: str | None = None) -> Any:
+    assert answer.status == status, answer.body
+    assert set(answer.json) == {"error"}
+    assert set(answer.error) == {"message", "type", "param", "code"}
+    assert "/somewhere" not in answer.body.decode()
+    assert code is None or answer.error["code"] == code
+    return answer.error
+
+
+def test_other_tasks_answer_in_order(sea: Client) -> None:
+    answer = sea.post("/v1/predict", {"model": "shouter", "inputs": ["b", "a", "b"]})
+    assert [output["prediction"] for output in answer.json["outputs"]] == ["B", "A", "B"]
+    assert sea.post("/v1/predict", {"model": "shouter", "inputs": []}).json["outputs"] == []
+    scored = sea.post("/v1/score", {"model": "lstm", "inputs": ["The sea", ""]}).json["outputs"]
+    assert [token["token"] for token in scored[0]["tokens"]] == list("The sea")
+    assert scored[1] == {"nats": 0, "tokens": []}
+    assert "<html" in sea.post("/v1/inspect", {"model": "lstm", "inputs": ["The sea"]}).json["outputs"][0]["page"]
+
+
+def test_models_and_the_document(sea: Client) -> None:
+    models = sea.get("/v1/models").json["data"]
+    assert {model["id"]: model["routes"][0] for model in models}["lstm"] == "/v1/completions"
+    assert sea.get("/v1/models/lstm").json["task"] == "language-modeling"
+    refused(sea.get("/v1/models/lsdm"), 404, "model_not_found")
+    document = sea.get("/openapi.json").json
+    fields = document["components"]["schemas"]["CompletionRequest"]["properties"]
+    assert {"prompt", "logprobs", "session"} <= set(fields)
+    assert b"ensue_tokens_total" in sea.get("/metrics").body
+
+
+BAD: list[tuple[Any, int, str | None]] = [
+    (b'{"model": "lstm", ', 400, "invalid_json"),
+    (b"\xff\xfe", 400, "invalid_json"),
+    (b"[1]", 400, "invalid_json"),
+    (b"[" * 100_000, 400, "invalid_json"),
+    (b'{"model": "lstm", "max_tokens": ' + b"9" * 5000 + b"}", 400, "invalid_json"),
+    ({}, 400, "missing_parameter"),
+    ({"model": "sea"}, 404, "model_not_found"),
+    ({"model": "shouter"}, 400, "model_not_supported"),
+    ({"model": "lstm", "promt": "a"}, 400, "unknown_parameter"),
+    ({"model": "lstm", "prompt": 3}, 400, None),
+    ({"model": "lstm", "prompt": [1, "a"]}, 400, None),
+    ({"model": "lstm", "prompt": [10**9]}, 400, None),
+    ({"model": "lstm", "prompt": [-1]}, 400, None),
+    ({"model": "lstm", "n": 10**30}, 400, None),
+    ({"model": "lstm", "n": 0}, 400, None),
+    ({"model": "lstm", "max_tokens": 10**12}, 400, None),
+    ({"model": "lstm", "max_tokens": "4"}, 400, None),
+    ({"model": "lstm", "temperature": True}, 400, None),
+    ({"model": "lstm", "temperature": 3}, 400, None),
+    ({"model": "lstm", "best_of": 1, "n": 2}, 400, None),
+    ({"model": "lstm", "best_of": 3, "n": 2, "stream": True}, 400, None),
+    ({"model": "lstm", "stop": ["a"] * 5}, 400, None),
+    ({"model": "lstm", "stop": ""}, 400, None),
+    ({"model": "lstm", "logit_bias": {"x": 1}}, 400, None),
+    ({"model": "lstm", "logit_bias": {"99999": 1}}, 400, None),
+    ({"model": "lstm", "session": "a", "n": 2}, 400, None),
+    ({"model": "lstm", "suffix": "a"}, 400, None),
+    ({"model": "transformer", "prompt": "a" * 25}, 400, "context_length_exceeded"),
+    ({"model": "lstm", "prompt": "a", "logprobs": 6}, 400, None),
+]
+
+
+@pytest.mark.parametrize(("content", "status", "code"), BAD)
+def test_a_wrong_request_is_told_so(
+    sea: Client, bugs: list[BaseException], content: Any, status: int, code: str | None
+) -> None:
+    refused(sea.post("/v1/completions", content), status, code)
+
+
+def test_nan_is_refused(sea: Client, bugs: list[BaseException]) -> None:
+    for value in ("NaN", "Infinity", "1e999"):
+        refused(sea.post("/v1/completions", f'{{"model": "lstm", "temperature": {value}}}'.encode()), 400)
+
+
+def test_paths_and_methods(sea: Client, bugs: list[BaseException]) -> None:
+    refused(sea.get("/v1/nothing"), 404)
+    refused(sea.get("/v1/completions"), 405)
+    refused(sea.post("/health", {}), 405)
+    assert sea.get("/health").json == {"status": "ok"}
+    assert sea.get("/ready").json == {"status": "ready"}
+
+
+def test_odd_texts_are_answered(sea: Client, bugs: list[BaseException]) -> None:
+    answer = sea.post("/v1/completions", b'{"model": "bytes", "prompt": "\\ud800\\u0000", "echo": true}')
+    assert answer.status == 200
+    assert answer.json["choices"][0]["text"].startswith("\ufffd\0")
+
+
+def test_keys_hosts_and_origins(serve: Any, bugs: list[BaseException]) -> None:
+    client, _ = serve({"shouter": Shouter()}, key="sécret")
+    refused(client.post("/v1/predict", SAID), 401, "invalid_api_key")
+    refused(client.post("/v1/predict", SAID, authorization="Bearer secret"), 401, "invalid_api_key")
+    refused(client.post("/v1/predict", SAID, authorization="sécret"), 401, "invalid_api_key")
+    refused(client.get("/metrics"), 401)
+    assert client.get("/health").status == 200
+    right = {"authorization": b"Bearer s\xc3\xa9cret".decode("latin-1")}
+    assert client.post("/v1/predict", SAID, **right).status in (200, 401)
+    client, _ = serve({"shouter": Shouter()}, key="secret")
+    right = {"authorization": "Bearer secret"}
+    assert client.post("/v1/predict", SAID, **right).status == 200
+    refused(client.post("/v1/predict", SAID, **right, host="evil.example"), 400, "untrusted_host")
+    refused(client.post("/v1/predict", SAID, **right, origin="http://evil.example"), 403, "cross_origin")
+    assert client.post("/v1/predict", SAID, **right, host="[::1]:80", origin="http://[::1]:80").status == 200
+
+
+def test_a_bug_is_told_without_a_word_of_it(serve: Any) -> None:
+    client, service = serve({"shouter": Shouter()})
+    BUGS.clear()
+    error = refused(client.post("/v1/predict", {"model": "shouter", "inputs": ["boom"]}), 500, "internal_error")
+    assert "secret" not in json.dumps(error)
+    assert [type(bug) for bug in BUGS] == [ZeroDivisionError]
+    assert service.admission.held == (0, 0, 0)
+
+
+def test_a_full_server_says_when_to_come_again(serve: Any, bugs: list[BaseException]) -> None:
+    client, service = serve({"lstm": language_pipeline()}, places=4, tokens=300, body_bytes=2000)
+    wishes = {"model": "lstm", "max_tokens": 100}
+    refused(client.post("/v1/completions", {**wishes, "n": 5}), 400)
+    refused(client.post("/v1/completions", {**wishes, "n": 4}), 400)
+    refused(client.post("/v1/completions", {**wishes, "prompt": "a" * 3000}), 413)
+    answers = client.all("/v1/completions", [wishes] * 9)
+    full = [answer for answer in answers if answer.status == 429]
+    assert {answer.status for answer in answers} == {200, 429}
+    assert len(full) >= 6  # 3 x 100 tokens
+    assert all(answer.headers["retry-after"] == "1" for answer in full)
+    assert service.admission.held == (0, 0, 0)
+
+
+def test_loading_and_draining(serve: Any, bugs: list[BaseException]) -> None:
+    client, service = serve({"lstm": language_pipeline()}, drain_seconds=0.05)
+    service.state = "loading"
+    assert client.get("/ready").status == 503
+    assert refused(client.post("/v1/completions", {"model": "lstm"}), 503, "server_loading")
+    service.state = "ready"
+
+    async def end() -> tuple[Answer, Answer]:
+        wishes = {"model": "lstm", "max_tokens": 60_000, "stream": True}
+        open_one = asyncio.ensure_future(client.ask("/v1/completions", wishes))
+        await asyncio.sleep(0.05)
+        await service.drained()
+        return await open_one, await client.ask("/v1/completions", wishes)
+
+    broken, late = asyncio.run(end())
+    refused(late, 503, "server_draining")
+    assert late.headers["retry-after"]
+    assert broken.events[-1]["error"]["code"] == "server_draining"
+    assert service.admission.held == (0, 0, 0)
+
+
+def test_an_answer_that_takes_too_long_is_broken_off(serve: Any, bugs: list[BaseException]) -> None:
+    client, service = serve({"lstm": language_pipeline()}, request_seconds=0.05)
+    refused(client.post("/v1/completions", {"model": "lstm", "max_tokens": 60_000}), 503, "timeout")
+    assert service.admission.held == (0, 0, 0)

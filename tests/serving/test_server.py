@@ -1,0 +1,202 @@
+"""A real server: its beginning and its end, slow clients, clients that leave, several processes."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from ensue.serving.processes import TOO_SOON
+from serving.running import Running, language_run
+
+pytestmark = pytest.mark.slow
+WISHES = {"model": "run", "prompt": "The sea", "max_tokens": 8, "seed": 1}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return language_run(tmp_path_factory.mktemp("serving") / "run")
+
+
+def until(holds: Callable[[], bool], seconds: float = 40) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def raw(server: Running, sent: bytes) -> bytes:
+    """All that comes back on a connection."""
+    with server.connected() as connection:
+        connection.sendall(sent)
+        parts = []
+        while part := connection.recv(65536):
+            parts.append(part)
+        return b"".join(parts)
+
+
+def completion(**wishes: object) -> bytes:
+    body = json.dumps({**WISHES, **wishes}).encode()
+    return b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+
+
+def test_sigterm_lets_answers_finish_and_then_ends(run: Path) -> None:
+    with Running(run, options=("--drain-seconds", "20")) as server:
+        found: list[object] = []
+        asking = threading.Thread(
+            target=lambda: found.append(server.post("/v1/completions", WISHES | {"max_tokens": 3000}))
+        )
+        asking.start()
+        time.sleep(0.3)
+        status, said, seconds = server.end()
+        asking.join()
+    assert status == 0
+    assert found[0]["usage"]["completion_tokens"] == 3000  # type: ignore[index]
+    assert seconds < 20
+    events = [json.loads(line) for line in said.splitlines()]
+    assert {"ready", "draining", "request"} <= {event["event"] for event in events}
+    assert "The sea" not in said
+
+
+def test_what_does_not_finish_is_broken_off(run: Path) -> None:
+    with Running(run, options=("--drain-seconds", "0.2")) as server, server.connected() as connection:
+        connection.sendall(completion(max_tokens=60_000, stream=True))
+        connection.recv(100)
+        status, _, seconds = server.end()
+        rest = b""
+        while part := connection.recv(65536):
+            rest += part
+    assert status == 0
+    assert seconds < 8
+    assert b"server_draining" in rest
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_idle_server_ends_at_once(run: Path, number: int) -> None:
+    with Running(run) as server:
+        status, _, seconds = server.end(number)
+    assert (status, seconds < 5) == (0, True)
+
+
+def test_two_servers_on_one_port(run: Path) -> None:
+    with Running(run) as server:
+        command = [sys.executable, "-m", "ensue", "serve", str(run), "--port", str(server.port)]
+        second = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert second.returncode == 2
+    assert second.stderr.startswith(f"ensue: 127.0.0.1:{server.port}: cannot listen there")
+    assert second.stderr.count("\n") == 1
+
+
+def test_a_run_that_cannot_be_loaded_ends_the_server(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    for name in ("config.json", "recipe.toml"):
+        (tmp_path / "other" / name).write_bytes((run / name).read_bytes())
+    for runs in (
+        [run, tmp_path / "nothing"],
+        [run, tmp_path / "other"],
+        [run, run.parent / ".." / run.parent.name / "run"],
+    ):
+        command = [sys.executable, "-m", "ensue", "serve", *map(str, runs), "--port", "0"]
+        found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert found.returncode == 2
+        last = found.stderr.splitlines()[-1]
+        assert last.startswith("ensue: "), found.stderr
+
+
+def test_slow_headers_and_bodies_are_not_waited_for(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Running(run) as server:
+        start = time.monotonic()
+        with server.connected() as slow, server.connected() as endless, server.connected() as empty:
+            slow.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: lo")
+            endless.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+            for _ in range(80):  # a body without end
+                try:
+                    endless.sendall(b"10000\r\n" + b" " * 0x10000 + b"\r\n")
+                except (BrokenPipeError, ConnectionResetError):
+                    break
+            assert b" 413 " in _received(endless)
+            assert slow.recv(10) == b""
+            assert empty.recv(10) == b""
+        assert 8 < time.monotonic() - start < 20
+        assert server.post("/v1/completions", WISHES)["choices"]
+
+
+def _received(connection: socket.socket) -> bytes:
+    try:
+        return connection.recv(4096)
+    except ConnectionResetError:
+        return b" 413 "  # it was closed while we sent
+
+
+def test_what_is_no_http_is_told_so(run: Path) -> None:
+    with Running(run) as server:
+        answer = raw(server, b"\x16\x03\x01 hello\r\n\r\n")
+        assert b"400" in answer.splitlines()[0]
+        assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "invalid_http"
+
+
+def test_clients_that_leave_hold_nothing(run: Path) -> None:
+    with Running(run) as server:
+        before = server.descriptors()
+        for _ in range(20):
+            with server.connected() as connection:
+                connection.sendall(completion(max_tokens=60_000, stream=True))
+                connection.recv(100)
+        until(lambda: 'ensue_live_rows{model="run"} 0.0' in numbers(server))
+        assert 'ensue_held{what="places"} 0.0' in numbers(server)
+        assert server.descriptors() <= before + 2
+        assert server.post("/v1/completions", WISHES)["choices"]
+
+
+def numbers(server: Running) -> str:
+    with urlopen(server.url + "/metrics", timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+def test_several_processes(run: Path) -> None:
+    with Running(run, options=("--processes", "2")) as server:
+        until(lambda: server.said().count('"ready"') == 2)
+        answers = [server.post("/v1/completions", WISHES)["choices"] for _ in range(8)]
+        assert all(answer == answers[0] for answer in answers)
+        assert server.post("/v1/completions", WISHES | {"session": "a"})["error"]["param"] == "session"
+        assert 'ensue_requests_total{route="/v1/completions",status="200"} 8.0' in numbers(server)
+        status, said, _ = server.end()
+    assert status == 0
+    assert said.count('"draining"') == 2
+
+
+def test_a_process_that_is_killed_is_replaced_and_none_outlives_the_parent(run: Path) -> None:
+    with Running(run, options=("--processes", "2")) as server:
+        until(lambda: server.said().count('"ready"') == 2)
+        time.sleep(TOO_SOON)
+        parent = server.process.pid
+        first, _ = children = children_of(parent)
+        os.kill(first, signal.SIGKILL)
+        until(lambda: server.said().count('"ready"') == 3)
+        assert len(children_of(parent) - children) == 1
+        children = children_of(parent)
+        os.kill(parent, signal.SIGKILL)
+        until(lambda: not any(Path(f"/proc/{child}/cmdline").exists() for child in children))
+
+
+def children_of(parent: int) -> set[int]:
+    found = Path(f"/proc/{parent}/task/{parent}/children")
+    if not found.exists():
+        pytest.skip("this system does not say which processes there are")
+    return set(map(int, found.read_text().split()))
+
+
+def test_a_key_from_the_environment(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENSUE_KEY", "secret")
+    with Running(run) as server:
+        assert server.post("/v1/completions", WISHES)["error"]["code"] == "invalid_api_key"
+        assert server.post("/v1/completions", WISHES, Authorization="Bearer secret")["choices"]
+        assert server.status("/ready") == 200
