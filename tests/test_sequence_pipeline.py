@@ -1,34 +1,22 @@
 """A model from sequence to sequence at work: it learns, answers in order, and scores what it says."""
 
 import json
-import math
-import random
-import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 import ensue
-from ensue.console.reporter import shortened
 from ensue.data.pairs import Pair
-from ensue.errors import DataError, EnsueError, RecipeError, RunError
+from ensue.errors import DataError, EnsueError, RunError
 from ensue.runs.schema import checked
-from ensue.runs.weights import read_tensors
 from ensue.tasks.sequence_to_sequence import decoding
 from ensue.tasks.sequence_to_sequence import pipeline as module
-from ensue.tasks.sequence_to_sequence.job import SequenceToSequenceJob
 from ensue.tasks.sequence_to_sequence.model import CoderContent, PairLayoutContent
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
-from training.resuming import At, interrupt
-from training.tiny import kept, run_tiny, some_slow
-from training.tiny_pairs import SMALL, pair_recipe, pairs, translated
-from training.tiny_texts import Listener, without_pictures
-
-LEARNED = {"steps": 120, "batch_tokens": 500, "learning_rate": 0.01, "warmup": 0.1, "samples": 0}
-SOON = LEARNED | {"steps": 60, "batch_tokens": 100, "validations": 1}
-"""Enough for what has only one rule."""
+from training.tiny import run_tiny, some_slow
+from training.tiny_pairs import DECODERS, LEARNED, LSTM, SMALL, pair_recipe, pairs, sources_of, translated
+from training.tiny_texts import without_pictures
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +38,7 @@ def pipeline(runs: Path) -> SequencePipeline:
 
 
 def some_sources(count: int = 30) -> list[str]:
-    return [line.split("\t")[0] for line in pairs(count, seed=2).splitlines()]
+    return sources_of(pairs(count, seed=2))
 
 
 def test_it_learns_to_translate(pipeline: SequencePipeline, runs: Path) -> None:
@@ -139,81 +127,6 @@ def test_surprisal_adds_up_to_the_validation_score(pipeline: SequencePipeline, r
     assert pipeline.evaluate(runs / "test.tsv").nats_per_token == pytest.approx(mean)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("tied", some_slow(["none", "target", "all"], "all"))
-def test_embeddings_are_tied_three_ways(tied: str, runs: Path, tmp_path: Path) -> None:
-    tables = {"tokens": SMALL["tokens"] | {"tied": tied}}
-    run_tiny(pair_recipe(runs / "train.tsv", train={"steps": 1, "validations": 1}, **tables), tmp_path / "run")
-    names = set(read_tensors(tmp_path / "run" / "model.safetensors"))
-    tables_left = {name for name in names if name in ("source.weight", "target.weight", "head.weight")}
-    assert len(tables_left) == {"none": 3, "target": 2, "all": 1}[tied]
-
-
-def test_one_table_needs_one_vocabulary(runs: Path, tmp_path: Path) -> None:
-    tables = {"tokens": {"d_embedding": 16, "tied": "all"}, "target_tokenizer": {"kind": "words"}}
-    with pytest.raises(RecipeError, match="needs one vocabulary"):
-        run_tiny(pair_recipe(runs / "train.tsv", **tables), tmp_path / "run")
-
-
-def test_interrupted_and_resumed_is_bit_identical(runs: Path, tmp_path: Path) -> None:
-    encoder = SMALL["encoder"] | {"dropout": 0.2}
-    recipe = pair_recipe(
-        runs / "train.tsv", encoder=encoder, decoder=encoder, head={"label_smoothing": 0.1},
-        train={"average": 0.9, "accumulate": 2},
-    )  # fmt: skip
-    run_tiny(recipe, tmp_path / "whole")
-    for step in (2, 7):
-        run_tiny(recipe, tmp_path / "parts", reporter=At(step, interrupt), resume=step > 2)
-    run_tiny(None, tmp_path / "parts", resume=True)
-    assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
-
-
-def test_columns_of_names_are_tokens(tmp_path: Path) -> None:
-    """A lemma and its features: `V;PST` are two names, wherever they stand."""
-    lines = [f"{verb}\t{verb}ed\tV;PST\n{verb}\t{verb}s\tV;3;SG\n" for verb in ("walk", "talk", "call", "look", "jump")]
-    (tmp_path / "train.tsv").write_text("".join(lines * 3))
-    data = {"sources": ["1", "3"], "targets": ["2"], "names": [2]}
-    recipe = pair_recipe(tmp_path / "train.tsv", data=data, tokenizer={"kind": "characters"}, train=SOON)
-    run_tiny(recipe, tmp_path / "run")
-    model = ensue.load(tmp_path / "run")
-    assert [output.text for output in model.predict([("walk", "V;PST"), ("look", "V;3;SG")])] == ["walked", "looks"]
-    assert set(model.coder.source.names.symbols) >= {"V", "PST", "3", "SG"}
-
-
-def test_long_sources_are_cut_and_long_targets_left_out_which_is_said(runs: Path, tmp_path: Path) -> None:
-    recipe = pair_recipe(runs / "train.tsv", data={"source_tokens": 5, "target_tokens": 6}, train={"steps": 1})
-    listener = Listener()
-    run_tiny(recipe, tmp_path / "run", reporter=listener)
-    assert listener.facts is not None
-    notes = listener.facts.notes
-    assert any("sources are cut to their first 5 tokens" in note for note in notes)
-    assert any("are left out: their targets have over 6 tokens" in note for note in notes)
-
-
-BAD = {
-    "one pair": ("a\tb\n", None),
-    "an empty side": ("a\tb\nc\t\n", "train.tsv:2: an empty target"),
-    "nothing": ("", "train.tsv: no rows"),
-    "no tab": ("a b\nc d\n", "expected a source, a tab and a target"),
-    "all too long": ("a b c d\te f g h\n" * 3, "leaves out all"),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_files_that_are_no_pairs_are_one_clear_line(case: str, tmp_path: Path) -> None:
-    content, message = BAD[case]
-    (tmp_path / "train.tsv").write_text(content)
-    data = {"target_tokens": 1} if case == "all too long" else {}
-    recipe = pair_recipe(tmp_path / "train.tsv", data=data, train={"steps": 1, "validations": 1})
-    if message is None:
-        run_tiny(recipe, tmp_path / "run")
-        assert math.isfinite(ensue.load(tmp_path / "run").score("a", "b"))
-        return
-    with pytest.raises(DataError, match=message) as raised:
-        run_tiny(recipe, tmp_path / "run")
-    assert "\n" not in str(raised.value)
-
-
 @pytest.fixture
 def lines(runs: Path, tmp_path: Path) -> Path:
     path = tmp_path / "sources.txt"
@@ -288,84 +201,6 @@ def test_two_threads_answer_as_one(pipeline: SequencePipeline) -> None:
     assert torch.is_grad_enabled()
 
 
-LSTM = {"kind": "lstm", "d_model": 16}
-DECODERS = {
-    "attention": ({"kind": "bilinear"}, {}),
-    "additive": ({"kind": "additive"}, {}),
-    "heads": ({"kind": "scaled-dot", "num_heads": 2, "dropout": 0.1}, {}),
-    "dot": ({"kind": "dot"}, {}),
-    "feeding": ({"kind": "bilinear", "feeding": True}, {}),
-    "plain": ({"kind": "none"}, {}),
-    "copying": ({"kind": "bilinear"}, {"copying": True, "coverage": 0.1}),
-    "decoder only": ({}, {"label_smoothing": 0.1}),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", some_slow(DECODERS, "feeding"))
-def test_recurrent_decoders_agree_with_their_steps(name: str, runs: Path, tmp_path: Path) -> None:
-    """What a beam search reports, step by step, is what `score` gives in one pass."""
-    attention, head = DECODERS[name]
-    tables: dict[str, Any] = {"encoder": LSTM if name != "dot" else LSTM | {"d_model": 8}}  # two directions make 16
-    if name == "decoder only":
-        tables = {"encoder": None}
-    recipe = pair_recipe(
-        runs / "train.tsv", **tables, decoder=LSTM, attention=attention, head=head, train={"validations": 1}
-    )
-    run_tiny(recipe, tmp_path / "run")
-    model = ensue.load(tmp_path / "run")
-    for source, output in zip(some_sources(4), model.with_search(max_tokens=12).predict(some_sources(4)), strict=True):
-        if output.is_complete:
-            assert model.score(source, output.text) == pytest.approx(-output.log_probability, abs=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("known", "train"),
-    [
-        (60, SOON | {"learning_rate": 0.05}),
-        pytest.param(380, LEARNED | {"learning_rate": 0.02}, marks=pytest.mark.slow),
-    ],
-)
-def test_unknown_words_are_copied(known: int, train: dict[str, Any], tmp_path: Path) -> None:
-    """Names that training does not have come through, where the vocabulary has none of them."""
-    choose = random.Random(0)
-    names = ["".join(choose.choices("abcdefgh", k=5)) for _ in range(400)]
-    lines = [f"hello {name} !\t{name} says hello\n" for name in names]
-    (tmp_path / "train.tsv").write_text("".join(lines[:known]))
-    recipe = pair_recipe(
-        tmp_path / "train.tsv", encoder=LSTM, decoder=LSTM, attention={"kind": "bilinear"}, head={"copying": True},
-        tokenizer={"kind": "words", "min_count": 5}, train=train,
-    )  # fmt: skip
-    run_tiny(recipe, tmp_path / "run")
-    model = ensue.load(tmp_path / "run")
-    outputs = [str(output) for output in model.predict([line.split("\t")[0] for line in lines[380:]])]
-    assert outputs == [f"{name} says hello" for name in names[380:]]
-    assert model.score("hello gabfh !", "gabfh says hello") < 1
-    assert math.isfinite(model.score("hello gabfh !", "other says hello"))
-
-
-@pytest.mark.parametrize(
-    ("tables", "message"),
-    [
-        ({"decoder": {"kind": "window"}}, "decoder.kind window has no state"),
-        ({"encoder": None, "head": {"copying": True}}, "head.copying needs an encoder"),
-        ({"encoder": None, "decoder": SMALL["decoder"] | {"positions": "learned"}}, "without an encoder decoder.pos"),
-        ({"encoder": None, "target_tokenizer": {"kind": "words"}}, "without an encoder both sides have one vocabulary"),
-        ({"decoder": {"kind": "none"}}, "decoder.kind none has no state"),
-        ({"attention": {"kind": "dot"}}, "a transformer as decoder"),
-        ({"head": {"copying": True, "label_smoothing": 0.1}}, "label_smoothing is not for a head that copies"),
-        ({"head": {"copying": True}, "target_tokenizer": {"kind": "words"}}, "copying needs one vocabulary"),
-        ({"decoder": LSTM, "attention": {"kind": "dot"}, "encoder": LSTM}, "dot products need as many features"),
-        ({"decoder": LSTM, "attention": {"num_heads": 3}}, "cannot share"),
-    ],
-)
-def test_tables_that_do_not_go_together(
-    tables: dict[str, dict[str, object]], message: str, runs: Path, tmp_path: Path
-) -> None:
-    with pytest.raises(RecipeError, match=message):
-        run_tiny(pair_recipe(runs / "train.tsv", **tables), tmp_path / "run")
-
-
 def test_few_sources_are_searched_together_with_a_wide_beam(
     pipeline: SequencePipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -382,23 +217,6 @@ def test_few_sources_are_searched_together_with_a_wide_beam(
     rows.clear()
     pipeline.with_search(width=30).predict(some_sources(2))
     assert rows == [1, 1]
-
-
-def test_pairs_in_another_encoding_are_learned_from(tmp_path: Path) -> None:
-    (tmp_path / "train.tsv").write_bytes(pairs(20).encode("latin-1"))
-    job = SequenceToSequenceJob(
-        pair_recipe(tmp_path / "train.tsv", data={"encoding": "latin-1", "valid_fraction": 0.5})
-    )
-    assert any("\u00f6" in target or "\u00fc" in target for pair in job.valid_pairs for target in pair.targets)
-    with pytest.raises(DataError, match="not UTF-8"):
-        SequenceToSequenceJob(pair_recipe(tmp_path / "train.tsv"))
-
-
-def test_all_samples_are_shown(runs: Path) -> None:
-    job = SequenceToSequenceJob(pair_recipe(runs / "train.tsv", train={"samples": 3}))
-    shown = shortened(job.task.sample(job.build_model().eval(), 0))
-    for line, pair in zip(shown, job.valid_pairs[:3], strict=True):
-        assert re.fullmatch(f"{pair.sources[0]} → .*\\({pair.targets[0]}\\)", line)
 
 
 @pytest.mark.parametrize("column", [[1.5, "a"], ["a", 1], [1], [1, "a", "b"], [-1, "a"]])
@@ -426,10 +244,3 @@ def test_a_tokenizer_in_a_run_that_is_none_is_damage(
     content["source"]["tokenizer"] |= change
     with pytest.raises(RunError, match=rf"^tokenizer.json: damaged: source.tokenizer.*{said}"):
         checked(CoderContent, content, "tokenizer.json")
-
-
-@pytest.mark.parametrize("search", [{"length_penalty": 11}, {"min_tokens": 9, "max_tokens": 8}])
-def test_a_search_that_cannot_be_is_said_before_training(search: dict[str, object], runs: Path, tmp_path: Path) -> None:
-    with pytest.raises(EnsueError, match=r"length_penalty|min_tokens is 9"):
-        run_tiny(pair_recipe(runs / "train.tsv", search=search), tmp_path / "run")
-    assert not (tmp_path / "run").exists()

@@ -22,6 +22,26 @@ TRAIN: dict[str, Any] = {
 }  # fmt: skip
 
 
+LEARNED: dict[str, Any] = {
+    "steps": 120, "batch_tokens": 500, "learning_rate": 0.01, "warmup": 0.1, "samples": 0,
+}  # fmt: skip
+"""Enough to learn the rule."""
+
+
+LSTM = {"kind": "lstm", "d_model": 16}
+DECODERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "attention": ({"kind": "bilinear"}, {}),
+    "additive": ({"kind": "additive"}, {}),
+    "heads": ({"kind": "scaled-dot", "num_heads": 2, "dropout": 0.1}, {}),
+    "dot": ({"kind": "dot"}, {}),
+    "feeding": ({"kind": "bilinear", "feeding": True}, {}),
+    "plain": ({"kind": "none"}, {}),
+    "copying": ({"kind": "bilinear"}, {"copying": True, "coverage": 0.1}),
+    "decoder only": ({}, {"label_smoothing": 0.1}),
+}
+"""The tables `[attention]` and `[head]` of recurrent decoders."""
+
+
 def sentence(choose: random.Random) -> str:
     """Three to seven words."""
     words = [choose.choice(["the", "a"]), *choose.choices(["red", "big"], k=choose.randrange(3))]
@@ -39,6 +59,11 @@ def pairs(count: int, *, seed: int = 0) -> str:
     choose = random.Random(seed)
     sources = [sentence(choose) for _ in range(count)]
     return "".join(f"{source}\t{translated(source)}\n" for source in sources)
+
+
+def sources_of(lines: str) -> list[str]:
+    """The sources of what `pairs` has written."""
+    return [line.split("\t")[0] for line in lines.splitlines()]
 
 
 def pair_recipe(path: Path, *, train: dict[str, Any] | None = None, **tables: Any) -> SequenceToSequenceRecipe:
