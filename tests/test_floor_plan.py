@@ -44,8 +44,14 @@ FLOORS = [
 ORDER = {part: place for place, part in enumerate(part for floor in FLOORS for part in reversed(floor))}
 ROOMS = {
     "data": [["detection"], ["corpus", "sentences", "documents", "pairs"], ["survey"]],
-    "tasks": [["words"], ["language_modeling", "labeling", "classification", "masked_language_modeling"]],
-}
+    "tasks": [
+        ["words"],
+        [
+            "language_modeling", "labeling", "classification", "sequence_to_sequence", "masked_language_modeling",
+            "bidirectional_language_modeling", "word_vectors",
+        ],
+    ],
+}  # fmt: skip
 """Folders of a part, from the ground up. Its own files lie below them and import from none; those of a row, neither."""
 ALONE = {"engine": FLOORS[0], "nn": [*FLOORS[0], "engine"]}
 """What works without everything else, though other floors lie below it."""
