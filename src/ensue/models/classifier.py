@@ -108,7 +108,7 @@ class Classifier(nn.Module):
         return Pooled(self._pooled(self.pooling, self.layers, x, mask).float(), keys)
 
     def _pooled(self, pooling: Pooling, layers: SequenceLayer, x: Tensor, mask: Tensor | None) -> Tensor:
-        if not self.segment:
+        if not self.segment or x.is_meta:  # whole, if its operations are traced: the number of pieces is a size
             vector: Tensor = pooling(layers(x, mask=mask)[0], mask)
             return vector
         state: State = None

@@ -48,11 +48,11 @@ class NgramBag(nn.Module):
         """For each length, the rows of the n-grams that begin at each word; 0 unless all words of the n-gram are
         `known`.
         """
-        key, whole = torch.zeros_like(words), torch.ones_like(known)
+        key, whole, length = torch.zeros_like(words), torch.ones_like(known), words.shape[1]
+        following, known = (F.pad(part, (0, self.longest)) for part in (words, known))
         for n in range(self.longest):
-            padding = (0, min(n, words.shape[1]))
-            key = (key + F.pad(words[:, n:], padding)) * MULTIPLIER  # wraps around
-            whole = whole & F.pad(known[:, n:], padding)
+            key = (key + following[:, n : n + length]) * MULTIPLIER  # wraps around
+            whole = whole & known[:, n : n + length]
             yield ((key >> 20) % (self.buckets - 1) + 1).masked_fill(~whole, 0)
 
     def forward(self, words: Int[Tensor, "B T"]) -> Float[Tensor, "B K"]:

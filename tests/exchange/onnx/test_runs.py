@@ -15,7 +15,17 @@ from ensue.errors import DataError, EnsueError
 from ensue.exchange.exporting import export_run
 from ensue.recipe.tables import TokenizerRecipe
 from training.tiny import run_tiny, tiny_recipe, words
-from training.tiny_texts import columns, sentences, tagging, without_pictures
+from training.tiny_texts import (
+    classifying,
+    columns,
+    documents,
+    fasttext,
+    pairs,
+    sentences,
+    tagging,
+    tsv,
+    without_pictures,
+)
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (pip install ensue[onnx])")
 pytest.importorskip("onnx", reason="onnx is not installed (pip install ensue[onnx])")
@@ -147,3 +157,45 @@ def test_packages_that_are_missing_are_named(names: Path, tmp_path: Path, monkey
     monkeypatch.setattr("ensue.exchange.exporting.find_spec", lambda name: None)
     with pytest.raises(EnsueError, match=r'ONNX needs the package onnx, which is not installed: pip install "ensue'):
         export_run(names, tmp_path / "out", "onnx")
+
+
+CLASSIFIERS: dict[str, dict[str, Any]] = {
+    "lstm": {"head": {"pooling": ["last"]}},
+    "segments": {
+        "head": {"pooling": ["max", "attention"]},
+        "data": {"segment_tokens": 3},
+        "encoder": {"kind": "gru", "d_model": 8, "bidirectional": False},
+    },
+    "several": {"head": {"pooling": ["mean"]}, "encoder": "window"},
+    "pairs": {"head": {"pooling": ["max"], "d_hidden": 5}, "features": {"characters": "cnn"}},
+    "bag": {"head": {"pooling": [], "ngrams": 2, "ngram_buckets": 999}, "encoder": "none"},
+    "bag and transformer": {"head": {"pooling": ["mean"], "ngrams": 3}, "encoder": "transformer"},
+    "bag of pairs": {"head": {"pooling": [], "ngrams": 2, "ngram_buckets": 999}, "encoder": "none"},
+    "ends of long texts": {"head": {"pooling": ["last"]}, "data": {"max_tokens": 5, "keep": "both"}},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", CLASSIFIERS)
+def test_classifiers(kind: str, tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_pictures(monkeypatch)
+    is_pair, is_several = "pairs" in kind, kind == "several"
+    content = pairs(60) if is_pair else fasttext(documents(60, most_labels=3)) if is_several else tsv(documents(60))
+    train = tmp_path / ("train.txt" if is_several else "train.tsv")
+    train.write_text(content)
+    run_tiny(classifying(train, **CLASSIFIERS[kind]), tmp_path / "run")
+    export_run(tmp_path / "run", tmp_path / "out", "onnx")
+    texts = [document.text for document in documents(12, seed=1)]
+    lines = [f"{a}\t{b}" for a, b in zip(texts, reversed(texts), strict=True)] if is_pair else [*texts, "", "é"]
+    other = tmp_path / ("other.tsv" if is_pair else "other.txt")
+    text = "".join(f"{line}\n" for line in lines)
+    other.write_text("sentence1\tsentence2\n" * is_pair + text)
+    pipeline = ensue.load(tmp_path / "run", device="cpu")
+    expected = list(pipeline.prediction_lines(str(other), format=None if is_pair else "plain"))
+    found = program(tmp_path / "out", text).splitlines()
+    place = 3 if is_pair else 1
+    for ours, theirs in zip("".join(expected).splitlines()[is_pair:], found, strict=True):
+        one, other_one = ours.split("\t"), theirs.split("\t")
+        for a, b in zip(one.pop(place).split(","), other_one.pop(place).split(","), strict=True):
+            assert float(b) == pytest.approx(float(a), abs=2e-4)
+        assert one == other_one

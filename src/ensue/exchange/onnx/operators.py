@@ -90,6 +90,16 @@ def _floor_divided(trace: Tracing, out: Tensor, a: Any, b: Any) -> Any:
     return trace.add("Div", trace.add("Sub", first, trace.add("Mod", first, second)), second)
 
 
+def _shifted(trace: Tracing, out: Tensor, a: Any, bits: int) -> Any:
+    return _floor_divided(trace, out, a, 1 << bits)
+
+
+def _counted(trace: Tracing, out: Tensor, x: Tensor, dim: Any = None) -> Any:
+    nonzero = trace.add("Cast", trace.of(x, torch.bool), to=TYPES[torch.int64])
+    axes = [] if dim is None else [trace.graph.constant([dim] if isinstance(dim, int) else list(dim))]
+    return trace.add("ReduceSum", nonzero, *axes, keepdims=0)
+
+
 def _power(trace: Tracing, out: Tensor, a: Any, exponent: Any) -> Any:
     return trace.add("Pow", trace.of(a, out.dtype), trace.of(exponent, out.dtype))
 
@@ -182,6 +192,8 @@ HANDLERS: dict[str, Handler] = {
     "minimum": _of_two("Min"),
     "div": _divided,
     "floor_divide": _floor_divided,
+    **dict.fromkeys(("__rshift__", "bitwise_right_shift"), _shifted),
+    "count_nonzero": _counted,
     "pow": _power,
     "square": lambda trace, out, x: trace.add("Mul", trace.of(x), trace.of(x)),
     "rsqrt": lambda trace, out, x: trace.add("Reciprocal", trace.add("Sqrt", trace.of(x, out.dtype))),

@@ -133,10 +133,6 @@ def _looked_up(trace: Tracing, out: Tensor, weight: Tensor, ids: Tensor, *_: Any
     return trace.add("Gather", trace.of(weight), trace.of(ids), axis=0)
 
 
-def _summed_rows(trace: Tracing, out: Any, weight: Tensor, ids: Tensor, *rest: Any) -> Any:
-    raise Unexportable("a bag of rows of different lengths")
-
-
 def _sorted(trace: Tracing, out: Any, x: Tensor, *rest: Any, **named: Any) -> Any:
     dim, descending = named.get("dim", rest[-2] if len(rest) > 1 else -1), named.get("descending", False)
     count = trace.sizes([x.shape[dim]])
@@ -184,8 +180,6 @@ SHAPE_HANDLERS: dict[str, Handler] = {
     "index_select": _taken,
     "index": _indexed,
     "embedding": _looked_up,
-    "_embedding_bag": _summed_rows,
-    "_embedding_bag_forward_only": _summed_rows,
     "sort": _sorted,
     "arange": _numbers,
     "lift_fresh": _constant,

@@ -9,7 +9,7 @@ of a number in a tensor) cannot be followed, and stops the trace. What it does d
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -155,6 +155,34 @@ class _Operations(_Recorder, TorchDispatchMode):  # type: ignore[no-untyped-call
         self.trace = trace
 
 
+def attention(
+    queries: Tensor, keys: Tensor, values: Tensor, allowed: Tensor | None = None, dropout: float = 0.0,
+    is_causal: bool = False, *, scale: float | None = None,
+) -> Tensor:  # fmt: skip
+    """Scaled dot products as they are written; a query that may attend to nothing gets zeros."""
+    if is_causal:
+        rows, columns = (torch.arange(part.shape[-2], device=part.device) for part in (queries, keys))
+        allowed = columns <= rows.unsqueeze(1)
+    scores = (queries * (1 / math.sqrt(queries.shape[-1]) if scale is None else scale)) @ keys.transpose(-2, -1)
+    if allowed is None:
+        return scores.softmax(-1) @ values
+    weights = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min).softmax(-1)
+    return weights.masked_fill(~allowed, 0.0) @ values
+
+
+def bag_of_rows(ids: Tensor, weight: Tensor, *, mode: str, per_sample_weights: Tensor, **_: Any) -> Tensor:
+    """The weighted sums of rows, (B, N) to (B, K)."""
+    assert mode == "sum"
+    return (per_sample_weights.unsqueeze(1) @ F.embedding(ids, weight)).squeeze(1)
+
+
+WRITTEN_OUT: dict[Any, Callable[..., Tensor]] = {
+    F.scaled_dot_product_attention: attention,
+    F.embedding_bag: bag_of_rows,
+}
+"""Functions of torch that are loops of their own below autograd, as products."""
+
+
 class _Products(TorchFunctionMode):
     """Products as they are written, which torch would take apart into products of matrices and changes of shape."""
 
@@ -170,9 +198,9 @@ class _Products(TorchFunctionMode):
             return self._linear(*args, **kwargs)
         if func in (torch.matmul, Tensor.matmul, Tensor.__matmul__):
             return self._known("MatMul", func, *args)
-        if func is F.scaled_dot_product_attention:
+        if func in WRITTEN_OUT:
             with self:
-                return attention(*args, **kwargs)
+                return WRITTEN_OUT[func](*args, **kwargs)
         return func(*args, **kwargs)
 
     def _known(self, op: str, func: Any, *args: Tensor) -> Tensor:
@@ -187,18 +215,3 @@ class _Products(TorchFunctionMode):
         found = self.trace.add("MatMul", self.trace.of(x), self.trace.transposed(weight))
         self.trace.let(out, found if bias is None else self.trace.add("Add", found, self.trace.of(bias)))
         return out
-
-
-def attention(
-    queries: Tensor, keys: Tensor, values: Tensor, allowed: Tensor | None = None, dropout: float = 0.0,
-    is_causal: bool = False, *, scale: float | None = None,
-) -> Tensor:  # fmt: skip
-    """Scaled dot products as they are written; a query that may attend to nothing gets zeros."""
-    if is_causal:
-        rows, columns = (torch.arange(part.shape[-2], device=part.device) for part in (queries, keys))
-        allowed = columns <= rows.unsqueeze(1)
-    scores = (queries * (1 / math.sqrt(queries.shape[-1]) if scale is None else scale)) @ keys.transpose(-2, -1)
-    if allowed is None:
-        return scores.softmax(-1) @ values
-    weights = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min).softmax(-1)
-    return weights.masked_fill(~allowed, 0.0) @ values

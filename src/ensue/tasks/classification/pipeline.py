@@ -22,6 +22,7 @@ from ensue.tasks.classification.classified import Classified
 from ensue.tasks.classification.console import class_lines
 from ensue.tasks.classification.inspection import inspect_classifier
 from ensue.tasks.classification.model import ClassifierParts
+from ensue.tasks.classification.portable import portable
 from ensue.tasks.classification.recipe import ClassificationRecipe
 from ensue.tasks.classification.task import classify_words
 from ensue.tasks.classification.texts import (
@@ -32,6 +33,7 @@ from ensue.tasks.classification.texts import (
     shortened,
     words_in,
 )
+from ensue.tasks.portable import Portable
 from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
 from ensue.tasks.words.length import check_length
 from ensue.tasks.words.pipeline import WordPipeline
@@ -165,6 +167,9 @@ class ClassificationPipeline(WordPipeline):
     def protocol(self, scores: ClassificationScores) -> str:
         """A sentence that says how long texts are read."""
         return describe_reading(self.recipe.data, "of longer texts")
+
+    def portable(self) -> Portable:
+        return portable(self)
 
     def _read(self, document: Document) -> tuple[Document, list[list[str]]]:
         """The document with the words of its texts that are read."""

@@ -45,7 +45,7 @@ def key(form):
 
 def padded(rows):
     """Rows of different lengths as one array, zeros behind them."""
-    found = np.zeros((len(rows), max(map(len, rows), default=0)), np.int64)
+    found = np.zeros((len(rows), max(map(len, [*rows, [0]]))), np.int64)
     for row, numbers in zip(found, rows, strict=True):
         row[: len(numbers)] = numbers
     return found
@@ -53,7 +53,7 @@ def padded(rows):
 
 def inputs(*texts):
     """The inputs of the model for a list of texts, each a list of words; for pairs of texts two such lists."""
-    forms = sorted({word for part in texts for words in part for word in words})
+    forms = sorted({word for part in texts for words in part for word in words}) or [""]
     place = {form: number for number, form in enumerate(forms)}
     letters = [form if len(form) <= 32 else form[:16] + form[-16:] for form in forms]
     found = {
