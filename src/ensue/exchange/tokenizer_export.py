@@ -125,7 +125,7 @@ def _of_bytes(*, lowercase: bool) -> LibraryTokenizer:
 
 
 def _of_words(tokenizer: WordTokenizer) -> LibraryTokenizer:
-    """A line end is the token that it is in a text. White space is lost, as with ours."""
+    """A line end is the token that it is in a text. How words are written in a line, the library cannot know."""
     library = import_library()
     _, _, *words = tokenizer.vocabulary.symbols
     vocabulary = {UNKNOWN_WORD: tokenizer.unknown_id, "\n": tokenizer.start_id}
@@ -134,10 +134,6 @@ def _of_words(tokenizer: WordTokenizer) -> LibraryTokenizer:
     plain = _ESCAPED.sub(lambda match: chr(int(match[1] or match[2], 16)), SPLITTERS[tokenizer.splitter])
     expression = library.Regex(plain)
     found.pre_tokenizer = library.pre_tokenizers.Split(expression, "removed", invert=True)
-    parts = library.decoders
-    found.decoder = parts.Sequence(
-        [parts.WordPiece("\n##", cleanup=False), parts.Fuse(), parts.Replace(library.Regex(" ?\n ?"), "\n")]
-    )
     if tokenizer.lowercase:
         found.normalizer = library.normalizers.Lowercase()
     return found

@@ -48,12 +48,19 @@ class Portable:
     """The tokenizers, by the names of their files."""
 
 
-def state_forms(state: State) -> dict[str, TensorForm]:
-    """The names and sizes of the leaves of an initial state; "past" is the number of positions that it has read."""
-    return {
-        name: TensorForm(("batch", *(size or more or 0 for size in leaf.shape[1:])), leaf.dtype)
-        for name, leaf, more in _leaves(state, "state", None)
-    }
+def state_forms(state: State, longer: State = None) -> dict[str, TensorForm]:
+    """The names and sizes of the leaves of an initial state of several rows.
+
+    A size is free if it is 0 and grows, or differs from that in `longer`, the state after a longer source. It is "past"
+    where attention grows, and "source" elsewhere.
+    """
+    others = _leaves(state if longer is None else longer, "state", None)
+    found = {}
+    for (name, leaf, word), (_, other, _) in zip(_leaves(state, "state", None), others, strict=True):
+        pairs = zip(leaf.shape[1:], other.shape[1:], strict=True)
+        sizes = [word or "source" if a != b or (a == 0 and word) else a for a, b in pairs]
+        found[name] = TensorForm(("batch", *sizes), leaf.dtype)
+    return found
 
 
 def state_tensors(state: State, prefix: str = "state") -> dict[str, Tensor]:

@@ -14,6 +14,7 @@ import ensue
 from ensue.errors import DataError, EnsueError
 from ensue.exchange.exporting import export_run
 from ensue.recipe.tables import TokenizerRecipe
+from training import tiny_pairs
 from training.tiny import run_tiny, tiny_recipe, words
 from training.tiny_texts import (
     classifying,
@@ -32,7 +33,9 @@ pytest.importorskip("onnx", reason="onnx is not installed (pip install ensue[onn
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 PROGRAMS = Path(ensue.__file__).parent / "exchange" / "onnx" / "programs"
-PAGE = 80
+NEIGHBORS = ("words", "written")
+"""What programs import that stands beside them."""
+PAGE = 110
 """The most lines of a program."""
 Program = Callable[..., str]
 
@@ -46,10 +49,12 @@ def program(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         monkeypatch.setattr(sys, "argv", [str(path), *arguments])
         monkeypatch.setattr(sys, "stdin", io.StringIO(text))
         monkeypatch.setattr(sys, "path", [str(directory), *sys.path])
-        monkeypatch.delitem(sys.modules, "words", raising=False)
+        for name in NEIGHBORS:
+            monkeypatch.delitem(sys.modules, name, raising=False)
         capsys.readouterr()
         runpy.run_path(str(path), run_name="__main__")
-        monkeypatch.delitem(sys.modules, "words", raising=False)
+        for name in NEIGHBORS:
+            monkeypatch.delitem(sys.modules, name, raising=False)
         return capsys.readouterr().out
 
     return run
@@ -137,7 +142,7 @@ def test_programs_need_little(program_of: str) -> None:
     modules = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     modules |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
     others = {name for name in modules if name not in sys.stdlib_module_names}
-    assert others <= {"numpy", "onnxruntime", "tokenizers", "words"}
+    assert others <= {"numpy", "onnxruntime", "tokenizers", *NEIGHBORS}
 
 
 def test_what_cannot_be_exported_is_refused(names: Path, tmp_path: Path) -> None:
@@ -199,3 +204,34 @@ def test_classifiers(kind: str, tmp_path: Path, program: Program, monkeypatch: p
         for a, b in zip(one.pop(place).split(","), other_one.pop(place).split(","), strict=True):
             assert float(b) == pytest.approx(float(a), abs=2e-4)
         assert one == other_one
+
+
+LSTM = {"kind": "lstm", "d_model": 16}
+TRANSLATORS: dict[str, dict[str, Any]] = {
+    "transformer": {},
+    "attention behind cells": {"encoder": LSTM, "decoder": LSTM, "attention": {"kind": "bilinear"}},
+    "input feeding": {"encoder": LSTM, "decoder": LSTM, "attention": {"kind": "additive", "feeding": True}},
+    "no attention": {"encoder": LSTM, "decoder": {"kind": "gru", "d_model": 16}, "attention": {"kind": "none"}},
+    "copying": {
+        "encoder": LSTM,
+        "decoder": LSTM,
+        "head": {"copying": True},
+        "tokenizer": {"kind": "words", "max_size": 9},
+    },
+    "coverage": {"encoder": LSTM, "decoder": LSTM, "head": {"copying": True, "coverage": 1.0}},
+    "one text": {"encoder": None},
+    "subwords": {"tokenizer": {"kind": "bpe", "max_size": 300}, "search": {"beams": 2, "no_repeat_ngram": 2}},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", TRANSLATORS)
+def test_translators(kind: str, tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_pictures(monkeypatch)
+    (tmp_path / "train.tsv").write_text(tiny_pairs.pairs(80))
+    run_tiny(tiny_pairs.pair_recipe(tmp_path / "train.tsv", **TRANSLATORS[kind]), tmp_path / "run")
+    export_run(tmp_path / "run", tmp_path / "out", "onnx")
+    sources = [line.split("\t")[0] for line in tiny_pairs.pairs(12, seed=5).splitlines()] + ["the zebra, sees"]
+    expected = "".join(f"{output}\n" for output in ensue.load(tmp_path / "run", device="cpu").predict(sources))
+    assert program(tmp_path / "out", "".join(f"{source}\n" for source in sources)) == expected
+    assert len(set(expected.splitlines())) > 1

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 import onnxruntime
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from ensue.exchange.onnx.graph import Unexportable
@@ -48,10 +51,22 @@ def _difference(
         where = f"{part.name}: {name} of {rows} rows of {positions} positions"
         if array.shape != expected.shape or array.dtype != expected.dtype:
             raise Unexportable(f"{where} is {array.dtype} {array.shape}, not {expected.dtype} {expected.shape}")
-        if not expected.size:
-            continue
-        difference = float(np.abs(array.astype(np.float64) - expected.astype(np.float64)).max())
-        if not difference <= (TOLERANCE * max(1.0, float(np.abs(expected).max())) if expected.dtype.kind == "f" else 0):
+        difference = _largest(array, expected)
+        if not difference <= _bound(expected):
             raise Unexportable(f"{where} differs by {difference:.2g} from the model's")
         largest = max(largest, difference)
     return largest
+
+
+def _largest(found: NDArray[Any], expected: NDArray[Any]) -> float:
+    """The largest difference; equal infinities have none."""
+    differ = found != expected
+    with np.errstate(invalid="ignore"):
+        return float(np.abs(found[differ].astype(np.float64) - expected[differ]).max(initial=0.0))
+
+
+def _bound(expected: NDArray[Any]) -> float:
+    """The largest difference that is allowed."""
+    if expected.dtype.kind != "f":
+        return 0.0
+    return TOLERANCE * max(1.0, float(np.abs(expected[np.isfinite(expected)]).max(initial=0.0)))

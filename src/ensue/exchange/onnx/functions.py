@@ -24,9 +24,9 @@ Function = Callable[..., Mapping[str, Tensor]]
 def traced(model: nn.Module, function: Function, inputs: Mapping[str, TensorForm], *, name: str) -> onnx.ModelProto:
     """The graph of a function of a model. Raises Unexportable."""
     empty, weights = without_content(model)
-    largest = max((size for _, numbers in weights.values() for size in numbers.shape), default=1)
+    fixed = {size for _, numbers in weights.values() for size in numbers.shape}
     words = dict.fromkeys(size for given in inputs.values() for size in given.sizes if isinstance(size, str))
-    sizes = Sizes(words, largest=largest)
+    sizes = Sizes(words, fixed)
     trace = Trace(sizes, weights)
     given = {}
     for key, expected in inputs.items():

@@ -124,6 +124,19 @@ def _silu(trace: Tracing, out: Tensor, x: Tensor) -> Any:
     return trace.add("Mul", trace.of(x), trace.add("Sigmoid", trace.of(x)))
 
 
+def _log_of_sum(trace: Tracing, out: Tensor, a: Tensor, b: Tensor) -> Any:
+    """log(exp a + exp b); -∞ where both are."""
+    first, second = trace.of(a), trace.of(b)
+    least = trace.of(torch.finfo(out.dtype).min, out.dtype)
+    most = trace.add("Max", first, second, least)
+    parts = [trace.add("Exp", trace.add("Sub", part, most)) for part in (first, second)]
+    return trace.add("Add", most, trace.add("Log", trace.add("Add", *parts)))
+
+
+def _log_sigmoid(trace: Tracing, out: Any, x: Tensor) -> list[str]:
+    return [trace.add("Neg", trace.add("Softplus", trace.add("Neg", trace.of(x))))]
+
+
 def _between(trace: Tracing, out: Tensor, a: Tensor, b: Tensor, share: Any) -> Any:
     way = trace.add("Sub", trace.of(b), trace.of(a))
     return trace.add("Add", trace.of(a), trace.add("Mul", trace.of(share, out.dtype), way))
@@ -219,6 +232,8 @@ HANDLERS: dict[str, Handler] = {
     "softplus": _softplus,
     "gelu": _gelu,
     "silu": _silu,
+    "logaddexp": _log_of_sum,
+    "log_sigmoid_forward": _log_sigmoid,
     "lerp": _between,
     "where": _chosen,
     "masked_fill": _filled,

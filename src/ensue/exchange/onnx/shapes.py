@@ -104,6 +104,11 @@ def _gathered(trace: Tracing, out: Tensor, x: Tensor, dim: int, index: Tensor) -
     return trace.add("GatherElements", trace.of(x), trace.of(index), axis=dim % x.dim())
 
 
+def _added(trace: Tracing, out: Tensor, x: Tensor, dim: int, index: Tensor, values: Tensor) -> Any:
+    given = (trace.of(x), trace.of(index), trace.of(values))
+    return trace.add("ScatterElements", *given, axis=dim % x.dim(), reduction="add")
+
+
 def _taken(trace: Tracing, out: Tensor, x: Tensor, dim: int, index: Tensor) -> Any:
     return trace.add("Gather", trace.of(x), trace.of(index), axis=dim % x.dim())
 
@@ -177,6 +182,7 @@ SHAPE_HANDLERS: dict[str, Handler] = {
     "flip": _flipped,
     "constant_pad_nd": _padded,
     "gather": _gathered,
+    "scatter_add": _added,
     "index_select": _taken,
     "index": _indexed,
     "embedding": _looked_up,

@@ -7,7 +7,7 @@ primes is a product of sizes. All other numbers are the same at every run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import combinations_with_replacement
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from ensue.exchange.onnx.graph import Graph
 LEAST, MOST, DISTANCE = 5_000, 100_000, 1.37
 """The bounds of the first prime, and how far the next ones are from each other. Products of four still are sizes."""
 NEAR = 512
-"""Up to this number something may be added to a size, or taken away."""
+"""Up to this number something may be added to a size, or taken away; above it, only a size of the model be added."""
 
 
 class Made(NamedTuple):
@@ -31,10 +31,11 @@ class Made(NamedTuple):
 class Sizes:
     """The primes of named sizes, and in the graph the values that stand for them."""
 
-    def __init__(self, names: Iterable[str], *, largest: int) -> None:
-        """`largest`: the largest size of the model."""
+    def __init__(self, names: Iterable[str], fixed: Collection[int]) -> None:
+        """`fixed`: the sizes of the model."""
         self.primes: dict[str, int] = {}
-        number = min(max(LEAST, 2 * largest), MOST)
+        self._fixed = frozenset(fixed)
+        number = min(max(LEAST, 2 * max(fixed, default=0)), MOST)
         for name in names:
             self.primes[name] = number = _prime(number)
             number = int(number * DISTANCE)
@@ -73,9 +74,9 @@ class Sizes:
         size, sign = abs(number), 1 if number > 0 else -1
         if size < LEAST - NEAR or size > 1 << 62:
             return None
-        near = min(self._terms, key=lambda term: abs(size - term), default=0)
-        if abs(size - near) <= NEAR:
-            return self._terms[near]._replace(factor=sign, rest=sign * (size - near))
+        for term in sorted(self._terms, key=lambda term: abs(size - term)):
+            if abs(size - term) <= NEAR or size - term in self._fixed:
+                return self._terms[term]._replace(factor=sign, rest=sign * (size - term))
         for term in sorted(self._terms, reverse=True):
             if size % term == 0 and size // term < LEAST:
                 return self._terms[term]._replace(factor=sign * (size // term))

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ensue.models.language_model import LanguageModel
 from ensue.tasks.portable import Portable, PortableFunction, TensorForm, state_forms, state_from, state_tensors
+from ensue.text.words import WordTokenizer
 
 if TYPE_CHECKING:
     from ensue.tasks.language_modeling.pipeline import LanguagePipeline
@@ -28,9 +29,10 @@ def portable(pipeline: LanguagePipeline) -> Portable:
     settings = {
         "start": tokenizer.start_id,
         "context": model.context,
+        "words": tokenizer.splitter if isinstance(tokenizer, WordTokenizer) else None,
         "symbols": [tokenizer.symbol(id) for id in range(tokenizer.vocabulary_size)],
     }
-    return Portable((read,), ("language",), settings, {"tokenizer.json": tokenizer})
+    return Portable((read,), ("language", "written"), settings, {"tokenizer.json": tokenizer})
 
 
 def _read(model: LanguageModel, ids: Tensor, **state: Any) -> dict[str, Tensor]:

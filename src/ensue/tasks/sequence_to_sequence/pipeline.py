@@ -26,6 +26,7 @@ from ensue.runs.directory import RunDirectory
 from ensue.tasks.layered_reader import LayeredPipeline, LayeredReader
 from ensue.tasks.length import most_read
 from ensue.tasks.pipeline import Predictor
+from ensue.tasks.portable import Portable
 from ensue.tasks.sequence_to_sequence.alignment import align
 from ensue.tasks.sequence_to_sequence.console import output_lines, outputs_json, score_lines, surprisal_json
 from ensue.tasks.sequence_to_sequence.decoding import mean_surprisals, most_tokens, outputs, search_of
@@ -33,6 +34,7 @@ from ensue.tasks.sequence_to_sequence.inspection import inspect_output
 from ensue.tasks.sequence_to_sequence.length import MOST_READ, check_lengths, most_written
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
 from ensue.tasks.sequence_to_sequence.outputs import Output, TokenAlignment
+from ensue.tasks.sequence_to_sequence.portable import portable
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
 from ensue.tasks.sequence_to_sequence.sources import Sources
 from ensue.tasks.sequence_to_sequence.texts import Ids, PairCoder
@@ -262,6 +264,9 @@ class SequencePipeline(LayeredPipeline, Predictor):
         if are_unsplit(texts) or 2 * sum(" " in text for text in texts) < len(texts):
             return "char"
         return "none" if self.coder.target.tokenizer.kind == "words" else "13a"
+
+    def portable(self) -> Portable:
+        return portable(self)
 
     def protocol_of_search(self) -> str:
         """How outputs are found."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 from tokenizers import Tokenizer
+from written import written
 
 HERE = Path(__file__).parent
 config = json.loads((HERE / "config.json").read_text(encoding="utf-8"))
@@ -47,14 +48,21 @@ def scores(ids, piece=1024):
         state, done = after, end
 
 
+def decode(ids):
+    """The text of tokens."""
+    if config["words"] is None:
+        return tokenizer.decode(ids)
+    return written(map(tokenizer.id_to_token, ids), config["words"] == "simple")
+
+
 def go_on(prompt, count):
     """The most probable next token, `count` times."""
     ids = [config["start"], *tokenizer.encode(prompt, add_special_tokens=False).ids]
-    before, (found, state) = tokenizer.decode(ids[1:]), read([ids], start())
+    before, (found, state) = decode(ids[1:]), read([ids], start())
     for _ in range(count):
         ids.append(int(found[0, -1].argmax()))
         found, state = read([ids[-(context // 2 or 1) :]], start()) if len(ids) == context else read([ids[-1:]], state)
-    return tokenizer.decode(ids[1:]).removeprefix(before)
+    return decode(ids[1:]).removeprefix(before)
 
 
 if sys.argv[1:2] == ["--go-on"]:
