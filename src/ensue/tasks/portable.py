@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ensue.errors import EnsueError
 from ensue.text.tokenizer import Tokenizer
 from ensue.types import Shared, State, map_state
 
@@ -46,6 +48,11 @@ class Portable:
     """What that program reads, as JSON values."""
     tokenizers: Mapping[str, Tokenizer] = field(default_factory=dict)
     """The tokenizers, by the names of their files."""
+
+
+def no_export(run: str | Path | None, what: str) -> EnsueError:
+    """The error for a model that reads `what`."""
+    return EnsueError(f"{run}: a model that reads {what} has no export to ONNX yet")
 
 
 def state_forms(state: State, longer: State = None) -> dict[str, TensorForm]:

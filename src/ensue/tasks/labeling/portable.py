@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ensue.errors import EnsueError
 from ensue.models.tagger import Tagger
-from ensue.tasks.portable import Portable, PortableFunction
+from ensue.tasks.portable import Portable, PortableFunction, no_export
 from ensue.tasks.words.portable import (
     check_words,
     form_inputs,
@@ -32,7 +32,7 @@ def portable(pipeline: LabelingPipeline) -> Portable:
     """The model as one function, with the best path inside."""
     check_words(pipeline)
     if pipeline.recipe.data.context_words or pipeline.model.repeats:
-        raise EnsueError(f"{pipeline.run}: a tagger that reads several sentences together has no export to ONNX yet")
+        raise no_export(pipeline.run, "several sentences together, or compares the places of a word")
     labels = pipeline.labels
     if labels.scheme == "ioe1":
         raise EnsueError(f"{pipeline.run}: labels in the scheme ioe1 have no export to ONNX")

@@ -8,7 +8,15 @@ import torch
 from torch import Tensor
 
 from ensue.models.encoder_decoder import TextModel
-from ensue.tasks.portable import Portable, PortableFunction, TensorForm, state_forms, state_from, state_tensors
+from ensue.tasks.portable import (
+    Portable,
+    PortableFunction,
+    TensorForm,
+    no_export,
+    state_forms,
+    state_from,
+    state_tensors,
+)
 from ensue.tasks.sequence_to_sequence.decoding import MORE_TOKENS
 from ensue.tasks.sequence_to_sequence.length import most_written
 from ensue.tasks.sequence_to_sequence.texts import BETWEEN_NAMES
@@ -22,6 +30,8 @@ if TYPE_CHECKING:
 def portable(pipeline: SequencePipeline) -> Portable:
     """The model as two functions. What a source is remembered by does not change; it is an input of each step."""
     model, coder = pipeline.model, pipeline.coder
+    if pipeline.contextual[0].origins:
+        raise no_export(pipeline.run, "what other runs compute (features.contextual)")
     like = _begun(model, 3)
 
     def source(batch: int, length: int) -> dict[str, Tensor]:

@@ -7,10 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ensue.errors import EnsueError
 from ensue.models.subword_encoder import SubwordEncoder
 from ensue.models.word_features import EncodedForms
-from ensue.tasks.portable import TensorForm
+from ensue.tasks.portable import TensorForm, no_export
 from ensue.tasks.words.pipeline import WordPipeline
 from ensue.text.tokens import EXPRESSIONS
 
@@ -20,13 +19,10 @@ LONGEST = 5
 
 def check_words(pipeline: WordPipeline) -> None:
     """Raises EnsueError for a model that reads more than words."""
-    what = None
     if isinstance(pipeline.model.layers, SubwordEncoder):
-        what = "the layers of another model (encoder.from)"
-    elif len(pipeline.model.features.contextual):
-        what = "vectors that other models compute (features.contextual)"
-    if what is not None:
-        raise EnsueError(f"{pipeline.run}: a model that reads {what} has no export to ONNX yet")
+        raise no_export(pipeline.run, "the layers of another run (encoder.from)")
+    if len(pipeline.model.features.contextual):
+        raise no_export(pipeline.run, "what other runs compute (features.contextual)")
 
 
 def form_inputs(pipeline: WordPipeline, *, keys: bool) -> dict[str, TensorForm]:
