@@ -41,6 +41,10 @@ def test_a_use_has_the_sense_with_the_nearest_mean() -> None:
     assert senses.nearest(uses) == ["coins", "water"]
     np.testing.assert_allclose(senses.cosines(uses), [[1, 0], np.array([1, 2]) / 5**0.5], atol=1e-6)
     assert use_vectors(Given(), []).shape == (0, 1)
+    assert senses.nearest([]) == []
+    for place in (2, -1):
+        with pytest.raises(EnsueError, match=rf"no word {place} in a sentence of 2 words; the first one is 0"):
+            senses.nearest([WordUse(("bank", "river"), place)])
     with pytest.raises(EnsueError, match="senses are learned from labeled examples; found none"):
         Senses(Given(), [])
 

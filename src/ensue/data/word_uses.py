@@ -23,6 +23,8 @@ from ensue.errors import DataError
 from ensue.parsing import ParseError, parse_json, shown
 
 _MAP = "classes_map.txt"
+LONGEST_NUMBER = 9
+"""The most digits of a place; Python reads no number of thousands of them."""
 
 
 class WordUse(NamedTuple):
@@ -81,12 +83,17 @@ def _uses(folder: Path, part: str, names: dict[str, str]) -> Iterator[LabeledUse
             raise DataError(f"more lines than {(data if line is None else gold).name}", gold if line is None else data)
         place, tab, text = line.partition("\t")
         words = tuple(text.split())
-        if not (tab and place.isdecimal() and int(place) < len(words)):
+        if not tab or not _is_place(place, words):
             expected = "expected the place of a word, a tab and the sentence"
             raise DataError(f"{expected}, found {shown(line)}", data, number)
         if label not in names:
             raise DataError(f"no sense {shown(label)} in {_MAP}", gold, number)
         yield LabeledUse(WordUse(words, int(place)), names[label])
+
+
+def _is_place(number: str, words: tuple[str, ...]) -> bool:
+    """Whether this is the place of one of the words."""
+    return number.isdecimal() and len(number) <= LONGEST_NUMBER and int(number) < len(words)
 
 
 def read_use_pairs(location: str | Path) -> list[UsePair]:
@@ -116,9 +123,7 @@ def _line_uses(path: Path) -> list[tuple[WordUse, WordUse]]:
         fields = line.split("\t")
         places = fields[2].split("-") if len(fields) == 5 else []
         texts = [tuple(text.split()) for text in fields[3:]]
-        if len(places) != 2 or not all(
-            place.isdecimal() and int(place) < len(words) for place, words in zip(places, texts, strict=True)
-        ):
+        if len(places) != 2 or not all(map(_is_place, places, texts)):
             expected = "expected a word, its part of speech, two places (2-5) and two sentences between tabs"
             raise DataError(f"{expected}, found {shown(line)}", path, number)
         first, second = (WordUse(words, int(place)) for words, place in zip(texts, places, strict=True))
@@ -137,7 +142,7 @@ def _json_use(row: Any, side: str, path: Path) -> WordUse:
         before = text[:start].split()
         if not (0 <= start < end <= len(text) and text[start:end].strip()):
             raise ValueError
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         expected = f"expected sentence{side}, start{side} and end{side}"
         raise DataError(f"{expected}, found {shown(row)}", path) from None
     return WordUse((*before, text[start:end].strip(), *text[end:].split()), len(before))

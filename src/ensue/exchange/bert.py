@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from typing import Any
+from typing import Any, NamedTuple
 
 from ensue.exchange.configuration import Configuration
 from ensue.exchange.family import Family
@@ -30,27 +30,39 @@ def tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
     return {
         "data": {"next_sentence": follows},
         "input": {"segments": config.whole("type_vocab_size", 2)},
-        "encoder": encoder_table(config, epsilon=1e-12),
+        "encoder": encoder_table(config),
         "head": {"masked": f"{HEAD}.bias" in names, "pooler": "pooler.dense.weight" in names or follows},
     }
 
 
-def encoder_table(config: Configuration, *, epsilon: float) -> dict[str, Any]:
-    """The table `[encoder]` of the keys that BERT and its kin share."""
+class EncoderKeys(NamedTuple):
+    """The keys of config.json that say what the layers are; those of BERT."""
+
+    d_model: str = "hidden_size"
+    num_layers: str = "num_hidden_layers"
+    num_heads: str = "num_attention_heads"
+    d_feedforward: str = "intermediate_size"
+    activation: str = "hidden_act"
+    dropout: str = "hidden_dropout_prob"
+    dropout_attention: str = "attention_probs_dropout_prob"
+
+
+def encoder_table(config: Configuration, keys: EncoderKeys = EncoderKeys()) -> dict[str, Any]:  # noqa: B008 (a constant)
+    """The table `[encoder]` of BERT and its kin."""
     return {
         "kind": "transformer",
-        "d_model": config.whole("hidden_size"),
-        "num_layers": config.whole("num_hidden_layers"),
-        "num_heads": config.whole("num_attention_heads"),
-        "d_feedforward": config.whole("intermediate_size"),
+        "d_model": config.whole(keys.d_model),
+        "num_layers": config.whole(keys.num_layers),
+        "num_heads": config.whole(keys.num_heads),
+        "d_feedforward": config.whole(keys.d_feedforward),
         "context": config.whole("max_position_embeddings"),
         "positions": "learned",
         "norm": "post",
         "norm_input": True,
-        "norm_epsilon": config.epsilon("layer_norm_eps", epsilon),
-        "activation": config.activation("hidden_act", "gelu"),
-        "dropout": config.share("hidden_dropout_prob", 0.1),
-        "dropout_attention": config.share("attention_probs_dropout_prob", 0.1),
+        "norm_epsilon": config.epsilon("layer_norm_eps", 1e-12),
+        "activation": config.activation(keys.activation, "gelu"),
+        "dropout": config.share(keys.dropout, 0.1),
+        "dropout_attention": config.share(keys.dropout_attention, 0.1),
     }
 
 
@@ -64,6 +76,11 @@ def embeddings(segments: int) -> list[Part]:
     ]
 
 
+def mask_head(dense: str, norm: str, bias: str) -> list[Part]:
+    """The head for masks: a linear layer, a normalization, and the bias of the softmax."""
+    return [*layer("head.projection.0", dense), *layer("head.projection.2", norm), Part("head.bias", (bias,))]
+
+
 def body(recipe: Any) -> list[Part]:
     """The parameters below the heads."""
     return [*embeddings(recipe.input.segments), *blocks(recipe.encoder, "encoder.layer.", NAMES)]
@@ -73,11 +90,7 @@ def layout(recipe: Any) -> list[Part]:
     """The parameters."""
     found = body(recipe)
     if recipe.head.masked:
-        found += [
-            *layer("head.projection.0", f"{HEAD}.transform.dense"),
-            *layer("head.projection.2", f"{HEAD}.transform.LayerNorm"),
-            Part("head.bias", (f"{HEAD}.bias",)),
-        ]
+        found += mask_head(f"{HEAD}.transform.dense", f"{HEAD}.transform.LayerNorm", f"{HEAD}.bias")
     if recipe.head.pooler or recipe.data.next_sentence:
         found += layer("pooler.0", "pooler.dense")
     if recipe.data.next_sentence:

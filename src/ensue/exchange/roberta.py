@@ -6,7 +6,7 @@ from collections.abc import Set
 from typing import Any
 
 from ensue.errors import DataError
-from ensue.exchange.bert import NAMES, embeddings, encoder_table
+from ensue.exchange.bert import NAMES, embeddings, encoder_table, mask_head
 from ensue.exchange.configuration import Configuration
 from ensue.exchange.family import Family
 from ensue.exchange.layouts import FROM_THE_THIRD, Part, blocks, layer
@@ -19,7 +19,7 @@ def tables(config: Configuration, names: Set[str]) -> dict[str, Any]:
     config.expect("position_embedding_type", "absolute", None)
     config.expect("is_decoder", False)
     config.expect("pad_token_id", FIRST_POSITION - 1)  # the positions of the text come after its number
-    encoder = encoder_table(config, epsilon=1e-12)
+    encoder = encoder_table(config)
     has_head = "lm_head.bias" in names
     if has_head and encoder["activation"] != "gelu":
         raise DataError("the head's activation is gelu, another one of the layers is not supported", config.path)
@@ -38,11 +38,7 @@ def layout(recipe: Any) -> list[Part]:
     ]
     found += blocks(recipe.encoder, "encoder.layer.", NAMES)
     if recipe.head.masked:
-        found += [
-            *layer("head.projection.0", "lm_head.dense"),
-            *layer("head.projection.2", "lm_head.layer_norm"),
-            Part("head.bias", ("lm_head.bias",)),
-        ]
+        found += mask_head("lm_head.dense", "lm_head.layer_norm", "lm_head.bias")
     if recipe.head.pooler:
         found += layer("pooler.0", "pooler.dense")
     return found

@@ -26,14 +26,13 @@ END = b"</s>"
 
 def import_vectors(path: Path) -> Imported:
     """A file of word vectors. Raises DataError for one that is none, cut off, or of several dimensions."""
-    if path.suffix in (".gz", ".xz") or not is_fasttext(path):
+    if _is_compressed(path) or not is_fasttext(path):
         return _of_rows(path)
     return _of_fasttext(path, read_fasttext(path))
 
 
 def _of_rows(path: Path) -> Imported:
-    has_header = _has_header(path)
-    if not has_header and _is_binary(path):
+    if not _is_compressed(path) and _is_binary(path) and not _has_header(path):
         raise DataError(
             "neither a model of fastText, which begins with its sign (older ones have none, and are not read), nor "
             "vectors of word2vec, which begin with two numbers",
@@ -44,21 +43,23 @@ def _of_rows(path: Path) -> Imported:
         raise DataError("no word vectors in it", path)
     tokenizer, rows = _table(words, vectors)
     table = {"d_words": rows.shape[1]}
-    return _imported(path, "word2vec's format" if has_header else "GloVe's text", table, tokenizer, rows, [])
+    return _imported(path, "a file of word vectors", table, tokenizer, rows, [])
 
 
-def _has_header(path: Path) -> bool:
-    """Whether a file says first how many vectors it has, as word2vec's do and GloVe's do not."""
-    if path.suffix in (".gz", ".xz"):
-        return True
-    with path.open("rb") as file:
-        fields = file.readline(64).split()
-    return len(fields) == 2 and all(field.isdigit() for field in fields)
+def _is_compressed(path: Path) -> bool:
+    return path.suffix in (".gz", ".xz")
 
 
 def _is_binary(path: Path) -> bool:
     with path.open("rb") as file:
         return b"\0" in file.read(64)
+
+
+def _has_header(path: Path) -> bool:
+    """Whether a file says first how many vectors it has, as word2vec's do."""
+    with path.open("rb") as file:
+        fields = file.readline(64).split()
+    return len(fields) == 2 and all(field.isdigit() for field in fields)
 
 
 def _of_fasttext(path: Path, model: FastText) -> Imported:

@@ -44,7 +44,8 @@ class Senses:
 
     def cosines(self, uses: Sequence[WordUse]) -> NDArray[np.float64]:
         """The cosine of each use with each sense, (N, senses)."""
-        found: NDArray[np.float64] = use_vectors(self.model, uses) @ self._centers.T
+        vectors = use_vectors(self.model, uses) if uses else np.zeros((0, self._centers.shape[1]))
+        found: NDArray[np.float64] = vectors @ self._centers.T
         return found
 
     def nearest(self, uses: Sequence[WordUse]) -> list[str]:
@@ -53,7 +54,12 @@ class Senses:
 
 
 def use_vectors(model: Layered, uses: Sequence[WordUse]) -> NDArray[np.float64]:
-    """The unit vector of each used word in its sentence, (N, d); zeros for a word that the model does not see."""
+    """The unit vector of each used word in its sentence, (N, d); zeros for a word that the model does not see.
+
+    Raises EnsueError for a place at which there is no word.
+    """
+    if wrong := next((use for use in uses if not 0 <= use.place < len(use.words)), None):
+        raise EnsueError(f"no word {wrong.place} in a sentence of {len(wrong.words)} words; the first one is 0")
     parts = (uses[first : first + SENTENCES] for first in range(0, len(uses), SENTENCES))
     found = [vector for part in parts for vector in _sums(model, part)]
     return unit_vectors(np.stack(found)) if found else np.zeros((0, 1))
