@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 
 import torch
@@ -15,12 +15,13 @@ from ensue.exchange.distilbert import FAMILY as DISTILBERT
 from ensue.exchange.family import Family
 from ensue.exchange.gpt import GPT, GPT2
 from ensue.exchange.imported import Imported, recipe_of
-from ensue.exchange.layouts import to_ours
+from ensue.exchange.layouts import Part, to_ours
 from ensue.exchange.roberta import FAMILY as ROBERTA
 from ensue.exchange.sentence_files import read_sentences
 from ensue.exchange.tokenizer_files import read_tokenizer
 from ensue.exchange.weight_files import check_finite, read_json_object, read_weights, weight_files
 from ensue.parsing import shown
+from ensue.recipe import Recipe
 from ensue.tasks import task_entry
 from ensue.text.tokenizer import Tokenizer
 
@@ -29,6 +30,8 @@ FAMILIES = {"bert": BERT, "roberta": ROBERTA, "distilbert": DISTILBERT, "gpt2": 
 LLAMA = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi3", "smollm3", "olmo2")
 """Decoders of which ensue has no blocks yet."""
 MASKED, CAUSAL = "masked-language-modeling", "language-modeling"
+MOST_NAMES = 5
+"""The most tensors that are named in a line."""
 PADDED_TO = 128
 """Tables of tokens are published with up to so many rows more than there are tokens, for the sake of products. More
 than an eighth is another model's tokenizer.
@@ -42,25 +45,25 @@ def import_directory(directory: Path) -> Imported:
     files = weight_files(directory)
     tokenizer = read_tokenizer(directory, is_masked=family.is_masked)
     tensors = _plain(read_weights(files), family)
-    document = {"task": MASKED if family.is_masked else CAUSAL, **family.tables(config, tensors.keys())}
-    document["tokenizer"] = {"kind": tokenizer.kind, "lowercase": tokenizer.lowercase}
-    if family.is_masked:
-        document["sentences"] = read_sentences(directory)
-    recipe = recipe_of(document, directory)
-    parts = task_entry(recipe.task).parts_class(tokenizer)  # type: ignore[call-arg]  # both have a tokenizer
+    recipe = _recipe(config, family, tokenizer, tensors.keys(), directory)
     layout = family.layout(recipe)
     ours = to_ours(layout, tensors, files[0])
-    notes = _fitted(ours, tokenizer, directory)
+    notes = [*_fitted(ours, tokenizer, directory), *_left_out(tensors, family, layout)]
     _check_tied(ours["features.weight"], tensors.get(family.tied), files[0])
     if not family.is_masked:
         ours["head.bias"] = torch.zeros(tokenizer.vocabulary_size)
     check_finite(ours, files[0])
-    if left := _left(tensors, family, {name for part in layout for name in part.theirs}):
-        notes.append(
-            f"not used: {', '.join(left[:5])}" + (f" and {len(left) - 5} more tensors" if len(left) > 5 else "")
-        )
+    parts = task_entry(recipe.task).parts_class(tokenizer)  # type: ignore[call-arg]  # both have a tokenizer
     vocabulary = {"vocabulary_size": tokenizer.vocabulary_size}
     return Imported(directory, tuple(files), str(config.content["model_type"]), recipe, parts, vocabulary, ours, notes)
+
+
+def _recipe(config: Configuration, family: Family, tokenizer: Tokenizer, names: Set[str], directory: Path) -> Recipe:
+    document = {"task": MASKED if family.is_masked else CAUSAL, **family.tables(config, names)}
+    document["tokenizer"] = {"kind": tokenizer.kind, "lowercase": tokenizer.lowercase}
+    if family.is_masked:
+        document["sentences"] = read_sentences(directory)
+    return recipe_of(document, directory)
 
 
 def _family(config: Configuration) -> Family:
@@ -109,7 +112,10 @@ def _check_tied(ours: Tensor, copy: Tensor | None, place: Path) -> None:
         )
 
 
-def _left(tensors: Mapping[str, Tensor], family: Family, used: set[str]) -> list[str]:
-    """The names of tensors that are not used, but for those that say nothing."""
+def _left_out(tensors: Mapping[str, Tensor], family: Family, layout: Sequence[Part]) -> list[str]:
+    """A line with the names of the tensors that are not used, but for those that say nothing."""
+    used = {name for part in layout for name in part.theirs}
     known = (*family.unused, *([family.tied] if family.tied else []))
-    return sorted(name for name in tensors if name not in used and not name.endswith(known))
+    left = sorted(name for name in tensors if name not in used and not name.endswith(known))
+    more = f" and {len(left) - MOST_NAMES} more tensors" if len(left) > MOST_NAMES else ""
+    return [f"not used: {', '.join(left[:MOST_NAMES])}{more}"] if left else []

@@ -15,12 +15,12 @@ def new_directory(place: Path, names: Collection[str]) -> Iterator[None]:
 
     Raises DataError if it holds other files, and for what cannot be written.
     """
-    if place.exists() and not place.is_dir():
-        raise DataError("is a file; --out names a directory", place)
-    found = sorted(entry.name for entry in place.iterdir()) if place.is_dir() else []
-    if other := next((name for name in found if name not in names), None):
-        raise DataError(f"not empty (it holds {other}); choose another --out", place)
     try:
+        if place.exists() and not place.is_dir():
+            raise DataError("is a file; --out names a directory", place)
+        found = sorted(entry.name for entry in place.iterdir()) if place.is_dir() else []
+        if other := next((name for name in found if name not in names), None):
+            raise DataError(f"not empty (it holds {other}); choose another --out", place)
         place.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
