@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 import torch
 
+from ensue.inspection.inspection import Inspection
 from ensue.models.build import build_language_model
 from ensue.serving.application import application
+from ensue.serving.door import Door
 from ensue.serving.limits import Limits
 from ensue.serving.metrics import Metrics
 from ensue.serving.served import Served
@@ -46,6 +48,9 @@ class Shouter(Predictor):
             raise ZeroDivisionError("a secret text")
         return [text.upper() for text in texts]
 
+    def inspect(self, text: Any) -> Inspection:
+        return Inspection(text, None, f"<html>{text}")
+
     def evaluate(self, location: Any, *, encoding: str = "utf-8") -> Any:
         raise NotImplementedError
 
@@ -69,7 +74,7 @@ def serve() -> Iterator[Callable[..., tuple[Client, Service]]]:
         ]  # fmt: skip
         begun.extend(models)
         service.ready(models)
-        return Client(application(service)), service
+        return Client(Door(service, application(service))), service
 
     yield started
     for model in begun:

@@ -81,9 +81,10 @@ class Running:
     def status(self, path: str) -> int:
         """The status of a GET."""
         try:
-            with urlopen(self.url + path, timeout=10) as answer:
+            with urlopen(self.url + path, timeout=30) as answer:
                 return int(answer.status)
         except HTTPError as error:
+            error.close()
             return error.code
 
     def post(self, path: str, content: Any, **headers: str) -> Any:
@@ -93,7 +94,8 @@ class Running:
             with urlopen(request, timeout=60) as answer:
                 return json.load(answer)
         except HTTPError as error:
-            return json.load(error)
+            with error:
+                return json.load(error)
 
     def connected(self) -> socket.socket:
         """A connection to it."""

@@ -50,6 +50,7 @@ BAD: list[tuple[Any, int, str | None]] = [
     (b'{"model": "lstm", "max_tokens": ' + b"9" * 5000 + b"}", 400, "invalid_json"),
     ({}, 400, "missing_parameter"),
     ({"model": "sea"}, 404, "model_not_found"),
+    (b'{"model": "\\ud800"}', 404, "model_not_found"),
     ({"model": "shouter"}, 400, "model_not_supported"),
     ({"model": "lstm", "promt": "a"}, 400, "unknown_parameter"),
     ({"model": "lstm", "prompt": 3}, 400, None),

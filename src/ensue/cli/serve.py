@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from ensue.cli.options import DeviceOption, OneThreadOption
-from ensue.console.imports import importing_torch
 from ensue.console.mistakes import mistake
 from ensue.errors import EnsueError, in_one_line
 
@@ -54,14 +53,11 @@ def serve(
     print(f"http://{host}:{sock.getsockname()[1]}", flush=True)
 
     def work() -> None:
-        with importing_torch():
-            import torch
+        from ensue.serving.server import serve as run_server
 
-            from ensue.serving.server import serve as run_server
-        torch.set_num_threads(threads or 1)
         run_server(
-            runs, sock, host=host, device=device, key=key, hosts=trusted_host or [], limits=limits,
-            has_sessions=processes == 1,
+            runs, sock, host=host, device=device, threads=threads or 1, key=key, hosts=trusted_host or [],
+            limits=limits, has_sessions=processes == 1,
         )  # fmt: skip
 
     if processes == 1:

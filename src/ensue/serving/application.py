@@ -9,17 +9,16 @@ from starlette.types import ASGIApp
 
 from ensue.errors import nearest
 from ensue.serving.completions import Completions
-from ensue.serving.door import Door
 from ensue.serving.exchange import answered
 from ensue.serving.metrics import TEXT
-from ensue.serving.openapi import OPERATIONS, document
+from ensue.serving.openapi import document
 from ensue.serving.refusal import Refusal
 from ensue.serving.service import Service
 from ensue.serving.texts import TextRoutes
 
 
 def application(service: Service) -> ASGIApp:
-    """The ASGI application of a server."""
+    """The ASGI application behind the door of a server."""
     texts, writes, description = TextRoutes(service), Completions(service), document()
 
     async def models(request: Request) -> Response:
@@ -33,12 +32,6 @@ def application(service: Service) -> ASGIApp:
             message = f"The model '{name[:64]}' does not exist{nearest(name[:64], service.models)}"
             raise Refusal(404, message, param="model", code="model_not_found")
         return answered(service.models[name].as_json())
-
-    async def health(request: Request) -> Response:
-        return answered({"status": "ok"})
-
-    async def ready(request: Request) -> Response:
-        return answered({"status": service.state}, 200 if service.state == "ready" else 503)
 
     async def metrics(request: Request) -> Response:
         service.gauge()
@@ -55,10 +48,7 @@ def application(service: Service) -> ASGIApp:
         Route("/v1/inspect", texts.inspect, methods=["POST"]),
         Route("/v1/models", models),
         Route("/v1/models/{model:path}", model),
-        Route("/health", health),
-        Route("/ready", ready),
         Route("/metrics", metrics),
         Route("/openapi.json", described),
     ]
-    paths = frozenset({*(one.path for one in OPERATIONS), "/openapi.json"})
-    return Door(Router(routes, redirect_slashes=False), service, paths)
+    return Router(routes, redirect_slashes=False)

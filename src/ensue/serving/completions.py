@@ -26,9 +26,9 @@ from ensue.serving.service import Service
 from ensue.serving.stopping import Stops
 from ensue.version import VERSION
 
-BETWEEN_PIECES = 0.02
-"""The fewest seconds between two pieces of a stream. Under load a piece has several tokens, so that sending them does
-not take the time of computing them.
+BETWEEN_PIECES, FOR_EACH_REQUEST = 0.02, 0.001
+"""The fewest seconds between two pieces of a stream, and what each open request adds. Under load a piece has several
+tokens, so that sending them does not take the time of computing them.
 """
 FEW_CHARACTERS = 2048
 """A text up to this length is tokenized at once; a longer one in a thread, so that others are answered meanwhile."""
@@ -186,7 +186,7 @@ class Completions:
                         self.service.metrics.first.labels(task.model.name).observe(time.perf_counter() - start)
                         start = 0.0
                     yield b"".join(parts)
-                    await asyncio.sleep(BETWEEN_PIECES if open_rows else 0)
+                    await asyncio.sleep(BETWEEN_PIECES + FOR_EACH_REQUEST * len(self.service.live) if open_rows else 0)
             if counts:
                 yield event({**head, "choices": [], "usage": task.usage()})
             yield b"data: [DONE]\n\n"

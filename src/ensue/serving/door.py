@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ensue.serving.exchange import STREAM, HasLeft, answered, event
+from ensue.serving.openapi import OPERATIONS
 from ensue.serving.refusal import Refusal, bug
 from ensue.serving.service import Service
 
@@ -21,11 +22,18 @@ LEFT = 499
 """The status in the log for a client that left."""
 
 
-class Door:
-    """An ASGI application before another one. `paths` are those that the log and the numbers name."""
+PATHS = frozenset(one.path for one in OPERATIONS)
+"""Those that the log and the numbers name."""
 
-    def __init__(self, app: ASGIApp, service: Service, paths: frozenset[str]) -> None:
-        self.app, self.service, self.paths = app, service, paths
+
+class Door:
+    """An ASGI application before another one, `app`, which is there when the models are.
+
+    It answers by itself whether the process lives and takes requests. It needs no torch, so that it answers at once.
+    """
+
+    def __init__(self, service: Service, app: ASGIApp | None = None) -> None:
+        self.service, self.app = service, app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -45,7 +53,7 @@ class Door:
         try:
             self._check(visit)
             async with asyncio.timeout(self.service.limits.request_seconds):
-                await self.app(visit.scope, receive, visit.send)
+                await self._way(visit.scope)(visit.scope, receive, visit.send)
         except Refusal as refusal:
             await visit.refuse(refusal)
         except HTTPException as error:
@@ -65,6 +73,19 @@ class Door:
             self.service.report(error)
             await visit.refuse(bug())
 
+    def _way(self, scope: Scope) -> ASGIApp:
+        return self._closed if self.app is None or scope["path"] in OPEN else self.app
+
+    async def _closed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        state = self.service.state
+        if scope["path"] not in OPEN:
+            self.service.check_open()
+        elif scope["method"] not in ("GET", "HEAD"):
+            raise HTTPException(405)
+        is_well = scope["path"] == "/health" or state == "ready"
+        said = "ok" if scope["path"] == "/health" else state
+        await answered({"status": said}, 200 if is_well else 503)(scope, receive, send)
+
     def _check(self, visit: Visit) -> None:
         headers = Headers(scope=visit.scope)
         self.service.check_origin(headers.get("host", ""), headers.get("origin"))
@@ -73,7 +94,7 @@ class Door:
 
     def _log(self, visit: Visit) -> None:
         scope, seconds = visit.scope, time.perf_counter() - visit.start
-        path = scope["path"] if scope["path"] in self.paths else "other"
+        path = scope["path"] if scope["path"] in PATHS else "other"
         self.service.metrics.requests.labels(path, str(visit.status)).inc()
         self.service.metrics.seconds.labels(path).observe(seconds)
         if path not in OPEN:

@@ -72,8 +72,9 @@ def answered(value: Any, status: int = 200, headers: dict[str, str] | None = Non
 
 
 def as_bytes(value: Any) -> bytes:
-    """JSON in UTF-8."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    """JSON in UTF-8. A lone surrogate, which a name may have that is repeated in an error, becomes a question mark."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace")
 
 
 def event(value: Any) -> bytes:

@@ -31,6 +31,7 @@ OPERATIONS = (
     Operation("get", "/v1/models/{model}", None, api.Model, "One model."),
     Operation("get", "/health", None, api.Health, "Whether the process answers."),
     Operation("get", "/ready", None, api.Health, "Whether requests are taken; 503 while loading and draining."),
+    Operation("get", "/openapi.json", None, None, "This document."),
     Operation("get", "/metrics", None, None, "Numbers in the format of Prometheus."),
 )
 

@@ -13,12 +13,11 @@ from types import FrameType
 
 import uvicorn
 
-from ensue.serving.application import application
+from ensue.serving.door import Door
 from ensue.serving.limits import Limits
 from ensue.serving.log import Lines, log, report
 from ensue.serving.metrics import Metrics
 from ensue.serving.protocol import PatientProtocol
-from ensue.serving.served import Served
 from ensue.serving.service import LOOPBACK, Service
 
 SWITCH_SECONDS = 0.0005
@@ -26,8 +25,8 @@ SWITCH_SECONDS = 0.0005
 
 
 def serve(
-    runs: Sequence[Path], sock: socket.socket, *, host: str, device: str, key: str | None, hosts: Sequence[str],
-    limits: Limits, has_sessions: bool,
+    runs: Sequence[Path], sock: socket.socket, *, host: str, device: str, threads: int, key: str | None,
+    hosts: Sequence[str], limits: Limits, has_sessions: bool,
 ) -> None:  # fmt: skip
     """Serves until SIGTERM or SIGINT. Raises EnsueError if a run cannot be loaded."""
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -37,7 +36,7 @@ def serve(
         limits=limits, metrics=metrics, key=key, hosts=trusted, report=report, log=log, has_sessions=has_sessions
     )
     server = Server(service)
-    loading = Loading(service, server, runs, device)
+    loading = Loading(server, runs, device, threads)
     loading.start()
     server.run(sockets=[sock])
     loading.join()
@@ -53,9 +52,10 @@ class Server(uvicorn.Server):
     def __init__(self, service: Service) -> None:
         logger = logging.getLogger("uvicorn.error")
         logger.handlers, logger.propagate = [Lines(logging.WARNING)], False
+        self.door = Door(service)
         super().__init__(
             uvicorn.Config(
-                application(service), http=PatientProtocol, loop="asyncio", lifespan="off", ws="none", log_config=None,
+                self.door, http=PatientProtocol, loop="asyncio", lifespan="off", ws="none", log_config=None,
                 access_log=False, server_header=False, proxy_headers=False, timeout_graceful_shutdown=5,
             )
         )  # fmt: skip
@@ -81,24 +81,33 @@ class Server(uvicorn.Server):
 
 
 class Loading(Thread):
-    """Loads the models while the server already answers that it is loading."""
+    """Imports torch and loads the models while the server already answers that it is loading."""
 
-    def __init__(self, service: Service, server: Server, runs: Sequence[Path], device: str) -> None:
+    def __init__(self, server: Server, runs: Sequence[Path], device: str, threads: int) -> None:
         super().__init__(name="loading", daemon=True)
-        self.service, self.server, self.runs, self.device = service, server, runs, device
+        self.server, self.runs, self.device, self.threads = server, runs, device, threads
         self.error: BaseException | None = None
 
     def run(self) -> None:
         """Loads one model after another; an error ends the server."""
-        service = self.service
         try:
-            models = [
-                Served.of(run, device=self.device, limits=service.limits, metrics=service.metrics, report=report)
-                for run in self.runs
-            ]
+            self._load()
         except BaseException as error:
             self.error = error
             self.server.should_exit = True
-            return
+
+    def _load(self) -> None:
+        import torch  # noqa: PLC0415  # takes seconds
+
+        from ensue.serving.application import application  # noqa: PLC0415
+        from ensue.serving.served import Served  # noqa: PLC0415
+
+        torch.set_num_threads(self.threads)
+        service = self.server.service
+        models = [
+            Served.of(run, device=self.device, limits=service.limits, metrics=service.metrics, report=report)
+            for run in self.runs
+        ]
+        self.server.door.app = application(service)
         service.ready(models)
         log("ready", models=[model.name for model in models])

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ensue.errors import nearest
 from ensue.serving.admission import Admission, Amounts
 from ensue.serving.limits import Limits
 from ensue.serving.metrics import Metrics
 from ensue.serving.refusal import Refusal, busy
-from ensue.serving.served import Served
+
+if TYPE_CHECKING:  # it needs torch, and a server answers before that is imported
+    from ensue.serving.served import Served
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
 
