@@ -144,6 +144,7 @@ def test_a_tagger_is_theirs(pooling: str, folder: Path, tmp_path: Path) -> None:
             {"head": {"pooling": ["first"]}, "data": {"splitter": "treebank"}},
             "data.splitter = treebank, which cuts",
         ),
+        ("labeling", {"head": {"repeats": True}}, "features of words beside the layers, or head.repeats"),
         ("labeling", {"head": {"kind": "crf"}}, "head.kind = crf, the best path; classes of transformers choose each"),
         ("labeling", {"encoder": {"from": "", "kind": "lstm", "d_model": 4}}, "is none of transformers' models; those"),
     ],

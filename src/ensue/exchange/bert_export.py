@@ -19,7 +19,6 @@ from ensue.tasks.tokenizer import TokenizerParts
 
 SMALL = 2.0**-14
 """For numbers z of a normalized vector, tanh(SMALL · z) / SMALL is z to the last bits of a float32."""
-
 SEGMENTS, LEAST_SEGMENTS = "embeddings.token_type_embeddings.weight", 2
 
 
@@ -38,8 +37,28 @@ def classifier(run: RunDirectory, tensors: Mapping[str, Tensor]) -> Exported:
     changes nothing.
     """
     recipe: Any = run.recipe
-    origin, head, splitter = _origin(run), recipe.head, recipe.data.splitter
+    origin, labels = _origin(run), run.parts.labels
     d = origin.recipe.layers.d_model
+    _check_classifier(run, d)
+    if recipe.head.d_hidden:
+        scale, pooler, last = 1.0, (tensors["head.1.weight"], tensors["head.1.bias"]), "head.4"
+    else:
+        scale, pooler, last = SMALL, (SMALL * torch.eye(d), torch.zeros(d)), "head.1"
+    head = {
+        "bert.pooler.dense.weight": pooler[0],
+        "bert.pooler.dense.bias": pooler[1],
+        "classifier.weight": tensors[f"{last}.weight"] / scale,
+        "classifier.bias": tensors[f"{last}.bias"],
+    }
+    problem = "multi_label_classification" if labels.multiple else "single_label_classification"
+    more = {"architectures": ["BertForSequenceClassification"], "problem_type": problem}
+    return _tuned(run, origin, tensors, head, labels.names, more)
+
+
+def _check_classifier(run: RunDirectory, d: int) -> None:
+    """Raises EnsueError for a classifier over layers of width `d` that no class of transformers is."""
+    recipe: Any = run.recipe
+    head, splitter = recipe.head, recipe.data.splitter
     if head.pooling != ["first"]:
         raise _refused(
             run, f"head.pooling = {head.pooling}; a class of transformers reads [CLS] alone, as [first] does"
@@ -47,22 +66,10 @@ def classifier(run: RunDirectory, tensors: Mapping[str, Tensor]) -> Exported:
     if head.ngrams:
         raise _refused(run, "head.ngrams; no class of transformers counts n-grams")
     if head.d_hidden and (head.d_hidden, head.activation) != (d, "tanh"):
-        raise _refused(run, f"head.d_hidden = {head.d_hidden} and head.activation = {head.activation}; expected 0, or "
-                       f"{d} with tanh")  # fmt: skip
+        found = f"head.d_hidden = {head.d_hidden} and head.activation = {head.activation}"
+        raise _refused(run, f"{found}; expected 0, or {d} with tanh")
     if splitter not in ("simple", "whitespace"):
         raise _refused(run, f"data.splitter = {splitter}, which cuts texts as no tokenizer of transformers does")
-    if head.d_hidden:
-        scale, pooler = 1.0, (tensors["head.1.weight"], tensors["head.1.bias"])
-    else:
-        scale, pooler = SMALL, (SMALL * torch.eye(d), torch.zeros(d))
-    weight, bias = (tensors[f"head.{4 if head.d_hidden else 1}.{name}"] for name in ("weight", "bias"))
-    labels = run.parts.labels
-    return _tuned(run, origin, tensors, {
-        "bert.pooler.dense.weight": pooler[0], "bert.pooler.dense.bias": pooler[1],
-        "classifier.weight": weight / scale, "classifier.bias": bias,
-    }, "BertForSequenceClassification", labels.names, {
-        "problem_type": "multi_label_classification" if labels.multiple else "single_label_classification",
-    })  # fmt: skip
 
 
 def tagger(run: RunDirectory, tensors: Mapping[str, Tensor]) -> Exported:
@@ -70,10 +77,11 @@ def tagger(run: RunDirectory, tensors: Mapping[str, Tensor]) -> Exported:
     recipe: Any = run.recipe
     origin = _origin(run)
     if recipe.head.kind != "softmax":
-        raise _refused(run, f"head.kind = {recipe.head.kind}, the best path; classes of transformers choose each tag "
-                       "by itself, as softmax does")  # fmt: skip
-    weight = {f"classifier.{name}": tensors[f"head.projection.{name}"] for name in ("weight", "bias")}
-    return _tuned(run, origin, tensors, weight, "BertForTokenClassification", run.parts.labels.tags.symbols, {})
+        best = "the best path; classes of transformers choose each tag by itself, as softmax does"
+        raise _refused(run, f"head.kind = {recipe.head.kind}, {best}")
+    head = {f"classifier.{name}": tensors[f"head.projection.{name}"] for name in ("weight", "bias")}
+    more = {"architectures": ["BertForTokenClassification"]}
+    return _tuned(run, origin, tensors, head, run.parts.labels.tags.symbols, more)
 
 
 def _origin(run: RunDirectory) -> RunDirectory:
@@ -89,14 +97,20 @@ def _origin(run: RunDirectory) -> RunDirectory:
 
 
 def _tuned(
-    run: RunDirectory, origin: RunDirectory, tensors: Mapping[str, Tensor], head: dict[str, Tensor], architecture: str,
-    labels: Sequence[str], more: Mapping[str, Any],
-) -> Exported:  # fmt: skip
+    run: RunDirectory,
+    origin: RunDirectory,
+    tensors: Mapping[str, Tensor],
+    head: dict[str, Tensor],
+    labels: Sequence[str],
+    more: Mapping[str, Any],
+) -> Exported:
     """The layers of the origin as they are now, with this head."""
     recipe: Any = origin.recipe
     outer: Any = run.recipe
     if head["classifier.weight"].shape[1] != recipe.encoder.d_model:
-        raise _refused(run, "features of words beside the layers; the heads of transformers read the layers alone")
+        raise _refused(
+            run, "features of words beside the layers, or head.repeats; heads of transformers read the layers"
+        )
     if outer.encoder.dropout is not None:
         layers = recipe.encoder.model_copy(update={"dropout": outer.encoder.dropout})
         recipe = recipe.model_copy(update={"encoder": layers})
@@ -104,7 +118,6 @@ def _tuned(
     theirs = {f"bert.{name}": tensor for name, tensor in _theirs(bert.body(recipe), recipe, inner).items()}
     names = dict(enumerate(labels))
     config = {
-        "architectures": [architecture],
         "classifier_dropout": getattr(outer.head, "dropout", 0.0),
         "id2label": names,
         "label2id": {name: number for number, name in names.items()},

@@ -59,7 +59,8 @@ class OriginVectors:
 
         Raises DataError if they cannot be written.
         """
-        key = [self.origin.fingerprint, self.layers, self.pooling]
+        device = device_of(self.pipeline.model).type  # they round differently
+        key = [self.origin.fingerprint, self.layers, self.pooling, device]
         found = kept_vectors(
             words, forms, self.of, shape=self.shape, key=key, told=partial(told, f"layers of {self.path}")
         )
