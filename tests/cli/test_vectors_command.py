@@ -72,3 +72,10 @@ def test_mistakes_are_one_line(refused: Callable[..., str], vectors: Path, tmp_p
     assert "a row of this format is one word" in refused("embed", vectors, "--out", tmp_path / "x.vec", stdin=b"a b\n")
     assert 'no format of vectors is named ".nyp"' in refused("embed", vectors, "--out", tmp_path / "x.nyp", stdin=b"a")
     assert "for neighbors, embed, evaluate and export" in refused("predict", vectors)
+
+
+def test_they_are_no_graph(refused: Callable[..., str], vectors: Path, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (pip install ensue[onnx])")
+    said = refused("export", vectors, "--format", "onnx", "--out", tmp_path / "out")
+    assert said.endswith("WordVectorsPipeline has no export to ONNX")
+    assert not (tmp_path / "out").exists()

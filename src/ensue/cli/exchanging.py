@@ -48,7 +48,8 @@ def export(
     if int8 or format in ("huggingface", "onnx"):
         with importing_torch():
             from ensue.exchange.exporting import export_run
-        export_run(run, out, format, int8=int8)
+        for note in export_run(run, out, format, int8=int8):
+            say(note)
     else:
         load_for("export", run, "cpu", threads).export(out, format)
     say(f"wrote {out}")

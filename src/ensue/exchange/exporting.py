@@ -28,11 +28,12 @@ HUGGINGFACE, ONNX = FORMATS = ("huggingface", "onnx")
 NAMES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 
 
-def export_run(run: str | Path, out: str | Path, format: str = HUGGINGFACE, *, int8: bool = False) -> None:
+def export_run(run: str | Path, out: str | Path, format: str = HUGGINGFACE, *, int8: bool = False) -> list[str]:
     """Writes a run as a directory for other programs.
 
     "huggingface" is what transformers loads: config.json, model.safetensors, and the tokenizer's files. "onnx" are
-    graphs, settings and a program that uses them; with `int8`, their matrices have eight bits. Raises EnsueError for a
+    graphs, settings and a program that uses them; with `int8`, their matrices have eight bits. Returns what is worth
+    saying of the files. Raises EnsueError for a
     run that the format cannot express, and DataError for a directory with other files.
     """
     check_path("the run", run)
@@ -46,13 +47,13 @@ def export_run(run: str | Path, out: str | Path, format: str = HUGGINGFACE, *, i
         _check_packages()
         from ensue.exchange.onnx.writing import export_onnx  # noqa: PLC0415 (its packages may not be installed)
 
-        export_onnx(directory, place, int8=int8)
-        return
+        return export_onnx(directory, place, int8=int8)
     exported = _exported(directory)
     with new_directory(place, NAMES):
         for name, content in exported.files.items():
             (place / name).write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
         write_tensors(place / "model.safetensors", exported.tensors, {"format": "pt"})
+    return []
 
 
 def _check_packages() -> None:

@@ -83,6 +83,9 @@ def _maxima(
     """At each word the largest value of each feature at any place of the row with the same key."""
     rows = torch.arange(len(keys), device=keys.device).unsqueeze(1).expand_as(keys)
     real = torch.ones_like(keys) if mask is None else mask.long()  # padding is no word's equal
+    if h.is_meta:  # while its operations are traced: the number of different words is no size
+        same = (keys.unsqueeze(2) == keys.unsqueeze(1)) & (real.unsqueeze(2) == real.unsqueeze(1))
+        return torch.where(same.unsqueeze(3), h.unsqueeze(1), -torch.inf).amax(2)
     equal = torch.unique(torch.stack((rows, keys, real), dim=-1).flatten(0, 1), dim=0, return_inverse=True)[1]
     flat = h.flatten(0, 1)
     index = equal.unsqueeze(1).expand_as(flat)

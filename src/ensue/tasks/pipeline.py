@@ -56,7 +56,7 @@ class Pipeline(ABC):
 
     def portable(self) -> Portable:
         """The model as functions of tensors, for other programs. Raises EnsueError for one that is none."""
-        raise EnsueError(f"{self!r} is no function of tensors that other programs could run")
+        raise EnsueError(f"{self.run}: {type(self).__name__} has no export to ONNX")
 
     def score_json(self, text: Any) -> Any:
         """What `score` finds in a text, or a list of `num_scored` texts, as JSON values, as the server writes it."""

@@ -71,4 +71,4 @@ def test_the_graph_is_the_layer(subject: Subject) -> None:
     layer = subject.build().float()
     for part in [whole(layer), *([going_on(layer)] if layer.is_causal else [])]:
         graph = functions.traced(layer, part.function, part.inputs, name=part.name)
-        checking.check(graph, layer, part)
+        checking.check(checking.differences(graph, layer, part))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -28,34 +29,37 @@ def session(model: onnx.ModelProto, *, threads: int = 1) -> onnxruntime.Inferenc
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
-def check(graph: onnx.ModelProto, model: nn.Module, part: PortableFunction) -> float:
-    """The largest difference of the graph's outputs from those of the model. Raises Unexportable if it is too large."""
-    running, largest = session(graph), 0.0
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        for rows, positions in SIZES:
-            largest = max(largest, _difference(running, model, part, rows, positions))
-    return largest
+class Difference(NamedTuple):
+    """How far an output of a graph is from the model's, at some size, and how far it may be."""
+
+    where: str
+    found: float
+    bound: float
+
+
+def check(differences: Iterable[Difference]) -> None:
+    """Raises Unexportable for one that is too large."""
+    for where, found, bound in differences:
+        if not found <= bound:
+            raise Unexportable(f"{where} differs by {found:.2g} from the model's")
 
 
 @torch.inference_mode()
-def _difference(
-    running: onnxruntime.InferenceSession, model: nn.Module, part: PortableFunction, rows: int, positions: int
-) -> float:
-    inputs = part.sample(rows, positions)
-    wanted = part.function(model, **inputs)
-    found = running.run(list(wanted), {name: inputs[name].numpy() for name in part.inputs})
-    largest = 0.0
-    for (name, tensor), array in zip(wanted.items(), found, strict=True):
-        expected = tensor.numpy()
-        where = f"{part.name}: {name} of {rows} rows of {positions} positions"
-        if array.shape != expected.shape or array.dtype != expected.dtype:
-            raise Unexportable(f"{where} is {array.dtype} {array.shape}, not {expected.dtype} {expected.shape}")
-        difference = _largest(array, expected)
-        if not difference <= _bound(expected):
-            raise Unexportable(f"{where} differs by {difference:.2g} from the model's")
-        largest = max(largest, difference)
-    return largest
+def differences(graph: onnx.ModelProto, model: nn.Module, part: PortableFunction) -> list[Difference]:
+    """Of each output of the graph, at each of the sizes. Raises Unexportable for an output of another shape."""
+    running, found = session(graph), []
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        for rows, positions in SIZES:
+            inputs = part.sample(rows, positions)
+            wanted = part.function(model, **inputs)
+            arrays = running.run(list(wanted), {name: inputs[name].numpy() for name in part.inputs})
+            for (name, tensor), array in zip(wanted.items(), arrays, strict=True):
+                where, expected = f"{part.name}: {name} of {rows} rows of {positions} positions", tensor.numpy()
+                if array.shape != expected.shape or array.dtype != expected.dtype:
+                    raise Unexportable(f"{where} is {array.dtype} {array.shape}, not {expected.dtype} {expected.shape}")
+                found.append(Difference(where, _largest(array, expected), _bound(expected)))
+    return found
 
 
 def _largest(found: NDArray[Any], expected: NDArray[Any]) -> float:

@@ -9,6 +9,9 @@ import onnx
 import onnxruntime
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
+PREPARED = {"onnx.quant.pre_process": "onnxruntime.quant"}
+"""What tells onnxruntime that constants are folded."""
+
 
 def in_eight_bits(graph: onnx.ModelProto) -> onnx.ModelProto:
     """The graph with the matrices of products, LSTMs and embeddings in eight bits; what they multiply is
@@ -24,5 +27,7 @@ def in_eight_bits(graph: onnx.ModelProto) -> onnx.ModelProto:
         options.optimized_model_filepath = str(folded)
         options.log_severity_level = 3
         onnxruntime.InferenceSession(str(plain), options, providers=["CPUExecutionProvider"])
-        quantize_dynamic(folded, small, weight_type=QuantType.QInt8)
+        prepared = onnx.load(folded)
+        onnx.helper.set_model_props(prepared, PREPARED)
+        quantize_dynamic(prepared, small, weight_type=QuantType.QInt8)
         return onnx.load(small)

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from ensue.errors import EnsueError
-from ensue.exchange.onnx.checking import check
+from ensue.exchange.onnx.checking import check, differences
 from ensue.exchange.onnx.functions import traced
 from ensue.exchange.onnx.graph import Unexportable
 from ensue.exchange.places import new_directory
@@ -23,34 +23,41 @@ from ensue.tasks.portable import Portable, PortableFunction
 PROGRAM, SETTINGS = "predict.py", "config.json"
 
 
-def export_onnx(run: RunDirectory, out: Path, *, int8: bool = False) -> None:
-    """Writes a run as ONNX. Each graph is compared with the model, at several sizes, before anything is written.
+def export_onnx(run: RunDirectory, out: Path, *, int8: bool = False) -> list[str]:
+    """Writes a run as ONNX, and returns a line about each graph.
 
-    With `int8`, the matrices are whole numbers of eight bits. Raises EnsueError for a model that cannot be exported,
-    and DataError for a directory with other files.
+    Each is compared with the model, at several sizes, before anything is written. With `int8`, the matrices are whole
+    numbers of eight bits. Raises EnsueError for a model that cannot be exported, and DataError for a directory with
+    other files.
     """
     portable = run.entry.pipeline_class.of(run, torch.device("cpu")).portable()
-    model = run.model(torch.device("cpu"))
+    model, notes = run.model(torch.device("cpu")), []
     try:
         graphs = {f"{part.name}.onnx": _graph(model, part, int8=int8) for part in portable.functions}
     except Unexportable as reason:
         raise EnsueError(f"{run.path}: this {run.entry.what} cannot be exported to ONNX: {reason}") from None
     texts = _texts(portable)
     with new_directory(out, {*graphs, *texts}):
-        for name, graph in graphs.items():
-            onnx.save(graph, out / name)
         for name, text in texts.items():
             (out / name).write_text(text, encoding="utf-8")
+        for name, (graph, difference) in graphs.items():
+            onnx.save(graph, out / name)
+            size = (out / name).stat().st_size
+            notes.append(f"{out / name}: {size:,} bytes; at most {difference:.1g} from the model's numbers")
+    return notes
 
 
-def _graph(model: nn.Module, part: PortableFunction, *, int8: bool) -> onnx.ModelProto:
+def _graph(model: nn.Module, part: PortableFunction, *, int8: bool) -> tuple[onnx.ModelProto, float]:
+    """The graph, and its largest difference from the model."""
     graph = traced(model, part.function, part.inputs, name=part.name)
-    check(graph, model, part)
-    if not int8:
-        return graph
-    from ensue.exchange.onnx.integers import in_eight_bits  # noqa: PLC0415 (it takes a while)
+    found = differences(graph, model, part)
+    check(found)
+    if int8:
+        from ensue.exchange.onnx.integers import in_eight_bits  # noqa: PLC0415 (it takes a while)
 
-    return in_eight_bits(graph)
+        graph = in_eight_bits(graph)
+        found = differences(graph, model, part)
+    return graph, max(difference.found for difference in found if difference.bound)
 
 
 def _texts(portable: Portable) -> dict[str, str]:

@@ -31,16 +31,16 @@ LETTERS = {"bio": "BIIB", "iob1": "IIII", "ioe2": "IIEE"}
 def portable(pipeline: LabelingPipeline) -> Portable:
     """The model as one function, with the best path inside."""
     check_words(pipeline)
-    if pipeline.recipe.data.context_words or pipeline.model.repeats:
-        raise no_export(pipeline.run, "several sentences together, or compares the places of a word")
+    if pipeline.recipe.data.context_words:
+        raise no_export(pipeline.run, "several sentences together (data.context_words)")
     labels = pipeline.labels
     if labels.scheme == "ioe1":
         raise EnsueError(f"{pipeline.run}: labels in the scheme ioe1 have no export to ONNX")
 
     def sample(batch: int, length: int) -> dict[str, Tensor]:
-        return sample_forms(pipeline, keys=False) | sample_texts(pipeline, batch, length)
+        return sample_forms(pipeline, keys=pipeline.model.repeats) | sample_texts(pipeline, batch, length)
 
-    inputs = form_inputs(pipeline, keys=False) | text_inputs(pipeline)
+    inputs = form_inputs(pipeline, keys=pipeline.model.repeats) | text_inputs(pipeline)
     settings = {
         **word_settings(pipeline),
         "tags": list(labels.tags.symbols),
@@ -55,6 +55,6 @@ def _tagged(model: Tagger, **given: Any) -> dict[str, Tensor]:
     mask = mask_of(numbers, given["lengths"])
     columns = given.get("columns", numbers.unsqueeze(-1)[..., :0])
     x = model.features.in_place(model.features.form_vectors(forms), numbers, columns)
-    emissions = model.emissions(x, numbers, mask)
+    emissions = model.emissions(x, forms.keys[numbers] if model.repeats else numbers, mask)
     tags = model.head.best(emissions, mask)
     return {"tags": tags.masked_fill(~mask, 0), "emissions": emissions.masked_fill(~mask.unsqueeze(-1), 0.0)}
