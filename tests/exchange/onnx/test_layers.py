@@ -6,16 +6,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.nn import SequenceLayer
+from ensue.models.tag_heads import CRFTagHead
+from ensue.nn import Parallel, SequenceLayer
 from ensue.nn.layer import blank
 from ensue.tasks.portable import PortableFunction, TensorForm, state_forms, state_from, state_tensors
-from ensue.types import Memory
+from ensue.types import Memory, State
 from laws.table import SUBJECTS, Subject
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (pip install ensue[onnx])")
 pytest.importorskip("onnx", reason="onnx is not installed (pip install ensue[onnx])")
 
 from ensue.exchange.onnx import checking, functions
+from ensue.exchange.onnx.graph import Unexportable
 
 QUICK = {"lstm", "clockwork", "attention rotary"}
 CASES = [pytest.param(s, id=s.name, marks=[] if s.name in QUICK else [pytest.mark.slow]) for s in SUBJECTS]
@@ -72,3 +74,66 @@ def test_the_graph_is_the_layer(subject: Subject) -> None:
     for part in [whole(layer), *([going_on(layer)] if layer.is_causal else [])]:
         graph = functions.traced(layer, part.function, part.inputs, name=part.name)
         checking.check(checking.differences(graph, layer, part))
+
+
+class OfValues(Parallel):
+    """What it does depends on a number."""
+
+    d_in = d_out = 4
+
+    def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> tuple[Tensor, State]:
+        return (x if float(x.sum()) > 0 else -x), None
+
+
+class OfSizes(Parallel):
+    """What it does depends on the number of positions."""
+
+    d_in = d_out = 4
+
+    def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> tuple[Tensor, State]:
+        return (2 * x if x.shape[1] > 4 else x), None
+
+
+class Looping(OfSizes):
+    """A loop of Python over positions."""
+
+    def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> tuple[Tensor, State]:
+        return torch.stack([2 * x[:, t] for t in range(x.shape[1])], dim=1), None
+
+
+@pytest.mark.parametrize(
+    ("layer", "expected"),
+    [
+        (OfValues(), "_local_scalar_dense, which depends on values"),
+        (OfSizes(), "y of 1 rows of 1 positions differs by"),
+        pytest.param(Looping(), "more than 20,000 operations, as from a loop of Python", marks=pytest.mark.slow),
+    ],
+)
+def test_what_cannot_be_traced_is_refused(layer: SequenceLayer, expected: str) -> None:
+    part = whole(layer)
+    with pytest.raises(Unexportable, match=expected):
+        checking.check(
+            checking.differences(functions.traced(layer, part.function, part.inputs, name="refused"), layer, part)
+        )
+
+
+def test_equal_scores_have_the_same_path() -> None:
+    """Scores are small whole numbers, so that many paths are the best one."""
+    head = CRFTagHead(3, 5)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in head.crf.parameters():
+            parameter.copy_(torch.randint(3, parameter.shape, generator=generator))
+
+    def run(head: CRFTagHead, emissions: Tensor, mask: Tensor) -> dict[str, Tensor]:
+        return {"tags": head.best(emissions, mask)}
+
+    def sample(batch: int, length: int) -> dict[str, Tensor]:
+        lengths = torch.randint(length + 1, (batch, 1))
+        emissions = torch.randint(3, (batch, length, 5)).float()
+        return {"emissions": emissions, "mask": torch.arange(length) < lengths}
+
+    forms = {"emissions": TensorForm(("batch", "time", 5)), "mask": TensorForm(("batch", "time"), torch.bool)}
+    part = PortableFunction("path", run, forms, sample)
+    graph = functions.traced(head, run, forms, name="path")
+    checking.check(checking.differences(graph, head, part))

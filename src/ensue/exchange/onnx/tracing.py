@@ -27,6 +27,8 @@ from ensue.exchange.onnx.sizes import Sizes
 
 EVERY_HANDLER = {**HANDLERS, **SHAPE_HANDLERS}
 NUMPY = {torch.float32: np.float32, torch.int64: np.int64, torch.int32: np.int32, torch.bool: np.bool_}
+MOST_NODES = 20_000
+"""The most nodes of a graph. A Transformer of 24 layers has a twentieth of that."""
 SILENT = frozenset({"promote_types", "_assert_tensor_metadata", "_assert_async", "empty", "empty_like", "new_empty"})
 """Operations of which nothing is left."""
 
@@ -50,6 +52,8 @@ class Trace:
         """A node, as far outside of loops as what it reads allows."""
         owners = {id(self.owners.get(name, self.root)) for name in inputs}
         graph = next(level for level in reversed(self.levels) if id(level) in owners or level is self.root)
+        if len(graph.nodes) == MOST_NODES:
+            raise Unexportable(f"more than {MOST_NODES:,} operations, as from a loop of Python over positions")
         found = graph.add(op, *inputs, outputs=outputs, **attributes)
         for name in [found] if outputs == 1 else found:
             self.owners[name] = graph
@@ -131,8 +135,11 @@ class _Recorder:
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        out = func(*args, **kwargs)
         name = func.overloadpacket.__name__
+        try:
+            out = func(*args, **kwargs)
+        except (NotImplementedError, RuntimeError):  # of tensors that have content it would give something
+            raise Unexportable(f"{name}, which depends on values") from None
         if name in SILENT or out is None:
             return out
         if name not in EVERY_HANDLER:
