@@ -27,7 +27,7 @@ from matplotlib.figure import Figure
 import ensue
 from ensue.data.decoding import decoded
 
-EDGES = (1, 6, 8, 10, 12, 14, 16, 20, 26, 41)
+EDGES = (1, 8, 10, 12, 14, 16, 20, 41)
 
 
 def lines(path: str) -> list[str]:
