@@ -109,7 +109,7 @@ def test_paths_that_are_not_there(refused: Refused, runs: Path) -> None:
         ("tag-lstm", "data.format=xml", "data.format: input should be"),
         ("classify-lstm", "data.labels=lable", 'no "lable"; did you mean "label"?'),
         ("classify-lstm", "data.texts=['body']", 'no "body"; there are "label", "text"'),
-        ("classify-lstm", "head.pooling=['first']", "head.pooling"),
+        ("classify-lstm", "head.pooling=['frist']", "head.pooling"),
         ("classify-lstm", "data.segment_tokens=5", "set model.bidirectional=false"),
         ("classify-lstm", "features.columns=['2']", 'unknown key "features.columns" in features'),
         ("classify-lstm", "encoder.kind=transformr", 'no encoder "transformr"; did you mean "transformer"?'),

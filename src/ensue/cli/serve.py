@@ -35,7 +35,7 @@ def serve(
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
 ) -> None:
-    """Serve models over HTTP: completions, embeddings, predictions, scores."""
+    """Serve models over HTTP."""
     from ensue.runs.schema import check_is_run
 
     for run in runs:
