@@ -14,7 +14,7 @@ from ensue.runs.reporter import Facts, Reporter
 from ensue.runs.weights import read_tensors
 from ensue.training.run import begin_job
 from training.resuming import assert_resumes
-from training.tiny import run_tiny, tiny_recipe, words
+from training.tiny import run_tiny, some_slow, tiny_recipe, words
 from training.tiny_masked import masked_recipe, paragraphs
 
 LSTM = {"kind": "lstm", "d_embedding": 6, "d_model": 8, "num_layers": 2}
@@ -73,7 +73,7 @@ def test_a_run_begins_with_the_weights_of_another(
     assert note == f"begins from {origin}: {size:,} of {size:,} symbols have their vectors from there"
 
 
-@pytest.mark.parametrize("kind", ["causal", "masked"])
+@pytest.mark.parametrize("kind", some_slow(["causal", "masked"], "masked"))
 def test_it_resumes_and_needs_the_origin_no_more(
     kind: str, origins: dict[str, Path], texts: Path, tmp_path: Path
 ) -> None:

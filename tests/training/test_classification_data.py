@@ -28,7 +28,7 @@ from training.tiny_texts import (
 )
 
 
-@pytest.mark.parametrize("write", [fasttext, json_lines])
+@pytest.mark.parametrize("write", some_slow([fasttext, json_lines], json_lines))
 def test_several_labels_and_the_threshold_of_the_validation_data(
     write: Callable[[list[Topical]], str], tmp_path: Path
 ) -> None:

@@ -79,7 +79,7 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("place", some_slow(PLACES, "input", "both"))
+@pytest.mark.parametrize("place", some_slow(PLACES, "both"))
 def test_a_tagger_is_whole_without_its_origin(place: str, origin: Path, names: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(origin, tmp_path / "origin"))
     recipe = tagging(names, features=PLACES[place] | {"contextual": [str(run)]})
@@ -259,7 +259,7 @@ def test_gradients_reach_the_weights_of_layers(origin: Path, names: Path, tmp_pa
             assert not torch.equal(weight, start), name
 
 
-@pytest.mark.parametrize("kind", ["language model", "translator"])
+@pytest.mark.parametrize("kind", some_slow(["language model", "translator"], "translator"))
 def test_layers_of_other_models_are_features_too(kind: str, names: Path, tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
     if kind == "translator":

@@ -160,7 +160,7 @@ SGD, IN_BF16 = {"optimizer": "sgd", "learning_rate": 0.5}, {"precision": "bfloat
     ("model", "settings"),
     [
         ("transformer", SGD),
-        ("lstm", IN_BF16),
+        pytest.param("lstm", IN_BF16, marks=pytest.mark.slow),
         pytest.param("lstm", {}, marks=pytest.mark.slow),
         pytest.param("transformer", {}, marks=pytest.mark.slow),
         pytest.param("lstm", SGD, marks=pytest.mark.slow),

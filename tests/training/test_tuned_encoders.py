@@ -142,7 +142,7 @@ def test_a_part_of_a_batch_is_the_batch_of_a_part(origins: dict[str, Path]) -> N
             assert (part.real is None) == (whole.real is None)
 
 
-@pytest.mark.parametrize("task", ["labeling", "classification"])
+@pytest.mark.parametrize("task", some_slow(["labeling", "classification"], "labeling"))
 @pytest.mark.parametrize("name", some_slow(["masked", "words"], "words"))
 def test_a_tuned_run_resumes_and_is_whole_by_itself(
     task: str, name: str, origins: dict[str, Path], data: Path, tmp_path: Path
