@@ -268,8 +268,8 @@ def cases_of_others(share: float) -> Iterator[Case]:
     mask, tags = torch.arange(T) < torch.tensor([[4], [0], [2]]), torch.randint(0, K, (B, T))
     ids = torch.randint(0, V, (B, T))
     e, h = numbers(B, T, K), numbers(B, T, D)
-    plain = [FirstPooling(D), LastPooling(D), MeanPooling(D), MaxPooling(D)]
-    pools = [*plain, AttentionPooling(D), LastPooling(D, bidirectional=True)]
+    pools = [FirstPooling(D), LastPooling(D), MeanPooling(D), MaxPooling(D), AttentionPooling(D)]
+    pools = [*pools, LastPooling(D, bidirectional=True)]
     pools = [pool.double() for pool in [*pools, Poolings([MeanPooling(D), MaxPooling(D)])]]
     functions: dict[str, tuple[Callable[..., Any], list[Any]]] = {
         "crf.log_partition": (crf.log_partition, [e, mask]),
