@@ -17,6 +17,7 @@ def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_encoders_that_are_there_by_default(ensue: Ensue) -> None:
     said = ensue("gradients", *SMALL, "--steps", 0)
     assert said.status == 0

@@ -312,7 +312,7 @@ def test_what_a_model_cannot_do_is_told(elmo: BidirectionalPipeline, context2vec
         elmo.layers_of_words([["a"]], pooling="meen")
 
 
-@pytest.mark.parametrize("tables", some_slow([ELMO, CONTEXT], ELMO), ids=["elmo", "context2vec"])
+@pytest.mark.parametrize("tables", some_slow([ELMO, CONTEXT], CONTEXT), ids=["elmo", "context2vec"])
 def test_interrupted_killed_and_resumed_is_bit_identical(tables: dict[str, Any], corpus: Path, tmp_path: Path) -> None:
     more = {"reset_state": 0.2, "accumulate": 2} if tables is ELMO else {"accumulate": 2}
     assert_resumes(recipe(tables, corpus, checkpoint_every=3, **more), tmp_path)

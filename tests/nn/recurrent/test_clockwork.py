@@ -75,7 +75,7 @@ def compare(layer: Clockwork, x: Tensor, h: Tensor, results: list[Tensor], expec
 
 @pytest.mark.parametrize("clock", [[0] * B, [3, 27, 3, 15], [5, 0, 2, 7]], ids=["new", "agreeing", "apart"])
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
-@pytest.mark.parametrize("execution", ["compiled", "plain", "fold"])
+@pytest.mark.parametrize("execution", some_slow(["compiled", "plain", "fold"], "compiled", "fold"))
 @pytest.mark.parametrize("periods", some_slow(PERIODS, (1, 2, 4)), ids=str)
 def test_values_states_and_gradients(
     periods: tuple[int, ...], execution: Execution, ragged: bool, clock: list[int]
