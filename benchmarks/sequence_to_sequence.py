@@ -62,6 +62,11 @@ def scan(name: str) -> DataSet:
 
 
 WORDS = ("tokenizer.kind=words", "tokenizer.max_size=8000", "target_tokenizer.kind=words", "tokens.tied=target")
+PHONEMES = (
+    *("target_tokenizer.kind=words", "encoder.num_layers=2", "encoder.dropout=0.2", "decoder.dropout=0.2"),
+    *("encoder.dropout_input=0.1", "decoder.dropout_input=0.1"),
+    *("train.epochs=12", "train.batch_tokens=3000", "train.learning_rate=0.002"),
+)
 DATA_SETS = {
     "multi30k-en-de": DataSet("translate-transformer", **multi30k("en", "de")),
     "multi30k-de-en": DataSet("translate-transformer", **multi30k("de", "en")),
@@ -76,7 +81,7 @@ DATA_SETS = {
         )
         for language in LANGUAGES
     },
-    "cmudict": DataSet("transduce-lstm", "", "", "", ("target_tokenizer.kind=words", "train.epochs=15")),
+    "cmudict": DataSet("transduce-lstm", "", "", "", PHONEMES),
     "scan-simple": scan("simple"),
     "scan-length": scan("length"),
     "scan-jump": scan("addprim_jump"),
