@@ -56,8 +56,12 @@ class Client:
 
         return asyncio.run(asked())
 
-    async def ask(self, path: str, content: Any, *, leaves_after: int | None = None, **headers: str) -> Answer:
-        """One request; with `leaves_after` the client leaves after so many parts of the answer."""
+    async def ask(
+        self, path: str, content: Any, *, leaves_after: int | None = None, reads: bool = True, **headers: str
+    ) -> Answer:
+        """One request. With `leaves_after` the client leaves after so many parts of the answer; unless it `reads`, not
+        even the head of the answer gets through.
+        """
         body = content if isinstance(content, bytes) else b"" if content is None else json.dumps(content).encode()
         given = {"host": "localhost", **{name.replace("_", "-"): value for name, value in headers.items()}}
         scope = {
@@ -79,6 +83,8 @@ class Client:
             if message["type"] == "http.response.start":
                 answer.status = message["status"]
                 answer.headers = {name.decode(): value.decode() for name, value in message["headers"]}
+                if not reads:
+                    await asyncio.Event().wait()
                 return
             answer.parts.append(message.get("body", b""))
             if leaves_after is not None and len(answer.parts) >= leaves_after:

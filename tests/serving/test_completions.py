@@ -1,5 +1,6 @@
 """Completions: what the API promises, and that no answer depends on who else was there."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -180,7 +181,6 @@ def test_a_session_goes_on(sea: Client, model: str) -> None:
 
 def test_whoever_leaves_frees_the_place(serve: Any) -> None:
     client, service = serve({"lstm": language_pipeline()}, rows=2)
-    import asyncio  # noqa: PLC0415
 
     async def visit() -> None:
         await client.ask(PATH, asked(max_tokens=50_000, stream=True, session="s"), leaves_after=2)
@@ -192,6 +192,13 @@ def test_whoever_leaves_frees_the_place(serve: Any) -> None:
         assert (loop.waiting, len(service.models["lstm"].sessions)) == (0, 0)
 
     asyncio.run(visit())
+
+
+def test_whoever_reads_nothing_holds_nothing_for_ever(serve: Any) -> None:
+    client, service = serve({"lstm": language_pipeline()}, request_seconds=0.1)
+    asyncio.run(client.ask(PATH, asked(max_tokens=50_000, stream=True, session="s"), reads=False))
+    assert service.admission.held == (0, 0, 0)
+    assert client.post(PATH, asked(session="s")).status == 200
 
 
 def test_more_than_the_rows_wait(serve: Any) -> None:

@@ -46,11 +46,15 @@ class Ticket:
         self.admission.held = wanted
         self.held = self.held.plus(amounts)
 
+    def give_back(self) -> None:
+        """Holds nothing more. It may be called twice."""
+        self.admission.held = self.admission.held.plus(self.held, -1)
+        self.held = Amounts()
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.admission.held = self.admission.held.plus(self.held, -1)
-        self.held = Amounts()
+        self.give_back()

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ensue.decode.sampling import Sampling, drawn, filtered, keep_top_p
+from ensue.decode.sampling import drawn, filtered, keep_top_p
 from ensue.errors import EnsueError
 from ensue.serving.row import Row
 from ensue.types import widest
@@ -33,9 +33,10 @@ class Chooser:
         self.greedy = [n for n, each in enumerate(choosing) if each.is_greedy]
         self.biased = [n for n, each in enumerate(choosing) if each.bias is not None]
         self.penalized = [n for n, each in enumerate(choosing) if each.has_penalties]
-        self.in_nucleus = [n for n, each in enumerate(choosing) if each.top_p < 1 and not each.is_greedy]
+        drawn_from = {n: each for n, each in enumerate(choosing) if not each.is_greedy}
+        self.cut = {n: each.sampling for n, each in drawn_from.items() if each.top_k is not None or each.min_p}
+        self.in_nucleus = [n for n, each in drawn_from.items() if each.top_p < 1 and n not in self.cut]
         self.nucleus = torch.tensor([choosing[n].top_p for n in self.in_nucleus], device=device).unsqueeze(1)
-        self.cut = [n for n, each in enumerate(choosing) if each.top_k is not None or each.min_p]
         self.looking = [n for n, row in enumerate(rows) if row.looks]
 
     def choose(self, logits: Float[Tensor, "R V"]) -> list[int]:
@@ -71,12 +72,10 @@ class Chooser:
 
     def _filter(self, scaled: Tensor) -> None:
         """Gives -∞ to tokens that may not be drawn, in place: top-k, top-p, min-p."""
-        for n in self.cut:
-            scaled[n] = filtered(scaled[n, None], Sampling(top_k=self.rows[n].choosing.top_k))[0]
+        for n, sampling in self.cut.items():
+            scaled[n] = filtered(scaled[n, None], sampling)[0]
         if self.in_nucleus:
             scaled[self.in_nucleus] = keep_top_p(scaled[self.in_nucleus], self.nucleus)
-        for n in self.cut:
-            scaled[n] = filtered(scaled[n, None], Sampling(min_p=self.rows[n].choosing.min_p))[0]
 
     def look(self, logits: Float[Tensor, "R V"], ids: Sequence[int]) -> dict[int, Looked]:
         """What the rows that look at their tokens want to know of them: the model's own probabilities."""

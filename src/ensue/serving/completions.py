@@ -76,11 +76,11 @@ class Completions:
         try:
             task = await self._begun(request, ticket)
         except BaseException:
-            ticket.__exit__(None, None, None)
+            ticket.give_back()
             raise
         end = self._ending(request, task, ticket)
         if task.asked.wishes.stream:
-            return EventStream(self._pieces(task, end))
+            return EventStream(self._pieces(task), end)
         try:
             return answered(await unless_left(request.receive, self._whole(task)))
         finally:
@@ -101,10 +101,13 @@ class Completions:
             given.append(encoded(*call) if len(prompt) <= FEW_CHARACTERS else await asyncio.to_thread(encoded, *call))
         job = Job(is_streamed=bool(wishes.stream), keeps=wishes.session is not None)
         task = Task(asked, model, job, given, f"cmpl-{request.scope['request_id']}", int(time.time()))
-        kept = self._kept(task)
-        for number, one in enumerate(given):
-            rows = [self._row(task, choosing, number * asked.best_of + n, one) for n in range(asked.best_of)]
-            looks = wishes.logprobs if wishes.echo else None
+        several = [
+            [self._row(task, choosing, number * asked.best_of + n, one) for n in range(asked.best_of)]
+            for number, one in enumerate(given)
+        ]
+        looks = wishes.logprobs if wishes.echo else None
+        kept = self._kept(task)  # last, since from here on the session is in use
+        for one, rows in zip(given, several, strict=True):
             state, ids = _beginning(one, kept, pipeline.tokenizer.start_id, pipeline.model.context)
             job.add(Prompt(job, ids, rows, state=state, logprobs=looks))
         assert model.loop is not None
@@ -143,7 +146,7 @@ class Completions:
             request.scope["noted"].update(
                 prompt_tokens=usage["prompt_tokens"], completion_tokens=usage["completion_tokens"]
             )
-            ticket.__exit__(None, None, None)
+            ticket.give_back()
 
         return end
 
@@ -160,38 +163,34 @@ class Completions:
                 choices.append(_choice(task, number * task.asked.n + n, row, finish=row.finish, begins=True))
         return {**task.head(), "choices": choices, "usage": task.usage()}
 
-    async def _pieces(self, task: Task, end: Callable[[], None]) -> AsyncIterator[bytes]:
+    async def _pieces(self, task: Task) -> AsyncIterator[bytes]:
         head, rows = task.head(), task.rows
         options = task.asked.wishes.stream_options
         counts = options is not None and options.include_usage
         more = {"usage": None} if counts else {}
         begun, open_rows, start = [False] * len(rows), set(range(len(rows))), time.perf_counter()
-        try:
-            while open_rows:
-                if not any(rows[n].finish or rows[n].pieces for n in open_rows):
-                    await task.job.bell.heard()
-                _check(task.job)
-                parts = []
-                for n in sorted(open_rows):
-                    finish = rows[n].finish  # before the pieces: then they are all that will come
-                    if not (finish or rows[n].pieces):
-                        continue
-                    choice = _choice(task, n, rows[n], finish=finish, begins=not begun[n])
-                    begun[n] = True
-                    parts.append(event({**head, "choices": [choice], **more}))
-                    if finish is not None:
-                        open_rows.discard(n)
-                if parts:
-                    if start:
-                        self.service.metrics.first.labels(task.model.name).observe(time.perf_counter() - start)
-                        start = 0.0
-                    yield b"".join(parts)
-                    await asyncio.sleep(BETWEEN_PIECES + FOR_EACH_REQUEST * len(self.service.live) if open_rows else 0)
-            if counts:
-                yield event({**head, "choices": [], "usage": task.usage()})
-            yield b"data: [DONE]\n\n"
-        finally:
-            end()
+        while open_rows:
+            if not any(rows[n].finish or rows[n].pieces for n in open_rows):
+                await task.job.bell.heard()
+            _check(task.job)
+            parts = []
+            for n in sorted(open_rows):
+                finish = rows[n].finish  # before the pieces: then they are all that will come
+                if not (finish or rows[n].pieces):
+                    continue
+                choice = _choice(task, n, rows[n], finish=finish, begins=not begun[n])
+                begun[n] = True
+                parts.append(event({**head, "choices": [choice], **more}))
+                if finish is not None:
+                    open_rows.discard(n)
+            if parts:
+                if start:
+                    self.service.metrics.first.labels(task.model.name).observe(time.perf_counter() - start)
+                    start = 0.0
+                yield b"".join(parts)
+                await asyncio.sleep(BETWEEN_PIECES + FOR_EACH_REQUEST * len(self.service.live) if open_rows else 0)
+        if counts:
+            yield event({**head, "choices": [], "usage": task.usage()})
 
 
 def _check(job: Job) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ from ensue.serving.refusal import Refusal
 
 Result = TypeVar("Result")
 STREAM = b"text/event-stream; charset=utf-8"
+DONE = b"data: [DONE]\n\n"
 
 
 class HasLeft(Exception):
@@ -28,7 +29,7 @@ async def read_body(request: Request, ticket: Ticket, limits: Limits) -> bytes:
     """The whole body. Raises Refusal for one that is too long (413) or too slow (408), and HasLeft."""
     too_long = Refusal(413, f"the body has more than {limits.body_bytes:,} bytes", code="body_too_large")
     said = request.headers.get("content-length", "0")
-    if not said.isdigit() or len(said) > 15 or int(said) > limits.body_bytes:
+    if not said.isdecimal() or len(said) > 15 or int(said) > limits.body_bytes:
         raise too_long
     parts, size = [], 0
     try:
@@ -83,16 +84,22 @@ def event(value: Any) -> bytes:
 
 
 class EventStream(Response):
-    """Sends pieces as they come. It ends when the client leaves, with HasLeft."""
+    """Sends pieces as they come. It ends when the client leaves, with HasLeft.
 
-    def __init__(self, pieces: AsyncIterator[bytes]) -> None:
-        self.pieces = pieces
+    `end` is called once, however it ends: also if no piece was asked for.
+    """
+
+    def __init__(self, pieces: AsyncIterator[bytes], end: Callable[[], None]) -> None:
+        self.pieces, self.end = pieces, end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = [(b"content-type", STREAM), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await unless_left(receive, self._sent(send))
-        await send({"type": "http.response.body", "body": b""})
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await unless_left(receive, self._sent(send))
+        finally:
+            self.end()  # before the client hears of the end, so that its next request finds all in order
+        await send({"type": "http.response.body", "body": DONE})
 
     async def _sent(self, send: Send) -> None:
         async for piece in self.pieces:

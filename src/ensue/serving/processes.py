@@ -18,7 +18,7 @@ from types import FrameType
 from ensue.errors import EnsueError
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""Where prometheus_client adds up the numbers of processes."""
+"""The variable that names the folder in which prometheus_client adds up the numbers of processes."""
 TOO_SOON = 5.0
 """A process that ends so many seconds after its start would end again."""
 

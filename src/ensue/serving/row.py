@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ensue.decode.sampling import GREEDY_BELOW, Sampling
 from ensue.serving.stopping import Stops
 from ensue.text.tokenizer import Decoder
 from ensue.types import State
 
-GREEDY_BELOW = 1e-6
 NUMBERS = 64
 """Random numbers that are drawn at a time."""
 
@@ -37,6 +37,11 @@ class Choosing:
     def is_greedy(self) -> bool:
         """Whether the most probable token is always taken."""
         return self.temperature < GREEDY_BELOW or self.top_p == 0
+
+    @property
+    def sampling(self) -> Sampling:
+        """The tokens that may be drawn, once the temperature has done its work."""
+        return Sampling(top_k=self.top_k, top_p=self.top_p, min_p=self.min_p)
 
     @property
     def has_penalties(self) -> bool:
