@@ -32,7 +32,7 @@ class TextModel(nn.Module, ABC):
         head: nn.Module,
         *,
         label_smoothing: float = 0.0,
-        **reading: nn.Module,
+        **reading: nn.Module | None,
     ) -> None:
         super().__init__()
         if not decoder.is_causal:
@@ -123,12 +123,15 @@ class EncoderDecoder(TextModel):
         label_smoothing: float = 0.0,
         contextual: ContextualVectors | None = None,
     ) -> None:
-        beside = {} if contextual is None else {"contextual": contextual}
         super().__init__(
-            target, decoder, head, label_smoothing=label_smoothing, source=source, **beside, encoder=encoder
+            target,
+            decoder,
+            head,
+            label_smoothing=label_smoothing,
+            source=source,
+            contextual=contextual,
+            encoder=encoder,
         )
-        if contextual is None:
-            self.contextual = None
 
     @property
     def readers(self) -> tuple[TokenEmbedding, SequenceLayer]:

@@ -19,8 +19,8 @@ class Stack(SequenceLayer):
     """Layers one after another: the output of a layer is the input of the next.
 
     The state is the tuple of the layers' states. A stack is causal if all its layers are; one that looks ahead takes no
-    initial state. Raises `ValueError` if there
-    is no layer, if the sizes of two neighbors differ, or if layers attend to memories of different sizes.
+    initial state. Raises `ValueError` if there is no layer, if the sizes of two neighbors differ, or if layers attend
+    to memories of different sizes.
     """
 
     def __init__(self, layers: Iterable[SequenceLayer]) -> None:

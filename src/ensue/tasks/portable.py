@@ -50,6 +50,18 @@ class Portable:
     """The tokenizers, by the names of their files."""
 
 
+def mask_of(numbers: Tensor, lengths: Tensor) -> Tensor:
+    """(B, T), True at the first `lengths` positions of each row."""
+    return torch.arange(numbers.shape[1], device=numbers.device) < lengths.unsqueeze(1)
+
+
+def sample_lengths(batch: int, length: int) -> Tensor:
+    """The lengths of some rows, 1 at least; the first one has them all."""
+    lengths = torch.randint(1, length + 1, (batch,))
+    lengths[0] = length
+    return lengths
+
+
 def no_export(run: str | Path | None, what: str) -> EnsueError:
     """The error for a model that reads `what`."""
     return EnsueError(f"{run}: a model that reads {what} has no export to ONNX yet")

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from ensue.models.classifier import Classifier
-from ensue.tasks.portable import Portable, PortableFunction
+from ensue.tasks.portable import Portable, PortableFunction, mask_of
 from ensue.tasks.words.portable import (
     check_words,
     form_inputs,
     forms_of,
-    mask_of,
     sample_forms,
     sample_texts,
     text_inputs,

@@ -8,12 +8,11 @@ from torch import Tensor
 
 from ensue.errors import EnsueError
 from ensue.models.tagger import Tagger
-from ensue.tasks.portable import Portable, PortableFunction, no_export
+from ensue.tasks.portable import Portable, PortableFunction, mask_of, no_export
 from ensue.tasks.words.portable import (
     check_words,
     form_inputs,
     forms_of,
-    mask_of,
     sample_forms,
     sample_texts,
     text_inputs,

@@ -12,7 +12,9 @@ from ensue.tasks.portable import (
     Portable,
     PortableFunction,
     TensorForm,
+    mask_of,
     no_export,
+    sample_lengths,
     state_forms,
     state_from,
     state_tensors,
@@ -35,13 +37,12 @@ def portable(pipeline: SequencePipeline) -> Portable:
     like = _begun(model, 3)
 
     def source(batch: int, length: int) -> dict[str, Tensor]:
-        lengths = torch.randint(1, length + 1, (batch,))
-        lengths[0] = length
-        return {"ids": torch.randint(coder.source.vocabulary_size, (batch, length)), "lengths": lengths}
+        ids = torch.randint(coder.source.vocabulary_size, (batch, length))
+        return {"ids": ids, "lengths": sample_lengths(batch, length)}
 
     def written(batch: int, length: int) -> dict[str, Tensor]:
         given = source(batch, length)
-        state = model.begin(given["ids"], _mask(**given))
+        state = model.begin(given["ids"], mask_of(given["ids"], given["lengths"]))
         ids = torch.randint(model.vocabulary_size, (2, batch))
         _, state = model.step(ids[0], state)
         return {"ids": ids[1], **state_tensors(state)}
@@ -80,12 +81,8 @@ def _begun(model: TextModel, length: int) -> Any:
     return model.begin(torch.zeros(2, length, dtype=torch.int64))
 
 
-def _mask(ids: Tensor, lengths: Tensor) -> Tensor:
-    return torch.arange(ids.shape[1], device=ids.device) < lengths.unsqueeze(1)
-
-
 def _read(model: TextModel, ids: Tensor, lengths: Tensor) -> dict[str, Tensor]:
-    return state_tensors(model.begin(ids, _mask(ids, lengths)))
+    return state_tensors(model.begin(ids, mask_of(ids, lengths)))
 
 
 def _side(coder: TokenizerWithSpecials) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ensue.models.subword_encoder import SubwordEncoder
 from ensue.models.word_features import EncodedForms
-from ensue.tasks.portable import TensorForm, no_export
+from ensue.tasks.portable import TensorForm, no_export, sample_lengths
 from ensue.tasks.words.pipeline import WordPipeline
 from ensue.text.tokens import EXPRESSIONS
 
@@ -63,11 +63,6 @@ ORDER = ("words", "characters", "lengths_of_words", "affixes", "shapes", "vector
 """The inputs in the order of `EncodedForms`."""
 
 
-def mask_of(numbers: Tensor, lengths: Tensor) -> Tensor:
-    """(B, T), True on words."""
-    return torch.arange(numbers.shape[1], device=numbers.device) < lengths.unsqueeze(1)
-
-
 def sample_forms(pipeline: WordPipeline, *, keys: bool, count: int = 9) -> dict[str, Tensor]:
     """Some words of the vocabularies."""
     lexicon, inputs = pipeline.reader.lexicon, form_inputs(pipeline, keys=keys)
@@ -88,9 +83,8 @@ def sample_texts(
     pipeline: WordPipeline, batch: int, length: int, *, count: int = 9, suffix: str = ""
 ) -> dict[str, Tensor]:
     """Texts of up to `length` words, the first one of so many."""
-    lengths = torch.randint(1, length + 1, (batch,))
-    lengths[0] = length
-    found = {f"numbers{suffix}": torch.randint(count, (batch, length)), f"lengths{suffix}": lengths}
+    numbers = torch.randint(count, (batch, length))
+    found = {f"numbers{suffix}": numbers, f"lengths{suffix}": sample_lengths(batch, length)}
     tables = list(pipeline.model.features.columns)
     if tables:
         found["columns"] = torch.stack(
