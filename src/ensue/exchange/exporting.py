@@ -33,8 +33,8 @@ def export_run(run: str | Path, out: str | Path, format: str = HUGGINGFACE, *, i
 
     "huggingface" is what transformers loads: config.json, model.safetensors, and the tokenizer's files. "onnx" are
     graphs, settings and a program that uses them; with `int8`, their matrices have eight bits. Returns what is worth
-    saying of the files. Raises EnsueError for a
-    run that the format cannot express, and DataError for a directory with other files.
+    saying of the files. Raises EnsueError for a run that the format cannot express, and DataError for a directory with
+    other files.
     """
     check_path("the run", run)
     check_path("out", out)

@@ -14,10 +14,10 @@ PREPARED = {"onnx.quant.pre_process": "onnxruntime.quant"}
 
 
 def in_eight_bits(graph: onnx.ModelProto) -> onnx.ModelProto:
-    """The graph with the matrices of products, LSTMs and embeddings in eight bits; what they multiply is
-    rounded as it enters.
+    """The graph with the matrices of products, LSTMs and embeddings in eight bits; what they multiply is rounded as it
+    enters.
 
-    Constants are folded first: what is no plain weight is left as it is, without a word.
+    Constants are folded first, since onnxruntime leaves what is no plain weight as it is, without a word.
     """
     with TemporaryDirectory() as folder:
         plain, folded, small = (Path(folder) / name for name in ("plain.onnx", "folded.onnx", "small.onnx"))
