@@ -1,0 +1,37 @@
+"""Sentences as texts, and recipes' features that are the layers of a run."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ensue.data.compact_texts import Texts
+from ensue.runs.directory import RunDirectory
+from ensue.runs.origin import origins_for
+from ensue.tasks.words.contextual import ContextualFeatures
+from ensue.tasks.words.recipe import WordsRecipe
+
+CPU = torch.device("cpu")
+
+
+WORDS = [["the", "old", "bird"], [], ["\x00", "house", ""], ["the", "old", "bird"], ["Anna", "sees"] * 20]
+
+
+def silent(what: str, share: float) -> None:
+    pass
+
+
+def features(recipe: WordsRecipe, run: Path | None = None) -> ContextualFeatures:
+    origins = origins_for(recipe.origins, None if run is None else RunDirectory(run))
+    return ContextualFeatures.of(recipe.features, origins, CPU)
+
+
+def of(origin: Path, **changes: Any) -> dict[str, Any]:
+    return {"contextual": [str(origin)], "dropout_words": 0.0} | {f"contextual_{k}": v for k, v in changes.items()}
+
+
+def texts_of(sentences: list[list[str]]) -> Texts:
+    texts = Texts()
+    for words in sentences:
+        texts.append(words)
+    return texts
