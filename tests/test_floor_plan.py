@@ -36,7 +36,7 @@ FLOORS = [
     ["inspection"],
     ["tasks"],
     ["training"],
-    ["library", "exchange"],
+    ["comparison", "library", "exchange"],
     ["serving"],
     ["__main__", "cli", "console", "quickstart"],
 ]

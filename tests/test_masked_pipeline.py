@@ -53,6 +53,8 @@ def pipeline(run: Path) -> MaskedLanguagePipeline:
 def test_it_learns_the_rule_and_fills_masks(pipeline: MaskedLanguagePipeline, text: Path) -> None:
     scores = pipeline.evaluate(text).as_json()
     assert scores == pipeline.evaluate(text).as_json()
+    items = pipeline.scored_items(text).whole()
+    assert items == pytest.approx({name: scores[name] for name in items})
     assert scores["masked_nats"] < 2  # without the words around it, 2.4
     assert scores["perplexity"] == pytest.approx(np.exp(scores["masked_nats"]))
     assert 0.3 < scores["accuracy"] < 1

@@ -43,6 +43,8 @@ def some_sources(count: int = 30) -> list[str]:
 
 def test_it_learns_to_translate(pipeline: SequencePipeline, runs: Path) -> None:
     scores = pipeline.evaluate(runs / "test.tsv").as_json()
+    items = pipeline.scored_items(runs / "test.tsv").whole()
+    assert items == pytest.approx({name: scores[name] for name in items})
     assert scores["exact_match"] >= 90
     assert scores["bleu"] >= 95
     assert scores["examples"] == 40

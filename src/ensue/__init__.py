@@ -16,13 +16,15 @@ from ensue.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from ensue import nn
+    from ensue.comparison import compare
     from ensue.exchange.exporting import export_run
     from ensue.exchange.importing import import_run
     from ensue.library import load, train
 
-__all__ = ["__version__", "export_run", "import_run", "load", "nn", "train"]
+__all__ = ["__version__", "compare", "export_run", "import_run", "load", "nn", "train"]
 
 MODULES = {
+    "compare": "ensue.comparison",
     "load": "ensue.library",
     "train": "ensue.library",
     "import_run": "ensue.exchange.importing",

@@ -180,6 +180,8 @@ def test_a_batch_sums_the_surprisals_of_both_directions(elmo: BidirectionalPipel
 
 @torch.no_grad()
 def test_context_loss_is_that_of_negative_samples(context2vec: BidirectionalPipeline, corpus: Path) -> None:
+    scores = context2vec.evaluate(corpus).as_json()
+    assert context2vec.scored_items(corpus).whole() == pytest.approx({"noise_nats": scores["noise_nats"]})
     job = BidirectionalJob(recipe(CONTEXT, corpus))
     batch = job.task.batch(0, torch.device("cpu"))
     model = context2vec.model
@@ -250,6 +252,7 @@ def test_perplexity_is_that_of_each_direction(elmo: BidirectionalPipeline, tmp_p
     path = tmp_path / "text.txt"
     path.write_text("the cat sat\non zebras while\n")
     scores = elmo.evaluate(path).as_json()
+    assert elmo.scored_items(path).whole() == pytest.approx({"nats_per_token": scores["nats_per_token"]})
     model, spelled = elmo.model, ["the", "cat", "sat", "\n", "on", "zebras", "while", "\n"]
     ids = elmo.tokenizer.encode(path.read_text()).tolist()
     nats = []

@@ -163,6 +163,12 @@ def test_analogies_have_answers_among_the_words_alone(fasttext: Any, tmp_path: P
 def test_scores_say_how_many_pairs_and_questions_they_cover(runs: dict[str, Path], folder: Path) -> None:
     model = ensue.load(runs["skip-gram"])
     pairs = model.evaluate(folder / "pairs.tsv").as_json()
+    for name, score in (("pairs.tsv", "spearman"), ("analogies.txt", "accuracy")):
+        expected = model.evaluate(folder / name).as_json()[score]
+        items = model.scored_items(folder / name)
+        assert items is not None
+        assert items.whole() == pytest.approx({score: expected})
+        assert len(items.samples()[score])
     assert (pairs["covered"], pairs["pairs"]) == (4, 5)
     assert pairs["spearman"] > 0.7
     analogies = model.evaluate(folder / "analogies.txt").as_json()

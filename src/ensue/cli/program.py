@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ensue.cli.comparing import compare
 from ensue.cli.exchanging import export, import_
 from ensue.cli.generating import generate
 from ensue.cli.looking import cache, data, gradients
@@ -36,8 +37,8 @@ app = typer.Typer(
 )
 
 COMMANDS = (
-    quickstart, train, evaluate, predict, inspect, gradients, data, score, generate, embed, neighbors, import_, export,
-    serve, cache, recipes, machine,
+    quickstart, train, evaluate, compare, predict, inspect, gradients, data, score, generate, embed, neighbors, import_,
+    export, serve, cache, recipes, machine,
 )  # fmt: skip
 for command in COMMANDS:
     app.command(command.__name__.rstrip("_"))(command)

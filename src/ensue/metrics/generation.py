@@ -11,18 +11,29 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from ensue.errors import EnsueError
+from ensue.metrics.comparison import (
+    RESAMPLES,
+    Difference,
+    ItemRows,
+    Numbers,
+    Score,
+    ScoredItems,
+    differences,
+    of_sums,
+    ratio,
+)
 
 ROUGES = ("rouge1", "rouge2", "rougeL")
-RESAMPLES = 1_000
-"""Samples of the paired bootstrap."""
 
 
 @dataclass(frozen=True)
 class Comparison:
     """The scores of two systems on the same texts, ours first, and the probability that chance makes such a difference.
 
-    By paired bootstrap resampling with `RESAMPLES` samples (Koehn 2004).
+    By paired bootstrap with `RESAMPLES` samples, in either direction (`metrics/comparison.py`).
     """
 
     bleu: tuple[float, float]
@@ -174,27 +185,46 @@ def _units(text: str, has_words: bool) -> list[str]:
     return text.split() if has_words else list(text)
 
 
+def scored_items(
+    texts: Sequence[str],
+    references: Sequence[Sequence[str]],
+    *,
+    tokenize: str,
+    nats: Sequence[tuple[float, int]] | None = None,
+) -> ScoredItems:
+    """The scores of `texts`, of which each is an item; with `nats` also the surprisal and the number of tokens of each
+    first reference.
+    """
+    columns, rows = reference_columns(references), ItemRows()
+    bleu, chrf = bleu_metric(tokenize), chrf_metric()
+    counts = [metric._extract_corpus_statistics(texts, columns) for metric in (bleu, chrf)]
+    surprisal = [(0.0, 0)] * len(texts) if nats is None else nats
+    for text, given, of_bleu, of_chrf, of_tokens in zip(texts, references, *counts, surprisal, strict=True):
+        rows.append([*of_bleu, *of_chrf, text in given, 1, *of_tokens])
+    first, second = len(counts[0][0]), len(counts[0][0]) + len(counts[1][0])
+    scores = {"bleu": _of_counts(bleu, 0, first), "chrf": _of_counts(chrf, first, second)}
+    scores["exact_match"] = of_sums(lambda sums: 100 * sums[:, second] / sums[:, second + 1])
+    if nats is not None:
+        scores["nats_per_token"] = ratio(second + 2, second + 3)
+    return rows.scored("texts", scores)
+
+
+def _of_counts(metric: Any, start: int, stop: int) -> Score:
+    """A score of sacrebleu's from the columns of its counts."""
+
+    def score(sums: Numbers) -> Numbers:
+        counts = sums[:, start:stop].astype(np.int64).tolist()
+        return np.array([metric._compute_score_from_stats(row).score for row in counts])
+
+    return of_sums(score)
+
+
 def compare_texts(
     ours: Sequence[str], theirs: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str
 ) -> Comparison:
-    """Whether `ours` score better than `theirs`, by sacrebleu's paired bootstrap with a fixed seed."""
-    from sacrebleu.significance import PairedTest  # noqa: PLC0415
-
-    test = PairedTest(
-        [("theirs", list(theirs)), ("ours", list(ours))],
-        {"BLEU": bleu_metric(tokenize), "chrF": chrf_metric()},
-        references=reference_columns(references),
-        test_type="bs",
-        n_samples=RESAMPLES,
-    )
-    _, found = test()
-    results: dict[str, Any] = {name.lower()[:4]: both for name, both in found.items()}
-    (bleu_theirs, bleu_ours), (chrf_theirs, chrf_ours) = results["bleu"], results["chrf"]
-    if list(ours) == list(theirs):  # sacrebleu counts only samples that differ by more than the difference
-        bleu_ours.p_value = chrf_ours.p_value = 1.0
-    return Comparison(
-        (bleu_ours.score, bleu_theirs.score),
-        (chrf_ours.score, chrf_theirs.score),
-        bleu_ours.p_value,
-        chrf_ours.p_value,
-    )
+    """Whether `ours` score better than `theirs`."""
+    both = [scored_items(texts, references, tokenize=tokenize) for texts in (ours, theirs)]
+    (bleu, chrf), (bleu_theirs, chrf_theirs) = ((s["bleu"], s["chrf"]) for s in (items.whole() for items in both))
+    found: dict[str, Difference] = differences(*both)
+    p_bleu, p_chrf = (found[name].p if found else 1.0 for name in ("bleu", "chrf"))
+    return Comparison((bleu, bleu_theirs), (chrf, chrf_theirs), p_bleu, p_chrf)

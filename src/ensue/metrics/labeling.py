@@ -126,3 +126,14 @@ class LabelingTally:
             known = (position(tag).label for tag in known)
         known = set(known)
         return {label: count for label, count in gold.most_common() if label not in known}
+
+
+def right_tokens(gold: Sequence[str], predicted: Sequence[str]) -> tuple[int, int]:
+    """How many labels of a sentence are right, and how many it has."""
+    return sum(a == b for a, b in zip(gold, predicted, strict=True)), len(gold)
+
+
+def right_spans(gold: Sequence[str], predicted: Sequence[str]) -> tuple[int, int, int]:
+    """How many spans of a sentence are found, how many it has, and how many are predicted."""
+    theirs, ours = set(spans(gold)), set(spans(predicted))
+    return len(theirs & ours), len(theirs), len(ours)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import tomli_w
@@ -228,12 +229,23 @@ class Recipe(Table):
         """A description of the model's layers, such as `lstm 2×256`."""
         return "a model of its own" if self.layers is None else describe_encoder(self.layers)
 
+    def values(self) -> dict[str, Any]:
+        """Every value by its key, such as "train.steps"."""
+        return _flat(self.model_dump())
+
     def to_toml(self) -> str:
         """The recipe as TOML, with every default written out, which a resumed run reads."""
         document = without_none(self.model_dump())
         places = {key: place for place, key in enumerate(ORDER)}
         tables = sorted(document, key=lambda key: places.get(key, places["encoder"]))
         return tomli_w.dumps({key: document[key] for key in tables}, multiline_strings=True)
+
+
+def _flat(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in document.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
 
 
 def without_none(value: Any) -> Any:

@@ -14,6 +14,7 @@ from ensue.data.lines import Lines
 from ensue.data.sources import TextSource
 from ensue.data.streams import is_stream, stream_text
 from ensue.errors import EnsueError
+from ensue.metrics.comparison import ScoredItems
 from ensue.models.modules import count_parameters
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.portable import Portable
@@ -53,6 +54,12 @@ class Pipeline(ABC):
     @abstractmethod
     def evaluate(self, location: str | Path, *, encoding: str = "utf-8") -> Scores:
         """The scores on a file, a folder or a glob."""
+
+    def scored_items(self, location: str | Path, *, encoding: str = "utf-8") -> ScoredItems | None:
+        """The scores on a file, a folder or a glob with the items that they are made of, so that a difference to
+        another model can be tested (`ensue compare`). None for a model without such a test.
+        """
+        return None
 
     def portable(self) -> Portable:
         """The model as functions of tensors, for other programs. Raises EnsueError for one that is none."""

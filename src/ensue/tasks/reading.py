@@ -119,9 +119,11 @@ def read(
     parts: int | None = None,
     warm_up: int = WARM_UP_TOKENS,
     progress: Progress | None = None,
+    heard: Callable[[NDArray[np.int64], Tensor], object] | None = None,
 ) -> LanguageScores:
-    """The scores of a text. It is cut into `parts` (default: `default_parts`), except for attention. Raises EnsueError
-    for less than one part or a negative warm-up.
+    """The scores of a text. It is cut into `parts` (default: `default_parts`), except for attention. `heard` is given
+    the nats of some positions at a time, each position once. Raises EnsueError for less than one part or a negative
+    warm-up.
     """
     parts = default_parts(len(tokens), warm_up=warm_up) if parts is None else parts
     if parts < 1 or warm_up < 0:
@@ -132,8 +134,10 @@ def read(
         else:
             pieces = _in_windows(model, tokens, start_id, model.context)
         total: Tensor | float = 0.0
-        for nats in pieces:
+        for positions, nats in pieces:
             total = total + nats.sum()  # stays on a GPU, which is not waited for
+            if heard is not None:
+                heard(positions, nats)
             if progress is not None:
                 progress(nats.numel())
     return LanguageScores(float(total), len(tokens), tokens.characters, tokens.unknown)
@@ -153,8 +157,10 @@ def describe_protocol(model: LanguageModel, parts: int = 1, *, warm_up: int = WA
     return carried if parts == 1 else f"{carried}, in {parts} parts, each warmed up on the {warm_up} tokens before it"
 
 
-def _side_by_side(model: LanguageModel, tokens: TokenFile, start_id: int, parts: int, warm_up: int) -> Iterator[Tensor]:
-    """The nats of parts of the text whose lengths differ by at most one, some columns at a time."""
+def _side_by_side(
+    model: LanguageModel, tokens: TokenFile, start_id: int, parts: int, warm_up: int
+) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+    """Positions and their nats in parts of the text whose lengths differ by at most one, some columns at a time."""
     bounds = [len(tokens) * part // parts for part in range(parts + 1)]
     warm_ups = [_inputs(tokens, max(0, bound - warm_up), bound, start_id) for bound in bounds[:-1]]
     state = read_prefixes(model, warm_ups)
@@ -162,14 +168,26 @@ def _side_by_side(model: LanguageModel, tokens: TokenFile, start_id: int, parts:
     columns = max(1, _call_tokens(model) // parts)
     for column in range(0, max(np.diff(bounds)), columns):
         starts = [bound + column for bound in bounds[:-1]]
-        rows = [tokens.read(a, min(a + columns, b)) for a, b in zip(starts, bounds[1:], strict=True)]
+        stops = [min(start + columns, bound) for start, bound in zip(starts, bounds[1:], strict=True)]
+        rows = [tokens.read(start, stop) for start, stop in zip(starts, stops, strict=True)]
         targets, mask = padded(rows)
         nats, state = _nats(model, np.column_stack((last, targets[:, :-1])), targets, state)
         last = targets[:, -1]
-        yield nats[torch.from_numpy(mask).to(nats.device)]
+        positions = np.concatenate([np.arange(start, stop) for start, stop in zip(starts, stops, strict=True)])
+        yield positions, nats[torch.from_numpy(mask).to(nats.device)]
 
 
-def _in_windows(model: LanguageModel, tokens: TokenFile, start_id: int, context: int) -> Iterator[Tensor]:
+def _in_windows(
+    model: LanguageModel, tokens: TokenFile, start_id: int, context: int
+) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+    """Positions and their nats, in order; see `_windows`."""
+    read = 0
+    for nats in _windows(model, tokens, start_id, context):
+        yield np.arange(read, read + nats.numel()), nats.flatten()
+        read += nats.numel()
+
+
+def _windows(model: LanguageModel, tokens: TokenFile, start_id: int, context: int) -> Iterator[Tensor]:
     """The nats that each window predicts, several full windows in a call; see the module's protocol."""
     size, stride = len(tokens), _stride(context)
     yield _window_nats(model, tokens, start_id, [0], length=min(context, size), predicted=context)

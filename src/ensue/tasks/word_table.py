@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ensue.data.word_questions import Analogies, Questions, Similarities
 from ensue.errors import DataError
+from ensue.metrics.comparison import ItemRows, Numbers, ScoredItems, ratio
 from ensue.metrics.words import AnalogyScores, SimilarityScores, spearman
 from ensue.tasks.poolings import unit_vectors
 
@@ -90,6 +91,27 @@ class WordTable:
             return self._similar(similar)
         return self._analogous([part for part in questions if isinstance(part, Analogies)])
 
+    def scored_items(self, questions: Sequence[Questions], location: str) -> ScoredItems | None:
+        """The items of the scores on the questions of a location: pairs, or analogies. None for several files of pairs,
+        whose score is a mean. Raises as `check` does.
+        """
+        self.check(questions, location)
+        rows, similar = ItemRows(), [part for part in questions if isinstance(part, Similarities)]
+        if len(similar) > 1:
+            return None
+        for part in similar:
+            for row in zip(self._cosines(part), part.scores, strict=True):
+                rows.append(row)
+        if similar:
+            return rows.scored("pairs", {"spearman": _spearman_of_samples})
+        for file in questions:
+            assert isinstance(file, Analogies)
+            for asked in file.sections.values():
+                is_covered, is_right = self._right(asked)
+                for row in zip(is_right, is_covered, strict=True):
+                    rows.append(row)
+        return rows.scored("analogies", {"accuracy": ratio(0, 1)})
+
     def _covers(self, part: Questions, words: Sequence[str]) -> bool:
         """Whether the words can be scored. The answer to an analogy is one of the table's words, as are the others."""
         look_up = self.find if isinstance(part, Similarities) else self.place
@@ -104,22 +126,41 @@ class WordTable:
         return SimilarityScores(mean, covered, pairs, found)
 
     def _similarity(self, part: Similarities) -> SimilarityScores:
-        cosines, judged = [], []
-        for (first, second), score in zip(part.pairs, part.scores, strict=True):
+        cosines = self._cosines(part)
+        covered = ~np.isnan(cosines)
+        rho = spearman(cosines[covered], np.array(part.scores)[covered]) if covered.any() else 0.0
+        return SimilarityScores(rho, int(covered.sum()), len(part.pairs))
+
+    def _cosines(self, part: Similarities) -> NDArray[np.float64]:
+        """The cosine of each pair; NaN where a word has no vector."""
+        cosines = np.full(len(part.pairs), np.nan)
+        for number, (first, second) in enumerate(part.pairs):
             a, b = self.find(first), self.find(second)
             if a is not None and b is not None:
                 one, other = unit_vectors(np.stack([a, b]))
-                cosines.append(float(one @ other))
-                judged.append(score)
-        rho = spearman(np.array(cosines), np.array(judged)) if cosines else 0.0
-        return SimilarityScores(rho, len(cosines), len(part.pairs))
+                cosines[number] = float(one @ other)
+        return cosines
 
     def _analogous(self, files: Sequence[Analogies]) -> AnalogyScores:
         sections: dict[str, AnalogyScores] = {}
         for name, questions in (item for part in files for item in part.sections.items()):
-            rows = [[self.place(word) for word in question] for question in questions]
-            known = np.array([row for row in rows if None not in row], np.int64).reshape(-1, 4)
-            right = int((self.answers(known[:, :3]) == known[:, 3]).sum())
-            sections[name] = AnalogyScores(right, len(known), len(questions))
+            is_covered, is_right = self._right(questions)
+            sections[name] = AnalogyScores(int(is_right.sum()), int(is_covered.sum()), len(questions))
         right, covered, asked = np.sum([(p.right, p.covered, p.questions) for p in sections.values()], axis=0).tolist()
         return AnalogyScores(right, covered, asked, sections)
+
+    def _right(self, questions: Sequence[Sequence[str]]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """For each analogy whether it is covered, and whether it is answered rightly."""
+        rows = [[self.place(word) for word in question] for question in questions]
+        is_covered = np.array([None not in row for row in rows], bool)
+        known = np.array([row for row in rows if None not in row], np.int64).reshape(-1, 4)
+        is_right = np.zeros(len(rows), bool)
+        is_right[is_covered] = self.answers(known[:, :3]) == known[:, 3]
+        return is_covered, is_right
+
+
+def _spearman_of_samples(rows: Numbers, counts: NDArray[np.int64]) -> Numbers:
+    """The rank correlation of the pairs (cosine, judged) of each sample that have a cosine."""
+    covered = ~np.isnan(rows[:, 0])
+    samples = (rows[covered].repeat(count[covered], axis=0) for count in counts)
+    return np.array([spearman(sample[:, 0], sample[:, 1]) if len(sample) else 0.0 for sample in samples])

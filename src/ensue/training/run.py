@@ -122,7 +122,7 @@ def _checked(run: RunDirectory, recipe: Recipe | None, *, resume: bool, overwrit
 
 def _continued(run: RunDirectory, recipe: Recipe) -> Recipe:
     """The given recipe, if it differs from the run's only in the keys `CHANGEABLE`; else RunError."""
-    ours, theirs = _flat(run.recipe.model_dump()), _flat(recipe.model_dump())
+    ours, theirs = run.recipe.values(), recipe.values()
     for key in sorted(ours.keys() | theirs.keys()):
         if key in CHANGEABLE or key in ("about", "source", "measured") or ours.get(key) == theirs.get(key):
             continue
@@ -130,13 +130,6 @@ def _continued(run: RunDirectory, recipe: Recipe) -> Recipe:
             f"{run.path}: cannot go on with another {key}: the run has {ours.get(key)!r}, asked for {theirs.get(key)!r}"
         )
     return recipe
-
-
-def _flat(document: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in document.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
 
 
 def _initial_model(job: Job[Any]) -> nn.Module:

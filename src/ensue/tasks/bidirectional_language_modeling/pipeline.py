@@ -14,6 +14,7 @@ from ensue.arguments import check_path, check_texts, check_type, check_whole
 from ensue.data.lines import Lines
 from ensue.data.sources import TextSource
 from ensue.errors import EnsueError, nearest
+from ensue.metrics.comparison import ItemRows, ScoredItems, ratio
 from ensue.models.bidirectional import FIRST_WORD, BidirectionalLanguageModel, BidirectionalModel, ContextModel
 from ensue.models.modules import device_of
 from ensue.nn import SoftmaxHead
@@ -31,6 +32,7 @@ from ensue.tasks.bidirectional_language_modeling.scoring import (
 from ensue.tasks.bidirectional_language_modeling.words import LINE_END, WordReader, WordText
 from ensue.tasks.contextual import ContextualPipeline, checked_layer
 from ensue.tasks.poolings import Vectors, pooling_of
+from ensue.tasks.text_pieces import NatsOfParts
 from ensue.tasks.text_vectors import TextVectors
 from ensue.tasks.token_scores import TokenScore, score_lines
 from ensue.tasks.word_table import Neighbor, WordTable
@@ -193,18 +195,37 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors):
         self, location: str | Path, *, encoding: str = "utf-8", progress: Callable[[int], None] | None = None
     ) -> TwoWayScores | ContextScores:
         """The scores on a file, a folder or a glob: perplexity in both directions, or the loss of contexts."""
-        check_path("the text", location)
-        head = self.recipe.head
-        if head.kind == "none":
-            self._head()
-        text = WordText.read(TextSource(location, encoding=encoding), self.tokenizer)
-        if head.kind == "context":
-            noise = noise_of(self.model.counts.cpu().numpy(), head.noise_power)
-            return score_contexts(
-                self.model, text, self.reader, noise, negatives=head.negatives,
-                length=self.recipe.train.segment_length, progress=progress,
-            )  # fmt: skip
+        text = self._text(location, encoding)
+        if self.recipe.head.kind == "context":
+            return self._contexts(text, progress=progress)
         return score_both_ways(self.model, self._head(), text, self.reader, progress=progress)
+
+    def scored_items(self, location: str | Path, *, encoding: str = "utf-8") -> ScoredItems:
+        text, rows = self._text(location, encoding), ItemRows()
+        if self.recipe.head.kind == "context":
+            self._contexts(text, heard=lambda nats, words: rows.append((nats, words)))
+            return rows.scored("groups of blocks", {"noise_nats": ratio(0, 1)})
+        nats = NatsOfParts.of_blocks(len(text.tokens))
+        score_both_ways(self.model, self._head(), text, self.reader, heard=nats)
+        for total, words in zip(nats.totals, nats.tokens, strict=True):
+            rows.append((total, 2 * words))
+        return rows.scored("blocks", {"nats_per_token": ratio(0, 1)})
+
+    def _text(self, location: str | Path, encoding: str) -> WordText:
+        """The text to score. Raises EnsueError for a model without a head."""
+        check_path("the text", location)
+        if self.recipe.head.kind == "none":
+            self._head()
+        return WordText.read(TextSource(location, encoding=encoding), self.tokenizer)
+
+    def _contexts(self, text: WordText, **told: Any) -> ContextScores:
+        head = self.recipe.head
+        assert head.kind == "context"
+        noise = noise_of(self.model.counts.cpu().numpy(), head.noise_power)
+        return score_contexts(
+            self.model, text, self.reader, noise, negatives=head.negatives,
+            length=self.recipe.train.segment_length, **told,
+        )  # fmt: skip
 
     def protocol(self, scores: Any) -> str:
         """A sentence that says how `evaluate` has read the text of these scores."""

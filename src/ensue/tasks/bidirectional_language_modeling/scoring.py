@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ensue.data.permutation import mix
 from ensue.metrics.language import LanguageScores, finite
@@ -103,8 +104,12 @@ def score_both_ways(
     reader: WordReader,
     *,
     progress: Progress | None = None,
+    heard: Callable[[Ids, Tensor], object] | None = None,
 ) -> TwoWayScores:
-    """The perplexity of a text in each direction, read as the texts of language models are (`ensue.tasks.reading`)."""
+    """The perplexity of a text in each direction, read as the texts of language models are (`ensue.tasks.reading`).
+
+    `heard` is given the nats of some positions at a time, those of each direction.
+    """
     with evaluating(model):
         vectors = word_vectors(model, reader, text.words)
         found = []
@@ -115,23 +120,35 @@ def score_both_ways(
             table = vectors[FIRST_WORD:].clone()
             table[LINE_END] = vectors[boundary]
             way = OneWay(table, layers, head, torch.from_numpy(text.ids).to(table.device))
-            scores = read(way, tokens, start_id=LINE_END, progress=progress)
+            places = heard if heard is None or tokens is text.tokens else from_the_end(heard, len(tokens))
+            scores = read(way, tokens, start_id=LINE_END, progress=progress, heard=places)
             found.append(replace(scores, unknown=text.unknown))
     return TwoWayScores(*found)
+
+
+def from_the_end(heard: Callable[[Ids, Tensor], object], size: int) -> Callable[[Ids, Tensor], object]:
+    """The same for a text of `size` tokens that is read from its end."""
+    return lambda positions, nats: heard(size - 1 - positions, nats)
 
 
 @torch.inference_mode()
 def score_contexts(
     model: ContextModel, text: WordText, reader: WordReader, noise: Noise, *,
     negatives: int, length: int, progress: Progress | None = None,
+    heard: Callable[[float, int], object] | None = None,
 ) -> ContextScores:  # fmt: skip
-    """The loss on a text in blocks of `length` words, with noise that is the same for every model."""
+    """The loss on a text in blocks of `length` words, with noise that is the same for every model. `heard` is given the
+    nats of some words at a time, and their number.
+    """
     rows, total = TwoWayRows(text, reader), 0.0
     with evaluating(model):
         for number, words in enumerate(_blocks(text, length)):
             batch = with_noise(rows.blocks(words, device_of(model)), noise, negatives, key=mix(FIXED_SEED, number))
             assert batch.noise is not None
-            total += float(model.loss(batch.words, batch.rightward, batch.leftward, batch.noise).total)
+            nats = float(model.loss(batch.words, batch.rightward, batch.leftward, batch.noise).total)
+            total += nats
+            if heard is not None:
+                heard(nats, words.size)
             if progress is not None:
                 progress(words.size)
     return ContextScores(total, len(text.tokens), text.unknown, negatives)

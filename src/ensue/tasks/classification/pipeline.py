@@ -16,6 +16,7 @@ from ensue.data.lines import Lines
 from ensue.errors import DataError, EnsueError
 from ensue.inspection.inspection import Inspection
 from ensue.metrics.classification import ClassificationScores, ClassificationTally
+from ensue.metrics.comparison import ItemRows, ScoredItems, f1, ratio
 from ensue.models.classifier import Classifier
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.classification.classified import Classified
@@ -144,15 +145,28 @@ class ClassificationPipeline(WordPipeline):
         """The scores on a file of labeled texts. Raises DataError for a text with several labels if the model gives
         one.
         """
-        check_path("the data", location)
         tally = ClassificationTally(self.labels.names, multiple=self.labels.multiple)
+        for answer in self._judged(location, format, encoding):
+            tally.add(answer.document.labels, answer.probabilities, answer.labels)
+        return tally.scores()
+
+    def scored_items(self, location: str | Path, *, format: str = "", encoding: str = "utf-8") -> ScoredItems:
+        rows = ItemRows()
+        for answer in self._judged(location, format, encoding):
+            right, said = set(answer.document.labels), set(answer.labels)
+            rows.append((right == said, 1, len(right & said), len(right), len(said)))
+        accuracy = {"accuracy": ratio(0, 1)}
+        return rows.scored("texts", accuracy | ({"micro_f1": f1(2, 3, 4)} if self.labels.multiple else {}))
+
+    def _judged(self, location: str | Path, format: str, encoding: str) -> Iterator[LabelsOfDocument]:
+        """The labels of labeled texts. Raises DataError if there are none."""
+        check_path("the data", location)
+        answer = None
         for answer in self.classify(self.source(location, format=format, encoding=encoding)):
             check_document(answer.document, len(answer.document.texts), multiple=self.labels.multiple)
-            tally.add(answer.document.labels, answer.probabilities, answer.labels)
-        scores = tally.scores()
-        if not scores.examples:
+            yield answer
+        if answer is None:
             raise DataError("no text in it", location)
-        return scores
 
     def prediction_lines(
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,

@@ -20,7 +20,8 @@ from ensue.data.sentences.sentence import Format, Sentence, SourceLines, joined
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import EnsueError
 from ensue.inspection.inspection import Inspection
-from ensue.metrics.labeling import LabelingScores, LabelingTally
+from ensue.metrics.comparison import ItemRows, ScoredItems, f1, ratio
+from ensue.metrics.labeling import LabelingScores, LabelingTally, right_spans, right_tokens
 from ensue.models.modules import device_of
 from ensue.models.tagger import Tagger
 from ensue.models.word_features import FormTable
@@ -151,19 +152,34 @@ class LabelingPipeline(WordPipeline):
         self, data: str | Path | SentenceSource, *, format: str | None = None, encoding: str = "utf-8"
     ) -> LabelingScores:
         """The scores on a file of labeled sentences."""
+        tally = LabelingTally(spans=self.labels.has_spans)
+        for right, said in self._judged(data, format, encoding):
+            tally.add(right, said)
+        return tally.scores(known=self.labels.names)
+
+    def scored_items(self, location: str | Path, *, format: str | None = None, encoding: str = "utf-8") -> ScoredItems:
+        rows, spans = ItemRows(), self.labels.has_spans
+        for right, said in self._judged(location, format, encoding):
+            rows.append((*right_tokens(right, said), *(right_spans(right, said) if spans else ())))
+        accuracy = {"accuracy": ratio(0, 1)}
+        return rows.scored("sentences", accuracy | ({"f1": f1(2, 3, 4)} if spans else {}))
+
+    def _judged(
+        self, data: str | Path | SentenceSource, format: str | None, encoding: str
+    ) -> Iterator[tuple[Sequence[str], list[str]]]:
+        """The right and the predicted labels of labeled sentences. Raises EnsueError if no word has a label."""
         if not isinstance(data, SentenceSource):
             check_path("the data", data)
         source = data if isinstance(data, SentenceSource) else self.source(data, format=format, encoding=encoding)
         if source.format.name == PlainText.name and not format:  # a file of one sentence in columns looks like it
             source.format = self.format(self.config.get("format", source.format.name))
-        column = self.column(source.format)
-        tally = LabelingTally(spans=self.labels.has_spans)
+        column, words = self.column(source.format), 0
         for answer in self.label(source):
-            tally.add(source.format.labels(answer.sentence, column), answer.labels)
-        scores = tally.scores(known=self.labels.names)
-        if not scores.tokens:
+            right = source.format.labels(answer.sentence, column)
+            words += len(right)
+            yield right, answer.labels
+        if not words:
             raise EnsueError(f"{source.location}: no labeled word in it")
-        return scores
 
     def prediction_lines(
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,

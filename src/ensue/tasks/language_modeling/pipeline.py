@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Self
 
+import numpy as np
 import torch
 
 from ensue.arguments import check_path, check_type, check_whole
@@ -15,6 +17,7 @@ from ensue.decode.generation import generate_ids, search_ids
 from ensue.decode.sampling import Sampling
 from ensue.decode.search import BeamSearch
 from ensue.inspection.inspection import Inspection
+from ensue.metrics.comparison import ItemRows, ScoredItems, ratio
 from ensue.metrics.language import LanguageScores
 from ensue.models.language_model import LanguageModel
 from ensue.models.modules import evaluating
@@ -34,6 +37,7 @@ from ensue.tasks.reading import (
     describe_protocol,
     read,
 )
+from ensue.tasks.text_pieces import NatsOfParts, counted
 from ensue.tasks.token_scores import TokenScore, score_lines
 from ensue.text.boundaries import last_boundary
 from ensue.text.tokenizer import Decoder, Tokenizer
@@ -229,6 +233,20 @@ class LanguagePipeline(LayeredPipeline):
         source = text if isinstance(text, TextSource) else TextSource(text, encoding=encoding)
         tokens = tokenize(source, self.tokenizer)
         return read(self.model, tokens, start_id=self.tokenizer.start_id, parts=parts, progress=progress)
+
+    def scored_items(self, location: str | Path, *, encoding: str = "utf-8") -> ScoredItems:
+        """The bits per character, whose items are pieces of the text."""
+        check_path("the text", location)
+        source = TextSource(location, encoding=encoding)
+        tokens, counts = tokenize(source, self.tokenizer), counted(source.chunks(), self.tokenizer.encode)
+        assert counts[:, 0].sum() == len(tokens), "a token across two pieces"
+        nats = NatsOfParts(np.cumsum(counts[:, 0]))
+        read(self.model, tokens, start_id=self.tokenizer.start_id, heard=nats)
+        rows = ItemRows()
+        for total, characters in zip(nats.totals, counts[:, 1], strict=True):
+            rows.append((total / math.log(2), characters))
+        few = f"{tokens.unknown:,} of {len(tokens):,} tokens are unknown, so its surprisal is too low"
+        return rows.scored("pieces", {"bits_per_character": ratio(0, 1)}, [few] if tokens.unknown else [])
 
     def protocol(self, scores: LanguageScores, *, parts: int | None = None) -> str:
         """A sentence that says how `evaluate` has read the text of these scores."""

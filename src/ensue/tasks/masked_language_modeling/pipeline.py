@@ -12,12 +12,14 @@ import torch
 
 from ensue.arguments import check_path, check_texts, check_type, check_whole
 from ensue.data.corpus.cache import tokenize
+from ensue.data.corpus.masks import NOT_HIDDEN
 from ensue.data.lines import Lines
 from ensue.data.sources import TextSource
 from ensue.errors import EnsueError
 from ensue.inspection.inspection import Inspection
+from ensue.metrics.comparison import ItemRows, ScoredItems, ratio
 from ensue.metrics.masked import MaskedScores
-from ensue.models.masked_language_model import MaskedLanguageModel
+from ensue.models.masked_language_model import MaskedLanguageModel, MaskedNats
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contextual import ContextualPipeline, checked_layer, pooled_words
 from ensue.tasks.masked_language_modeling.console import filled_lines
@@ -27,7 +29,7 @@ from ensue.tasks.masked_language_modeling.job import protocol_of
 from ensue.tasks.masked_language_modeling.model import MaskedLanguageModelParts
 from ensue.tasks.masked_language_modeling.reading import mask_probabilities, pseudo_nats, token_vectors
 from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe
-from ensue.tasks.masked_language_modeling.task import score
+from ensue.tasks.masked_language_modeling.task import MaskedBatch, score
 from ensue.tasks.minimal_pairs import MinimalPairScores, PairScore, ScoredTexts, score_pairs
 from ensue.tasks.pipeline import Predictor
 from ensue.tasks.poolings import Vectors, pooling_of, unit_vectors
@@ -156,12 +158,30 @@ class MaskedLanguagePipeline(ContextualPipeline, TextVectors, Predictor):
         self, location: str | Path, *, encoding: str = "utf-8", progress: Callable[[int], None] | None = None
     ) -> MaskedScores:
         """The scores on a file, a folder or a glob, with masks that are the same for every model."""
+        return self._scored(location, encoding, progress=progress)
+
+    def scored_items(self, location: str | Path, *, encoding: str = "utf-8") -> ScoredItems:
+        rows = ItemRows()
+
+        def heard(batch: MaskedBatch, found: MaskedNats) -> None:
+            hidden = (batch.targets != NOT_HIDDEN).cpu()
+            row_of = hidden.nonzero()[:, 0].numpy()
+            nats, right = (
+                np.bincount(row_of, part.double().cpu().numpy(), batch.rows) for part in (found.nats, found.is_best)
+            )
+            for row in np.stack((nats, right, hidden.sum(1).numpy()), 1):
+                rows.append(row)
+
+        self._scored(location, encoding, heard=heard)
+        return rows.scored("blocks", {"masked_nats": ratio(0, 2), "accuracy": ratio(1, 2)})
+
+    def _scored(self, location: str | Path, encoding: str, **told: Any) -> MaskedScores:
         self._check_head("this score")
         check_path("the text", location)
         tokens = tokenize(TextSource(location, encoding=encoding), stream_of(self.recipe, self.coder.tokenizer))
         examples = scored_examples(self.recipe, tokens, self.coder, str(location))
         masking = masking_of(self.recipe, self.coder)
-        return score(self.model, examples, masking, tokens=len(tokens), unknown=tokens.unknown, progress=progress)
+        return score(self.model, examples, masking, tokens=len(tokens), unknown=tokens.unknown, **told)
 
     def protocol(self, scores: MaskedScores) -> str:
         """A sentence that says how `evaluate` has read the text of these scores."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from ensue.data.corpus.examples import ExampleRows, FramedExamples
 from ensue.data.corpus.masks import NOT_HIDDEN, Masking
 from ensue.metrics.masked import MaskedScores
-from ensue.models.masked_language_model import MaskedLanguageModel, is_next_nats
+from ensue.models.masked_language_model import MaskedLanguageModel, MaskedNats, is_next_nats
 from ensue.models.modules import device_of, evaluating
 from ensue.tasks.task import Task, on_device
 from ensue.types import Loss, State
@@ -89,23 +89,29 @@ def score(
     tokens: int,
     unknown: int,
     progress: Callable[[int], None] | None = None,
+    heard: Callable[[MaskedBatch, MaskedNats], object] = lambda batch, found: None,
 ) -> MaskedScores:
-    """The scores of all examples of the first epoch, of a text with so many tokens."""
+    """The scores of all examples of the first epoch, of a text with so many tokens. `heard` is given each batch with
+    what was found in it.
+    """
     scores, device = MaskedScores(tokens=tokens, unknown=unknown), device_of(model)
     size = max(1, SCORED_TOKENS // examples.longest)
     with evaluating(model):
         for first in range(0, examples.count, size):
             numbers = np.arange(first, min(first + size, examples.count))
             batch = batch_of(examples.of_epoch(0, numbers), masking, device)
-            scores += _scored(model, batch)
+            scores += _scored(model, batch, heard)
             if progress is not None:
                 progress(int(batch.ids.numel()))
     return scores
 
 
-def _scored(model: MaskedLanguageModel, batch: MaskedBatch) -> MaskedScores:
+def _scored(
+    model: MaskedLanguageModel, batch: MaskedBatch, heard: Callable[[MaskedBatch, MaskedNats], object]
+) -> MaskedScores:
     h = model(batch.ids, batch.mask, batch.segments)
-    nats, is_best = model.hidden_nats(h, batch.targets)
+    nats, is_best = found = model.hidden_nats(h, batch.targets)
+    heard(batch, found)
     pairs = pairs_right = 0
     if batch.follows is not None:
         pairs, pairs_right = batch.rows, int((model.follows(h).argmax(1) == batch.follows).sum())

@@ -20,7 +20,8 @@ from ensue.decode.hypotheses import Hypothesis
 from ensue.decode.record import Candidate
 from ensue.errors import EnsueError
 from ensue.inspection.inspection import Inspection
-from ensue.metrics.generation import GenerationScores, compare_texts, score_texts
+from ensue.metrics.comparison import ScoredItems
+from ensue.metrics.generation import GenerationScores, compare_texts, score_texts, scored_items
 from ensue.models.encoder_decoder import TextModel
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.layered_reader import LayeredPipeline, LayeredReader
@@ -244,12 +245,7 @@ class SequencePipeline(LayeredPipeline, Predictor):
 
     def score_pairs(self, pairs: Sequence[Pair], *, compare: SequencePipeline | None = None) -> GenerationScores:
         """The scores of the outputs for these pairs, all of whose targets are references."""
-        if not pairs:
-            raise EnsueError("there is nothing to score: no pair")
-        texts = [output.text for _, output in self.answers(pairs)]
-        wanted = [pair.targets for pair in pairs]
-        firsts = [pair._replace(targets=pair.targets[:1]) for pair in pairs]
-        found = [(nats, tokens) for _, _, nats, tokens in self.surprisal(firsts)]
+        texts, wanted, found = self._answered(pairs)
         nats = sum(nats for nats, _ in found) / sum(tokens for _, tokens in found)
         tokenize = self._tokenization(wanted)
         scores = score_texts(texts, wanted, tokenize=tokenize, nats_per_token=nats)
@@ -257,6 +253,21 @@ class SequencePipeline(LayeredPipeline, Predictor):
             return scores
         theirs = [output.text for _, output in compare.answers(pairs)]
         return replace(scores, comparison=compare_texts(texts, theirs, wanted, tokenize=tokenize))
+
+    def scored_items(self, location: str | Path, *, format: str | None = None, encoding: str = "utf-8") -> ScoredItems:
+        check_path("the pairs", location)
+        source = self.source(location, format=format, encoding=encoding, is_labeled=True)
+        texts, wanted, found = self._answered(references(source))
+        return scored_items(texts, wanted, tokenize=self._tokenization(wanted), nats=found)
+
+    def _answered(self, pairs: Sequence[Pair]) -> tuple[list[str], list[tuple[str, ...]], list[tuple[float, int]]]:
+        """The outputs for pairs, all targets of each, and the surprisal of the first with its number of tokens."""
+        if not pairs:
+            raise EnsueError("there is nothing to score: no pair")
+        texts = [output.text for _, output in self.answers(pairs)]
+        firsts = [pair._replace(targets=pair.targets[:1]) for pair in pairs]
+        found = [(nats, tokens) for _, _, nats, tokens in self.surprisal(firsts)]
+        return texts, [pair.targets for pair in pairs], found
 
     def _tokenization(self, references: Sequence[Sequence[str]]) -> str:
         """How sacrebleu cuts texts: into characters if most have no blank, by blanks if the model does, else 13a."""

@@ -16,6 +16,7 @@ from ensue.arguments import check_path, check_texts, check_type, check_whole
 from ensue.data.vector_files import write_word2vec
 from ensue.data.word_questions import read_questions
 from ensue.errors import EnsueError, nearest
+from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.words import AnalogyScores, SimilarityScores
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.poolings import Vectors, pooling_of, unit_vectors
@@ -121,6 +122,10 @@ class WordVectorsPipeline(TextVectors):
         """The scores on pairs with a judged similarity, or on analogies: a file, a folder or a glob."""
         check_path("the location", location)
         return self.table.score(read_questions(location, encoding=encoding), str(location))
+
+    def scored_items(self, location: str | Path, *, encoding: str = "utf-8") -> ScoredItems | None:
+        check_path("the location", location)
+        return self.table.scored_items(read_questions(location, encoding=encoding), str(location))
 
     def protocol(self, scores: Any) -> str:
         if isinstance(scores, SimilarityScores):
