@@ -13,7 +13,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 PAGE = REPOSITORY / "docs" / "architecture.md"
 BEGIN, END = "<!-- written by tree.py -->\n", "<!-- end of the tree -->"
 WIDTH, COLUMN = 120, 30
-SUFFIXES = (".py", ".c", ".h", ".js")
+SUFFIXES = (".py", ".c", ".h", ".js", ".css", ".html")
 
 FLOORS = (
     "text", "data", "engine", "nn", "models", "decode", "metrics", "recipe", "recipes", "runs", "tasks", "training",
@@ -23,6 +23,7 @@ FLOORS = (
 
 NOTES = {
     "src/ensue/recipes": "The recipes that come with the package.",
+    "src/ensue/inspection/libraries": "Libraries of others, with their licenses: uPlot 1.6.32, which draws curves.",
     "src/ensue/exchange/onnx/programs": "The programs that are written beside exported graphs.",
     "tests": "The tests; each folder has those of the package of that name, but for these.",
     "tests/laws": "Every layer and every law, and planted bugs that each law has to catch.",
@@ -47,6 +48,8 @@ def tree() -> str:
 
 def entries(folder: Path, depth: int) -> list[str]:
     """The files of a folder, and its folders with theirs, each on a line."""
+    if folder.name == "libraries":
+        return []
     found = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES and path.name != "__init__.py")
     lines = [line(path.name, depth, folder=False, text=said(path)) for path in found]
     for path in sorted((path for path in folder.iterdir() if path.is_dir() and path.name != "__pycache__"), key=order):
@@ -65,7 +68,7 @@ def said(path: Path) -> str:
         return NOTES.get(name, "")
     text = path.read_text(encoding="utf-8")
     is_python = path.suffix == ".py"
-    text = (ast.get_docstring(ast.parse(text)) or "") if is_python else re.sub(r"^\s*(?:/\*+|//)\s*", "", text)
+    text = (ast.get_docstring(ast.parse(text)) or "") if is_python else re.sub(r"^\s*(?:/\*+|//|\{#)\s*", "", text)
     return re.split(r"(?<=\.)\s|\n", text, maxsplit=1)[0]
 
 

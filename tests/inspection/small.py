@@ -123,6 +123,10 @@ class Node:
     def section(self, heading: str) -> "Node":
         return next(part for part in self.all("section") if next(part.all("h2")).text.startswith(heading))
 
+    def programs(self) -> list["Node"]:
+        """The scripts that run; others hold numbers."""
+        return [node for node in self.all("script") if "type" not in node.attributes]
+
     def titles(self) -> list[str]:
         """What is shown where the pointer rests."""
         return [

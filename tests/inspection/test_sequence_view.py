@@ -171,7 +171,7 @@ def test_a_coverage_penalty_beside_a_head_that_copies() -> None:
 def test_no_text_breaks_a_page(text: str) -> None:
     for name in ("transformer", "copying"):
         page = viewed(MODELS[name], text, target=text)[1]
-        assert len(list(page.all("script"))) == 1
+        assert len(page.programs()) == 1
 
 
 def test_long_texts_are_cut_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,7 @@ class Shouter(Predictor):
         return [text.upper() for text in texts]
 
     def inspect(self, text: Any) -> Inspection:
-        return Inspection(text, None, f"<html>{text}")
+        return Inspection(text, [text])
 
     def evaluate(self, location: Any, *, encoding: str = "utf-8") -> Any:
         raise NotImplementedError

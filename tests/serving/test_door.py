@@ -28,7 +28,21 @@ def test_other_tasks_answer_in_order(sea: Client) -> None:
     scored = sea.post("/v1/score", {"model": "lstm", "inputs": ["The sea", ""]}).json["outputs"]
     assert [token["token"] for token in scored[0]["tokens"]] == list("The sea")
     assert scored[1] == {"nats": 0, "tokens": []}
-    assert "<html" in sea.post("/v1/inspect", {"model": "lstm", "inputs": ["The sea"]}).json["outputs"][0]["page"]
+
+
+def test_what_is_inside_in_numbers_and_as_a_page(sea: Client) -> None:
+    asked = {"model": "lstm", "inputs": ["The sea"]}
+    (both,) = sea.post("/v1/inspect", asked).json["outputs"]
+    assert "<html" in both["page"]
+    assert "".join(both["view"]["tokens"]) == both["title"] == "The sea"
+    scored = sea.post("/v1/score", asked).json["outputs"][0]["tokens"]
+    assert both["view"]["predictions"]["surprisals"] == pytest.approx([one["nats"] for one in scored] + [None])
+    assert {len(units["values"]) for units in both["view"]["units"]} == {7}
+    (content,) = sea.post("/v1/inspect", asked | {"parts": ["content"]}).json["outputs"]
+    assert set(content) == {"title", "content"}
+    assert content["content"] in both["page"]
+    refused(sea.post("/v1/inspect", asked | {"parts": ["all"]}), 400)
+    refused(sea.post("/v1/inspect", asked | {"inputs": [["a", "b"]]}), 400, "invalid_value")
 
 
 def test_models_and_the_document(sea: Client) -> None:

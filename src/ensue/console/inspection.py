@@ -24,5 +24,5 @@ def write_inspection(
     if len(read) != wanted:
         raise EnsueError(f"the model reads {NUMBERS.get(wanted, f'{wanted} texts')}; found {len(read)}")
     given = () if target is None else (target,)
-    path: Path = pipeline.inspect(read[0] if wanted == 1 else tuple(read), *given).save(out)
+    path: Path = pipeline.inspect_texts(*read, *given).save(out)
     return path

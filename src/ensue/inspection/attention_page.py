@@ -9,24 +9,11 @@ from typing import Any
 import numpy as np
 
 from ensue.inspection.encoder import Attention
-from ensue.inspection.page import Section, cut, paragraph
-from ensue.inspection.token_page import packed, written
+from ensue.inspection.page import Section, cut
+from ensue.inspection.token_page import packed
 
 MOST_WEIGHTS = 1_000_000
 """The most weights on a page, one byte each."""
-
-
-def attention_numbers(attention: Sequence[Attention]) -> dict[str, Any] | None:
-    """The weights for the script; None without attention."""
-    if not attention:
-        return None
-    heads = [of_head for layer in attention for of_head in layer.weights]
-    size = shown_positions(attention)
-    return {
-        "size": size,
-        "names": [f"layer {layer}, head {head + 1}" for layer, weights in attention for head in range(len(weights))],
-        "values": packed(np.stack([of_head[:size, :size] for of_head in heads])),
-    }
 
 
 def shown_positions(attention: Sequence[Attention]) -> int:
@@ -43,16 +30,22 @@ def attention_section(
     if not attention:
         return []
     size = shown_positions(attention)
-    text = "".join(
-        f'<span class="w weight" data-row="{row}" style="--s:0%">{written(token)}</span>'
-        for row, token in enumerate(tokens[:size])
-    )
-    about = (
-        f"{about} A row of a picture is a token, its columns are what it looks at; each row sums to 1. Choose a head "
-        "and rest on a token: what it looks at is colored."
-    )
-    content = (
-        f"{paragraph(about)}{cut(length, size, 'positions')}"
-        f'<div class="text close" id="looks" dir="auto">{text}</div><div class="many" id="heads"></div>'
-    )
-    return [Section("Attention", content)]
+    shown = {
+        "about": f"{about} A row of a picture is a token, its columns are what it looks at; each row sums to 1. Choose "
+        "a head and rest on a token: what it looks at is colored.",
+        "note": cut(length, size, "positions"),
+        "tokens": tokens[:size],
+        "numbers": _numbers(attention),
+    }
+    return [Section("Attention", "inspection/attention_page.html", shown)]
+
+
+def _numbers(attention: Sequence[Attention]) -> dict[str, Any]:
+    """The weights for the script."""
+    heads = [of_head for layer in attention for of_head in layer.weights]
+    size = shown_positions(attention)
+    return {
+        "size": size,
+        "names": [f"layer {layer}, head {head + 1}" for layer, weights in attention for head in range(len(weights))],
+        "values": packed(np.stack([of_head[:size, :size] for of_head in heads])),
+    }

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from markupsafe import Markup
+
 from ensue.inspection.drawing import WordColumns, lines, matrix
 from ensue.inspection.encoder import Attention, Trace
-from ensue.inspection.markup import escaped
-from ensue.inspection.page import Section, cut, paragraph
+from ensue.inspection.page import Section, cut
 
 MOST_DRAWN = 30
 """The most words whose attention is drawn."""
@@ -27,10 +28,18 @@ class Seen(NamedTuple):
 
 def encoder_sections(texts: Sequence[Seen]) -> list[Section]:
     """A section for a text or both texts of a pair; none for an encoder without taps."""
-    drawn = [_traces(text) + _attention(text) for text in texts]
-    if not any(drawn):
+    shown = [
+        {
+            "traces": _traces(text),
+            "layers": _attention(text),
+            "is_too_long": text.attention is None,
+            "note": _cut(text),
+        }
+        for text in texts
+    ]
+    if not any(one["traces"] or one["layers"] or one["is_too_long"] for one in shown):
         return []
-    return [Section("Inside the encoder", _about(texts) + "".join(drawn))]
+    return [Section("Inside the encoder", "inspection/encoder.html", {"about": _about(texts), "texts": shown})]
 
 
 def _about(texts: Sequence[Seen]) -> str:
@@ -42,34 +51,37 @@ def _about(texts: Sequence[Seen]) -> str:
         )
     if any(text.attention for text in texts):
         about.append("In a square the row of a word shows what the word looks at. A row sums to 1.")
-    return paragraph(" ".join(about))
+    return " ".join(about)
 
 
-def _traces(text: Seen) -> str:
+def _traces(text: Seen) -> list[tuple[str, Markup]]:
+    """The name and the drawing of each layer in each direction."""
     drawn = []
     for layer, direction, means in text.traces:
         series = {name: means[name] for name in sorted(means, key=_place)}
         name = f"{text.name}layer {layer}, {direction}"
-        drawn.append(f"<h3>{escaped(name)}</h3>{lines(series, text.columns, name=name)}")
-    return "".join(drawn)
+        drawn.append((name, lines(series, text.columns, name=name)))
+    return drawn
 
 
 def _place(name: str) -> int:
     return ORDER.index(name) if name in ORDER else len(ORDER)
 
 
-def _attention(text: Seen) -> str:
-    if text.attention is None:
-        return paragraph("The attention in a text of this length is not shown.", "note")
+def _attention(text: Seen) -> list[list[tuple[str, Markup]]]:
+    """For each layer the names and the drawings of its heads."""
     words = text.columns.words[:MOST_DRAWN]
-    size, drawn = len(words), []
-    for layer, weights in text.attention:
-        heads = []
-        for head, of_head in enumerate(weights, start=1):
-            name = f"{text.name}layer {layer}, head {head}"
-            drawing = matrix(of_head[:size, :size], words, words, name=name, key=text.columns.key)
-            heads.append(f"<div><h3>{name}</h3>{drawing}</div>")
-        drawn.append(f'<div class="many">{"".join(heads)}</div>')
-    if text.attention:
-        drawn.insert(0, cut(text.attention[0].weights.shape[1], size, "words"))
-    return "".join(drawn)
+    size = len(words)
+    return [
+        [
+            (name := f"{text.name}layer {layer}, head {head}",
+             matrix(of_head[:size, :size], words, words, name=name, key=text.columns.key))
+            for head, of_head in enumerate(weights, start=1)
+        ]
+        for layer, weights in text.attention or ()
+    ]  # fmt: skip
+
+
+def _cut(text: Seen) -> str:
+    size = min(len(text.columns), MOST_DRAWN)
+    return cut(text.attention[0].weights.shape[1], size, "words") if text.attention else ""

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-import html
 import re
 import unicodedata
+
+from markupsafe import Markup, escape
 
 from ensue.text.graphemes import is_boundary
 
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+LONGEST_WORD = 300
+"""The most characters of a word in a text."""
 NARROW, WIDE = 7.2, 13.5
 """Pixels of a character at 13 pixels."""
 
 
-def escaped(text: str) -> str:
-    """For content and attributes; what no document may hold (control characters, halves of characters) is U+FFFD."""
-    return html.escape(_FORBIDDEN.sub("\ufffd", text))
+def clean(text: str) -> str:
+    """What no document may hold (control characters, halves of characters) becomes U+FFFD."""
+    return _FORBIDDEN.sub("\ufffd", text)
+
+
+def escaped(text: str) -> Markup:
+    """For content and attributes."""
+    return escape(clean(text))
+
+
+def written(piece: str) -> Markup:
+    """A token in a text; one without text has a dot, and a line end a sign."""
+    return escaped(clipped(piece, LONGEST_WORD) or "·").replace("\n", Markup("<i>↵</i>\n"))
 
 
 def visible(character: str) -> str:

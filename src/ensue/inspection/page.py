@@ -1,61 +1,80 @@
-"""The skeleton of a page: one HTML document with its style and script inside, which fetches nothing."""
+"""The skeleton of a page: one HTML document with its style and scripts inside, which fetches nothing."""
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from functools import cache
+from hashlib import sha256
+from typing import Any, NamedTuple
 
-from ensue.inspection.markup import escaped
-from ensue.inspection.style import SCRIPT, STYLE
+from markupsafe import Markup
+
+from ensue.inspection.templates import drawn, file_text
 from ensue.version import VERSION
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+SCRIPTS = ("page.js", "keys.js", "tokens.js", "attention.js", "curves.js")
+"""What every page has. Each moves the parts of a page that name it."""
+LIBRARY = "libraries/uPlot"
+"""uPlot 1.6.32, which draws curves."""
 
 
 class Section(NamedTuple):
-    """A part of a page; `heading` is text, `content` is HTML."""
+    """A part of a page: a `heading`, and the `numbers` that a `template` draws."""
 
     heading: str
-    content: str
+    template: str
+    numbers: Mapping[str, Any]
+
+    @property
+    def content(self) -> Markup:
+        """The drawing."""
+        return drawn(self.template, **self.numbers)
 
 
-def page(title: str, facts: Mapping[str, str], sections: Sequence[Section], *, script: str = "") -> str:
-    """The document. `facts` are shown at the top, as plain text; `script` follows the one that all pages have."""
-    listed = "".join(f"<li>{escaped(name)} <b>{escaped(fact)}</b></li>" for name, fact in facts.items())
-    parts = "\n".join(f"<section><h2>{escaped(part.heading)}</h2>{part.content}</section>" for part in sections)
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escaped(title)}</title>
-<style>{STYLE}</style>
-</head>
-<body>
-<h1><bdi>{escaped(title)}</bdi></h1>
-<ul class="facts">{listed}</ul>
-{parts}
-<footer>ensue {VERSION}. Numbers appear where the pointer rests.</footer>
-<script>{SCRIPT}{script}</script>
-</body>
-</html>
-"""
+class Part(NamedTuple):
+    """What is shown of one text in one model. `facts` stand at its top, as plain text."""
+
+    facts: Mapping[str, str]
+    sections: Sequence[Section]
 
 
-def paragraph(text: str, kind: str = "") -> str:
-    """`text` is HTML."""
-    return f'<p class="{kind}">{text}</p>' if kind else f"<p>{text}</p>"
+def content(title: str, parts: Sequence[Part]) -> Markup:
+    """What changes from page to page: the title, and the parts side by side."""
+    headings = list(dict.fromkeys(section.heading for part in parts for section in part.sections))
+    return drawn("inspection/content.html", title=title, parts=parts, headings=headings)
+
+
+def page(title: str, content: Markup, *, live: bool = False) -> str:
+    """The document around a `content`. One that is `live` asks a server for it."""
+    return str(drawn(
+        "inspection/page.html", title=title, content=content, live=live, policy=policy(live=live), version=VERSION,
+        style=style(), script=script(live=live),
+    ))  # fmt: skip
+
+
+@cache
+def style() -> Markup:
+    """The look of a page, in light and in dark."""
+    return Markup(file_text(f"{LIBRARY}.min.css") + file_text("style.css"))
+
+
+@cache
+def script(*, live: bool) -> Markup:
+    """All scripts as one, with the license of the library in it."""
+    _, _, library = file_text(f"{LIBRARY}.iife.min.js").partition("*/")  # behind its name, which is in the license
+    own = "".join(map(file_text, (*SCRIPTS, "live.js" if live else "offline.js")))
+    return Markup(f"/* uPlot 1.6.32\n{file_text(f'{LIBRARY}.LICENSE')}*/\n{library}\n{own}")
+
+
+@cache
+def policy(*, live: bool) -> str:
+    """What a browser allows the page: its own script, and of the network at most the server that it is from."""
+    digest = b64encode(sha256(script(live=live).encode()).digest()).decode()
+    network = "; connect-src 'self'; base-uri 'none'; form-action 'none'" if live else ""
+    return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'{network}"
 
 
 def cut(whole: int, drawn: int, what: str, which: str = "first") -> str:
     """A note such as `the first 60 of 2,000 words are shown`; "" if all are shown."""
-    return paragraph(f"The {which} {drawn:,} of {whole:,} {what} are shown.", "note") if drawn < whole else ""
-
-
-def table(head: Sequence[str], rows: Sequence[str]) -> str:
-    """`head` and `rows` are HTML, the rows with their `tr`; a head that begins with # stands over numbers."""
-    cells = "".join(
-        f'<th class="number">{name[1:]}</th>' if name.startswith("#") else f"<th>{name}</th>" for name in head
-    )
-    return f'<div class="table"><table><thead><tr>{cells}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+    return f"The {which} {drawn:,} of {whole:,} {what} are shown." if drawn < whole else ""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
-from ensue.inspection.markup import clipped, escaped
+from markupsafe import Markup
+
 from ensue.inspection.page import cut
+from ensue.inspection.templates import drawn
 
 MOST_SHOWN = 2_000
 """The most words of a text that are shown."""
-LONGEST_WORD, LONGEST_GAP = 300, 300
-"""The most characters of a word, and of the text between two words, that are shown."""
+LONGEST_GAP = 300
+"""The most characters of the text between two words that are shown."""
 STRONGEST = 80
 """The percentage of color in the strongest mark."""
 
@@ -32,31 +35,14 @@ class ShownText(NamedTuple):
     marks: Sequence[Mark] = ()
 
 
-def labeled_text(shown: ShownText, colors: Mapping[str, str]) -> str:
-    """The text with its marks as colored chips."""
-    parts, place, word = [], 0, 0
-    for mark in (mark for mark in shown.marks if mark.end <= MOST_SHOWN):
-        outside, place = _words(shown, word, mark.start, place)
-        start = shown.offsets[mark.start][0]
-        inside, end = _words(shown, mark.start, mark.end, start)
-        label = f"<sub>{escaped(mark.label)}</sub>"
-        chip = f'<span class="chip" style="background:{colors[mark.label]}">{inside}{label}</span>'
-        parts += [outside, _gap(shown, place, start), chip]
-        word, place = mark.end, end
-    last = min(len(shown.offsets), MOST_SHOWN)
-    rest, place = _words(shown, word, last, place)
-    return _block([*parts, rest], shown, place)
+class Word(NamedTuple):
+    """A word of a text, with the text `before` it; without a mark its strength is 0 and its kind ""."""
 
-
-def _words(shown: ShownText, first: int, last: int, place: int) -> tuple[str, int]:
-    """Some of the words with the text before each, from `place` on, and the end of the last one."""
-    parts = []
-    for word in range(first, last):
-        start, end = shown.offsets[word]
-        written = escaped(clipped(shown.text[start:end], LONGEST_WORD))
-        parts.append(f'{_gap(shown, place, start)}<span class="w" data-t="{word}">{written}</span>')
-        place = end
-    return "".join(parts), place
+    before: str
+    text: str
+    strength: float = 0.0
+    kind: str = ""
+    title: str = ""
 
 
 class Weight(NamedTuple):
@@ -68,30 +54,52 @@ class Weight(NamedTuple):
     is_new: bool = False
 
 
-def weighted_text(shown: ShownText, weights: Sequence[Weight], *, key: str = "") -> str:
+def labeled_text(shown: ShownText, colors: Mapping[str, str]) -> Markup:
+    """The text with its marks as colored chips."""
+    words, place = _words(shown), 0
+    pieces: list[tuple[str | None, list[tuple[int, Word]]]] = []
+    for mark in (mark for mark in shown.marks if mark.end <= len(words)):
+        pieces += [(None, _numbered(words, place, mark.start)), (mark.label, _numbered(words, mark.start, mark.end))]
+        place = mark.end
+    return _drawn(shown, [*pieces, (None, _numbered(words, place, len(words)))], colors=colors)
+
+
+def weighted_text(shown: ShownText, weights: Sequence[Weight], *, key: str = "") -> Markup:
     """The text with each word on a color as strong as its weight."""
-    parts, place = [], 0
-    for word, ((start, end), weight) in enumerate(zip(shown.offsets[:MOST_SHOWN], weights, strict=False)):
-        kind = f"w {weight.kind}" + (" new" if weight.is_new else "")
-        place_and_look = f'data-t="{key}{word}" style="--s:{STRONGEST * weight.strength:.0f}%"'
-        parts.append(
-            f'{_gap(shown, place, start)}<span class="{kind}" {place_and_look} title="{escaped(weight.title)}">'
-            f"{escaped(clipped(shown.text[start:end], LONGEST_WORD))}</span>"
-        )
-        place = end
-    return _block(parts, shown, place)
+    words = [
+        word._replace(strength=STRONGEST * strength, kind=f" {kind}{' new' if is_new else ''}", title=title)
+        for word, (strength, kind, title, is_new) in zip(_words(shown), weights, strict=False)
+    ]
+    return _drawn(shown, [(None, _numbered(words, 0, len(words)))], key=key)
+
+
+def _words(shown: ShownText) -> list[Word]:
+    """The words that are shown, each with the text before it."""
+    ends = [0, *(end for _, end in shown.offsets)]
+    return [
+        Word(_gap(shown, ends[place], start), shown.text[start:end])
+        for place, (start, end) in enumerate(shown.offsets[:MOST_SHOWN])
+    ]
+
+
+def _numbered(words: Sequence[Word], first: int, last: int) -> list[tuple[int, Word]]:
+    return [(place, words[place]) for place in range(first, last)]
 
 
 def _gap(shown: ShownText, start: int, end: int) -> str:
     """The text between two words. A long text that is not read is cut."""
     if end - start <= LONGEST_GAP:
-        return escaped(shown.text[start:end])
+        return shown.text[start:end]
     half = LONGEST_GAP // 2
-    return f"{escaped(shown.text[start : start + half])} […] {escaped(shown.text[end - half : end])}"
+    return f"{shown.text[start : start + half]} […] {shown.text[end - half : end]}"
 
 
-def _block(parts: Sequence[str], shown: ShownText, place: int) -> str:
+def _drawn(
+    shown: ShownText, pieces: Sequence[tuple[str | None, list[tuple[int, Word]]]], *, key: str = "",
+    colors: Mapping[str, str] = MappingProxyType({}),
+) -> Markup:  # fmt: skip
     count = len(shown.offsets)
-    if count > MOST_SHOWN:
-        return f'{cut(count, MOST_SHOWN, "words")}<div class="text" dir="auto">{"".join(parts)} …</div>'
-    return f'<div class="text" dir="auto">{"".join(parts)}{_gap(shown, place, len(shown.text))}</div>'
+    end = shown.offsets[-1][1] if count else 0
+    rest = " …" if count > MOST_SHOWN else _gap(shown, end, len(shown.text))
+    note = cut(count, min(count, MOST_SHOWN), "words")
+    return drawn("inspection/texts.html", pieces=pieces, colors=colors, key=key, rest=rest, note=note)

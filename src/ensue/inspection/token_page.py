@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ensue.inspection.inspection import TITLE
-from ensue.inspection.markup import clipped, escaped, plain, share
-from ensue.inspection.page import Section, cut, paragraph, table
+from ensue.inspection.markup import clipped
+from ensue.inspection.page import Section, cut
 from ensue.inspection.predictions import Predictions
-from ensue.inspection.texts import LONGEST_WORD, STRONGEST
+from ensue.inspection.texts import STRONGEST
 from ensue.inspection.units import Units
 
 MOST_SHOWN = 1_000
@@ -25,11 +23,6 @@ MOST_BYTES = 1_500_000
 """The most values of units on a page, one byte each."""
 LONGEST_SYMBOL = 40
 BLANKS = str.maketrans({" ": "␣", "\n": "↵", "\r": "␍", "\t": "⇥"})
-
-
-def script() -> str:
-    """What a page with `text_section` needs as a script."""
-    return (Path(__file__).parent / "token_page.js").read_text(encoding="utf-8")
 
 
 def title_of(text: str) -> str:
@@ -53,7 +46,6 @@ def text_section(
     about: str,
     units: Sequence[Units] = (),
     chosen: Sequence[Sequence[int]] = (),
-    attention: Mapping[str, Any] | None = None,
 ) -> Section:
     """The text of `tokens` with these `ids`, in which any of the `chosen` units can be seen.
 
@@ -62,40 +54,24 @@ def text_section(
     count = min(len(tokens), MOST_SHOWN)
     full = math.log(vocabulary_size)
     behind = ["▸"] if count == length < len(predictions.ranks) else []
-    places = [_token(piece, predictions, place, full) for place, piece in enumerate([*tokens[:count], *behind])]
     numbers = _numbers(ids, predictions, symbol, count, len(behind)) | {
         "full": full,
         "groups": [_packed(found, some, count) for found, some in zip(units, chosen, strict=True)],
-        "attention": attention,
     }
-    content = (
-        f"{paragraph(about)}{cut(length, count, 'tokens')}{_choice(units)}"
-        f'<div class="text close" id="tokens" dir="auto">{"".join(places)}</div><div class="told" id="told"></div>'
-        f'<script type="application/json" id="numbers">{_as_script(numbers)}</script>'
-    )
-    return Section("The text", content)
+    shown = {
+        "about": about,
+        "note": cut(length, count, "tokens"),
+        "kinds": [found.name for found in units],
+        "tokens": list(zip([*tokens[:count], *behind], _strengths(predictions, full), strict=False)),
+        "numbers": numbers,
+    }
+    return Section("The text", "inspection/token_page.html", shown)
 
 
-def _choice(units: Sequence[Units]) -> str:
-    """What the tokens can be colored by."""
-    kinds = "".join(f'<option value="{place}">{escaped(found.name)}</option>' for place, found in enumerate(units))
-    return (
-        '<p class="choose"><label>color <select id="color"><option value="surprisal">surprisal</option>'
-        f'<option value="entropy">entropy</option>{kinds}</select></label> '
-        '<label hidden>unit <select id="unit"></select></label> <span id="range" class="faint"></span></p>'
-    )
-
-
-def _token(piece: str, predictions: Predictions, place: int, full: float) -> str:
-    nats = float(predictions.surprisals[place])
-    strength = 0.0 if math.isnan(nats) else STRONGEST * min(1.0, nats / full)
-    kind = " none" if math.isnan(nats) else ""
-    return f'<span class="w for{kind}" data-t="{place}" style="--s:{strength:.0f}%">{written(piece)}</span>'
-
-
-def written(piece: str) -> str:
-    """A token in a text, as HTML; one without text has a dot, and a line end a sign."""
-    return escaped(clipped(piece, LONGEST_WORD) or "·").replace("\n", "<i>↵</i>\n")
+def _strengths(predictions: Predictions, full: float) -> list[float | None]:
+    """The percentages of color of tokens by their surprisals; None where no token stands."""
+    shares = STRONGEST * np.minimum(1.0, predictions.surprisals / full)
+    return [None if math.isnan(strength) else strength for strength in shares.tolist()]
 
 
 def _numbers(
@@ -137,21 +113,3 @@ def _packed(units: Units, chosen: Sequence[int], count: int) -> dict[str, Any]:
 def packed(shares: NDArray[Any]) -> str:
     """Numbers from 0 to 1 as bytes in base64."""
     return b64encode(np.rint(255 * shares).astype(np.uint8).tobytes()).decode()
-
-
-def _as_script(numbers: Mapping[str, Any]) -> str:
-    """JSON that no text in it can end."""
-    return json.dumps(numbers, separators=(",", ":")).replace("<", "\\u003c")
-
-
-def options_table(rows: Sequence[tuple[str, Sequence[tuple[str, float]]]]) -> str:
-    """A row for each position: what stands there, and the most probable tokens with their probabilities."""
-    drawn = []
-    for name, options in rows:
-        listed = "".join(
-            f'<span class="tag"><bdi>{escaped(shown(symbol))}</bdi> '
-            f'<span class="faint" title="{plain(p, 6)}">{share(p)}</span></span>'
-            for symbol, p in options
-        )
-        drawn.append(f"<tr><td>{escaped(name)}</td><td>{listed}</td></tr>")
-    return table(["", "most probable"], drawn)

@@ -132,6 +132,16 @@ class TextsRequest(Request):
     inputs: list[str | list[str]]
 
 
+class InspectRequest(TextsRequest):
+    """POST /v1/inspect. An input may have a target behind its texts, where `score` takes one.
+
+    `parts` says what is answered beside the title: the numbers (`view`), an HTML document (`page`), or what stands in
+    it without style and script (`content`).
+    """
+
+    parts: list[Literal["view", "page", "content"]] = ["view", "page"]
+
+
 class Outputs(BaseModel):
     """The answer for each input, in order, as `ensue predict --json` and `ensue score --json` write it."""
 
@@ -140,10 +150,17 @@ class Outputs(BaseModel):
 
 
 class Inspected(BaseModel):
-    """What happens in the model with a text, as an HTML page that needs no network."""
+    """What happens in the model with a text."""
 
     title: str
-    page: str
+    view: Any = None
+    """The numbers, in a form of the task's own; null for what is no finite number.
+
+    In the place of a large array stands its shape: `{"shape": [4000, 1024]}`."""
+    page: str | None = None
+    """An HTML document that needs no network."""
+    content: str | None = None
+    """What changes from page to page."""
 
 
 class Inspections(BaseModel):
@@ -163,6 +180,10 @@ class Model(BaseModel):
     task: str
     routes: list[str]
     """The routes that take this model."""
+    num_texts: int
+    """The texts of an input."""
+    num_scored: int
+    """The texts of an input of `score`: one more where a target comes behind them."""
 
 
 class Models(BaseModel):

@@ -54,7 +54,7 @@ class Served:
         """The model in the list of models."""
         return {
             "id": self.name, "object": "model", "created": self.created, "owned_by": "ensue", "task": self.task,
-            "routes": self.routes,
+            "routes": self.routes, "num_texts": self.pipeline.num_texts, "num_scored": self.pipeline.num_scored,
         }  # fmt: skip
 
     def close(self) -> None:

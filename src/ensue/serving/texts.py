@@ -6,15 +6,16 @@ import asyncio
 import base64
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
 from ensue.errors import EnsueError
+from ensue.inspection.inspection import Inspection
 from ensue.serving.admission import Amounts, Ticket
-from ensue.serving.api import EmbeddingRequest, SomeRequest, TextsRequest, parsed
+from ensue.serving.api import EmbeddingRequest, InspectRequest, SomeRequest, TextsRequest, parsed
 from ensue.serving.exchange import answered, read_body, unless_left
 from ensue.serving.refusal import Refusal
 from ensue.serving.served import Served
@@ -22,6 +23,7 @@ from ensue.serving.service import Service
 from ensue.text.utf8 import without_surrogates
 
 Text = str | tuple[str, ...]
+SomeTexts = TypeVar("SomeTexts", bound=TextsRequest)
 
 
 class TextRoutes:
@@ -33,27 +35,30 @@ class TextRoutes:
     async def predict(self, request: Request) -> Response:
         """POST /v1/predict."""
 
-        def work(model: Served, texts: list[Text]) -> list[Any]:
+        def work(model: Served, texts: list[Text], _: TextsRequest) -> list[Any]:
             return list(model.pipeline.predict_json(texts))
 
-        return await self._texts(request, work, lambda model: model.pipeline.num_texts)
+        return await self._texts(request, TextsRequest, work, lambda model: {model.pipeline.num_texts})
 
     async def score(self, request: Request) -> Response:
         """POST /v1/score."""
 
-        def work(model: Served, texts: list[Text]) -> list[Any]:
+        def work(model: Served, texts: list[Text], _: TextsRequest) -> list[Any]:
             return [model.pipeline.score_json(text) for text in texts]
 
-        return await self._texts(request, work, lambda model: model.pipeline.num_scored)
+        return await self._texts(request, TextsRequest, work, lambda model: {model.pipeline.num_scored})
 
     async def inspect(self, request: Request) -> Response:
         """POST /v1/inspect."""
 
-        def work(model: Served, texts: list[Text]) -> list[Any]:
-            found = [model.pipeline.inspect(text) for text in texts]
-            return [{"title": one.title, "page": one.page} for one in found]
+        def work(model: Served, texts: list[Text], asked: InspectRequest) -> list[Any]:
+            inputs = [(text,) if isinstance(text, str) else text for text in texts]
+            return [_parts(model.pipeline.inspect_texts(*some), asked.parts) for some in inputs]
 
-        return await self._texts(request, work, lambda model: model.pipeline.num_texts)
+        def counts(model: Served) -> set[int]:
+            return {model.pipeline.num_texts, model.pipeline.num_scored}
+
+        return await self._texts(request, InspectRequest, work, counts)
 
     async def embeddings(self, request: Request) -> Response:
         """POST /v1/embeddings."""
@@ -74,13 +79,14 @@ class TextRoutes:
             return answered({"object": "list", "data": data, "model": model.name, "usage": usage})
 
     async def _texts(
-        self, request: Request, work: Callable[[Served, list[Text]], list[Any]], count: Callable[[Served], int]
-    ) -> Response:
+        self, request: Request, kind: type[SomeTexts], work: Callable[[Served, list[Text], SomeTexts], list[Any]],
+        counts: Callable[[Served], set[int]],
+    ) -> Response:  # fmt: skip
         with self.service.admission.ticket() as ticket:
-            asked, model = await self._asked(request, TextsRequest, ticket)
-            texts = [_input(given, count(model)) for given in asked.inputs]
+            asked, model = await self._asked(request, kind, ticket)
+            texts = [_input(given, counts(model)) for given in asked.inputs]
             self._admitted([text if isinstance(text, str) else "".join(text) for text in texts], ticket)
-            outputs = await self._computed(request, model, partial(work, model, texts)) if texts else []
+            outputs = await self._computed(request, model, partial(work, model, texts, asked)) if texts else []
             return answered({"model": model.name, "outputs": outputs})
 
     async def _asked(self, request: Request, kind: type[SomeRequest], ticket: Ticket) -> tuple[SomeRequest, Served]:
@@ -111,13 +117,24 @@ async def _awaited(future: asyncio.Future[Any]) -> Any:
     return await future
 
 
-def _input(given: str | list[str], count: int) -> Text:
+def _input(given: str | list[str], counts: set[int]) -> Text:
+    """A text, or as many as one of `counts`. Raises Refusal for another number."""
     texts = (given,) if isinstance(given, str) else tuple(given)
-    if len(texts) != count:
-        said = f"an input of this model is {'a text' if count == 1 else f'a list of {count} texts'}"
-        raise Refusal(400, f"{said}; found {len(texts)}", param="inputs", code="invalid_value")
+    if len(texts) not in counts:
+        wanted = " or ".join("a text" if count == 1 else f"a list of {count} texts" for count in sorted(counts))
+        raise Refusal(
+            400, f"an input of this model is {wanted}; found {len(texts)}", param="inputs", code="invalid_value"
+        )
     clean = tuple(map(without_surrogates, texts))
-    return clean[0] if count == 1 else clean
+    return clean[0] if len(clean) == 1 else clean
+
+
+def _parts(found: Inspection, parts: Sequence[str]) -> dict[str, Any]:
+    """The parts of an inspection that were asked for."""
+    made = {"title": found.title}
+    if "view" in parts:
+        made["view"] = found.as_json()
+    return made | {part: getattr(found, part) for part in ("page", "content") if part in parts}
 
 
 def _written(vector: np.ndarray[Any, Any], format: str | None) -> list[float] | str:

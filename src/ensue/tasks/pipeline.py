@@ -65,6 +65,12 @@ class Pipeline(ABC):
         """The model as functions of tensors, for other programs. Raises EnsueError for one that is none."""
         raise EnsueError(f"{self.run}: {type(self).__name__} has no export to ONNX")
 
+    def inspect_texts(self, *texts: str) -> Any:
+        """`inspect` of the texts of one input, perhaps with a target behind them."""
+        inspected: Any = self
+        count = self.num_texts
+        return inspected.inspect(texts[0] if count == 1 else texts[:count], *texts[count:])
+
     def score_json(self, text: Any) -> Any:
         """What `score` finds in a text, or a list of `num_scored` texts, as JSON values, as the server writes it."""
         scored: Any = self

@@ -9,7 +9,6 @@ from ensue.errors import EnsueError
 from ensue.inspection.colors import color_of
 from ensue.inspection.inspection import TITLE, Inspection
 from ensue.inspection.markup import clipped
-from ensue.inspection.page import page
 from ensue.inspection.texts import ShownText
 from ensue.tasks.classification.page import classifier_sections
 from ensue.tasks.classification.texts import shortened
@@ -44,4 +43,4 @@ def inspect_classifier(pipeline: ClassificationPipeline, text: str | tuple[str, 
     count, read = sum(map(len, whole)), sum(map(len, kept))
     facts = facts_of(pipeline, " + ".join(head), f"{read:,}" if read == count else f"{read:,} of {count:,}")
     title = clipped(" | ".join(texts), TITLE)
-    return Inspection(title, views, page(title, facts, sections))
+    return Inspection(title, views, facts, sections)

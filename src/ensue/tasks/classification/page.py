@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
 
 from ensue.inspection.drawing import WordColumns
 from ensue.inspection.encoder_page import Seen, encoder_sections
-from ensue.inspection.markup import clipped, escaped, plain, share, signed
-from ensue.inspection.page import Section, cut, paragraph, table
+from ensue.inspection.markup import clipped, plain, signed
+from ensue.inspection.page import Section, cut
 from ensue.inspection.texts import ShownText, Weight, weighted_text
 from ensue.tasks.classification.view import ClassifierView
 
@@ -33,59 +35,56 @@ def classifier_sections(
     keys = [f"{side}-" for side in range(len(views))]
     columns = [WordColumns(view.words[:MOST_WORDS], key=key) for view, key in zip(views, keys, strict=True)]
     sections = [
-        Section("Labels", _labels(views[0], names, colors, threshold)),
-        Section(f"What each word does for “{label}”", _contributions(views, texts, keys, label)),
+        Section("Labels", "tasks/classification/labels.html", _labels(views[0], names, colors, threshold)),
+        Section(
+            f"What each word does for “{label}”",
+            "tasks/classification/contributions.html",
+            _contributions(views, texts, keys, label),
+        ),
     ]
     attention = [view.attention for view in views if view.attention is not None]
     if attention:
         about = "The text is a weighted mean of its words’ states; the stronger a word’s color, the larger its weight."
-        sections.append(
-            Section("Attention pooling", paragraph(about) + _weights(views, texts, keys, attention, "weight"))
-        )
+        shown = {"about": about, "texts": _weights(views, texts, keys, attention, "weight")}
+        sections.append(Section("Attention pooling", "tasks/classification/sides.html", shown))
     maxima = [view.maxima for view in views if view.maxima is not None]
     if maxima:
         about = "The text has the maximum of each feature over all words; the color is how many of them a word gave."
-        sections.append(Section("Max pooling", paragraph(about) + _weights(views, texts, keys, maxima, "maxima")))
+        shown = {"about": about, "texts": _weights(views, texts, keys, maxima, "maxima")}
+        sections.append(Section("Max pooling", "tasks/classification/sides.html", shown))
     which = ["first text, ", "second text, "] if len(views) == 2 else [""]
     seen = [Seen(drawn, view.traces, view.heads, name) for drawn, view, name in zip(columns, views, which, strict=True)]
     return [*sections, *encoder_sections(seen)]
 
 
-def _labels(view: ClassifierView, names: Sequence[str], colors: Mapping[str, str], threshold: float | None) -> str:
-    """A bar for each label, the most probable first."""
+def _labels(
+    view: ClassifierView, names: Sequence[str], colors: Mapping[str, str], threshold: float | None
+) -> dict[str, Any]:
+    """A bar for each label, the most probable first; a chosen one has its color."""
     order = np.argsort(-view.probabilities, kind="stable")[:MOST_LABELS].tolist()
     rows = []
     for place in order:
         probability = float(view.probabilities[place])
-        chosen = probability >= threshold if threshold is not None else place == view.label
-        name = escaped(clipped(names[place], 40))
-        shown = f'<span class="chip" style="background:{colors[names[place]]}">{name}</span>' if chosen else name
-        rows.append(
-            f'<tr><td>{shown}</td><td class="number" title="{probability:.6f}">{share(probability)}</td>'
-            f'<td><span class="share" style="width:{320 * probability:.1f}px"></span></td></tr>'
-        )
-    several = f"A text has every label whose probability is at least {threshold:.2f}." if threshold is not None else ""
-    about = paragraph(several) if several else ""
-    return about + cut(len(names), len(order), "labels", "most probable") + table(["", "#probability", ""], rows)
+        is_chosen = probability >= threshold if threshold is not None else place == view.label
+        rows.append((names[place], probability, colors[names[place]] if is_chosen else None))
+    return {"rows": rows, "threshold": threshold, "note": cut(len(names), len(order), "labels", "most probable")}
 
 
-def _contributions(views: Sequence[ClassifierView], texts: Sequence[ShownText], keys: Sequence[str], label: str) -> str:
+def _contributions(
+    views: Sequence[ClassifierView], texts: Sequence[ShownText], keys: Sequence[str], label: str
+) -> dict[str, Any]:
     """The texts with their words colored by their effects, and the words with the largest effects."""
     most = max((abs(found.log_odds) for view in views for found in view.contributions), default=0.0)
-    name = escaped(label)
-    about = (
-        f"Each word in turn is read as unknown, and the text is read again. Warm words speak for “{name}”: without "
-        "them it is less probable; cool words speak against it. The color is the change of the log-odds, "
-        f"{signed(-most)}"
-        f'<span class="scale"></span>{signed(most)}. Dotted words are unknown to the model.'
-    )
-    shown = [
-        weighted_text(text, _strengths(view, label, most), key=key)
-        for view, text, key in zip(views, texts, keys, strict=True)
-    ]
-    together = max(len(found.group) for view in views for found in view.contributions)
-    note = paragraph(f"The text is long: {together} words at a time are read as unknown.", "note")
-    return paragraph(about) + (note if together > 1 else "") + _beside(shown) + _ranked(views, keys, label)
+    return {
+        "label": label,
+        "most": most,
+        "texts": [
+            weighted_text(text, _strengths(view, label, most), key=key)
+            for view, text, key in zip(views, texts, keys, strict=True)
+        ],
+        "together": max(len(found.group) for view in views for found in view.contributions),
+        "halves": _ranked(views, keys, label),
+    }
 
 
 def _strengths(view: ClassifierView, label: str, most: float) -> list[Weight]:
@@ -102,25 +101,18 @@ def _strengths(view: ClassifierView, label: str, most: float) -> list[Weight]:
     return weights
 
 
-def _ranked(views: Sequence[ClassifierView], keys: Sequence[str], label: str) -> str:
-    """The words with the largest effects, for and against the label."""
-    found = [(view, key, each) for view, key in zip(views, keys, strict=True) for each in view.contributions]
+def _ranked(views: Sequence[ClassifierView], keys: Sequence[str], label: str) -> list[tuple[str, list[Any]]]:
+    """The words with the largest effects, for and against the label: the mark of the first, all, and their effect."""
+    found = [
+        (f"{key}{each.group[0]}", " ".join(view.words[each.group.start : each.group.stop]), each)
+        for view, key in zip(views, keys, strict=True)
+        for each in view.contributions
+    ]
     ranked = sorted(found, key=lambda item: -item[2].log_odds)
-    halves = [
+    return [
         (f"for “{label}”", [item for item in ranked if item[2].log_odds > 0][:MOST_RANKED]),
         (f"against “{label}”", [item for item in reversed(ranked) if item[2].log_odds < 0][:MOST_RANKED]),
     ]
-    tables = []
-    for heading, items in halves:
-        rows = [
-            f'<tr data-t="{key}{each.group[0]}"><td><bdi>'
-            f"{escaped(clipped(' '.join(view.words[each.group.start : each.group.stop]), 40))}</bdi></td>"
-            f'<td class="number">{signed(each.log_odds)}</td><td class="number">{share(each.probability)}</td></tr>'
-            for view, key, each in items
-        ]
-        head = [escaped(heading), "#log-odds", "#P without it"]
-        tables.append(table(head, rows) if rows else "")
-    return f'<div class="many">{"".join(tables)}</div>'
 
 
 def _weights(
@@ -129,7 +121,7 @@ def _weights(
     keys: Sequence[str],
     values: Sequence[NDArray[np.float64]],
     what: str,
-) -> str:
+) -> list[Markup]:
     """The texts with their words colored by weights that sum to 1."""
     shown = []
     for view, text, key, weights in zip(views, texts, keys, values, strict=True):
@@ -139,10 +131,4 @@ def _weights(
             for word, weight in zip(view.words, weights, strict=True)
         ]
         shown.append(weighted_text(text, marked, key=key))
-    return _beside(shown)
-
-
-def _beside(shown: Sequence[str]) -> str:
-    if len(shown) == 1:
-        return shown[0]
-    return f'<div class="sides">{"".join(f"<div>{text}</div>" for text in shown)}</div>'
+    return shown

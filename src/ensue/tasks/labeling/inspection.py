@@ -10,7 +10,6 @@ from ensue.errors import EnsueError
 from ensue.inspection.colors import color_of
 from ensue.inspection.inspection import TITLE, Inspection
 from ensue.inspection.markup import clipped
-from ensue.inspection.page import page
 from ensue.inspection.texts import Mark, ShownText
 from ensue.tasks.labeling.page import MOST_WORDS, tagger_sections
 from ensue.tasks.labeling.view import TaggerView, view_tagger
@@ -35,7 +34,7 @@ def inspect_tagger(pipeline: LabelingPipeline, text: str | Sequence[str] | Sente
     sections = tagger_sections(view, shown, colors=colors, has_spans=pipeline.labels.has_spans)
     facts = facts_of(pipeline, pipeline.recipe.head.kind, f"{len(read):,}")
     title = clipped(shown.text, TITLE)
-    return Inspection(title, view, page(title, facts, sections))
+    return Inspection(title, view, facts, sections)
 
 
 def _given(pipeline: LabelingPipeline, sentence: Sentence) -> dict[str, tuple[str, ...]]:

@@ -10,8 +10,7 @@ import numpy as np
 from ensue.arguments import check_type
 from ensue.errors import EnsueError
 from ensue.inspection.inspection import Inspection
-from ensue.inspection.page import page
-from ensue.inspection.token_page import script, title_of
+from ensue.inspection.token_page import title_of
 from ensue.tasks.language_modeling.page import language_sections
 from ensue.tasks.language_modeling.view import LanguageView, view_text
 
@@ -28,7 +27,7 @@ def inspect_text(pipeline: LanguagePipeline, text: str) -> Inspection:
     view = view_text(pipeline.model, pipeline.tokenizer, ids)
     sections = language_sections(view, pipeline.tokenizer)
     title = title_of(text)
-    return Inspection(title, view, page(title, _facts(pipeline, view), sections, script=script()))
+    return Inspection(title, view, _facts(pipeline, view), sections)
 
 
 def _facts(pipeline: LanguagePipeline, view: LanguageView) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ensue.inspection.attention_page import attention_numbers, attention_section
+from ensue.inspection.attention_page import attention_section
 from ensue.inspection.page import Section
 from ensue.inspection.token_page import MOST_SHOWN, text_section
 from ensue.inspection.unit_page import chosen_units, follower_section, saturation_section
@@ -28,7 +28,6 @@ def language_sections(view: LanguageView, tokenizer: Tokenizer) -> list[Section]
         about=ABOUT + (" A unit’s color is its value when it has read the token." if view.units else ""),
         units=view.units,
         chosen=chosen_units(view.units, view.correlations, shown),
-        attention=attention_numbers(view.attention),
     )
     positions = ["<start>", *view.tokens]
     about = "What the model looks at when it has read a token and expects the next one."

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from ensue.arguments import check_type
 from ensue.errors import EnsueError
 from ensue.inspection.inspection import Inspection
-from ensue.inspection.page import page
-from ensue.inspection.token_page import script, title_of
+from ensue.inspection.token_page import title_of
 from ensue.tasks.masked_language_modeling.page import masked_sections
 from ensue.tasks.masked_language_modeling.view import MaskedView, view_masked
 
@@ -26,7 +25,7 @@ def inspect_masked(pipeline: MaskedLanguagePipeline, text: str) -> Inspection:
     view = view_masked(pipeline.model, pipeline.coder, ids)
     sections = masked_sections(view, pipeline.coder, pipeline.model.context)
     title = title_of(text)
-    return Inspection(title, view, page(title, _facts(pipeline, view), sections, script=script()))
+    return Inspection(title, view, _facts(pipeline, view), sections)
 
 
 def _facts(pipeline: MaskedLanguagePipeline, view: MaskedView) -> dict[str, str]:

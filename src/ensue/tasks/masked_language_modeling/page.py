@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ensue.inspection.attention_page import attention_numbers, attention_section
-from ensue.inspection.page import Section, paragraph
-from ensue.inspection.token_page import options_table, text_section
+from ensue.inspection.attention_page import attention_section
+from ensue.inspection.page import Section
+from ensue.inspection.token_page import shown, text_section
 from ensue.tasks.masked_language_modeling.view import MaskedView
 from ensue.text.masked_tokens import MaskedTokenizer
 from ensue.text.wordpiece import BEGIN, MASK, SEPARATOR
@@ -27,7 +27,6 @@ def masked_sections(view: MaskedView, coder: MaskedTokenizer, context: int) -> l
         length=view.length,
         vocabulary_size=coder.vocabulary_size,
         about=ABOUT,
-        attention=attention_numbers(view.attention),
     )
     positions = [BEGIN, *view.tokens[: context - 2], SEPARATOR]
     about = "What each token looks at, in each head of each layer, while the text is read as it is."
@@ -46,8 +45,8 @@ def _masks(view: MaskedView, coder: MaskedTokenizer) -> list[Section]:
     rows = [
         (
             f"{MASK} {number}",
-            [(coder.symbol(id), p) for id, p in zip(found.ids[place], found.probabilities[place], strict=True)],
+            [(shown(coder.symbol(id)), p) for id, p in zip(found.ids[place], found.probabilities[place], strict=True)],
         )
         for number, place in enumerate(places, start=1)
     ]
-    return [Section("In place of the masks", paragraph("The most probable tokens.") + options_table(rows))]
+    return [Section("In place of the masks", "tasks/masked_language_modeling/masks.html", {"rows": rows})]

@@ -12,7 +12,6 @@ from ensue.decode.record import Candidate
 from ensue.errors import EnsueError
 from ensue.inspection.inspection import TITLE, Inspection
 from ensue.inspection.markup import clipped
-from ensue.inspection.page import page
 from ensue.tasks.sequence_to_sequence.page import sequence_sections
 from ensue.tasks.sequence_to_sequence.sources import Sources
 from ensue.tasks.sequence_to_sequence.view import Search, SequenceView, Symbols, view_output
@@ -51,7 +50,7 @@ def inspect_output(pipeline: SequencePipeline, source: str | Sequence[str], targ
         raise EnsueError("there is nothing to look into: the output has no tokens")
     view = view_output(pipeline.models, coder, columns, sources, ids, text=text, search=search)
     title = clipped(" | ".join(columns), TITLE)
-    return Inspection(title, view, page(title, _facts(pipeline, view), sequence_sections(view, pipeline.search)))
+    return Inspection(title, view, _facts(pipeline, view), sequence_sections(view, pipeline.search))
 
 
 def _facts(pipeline: SequencePipeline, view: SequenceView) -> dict[str, str]:

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ensue.decode.record import Candidate
 from ensue.decode.search import BeamSearch
-from ensue.inspection.markup import clipped, escaped, plain
-from ensue.inspection.page import Section, cut, paragraph, table
+from ensue.inspection.markup import plain
+from ensue.inspection.page import Section, cut
 from ensue.tasks.sequence_to_sequence.view import Search, SequenceView
 
-LEGEND = (
-    '<span class="key best"></span>the output<span class="key"></span>goes on'
-    '<span class="key ends"></span>ended<span class="key late"></span>stopped'
-    '<span class="key out"></span>out of the beam'
-)
 MOST_STEPS, MOST_BEAMS = 40, 12
 """The most steps, and the most beginnings that go on after each, which are drawn."""
 MOST_ENDED = 20
@@ -50,24 +45,16 @@ def search_sections(view: SequenceView, search: BeamSearch) -> list[Section]:
     if view.search is None:
         return []
     steps = max(len(found.ids) for found in view.search.candidates)
-    about = (
-        "A box is a beginning of an output: its last token, and ln P of the whole. From left to right each gets one "
-        f"more token, and the {search.width} best by ln P are kept, the best above. What has ended waits. The search "
-        "is over when nothing that goes on can exceed it any more."
-    )
-    notes = cut(steps, min(steps, MOST_STEPS), "steps") + cut(
-        search.width, min(search.width, MOST_BEAMS), "beams", "best"
-    )
-    return [
-        Section(
-            "The search",
-            paragraph(about)
-            + paragraph(LEGEND)
-            + notes
-            + _drawing(boxes(view.search, search), view.search)
-            + _best(view.search, search),
-        )
-    ]
+    shown = {
+        "width": search.width,
+        "notes": [
+            cut(steps, min(steps, MOST_STEPS), "steps"),
+            cut(search.width, min(search.width, MOST_BEAMS), "beams", "best"),
+        ],
+        **_drawing(boxes(view.search, search), view.search),
+        **_best(view.search, search),
+    }
+    return [Section("The search", "tasks/sequence_to_sequence/search.html", shown)]
 
 
 def boxes(found: Search, search: BeamSearch) -> list[Box]:
@@ -107,49 +94,28 @@ def _score(one: Candidate, search: BeamSearch) -> float:
     return one.log_probability / math.pow(len(one.ids), search.length_penalty)
 
 
-def _drawing(drawn: list[Box], found: Search) -> str:
+def _drawing(drawn: list[Box], found: Search) -> dict[str, Any]:
     """All boxes, with edges from each to those that continue it; the output's lie on top."""
     drawn = sorted(drawn, key=lambda box: box.is_best)
     parents = {box.candidate.ids: box for box in drawn if box.candidate.fate == "goes on"}
-    edges = [_edge(parents[above], box) for box in drawn if (above := box.candidate.ids[:-1]) in parents]
-    width = COLUMN + max(box.corner[0] for box in drawn)
-    height = ROW + max(box.corner[1] for box in drawn)
-    return (
-        f'<figure><div class="scroll"><svg width="{width}" height="{height}" role="img" aria-label="the search">'
-        f"{''.join(edges)}{''.join(_node(box, found) for box in drawn)}</svg></div></figure>"
-    )
+    return {
+        "edges": [(parents[above], box) for box in drawn if (above := box.candidate.ids[:-1]) in parents],
+        "nodes": [(box, found.symbols[box.candidate.ids[-1]], _text(box.candidate, found)) for box in drawn],
+        "size": (COLUMN + max(box.corner[0] for box in drawn), ROW + max(box.corner[1] for box in drawn)),
+        "box": (WIDTH, HEIGHT),
+        "gap": COLUMN - WIDTH,
+    }
 
 
-def _edge(parent: Box, box: Box) -> str:
-    (x, y), (_, below), dx = parent.corner, box.corner, COLUMN - WIDTH
-    down = below - y
-    return f'<path class="edge {box.kind}" d="M{x + WIDTH} {y + HEIGHT // 2}c{dx} 0 0 {down} {dx} {down}"/>'
+def _text(one: Candidate, found: Search) -> str:
+    return " ".join(found.symbols[id] for id in one.ids)
 
 
-def _node(box: Box, found: Search) -> str:
-    one, (x, y) = box.candidate, box.corner
-    text = " ".join(found.symbols[id] for id in one.ids)
-    title = f"{clipped(text, 300)}\nln P {plain(one.log_probability, 4)}\n{box.why}"
-    return (
-        f'<g class="node {box.kind}"><rect class="back" x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}" rx="4">'
-        f"<title>{escaped(title)}</title></rect>"
-        f'<text x="{x + 6}" y="{y + 15}">{escaped(clipped(found.symbols[one.ids[-1]], 9))}</text>'
-        f'<text class="end small" x="{x + WIDTH - 5}" y="{y + 15}">{plain(one.log_probability)}</text></g>'
-    )
-
-
-def _best(found: Search, search: BeamSearch) -> str:
+def _best(found: Search, search: BeamSearch) -> dict[str, Any]:
     """The hypotheses that ended, the best first."""
     ended = sorted((one for one in found.candidates if one.fate == "ends"), key=lambda one: -_score(one, search))
-    rows = [
-        f'<tr><td class="number">{plain(_score(one, search), 4)}</td>'
-        f'<td class="number">{plain(one.log_probability, 4)}</td>'
-        f'<td class="number">{len(one.ids)}</td><td><bdi>'
-        f"{escaped(clipped(' '.join(found.symbols[id] for id in one.ids), 200))}</bdi></td></tr>"
-        for one in ended[:MOST_ENDED]
-    ]
-    if not rows:
-        return paragraph("No hypothesis has ended.", "note")
-    note = paragraph("The scores are without the coverage penalty.", "note") if search.coverage_penalty else ""
-    cuts = cut(len(ended), len(rows), "outputs", "best")
-    return f"<h3>What ended</h3>{note}{cuts}" + table(["#score", "#ln P", "#tokens", ""], rows)
+    return {
+        "ended": [(_score(one, search), one, _text(one, found)) for one in ended[:MOST_ENDED]],
+        "ended_note": cut(len(ended), min(len(ended), MOST_ENDED), "outputs", "best"),
+        "has_coverage": bool(search.coverage_penalty),
+    }

@@ -1,0 +1,2 @@
+// A page that has its content.
+open(document);

@@ -1,0 +1,48 @@
+// What all parts of a page share: numbers for a part's drawer, and a word that is marked wherever it is drawn.
+"use strict";
+const drawers = {};  // by the name in `data-draw`: called with the part, its numbers and its article
+
+const bytes = packed => Uint8Array.from(atob(packed), letter => letter.charCodeAt(0));
+const round = (value, digits = 3) => value.toFixed(digits).replace("-", "\u2212");
+
+function element(tag, kind, text) {
+  const made = document.createElement(tag);
+  made.className = kind;
+  made.textContent = text;
+  return made;
+}
+
+function open(content) {
+  for (const article of content.querySelectorAll("article")) {
+    for (const part of article.querySelectorAll("[data-draw]")) {
+      const numbers = part.querySelector(':scope > script[type="application/json"]');
+      drawers[part.dataset.draw](part, numbers && JSON.parse(numbers.textContent), article);
+    }
+  }
+  const panes = [...content.querySelectorAll(".aligned")];
+  for (const pane of panes) pane.addEventListener("scroll", () => {
+    for (const other of panes) if (other !== pane) other.scrollLeft = pane.scrollLeft;
+  }, { passive: true });
+}
+
+// An item is looked at: by the pointer, the keys or a curve. Its drawer hears of it by the event "look".
+const marked = document.getElementsByClassName("on");
+let last = null;
+function look(item) {
+  if (item === last) return;
+  last = item;
+  item?.dispatchEvent(new CustomEvent("look", { bubbles: true }));
+  const place = item?.closest("[data-t]")?.dataset.t;
+  for (const element of [...marked]) element.classList.remove("on");
+  if (place === undefined) return;
+  for (const element of document.querySelectorAll(`[data-t="${place}"]`)) element.classList.add("on");
+}
+document.addEventListener("mouseover", event => look(event.target.closest("[data-t], [data-row]")));
+
+drawers.looked = part => {  // an output, and the source that it looks at
+  const source = part.querySelectorAll(".looked .w");
+  part.addEventListener("look", event => {
+    const strengths = event.target.closest("[data-look]")?.dataset.look.split(" ") ?? [];
+    for (const [place, strength] of strengths.entries()) source[place]?.style.setProperty("--s", `${strength}%`);
+  });
+};
