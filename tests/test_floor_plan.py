@@ -36,7 +36,7 @@ FLOORS = [
     ["inspection"],
     ["tasks"],
     ["training"],
-    ["comparison", "library", "exchange"],
+    ["comparison", "library", "exchange", "trackers"],
     ["serving"],
     ["__main__", "cli", "console", "quickstart"],
 ]

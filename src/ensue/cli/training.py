@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -60,6 +61,10 @@ def train(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
+    track: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TRACKER", help="Keep the reports also as csv, tensorboard or wandb; may be repeated."),
+    ] = None,
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
 ) -> None:
@@ -69,7 +74,8 @@ def train(
             raise EnsueError("which recipe? `ensue recipes` lists them; only --resume needs none")
         recipe = str(out / "recipe.toml") if settings or train or valid or test else None
     chosen = None if recipe is None else _recipe(recipe, settings or [], train=train, valid=valid, test=test)
-    outcome = _train(chosen, out, resume=resume, overwrite=overwrite, device=device, threads=threads)
+    options = {"resume": resume, "overwrite": overwrite, "device": device, "threads": threads}
+    outcome = _train(chosen, out, track=track or (), **options)
     _exit_if_interrupted(outcome, out)
     command = next(iter(task_entry(outcome.task).commands))
     say(f"wrote {out}: curve.png, README.md; try\n  ensue {command} {quoted(out)}")
@@ -109,13 +115,16 @@ def _recipe(name: str, settings: list[str], *, train: str = "", valid: str = "",
     return read_recipe(name, [*settings, *given])
 
 
-def _train(recipe: Recipe | None, out: Path, **options: Any) -> Outcome:
+def _train(recipe: Recipe | None, out: Path, *, track: Sequence[str] = (), **options: Any) -> Outcome:
     with importing_torch():
         from ensue.console.reporter import ConsoleReporter
+        from ensue.trackers import trackers_of
+        from ensue.trackers.reporter import TrackedReporter
         from ensue.training.run import train_run
 
-    with ConsoleReporter() as reporter:
-        return train_run(recipe, out, reporter=reporter, **options)
+    trackers = trackers_of(track)
+    with ConsoleReporter() as console:
+        return train_run(recipe, out, reporter=TrackedReporter(console, out, trackers), **options)
 
 
 def _show_samples(run: Path, count: int) -> None:

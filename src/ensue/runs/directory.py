@@ -39,6 +39,7 @@ MAX_CONFIG = 1 << 20
 """The most bytes of a config.json."""
 FILES = (
     "recipe.toml", "config.json", "model.safetensors", "metrics.jsonl", "README.md", "curve.png", "manifest.json",
+    "metrics.csv",
 )  # fmt: skip
 """The files of every run."""
 
@@ -85,7 +86,7 @@ class RunDirectory:
         if self.exists:
             return "" if self._is_ours() else "config.json"
         names = sorted(entry.name for entry in self.path.iterdir()) if self.path.is_dir() else []
-        ours = {*file_names(), "checkpoints", "origins"} if ".lock" in names else set()
+        ours = {*file_names(), "checkpoints", "origins", "tensorboard"} if ".lock" in names else set()
         return next((name for name in names if name not in ours | {".lock"} and not name.endswith(".partial")), "")
 
     def _is_ours(self) -> bool:
@@ -219,7 +220,7 @@ class RunDirectory:
         for path in (self.path / name for name in file_names()):
             path.unlink(missing_ok=True)
             partial_of(path).unlink(missing_ok=True)  # of a process that was killed while it wrote
-        for folder in (self.checkpoints, self.origins):
+        for folder in (self.checkpoints, self.origins, self.path / "tensorboard"):
             shutil.rmtree(folder, ignore_errors=True)
         self._forget()
 

@@ -1,0 +1,33 @@
+"""Trackers: the reports of a run, kept for other programs (spreadsheets, TensorBoard, Weights & Biases)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+
+from ensue.errors import EnsueError, nearest
+from ensue.trackers.tracker import Tracker
+
+TRACKERS = {
+    "csv": ("ensue.trackers.csv_file:CsvFile", ""),
+    "tensorboard": ("ensue.trackers.tensorboard:TensorBoard", "tensorboardX"),
+    "wandb": ("ensue.trackers.wandb:WeightsAndBiases", "wandb"),
+}
+"""For each tracker its class and the package that it needs, which is in the extra of its name."""
+
+
+def trackers_of(names: Sequence[str]) -> list[Tracker]:
+    """The trackers of these names. Raises EnsueError for another name, and if its package is missing."""
+    return [_tracker(name) for name in dict.fromkeys(names)]
+
+
+def _tracker(name: str) -> Tracker:
+    if name not in TRACKERS:
+        raise EnsueError(f'no tracker "{name}"{nearest(name, TRACKERS)}; known: {", ".join(TRACKERS)}')
+    place, package = TRACKERS[name]
+    if package and find_spec(package) is None:
+        raise EnsueError(f"the tracker {name} needs the package {package}: pip install 'ensue[{name}]'")
+    module, _, attribute = place.partition(":")
+    tracker: Tracker = getattr(import_module(module), attribute)()
+    return tracker
