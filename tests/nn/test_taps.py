@@ -6,8 +6,26 @@ import pytest
 import torch
 
 from ensue.errors import EnsueError
-from ensue.nn import GRU, LSTM, Elman, MultiHeadAttention, SequenceLayer, Stack, Transformer, Window, tap_names, watch
+from ensue.nn import (
+    GRU,
+    LSTM,
+    CopyingHead,
+    Elman,
+    MultiHeadAttention,
+    SequenceLayer,
+    SoftmaxHead,
+    Stack,
+    Transformer,
+    Window,
+    replace,
+    tap_names,
+    watch,
+)
 from ensue.nn.taps import is_watched
+from ensue.types import Memory
+from laws.laws import inputs, start
+from laws.table import SUBJECTS, Subject
+from training.tiny import some_slow
 
 D, B, T = 4, 2, 5
 LAYERS = {
@@ -121,3 +139,63 @@ def test_who_watches_sees_what_passes_in_its_own_thread() -> None:
             found = layer(x)[0]
     assert len(seen["hidden"]) == len(again["hidden"]) == T
     torch.testing.assert_close(found, expected)
+
+
+REPLACED = {subject.name: subject for subject in SUBJECTS if tap_names(subject.make())}
+BY_DEFAULT = ("lstm", "gru after", "qrnn", "clockwork", "attention", "scaled-dot attention", "additive attention")
+
+
+@pytest.mark.parametrize("subject", some_slow(REPLACED.values(), *map(REPLACED.__getitem__, BY_DEFAULT)), ids=str)
+def test_what_is_put_in_place_of_a_value_goes_on_in_its_place(subject: Subject) -> None:
+    """Nothing of the value itself is left in the outputs, and all that is put there is."""
+    layer, x = subject.layer, inputs(subject.layer)
+    for name in tap_names(layer):
+        stands = torch.zeros((), dtype=x.dtype, requires_grad=True)
+        with watch(layer, name) as was, replace(layer, {name: lambda value, by=stands: by + 0.3 * value.detach()}):
+            y, _ = layer(x, start(layer))
+        of_stand, *left = torch.autograd.grad(y.sin().sum(), [stands, *was[name]], allow_unused=True)
+        assert of_stand is not None, name
+        assert of_stand != 0, name
+        assert all(gradient is None for gradient in left), name
+
+
+def test_nothing_changes_where_a_value_is_put_in_its_own_place() -> None:
+    layer, x = stack(), torch.randn(B, T, D)
+    y, _ = layer(x)
+    with replace(layer, {"*": lambda value: value}):
+        assert is_watched(layer)
+        torch.testing.assert_close(layer(x)[0], y)
+    assert not is_watched(layer)
+
+
+def test_a_copying_head_that_only_copies_one_word() -> None:
+    """No more than one word of the source is looked at, and nothing is generated: it has the probability 1."""
+    head, ids = CopyingHead(D, SoftmaxHead(D, 6), d_memory=3), torch.tensor([[0, 7, 2, 6]] * B)
+    state = head.init_state(B, Memory(torch.randn(B, 4, 3)), ids)
+    second = torch.tensor([0.0, 1, 0, 0])
+    changes = {"weights": lambda w: w * 0 + second, "generates": torch.zeros_like}
+    with replace(head, changes):
+        log_p, _ = head(torch.randn(B, T, D), state)
+    torch.testing.assert_close(log_p.exp(), torch.eye(10)[7].expand(B, T, 10), atol=1e-6, rtol=0)
+
+
+def test_several_changes_of_a_tap_come_in_order_and_contexts_from_outside_in() -> None:
+    layer, x = Elman(D, D), torch.randn(1, 1, D)
+    with replace(layer, {"hid*": lambda h: h + 1, "*den": lambda h: 2 * h}), watch(layer) as seen:
+        y, _ = layer(x)
+    torch.testing.assert_close(y[:, 0], 2 * (layer(x)[0][:, 0] + 1))
+    torch.testing.assert_close(seen["hidden"][0], y[:, 0])
+
+
+def test_changes_that_are_refused() -> None:
+    layer = Elman(D, D)
+    with (
+        pytest.raises(EnsueError, match=r'no tap matches "hiden"; did you mean "hidden"'),
+        replace(layer, {"hiden": abs}),
+    ):
+        pass
+    with (
+        pytest.raises(ValueError, match=r"^hidden: the change gives \(2, 1\) for \(2, 4\)$"),
+        replace(layer, {"hidden": lambda h: h[:, :1]}),
+    ):
+        layer(torch.randn(B, T, D))

@@ -60,6 +60,13 @@ def named(values: Mapping[str, NDArray[np.float32]]) -> list[Units]:
     ]
 
 
+def tap_of_units(layers: SequenceLayer) -> dict[str, str]:
+    """For each name of units, such as "layer 1, cell", the tap at which they are seen."""
+    taps = unit_taps(layers)
+    nothing = np.zeros((0, 0), np.float32)
+    return {found.name: tap for found, tap in zip(named(dict.fromkeys(taps, nothing)), taps, strict=True)}
+
+
 def _kind(parts: Sequence[str]) -> str:
     """The tap's name, and the part of a layer that it is in if there are others with this name."""
     return " ".join([part for part in parts[:-1] if part in DIMENSIONS or part == "kept"] + [parts[-1]])

@@ -57,7 +57,7 @@ from ensue.nn.recurrent.qrnn import QRNN, QRNNState
 from ensue.nn.recurrent.scan import scan
 from ensue.nn.recurrent.zoneout import Zoneout
 from ensue.nn.scalar_mix import ScalarMix
-from ensue.nn.taps import Tap, Taps, tap_names, watch
+from ensue.nn.taps import Tap, Taps, replace, tap_names, watch
 from ensue.nn.window import Window, WindowState
 
 __all__ = [
@@ -153,6 +153,7 @@ __all__ = [
     "linear_cross_entropy",
     "log_partition",
     "marginals",
+    "replace",
     "sampled_cross_entropy",
     "scan",
     "tap_names",

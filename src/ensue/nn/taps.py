@@ -1,42 +1,47 @@
-"""Looking inside from outside: a `Tap` marks a value worth seeing, `watch` collects the values at taps.
+"""Looking inside from outside: a `Tap` marks a value worth seeing. `watch` collects the values at taps, `replace` puts
+others in their place.
 
     with watch(model, "*.gates.forget") as seen:
         model(ids)
     seen["layers.layers.0.gates.forget"]     # a list of tensors, in the order of the calls
 
 A recurrent layer calls its taps at each position with (B, d) tensors, a parallel layer calls them once. A fast path
-without taps (a vendor's kernel) is not used while they are watched. A context variable holds what is watched, not the
-model, so other threads that use the model meanwhile are not affected.
+without taps (a vendor's kernel) is not used while they are watched or replaced. A context variable holds what is
+visited, not the model, so other threads that use the model meanwhile are not affected.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from torch import Tensor, nn
 
 from ensue.errors import EnsueError, nearest
 
-_watched: ContextVar[Mapping[nn.Module, Sequence[list[Tensor]]]] = ContextVar("watched", default=MappingProxyType({}))
-"""For each watched tap, the lists that collect its values. The mapping is replaced, never changed."""
+Change: TypeAlias = Callable[[Tensor], Tensor]
+"""From the value at a tap to the one that goes on."""
+
+_visited: ContextVar[Mapping[nn.Module, Sequence[Change]]] = ContextVar("visited", default=MappingProxyType({}))
+"""For each tap that is watched or replaced, what its values go through, in order. The mapping is replaced, never
+changed."""
 
 
 class Tap(nn.Module):
-    """The identity. Its values can be watched by its name in the model."""
+    """The identity. Its values can be watched and replaced by its name in the model."""
 
     def __call__(self, x: Tensor) -> Tensor:
         """Skips torch's handling of hooks if there are none, since a step calls many taps."""
         return self.forward(x) if not self._forward_hooks else super().__call__(x)  # type: ignore[no-any-return]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns `x`, a tensor of any shape, and adds it to what is watched."""
-        for seen in _watched.get().get(self, ()):
-            seen.append(x)
+        """Returns `x`, a tensor of any shape, or what has been put in its place."""
+        for change in _visited.get().get(self, ()):
+            x = change(x)
         return x
 
 
@@ -54,9 +59,9 @@ class Taps(nn.Module):
 
 
 def is_watched(module: nn.Module) -> bool:
-    """Whether a tap of `module` or of its parts is watched in this thread."""
-    watched = _watched.get()
-    return bool(watched) and any(part in watched for part in module.modules())
+    """Whether a tap of `module` or of its parts is watched or replaced in this thread."""
+    visited = _visited.get()
+    return bool(visited) and any(part in visited for part in module.modules())
 
 
 def tap_names(model: nn.Module) -> list[str]:
@@ -69,19 +74,68 @@ def watch(model: nn.Module, *patterns: str) -> Iterator[dict[str, list[Tensor]]]
     """Collects the values at the taps whose qualified names match one of the shell-style `patterns` (default: all).
 
     Yields a dict from name to a list of tensors, in the order of the calls. The tensors keep their history for
-    autograd; detach those that you keep. Raises `EnsueError` if a pattern matches no tap.
+    autograd; detach those that you keep. Inside of `replace` it sees what has been put in place. Raises `EnsueError` if
+    a pattern matches no tap.
     """
+    seen: dict[str, list[Tensor]] = {name: [] for name in _matching(model, *patterns or ("*",))}
+
+    def collecting(found: list[Tensor]) -> Change:
+        def collect(x: Tensor) -> Tensor:
+            found.append(x)
+            return x
+
+        return collect
+
+    with _visiting(model, {name: collecting(found) for name, found in seen.items()}):
+        yield seen
+
+
+@contextmanager
+def replace(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]:
+    """Puts other values in place of those at the taps whose qualified names match a pattern: `changes[pattern](value)`.
+
+    The model goes on with them, also from position to position where they are a part of its state. A tap that several
+    patterns match goes through their changes in order. Raises `EnsueError` if a pattern matches no tap, and in the
+    model `ValueError` for a change that alters the shape.
+    """
+    by_name: dict[str, Change] = {}
+    for pattern, change in changes.items():
+        for name in _matching(model, pattern):
+            by_name[name] = _after(by_name.get(name), _shaped(name, change))
+    with _visiting(model, by_name):
+        yield
+
+
+def _after(first: Change | None, then: Change) -> Change:
+    return then if first is None else lambda x: then(first(x))
+
+
+def _shaped(name: str, change: Change) -> Change:
+    def checked(x: Tensor) -> Tensor:
+        found = change(x)
+        if found.shape != x.shape:
+            raise ValueError(f"{name}: the change gives {tuple(found.shape)} for {tuple(x.shape)}")
+        return found
+
+    return checked
+
+
+def _matching(model: nn.Module, *patterns: str) -> list[str]:
+    """The names of the taps that match one of the patterns."""
     names = tap_names(model)
-    for pattern in patterns:
+    for pattern in patterns if names or patterns != ("*",) else ():
         if not any(fnmatchcase(name, pattern) for name in names):
             raise EnsueError(f'no tap matches "{pattern}"{nearest(pattern, names)}')
-    chosen = [name for name in names if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)]
-    seen: dict[str, list[Tensor]] = {name: [] for name in chosen}
+    return [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
 
-    before = _watched.get()
-    taps = {model.get_submodule(name): seen[name] for name in chosen}
-    token = _watched.set({**before, **{tap: (*before.get(tap, ()), found) for tap, found in taps.items()}})
+
+@contextmanager
+def _visiting(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]:
+    """Each tap's values go through the change of its name, after those of the contexts around this one."""
+    before = _visited.get()
+    taps = {model.get_submodule(name): change for name, change in changes.items()}
+    token = _visited.set({**before, **{tap: (*before.get(tap, ()), change) for tap, change in taps.items()}})
     try:
-        yield seen
+        yield
     finally:
-        _watched.reset(token)
+        _visited.reset(token)

@@ -106,7 +106,8 @@ class CrossAttention(Parallel):
             texts, heads, columns, positions = weights.shape
             repeats = columns // length if length else 0
             rows = weights.view(texts, heads, repeats, length, positions).transpose(1, 2)
-            self.weights(rows.reshape(batch, heads, length, positions))
+            rows = self.weights(rows.reshape(batch, heads, length, positions))
+            weights = rows.view(texts, repeats, heads, length, positions).transpose(1, 2).reshape(weights.shape)
         return F.dropout(weights, self.dropout, self.training).to(source.values.dtype)
 
     def extra_repr(self) -> str:

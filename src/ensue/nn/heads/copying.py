@@ -171,8 +171,9 @@ class CopyingHead(nn.Module):
         else:
             weights, repeated, coverage = self._covering(queries, source, state, length, mask)
             state = state._replace(coverage=coverage)
-        context = (weights.to(source.values.dtype) @ source.values).view(batch, length, self.d_memory)
-        return Attended(self.weights(weights.view(sizes)), context, repeated, state)
+        seen = self.weights(weights.view(sizes))
+        context = (seen.view_as(weights).to(source.values.dtype) @ source.values).view(batch, length, self.d_memory)
+        return Attended(seen, context, repeated, state)
 
     def _covering(
         self, queries: Tensor, source: Any, state: CopyingState, length: int, mask: Tensor | None
@@ -203,7 +204,9 @@ class CopyingHead(nn.Module):
         joined = torch.cat((s, seen.context), dim=-1)
         dtype = seen.weights.dtype  # float32 at least, where autocast has another type
         z = self.generate(joined).squeeze(2).to(dtype)
-        self.generates(z.sigmoid())
+        share = z.sigmoid()
+        given = self.generates(share)
+        z = z if given is share else given.logit()
         source = seen.state.source
         copies = source.content.real.any(1)[source.rows].unsqueeze(1)
         generate, copy = F.logsigmoid(z).where(copies, 0.0), F.logsigmoid(-z).where(copies, -torch.inf)

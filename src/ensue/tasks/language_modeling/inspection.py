@@ -7,27 +7,49 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ensue.arguments import check_type
+from ensue.arguments import check_type, check_whole
 from ensue.errors import EnsueError
 from ensue.inspection.inspection import Inspection
+from ensue.inspection.switched_off import switched_off
 from ensue.inspection.token_page import title_of
 from ensue.tasks.language_modeling.page import language_sections
-from ensue.tasks.language_modeling.view import LanguageView, view_text
+from ensue.tasks.language_modeling.view import Asked, LanguageView, view_text
+from ensue.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from ensue.tasks.language_modeling.pipeline import LanguagePipeline
 
 
-def inspect_text(pipeline: LanguagePipeline, text: str) -> Inspection:
-    """What happens in the model while it reads a text. Raises EnsueError for a text without tokens."""
+def inspect_text(
+    pipeline: LanguagePipeline, text: str, *, at: int | None = None, token: str | None = None, off: str = ""
+) -> Inspection:
+    """What happens in the model while it reads a text; see `LanguagePipeline.inspect`."""
     check_type("the text", text, str, "a string")
     ids = pipeline.tokenizer.encode(text).astype(np.int64)
     if not len(ids):
         raise EnsueError("there is nothing to look into: the text has no tokens")
-    view = view_text(pipeline.model, pipeline.tokenizer, ids)
+    asked = _asked(pipeline.tokenizer, len(ids), at, token)
+    view = view_text(pipeline.model, pipeline.tokenizer, ids, asked=asked, off=switched_off(off))
     sections = language_sections(view, pipeline.tokenizer)
     title = title_of(text)
     return Inspection(title, view, _facts(pipeline, view), sections)
+
+
+def _asked(tokenizer: Tokenizer, length: int, at: int | None, token: str | None) -> Asked | None:
+    if at is None and token is None:
+        return None
+    if at is not None:
+        check_whole("at", at, 0, length)
+    return Asked(at - 1 if at else None, None if token is None else _id_of(tokenizer, token))
+
+
+def _id_of(tokenizer: Tokenizer, token: str) -> int:
+    """The id of a text that is one token. Raises EnsueError for other text."""
+    check_type("the token", token, str, "a string")
+    ids = tokenizer.encode(token).tolist()
+    if len(ids) != 1:
+        raise EnsueError(f'"{token:.40}" is {len(ids)} tokens of this model; expected one')
+    return int(ids[0])
 
 
 def _facts(pipeline: LanguagePipeline, view: LanguageView) -> dict[str, str]:

@@ -192,12 +192,15 @@ class LanguagePipeline(LayeredPipeline):
         """The lines of `ensue score`: one for each token of a text ("-": stdin)."""
         return score_lines(self, location, encoding, as_json=as_json)
 
-    def inspect(self, text: str) -> Inspection:
+    def inspect(self, text: str, *, at: int | None = None, token: str | None = None, off: str = "") -> Inspection:
         """What happens in the model while it reads a text: what it expected, its units, its attention.
 
-        The numbers of a long text are those of its first tokens. Raises EnsueError for a text without tokens.
+        The numbers of a long text are those of its first tokens. With `at` it says why token number `at` was expected,
+        from 1 on (0: the one behind the text), or `token` in its place. It says what changes if the units `off` are
+        switched off, such as "layer 1, cell: 3, 7-9; layer 2, hidden: 1 = mean" (`SwitchedOff`). Raises EnsueError for
+        a text without tokens, a number out of range, a `token` that is not one token, and units that there are not.
         """
-        return inspect_text(self, text)
+        return inspect_text(self, text, at=at, token=token, off=off)
 
     def portable(self) -> Portable:
         return portable(self)

@@ -1,10 +1,11 @@
-"""What happens in a language model with a text, in numbers: what it expected, its units, its attention.
+"""What happens in a language model with a text, in numbers: what it expected and why, its units, its attention.
 
 `page.py` draws it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,13 +15,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ensue.errors import EnsueError
 from ensue.inspection.encoder import Attention, attention_of, over_text
 from ensue.inspection.pieces import pieces_of, properties_of
 from ensue.inspection.predictions import NO_TOKEN, Predictions
+from ensue.inspection.selection import THRESHOLD, Selection, select
+from ensue.inspection.switched_off import SwitchedOff, switching_off
 from ensue.inspection.units import Units, correlations, named, unit_taps
 from ensue.models.language_model import LanguageModel
 from ensue.models.modules import device_of, evaluating
 from ensue.nn import watch
+from ensue.tasks.language_modeling.explanation import Explanation, explain
 from ensue.tasks.reading import CALL_LOGITS, scored_windows
 from ensue.text.tokenizer import Tokenizer
 
@@ -30,6 +35,16 @@ MOST_VALUES = 1 << 26
 """The most values of units that are kept. A model with many units is looked at over fewer tokens."""
 MOST_ATTENTION = 256
 """The most positions whose attention is kept."""
+
+
+class Asked(NamedTuple):
+    """A token whose probability is to be explained: its `place`, from 0 (None: behind the text), and its id.
+
+    None is the token that stands there, or behind the text the most probable one.
+    """
+
+    place: int | None = None
+    token: int | None = None
 
 
 @dataclass(frozen=True)
@@ -51,25 +66,61 @@ class LanguageView:
     correlations: list[NDArray[np.float64]]
     """For each of `units` (P, d): how far each unit follows each property. Empty for a short text."""
     attention: list[Attention]
+    explanation: Explanation | None
+    """Why a token was expected; None if nobody asked, or if no token is read before it."""
+    off: tuple[SwitchedOff, ...]
+    """Units that were switched off, to see what that changes."""
+    predictions_without: Predictions | None
+    """The predictions while these units were switched off; None if there are none."""
+
+    def select(self, start: int, end: int, *, threshold: float = THRESHOLD) -> Selection:
+        """The units that are on exactly over tokens `start` up to and without `end`, and other ranges like it."""
+        return select(self.units, start, end, threshold=threshold)
 
 
-@torch.inference_mode()
-def view_text(model: LanguageModel, tokenizer: Tokenizer, ids: NDArray[np.int64]) -> LanguageView:
-    """The view of a text of one token at least. A Transformer reads it in windows, as `score` does."""
+def view_text(
+    model: LanguageModel,
+    tokenizer: Tokenizer,
+    ids: NDArray[np.int64],
+    *,
+    asked: Asked | None = None,
+    off: Sequence[SwitchedOff] = (),
+) -> LanguageView:
+    """The view of a text of one token at least. A Transformer reads it in windows, as `score` does.
+
+    Explained is what is `asked`. Raises EnsueError for a place that is not looked at, and for units that the model does
+    not have.
+    """
     with evaluating(model):
-        kept = ids[: min(MOST_TOKENS, max(1, MOST_VALUES // _num_units(model, tokenizer.start_id)))]
-        inputs = np.concatenate(([tokenizer.start_id], kept))
-        read = _read(model, inputs)
-        predictions = _predictions(model, read.h, np.append(kept, NO_TOKEN))
-        first = inputs[: min(MOST_ATTENTION, model.context or MOST_ATTENTION)]
-        attention = attention_of(model.layers, model.features(_on_device(model, first)))
+        with torch.inference_mode():
+            kept = ids[: min(MOST_TOKENS, max(1, MOST_VALUES // _num_units(model, tokenizer.start_id)))]
+            inputs, targets = np.concatenate(([tokenizer.start_id], kept)), np.append(kept, NO_TOKEN)
+            read = _read(model, inputs)
+            predictions = _predictions(model, read.h, targets)
+            first = inputs[: min(MOST_ATTENTION, model.context or MOST_ATTENTION)]
+            attention = attention_of(model.layers, model.features(_on_device(model, first)))
+            units = named({name: values[1:] for name, values in read.values.items()})
+            without = None
+            if off:
+                with switching_off(model.layers, off, units):
+                    without = _predictions(model, _read(model, inputs).h, targets)
+        explanation = None if asked is None else explain(model, inputs, *_meant(asked, kept, predictions))
     assert attention is not None, "so many positions are always looked at"
-    units = named({name: values[1:] for name, values in read.values.items()})
     tokens = pieces_of(tokenizer.decoder(), kept.tolist())
     properties = properties_of(tokens) | {"surprisal": predictions.surprisals[:-1]}
     return LanguageView(
-        tokens, kept, len(ids), predictions, units, properties, correlations(units, properties), attention
-    )
+        tokens, kept, len(ids), predictions, units, properties, correlations(units, properties), attention,
+        explanation, tuple(off), without,
+    )  # fmt: skip
+
+
+def _meant(asked: Asked, ids: NDArray[np.int64], predictions: Predictions) -> tuple[int, int]:
+    """The place and the token that are asked for."""
+    place = len(ids) if asked.place is None else asked.place
+    if place > len(ids):
+        raise EnsueError(f"{len(ids):,} tokens are looked at; there is no token {place + 1:,}")
+    stands = int(predictions.ids[place, 0]) if place == len(ids) else int(ids[place])
+    return place, stands if asked.token is None else asked.token
 
 
 class _Reading(NamedTuple):

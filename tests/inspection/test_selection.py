@@ -1,0 +1,87 @@
+"""The units of a range, and ranges like it, as a search over all ranges finds them."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from ensue.errors import EnsueError
+from ensue.inspection.selection import Match, runs, select
+from ensue.inspection.units import Units
+
+T = 30
+
+
+def random_units(seed: int) -> list[Units]:
+    draw = np.random.default_rng(seed)
+    smooth = np.cumsum(draw.normal(size=(T, 9)), axis=0).astype(np.float32)
+    return [Units(1, "hidden", smooth[:, :6] / 2), Units(2, "cell", smooth[:, 6:])]
+
+
+def is_exactly_on(values: np.ndarray, start: int, end: int, threshold: float) -> bool:  # type: ignore[type-arg]
+    on = [value >= threshold for value in values.tolist()]
+    return all(on[start:end]) and not any(on[max(0, start - 1) : start]) and not any(on[end : end + 1])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_units_and_matches_are_those_of_a_search_over_all_ranges(seed: int) -> None:
+    units, threshold = random_units(seed), 0.2
+    ranges = [(start, end) for start, end in combinations(range(T + 1), 2)]
+    start, end = max(
+        ranges, key=lambda pair: sum(is_exactly_on(row, *pair, threshold) for u in units for row in u.values.T)
+    )
+    found = select(units, start, end, threshold=threshold, most=100)
+    chosen = {
+        (group, number)
+        for group, part in enumerate(units)
+        for number, row in enumerate(part.values.T)
+        if is_exactly_on(row, start, end, threshold)
+    }
+    assert {(one.group, one.number) for one in found.units} == chosen
+    assert [one.margin for one in found.units] == sorted((one.margin for one in found.units), reverse=True)
+    for one in found.units:
+        row = units[one.group].values[:, one.number]
+        assert one.least == row[start:end].min()
+        assert one.beside == max([*row[max(0, start - 1) : start], *row[end : end + 1]], default=-np.inf)
+    counts = {
+        pair: sum(is_exactly_on(units[group].values[:, number], *pair, threshold) for group, number in chosen)
+        for pair in ranges
+    }
+    taken, expected = [(start, end)], []
+    for pair in sorted(counts, key=lambda pair: (-counts[pair], pair)):
+        if counts[pair] and all(pair[1] <= a or b <= pair[0] for a, b in taken):
+            taken.append(pair)
+            expected.append(Match(*pair, counts[pair]))
+    assert found.matches == expected
+    assert select(units, start, end, threshold=threshold, most=2).matches == expected[:2]
+
+
+def test_runs() -> None:
+    assert runs(np.array([1, 1, 0, 1], bool)) == [(0, 2), (3, 4)]
+    assert runs(np.array([0], bool)) == []
+
+
+def test_the_whole_text_has_nothing_beside_it() -> None:
+    values = np.array([[1, 1, 0], [1, 2, 1]], np.float32)
+    found = select([Units(1, "hidden", values)], 0, 2, threshold=1)
+    assert [(one.number, one.least, one.beside) for one in found.units] == [(0, 1, -np.inf), (1, 1, -np.inf)]
+    assert found.matches == []
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "message"),
+    [
+        (-1, 2, "start is -1; expected a whole number from 0 to 29"),
+        (30, 31, "start is 30; expected a whole number from 0 to 29"),
+        (4, 4, "end is 4; expected a whole number from 5 to 30"),
+        (4, 31, "end is 31; expected a whole number from 5 to 30"),
+    ],
+)
+def test_ranges_that_are_not_in_the_text(start: int, end: int, message: str) -> None:
+    with pytest.raises(EnsueError, match=f"^{message}$"):
+        select(random_units(0), start, end)
+
+
+def test_nothing_can_be_on_without_units() -> None:
+    with pytest.raises(EnsueError, match=r"^the model has no units that could be on$"):
+        select([], 0, 1)

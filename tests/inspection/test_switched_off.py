@@ -1,0 +1,123 @@
+"""Units that are held: as if nothing came from them, and as if they always had their mean."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from ensue.errors import EnsueError
+from ensue.inspection.switched_off import SwitchedOff, switched_off
+from ensue.nn import replace, watch
+from ensue.tasks.language_modeling.pipeline import LanguagePipeline
+from inspection.test_language_view import TEXT, model_of
+
+
+def without(pipeline: LanguagePipeline, off: str) -> np.ndarray:  # type: ignore[type-arg]
+    view = pipeline.inspect(TEXT, off=off).view
+    assert view.predictions_without is not None
+    assert not np.allclose(view.predictions_without.surprisals[1:-1], view.predictions.surprisals[1:-1], atol=1e-3)
+    found: np.ndarray = view.predictions_without.surprisals[:-1]  # type: ignore[type-arg]
+    return found
+
+
+@torch.no_grad()
+def test_units_at_zero_are_units_whose_outgoing_weights_are_zero() -> None:
+    pipeline = model_of("lstm")
+    found = without(pipeline, "layer 1, hidden: 2, 4-5")
+    first, second = (part for part in pipeline.model.modules() if type(part).__name__ == "LSTM")
+    for weight in (first.weight_hidden, second.weight_input):  # type: ignore[union-attr]
+        weight[:, [2, 4, 5]] = 0  # type: ignore[index, operator]
+    assert found == pytest.approx([score.nats for score in pipeline.score(TEXT)], abs=1e-4)
+
+
+@torch.no_grad()
+def test_neurons_of_a_transformer_at_zero() -> None:
+    pipeline = model_of("transformer")
+    found = without(pipeline, "layer 2, neurons: 0, 3")
+    block = [part for part in pipeline.model.modules() if type(part).__name__ == "FeedForward"][1]
+    *_, last = (part for part in block.modules() if isinstance(part, torch.nn.Linear))
+    last.weight[:, [0, 3]] = 0
+    assert found == pytest.approx([score.nats for score in pipeline.score(TEXT)], abs=1e-4)
+
+
+@torch.no_grad()
+def test_units_at_their_mean_and_at_a_number() -> None:
+    """Stepped through the text, with each state put in place by hand."""
+    pipeline = model_of("gru")
+    view, model = pipeline.inspect(TEXT).view, pipeline.model.eval()
+    (hidden,) = (units.values for units in view.units if units.name == "layer 1, hidden")
+    mean = float(hidden[:, 1].mean(dtype=np.float64))
+    found = without(pipeline, "layer 1, hidden: 1 = mean; layer 1, hidden: 3=-0.5")
+    state, nats = None, []
+    for id, target in zip([pipeline.tokenizer.start_id, *view.ids.tolist()], view.ids.tolist(), strict=False):
+        _, state = model.layers.step(model.features(torch.tensor([id])), state)
+        (of_gru,) = (part for part in state if part is not None)
+        of_gru.h[0, [1, 3]] = torch.tensor([mean, -0.5])
+        nats.append(-float(model.head(of_gru.h)[0].log_softmax(-1)[target]))
+    assert found == pytest.approx(nats, abs=1e-4)
+
+
+def test_what_is_held_is_held_at_every_position_and_nothing_else_is() -> None:
+    pipeline = model_of("lstm")
+    model, ids = pipeline.model.eval(), torch.from_numpy(pipeline.tokenizer.encode(TEXT).astype(np.int64)[None])
+
+    def seen(**held: float) -> Tensor:
+        changes = {"*.0.cell": lambda c: c.index_fill(1, torch.tensor([2]), held["at"])} if held else {}
+        with torch.no_grad(), replace(model.layers, changes), watch(model.layers, "*.0.cell") as found:
+            model(ids)
+        return torch.cat(next(iter(found.values())))
+
+    plain, held = seen(), seen(at=0.25)
+    assert (held[:, 2] == 0.25).all()
+    torch.testing.assert_close(held[0, [0, 1, 3]], plain[0, [0, 1, 3]])
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", ()),
+        ("layer 1, cell: 3", (SwitchedOff("layer 1, cell", (3,)),)),
+        (" layer 1, cell:9, 3 - 5,4 ; ", (SwitchedOff("layer 1, cell", (3, 4, 5, 9)),)),
+        ("a:0=mean;b:1=-2.5", (SwitchedOff("a", (0,), None), SwitchedOff("b", (1,), -2.5))),
+    ],
+)
+def test_units_in_words(text: str, found: tuple[SwitchedOff, ...]) -> None:
+    assert switched_off(text) == found
+    assert switched_off("; ".join(one.name for one in found)) == found
+
+
+@pytest.mark.parametrize(
+    ("off", "message"),
+    [
+        ("cell", 'units to switch off are written "layer 1, cell: 3, 7-9" or "... = mean", not "cell"'),
+        ("layer 1, cell: 3-", '"3-" is no unit\'s number, and no range such as 7-9'),
+        ("layer 1, cell: 4,,5", '"" is no unit\'s number'),
+        ("layer 1, cell: 5-4", '"5-4" is no range of units'),
+        ("layer 1, cell: 0-99999999999", '"0-99999999999" is no range of units'),
+        ("layer 1, cell: 3 = nan", 'units are held at a number or at their mean, not at "nan"'),
+        ("layer 1, cel: 3", 'the model has no units "layer 1, cel"; did you mean "layer 1, cell"?; it has: layer 1, '),
+        ("layer 1, cell: 1, 6", "layer 1, cell has units 0 to 5; found 6"),
+    ],
+)
+def test_units_that_there_are_not(off: str, message: str) -> None:
+    with pytest.raises(EnsueError) as error:
+        PIPELINE.inspect("The sea", off=off)
+    assert str(error.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"at": -1}, "at is -1; expected a whole number from 0 to 7"),
+        ({"at": 8}, "at is 8; expected a whole number from 0 to 7"),
+        ({"token": "ab"}, '"ab" is 2 tokens of this model; expected one'),
+        ({"token": ""}, '"" is 0 tokens of this model; expected one'),
+    ],
+)
+def test_tokens_that_cannot_be_explained(options: dict[str, object], message: str) -> None:
+    with pytest.raises(EnsueError) as error:
+        PIPELINE.inspect("The sea", **options)  # type: ignore[arg-type]
+    assert str(error.value) == message
+
+
+PIPELINE = model_of("lstm")
