@@ -3,22 +3,25 @@
 import io
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from ensue.console.inspection import write_inspection
-from ensue.errors import EnsueError
-from inspection.small import classifier, tagger
+from ensue.console import inspection
+from ensue.console.inspection import check_same_task, write_inspection
+from ensue.errors import EnsueError, RunError
+from ensue.tasks import task_entry
+from inspection.small import TRANSFORMER, classifier, parsed, tagger
 
 
 def test_a_text_a_pair_and_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "page.html"
-    assert write_inspection(tagger(), ["Ann saw London"], out) == out
+    assert write_inspection([tagger()], ["Ann saw London"], out) == out
     assert "<bdi>Ann saw London</bdi>" in out.read_text()
-    write_inspection(classifier(pair=True), ["the Sea", "Ann"], out)
+    write_inspection([classifier(pair=True)], ["the Sea", "Ann"], out)
     assert "<bdi>the Sea | Ann</bdi>" in out.read_text()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("été\n".encode())))
-    write_inspection(classifier(), ["-"], out)
+    write_inspection([classifier()], ["-"], out)
     assert "<bdi>été</bdi>" in out.read_text(encoding="utf-8")
 
 
@@ -28,5 +31,29 @@ def test_a_wrong_number_of_texts_is_refused(tmp_path: Path) -> None:
         (classifier(pair=True), ["a"], "two texts; found 1"),
     ):
         with pytest.raises(EnsueError, match=f"the model reads {message}"):
-            write_inspection(pipeline, texts, tmp_path / "page.html")
+            write_inspection([pipeline], texts, tmp_path / "page.html")
     assert not list(tmp_path.iterdir())
+
+
+def test_two_models_side_by_side(tmp_path: Path) -> None:
+    """Sections with the same heading are in the same row."""
+    out = tmp_path / "page.html"
+    write_inspection([tagger(), tagger(head="softmax", model=TRANSFORMER)], ["Ann saw London"], out)
+    sides = list(parsed(out.read_text()).all("article"))
+    rows = [{next(part.all("h2")).text: part.attributes["style"] for part in side.all("section")} for side in sides]
+    assert len(rows) == 2
+    assert rows[0].keys() - rows[1].keys() == {"Transition scores", "The best paths"}
+    assert all(rows[0][heading] == row for heading, row in rows[1].items())
+    assert len(set(rows[0].values())) == len(rows[0])
+    with pytest.raises(EnsueError, match="different tasks"):
+        tagger().inspect("Ann").beside(classifier().inspect("Ann"))
+
+
+def test_a_run_of_another_task_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspection, "check_is_run", lambda path: None)
+    monkeypatch.setattr(inspection, "RunDirectory", lambda path: SimpleNamespace(entry=task_entry(path.name)))
+    check_same_task(Path("labeling"), Path("labeling"))
+    with pytest.raises(
+        RunError, match=r"^classification: a classifier, and labeling is a tagger; expected runs of one"
+    ):
+        check_same_task(Path("labeling"), Path("classification"))

@@ -181,3 +181,18 @@ def test_an_answer_that_takes_too_long_is_broken_off(serve: Any, bugs: list[Base
     client, service = serve({"lstm": language_pipeline()}, request_seconds=0.05)
     refused(client.post("/v1/completions", {"model": "lstm", "max_tokens": 60_000}), 503, "timeout")
     assert service.admission.held == (0, 0, 0)
+
+
+def test_the_page_at_the_root_needs_neither_key_nor_models(serve: Any) -> None:
+    client, service = serve({"shouter": Shouter()}, key="secret")
+    page = client.get("/")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    policy = page.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; ")
+    assert "connect-src 'self'" in policy
+    assert "script-src 'unsafe" not in policy
+    assert "shouter" not in page.body.decode()
+    service.state = "loading"
+    assert client.get("/").body == page.body
+    refused(client.post("/", {}), 405)
+    refused(client.get("/", host="evil.example"), 400, "untrusted_host")

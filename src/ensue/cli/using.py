@@ -151,6 +151,9 @@ def inspect(
     target: Annotated[
         str | None, typer.Option(help="A target to look at, in place of the model's own output.", show_default=False)
     ] = None,
+    beside: Annotated[
+        Path | None, typer.Option(help="Another run of the same task, shown at the side.", show_default=False)
+    ] = None,
     beams: BeamsOption = None,
     length_penalty: LengthPenaltyOption = None,
     max_tokens: MaxTokensOption = None,
@@ -160,10 +163,14 @@ def inspect(
 ) -> None:
     """Write a page that shows the inside of a model with a text."""
     search = {"beams": beams, "length_penalty": length_penalty, "max_tokens": max_tokens}
-    pipeline = load_for("inspect", run, device, threads, vectors=vectors, search=search, target=target)
-    from ensue.console.inspection import write_inspection
+    options: dict[str, Any] = {"vectors": vectors, "search": search, "target": target}
+    pipelines = [load_for("inspect", run, device, threads, **options)]
+    from ensue.console.inspection import check_same_task, write_inspection
 
-    say(f"wrote {write_inspection(pipeline, texts, out, target=target)}")
+    if beside is not None:
+        check_same_task(run, beside)
+        pipelines.append(load_for("inspect", beside, device, threads, **options))
+    say(f"wrote {write_inspection(pipelines, texts, out, target=target)}")
 
 
 def score(

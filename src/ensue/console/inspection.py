@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from ensue.data.streams import whole_text
-from ensue.errors import EnsueError
+from ensue.errors import EnsueError, RunError
+from ensue.runs.directory import RunDirectory
+from ensue.runs.schema import check_is_run
 
 NUMBERS = {1: "one text", 2: "two texts"}
 
 
-def write_inspection(
-    pipeline: Any, texts: Sequence[str], out: Path, *, target: str | None = None, encoding: str = "utf-8"
-) -> Path:
-    """Inspects the texts of an input ("-": stdin), or what a given `target` is to the model, and writes the page.
+def check_same_task(run: Path, beside: Path) -> None:
+    """Raises EnsueError unless a run has the task of that at whose side it shall be shown."""
+    check_is_run(beside)
+    one, other = (RunDirectory(path).entry for path in (run, beside))
+    if one is not other:
+        raise RunError(f"{beside}: a {other.what}, and {run} is a {one.what}; expected runs of one task")
 
-    Raises EnsueError if the model reads another number of texts.
+
+def write_inspection(
+    pipelines: Sequence[Any], texts: Sequence[str], out: Path, *, target: str | None = None, encoding: str = "utf-8"
+) -> Path:
+    """Inspects the texts of an input ("-": stdin), or what a given `target` is to the models, and writes the page, with
+    the models side by side.
+
+    Raises EnsueError if a model reads another number of texts.
     """
     read = [whole_text("-", encoding).strip() if text == "-" else text for text in texts]
-    wanted = pipeline.num_texts
-    if len(read) != wanted:
-        raise EnsueError(f"the model reads {NUMBERS.get(wanted, f'{wanted} texts')}; found {len(read)}")
+    for wanted in [pipeline.num_texts for pipeline in pipelines]:
+        if len(read) != wanted:
+            raise EnsueError(f"the model reads {NUMBERS.get(wanted, f'{wanted} texts')}; found {len(read)}")
     given = () if target is None else (target,)
-    path: Path = pipeline.inspect_texts(*read, *given).save(out)
+    first, *others = [pipeline.inspect_texts(*read, *given) for pipeline in pipelines]
+    path: Path = reduce(lambda one, other: one.beside(other), others, first).save(out)
     return path

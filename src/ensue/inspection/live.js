@@ -1,1 +1,113 @@
 // The live page: it asks the server what happens in its models with what is typed.
+const form = document.querySelector("form"), main = document.querySelector("main");
+const state = form.querySelector(".state"), inputs = form.querySelector(".inputs");
+const WAIT = 150;  // milliseconds of rest after a change
+let models = [], asking = new AbortController(), typing = 0;
+
+function say(text, isWrong = false) {
+  state.textContent = text;
+  state.classList.toggle("wrong", isWrong);
+}
+
+async function ask(path, body, signal) {
+  const headers = form.key.value ? { Authorization: `Bearer ${form.key.value}` } : {};
+  const answer = await fetch(path, body ? { method: "POST", body: JSON.stringify(body), headers, signal } : { headers });
+  const value = await answer.json();
+  if (answer.ok) return value;
+  throw Object.assign(new Error(value.error.message), { status: answer.status });
+}
+
+async function begin() {
+  try {
+    models = (await ask("/v1/models")).data.filter(model => model.routes.includes("/v1/inspect"));
+  } catch (error) {
+    form.key.parentElement.hidden &&= error.status !== 401;
+    if (error.status === 401) return say(form.key.value ? "This key is not the server’s." : "The server has a key.", true);
+    say(error.message, true);
+    return setTimeout(begin, 1000);  // it may still be loading
+  }
+  if (!models.length) return say("No model of this server can be looked into.", true);
+  const chosen = form.model.value;
+  form.model.replaceChildren(...models.map(model => new Option(model.id, model.id)));
+  if (models.some(model => model.id === chosen)) form.model.value = chosen;
+  choose();
+}
+
+function names({ num_texts: count, num_scored: scored }) {
+  const texts = Array.from({ length: count }, (_, place) => count > 1 ? `text ${place + 1}` : "text");
+  if (scored === count) return texts;
+  return [...texts.map(name => name.replace("text", "source")), "target (the model’s own if empty)"];
+}
+
+function choose() {
+  const model = models.find(({ id }) => id === form.model.value);
+  const others = models.filter(other => other !== model && other.task === model.task);
+  const beside = form.beside.value, typed = [...inputs.querySelectorAll("textarea")].map(area => area.value);
+  form.beside.replaceChildren(new Option("nothing", ""), ...others.map(other => new Option(other.id, other.id)));
+  if (others.some(other => other.id === beside)) form.beside.value = beside;
+  form.beside.disabled = !others.length;
+  form.beside.title = others.length ? "" : `No other model of this server does ${model.task}.`;
+  inputs.replaceChildren(...names(model).map((name, place) => {
+    const label = element("label", "", name), area = document.createElement("textarea");
+    area.rows = 3;
+    area.spellcheck = false;
+    area.value = typed[place] ?? "";
+    label.append(area);
+    return label;
+  }));
+  show();
+}
+
+async function show() {
+  asking.abort();
+  asking = new AbortController();
+  const { signal } = asking, model = models.find(({ id }) => id === form.model.value);
+  const texts = [...inputs.querySelectorAll("textarea")].map(area => area.value);
+  if (texts.length > model.num_texts && !texts.at(-1)) texts.pop();
+  if (texts.some(text => !text)) return say("Type, and see.");
+  const start = performance.now();
+  say("…");
+  try {
+    const asked = [form.model.value, form.beside.value].filter(Boolean);
+    const body = { inputs: [texts], parts: ["content"] };
+    const found = await Promise.all(asked.map(id => ask("/v1/inspect", { model: id, ...body }, signal)));
+    replace(found.map(({ outputs: [{ content }] }) => new DOMParser().parseFromString(content, "text/html")));
+    say(`${(performance.now() - start).toFixed(0)} ms`);
+  } catch (error) {
+    if (error.name !== "AbortError") say(error.message, true);
+  }
+}
+
+// Puts what was found in the place of what was shown; what was chosen there stays chosen.
+function replace(pages) {
+  const kept = [...main.querySelectorAll("select")].map(select => select.value);
+  const scrolled = [...main.querySelectorAll(".close")].map(pane => pane.scrollTop);
+  const [parts, ...others] = pages.map(page => page.querySelector(".parts"));
+  for (const other of others) parts.append(...other.children);
+  parts.className = `parts n${pages.length}`;
+  const headings = [...new Set([...parts.querySelectorAll("h2")].map(heading => heading.textContent))];
+  for (const section of parts.querySelectorAll("section")) {
+    section.style.gridRow = 2 + headings.indexOf(section.querySelector("h2").textContent);
+  }
+  main.style.minHeight = `${main.offsetHeight}px`;  // the page does not jump
+  main.replaceChildren(parts);
+  open(main);
+  for (const [place, select] of main.querySelectorAll("select").entries()) {
+    if (kept[place] === undefined || select.value === kept[place]) continue;
+    if (![...select.options].some(option => option.value === kept[place])) continue;
+    select.value = kept[place];
+    select.dispatchEvent(new Event("change"));
+  }
+  for (const [place, pane] of main.querySelectorAll(".close").entries()) pane.scrollTop = scrolled[place] ?? 0;
+  main.style.minHeight = "";
+}
+
+form.addEventListener("submit", event => event.preventDefault());
+form.key.addEventListener("change", begin);
+form.model.addEventListener("change", choose);
+form.beside.addEventListener("change", show);
+inputs.addEventListener("input", () => {
+  clearTimeout(typing);
+  typing = setTimeout(show, WAIT);
+});
+begin();

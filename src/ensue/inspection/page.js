@@ -12,13 +12,19 @@ function element(tag, kind, text) {
   return made;
 }
 
+function numbersOf(part) {
+  const numbers = part.querySelector(':scope > script[type="application/json"]');
+  return numbers && JSON.parse(numbers.textContent);
+}
+
 function open(content) {
+  forgetCurves();
   for (const article of content.querySelectorAll("article")) {
     for (const part of article.querySelectorAll("[data-draw]")) {
-      const numbers = part.querySelector(':scope > script[type="application/json"]');
-      drawers[part.dataset.draw](part, numbers && JSON.parse(numbers.textContent), article);
+      drawers[part.dataset.draw](part, numbersOf(part), article);
     }
   }
+  compare(content);
   const panes = [...content.querySelectorAll(".aligned")];
   for (const pane of panes) pane.addEventListener("scroll", () => {
     for (const other of panes) if (other !== pane) other.scrollLeft = pane.scrollLeft;

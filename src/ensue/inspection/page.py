@@ -45,12 +45,23 @@ def content(title: str, parts: Sequence[Part]) -> Markup:
     return drawn("inspection/content.html", title=title, parts=parts, headings=headings)
 
 
-def page(title: str, content: Markup, *, live: bool = False) -> str:
-    """The document around a `content`. One that is `live` asks a server for it."""
-    return str(drawn(
+def page(title: str, content: Markup) -> str:
+    """The document around a `content`."""
+    return _document(title, content, live=False)
+
+
+@cache
+def live_page() -> str:
+    """The document that asks the server from which it comes for its content."""
+    return _document("ensue", Markup(), live=True)
+
+
+def _document(title: str, content: Markup, *, live: bool) -> str:
+    found = drawn(
         "inspection/page.html", title=title, content=content, live=live, policy=policy(live=live), version=VERSION,
         style=style(), script=script(live=live),
-    ))  # fmt: skip
+    )  # fmt: skip
+    return str(found)
 
 
 @cache

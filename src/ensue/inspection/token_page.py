@@ -17,7 +17,7 @@ from ensue.inspection.predictions import Predictions
 from ensue.inspection.texts import STRONGEST
 from ensue.inspection.units import Units
 
-MOST_SHOWN = 1_000
+MOST_SHOWN = 5_000
 """The most tokens of a text on a page."""
 MOST_BYTES = 1_500_000
 """The most values of units on a page, one byte each."""

@@ -73,9 +73,11 @@ drawers.tokens = (part, numbers, article) => {
     if (place !== undefined) tell(Number(place));
   });
   // Another part of the article gives a number for each token: `new CustomEvent("color", {detail: {name, values}})`.
-  article.addEventListener("color", ({ detail: { name, values } }) => {
+  // The text is colored by it at once, unless `isOffer`.
+  article.addEventListener("color", ({ detail: { name, values, isOffer } }) => {
     if (!given.has(name)) color.append(new Option(name, name));
     given.set(name, values);
+    if (isOffer) return;
     color.value = name;
     listUnits();
     paint();
@@ -86,6 +88,7 @@ drawers.tokens = (part, numbers, article) => {
     location.hash = `${button.dataset.group}.${button.dataset.unit}`;
   });
   const follow = () => {
+    if (!part.isConnected) return removeEventListener("hashchange", follow);  // another text is shown
     const [, name, number] = decodeURIComponent(location.hash).match(/^#(.*)\.(\d+)$/) ?? [];
     if (name) choose(name, Number(number));
   };
@@ -95,3 +98,17 @@ drawers.tokens = (part, numbers, article) => {
   tell(0);
   follow();
 };
+
+// Two models with the same tokens: the text of each can be colored by how much more it was surprised.
+function compare(content) {
+  const parts = [...content.querySelectorAll('[data-draw="tokens"]')], found = parts.map(numbersOf);
+  if (parts.length !== 2 || found[0].token.length !== found[1].token.length) return;
+  const texts = found.map(({ symbols, token }) => token.map(number => symbols[number]).join("\0"));
+  if (texts[0] !== texts[1]) return;
+  for (const [side, part] of parts.entries()) {
+    const own = found[side].surprisal, other = found[1 - side].surprisal;
+    const values = own.map((nats, place) => nats === null ? null : nats - other[place]);
+    const detail = { name: "surprisal, less that beside", values, isOffer: true };
+    part.closest("article").dispatchEvent(new CustomEvent("color", { detail }));
+  }
+}

@@ -12,12 +12,15 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ensue.serving.exchange import STREAM, HasLeft, answered, event
+from ensue.serving.inspector import inspector
 from ensue.serving.openapi import OPERATIONS
 from ensue.serving.refusal import Refusal, bug
 from ensue.serving.service import Service
 
-OPEN = ("/health", "/ready")
-"""Paths that need no key, as what looks after a server has none."""
+PROBES = ("/health", "/ready")
+"""What looks after a server asks these, often and without a key."""
+OPEN = ("/", *PROBES)
+"""Paths that need no key, and no model."""
 LEFT = 499
 """The status in the log for a client that left."""
 
@@ -82,6 +85,9 @@ class Door:
             self.service.check_open()
         elif scope["method"] not in ("GET", "HEAD"):
             raise HTTPException(405)
+        if scope["path"] == "/":
+            await inspector()(scope, receive, send)
+            return
         is_well = scope["path"] == "/health" or state == "ready"
         said = "ok" if scope["path"] == "/health" else state
         await answered({"status": said}, 200 if is_well else 503)(scope, receive, send)
@@ -97,7 +103,7 @@ class Door:
         path = scope["path"] if scope["path"] in PATHS else "other"
         self.service.metrics.requests.labels(path, str(visit.status)).inc()
         self.service.metrics.seconds.labels(path).observe(seconds)
-        if path not in OPEN:
+        if path not in PROBES:
             self.service.log(
                 "request", id=visit.id, method=scope["method"][:16], path=path, status=visit.status,
                 ms=round(1000 * seconds, 2), **scope["noted"],

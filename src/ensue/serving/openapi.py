@@ -35,11 +35,15 @@ OPERATIONS = (
     ),
     Operation("get", "/v1/models", None, api.Models, "The models, and the routes that take them."),
     Operation("get", "/v1/models/{model}", None, api.Model, "One model."),
+    Operation("get", "/", None, None, "The inspector, a page for a browser."),
     Operation("get", "/health", None, api.Health, "Whether the process answers."),
     Operation("get", "/ready", None, api.Health, "Whether requests are taken; 503 while loading and draining."),
     Operation("get", "/openapi.json", None, None, "This document."),
     Operation("get", "/metrics", None, None, "Numbers in the format of Prometheus."),
 )
+
+PLAIN = {"/": "text/html", "/metrics": "text/plain"}
+"""What is answered where it is no JSON."""
 
 
 def document() -> dict[str, Any]:
@@ -64,7 +68,8 @@ def document() -> dict[str, Any]:
 
 
 def _operation(one: Operation, names: Any) -> dict[str, Any]:
-    answer = _content(names[one.answer, "serialization"]) if one.answer else {"content": {"text/plain": {}}}
+    kind = PLAIN.get(one.path, "application/json")
+    answer = _content(names[one.answer, "serialization"]) if one.answer else {"content": {kind: {}}}
     refused = _content(names[api.ErrorBody, "serialization"])
     found: dict[str, Any] = {
         "summary": one.about,

@@ -29,7 +29,7 @@ from ensue.tasks.language_modeling.explanation import Explanation, explain
 from ensue.tasks.reading import CALL_LOGITS, scored_windows
 from ensue.text.tokenizer import Tokenizer
 
-MOST_TOKENS = 4_000
+MOST_TOKENS = 5_000
 """The most tokens of a text that are looked at."""
 MOST_VALUES = 1 << 26
 """The most values of units that are kept. A model with many units is looked at over fewer tokens."""
