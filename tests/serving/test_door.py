@@ -41,7 +41,13 @@ def test_what_is_inside_in_numbers_and_as_a_page(sea: Client) -> None:
     (content,) = sea.post("/v1/inspect", asked | {"parts": ["content"]}).json["outputs"]
     assert set(content) == {"title", "content"}
     assert content["content"] in both["page"]
+    (why,) = sea.post("/v1/inspect", asked | {"at": 4, "token": "c", "off": "layer 1, cell: 0"}).json["outputs"]
+    assert why["view"]["explanation"]["place"] == 3
+    assert len(why["view"]["predictions_without"]["surprisals"]) == 8
     refused(sea.post("/v1/inspect", asked | {"parts": ["all"]}), 400)
+    for wrong in ({"at": -1}, {"at": 9}, {"at": "1"}, {"token": "ab"}, {"off": "layer 1, cell: 99"}):
+        refused(sea.post("/v1/inspect", asked | wrong), 400, "invalid_value")
+    refused(sea.post("/v1/inspect", {"model": "shouter", "inputs": ["a"], "at": 1}), 400, "model_not_supported")
     refused(sea.post("/v1/inspect", asked | {"inputs": [["a", "b"]]}), 400, "invalid_value")
 
 

@@ -154,6 +154,16 @@ def inspect(
     beside: Annotated[
         Path | None, typer.Option(help="Another run of the same task, shown at the side.", show_default=False)
     ] = None,
+    at: Annotated[
+        int | None, typer.Option(help="Why this token was expected, from 1 on; 0: the one behind.", show_default=False)
+    ] = None,
+    token: Annotated[
+        str | None, typer.Option(help="Why this token was, or was not, in its place.", show_default=False)
+    ] = None,
+    off: Annotated[
+        str | None,
+        typer.Option(help='Units to switch off, as "layer 1, cell: 3, 7-9" or "... = mean".', show_default=False),
+    ] = None,
     beams: BeamsOption = None,
     length_penalty: LengthPenaltyOption = None,
     max_tokens: MaxTokensOption = None,
@@ -163,14 +173,16 @@ def inspect(
 ) -> None:
     """Write a page that shows the inside of a model with a text."""
     search = {"beams": beams, "length_penalty": length_penalty, "max_tokens": max_tokens}
-    options: dict[str, Any] = {"vectors": vectors, "search": search, "target": target}
+    asked: dict[str, Any] = {"at": at, "token": token, "off": off}
+    options: dict[str, Any] = {"vectors": vectors, "search": search, "target": target, **asked}
     pipelines = [load_for("inspect", run, device, threads, **options)]
     from ensue.console.inspection import check_same_task, write_inspection
 
     if beside is not None:
         check_same_task(run, beside)
         pipelines.append(load_for("inspect", beside, device, threads, **options))
-    say(f"wrote {write_inspection(pipelines, texts, out, target=target)}")
+    given = {name: value for name, value in asked.items() if value is not None}
+    say(f"wrote {write_inspection(pipelines, texts, out, target=target, options=given)}")
 
 
 def score(

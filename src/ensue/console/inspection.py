@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ensue.data.streams import whole_text
@@ -24,10 +25,16 @@ def check_same_task(run: Path, beside: Path) -> None:
 
 
 def write_inspection(
-    pipelines: Sequence[Any], texts: Sequence[str], out: Path, *, target: str | None = None, encoding: str = "utf-8"
+    pipelines: Sequence[Any],
+    texts: Sequence[str],
+    out: Path,
+    *,
+    target: str | None = None,
+    encoding: str = "utf-8",
+    options: Mapping[str, Any] = MappingProxyType({}),
 ) -> Path:
     """Inspects the texts of an input ("-": stdin), or what a given `target` is to the models, and writes the page, with
-    the models side by side.
+    the models side by side. `options` are those of the pipelines' `inspect`.
 
     Raises EnsueError if a model reads another number of texts.
     """
@@ -36,6 +43,6 @@ def write_inspection(
         if len(read) != wanted:
             raise EnsueError(f"the model reads {NUMBERS.get(wanted, f'{wanted} texts')}; found {len(read)}")
     given = () if target is None else (target,)
-    first, *others = [pipeline.inspect_texts(*read, *given) for pipeline in pipelines]
+    first, *others = [pipeline.inspect_texts(*read, *given, **options) for pipeline in pipelines]
     path: Path = reduce(lambda one, other: one.beside(other), others, first).save(out)
     return path

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ensue.parsing import ParseError, parse_json
 from ensue.serving.refusal import Refusal, of_validation
+from ensue.text.utf8 import without_surrogates
 
 MOST_CHOICES = 128
 Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -140,6 +141,16 @@ class InspectRequest(TextsRequest):
     """
 
     parts: list[Literal["view", "page", "content"]] = ["view", "page"]
+    at: Annotated[int, Field(ge=0, lt=1 << 31)] | None = None
+    token: str | None = None
+    off: str | None = None
+    """Options of `ensue inspect`, for models that have them."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Those that are given."""
+        given = self.model_dump(include={"at", "token", "off"}, exclude_none=True)
+        return {name: without_surrogates(value) if isinstance(value, str) else value for name, value in given.items()}
 
 
 class Outputs(BaseModel):

@@ -35,6 +35,7 @@ class Served:
         report: Callable[[BaseException], None],
     ) -> None:  # fmt: skip
         self.name, self.pipeline = name, pipeline
+        self.entry = entry
         self.task: str = entry.recipe.model_fields["task"].default
         self.routes = [route for command, route in ROUTES.items() if command in entry.commands]
         self.created = int(time.time())

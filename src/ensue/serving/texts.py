@@ -53,7 +53,8 @@ class TextRoutes:
 
         def work(model: Served, texts: list[Text], asked: InspectRequest) -> list[Any]:
             inputs = [(text,) if isinstance(text, str) else text for text in texts]
-            return [_parts(model.pipeline.inspect_texts(*some), asked.parts) for some in inputs]
+            options = _options(asked, model)
+            return [_parts(model.pipeline.inspect_texts(*some, **options), asked.parts) for some in inputs]
 
         def counts(model: Served) -> set[int]:
             return {model.pipeline.num_texts, model.pipeline.num_scored}
@@ -127,6 +128,15 @@ def _input(given: str | list[str], counts: set[int]) -> Text:
         )
     clean = tuple(map(without_surrogates, texts))
     return clean[0] if len(clean) == 1 else clean
+
+
+def _options(asked: InspectRequest, model: Served) -> dict[str, Any]:
+    """The options that are given. Raises Refusal for one that the model does not have."""
+    options = asked.options
+    if unknown := sorted(options.keys() - model.entry.commands["inspect"]):
+        said = f"the model '{model.name}' has no option {unknown[0]}"
+        raise Refusal(400, said, param=unknown[0], code="model_not_supported")
+    return options
 
 
 def _parts(found: Inspection, parts: Sequence[str]) -> dict[str, Any]:

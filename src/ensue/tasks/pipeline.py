@@ -65,11 +65,11 @@ class Pipeline(ABC):
         """The model as functions of tensors, for other programs. Raises EnsueError for one that is none."""
         raise EnsueError(f"{self.run}: {type(self).__name__} has no export to ONNX")
 
-    def inspect_texts(self, *texts: str) -> Any:
-        """`inspect` of the texts of one input, perhaps with a target behind them."""
+    def inspect_texts(self, *texts: str, **options: Any) -> Any:
+        """`inspect` of the texts of one input, perhaps with a target behind them, and with `options` of the task."""
         inspected: Any = self
         count = self.num_texts
-        return inspected.inspect(texts[0] if count == 1 else texts[:count], *texts[count:])
+        return inspected.inspect(texts[0] if count == 1 else texts[:count], *texts[count:], **options)
 
     def score_json(self, text: Any) -> Any:
         """What `score` finds in a text, or a list of `num_scored` texts, as JSON values, as the server writes it."""

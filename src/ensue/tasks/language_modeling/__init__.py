@@ -12,7 +12,7 @@ TASK = TaskEntry(
         "generate": frozenset(),
         "score": frozenset(),
         "evaluate": frozenset({"minimal-pairs"}),
-        "inspect": frozenset(),
+        "inspect": frozenset({"at", "token", "off"}),
     },
     judged_by=("nats_per_token",),
 )
