@@ -267,3 +267,18 @@ def test_words_with_odd_white_space_are_exported(folder: Path, tmp_path: Path) -
         assert read_vectors(tmp_path / "x")[0] == words
     with pytest.raises(DataError, match="one word, found 'a b'"):
         write_word2vec(tmp_path / "x", ["a b"], vectors[:1], binary=False)
+
+
+def test_a_map_of_neighbors(runs: dict[str, Path], fasttext: Any) -> None:
+    model = ensue.load(runs["cbow"])
+    inspection = model.inspect("salt", count=5)
+    view, near = inspection.view, model.neighbors("salt", 5)
+    assert view.words == ("salt", *(neighbor.word for neighbor in near))
+    assert view.similarities.tolist() == pytest.approx([1.0, *(neighbor.similarity for neighbor in near)], abs=1e-5)
+    assert view.own == 1
+    assert all(neighbor.word in inspection.page for neighbor in near)
+    view = model.inspect("Salt and OVEN, nowhere").view
+    assert (view.own, len(view.words)) == (2, len(model.words))
+    with pytest.raises(EnsueError, match='no vector for the word "nowhere"'):
+        model.inspect("nowhere")
+    assert fasttext.inspect("buttery", count=3).view.words[0] == "buttery"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -36,7 +37,7 @@ class SwitchedOff(NamedTuple):
     def name(self) -> str:
         """As `parse` reads it."""
         at = "" if self.held == 0 else f" = {'mean' if self.held is None else format(self.held, 'g')}"
-        return f"{self.units}: {', '.join(map(str, self.numbers))}{at}"
+        return f"{self.units}: {', '.join(_ranges(self.numbers))}{at}"
 
     @classmethod
     def parse(cls, text: str) -> SwitchedOff:
@@ -53,6 +54,13 @@ def switched_off(text: str) -> tuple[SwitchedOff, ...]:
     """The units in a text, with ";" between units of different names; none in ""."""
     check_type("the units that are off", text, str, "a string")
     return tuple(SwitchedOff.parse(part) for part in text.split(";") if part.strip())
+
+
+def _ranges(numbers: Sequence[int]) -> list[str]:
+    """Numbers in order, with those that follow one another as a range."""
+    breaks = [0, *(at for at in range(1, len(numbers)) if numbers[at] != numbers[at - 1] + 1), len(numbers)]
+    ranges = [(numbers[first], numbers[stop - 1]) for first, stop in pairwise(breaks)]
+    return [f"{first}-{last}" if last > first else f"{first}" for first, last in ranges]
 
 
 def _numbers(text: str) -> tuple[int, ...]:

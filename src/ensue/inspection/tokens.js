@@ -82,7 +82,9 @@ drawers.tokens = (part, numbers, article) => {
     listUnits();
     paint();
   });
-  for (const button of article.querySelectorAll("button[data-group]")) button.addEventListener("click", () => {
+  article.addEventListener("click", event => {
+    const button = event.target.closest("button[data-group]");
+    if (!button) return;
     choose(button.dataset.group, Number(button.dataset.unit));
     color.scrollIntoView({ block: "center" });
     location.hash = `${button.dataset.group}.${button.dataset.unit}`;

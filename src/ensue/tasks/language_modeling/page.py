@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from ensue.inspection.attention_page import attention_section
 from ensue.inspection.page import Section
+from ensue.inspection.selection_page import selection_section
 from ensue.inspection.token_page import MOST_SHOWN, text_section
 from ensue.inspection.unit_page import chosen_units, follower_section, saturation_section
+from ensue.tasks.language_modeling.reasons_page import explanation_section, switched_off_section
 from ensue.tasks.language_modeling.view import LanguageView
 from ensue.text.tokenizer import Tokenizer
 
@@ -33,6 +35,9 @@ def language_sections(view: LanguageView, tokenizer: Tokenizer) -> list[Section]
     about = "What the model looks at when it has read a token and expects the next one."
     return [
         text,
+        *explanation_section(view, tokenizer),
+        *switched_off_section(view),
+        *selection_section(view.units, shown),
         *follower_section(view.units, list(view.properties), view.correlations),
         *saturation_section(view.units),
         *attention_section(view.attention, positions, length=view.length + 1, about=about),

@@ -10,6 +10,7 @@ TASK = TaskEntry(
     pipeline="ensue.tasks.word_vectors.pipeline:WordVectorsPipeline",
     commands={
         "neighbors": frozenset(),
+        "inspect": frozenset(),
         "embed": frozenset({"pooling"}),
         "evaluate": frozenset({"similarity"}),
         "export": frozenset(),

@@ -16,6 +16,7 @@ from ensue.arguments import check_path, check_texts, check_type, check_whole
 from ensue.data.vector_files import write_word2vec
 from ensue.data.word_questions import read_questions
 from ensue.errors import EnsueError, nearest
+from ensue.inspection.inspection import Inspection
 from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.words import AnalogyScores, SimilarityScores
 from ensue.runs.directory import RunDirectory
@@ -23,6 +24,7 @@ from ensue.tasks.poolings import Vectors, pooling_of, unit_vectors
 from ensue.tasks.text_vectors import TextVectors
 from ensue.tasks.word_table import Neighbor, WordTable
 from ensue.tasks.word_vectors.examples import LINE_END
+from ensue.tasks.word_vectors.inspection import inspect_neighbors
 from ensue.tasks.word_vectors.model import WordVectorParts, ngram_rows
 from ensue.text.words import WordTokenizer
 
@@ -106,11 +108,18 @@ class WordVectorsPipeline(TextVectors):
         """The `count` words whose vectors have the highest cosine with that of a word, or with the mean of a text's."""
         check_type("the text", text, str, "a string")
         check_whole("count", count, 1, MOST)
-        words = self._words(text)
+        words = self.words_of(text)
         vectors = [self.vector(word) for word in words] if len(words) == 1 else [self.embed([text])[0]]
         if not np.any(vectors[0]):
             raise EnsueError(f'no vector for any word of "{text:.60}"')
         return self.table.neighbors(vectors[0], count, without=words)
+
+    def inspect(self, text: str, *, count: int = 40) -> Inspection:
+        """A map of the `count` nearest neighbors of a word, or of a text's words, with their cosines.
+
+        Raises EnsueError as `neighbors` does.
+        """
+        return inspect_neighbors(self, text, count)
 
     def analogy(self, a: str, b: str, c: str, count: int = 1) -> list[Neighbor]:
         """The words d for which a is to b as c is to d, by the cosine with b - a + c of unit vectors (3CosAdd)."""
@@ -139,7 +148,8 @@ class WordVectorsPipeline(TextVectors):
             raise EnsueError(f'no format "{format}"{nearest(format, FORMATS)}; known: {", ".join(FORMATS)}')
         write_word2vec(Path(path), self.words, self.table.vectors, binary=FORMATS[format])
 
-    def _words(self, text: str) -> list[str]:
+    def words_of(self, text: str) -> list[str]:
+        """The words of a text, as in training."""
         if self._lowered(text) in self.table.places:  # a sense such as bank_2 would be cut
             return [text]
         return [word for word in self.tokenizer.words(text) if word != "\n"]
@@ -148,7 +158,7 @@ class WordVectorsPipeline(TextVectors):
         return word.lower() if self.tokenizer.lowercase else word
 
     def _pooled(self, text: str, pool: Callable[[Vectors], Vectors]) -> Vectors:
-        found = [vector for word in self._words(text) if (vector := self.table.find(word)) is not None]
+        found = [vector for word in self.words_of(text) if (vector := self.table.find(word)) is not None]
         return pool(np.stack(found)) if found else self._zeros()
 
     def _zeros(self) -> NDArray[np.float32]:

@@ -1,0 +1,68 @@
+"""Why a token was expected and what changes without units, as the page shows it; and the map of words."""
+
+import json
+
+import numpy as np
+import pytest
+
+from ensue.inspection.map_page import map_section
+from ensue.inspection.neighbor_map import map_vectors
+from inspection.small import Node, number, parsed
+from inspection.test_language_view import TEXT, model_of
+
+
+def offered(section: Node) -> dict[str, list[float | None]]:
+    (script,) = section.all("script")
+    found: dict[str, list[float | None]] = json.loads(script.text)
+    return found
+
+
+def cells(row: Node) -> list[str]:
+    return [cell.text for cell in row.all("td")]
+
+
+def test_what_each_token_gives_and_what_changes_without_units() -> None:
+    inspection = model_of("lstm").inspect(TEXT, at=9, off="layer 1, cell: 0-3; layer 2, hidden: 1 = mean")
+    view, page = inspection.view, parsed(inspection.page)
+    found, section = view.explanation, page.section("Why this token")
+    shares = found.integrated.shares
+    assert f"“{view.tokens[8]}”) = {found.integrated.value:.4f}".replace("-", "−") in section.text
+    rows = [cells(row) for row in section.all("tr")][1:]
+    assert [int(row[1]) for row in rows] == (1 + np.argsort(-np.abs(shares), kind="stable")).tolist()
+    assert [number(row[2]) for row in rows] == pytest.approx(sorted(shares, key=lambda share: -abs(share)), abs=1e-4)
+    (colors, states) = (json.loads(script.text) for script in section.all("script"))
+    assert colors["integrated gradients"] == pytest.approx(shares.tolist(), rel=1e-4)
+    assert colors["length of the gradient"] == pytest.approx(found.norms.tolist(), rel=1e-4)
+    assert states["names"] == [f"layer {layer}, {kind}" for layer in (1, 2) for kind in ("cell", "hidden")]
+    lengths = np.linalg.norm(found.states[0].values, axis=1)
+    assert 10 ** np.array(states["values"][0]) == pytest.approx(lengths, rel=1e-3)
+
+    section, without = page.section("Without some units"), view.predictions_without
+    changes = without.surprisals[:-1] - view.predictions.surprisals[:-1]
+    assert "layer 1, cell: 0-3; layer 2, hidden: 1 = mean. Nats per token:" in section.text
+    assert f"{without.surprisals[:-1].mean():.4f} without them" in section.text
+    assert offered(section)["change of surprisal"] == pytest.approx(changes.tolist(), abs=1e-4)
+    worst = cells(list(section.all("tr"))[1])
+    assert int(worst[1]) == 1 + np.abs(changes).argmax()
+    assert number(worst[4]) == pytest.approx(changes[int(worst[1]) - 1], abs=1e-3)
+
+
+def test_a_map_shows_all_words_and_labels_where_there_is_room() -> None:
+    words = [f"<b>{n}" for n in range(30)]
+    found = map_vectors(np.random.default_rng(0).normal(size=(30, 5)))
+    titles = [f"title of {word}" for word in words]
+    section = map_section(found, words, own=2, titles=titles, heading="Map", about="About &")
+    drawn = parsed(f"<div>{section.content}</div>")
+    assert drawn.titles() == titles
+    assert len(list(drawn.all("circle", "warm"))) == 2
+    labels = [text.text for text in drawn.all("text")]
+    assert set(labels) <= {"", *words}
+    assert labels[0] == words[0]
+    places = np.array([[float(c.attributes[axis] or 0) for axis in ("cx", "cy")] for c in drawn.all("circle")])
+    scale = np.ptp(places[:, 0]) / np.ptp(found.places[:, 0])
+    assert np.ptp(places[:, 1]) == pytest.approx(scale * np.ptp(found.places[:, 1]), abs=0.3)
+
+
+def test_one_word_is_a_map() -> None:
+    section = map_section(map_vectors(np.ones((1, 3))), ["sea"], own=1, titles=["sea"], heading="Map", about="")
+    assert "sea" in str(section.content)
