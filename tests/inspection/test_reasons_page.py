@@ -37,6 +37,8 @@ def test_what_each_token_gives_and_what_changes_without_units() -> None:
     lengths = np.linalg.norm(found.states[0].values, axis=1)
     assert 10 ** np.array(states["values"][0]) == pytest.approx(lengths, rel=1e-3)
 
+    fields = {box.attributes["name"]: box.attributes["value"] for box in page.section("Ask").all("input")}
+    assert fields == {"at": "9", "token": "", "off": "layer 1, cell: 0-3; layer 2, hidden: 1 = mean"}
     section, without = page.section("Without some units"), view.predictions_without
     changes = without.surprisals[:-1] - view.predictions.surprisals[:-1]
     assert "layer 1, cell: 0-3; layer 2, hidden: 1 = mean. Nats per token:" in section.text

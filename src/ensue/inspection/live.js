@@ -2,6 +2,7 @@
 const form = document.querySelector("form"), main = document.querySelector("main");
 const state = form.querySelector(".state"), inputs = form.querySelector(".inputs");
 const WAIT = 150;  // milliseconds of rest after a change
+let options = {};  // what a part of the page asks for
 let models = [], asking = new AbortController(), typing = 0;
 
 function say(text, isWrong = false) {
@@ -40,6 +41,7 @@ function names({ num_texts: count, num_scored: scored }) {
 }
 
 function choose() {
+  options = {};
   const model = models.find(({ id }) => id === form.model.value);
   const others = models.filter(other => other !== model && other.task === model.task);
   const beside = form.beside.value, typed = [...inputs.querySelectorAll("textarea")].map(area => area.value);
@@ -69,7 +71,7 @@ async function show() {
   say("…");
   try {
     const asked = [form.model.value, form.beside.value].filter(Boolean);
-    const body = { inputs: [texts], parts: ["content"] };
+    const body = { inputs: [texts], parts: ["content"], ...options };
     const found = await Promise.all(asked.map(id => ask("/v1/inspect", { model: id, ...body }, signal)));
     replace(found.map(({ outputs: [{ content }] }) => new DOMParser().parseFromString(content, "text/html")));
     say(`${(performance.now() - start).toFixed(0)} ms`);
@@ -106,7 +108,12 @@ form.addEventListener("submit", event => event.preventDefault());
 form.key.addEventListener("change", begin);
 form.model.addEventListener("change", choose);
 form.beside.addEventListener("change", show);
+document.addEventListener("ask", ({ detail }) => {
+  options = detail;
+  show();
+});
 inputs.addEventListener("input", () => {
+  options = { off: options.off };  // the tokens have other numbers now
   clearTimeout(typing);
   typing = setTimeout(show, WAIT);
 });

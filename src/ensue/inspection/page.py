@@ -13,7 +13,7 @@ from markupsafe import Markup
 from ensue.inspection.templates import drawn, file_text
 from ensue.version import VERSION
 
-SCRIPTS = ("page.js", "keys.js", "tokens.js", "colors.js", "selection.js", "attention.js", "curves.js")
+SCRIPTS = ("page.js", "keys.js", "tokens.js", "colors.js", "asks.js", "selection.js", "attention.js", "curves.js")
 """What every page has. Each moves the parts of a page that name it."""
 LIBRARY = "libraries/uPlot"
 """uPlot 1.6.32, which draws curves."""

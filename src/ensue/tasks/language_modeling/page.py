@@ -7,7 +7,7 @@ from ensue.inspection.page import Section
 from ensue.inspection.selection_page import selection_section
 from ensue.inspection.token_page import MOST_SHOWN, text_section
 from ensue.inspection.unit_page import chosen_units, follower_section, saturation_section
-from ensue.tasks.language_modeling.reasons_page import explanation_section, switched_off_section
+from ensue.tasks.language_modeling.reasons_page import asks_section, explanation_section, switched_off_section
 from ensue.tasks.language_modeling.view import LanguageView
 from ensue.text.tokenizer import Tokenizer
 
@@ -35,6 +35,7 @@ def language_sections(view: LanguageView, tokenizer: Tokenizer) -> list[Section]
     about = "What the model looks at when it has read a token and expects the next one."
     return [
         text,
+        asks_section(view, tokenizer),
         *explanation_section(view, tokenizer),
         *switched_off_section(view),
         *selection_section(view.units, shown),

@@ -19,6 +19,19 @@ LEAST = 1e-30
 """The least length of a gradient whose logarithm is drawn."""
 
 
+def asks_section(view: LanguageView, tokenizer: Tokenizer) -> Section:
+    """What may be asked, with what was asked."""
+    found, size = view.explanation, len(view.tokens)
+    stands = None if found is None else [*view.ids, view.predictions.ids[-1, 0]][found.place]
+    numbers = {
+        "size": size,
+        "at": "" if found is None else (found.place + 1) % (size + 1),
+        "token": "" if found is None or found.token == stands else tokenizer.decode([found.token]),
+        "off": "; ".join(one.name for one in view.off),
+    }
+    return Section("Ask", "inspection/asks.html", numbers)
+
+
 def explanation_section(view: LanguageView, tokenizer: Tokenizer) -> list[Section]:
     """What the tokens before a place give; none if nobody asked."""
     found = view.explanation
