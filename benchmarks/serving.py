@@ -218,12 +218,15 @@ def percentile(values: list[float], share: int) -> float:
     return ordered[min(len(ordered) - 1, len(ordered) * share // 100)] if ordered else float("nan")
 
 
-async def requests_per_second(port: int, content: Any, clients: int, seconds: float) -> float:
-    """Closed loop: each client asks again when it has its answer, on one connection."""
-    end, counts = time.perf_counter() + seconds, [0] * clients
+async def requests(server: Server, content: Any, clients: int, seconds: float) -> tuple[float, float]:
+    """Requests per second, and the seconds of processor time of the server for one. Closed loop: each client asks again
+    when it has its answer, on one connection.
+    """
+    start, before = time.perf_counter(), sum(busy_threads(server).values())
+    end, counts = start + seconds, [0] * clients
 
     async def client(number: int) -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         while time.perf_counter() < end:
             sentence = SENTENCES[counts[number] % len(SENTENCES)]
             writer.write(request("/v1/predict", {**content, "inputs": [sentence]}))
@@ -233,7 +236,8 @@ async def requests_per_second(port: int, content: Any, clients: int, seconds: fl
         writer.close()
 
     await asyncio.gather(*map(client, range(clients)))
-    return sum(counts) / seconds
+    busy = sum(busy_threads(server).values()) - before
+    return sum(counts) / (time.perf_counter() - start), busy / sum(counts)
 
 
 async def tagger(run: str, python: str | None = None, model: str = "en_core_web_sm") -> None:
@@ -247,11 +251,21 @@ async def tagger(run: str, python: str | None = None, model: str = "en_core_web_
         theirs = Server([python, *arguments], "http://127.0.0.1:8765")
         await theirs.ready("/docs")
     name = Path(run).resolve().name
+    ratios = []
+    for server, wishes in ((ours, {"model": name}), (theirs, {})):
+        if server:
+            await requests(server, wishes, 8, 1)
     for _ in range(TURNS):
-        mine = await requests_per_second(ours.port, {"model": name}, 8, 4)
-        peer = await requests_per_second(theirs.port, {}, 8, 4) if theirs else float("nan")
-        print(f"ensue {mine:7.1f} requests/s   spaCy {peer:7.1f} requests/s   {mine / peer:.2f}", flush=True)
-    print(loaded())
+        mine, busy = await requests(ours, {"model": name}, 8, 4)
+        peer, peer_busy = await requests(theirs, {}, 8, 4) if theirs else (float("nan"), float("nan"))
+        ratios.append((mine / peer, peer_busy / busy))
+        print(
+            f"requests/s: ensue {mine:7.1f}, spaCy {peer:7.1f}; ms of processor time for one: ensue {1000 * busy:.2f}, "
+            f"spaCy {1000 * peer_busy:.2f}",
+            flush=True,
+        )
+    wall, processor = (statistics.median(column) for column in zip(*ratios, strict=True))
+    print(f"medians: {wall:.2f} by the clock, {processor:.2f} by processor time; {loaded()}")
     for server in filter(None, (ours, theirs)):
         server.end()
 

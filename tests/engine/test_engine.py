@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.func import functional_call
 
 from engine.twins import CELLS, Unrolled, built, close, engine, everything, given, kept, naive, needs_compiler, run
-from ensue.engine import Execution, executing, explain
+from ensue.engine import Execution, HeldWeights, executing, explain
+from ensue.nn import LSTM
 from ensue.nn.recurrent.zoneout import GivenMasks
 from ensue.types import leaves
 from training.tiny import some_slow
@@ -112,3 +113,24 @@ def test_gradients_are_those_of_finite_differences(name: str, is_ragged: bool) -
 
     weights = [parameter.detach().clone().requires_grad_() for parameter in layer.parameters()]
     assert torch.autograd.gradcheck(outputs, (x.requires_grad_(), *leaves(args.state), *weights), fast_mode=True)
+
+
+@pytest.mark.parametrize("rows", [1, 7])
+def test_held_weights_change_no_bit(rows: int) -> None:
+    """W, with more rows than the kernels read at once, and U."""
+    torch.manual_seed(0)
+    layer, x = LSTM(d_in=600, d_out=40), torch.randn(rows, 5, 600)
+    held = HeldWeights()
+    with torch.no_grad():
+        y, state = layer(x)
+        for _ in range(2):
+            with held.used():
+                again, last = layer(x)
+            assert torch.equal(again, y)
+            assert torch.equal(last.c, state.c)
+        layer.weight_input.mul_(2)
+        with held.used():
+            assert torch.equal(layer(x)[0], y)  # that is what it means to hold them
+        assert not torch.equal(layer(x)[0], y)
+    with held.used():
+        assert not torch.equal(layer(x)[0], y)  # nothing is held where gradients are wanted

@@ -126,12 +126,14 @@ def test_best_path_and_marginals_of_all_paths(name: str) -> None:
         scores = enumerated(name, head, emissions[b, :length])
         expected = max(scores, key=scores.__getitem__)
         assert best[b, :length].tolist() == list(expected)
-        assert head.best_of_one(emissions[b, :length].numpy()).tolist() == list(expected)
+        one = head.one(emissions[b, :length].numpy(), with_marginals=True)
+        assert one.tags.tolist() == list(expected)
         weights = torch.tensor(list(scores.values()), dtype=torch.float64).softmax(0)
         counted = torch.zeros(length, K, dtype=torch.float64)
         for path, weight in zip(scores, weights, strict=True):
             counted[torch.arange(length), list(path)] += weight
         same(shares[b, :length].double(), counted, rtol=1e-4, atol=1e-6)
+        same(torch.from_numpy(one.marginals).double(), counted, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
@@ -190,7 +192,7 @@ def test_rows_alone_are_the_rows_of_a_batch(name: str) -> None:
 def test_a_single_sentence_goes_a_fast_way_to_the_same_path(name: str, length: int, seed: int, scale: float) -> None:
     head, random = built(name), torch.Generator().manual_seed(seed)
     emissions = scale * torch.randn(1, length, K, generator=random) + torch.randn((), generator=random) * 100
-    found = head.best_of_one(emissions[0].numpy())
+    found = head.one(emissions[0].numpy()).tags
     assert found.shape == (length,)
     expected = head.best(emissions, None)[0].tolist()
     if found.tolist() != expected:  # two paths whose scores differ by rounding alone
@@ -281,7 +283,7 @@ def test_nothing_at_all(name: str, shape: tuple[int, int]) -> None:
         loss.backward()
         assert head.best(head.emissions(h), given_mask).shape == shape
         assert head.marginals(head.emissions(h), given_mask).shape == (*shape, K)
-    assert head.best_of_one(np.zeros((0, K), np.float32)).tolist() == []
+    assert head.one(np.zeros((0, K), np.float32)).tags.tolist() == []
 
 
 @EVERY_HEAD

@@ -13,7 +13,7 @@ from ensue.cli.options import DeviceOption, OneThreadOption
 from ensue.console.mistakes import mistake
 from ensue.errors import EnsueError, in_one_line
 
-PACKAGES = ("starlette", "uvicorn", "prometheus_client")
+PACKAGES = ("starlette", "uvicorn", "httptools", "prometheus_client")
 
 
 def serve(

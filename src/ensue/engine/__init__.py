@@ -6,6 +6,7 @@
   `c_passes.py` calls it.
 - `plain_passes.py` runs the same passes in torch operations, `triton_passes.py` in Triton on a GPU.
 - `runner.py` does what lies outside of the loop over positions; `packing.py` leaves the padding of ragged rows out.
+- `held_weights.py` keeps what is made of weights, for as long as nobody changes them.
 - `feedback.py` lets something that is no step, attention, say, stand between two positions.
 - `execution.py` chooses which of these ways a layer runs. `explain(layer)` says which it is, and why.
 
@@ -14,12 +15,14 @@ A cell need not know of any of this.
 
 from ensue.engine.execution import Execution, executing, explain, may_compile, runs_compiled, unroll, unroll_fed
 from ensue.engine.feedback import Feedback
+from ensue.engine.held_weights import HeldWeights
 from ensue.engine.packing import Packing
 from ensue.engine.products import bf16_kernel, bf16_kernels, use_bf16_kernel
 
 __all__ = [
     "Execution",
     "Feedback",
+    "HeldWeights",
     "Packing",
     "bf16_kernel",
     "bf16_kernels",

@@ -13,6 +13,7 @@ from torch import Tensor
 from ensue.engine.addresses import address, address_of_rows
 from ensue.engine.c_library import library
 from ensue.engine.c_source import Source
+from ensue.engine.held_weights import Kept
 from ensue.engine.packing import Packing
 from ensue.engine.products import Bf16Kernel, Products, in_parts, products
 from ensue.engine.program import MOST_KEPT, Array, Program
@@ -45,6 +46,7 @@ class CompiledPasses:
         *,
         finals: Finals,
         between: Between | None = None,
+        kept: Kept | None = None,
     ) -> None:
         """As `PlainPasses.run`."""
         source, dtype = self._sources[name], self._products.dtype
@@ -61,7 +63,9 @@ class CompiledPasses:
             for array, final in finals
         ])  # fmt: skip
         packed = [
-            self._products.packed(matrices[k].t() if transposed else matrices[k], sizes, f"matrix {k} of the step")
+            self._products.packed(
+                matrices[k].t() if transposed else matrices[k], sizes, f"matrix {k} of the step", kept
+            )
             for (k, transposed), sizes in source.matrices.items()
         ]
         addresses = _table([matrix.data_ptr() for matrix in packed])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from functools import partial
 from operator import attrgetter
 from threading import RLock
 from typing import Any, Literal, get_args
@@ -17,6 +18,7 @@ from ensue.engine.agreement import LENGTHS, agrees
 from ensue.engine.c_library import compiler
 from ensue.engine.c_passes import CompiledPasses, c_passes
 from ensue.engine.feedback import Maker, run_fed
+from ensue.engine.held_weights import Kept, kept_weights
 from ensue.engine.packing import Packing
 from ensue.engine.plain_passes import PlainPasses
 from ensue.engine.products import Bf16Kernel, bf16_kernel
@@ -99,8 +101,9 @@ def unroll(layer: Any, x: Tensor, state: State, mask: Tensor | None) -> tuple[Te
         return None
     state = layer.init_state(len(x)) if state is None else state
     with _without_autocast(x):
-        tensors = _before(layer, runner, x, state, packing)
-        packed, *finals = runner(tensors, packing)
+        kept = kept_weights(runner, partial(_weights, layer, runner))
+        tensors = _before(layer, runner, x, state, packing, kept)
+        packed, *finals = runner(tensors, packing, kept)
         after = iter(map(packing.unsorted, finals))
         return packing.unpacked(packed), map_state(lambda leaf: next(after), state)
 
@@ -209,16 +212,23 @@ def _agrees(layer: Any, runner: Runner, device: torch.device) -> bool:
         return agrees(runner, tensors, packing, type(layer).__name__)
 
 
-def _before(layer: nn.Module, runner: Runner, x: Tensor, state: State, packing: Packing) -> list[Tensor]:
+def _before(
+    layer: nn.Module, runner: Runner, x: Tensor, state: State, packing: Packing, kept: Kept | None = None
+) -> list[Tensor]:
     """What the passes read, worked out by torch from parameters, x and the state."""
-    trace, dtype = runner.trace, runner.dtype
+    before = [packing.sorted(leaf).to(runner.dtype).resolve_neg().contiguous() for leaf in leaves(state)]
+    packed = packing.packed(x).to(runner.dtype).resolve_neg()
+    weights = _weights(layer, runner) if kept is None else kept.weights
+    return [packed if packed.stride(1) == 1 else packed.contiguous(), *before, *weights]
+
+
+def _weights(layer: nn.Module, runner: Runner) -> list[Tensor]:
+    """The vectors and matrices of the step."""
+    trace = runner.trace
     values: dict[int, Any] = dict(trace.constants)
     for name, key in trace.parameters.items():
         values[key] = attrgetter(name)(layer)
     for call in trace.once:
         call.run(values)
-    before = [packing.sorted(leaf).to(dtype).resolve_neg().contiguous() for leaf in leaves(state)]
-    packed = packing.packed(x).to(dtype).resolve_neg()
     matrices = [matrix.of(values[matrix.key]) for matrix in trace.matrices]
-    vectors = [values[key].reshape(1, -1).contiguous() for key in trace.vectors]
-    return [packed if packed.stride(1) == 1 else packed.contiguous(), *before, *vectors, *matrices]
+    return [*(values[key].reshape(1, -1).contiguous() for key in trace.vectors), *matrices]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ensue.engine.graph import Node
+from ensue.engine.held_weights import Kept
 from ensue.engine.operations import OPERATIONS
 from ensue.engine.packing import Packing
 from ensue.engine.program import Array, Program
@@ -29,8 +30,12 @@ class PlainPasses:
         *,
         finals: Finals,
         between: Between | None = None,
+        kept: Kept | None = None,
     ) -> None:
-        """Fill the arrays that the pass writes; at the end of each row its states are copied to `finals` (B, width)."""
+        """Fill the arrays that the pass writes; at the end of each row its states are copied to `finals` (B, width).
+
+        `kept` is for weights that are held; here nothing is made of them.
+        """
         work = self._passes[name]
         counts = [*packing.counts.tolist(), 0]
         positions = range(len(packing.counts))
@@ -51,8 +56,8 @@ class PlainPasses:
                 between(t)
 
     @staticmethod
-    def multiply(a: Tensor, b: Tensor, out: Tensor, *, accumulate: bool = False) -> None:
-        """`out` is `a @ b`, or that is added to it."""
+    def multiply(a: Tensor, b: Tensor, out: Tensor, *, accumulate: bool = False, kept: Kept | None = None) -> None:
+        """`out` is `a @ b`, or that is added to it. `kept` as in `run`."""
         if accumulate:
             out.addmm_(a, b)
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ensue.engine.addresses import address_of_matrix, address_of_rows
 from ensue.engine.c_library import library
+from ensue.engine.held_weights import Kept
 from ensue.processor import features
 
 Bf16Kernel = Literal["avx512", "amx"]
@@ -45,22 +46,40 @@ class Products:
         self.multiply_packed = ctypes.cast(functions.multiply, ctypes.c_void_p).value
         """The address of the function that a compiled step calls."""
 
-    def packed(self, matrix: Tensor, sizes: tuple[int, int], name: str = "a matrix") -> Tensor:
-        """A (k, n) matrix, of any strides, as the kernels read it."""
+    def packed(
+        self, matrix: Tensor, sizes: tuple[int, int], name: str = "a matrix", kept: Kept | None = None
+    ) -> Tensor:
+        """A (k, n) matrix, of any strides, as the kernels read it; `kept`: it is one of the weights that are held."""
         start = _pointer(address_of_matrix(name, matrix, self.dtype, sizes))
+        pack = partial(self._packed, matrix, sizes, start)
+        return pack() if kept is None else kept.packed(matrix, pack)
+
+    def _packed(self, matrix: Tensor, sizes: tuple[int, int], start: ctypes.c_void_p) -> Tensor:
         found = matrix.new_empty(self._functions.size_of_packed(*_numbers(*sizes)))
         self._functions.pack_matrix(*_numbers(*sizes), start, *_numbers(*matrix.stride()), _pointer(found.data_ptr()))
         return found
 
-    def multiply(self, a: Tensor, b: Tensor, out: Tensor, *, accumulate: bool = False) -> None:
-        """`out` is `a @ b`, or that is added to it; `a` and `b` may be transposed, the rows of `out` have no gaps."""
+    def multiply(
+        self, a: Tensor, b: Tensor, out: Tensor, *, accumulate: bool = False, kept: Kept | None = None
+    ) -> None:
+        """`out` is `a @ b`, or that is added to it; `a` and `b` may be transposed, the rows of `out` have no gaps.
+
+        With `kept`, `b` is one of the weights that are held. The result has the same bits.
+        """
         m, k, n = len(a), a.shape[-1], b.shape[-1]
         left = address_of_matrix("the left factor of a product", a, self.dtype, (m, k))
         right = _pointer(address_of_matrix("the right factor of a product", b, self.dtype, (k, n)))
         result = address_of_rows("a product", out, self.dtype, m, n)
         row_of_a, row_of_out = (part.stride(0) * part.element_size() for part in (a, out))
+        packed = None if kept is None or accumulate or a.stride(1) != 1 else self.packed(b, (k, n), kept=kept)
 
         def multiply_rows(first: int, last: int, worker: int) -> None:
+            if packed is not None:
+                self._functions.multiply(
+                    *_numbers(last - first, n, k), _pointer(left + first * row_of_a), *_numbers(a.stride(0)),
+                    _pointer(packed.data_ptr()), _pointer(result + first * row_of_out), *_numbers(out.stride(0)),
+                )  # fmt: skip
+                return
             workspace = b.new_empty(self._functions.size_of_block(*_numbers(n)))
             self._functions.multiply_once(
                 *_numbers(last - first, n, k), _pointer(left + first * row_of_a), *_numbers(*a.stride()),

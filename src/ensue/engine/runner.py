@@ -17,6 +17,7 @@ from torch.autograd.function import once_differentiable
 
 from ensue.engine.c_passes import CompiledPasses
 from ensue.engine.graph import reachable
+from ensue.engine.held_weights import Kept
 from ensue.engine.overlays import overlays
 from ensue.engine.packing import Packing
 from ensue.engine.plain_passes import PlainPasses
@@ -69,12 +70,12 @@ class Runner:
         nodes = reachable([trace.output, *trace.states])
         self._matrices = {node.index: (node.args[0].width, node.width) for node in nodes if node.op == "product"}
 
-    def __call__(self, tensors: Sequence[Tensor], packing: Packing) -> tuple[Tensor, ...]:
-        """The outputs (N, d_out) and the final states (B, width)."""
+    def __call__(self, tensors: Sequence[Tensor], packing: Packing, kept: Kept | None = None) -> tuple[Tensor, ...]:
+        """The outputs (N, d_out) and the final states (B, width). `kept` is for weights that are held."""
         self.check(Values.of(tensors, self.trace), packing)
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
             return _Recurrence.apply(self, packing, *tensors)  # type: ignore[no-any-return, no-untyped-call]
-        output, finals, _ = self.forward(Values.of(tensors, self.trace), packing, keep=False)
+        output, finals, _ = self.forward(Values.of(tensors, self.trace), packing, keep=False, kept=kept)
         return (output, *finals)
 
     def check(self, values: Values[Tensor], packing: Packing) -> None:
@@ -91,8 +92,9 @@ class Runner:
                 raise ValueError(f"{name} of the step was {sizes} when it was traced, and is {tuple(tensor.shape)} now")
 
     def forward(
-        self, values: Values[Tensor], packing: Packing, *, keep: bool, between: AmongArrays | None = None
-    ) -> tuple[Tensor, list[Tensor], Arrays]:
+        self, values: Values[Tensor], packing: Packing, *, keep: bool, between: AmongArrays | None = None,
+        kept: Kept | None = None,
+    ) -> tuple[Tensor, list[Tensor], Arrays]:  # fmt: skip
         """The outputs, the final states, and the arrays that `backward` will want.
 
         With `between`, which writes what the first state is at each position, that one's end is not kept.
@@ -106,13 +108,13 @@ class Runner:
             if product.hoisted is not None:
                 arrays[product.hoisted] = Storage(room(like, packing.size, product.hoisted.width))
                 factor, matrix = _features(values.x, product.factor), values.matrices[product.matrix]
-                self.functions.multiply(factor, matrix, arrays[product.hoisted].tensor)
+                self.functions.multiply(factor, matrix, arrays[product.hoisted].tensor, kept=kept)
         if keep:
             self._make_room(program.kept, arrays, packing.size, like)
         finals = [start.clone() for start in values.states]
         ends = list(zip(program.states, finals, strict=True))[0 if between is None else 1 :]
         name, given = "forward" if keep else "inference", {**arrays, **self._read(values, arrays)}
-        self._run(name, given, packing, values, ends, between)
+        self._run(name, given, packing, values, ends, between, kept)
         output = arrays.pop(program.output).tensor
         return output, finals, arrays if keep else {}
 
@@ -177,9 +179,10 @@ class Runner:
         values: Values[Tensor],
         finals: Finals,
         between: AmongArrays | None,
+        kept: Kept | None = None,
     ) -> None:
         if between is None:
-            self.functions.run(name, arrays, packing, values.matrices, finals=finals)
+            self.functions.run(name, arrays, packing, values.matrices, finals=finals, kept=kept)
         else:
             assert not isinstance(self.functions, TritonPasses)
             at = partial(between, arrays)

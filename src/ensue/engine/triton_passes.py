@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ensue.engine.held_weights import Kept
 from ensue.engine.packing import Packing
 from ensue.engine.plain_passes import PlainPasses
 from ensue.engine.program import Array, Program
@@ -52,7 +53,10 @@ class TritonPasses:
 
     multiply = staticmethod(PlainPasses.multiply)
 
-    def run(self, name: str, arrays: Arrays, packing: Packing, matrices: Sequence[Tensor], *, finals: Finals) -> None:
+    def run(
+        self, name: str, arrays: Arrays, packing: Packing, matrices: Sequence[Tensor], *, finals: Finals,
+        kept: Kept | None = None,
+    ) -> None:  # fmt: skip
         """As `PlainPasses.run`."""
         work = self._passes[name]
         some = next(iter(arrays.values())).tensor

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,10 +13,17 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ensue.nn import LegalTags, LinearChainCRF, Tap, marginals, viterbi, viterbi_path
+from ensue.nn import LegalTags, LinearChainCRF, Tap, marginals, marginals_of_one, viterbi, viterbi_path
 
 PADDING = -1
 """The tag of padding."""
+
+
+class OnePath(NamedTuple):
+    """The tags (T,) of a single sentence, and the probability of each tag at each position (T, K), if asked for."""
+
+    tags: NDArray[np.int64]
+    marginals: NDArray[np.float32] | None
 
 
 class TagHead(nn.Module, ABC):
@@ -58,8 +66,10 @@ class TagHead(nn.Module, ABC):
         """The probability of each tag at each position."""
 
     @abstractmethod
-    def best_of_one(self, emissions: NDArray[np.float32]) -> NDArray[np.int64]:
-        """`best` for the emissions (T, K) of a single sentence, in numpy, which is faster for one sentence."""
+    def one(self, emissions: NDArray[np.float32], *, with_marginals: bool = False) -> OnePath:
+        """`best`, and if asked for `marginals`, for the emissions (T, K) of a single sentence: in numpy, which is
+        faster for one.
+        """
 
 
 class SoftmaxTagHead(TagHead):
@@ -83,9 +93,8 @@ class SoftmaxTagHead(TagHead):
     def marginals(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None) -> Float[Tensor, "B T K"]:
         return emissions.softmax(-1)
 
-    def best_of_one(self, emissions: NDArray[np.float32]) -> NDArray[np.int64]:
-        path: NDArray[np.int64] = emissions.argmax(-1)
-        return path
+    def one(self, emissions: NDArray[np.float32], *, with_marginals: bool = False) -> OnePath:
+        return OnePath(emissions.argmax(-1), np.exp(_log_softmax(emissions)) if with_marginals else None)
 
 
 class ViterbiTagHead(SoftmaxTagHead):
@@ -138,10 +147,9 @@ class ViterbiTagHead(SoftmaxTagHead):
     def marginals(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None) -> Float[Tensor, "B T K"]:
         return marginals(emissions.log_softmax(-1), *self._tables(), mask)
 
-    def best_of_one(self, emissions: NDArray[np.float32]) -> NDArray[np.int64]:
-        start, transitions, end = (table.cpu().numpy() for table in self._tables())
-        shifted = emissions - emissions.max(-1, keepdims=True)
-        return viterbi_path(shifted - np.log(np.exp(shifted).sum(-1, keepdims=True)), start, transitions, end)
+    def one(self, emissions: NDArray[np.float32], *, with_marginals: bool = False) -> OnePath:
+        scores = [_log_softmax(emissions), *(table.cpu().numpy() for table in self._tables())]
+        return OnePath(viterbi_path(*scores), marginals_of_one(*scores) if with_marginals else None)
 
 
 class CRFTagHead(TagHead):
@@ -162,5 +170,12 @@ class CRFTagHead(TagHead):
     def marginals(self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None) -> Float[Tensor, "B T K"]:
         return self.crf.marginals(emissions, mask)
 
-    def best_of_one(self, emissions: NDArray[np.float32]) -> NDArray[np.int64]:
-        return viterbi_path(emissions, *self.crf.tables())
+    def one(self, emissions: NDArray[np.float32], *, with_marginals: bool = False) -> OnePath:
+        scores = emissions, *self.crf.tables()
+        return OnePath(viterbi_path(*scores), marginals_of_one(*scores) if with_marginals else None)
+
+
+def _log_softmax(emissions: NDArray[np.float32]) -> NDArray[np.float32]:
+    shifted = emissions - emissions.max(-1, keepdims=True)
+    found: NDArray[np.float32] = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+    return found

@@ -34,8 +34,9 @@ from ensue.nn.heads.chain import log_partition, marginals
 from ensue.nn.heads.copying import CopyingHead, CopyingNats, CopyingSource, CopyingState
 from ensue.nn.heads.crf import ChainScores, LegalTags, LinearChainCRF
 from ensue.nn.heads.linear_cross_entropy import linear_cross_entropy
-from ensue.nn.heads.paths import k_best, viterbi, viterbi_path
+from ensue.nn.heads.paths import k_best, viterbi
 from ensue.nn.heads.sampled_cross_entropy import WordSample, sampled_cross_entropy
+from ensue.nn.heads.single_chain import marginals_of_one, viterbi_path
 from ensue.nn.heads.softmax import SoftmaxHead, TiedSoftmaxHead, TransformedSoftmaxHead
 from ensue.nn.highway import Highway
 from ensue.nn.layer import Parallel, Pointwise, Recurrent, SequenceLayer
@@ -153,6 +154,7 @@ __all__ = [
     "linear_cross_entropy",
     "log_partition",
     "marginals",
+    "marginals_of_one",
     "replace",
     "sampled_cross_entropy",
     "scan",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
@@ -47,19 +47,27 @@ async def read_body(request: Request, ticket: Ticket, limits: Limits) -> bytes:
     return b"".join(parts)
 
 
-async def unless_left(receive: Receive, work: Coroutine[Any, Any, Result]) -> Result:
+async def unless_left(receive: Receive, work: Awaitable[Result]) -> Result:
     """The result of `work`, which is cancelled if the client leaves before; then HasLeft is raised."""
-    left, working = asyncio.ensure_future(_left(receive)), asyncio.ensure_future(work)
+    task = asyncio.current_task()
+    assert task is not None
+    left = asyncio.ensure_future(_left(receive))
+    cancel = partial(_cancel, task)
+    left.add_done_callback(cancel)
     try:
-        await asyncio.wait((left, working), return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise HasLeft
-        return working.result()
+        return await work
+    except asyncio.CancelledError:
+        if not left.done() or left.cancelled():
+            raise
+        task.uncancel()
+        raise HasLeft from None
     finally:
-        for task in (left, working):
-            task.cancel()
-        with suppress(BaseException):
-            await asyncio.gather(left, working, return_exceptions=True)
+        left.remove_done_callback(cancel)
+        left.cancel()
+
+
+def _cancel(task: asyncio.Task[Any], left: asyncio.Future[None]) -> None:
+    task.cancel()
 
 
 async def _left(receive: Receive) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 class Limits:
     """The defaults of `ensue serve`."""
 
+    header_bytes: int = 64 << 10
     body_bytes: int = 4 << 20
     prompt_tokens: int = 1 << 16
     """The most tokens of one prompt. A model with a context has its own bound."""

@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from ensue.decode.lanes import Lanes
+from ensue.engine import HeldWeights
 from ensue.models.modules import device_of, evaluating
 from ensue.serving.chooser import Chooser, looked
 from ensue.serving.job import Job, Prompt
@@ -35,9 +36,11 @@ class Loop:
     """A thread that steps `model`. `submit` may be called from any thread."""
 
     def __init__(
-        self, model: Any, *, rows: int, metrics: Metrics, name: str, report: Callable[[BaseException], None]
-    ) -> None:
-        self.model, self.most, self.metrics, self.name, self.report = model, rows, metrics, name, report
+        self, model: Any, *, rows: int, weights: HeldWeights, metrics: Metrics, name: str,
+        report: Callable[[BaseException], None],
+    ) -> None:  # fmt: skip
+        self.model, self.most, self.weights = model, rows, weights
+        self.metrics, self.name, self.report = metrics, name, report
         self.context: int | None = getattr(model, "context", None)
         self._new: deque[Job] = deque()
         self._reading: deque[Prompt] = deque()
@@ -73,7 +76,7 @@ class Loop:
 
     @torch.inference_mode()
     def _run(self) -> None:
-        with evaluating(self.model):
+        with evaluating(self.model), self.weights.used():
             while True:
                 with self._awake:
                     while not (self._has_ended or self._new or self._reading or self._ready or self._live):

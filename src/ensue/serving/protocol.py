@@ -1,23 +1,29 @@
-"""HTTP on a connection that may not take for ever: headers that come too slowly, and too many connections, end it."""
+"""HTTP on a connection that may not take for ever: slow or long headers, and too many connections, end it."""
 
 from __future__ import annotations
 
 import asyncio
+from itertools import chain
 from typing import ClassVar
 
-import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ensue.serving.exchange import as_bytes
 from ensue.serving.limits import Limits
 from ensue.serving.refusal import Refusal
 
+BAD_REQUEST = (
+    b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+)
 
-class PatientProtocol(H11Protocol):
-    """Uvicorn's protocol has no limit on the time of headers; its own answer to what is no HTTP is plain text."""
+
+class PatientProtocol(HttpToolsProtocol):
+    """Uvicorn's protocol has no limit on headers; its own answer to what is no HTTP is plain text."""
 
     limits: ClassVar[Limits] = Limits()
     _waiting: asyncio.TimerHandle | None = None
+    _header_bytes = 0
+    _in_headers = True
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Waits for headers, unless there are too many connections."""
@@ -34,19 +40,32 @@ class PatientProtocol(H11Protocol):
             self._wait()
         else:
             self._have_headers()
+        if self._in_headers:
+            self._header_bytes += len(data)
+            if self._header_bytes > self.limits.header_bytes and not self.transport.is_closing():
+                self.send_400_response("")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing is waited for any more."""
         self._have_headers()
         super().connection_lost(exc)
 
+    def on_message_begin(self) -> None:
+        """A new request, of which there is nothing yet."""
+        super().on_message_begin()
+        self._header_bytes, self._in_headers = 0, True
+
+    def on_headers_complete(self) -> None:
+        """The body comes next. Raises ValueError, which the parser takes for bad HTTP, for too long headers."""
+        if sum(map(len, chain((self.url,), *self.headers))) > self.limits.header_bytes:
+            raise ValueError("too many bytes of headers")
+        super().on_headers_complete()
+        self._in_headers = False
+
     def send_400_response(self, msg: str) -> None:
         """Answers what is no HTTP."""
         body = as_bytes(Refusal(400, "this is no HTTP request", code="invalid_http").body())
-        headers = [("content-type", "application/json"), ("content-length", str(len(body))), ("connection", "close")]
-        output = self.conn.send(h11.Response(status_code=400, headers=headers, reason=b"Bad Request"))
-        for part in (output, self.conn.send(h11.Data(data=body)), self.conn.send(h11.EndOfMessage())):
-            self.transport.write(part or b"")
+        self.transport.write(BAD_REQUEST % len(body) + body)
         self.transport.close()
 
     def _wait(self) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
+from ensue.engine import HeldWeights
 from ensue.library import load
 from ensue.runs.directory import RunDirectory
 from ensue.serving.limits import Limits
@@ -15,6 +15,7 @@ from ensue.serving.loop import Loop
 from ensue.serving.metrics import Metrics
 from ensue.serving.sessions import Sessions
 from ensue.serving.socket import name_of
+from ensue.serving.worker import Worker
 from ensue.tasks.entry import TaskEntry
 
 ROUTES = {
@@ -40,11 +41,14 @@ class Served:
         self.routes = [route for command, route in ROUTES.items() if command in entry.commands]
         self.created = int(time.time())
         self.sessions = Sessions(limits.sessions, limits.session_seconds)
-        self.worker = ThreadPoolExecutor(1, thread_name_prefix=f"worker of {self.name}")
+        weights = HeldWeights()
+        self.worker = Worker(f"worker of {self.name}", weights)
         """What is computed at a stroke: one request after another, so that each gets what it would get alone."""
         self.loop: Loop | None = None
         if "generate" in entry.commands:
-            self.loop = Loop(pipeline.model, rows=limits.rows, metrics=metrics, name=self.name, report=report)
+            self.loop = Loop(
+                pipeline.model, rows=limits.rows, weights=weights, metrics=metrics, name=self.name, report=report
+            )
 
     @classmethod
     def of(cls, run: Path, *, device: str, **options: Any) -> Self:
@@ -60,6 +64,6 @@ class Served:
 
     def close(self) -> None:
         """Ends the threads."""
-        self.worker.shutdown(cancel_futures=True)
+        self.worker.close()
         if self.loop is not None:
             self.loop.close()

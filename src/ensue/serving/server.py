@@ -55,7 +55,7 @@ class Server(uvicorn.Server):
         self.door = Door(service)
         super().__init__(
             uvicorn.Config(
-                self.door, http=PatientProtocol, loop="asyncio", lifespan="off", ws="none", log_config=None,
+                self.door, http=PatientProtocol, loop="auto", lifespan="off", ws="none", log_config=None,
                 access_log=False, server_header=False, proxy_headers=False, timeout_graceful_shutdown=5,
             )
         )  # fmt: skip

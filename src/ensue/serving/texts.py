@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -66,8 +65,9 @@ class TextRoutes:
         with self.service.admission.ticket() as ticket:
             asked, model = await self._asked(request, EmbeddingRequest, ticket)
             given = [asked.input] if isinstance(asked.input, str) else asked.input
-            texts = self._admitted([without_surrogates(text) for text in given], ticket)
-            vectors = await self._computed(request, model, partial(model.pipeline.embed, texts))
+            texts = [without_surrogates(text) for text in given]
+            characters = self._admitted(texts, ticket)
+            vectors = await self._computed(request, model, partial(model.pipeline.embed, texts), characters)
             if asked.dimensions not in (None, vectors.shape[1]):
                 said = f"this model's vectors have {vectors.shape[1]} numbers"
                 raise Refusal(400, said, param="dimensions", code="invalid_value")
@@ -86,8 +86,9 @@ class TextRoutes:
         with self.service.admission.ticket() as ticket:
             asked, model = await self._asked(request, kind, ticket)
             texts = [_input(given, counts(model)) for given in asked.inputs]
-            self._admitted([text if isinstance(text, str) else "".join(text) for text in texts], ticket)
-            outputs = await self._computed(request, model, partial(work, model, texts, asked)) if texts else []
+            characters = self._admitted([text if isinstance(text, str) else "".join(text) for text in texts], ticket)
+            call = partial(work, model, texts, asked)
+            outputs = await self._computed(request, model, call, characters) if texts else []
             return answered({"model": model.name, "outputs": outputs})
 
     async def _asked(self, request: Request, kind: type[SomeRequest], ticket: Ticket) -> tuple[SomeRequest, Served]:
@@ -98,24 +99,23 @@ class TextRoutes:
         request.scope["noted"]["model"] = model.name
         return asked, model
 
-    def _admitted(self, texts: Sequence[str], ticket: Ticket) -> list[str]:
+    def _admitted(self, texts: Sequence[str], ticket: Ticket) -> int:
+        """The number of characters of texts for which there is room."""
         most = self.service.limits.prompt_tokens
         if any(len(text) > 8 * most for text in texts):
             raise Refusal(400, f"a text has more than {8 * most:,} characters", code="text_too_long")
-        ticket.reserve(Amounts(places=max(0, len(texts) - 1), tokens=sum(map(len, texts))))
-        return list(texts)
+        characters = sum(map(len, texts))
+        ticket.reserve(Amounts(places=max(0, len(texts) - 1), tokens=characters))
+        return characters
 
-    async def _computed(self, request: Request, model: Served, work: Callable[[], Any]) -> Any:
-        future = asyncio.get_running_loop().run_in_executor(model.worker, work)
+    async def _computed(self, request: Request, model: Served, work: Callable[[], Any], characters: int) -> Any:
         try:
-            return await unless_left(request.receive, _awaited(future))
+            if model.worker.is_quick(characters):
+                return model.worker.at_once(work, characters)
+            return await unless_left(request.receive, model.worker.computed(work, characters))
         except EnsueError as error:
             said = str(error).replace(str(model.pipeline.run), model.name)
             raise Refusal(400, said, param="inputs", code="invalid_value") from None
-
-
-async def _awaited(future: asyncio.Future[Any]) -> Any:
-    return await future
 
 
 def _input(given: str | list[str], counts: set[int]) -> Text:

@@ -68,7 +68,8 @@ class Labels:
 
         `marginals` (T, K) are the probabilities of the tags.
         """
-        places = np.array([self._place_of.get(self._written(label), -1) for label in labels], np.int64)
+        place_of = {label: self._place_of.get(self._written(label), -1) for label in set(labels)}
+        places = np.array([place_of[label] for label in labels], np.int64)
         shares: list[float] = (marginals * (self._places == places[:, None])).sum(1).tolist()
         return shares
 

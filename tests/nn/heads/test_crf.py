@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.nn import LegalTags, LinearChainCRF, viterbi_path
+from ensue.nn import LegalTags, LinearChainCRF, marginals_of_one, viterbi_path
 from nn.heads.chains import INF, Problem, counted, enumerated, padded, problem
 
 
@@ -54,7 +54,9 @@ def test_the_module_is_the_distribution(legal: LegalTags | None) -> None:
     torch.testing.assert_close(crf.marginals(p.emissions, p.mask), torch.stack([counted(row, 4, 3) for row in rows]))
     for b, row in enumerate(rows):
         length = int(p.mask[b].sum())
-        assert viterbi_path(p.emissions[b, :length].numpy(), *crf.tables()).tolist() == list(row.paths[0])
+        one = p.emissions[b, :length].numpy()
+        assert viterbi_path(one, *crf.tables()).tolist() == list(row.paths[0])
+        np.testing.assert_allclose(marginals_of_one(one, *crf.tables()), counted(row, length, 3), rtol=1e-9, atol=1e-15)
 
 
 def test_probabilities_of_all_paths_sum_to_one() -> None:
@@ -119,6 +121,17 @@ def test_nothing_at_all(rows: int, length: int) -> None:
     assert crf.best_k(emissions, 2)[0].shape == (rows, 2, length)
     assert crf.best_k(emissions, 2)[1].tolist() == [[0.0, -INF]] * rows
     assert viterbi_path(np.zeros((0, 3), np.float32), *crf.tables()).tolist() == []
+    assert marginals_of_one(np.zeros((0, 3), np.float32), *crf.tables()).shape == (0, 3)
+
+
+@pytest.mark.parametrize("size", [1.0, 30.0, 300.0, 3000.0])
+def test_marginals_of_one_sentence_are_those_of_a_batch(size: float) -> None:
+    """Also where products of exponentials would be too small: then they are worked out in logarithms."""
+    generator = torch.Generator().manual_seed(1)
+    crf = crf_with(problem([3], 3), LEGAL)
+    emissions = size * torch.randn(1, 40, 3, generator=generator, dtype=torch.float64)
+    found = marginals_of_one(emissions[0].numpy(), *crf.tables())
+    np.testing.assert_allclose(found, crf.marginals(emissions)[0].numpy(), rtol=1e-7, atol=1e-12)
 
 
 def test_half_precision_emissions_are_summed_in_full() -> None:

@@ -74,8 +74,13 @@ class LinearChainCRF(nn.Module):
         )
 
     def tables(self) -> ChainScores:
-        """The scores of start, transitions and end as numpy arrays, which `viterbi_path` takes."""
-        return ChainScores(*(scores.detach().cpu().numpy() for scores in self._tables()))
+        """The scores of start, transitions and end as numpy arrays, for `single_chain.py`."""
+        raw = [scores.detach().cpu().numpy() for scores in (self.start, self.transitions, self.end)]
+        known = self.legal
+        if known is None:
+            return ChainScores(*raw)
+        legal = [part.cpu().numpy() for part in known]
+        return ChainScores(*(np.where(may, part, -np.inf) for may, part in zip(legal, raw, strict=True)))
 
     def log_partition(
         self, emissions: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"] | None = None

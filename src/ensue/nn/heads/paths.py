@@ -1,12 +1,11 @@
 """The best path through a chain of tags, and the k best.
 
 These are functions of the same scores as in `chain.py`. They only add and compare, in the scores' own precision, and
-have no gradients. `viterbi_path` is for a single sentence, in numpy: in torch the calls would take most of the time.
+have no gradients.
 """
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
@@ -51,30 +50,6 @@ def viterbi(
             tag = torch.where(last < t, final, tag)
         path.append(tag)
     return torch.stack(path[::-1], 1).masked_fill(~mask, 0), scores.masked_fill(~mask[:, 0], 0.0)
-
-
-def viterbi_path(
-    emissions: Float[np.ndarray, "T K"],
-    start: Float[np.ndarray, " K"],
-    transitions: Float[np.ndarray, "K K"],
-    end: Float[np.ndarray, " K"],
-) -> Int[np.ndarray, " T"]:
-    """The tags of the path with the highest score through one sentence. Raises `ValueError` for wrong sizes."""
-    K = len(start)
-    if emissions.shape[1:] != (K,) or transitions.shape != (K, K) or end.shape != (K,):
-        sizes = ", ".join(str(part.shape) for part in (emissions, start, transitions, end))
-        raise ValueError(f"viterbi_path expects scores (T, K), (K,), (K, K), (K,), found {sizes}")
-    if not len(emissions):
-        return np.zeros(0, dtype=np.int64)
-    best = [start + emissions[0]]
-    for emission in emissions[1:]:
-        best.append((best[-1][:, np.newaxis] + transitions).max(axis=0) + emission)
-    tag = int((best.pop() + end).argmax())
-    path = [tag]
-    for scores in reversed(best):
-        tag = int((scores + transitions[:, tag]).argmax())
-        path.append(tag)
-    return np.array(path[::-1], dtype=np.int64)
 
 
 @torch.no_grad()

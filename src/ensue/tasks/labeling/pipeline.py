@@ -227,9 +227,12 @@ class LabelingPipeline(WordPipeline):
         texts = [[w for part in together for w in part.words] for together in contexts]
         contextual = self.contextual.computed(texts)
         subwords = None if self.subwords is None else self.subwords.texts(texts)
-        if len(window) == 1 and not confidence and len(window[0].words):
-            one = self._one(forms, words, columns, contextual, subwords)
-            yield LabelsOfSentence(window[0], self.labels.decode(one), None)
+        if len(window) == 1 and len(window[0].words):
+            emissions = self._emissions_of_one(forms, words, columns, contextual, subwords)
+            path, marginals = self.model.head.one(emissions, with_marginals=confidence)
+            labels = self.labels.decode(path.tolist())
+            shares = None if marginals is None else self.labels.confidence(labels, marginals)
+            yield LabelsOfSentence(window[0], labels, shares)
             return
         found = Contexts(words, list(map(len, contexts)))
         columns = [column.joined(found.firsts) for column in columns]
@@ -241,15 +244,15 @@ class LabelingPipeline(WordPipeline):
             )
 
     @torch.inference_mode()
-    def _one(
+    def _emissions_of_one(
         self,
         forms: FormTable,
         words: Ragged,
         columns: Sequence[Ragged],
         contextual: Sequence[LayersOfTexts],
         subwords: SubwordTexts | None,
-    ) -> list[int]:
-        """The tags of a single sentence, with few calls of torch."""
+    ) -> NDArray[np.float32]:
+        """The emissions (T, K) of a single sentence, with few calls of torch."""
         device = device_of(self.model)
         numbers = torch.from_numpy(words.values.astype(np.int64)).to(device).unsqueeze(0)
         given = np.stack([column.values for column in columns], -1) if columns else np.zeros((words.lengths[0], 0))
@@ -259,8 +262,7 @@ class LabelingPipeline(WordPipeline):
         )
         read = None if subwords is None else subwords.batch(np.zeros(1, np.int64), device)
         emissions: NDArray[np.float32] = self.model.emissions(x, forms.keys[numbers], None, read)[0].cpu().numpy()
-        path: list[int] = self.model.head.best_of_one(emissions).tolist()
-        return path
+        return emissions
 
     def _columns(self, window: list[Sentence], words: Ragged) -> list[Ragged]:
         """The other columns of a window, in the order in which the model reads them."""
