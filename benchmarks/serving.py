@@ -274,21 +274,22 @@ async def soak(run: str, seconds: float = 60) -> None:
     """What the server holds at the end of a time in which clients misbehave; each right answer is compared."""
     server, name = ensue_server(run), Path(run).resolve().name
     await server.ready()
-    wishes = {"model": name, "prompt": "The king", "max_tokens": 40, "seed": 5}
-    expected = json.loads((await exchange(server.port, "/v1/completions", wishes))[1])["choices"]
-    choose, counts = random.Random(0), dict.fromkeys(("right", "left", "slow", "oversized", "torn"), 0)
+    some = [{"model": name, "prompt": "The king", "max_tokens": 40, "seed": seed, "top_p": 0.9} for seed in range(8)]
+    answers = [json.loads((await exchange(server.port, "/v1/completions", one))[1])["choices"][0] for one in some]
+    choose, counts = random.Random(0), dict.fromkeys(("right", "streamed", "left", "slow", "oversized", "torn"), 0)
 
     async def client() -> None:
         while time.perf_counter() < end:
-            what = choose.choice(list(counts))
+            what, number = choose.choice(list(counts)), choose.randrange(len(some))
             with suppress(ConnectionError, asyncio.IncompleteReadError):
-                await misbehave(server.port, what, wishes, expected)
-            counts[what] += 1
+                await visit(server.port, what, some[number], answers[number]["text"])
+                counts[what] += 1
 
-    for part in range(4):
-        end = time.perf_counter() + seconds / 4
+    parts = max(4, round(seconds / 180))
+    for part in range(parts):
+        end = time.perf_counter() + seconds / parts
         await asyncio.gather(*(client() for _ in range(16)))
-        await asyncio.sleep(1)
+        await asyncio.sleep(2)
         status = Path(f"/proc/{server.process.pid}/status").read_text()
         resident = int(status.partition("VmRSS:")[2].split()[0]) // 1024
         files = len(os.listdir(f"/proc/{server.process.pid}/fd"))
@@ -298,10 +299,11 @@ async def soak(run: str, seconds: float = 60) -> None:
     server.end()
 
 
-async def misbehave(port: int, what: str, wishes: dict[str, Any], expected: Any) -> None:
+async def visit(port: int, what: str, wishes: dict[str, Any], expected: str) -> None:
+    """One client: it wants an answer, which has to be the expected one, or it does something that clients do."""
     if what == "right":
         status, body = await exchange(port, "/v1/completions", wishes)
-        assert status == 429 or json.loads(body)["choices"] == expected, body
+        assert status == 429 or json.loads(body)["choices"][0]["text"] == expected, body
         return
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
@@ -311,9 +313,16 @@ async def misbehave(port: int, what: str, wishes: dict[str, Any], expected: Any)
             )
             await reader.read(4096)
             return
-        long = request("/v1/completions", {**wishes, "max_tokens": 3000, "stream": True})
-        writer.write(long[: len(long) // 2] if what == "torn" else long)
+        sent = request(
+            "/v1/completions", {**wishes, "stream": True, **({} if what == "streamed" else {"max_tokens": 3000})}
+        )
+        writer.write(sent[: len(sent) // 2] if what == "torn" else sent)
         await writer.drain()
+        if what == "streamed":
+            whole = await reader.readuntil(b"data: [DONE]")
+            events = [json.loads(line[6:]) for line in whole.split(b"\n") if line.startswith(b"data: {")]
+            assert "".join(event["choices"][0]["text"] for event in events) == expected, whole
+            return
         for _ in range(3 if what == "slow" else 1):
             await asyncio.sleep(0.3 if what == "slow" else 0.02)
             if what != "torn":

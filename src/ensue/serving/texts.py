@@ -110,9 +110,10 @@ class TextRoutes:
 
     async def _computed(self, request: Request, model: Served, work: Callable[[], Any], characters: int) -> Any:
         try:
-            if model.worker.is_quick(characters):
-                return model.worker.at_once(work, characters)
-            return await unless_left(request.receive, model.worker.computed(work, characters))
+            kind = request.scope["path"]
+            if model.worker.is_quick(kind, characters):
+                return model.worker.at_once(work, kind, characters)
+            return await unless_left(request.receive, model.worker.computed(work, kind, characters))
         except EnsueError as error:
             said = str(error).replace(str(model.pipeline.run), model.name)
             raise Refusal(400, said, param="inputs", code="invalid_value") from None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any
@@ -28,33 +29,33 @@ class Worker:
 
     def __init__(self, name: str, weights: HeldWeights) -> None:
         self.weights = weights
-        self._new: SimpleQueue[tuple[Work, int, asyncio.Future[Any]] | None] = SimpleQueue()
+        self._new: SimpleQueue[tuple[Work, asyncio.Future[Any]] | None] = SimpleQueue()
         self._done: deque[tuple[asyncio.Future[Any], Any, BaseException | None]] = deque()
         self._open = 0
         """What the thread has been given and has not told of."""
-        self._last: deque[float] = deque(maxlen=LAST)
+        self._last: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=LAST))
         self._has_ended = False
         self._thread = Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def is_quick(self, characters: int) -> bool:
-        """Whether work on so many characters is to be done with `at_once`."""
-        return characters <= SMALL and not self._open and 0 < max(self._last, default=0.0) < QUICK
+    def is_quick(self, kind: str, characters: int) -> bool:
+        """Whether work of this kind on so many characters is to be done with `at_once`."""
+        return characters <= SMALL and not self._open and 0 < max(self._last[kind], default=0.0) < QUICK
 
-    def at_once(self, work: Work, characters: int) -> Any:
+    def at_once(self, work: Work, kind: str, characters: int) -> Any:
         """What `work` returns or raises."""
         start = time.thread_time()
         with self.weights.used():
             result = work()
         if characters <= SMALL:
-            self._last.append(time.thread_time() - start)
+            self._last[kind].append(time.thread_time() - start)
         return result
 
-    async def computed(self, work: Work, characters: int) -> Any:
+    async def computed(self, work: Work, kind: str, characters: int) -> Any:
         """What `work` returns or raises, in its turn. If this is cancelled before, `work` is not called."""
         future = asyncio.get_running_loop().create_future()
         self._open += 1
-        self._new.put((work, characters, future))
+        self._new.put((partial(self.at_once, work, kind, characters), future))
         return await future
 
     def close(self) -> None:
@@ -66,11 +67,11 @@ class Worker:
     def _run(self) -> None:
         told = 0.0
         while (given := self._new.get()) is not None and not self._has_ended:
-            work, characters, future = given
+            work, future = given
             result, failure = None, None
             if not future.cancelled():
                 try:
-                    result = self.at_once(work, characters)
+                    result = work()
                 except BaseException as error:  # it belongs to the request
                     failure = error
             self._done.append((future, result, failure))
