@@ -17,7 +17,7 @@ SUFFIXES = (".py", ".c", ".h", ".js", ".css", ".html")
 
 FLOORS = (
     "text", "data", "engine", "nn", "models", "decode", "metrics", "recipe", "recipes", "runs", "tasks", "training",
-    "exchange", "trackers", "inspection", "console", "cli",
+    "exchange", "search", "trackers", "inspection", "console", "cli",
 )  # fmt: skip
 """The packages from the ground up."""
 

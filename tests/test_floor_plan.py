@@ -36,7 +36,7 @@ FLOORS = [
     ["inspection"],
     ["tasks"],
     ["training"],
-    ["comparison", "library", "exchange", "trackers"],
+    ["comparison", "library", "exchange", "trackers", "search"],
     ["serving"],
     ["__main__", "cli", "console", "quickstart"],
 ]

@@ -11,7 +11,6 @@ from ensue.data.pairs import Pair
 from ensue.errors import DataError, EnsueError, RunError
 from ensue.runs.schema import checked
 from ensue.tasks.sequence_to_sequence import decoding
-from ensue.tasks.sequence_to_sequence import pipeline as module
 from ensue.tasks.sequence_to_sequence.model import CoderContent, PairLayoutContent
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
 from training.tiny import run_tiny, some_slow
@@ -66,7 +65,7 @@ def test_answers_do_not_depend_on_their_neighbors(pipeline: SequencePipeline, mo
     sources = some_sources()
     together = pipeline.predict(sources)
     assert [output.text for output in together] == [pipeline.predict([source])[0].text for source in sources]
-    monkeypatch.setattr(module, "WINDOW", 7)
+    monkeypatch.setattr("ensue.tasks.sequence_to_sequence.windows.WINDOW", 7)
     assert [str(output) for output in pipeline.predict(sources[::-1])] == [str(output) for output in together[::-1]]
 
 

@@ -46,6 +46,14 @@ WithOption = Annotated[
 ]
 IN_SEARCH = {"beams": "width"}
 """The options of a search that have another name in `BeamSearch`."""
+ShardOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="i/N",
+        help="Part i of N, from 1/N to N/N: what all say, one after the other, is the whole.",
+        show_default=False,
+    ),
+]
 EncodingOption = Annotated[str, typer.Option(help="Encoding of the text.")]
 
 

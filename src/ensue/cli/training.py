@@ -34,7 +34,7 @@ def quickstart(
         text_of_python, origin = python_text()
         say(f"training on English that Python carries: {origin}")
     source = str(text_of_python if text is None else text)
-    recipe = _recipe("char-lstm", [f"train.seconds={seconds}", "train.validations=4"], train=source)
+    recipe = recipe_of("char-lstm", [f"train.seconds={seconds}", "train.validations=4"], train=source)
     run = out or default_run()
     if run.exists():
         raise EnsueError(f"{run}: is there already; choose another --out")
@@ -73,7 +73,7 @@ def train(
         if not resume:
             raise EnsueError("which recipe? `ensue recipes` lists them; only --resume needs none")
         recipe = str(out / "recipe.toml") if settings or train or valid or test else None
-    chosen = None if recipe is None else _recipe(recipe, settings or [], train=train, valid=valid, test=test)
+    chosen = None if recipe is None else recipe_of(recipe, settings or [], train=train, valid=valid, test=test)
     options = {"resume": resume, "overwrite": overwrite, "device": device, "threads": threads}
     outcome = _train(chosen, out, track=track or (), **options)
     _exit_if_interrupted(outcome, out)
@@ -107,7 +107,8 @@ def machine(
     print(machine_json(profile)) if as_json else show_machine(profile)
 
 
-def _recipe(name: str, settings: list[str], *, train: str = "", valid: str = "", test: str = "") -> Recipe:
+def recipe_of(name: str, settings: list[str], *, train: str = "", valid: str = "", test: str = "") -> Recipe:
+    """The recipe of a name or a file, with these settings and paths."""
     from ensue.recipe import read_recipe
 
     paths = {"train": train, "valid": valid, "test": test}

@@ -17,6 +17,7 @@ from ensue.cli.options import (
     MaxTokensOption,
     OneThreadOption,
     RunArgument,
+    ShardOption,
     VectorsOption,
     WithOption,
     load_for,
@@ -126,19 +127,26 @@ def predict(
     max_tokens: MaxTokensOption = None,
     others: WithOption = None,
     vectors: VectorsOption = None,
+    shard: ShardOption = None,
     encoding: EncodingOption = "utf-8",
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
 ) -> None:
     """Label, translate, summarize or fill in texts, in order."""
+    from ensue.tasks.shards import Shard
+
     search = {"beams": beams, "n_best": n_best, "length_penalty": length_penalty, "max_tokens": max_tokens}
     pipeline = load_for(
         "predict", run, device, threads, vectors=vectors, others=others, search=search, format=format,
-        splitter=splitter,
+        splitter=splitter, shard=shard,
     )  # fmt: skip
     pipeline = pipeline.with_splitter(splitter) if splitter else pipeline
-    texts, color = "-" if path is None else path, sys.stdout.isatty()
-    for line in pipeline.prediction_lines(texts, format=format, encoding=encoding, as_json=as_json, color=color):
+    texts = "-" if path is None else path
+    part = {} if shard is None else {"shard": Shard.parse(shard, texts)}
+    lines = pipeline.prediction_lines(
+        texts, format=format, encoding=encoding, as_json=as_json, color=sys.stdout.isatty(), **part
+    )
+    for line in lines:
         print(line, end="", flush=True)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ensue.cli.options import DeviceOption, EncodingOption, OneThreadOption, RunArgument, load_for, say
+from ensue.cli.options import DeviceOption, EncodingOption, OneThreadOption, RunArgument, ShardOption, load_for, say
 
 
 def embed(
@@ -28,6 +28,7 @@ def embed(
     layer: Annotated[
         int | None, typer.Option(help="The layer; 0: the embeddings, -1: the last; default: the last.")
     ] = None,
+    shard: ShardOption = None,
     encoding: EncodingOption = "utf-8",
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
@@ -38,8 +39,11 @@ def embed(
     pipeline = load_for("embed", run, device, threads, **given)
     from ensue.console.vectors import embedded, text_line
     from ensue.data.vector_files import json_line, write_vectors
+    from ensue.tasks.shards import WHOLE, Shard
 
-    rows = embedded(pipeline, "-" if path is None else path, encoding=encoding, **given)
+    texts = "-" if path is None else path
+    part = WHOLE if shard is None else Shard.parse(shard, texts)
+    rows = embedded(pipeline, texts, encoding=encoding, shard=part, **given)
     if out is not None:
         say(f"wrote {write_vectors(out, rows):,} vectors to {out}")
         return

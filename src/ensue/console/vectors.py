@@ -11,19 +11,25 @@ from ensue.data.lines import Lines
 from ensue.data.sources import TextSource
 from ensue.data.streams import is_stream, is_typed, stream_lines
 from ensue.data.vector_files import Row
+from ensue.tasks.shards import WHOLE, Shard
 
 TOGETHER = 1024
 """Texts that are embedded at once."""
 
 
-def embedded(pipeline: Any, location: str, *, encoding: str, **options: Any) -> Iterator[Row]:
+def embedded(pipeline: Any, location: str, *, encoding: str, shard: Shard = WHOLE, **options: Any) -> Iterator[Row]:
     """The lines of a file, a folder or a stream ("-": stdin) as texts with their vectors, in order."""
-    if is_stream(location):
-        lines = stream_lines(location, encoding)
-    else:
-        lines = Lines(TextSource(location, encoding=encoding).chunks(), location)
-    texts = (line.rstrip("\r\n") for _, line in lines)
-    while part := list(islice(texts, 1 if is_typed(location) else TOGETHER)):
+
+    def windows() -> Iterator[list[str]]:
+        if is_stream(location):
+            lines = stream_lines(location, encoding)
+        else:
+            lines = Lines(TextSource(location, encoding=encoding).chunks(), location)
+        texts = (line.rstrip("\r\n") for _, line in lines)
+        while part := list(islice(texts, 1 if is_typed(location) else TOGETHER)):
+            yield part
+
+    for part in shard.items(windows):
         yield from zip(part, pipeline.embed(part, **options), strict=True)
 
 

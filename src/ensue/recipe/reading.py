@@ -27,7 +27,11 @@ def read_recipe(recipe: str | Path | Recipe, settings: Sequence[str] | Mapping[s
     A setting is `"a.b=c"` as on the command line, with a TOML value or a bare word, or an item of a mapping. Setting
     one budget removes the recipe's own. Raises `RecipeError` or `DataError`.
     """
-    document = without_none(recipe.model_dump()) if isinstance(recipe, Recipe) else _read_document(str(recipe))
+    document = (
+        without_none(recipe.model_dump(exclude_unset=True))
+        if isinstance(recipe, Recipe)
+        else _read_document(str(recipe))
+    )
     for key, value in settings.items() if isinstance(settings, Mapping) else map(_parse_setting, settings):
         _apply(document, key, value)
     return validate_recipe(document, where="the recipe" if isinstance(recipe, Recipe) else str(recipe))

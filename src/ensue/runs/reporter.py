@@ -51,6 +51,8 @@ class Validation:
     """The scores in one line."""
     best: bool
     sample: str
+    selection: float
+    """The number that chooses the best weights: the lowest one is the best."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,10 @@ class Reporter:
 
     def validated(self, validation: Validation) -> None:
         """Called after each validation."""
+
+    def is_enough(self) -> bool:
+        """Asked before each step of a run of one process: whether the run should end now, as one that stops early."""
+        return False
 
     def finished(self, outcome: Outcome) -> None:
         """Called at the end of the run."""

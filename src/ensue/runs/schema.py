@@ -126,6 +126,8 @@ class ValidRecord(Content):
     summary: str
     best: bool
     sample: str
+    selection: FiniteFloat | None = None
+    """None in a run of an earlier version."""
 
 
 class TestedRecord(Content):

@@ -18,6 +18,7 @@ from ensue.metrics.comparison import ScoredItems
 from ensue.models.modules import count_parameters
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.portable import Portable
+from ensue.tasks.shards import WHOLE, Shard
 from ensue.tasks.task import Scores
 from ensue.tasks.token_scores import scores_json
 
@@ -98,16 +99,26 @@ class Predictor(Pipeline):
         return [{"text": text, "prediction": answer} for text, answer in zip(texts, self.predict(texts), strict=True)]
 
     def prediction_lines(
-        self, location: str, *, format: str | None, encoding: str, as_json: bool, color: bool
+        self,
+        location: str,
+        *,
+        format: str | None,
+        encoding: str,
+        as_json: bool,
+        color: bool,
+        shard: Shard | None = None,
     ) -> Iterator[str]:
         """The lines of `ensue predict`: the texts of a file ("-": stdin) with their predictions, in order.
 
         `color` is for a terminal. By default a text is a line, followed by a tab and the prediction.
         """
-        chunks = (
-            stream_text(location, encoding) if is_stream(location) else TextSource(location, encoding=encoding).chunks()
-        )
-        for _, line in Lines(chunks, location):
+
+        def lines() -> Lines:
+            if is_stream(location):
+                return Lines(stream_text(location, encoding), location)
+            return Lines(TextSource(location, encoding=encoding).chunks(), location)
+
+        for _, line in (shard or WHOLE).items(lines):
             text = line.rstrip("\r\n")
             if as_json:
                 (found,) = self.predict_json([text])

@@ -47,6 +47,9 @@ class TrackedReporter(Reporter):
         self.reporter.validated(validation)
         self._tell()
 
+    def is_enough(self) -> bool:
+        return self.reporter.is_enough()
+
     def finished(self, outcome: Outcome) -> None:
         self._tell()
         self._each(lambda tracker: tracker.end())

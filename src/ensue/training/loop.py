@@ -91,6 +91,8 @@ class Trainer:
         while self._share() < 1:
             if self.recipe.patience and self.progress.stale >= self.recipe.patience:
                 return "stopped early"
+            if self.reporter.is_enough():
+                return "stopped early"
             before = self._share()
             self.step()
             if self._passes(before, self.recipe.validations):
@@ -203,7 +205,7 @@ class Trainer:
                 self._not_finite(self.progress.step - 1, "the sample's scores are not finite")
             ) from None
         validation = Validation(
-            self.progress.step, self.progress.seconds, scores.as_json(), scores.summary(), best, sample
+            self.progress.step, self.progress.seconds, scores.as_json(), scores.summary(), best, sample, score
         )
         self._write(lambda: self.log.append("valid", **asdict(validation)))
         self.reporter.validated(validation)

@@ -14,18 +14,20 @@ from ensue.data.documents import Document, DocumentSource
 from ensue.data.streams import is_stream, is_typed, stream_lines
 from ensue.inspection.colors import ansi, color_of
 from ensue.tasks.classification.classified import Classified
+from ensue.tasks.shards import WHOLE, Shard
 
 if TYPE_CHECKING:
     from ensue.tasks.classification.pipeline import ClassificationPipeline
 
 
 def class_lines(
-    pipeline: ClassificationPipeline, path: str, *, format: str | None, encoding: str, as_json: bool, color: bool
-) -> Iterator[str]:
+    pipeline: ClassificationPipeline, path: str, *, format: str | None, encoding: str, as_json: bool, color: bool,
+    shard: Shard = WHOLE,
+) -> Iterator[str]:  # fmt: skip
     """The texts of a file ("-": stdin) with their labels and probabilities, in order."""
     source = _documents(pipeline, path, format, encoding)
     parts: Iterable[Iterable[Document]] = ([document] for document in source) if is_typed(path) else [source]
-    for document, labels, probabilities in chain.from_iterable(map(pipeline.classify, parts)):
+    for document, labels, probabilities in chain.from_iterable(pipeline.classify(part, shard) for part in parts):
         shares = dict(zip(pipeline.labels.names, probabilities.tolist(), strict=True))
         if as_json:
             found = Classified(document.texts, labels, shares)
@@ -34,7 +36,7 @@ def class_lines(
             yield _colored(labels, shares, document)
         else:
             yield source.write(document, labels, [shares[label] for label in labels] or [max(shares.values())])
-    if not as_json:
+    if not as_json and shard.is_last:
         yield source.rest
 
 

@@ -35,6 +35,7 @@ from ensue.tasks.classification.texts import (
     words_in,
 )
 from ensue.tasks.portable import Portable
+from ensue.tasks.shards import WHOLE, Shard
 from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
 from ensue.tasks.words.length import check_length
 from ensue.tasks.words.pipeline import WordPipeline
@@ -112,16 +113,20 @@ class ClassificationPipeline(WordPipeline):
         """What happens in the model with a text or a pair, as numbers and as a page."""
         return inspect_classifier(self, text)
 
-    def classify(self, documents: Iterable[Document]) -> Iterator[LabelsOfDocument]:
-        """The labels of a stream of documents of any length, in order, in constant memory.
+    def classify(self, documents: Iterable[Document], shard: Shard | None = None) -> Iterator[LabelsOfDocument]:
+        """The labels of a stream of documents of any length, or of a part of it, in order, in constant memory.
 
         Raises DataError for a document with the wrong number of texts.
         """
-        read = map(self._read, documents)
-        for window in windows(read, _num_words, most_words=WINDOW_WORDS, most_items=WINDOW_TEXTS):
+        chosen = (shard or WHOLE).windows(lambda: self._windows(documents))
+        for place, window in enumerate(self._windows(documents)):
+            if place >= chosen.stop:
+                return
             num_texts = len(window[0][1])
             texts = [[words[part] for _, words in window] for part in range(num_texts)]
             forms, numbers = self.reader.read([words for part in texts for words in part])
+            if place < chosen.start:  # words are worked out where they come first, in every shard with the same others
+                continue
             parts = [numbers.slice(part * len(window), (part + 1) * len(window)) for part in range(num_texts)]
             probabilities = classify_words(
                 self.model,
@@ -132,6 +137,10 @@ class ClassificationPipeline(WordPipeline):
             )
             for (document, _), shares in zip(window, probabilities, strict=True):
                 yield LabelsOfDocument(document, self.labels.chosen(shares), shares)
+
+    def _windows(self, documents: Iterable[Document]) -> Iterator[list[tuple[Document, list[list[str]]]]]:
+        read = map(self._read, documents)
+        return windows(read, _num_words, most_words=WINDOW_WORDS, most_items=WINDOW_TEXTS)
 
     def source(
         self, location: str | Path | Lines, *, format: str = "", encoding: str = "utf-8", is_labeled: bool = True
@@ -170,9 +179,11 @@ class ClassificationPipeline(WordPipeline):
 
     def prediction_lines(
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
-        color: bool = False,
+        color: bool = False, shard: Shard | None = None,
     ) -> Iterator[str]:  # fmt: skip
-        return class_lines(self, location, format=format, encoding=encoding, as_json=as_json, color=color)
+        return class_lines(
+            self, location, format=format, encoding=encoding, as_json=as_json, color=color, shard=shard or WHOLE
+        )
 
     @property
     def num_texts(self) -> int:

@@ -15,6 +15,7 @@ from ensue.data.sentences.sentence import Sentence
 from ensue.data.sentences.source import SentenceSource
 from ensue.data.streams import is_stream, is_typed, stream_lines
 from ensue.inspection.colors import ansi, color_of
+from ensue.tasks.shards import WHOLE, Shard
 
 if TYPE_CHECKING:
     from ensue.tasks.labeling.pipeline import LabelingPipeline
@@ -22,20 +23,21 @@ if TYPE_CHECKING:
 
 
 def label_lines(
-    pipeline: LabelingPipeline, path: str, *, format: str | None, encoding: str, as_json: bool, color: bool
-) -> Iterator[str]:
+    pipeline: LabelingPipeline, path: str, *, format: str | None, encoding: str, as_json: bool, color: bool,
+    shard: Shard = WHOLE,
+) -> Iterator[str]:  # fmt: skip
     """The texts of a file ("-": stdin) with their labels, in order; `color` is for a terminal."""
     source = _sentences(pipeline, path, format, encoding)
     written = source.format
     parts: Iterable[Iterable[Sentence]] = ([sentence] for sentence in source) if is_typed(path) else [source]
-    for answer in chain.from_iterable(pipeline.label(part, confidence=as_json) for part in parts):
+    for answer in chain.from_iterable(pipeline.label(part, confidence=as_json, shard=shard) for part in parts):
         if as_json:
             yield json.dumps(pipeline.tagged(answer, written).as_json(), ensure_ascii=False) + "\n"
         elif color and written.name == "text":
             yield aligned(pipeline.tagged(answer, written)) + "\n"
         else:
             yield pipeline.written(answer, written)
-    if not as_json:
+    if not as_json and shard.is_last:
         yield source.rest
 
 

@@ -35,6 +35,7 @@ from ensue.tasks.labeling.recipe import LabelingRecipe
 from ensue.tasks.labeling.tagged_sentence import LabeledWord, TaggedSentence
 from ensue.tasks.labeling.task import tag_texts
 from ensue.tasks.portable import Portable
+from ensue.tasks.shards import WHOLE, Shard
 from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.tasks.words.length import check_length
@@ -114,11 +115,22 @@ class LabelingPipeline(WordPipeline):
         """
         return inspect_tagger(self, text)
 
-    def label(self, sentences: Iterable[Sentence], *, confidence: bool = False) -> Iterator[LabelsOfSentence]:
-        """The labels of a stream of sentences of any length, in order, in constant memory."""
+    def label(
+        self, sentences: Iterable[Sentence], *, confidence: bool = False, shard: Shard | None = None
+    ) -> Iterator[LabelsOfSentence]:
+        """The labels of a stream of sentences of any length, or of a part of it, in order, in constant memory."""
+        chosen = (shard or WHOLE).windows(lambda: self._windows(sentences))
+        for place, window in enumerate(self._windows(sentences)):
+            if place >= chosen.stop:
+                return
+            if place < chosen.start:  # words are worked out where they come first, in every shard with the same others
+                self.reader.read([sentence.words for context in window for sentence in context])
+            else:
+                yield from self._label_window(window, confidence)
+
+    def _windows(self, sentences: Iterable[Sentence]) -> Iterator[list[list[Sentence]]]:
         found = contexts(map(self._checked, sentences), self.recipe.data.context_words)
-        for window in windows(found, _num_words, most_words=WINDOW_WORDS):
-            yield from self._label_window(window, confidence)
+        return windows(found, _num_words, most_words=WINDOW_WORDS)
 
     def source(
         self, location: str | Path | Lines, *, format: str | None = None, encoding: str = "utf-8"
@@ -183,9 +195,11 @@ class LabelingPipeline(WordPipeline):
 
     def prediction_lines(
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
-        color: bool = False,
+        color: bool = False, shard: Shard | None = None,
     ) -> Iterator[str]:  # fmt: skip
-        return label_lines(self, location, format=format, encoding=encoding, as_json=as_json, color=color)
+        return label_lines(
+            self, location, format=format, encoding=encoding, as_json=as_json, color=color, shard=shard or WHOLE
+        )
 
     def portable(self) -> Portable:
         return portable(self)

@@ -9,7 +9,7 @@ TASK = TaskEntry(
     job="ensue.tasks.masked_language_modeling.job:MaskedLanguageModelingJob",
     pipeline="ensue.tasks.masked_language_modeling.pipeline:MaskedLanguagePipeline",
     commands={
-        "predict": frozenset({"n-best"}),
+        "predict": frozenset({"n-best", "shard"}),
         "evaluate": frozenset({"minimal-pairs", "similarity"}) | CONTEXTUAL,
         "score": frozenset(),
         "inspect": frozenset(),

@@ -33,6 +33,7 @@ from ensue.tasks.masked_language_modeling.task import MaskedBatch, score
 from ensue.tasks.minimal_pairs import MinimalPairScores, PairScore, ScoredTexts, score_pairs
 from ensue.tasks.pipeline import Predictor
 from ensue.tasks.poolings import Vectors, pooling_of, unit_vectors
+from ensue.tasks.shards import WHOLE, Shard
 from ensue.tasks.text_vectors import TextVectors
 from ensue.tasks.token_scores import TokenScore, score_lines
 from ensue.text.masked_tokens import MaskedTokenizer
@@ -123,10 +124,17 @@ class MaskedLanguagePipeline(ContextualPipeline, TextVectors, Predictor):
         return FilledText(self.coder.filled(parts, ids[:, 0].tolist()), masks)
 
     def prediction_lines(
-        self, location: str, *, format: str | None, encoding: str, as_json: bool, color: bool
+        self,
+        location: str,
+        *,
+        format: str | None,
+        encoding: str,
+        as_json: bool,
+        color: bool,
+        shard: Shard | None = None,
     ) -> Iterator[str]:
         """The lines of `ensue predict`: those of a file ("-": stdin) with their masks filled."""
-        return filled_lines(self, location, encoding, as_json=as_json)
+        return filled_lines(self, location, encoding, as_json=as_json, shard=shard or WHOLE)
 
     def inspect(self, text: str) -> Inspection:
         """What happens in the model with a text, in which `[MASK]` may stand: what it expects at each token that is

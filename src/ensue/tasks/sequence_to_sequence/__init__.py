@@ -11,7 +11,7 @@ TASK = TaskEntry(
     job="ensue.tasks.sequence_to_sequence.job:SequenceToSequenceJob",
     pipeline="ensue.tasks.sequence_to_sequence.pipeline:SequencePipeline",
     commands={
-        "predict": SEARCH | {"format", "n-best", "with"},
+        "predict": SEARCH | {"format", "n-best", "with", "shard"},
         "evaluate": SEARCH | {"format", "compare", "with"},
         "inspect": SEARCH | {"target"},
         "score": frozenset({"format", "with"}),

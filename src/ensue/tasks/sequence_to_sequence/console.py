@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ensue.data.pairs import Pair, PairSource
 from ensue.data.streams import is_stream, is_typed, stream_lines
 from ensue.tasks.sequence_to_sequence.outputs import Output
+from ensue.tasks.sequence_to_sequence.windows import WINDOW, in_windows
+from ensue.tasks.shards import WHOLE, Shard
 
 if TYPE_CHECKING:
     from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
@@ -19,16 +21,17 @@ ALIGNED = 256
 
 
 def output_lines(
-    pipeline: SequencePipeline, path: str, *, format: str | None, encoding: str, as_json: bool
+    pipeline: SequencePipeline, path: str, *, format: str | None, encoding: str, as_json: bool, shard: Shard = WHOLE
 ) -> Iterator[str]:
     """A line for each source of a file ("-": stdin), in order: its output, or with `n_best` above 1 a line for each
     output: the number of the source, the score, the text.
     """
     source = pairs_to_read(pipeline, path, format=format, encoding=encoding, is_labeled=False)
     windows = ([pair] for pair in source) if is_typed(path) else [source]
-    n_best, number = pipeline.search.n_best, 0
+    chosen = shard.windows(lambda: in_windows(source))
+    n_best, number = pipeline.search.n_best, chosen.start * WINDOW
     for window in windows:
-        answers = pipeline.answers(window)
+        answers = pipeline.answers(window, chosen)
         if as_json:
             yield from (json.dumps(found, ensure_ascii=False) + "\n" for found in outputs_json(pipeline, answers))
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
-from itertools import islice, starmap
+from itertools import starmap
 from pathlib import Path
 from typing import Any, Self
 
@@ -39,11 +39,10 @@ from ensue.tasks.sequence_to_sequence.portable import portable
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
 from ensue.tasks.sequence_to_sequence.sources import Sources
 from ensue.tasks.sequence_to_sequence.texts import Ids, PairCoder
+from ensue.tasks.sequence_to_sequence.windows import in_windows
+from ensue.tasks.shards import EVERY, WHOLE, Shard
 from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
 from ensue.text.scripts import are_unsplit
-
-WINDOW = 1_024
-"""Sources that are held and sorted by length. A file of any length is read in constant memory."""
 
 
 class SequencePipeline(LayeredPipeline, Predictor):
@@ -137,12 +136,14 @@ class SequencePipeline(LayeredPipeline, Predictor):
         (found,) = self.surprisal([Pair(tuple(sources), (target,))])
         return surprisal_json(*found)
 
-    def answers(self, pairs: Iterable[Pair]) -> Iterator[tuple[Pair, Output]]:
-        """Each pair with the output for its source, in order, in constant memory."""
-        left = iter(pairs)
-        while window := list(islice(left, WINDOW)):
-            sources = self.sources(window)
-            yield from zip(window, map(self._output, window, self.hypotheses(sources)), strict=True)
+    def answers(self, pairs: Iterable[Pair], chosen: range = EVERY) -> Iterator[tuple[Pair, Output]]:
+        """Each pair with the output for its source, in order, in constant memory; or those of some windows."""
+        for place, window in enumerate(in_windows(pairs)):
+            if place >= chosen.stop:
+                return
+            if place >= chosen.start:
+                sources = self.sources(window)
+                yield from zip(window, map(self._output, window, self.hypotheses(sources)), strict=True)
 
     def aligned(self, answers: Sequence[tuple[Pair, Output]]) -> list[TokenAlignment | None]:
         """The tokens of each source and its output, with what each token of the output looks at most."""
@@ -187,8 +188,7 @@ class SequencePipeline(LayeredPipeline, Predictor):
 
     def surprisal(self, pairs: Iterable[Pair]) -> Iterator[tuple[Pair, str, float, int]]:
         """Each pair and each of its targets with the surprisal in nats and the number of tokens; in order."""
-        left = ((pair, target) for pair in pairs for target in pair.targets)
-        while window := list(islice(left, WINDOW)):
+        for window in in_windows((pair, target) for pair in pairs for target in pair.targets):
             ids, targets = zip(*starmap(self._encoded, window), strict=True)
             sources = Sources.of(ids, [pair.sources for pair, _ in window], self.coder, self.contextual)
             written, nats = Ragged.of(targets), np.zeros(len(window))
@@ -219,10 +219,17 @@ class SequencePipeline(LayeredPipeline, Predictor):
         return PairSource(location, format=format or "", like=self.layout, encoding=encoding, is_labeled=is_labeled)
 
     def prediction_lines(
-        self, location: str, *, format: str | None, encoding: str, as_json: bool, color: bool
+        self,
+        location: str,
+        *,
+        format: str | None,
+        encoding: str,
+        as_json: bool,
+        color: bool,
+        shard: Shard | None = None,
     ) -> Iterator[str]:
         """The lines of `ensue predict`: an output for each source ("-": stdin), in order."""
-        return output_lines(self, location, format=format, encoding=encoding, as_json=as_json)
+        return output_lines(self, location, format=format, encoding=encoding, as_json=as_json, shard=shard or WHOLE)
 
     def score_lines(
         self, location: str, *, encoding: str = "utf-8", as_json: bool = False, format: str | None = None

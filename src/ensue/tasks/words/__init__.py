@@ -1,7 +1,7 @@
 """Shared by the tasks that read words: labeling and classification."""
 
 COMMANDS = {
-    "predict": frozenset({"format", "splitter", "vectors"}),
+    "predict": frozenset({"format", "splitter", "vectors", "shard"}),
     "evaluate": frozenset({"format", "vectors"}),
     "inspect": frozenset({"vectors"}),
 }

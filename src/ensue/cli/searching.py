@@ -1,0 +1,50 @@
+"""The command that trains many runs to find the best values of a recipe: search."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ensue.cli.options import DeviceOption, ThreadsOption, quoted, say
+from ensue.cli.training import recipe_of
+from ensue.console.imports import importing_torch
+
+
+def search(
+    recipe: Annotated[str, typer.Argument(help="A recipe's name or a TOML file.", show_default=False)],
+    space: Annotated[Path, typer.Option(help="A TOML file with ranges and choices of keys.", show_default=False)],
+    trials: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many trials in all.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="The folder of the search; one that is there goes on.", show_default=False)],
+    train: Annotated[str, typer.Option("--train", help="Training data: a file, a folder or a glob.")] = "",
+    valid: Annotated[str, typer.Option(help="Validation data; default: a tenth of the training data.")] = "",
+    test: Annotated[str, typer.Option(help="Test data, scored once at the end of each trial.")] = "",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe: train.seconds=60, ..."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The seed of the search.")] = 0,
+    prune: Annotated[bool, typer.Option("--prune/--no-prune", help="End trials that are worse than most.")] = True,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = None,
+) -> None:
+    """Find the best values of a recipe by many runs."""
+    from ensue.search.space import read_space
+    from ensue.search.study import check_optuna
+
+    check_optuna()
+    chosen = recipe_of(recipe, settings or [], train=train, valid=valid, test=test)
+    known = read_space(space, chosen)
+    with importing_torch():
+        from ensue.console.search import SearchReporter, trial_line
+        from ensue.search.search import search as searched
+    ended = searched(
+        chosen, known, out, trials=trials, seed=seed, prune=prune, reporter=SearchReporter(),
+        told=lambda result: say(trial_line(result)), device=device, threads=threads,
+    )  # fmt: skip
+    if not ended:
+        say(f"saved; the same command goes on with {quoted(out)}")
+        raise typer.Exit(130)
+    if (out / "best.toml").exists():
+        say(f"wrote {out}: README.md, search.png, best.toml; try\n  ensue train {quoted(out / 'best.toml')} --out best")

@@ -1,0 +1,119 @@
+"""The space of a search: for keys of a recipe their ranges or choices, read from TOML and checked."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ensue.errors import DataError, RecipeError, nearest
+from ensue.parsing import MAX_TOML, ParseError, parse_toml, read_bounded
+from ensue.recipe import Recipe, read_recipe
+
+RANGE = ("low", "high", "log", "step")
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers from `low` to `high`, both of them too; whole ones if both are whole. With `log` each factor is as
+    likely as another; with `step` only every so many.
+    """
+
+    low: float
+    high: float
+    log: bool = False
+    step: float | None = None
+
+    @property
+    def samples(self) -> tuple[Any, ...]:
+        """Values that a recipe has to take."""
+        return self.low, self.high
+
+    def drawn(self, trial: Any, key: str) -> Any:
+        """The value of a trial."""
+        whole = isinstance(self.low, int) and isinstance(self.high, int) and not isinstance(self.step, float)
+        if whole:
+            return trial.suggest_int(key, self.low, self.high, log=self.log, step=self.step or 1)
+        return trial.suggest_float(key, self.low, self.high, log=self.log, step=self.step)
+
+    def as_json(self) -> Any:
+        """JSON values."""
+        return {name: value for name, value in vars(self).items() if value not in (None, False)}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of some values, which may be of any kind."""
+
+    samples: tuple[Any, ...]
+
+    def drawn(self, trial: Any, key: str) -> Any:
+        """The value of a trial."""
+        return json.loads(trial.suggest_categorical(key, [json.dumps(value) for value in self.samples]))
+
+    def as_json(self) -> Any:
+        """JSON values."""
+        return list(self.samples)
+
+
+Space = Mapping[str, Range | Choice]
+
+
+def read_space(path: Path, recipe: Recipe) -> Space:
+    """The space in a file. Raises DataError or RecipeError for a key that the recipe has not, or a value that it does
+    not take.
+    """
+    try:
+        document = parse_toml(read_bounded(path, MAX_TOML * 4).decode())
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror or error}", path) from None
+    except (ParseError, ValueError) as error:
+        raise RecipeError(f"{path}: {error}") from None
+    space = dict(_read(document, path, ""))
+    if not space:
+        raise RecipeError(f"{path}: no key; expected such as train.learning_rate = {{ low = 1e-4, high = 1e-2 }}")
+    for key, values in space.items():
+        for value in values.samples:
+            try:
+                read_recipe(recipe, {key: value})
+            except RecipeError as error:
+                raise RecipeError(f"{path}: {key} = {json.dumps(value)}: {error}") from None
+    return space
+
+
+def _read(document: Mapping[str, Any], path: Path, prefix: str) -> Iterator[tuple[str, Range | Choice]]:
+    for name, value in document.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, dict) and ("low" in value or "high" in value):
+            yield key, _range(value, f"{path}: {key}")
+        elif isinstance(value, dict):
+            yield from _read(value, path, f"{key}.")
+        elif isinstance(value, list) and value:
+            yield key, Choice(tuple(value))
+        else:
+            raise RecipeError(f"{path}: {key}: expected a list of choices, or {{ low, high }}; found {value!r:.60}")
+
+
+def _range(table: Mapping[str, Any], where: str) -> Range:
+    for name in table:
+        if name not in RANGE:
+            raise RecipeError(f'{where}: unknown key "{name}"{nearest(name, RANGE)}; expected low, high, log, step')
+    numbers = {name: table[name] for name in ("low", "high", "step") if name in table}
+    for name, value in numbers.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise RecipeError(f"{where}.{name}: expected a number, found {value!r:.60}")
+    if "low" not in table or "high" not in table:
+        raise RecipeError(f"{where}: expected low and high, found {', '.join(table)} alone")
+    low, high, log, step = table["low"], table["high"], table.get("log", False), table.get("step")
+    if not low < high:
+        raise RecipeError(f"{where}: no range: low {low} is not below high {high}")
+    if not isinstance(log, bool):
+        raise RecipeError(f"{where}.log: expected true or false, found {log!r:.60}")
+    if log and (low <= 0 or step is not None):
+        raise RecipeError(f"{where}: a range with log has a low above 0 and no step")
+    if step is not None and not 0 < step <= high - low:
+        raise RecipeError(f"{where}.step: expected a number above 0, up to {high - low}, found {step}")
+    return Range(low, high, log, step)

@@ -1,0 +1,135 @@
+"""The study of a search: its journal, which any number of processes write to, and which trial comes next."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock, Timeout
+
+from ensue.errors import EnsueError, RunError
+from ensue.search.space import Space
+
+
+def check_optuna() -> None:
+    """Raises EnsueError if Optuna is missing."""
+    if find_spec("optuna") is None:
+        raise EnsueError("search needs the package optuna: pip install 'ensue[search]'")
+
+
+class Study:
+    """The trials of a search in `folder`, in the order of their numbers.
+
+    What a trial is depends on the seed, its number, and the trials that have ended before it began. So a search that
+    was killed and goes on is the undisturbed one, as long as one process works on it. A trial that a killed process
+    left is taken up before a new one begins.
+    """
+
+    def __init__(self, folder: Path, space: Space, *, seed: int, prune: bool) -> None:
+        import optuna  # noqa: PLC0415 (an extra)
+        from optuna.storages.journal import JournalFileBackend  # noqa: PLC0415
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self.optuna, self.folder, self.space, self.seed = optuna, folder, space, seed
+        self.lock = FileLock(folder / ".lock")
+        journal = folder / "journal.jsonl"
+        lock = JournalLock(folder / ".journal.lock")
+        as_optunas: Any = lock
+        with self.lock, lock.lock:
+            _drop_cut_line(journal)
+        pruner = optuna.pruners.MedianPruner() if prune else optuna.pruners.NopPruner()
+        try:
+            storage = optuna.storages.JournalStorage(JournalFileBackend(str(journal), lock_obj=as_optunas))
+            with self.lock:
+                self.study = optuna.create_study(
+                    storage=storage, study_name="search", direction="minimize", pruner=pruner, load_if_exists=True
+                )
+        except (ValueError, KeyError) as error:
+            raise RunError(f"{journal}: damaged: {error}") from None
+
+    def trials(self) -> list[Any]:
+        """All trials so far."""
+        trials: list[Any] = self.study.get_trials(deepcopy=False)
+        return trials
+
+    @contextmanager
+    def next(self, most: int) -> Iterator[tuple[Any, dict[str, Any]] | None]:
+        """The next trial with its values, for the duration of a `with` block; None if there are `most` already."""
+        with self.lock:
+            found = self._left() or self._asked(most)
+            values = None if found is None else self._values(found[0])
+        if found is None or values is None:
+            yield None
+            return
+        try:
+            yield found[0], values
+        finally:
+            found[1].release()
+
+    def _left(self) -> tuple[Any, FileLock] | None:
+        """A trial that was begun and that no process works on."""
+        for trial in self.trials():
+            if trial.state == self.optuna.trial.TrialState.RUNNING:
+                claim = self._claim(trial.number)
+                try:
+                    claim.acquire(timeout=0)
+                except Timeout:
+                    continue
+                self._sampler(trial.number)
+                return self.optuna.trial.Trial(self.study, trial._trial_id), claim
+        return None
+
+    def _asked(self, most: int) -> tuple[Any, FileLock] | None:
+        number = len(self.trials())
+        if number >= most:
+            return None
+        claim = self._claim(number)
+        claim.acquire(timeout=0)
+        self._sampler(number)
+        return self.study.ask(), claim
+
+    def _values(self, trial: Any) -> dict[str, Any]:
+        found = {}
+        for place, (key, values) in enumerate(self.space.items()):
+            self._sampler(trial.number, place + 1)  # a kill may have come between two values
+            found[key] = values.drawn(trial, key)
+        return found
+
+    def _sampler(self, *key: int) -> None:
+        seed = int(np.random.SeedSequence((self.seed, *key)).generate_state(1)[0])
+        self.study.sampler = self.optuna.samplers.TPESampler(seed=seed)
+
+    def _claim(self, number: int) -> FileLock:
+        """The lock of a trial; it ends with its process."""
+        folder = self.folder / "locks"
+        folder.mkdir(exist_ok=True)
+        return FileLock(folder / f"{number:04}")
+
+
+class JournalLock:
+    """The lock of a journal, with the methods that Optuna calls. Unlike Optuna's own it ends with its process."""
+
+    def __init__(self, path: Path) -> None:
+        self.lock = FileLock(path)
+
+    def acquire(self) -> bool:
+        """Waits for the lock."""
+        self.lock.acquire()
+        return True
+
+    def release(self) -> None:
+        """Gives the lock back."""
+        self.lock.release()
+
+
+def _drop_cut_line(journal: Path) -> None:
+    """Cuts off a last line without an end, which a kill has left."""
+    if journal.exists():
+        content = journal.read_bytes()
+        if not content.endswith(b"\n"):
+            os.truncate(journal, content.rfind(b"\n") + 1)

@@ -1,0 +1,58 @@
+"""A part of the texts of a file, so that many processes or machines can work on it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import TypeVar
+
+from ensue.data.streams import is_stream, stream_name
+from ensue.errors import EnsueError
+
+Item = TypeVar("Item")
+MOST = 1_000_000
+EVERY = range(1 << 62)
+"""The windows of a whole."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Part `number` (from 1) of `count` parts. What all parts say, in their order, is what the whole says, byte for
+    byte: a part consists of whole windows, and what is computed in a window does not depend on where it is computed.
+    """
+
+    number: int = 1
+    count: int = 1
+
+    @classmethod
+    def parse(cls, text: str, location: str) -> Shard:
+        """The shard "i/N" of a location. Raises EnsueError for another text, and for a stream."""
+        found = re.fullmatch(r"([0-9]{1,7})/([0-9]{1,7})", text)
+        shard = cls(*map(int, found.groups())) if found else cls(0, 0)
+        if not 1 <= shard.number <= shard.count <= MOST:
+            raise EnsueError(f'--shard takes i/N with i from 1 to N, such as 3/8; found "{text}"')
+        if is_stream(location):
+            raise EnsueError(f"--shard needs a file, whose windows are counted first; found {stream_name(location)}")
+        return shard
+
+    @property
+    def is_last(self) -> bool:
+        """Whether it is the last part, which also has what stands behind the last text."""
+        return self.number == self.count
+
+    def windows(self, whole: Callable[[], Iterable[object]]) -> range:
+        """The numbers of its windows, from 0. Those of the whole are counted, unless it is the whole."""
+        if self.count == 1:
+            return EVERY
+        total = sum(1 for _ in whole())
+        return range(total * (self.number - 1) // self.count, total * self.number // self.count)
+
+    def items(self, whole: Callable[[], Iterable[Item]]) -> Iterator[Item]:
+        """Its items, where each item is a window."""
+        chosen = self.windows(whole)
+        return islice(iter(whole()), chosen.start, None if self.is_last else chosen.stop)
+
+
+WHOLE = Shard()

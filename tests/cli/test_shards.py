@@ -1,0 +1,87 @@
+"""`--shard i/N`: what the parts say, one after the other, is what the whole says, byte for byte."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Ensue
+from cli.test_translators import translators  # noqa: F401 (a fixture)
+from cli.test_vectors_command import vectors  # noqa: F401 (a fixture)
+from ensue.tasks.shards import Shard
+from training.tiny_pairs import pairs
+from training.tiny_texts import columns, documents, quoted_csv, sentences, tsv
+
+Refused = Callable[..., str]
+
+
+def assert_parts_are_the_whole(ensue: Ensue, *command: object) -> None:
+    whole = ensue(*command)
+    assert whole.status == 0, whole.err
+    for count in (3, 9):
+        parts = [ensue(*command, "--shard", f"{number}/{count}").out for number in range(1, count + 1)]
+        assert "".join(parts) == whole.out
+        assert sum(map(bool, parts)) > 1
+
+
+@pytest.fixture
+def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ensue.tasks.classification.pipeline.WINDOW_TEXTS", 7)
+    monkeypatch.setattr("ensue.tasks.labeling.pipeline.WINDOW_WORDS", 20)
+    monkeypatch.setattr("ensue.console.vectors.TOGETHER", 5)
+    monkeypatch.setattr("ensue.tasks.sequence_to_sequence.windows.WINDOW", 5)
+    monkeypatch.setattr("ensue.tasks.sequence_to_sequence.console.WINDOW", 5)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small_windows")
+@pytest.mark.parametrize("as_json", [[], ["--json"]], ids=["text", "json"])
+@pytest.mark.parametrize(
+    ("run", "name", "content"),
+    [
+        ("topics", "some.tsv", tsv(documents(40, seed=4))),
+        ("topics", "some.csv", quoted_csv(documents(40, seed=4))),
+        ("topics", "unended.tsv", tsv(documents(40, seed=4)).rstrip("\n")),
+        ("names", "some.txt", columns(sentences(40, seed=4)) + "\n\n\n"),
+        ("names", "plain.txt", "".join(" ".join(s.words) + "\n" for s in sentences(40, seed=4))),
+        ("upos", "some.txt", columns(sentences(40, seed=4))),
+    ],
+)  # fmt: skip
+def test_parts_of_labeled_files(
+    ensue: Ensue, runs: Path, tmp_path: Path, run: str, name: str, content: str, as_json: list[str]
+) -> None:
+    (tmp_path / name).write_text(content, newline="")
+    assert_parts_are_the_whole(ensue, "predict", runs / run, tmp_path / name, *as_json)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small_windows")
+@pytest.mark.parametrize("options", [["--n-best", 2], ["--json"]])
+def test_parts_of_sources(ensue: Ensue, translators: Path, tmp_path: Path, options: list[object]) -> None:  # noqa: F811
+    (tmp_path / "pairs.tsv").write_text(pairs(23, seed=3))
+    assert_parts_are_the_whole(ensue, "predict", translators / "one", tmp_path / "pairs.tsv", *options)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small_windows")
+def test_parts_of_vectors(ensue: Ensue, vectors: Path, tmp_path: Path) -> None:  # noqa: F811
+    (tmp_path / "texts.txt").write_text("salt oven\npiano\n\nnowhere\n" * 6)
+    assert_parts_are_the_whole(ensue, "embed", vectors, tmp_path / "texts.txt")
+    assert_parts_are_the_whole(ensue, "embed", vectors, tmp_path / "texts.txt", "--json")
+
+
+def test_a_shard_that_is_none(refused: Refused, runs: Path, trained: Path) -> None:
+    data = runs / "topics.tsv"
+    for shard in ("0/3", "4/3", "3", "a/b", "-1/3", "1/0", "1/99999999"):
+        expected = f'--shard takes i/N with i from 1 to N, such as 3/8; found "{shard}"'
+        assert refused("predict", runs / "topics", data, "--shard", shard) == expected
+    assert refused("predict", runs / "topics", "--shard", "1/2", stdin=b"a\n") == (
+        "--shard needs a file, whose windows are counted first; found stdin"
+    )
+
+
+def test_windows_are_dealt_in_order() -> None:
+    for total in range(12):
+        for count in (1, 2, 5, 13):
+            dealt = [list(Shard(number, count).items(lambda n=total: iter(range(n)))) for number in range(1, count + 1)]  # type: ignore[misc]
+            assert [window for part in dealt for window in part] == list(range(total))
