@@ -136,12 +136,13 @@ class SequencePipeline(LayeredPipeline, Predictor):
         (found,) = self.surprisal([Pair(tuple(sources), (target,))])
         return surprisal_json(*found)
 
-    def answers(self, pairs: Iterable[Pair], chosen: range = EVERY) -> Iterator[tuple[Pair, Output]]:
+    def answers(self, pairs: Iterable[Pair], chosen: range | None = None) -> Iterator[tuple[Pair, Output]]:
         """Each pair with the output for its source, in order, in constant memory; or those of some windows."""
+        wanted = EVERY if chosen is None else chosen
         for place, window in enumerate(in_windows(pairs)):
-            if place >= chosen.stop:
+            if place >= wanted.stop:
                 return
-            if place >= chosen.start:
+            if place >= wanted.start:
                 sources = self.sources(window)
                 yield from zip(window, map(self._output, window, self.hypotheses(sources)), strict=True)
 
