@@ -295,6 +295,19 @@ def test_any_recipe_takes_an_origin(origins: dict[str, Path]) -> None:
     assert again == recipe
 
 
+@pytest.mark.slow
+def test_features_beside_a_text_do_not_depend_on_other_texts(
+    origins: dict[str, Path], data: Path, tmp_path: Path
+) -> None:
+    """The slot of a text stands behind its words, where a shorter one has padding."""
+    recipe = recipe_of("classification", origins["bpe"], data / "topics.tsv", features={"d_words": 5})
+    run_tiny(recipe, tmp_path / "run")
+    model: Any = ensue.load(tmp_path / "run", device="cpu")
+    texts = [text for text, _ in TEXTS[:8]]
+    for text, together in zip(texts, model.predict(texts), strict=True):
+        assert model.predict([text])[0].probabilities == pytest.approx(together.probabilities, abs=1e-6)
+
+
 def test_texts_of_equal_words_are_cut_once(origins: dict[str, Path]) -> None:
     texts = Texts()
     for _ in range(3):

@@ -14,6 +14,7 @@ from ensue.models.ngram_bag import NgramBag, PairBag
 from ensue.models.subword_encoder import SubwordEncoder, Subwords, beside
 from ensue.models.word_features import WordFeatures, Words
 from ensue.nn import Pooling, SequenceLayer
+from ensue.nn.layer import blank
 from ensue.types import Loss, State, detach
 
 
@@ -103,9 +104,16 @@ class Classifier(nn.Module):
             if subwords is None:  # of the other text of a pair
                 return Pooled(x.new_zeros(len(x), 0).float(), keys)
             h = self.layers.gathered(self.layers.read(subwords) if read is None else read, subwords)
-            h = beside(h, x, first=subwords.first)
-            return Pooled(self.pooling(h, subwords.real).float(), keys)
+            return Pooled(self.pooled_slots(h, blank(x, mask), subwords.real, first=subwords.first), keys)
         return Pooled(self._pooled(self.pooling, self.layers, x, mask).float(), keys)
+
+    def pooled_slots(self, h: Tensor, x: Tensor, real: Tensor | None, *, first: int) -> Float[Tensor, "B p"]:
+        """The vectors of texts from those of their slots (B, S, d), of which some are `real`, with the features of
+        words beside them, which begin at slot `first`; zeros where there is no word, as beside the text's own slot.
+        """
+        assert self.pooling is not None
+        vector: Tensor = self.pooling(beside(h, x, first=first), real)
+        return vector.float()
 
     def _pooled(self, pooling: Pooling, layers: SequenceLayer, x: Tensor, mask: Tensor | None) -> Tensor:
         if not self.segment or x.is_meta:  # whole, if its operations are traced: the number of pieces is a size

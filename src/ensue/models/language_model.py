@@ -47,6 +47,11 @@ class LanguageModel(nn.Module):
         h, state = self.read(ids, state, mask=mask)
         return self.head(h), state
 
+    @property
+    def readers(self) -> tuple[TokenEmbedding, SequenceLayer]:
+        """The vectors and the layers that read a text."""
+        return self.features, self.layers
+
     def step(self, ids_t: Int[Tensor, " B"], state: State = None) -> tuple[Float[Tensor, "B V"], State]:
         """The logits of the next token after one more token in each row, and the state after it."""
         h, state = self.layers.step(self.features(ids_t), state)

@@ -78,11 +78,15 @@ class SubwordEncoder(nn.Module):
 
     def read(self, subwords: Subwords) -> Float[Tensor, "W S d"]:
         """The features of each subword."""
-        x: Tensor = self.features(subwords.ids)
+        return self.vectors(subwords.ids, subwords.mask, subwords.segments)
+
+    def vectors(self, ids: Tensor, mask: Tensor | None, segments: Tensor | None) -> Float[Tensor, "W S d"]:
+        """The same from the ids (W, S) of windows, their mask and their segments."""
+        x: Tensor = self.features(ids)
         if self.segments is not None:
-            is_one = subwords.segments is None or self.segments.vocabulary_size == 1
-            x = x + (self.segments.weight[0] if is_one else self.segments(subwords.segments))
-        h: Tensor = self.layers(x, mask=subwords.mask)[0]
+            is_one = segments is None or self.segments.vocabulary_size == 1
+            x = x + (self.segments.weight[0] if is_one else self.segments(segments))
+        h: Tensor = self.layers(x, mask=mask)[0]
         return h
 
     def forward(self, subwords: Subwords) -> Float[Tensor, "B T d"]:

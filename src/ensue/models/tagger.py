@@ -70,6 +70,10 @@ class Tagger(nn.Module):
 
     def _read(self, x: Tensor, keys: Tensor, mask: Tensor | None, subwords: Subwords | None) -> Tensor:
         h: Tensor = self.layers(x, mask=mask)[0] if subwords is None else beside(self.layers(subwords), x, first=0)
+        return self.with_repeats(h, keys, mask)
+
+    def with_repeats(self, h: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
+        """What the head reads, from what the layers give (B, T, d)."""
         return torch.cat((h, _maxima(h, keys, mask)), dim=-1) if self.repeats else h
 
     def forward(self, words: Words) -> Float[Tensor, "B T K"]:

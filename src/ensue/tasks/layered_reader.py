@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ensue.models.layer_outputs import layer_outputs, output_sizes, widened
 from ensue.models.modules import device_of, evaluating
 from ensue.nn import SequenceLayer, TokenEmbedding
 from ensue.tasks.contextual import ContextualPipeline, pooled_words
 from ensue.tasks.poolings import Vectors, pooling_of
+from ensue.tasks.portable_reading import PortableReading
 from ensue.tasks.text_windows import TextWindow, batches_by_length, text_windows
 from ensue.text.tokenizer import Tokenizer
 
@@ -87,6 +89,28 @@ class LayeredPipeline(ContextualPipeline):
         return [
             pooled_words(vectors[:, ~one.is_blank], one.counts, pool) for vectors, one in zip(found, split, strict=True)
         ]
+
+    def portable_reading(self, pooling: str) -> PortableReading:
+        reader = self.layered_reader
+        tokenizer = reader.tokenizer
+
+        def layers(model: Any, ids: Tensor, mask: Tensor, segments: Tensor | None) -> list[Tensor]:
+            features, layers = model.readers
+            return widened(layer_outputs(layers, features(ids), mask))
+
+        return PortableReading(
+            layers,
+            tokenizer,
+            vocabulary_size=tokenizer.vocabulary_size,
+            begin=reader.before,
+            end=reader.after,
+            first=reader.begins,
+            blank=" " if tokenizer.joins_blanks else "",
+            gap=() if tokenizer.joins_blanks else tuple(tokenizer.encode(" ").tolist()),
+            most=reader.most or 0,
+            is_causal=reader.layers.is_causal,
+            pooling=pooling,
+        )
 
 
 def split_words(tokenizer: Tokenizer, words: Sequence[str], *, begins: str = "") -> SplitWords:

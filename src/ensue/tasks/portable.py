@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ensue.errors import EnsueError
 from ensue.text.tokenizer import Tokenizer
@@ -41,6 +41,8 @@ class PortableFunction:
 class Portable:
     """What a model consists of elsewhere."""
 
+    model: nn.Module
+    """What the functions are given: the model, or one that has more inside."""
     functions: tuple[PortableFunction, ...]
     programs: tuple[str, ...]
     """The program that uses it, and what that imports."""

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ensue.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
 class TunedReading:
     """A text is read as `begin`, the subwords of its words, `end`; a pair with `between` between its two texts."""
 
-    encode: Callable[[str], NDArray[np.int64]]
-    """The subwords of a word with the blank before it."""
+    tokenizer: Tokenizer
     blank: str
     """The blank that a word has before it: "" for a model that knows no blanks."""
     first_blank: str
@@ -30,3 +30,7 @@ class TunedReading:
     """Whether it reads from left to right, so that the end knows the text. If not, the beginning does."""
     num_new: int
     """How many of the signs are new: they stand behind the symbols of the model."""
+
+    def encode(self, word: str) -> NDArray[np.int64]:
+        """The subwords of a word with the blank before it."""
+        return self.tokenizer.encode(word).astype(np.int64)

@@ -1,10 +1,7 @@
 """Runs as ONNX: their programs print what ours do, with onnxruntime, numpy and tokenizers alone."""
 
 import ast
-import io
-import runpy
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,36 +25,15 @@ from training.tiny_texts import (
     without_pictures,
 )
 
+from .conftest import NEIGHBORS, Program
+
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (pip install ensue[onnx])")
 onnx = pytest.importorskip("onnx", reason="onnx is not installed (pip install ensue[onnx])")
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 PROGRAMS = Path(ensue.__file__).parent / "exchange" / "onnx" / "programs"
-NEIGHBORS = ("words", "written")
-"""What programs import that stands beside them."""
 PAGE = 110
 """The most lines of a program."""
-Program = Callable[..., str]
-
-
-@pytest.fixture
-def program(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Program:
-    """What the program in a directory prints for a text."""
-
-    def run(directory: Path, text: str = "", *arguments: str) -> str:
-        path = directory / "predict.py"
-        monkeypatch.setattr(sys, "argv", [str(path), *arguments])
-        monkeypatch.setattr(sys, "stdin", io.StringIO(text))
-        monkeypatch.setattr(sys, "path", [str(directory), *sys.path])
-        for name in NEIGHBORS:
-            monkeypatch.delitem(sys.modules, name, raising=False)
-        capsys.readouterr()
-        runpy.run_path(str(path), run_name="__main__")
-        for name in NEIGHBORS:
-            monkeypatch.delitem(sys.modules, name, raising=False)
-        return capsys.readouterr().out
-
-    return run
 
 
 def language_model(folder: Path, model: Any = "lstm", tokens: str = "characters") -> Path:

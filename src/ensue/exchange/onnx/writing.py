@@ -31,9 +31,9 @@ def export_onnx(run: RunDirectory, out: Path, *, int8: bool = False) -> list[str
     other files.
     """
     portable = run.entry.pipeline_class.of(run, torch.device("cpu")).portable()
-    model, notes = run.model(torch.device("cpu")), []
+    notes = []
     try:
-        graphs = {f"{part.name}.onnx": _graph(model, part, int8=int8) for part in portable.functions}
+        graphs = {f"{part.name}.onnx": _graph(portable.model, part, int8=int8) for part in portable.functions}
     except Unexportable as reason:
         raise EnsueError(f"{run.path}: this {run.entry.what} cannot be exported to ONNX: {reason}") from None
     texts = _texts(portable)

@@ -6,63 +6,61 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from ensue.models.classifier import Classifier
+from ensue.models.classifier import Pooled
+from ensue.nn.layer import blank
 from ensue.tasks.portable import Portable, PortableFunction, mask_of
-from ensue.tasks.words.portable import (
-    check_words,
-    form_inputs,
-    forms_of,
-    sample_forms,
-    sample_texts,
-    text_inputs,
-    word_settings,
-)
+from ensue.tasks.words.portable import PortableWords, WithOrigins
 
 if TYPE_CHECKING:
     from ensue.tasks.classification.pipeline import ClassificationPipeline
 
-SUFFIXES = ("", "_2")
-"""Of the inputs that are of the first text, and of the second one of a pair."""
-
 
 def portable(pipeline: ClassificationPipeline) -> Portable:
     """The model as one function. Texts that it reads in segments are read whole, which gives the same."""
-    check_words(pipeline)
-    data, model, labels = pipeline.recipe.data, pipeline.model, pipeline.labels
-    keys = model.bag is not None
-    suffixes = SUFFIXES[: pipeline.num_texts]
-    inputs = form_inputs(pipeline, keys=keys)
+    data, labels, bag = pipeline.recipe.data, pipeline.labels, pipeline.model.bag
+    words = PortableWords(pipeline, keys=bag is not None)
 
-    def sample(batch: int, length: int) -> dict[str, Tensor]:
-        found = sample_forms(pipeline, keys=keys)
-        for suffix, more in zip(suffixes, (0, 2), strict=False):
-            found |= sample_texts(pipeline, batch, length + more, suffix=suffix)
+    def one(both: WithOrigins, given: Any, suffix: str) -> Pooled:
+        """A text after pooling."""
+        model: Any = both.model
+        found: Pooled = model.pooled(
+            words.features(both, given, suffix) if model.pooling is not None else _none(words.numbers(given, suffix)),
+            words.keys(given, suffix),
+            words.mask(given, suffix),
+        )
         return found
 
-    for suffix in suffixes:
-        inputs |= text_inputs(pipeline, suffix)
+    def tuned(both: WithOrigins, given: Any) -> list[Pooled]:
+        """A text, or the two of a pair that layers of another run read as one."""
+        model: Any = both.model
+        slots = words.slots(both, given)
+        x = slots[..., :0] if model.pair else blank(words.features(both, given), words.mask(given))
+        real = mask_of(slots, words.lengths(given) + 1)
+        vector = model.pooled_slots(slots, x, real, first=int(not pipeline.model.layers.is_causal))
+        keys = [words.keys(given, s).masked_fill(~words.mask(given, s), 0) for s in words.suffixes if bag is not None]
+        return [Pooled(vector, each) for each in keys] or [Pooled(vector, slots[..., 0])]
+
+    def classified(both: WithOrigins, **given: Any) -> dict[str, Tensor]:
+        model: Any = both.model
+        if words.tuned is None or model.pooling is None:
+            texts = [one(both, given, suffix) for suffix in words.suffixes]
+        else:
+            texts = tuned(both, given)
+        logits = model.logits_of(texts)
+        return {"probabilities": model.probabilities(logits), "logits": logits}
+
     settings = {
-        **word_settings(pipeline),
+        **words.settings(),
         "labels": list(labels.names),
         "multiple": labels.multiple,
         "threshold": labels.threshold,
         "most": data.max_tokens,
         "keep": data.keep,
-        "pair": model.pair,
+        "pair": pipeline.model.pair,
     }
-    return Portable((PortableFunction("model", _classified, inputs, sample),), ("classifier", "words"), settings)
+    function = PortableFunction("model", classified, words.inputs, words.sample)
+    return Portable(words.model, (function,), ("classifier", *words.programs), settings, words.tokenizers)
 
 
-def _classified(model: Classifier, **given: Any) -> dict[str, Tensor]:
-    forms, texts = forms_of(given), []
-    for suffix in SUFFIXES:
-        if (numbers := given.get(f"numbers{suffix}")) is None:
-            continue
-        mask = mask_of(numbers, given[f"lengths{suffix}"])
-        x = numbers.new_zeros(*numbers.shape, 0).float()
-        if model.pooling is not None:
-            vectors = model.features.form_vectors(forms)
-            x = model.features.in_place(vectors, numbers, numbers.unsqueeze(-1)[..., :0])
-        texts.append(model.pooled(x, forms.keys[numbers], mask))
-    logits = model.logits_of(texts)
-    return {"probabilities": model.probabilities(logits), "logits": logits}
+def _none(numbers: Tensor) -> Tensor:
+    return numbers.new_zeros(*numbers.shape, 0).float()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ensue.models.build import build_language_model
 from ensue.models.language_model import LanguageModel
 from ensue.models.specification import TransformerEncoder
@@ -31,7 +29,7 @@ class LanguageModelParts(TokenizerParts):
     def tuned_reading(self, recipe: LanguageModelingRecipe) -> TunedReading:
         """Each text begins as the texts of training do; delimiter and extract token are new (Radford et al. 2018)."""
         return TunedReading(
-            encode=lambda word: self.tokenizer.encode(word).astype(np.int64),
+            tokenizer=self.tokenizer,
             blank="" if self.tokenizer.kind == "words" else " ",
             first_blank="",
             begin=(self.tokenizer.start_id,),

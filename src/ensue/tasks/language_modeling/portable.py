@@ -32,7 +32,7 @@ def portable(pipeline: LanguagePipeline) -> Portable:
         "words": tokenizer.splitter if isinstance(tokenizer, WordTokenizer) else None,
         "symbols": [tokenizer.symbol(id) for id in range(tokenizer.vocabulary_size)],
     }
-    return Portable((read,), ("language", "written"), settings, {"tokenizer.json": tokenizer})
+    return Portable(model, (read,), ("language", "written"), settings, {"tokenizer.json": tokenizer})
 
 
 def _read(model: LanguageModel, ids: Tensor, **state: Any) -> dict[str, Tensor]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from functools import cached_property
 
-import numpy as np
-
 from ensue.models.build import build_masked_language_model
 from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe
@@ -60,7 +58,7 @@ class MaskedLanguageModelParts(TokenizerParts):
         """As in training: `[CLS] text [SEP]`, or `[CLS] text [SEP] text [SEP]`."""
         coder = self.coder
         return TunedReading(
-            encode=lambda word: self.tokenizer.encode(word).astype(np.int64),
+            tokenizer=self.tokenizer,
             blank="" if self.tokenizer.kind == "wordpiece" else " ",
             first_blank=self.tokenizer.before,
             begin=(coder.begin_id,),

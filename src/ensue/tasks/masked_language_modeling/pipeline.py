@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ensue.arguments import check_path, check_texts, check_type, check_whole
 from ensue.data.corpus.cache import tokenize
@@ -27,12 +28,15 @@ from ensue.tasks.masked_language_modeling.examples import masking_of, scored_exa
 from ensue.tasks.masked_language_modeling.inspection import inspect_masked
 from ensue.tasks.masked_language_modeling.job import protocol_of
 from ensue.tasks.masked_language_modeling.model import MaskedLanguageModelParts
+from ensue.tasks.masked_language_modeling.portable import portable
 from ensue.tasks.masked_language_modeling.reading import mask_probabilities, pseudo_nats, token_vectors
 from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe
 from ensue.tasks.masked_language_modeling.task import MaskedBatch, score
 from ensue.tasks.minimal_pairs import MinimalPairScores, PairScore, ScoredTexts, score_pairs
 from ensue.tasks.pipeline import Predictor
 from ensue.tasks.poolings import Vectors, pooling_of, unit_vectors
+from ensue.tasks.portable import Portable
+from ensue.tasks.portable_reading import PortableReading
 from ensue.tasks.shards import WHOLE, Shard
 from ensue.tasks.text_vectors import TextVectors
 from ensue.tasks.token_scores import TokenScore, score_lines
@@ -268,6 +272,27 @@ class MaskedLanguagePipeline(ContextualPipeline, TextVectors, Predictor):
         layers = range(self.num_layers)
         token_vectors(self.model, self.coder, [ids for ids, _ in encoded], layers=layers, done=done)
         return [words[number] for number in range(len(sentences))]
+
+    def portable_reading(self, pooling: str) -> PortableReading:
+        def layers(model: MaskedLanguageModel, ids: Tensor, mask: Tensor, segments: Tensor | None) -> list[Tensor]:
+            return model.layers_of(ids, mask)
+
+        coder = self.coder
+        return PortableReading(
+            layers,
+            coder.tokenizer,
+            vocabulary_size=coder.vocabulary_size,
+            begin=(coder.begin_id,),
+            end=(coder.separator_id,),
+            first=coder.tokenizer.before,
+            blank=" " if coder.tokenizer.joins_blanks else "",
+            most=self.model.context,
+            is_causal=False,
+            pooling=pooling,
+        )
+
+    def portable(self) -> Portable:
+        return portable(self)
 
     def __repr__(self) -> str:
         tokens = f"{self.coder.tokenizer.kind} ({self.coder.vocabulary_size:,})"

@@ -74,7 +74,7 @@ def portable(pipeline: SequencePipeline) -> Portable:
         "forbidden": [phrase[0] for phrase in search.forbidden],
     }
     tokenizers = {"source.json": coder.source.tokenizer, "target.json": coder.target.tokenizer}
-    return Portable(functions, ("translator", "written"), settings, tokenizers)
+    return Portable(model, functions, ("translator", "written"), settings, tokenizers)
 
 
 def _begun(model: TextModel, length: int) -> Any:

@@ -1,31 +1,181 @@
-"""What taggers and classifiers read elsewhere: word forms as numbers, and where in the texts they stand."""
+"""What taggers and classifiers read elsewhere: word forms as numbers, where in the texts they stand, and windows of
+subwords for the layers of other runs.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ensue.models.subword_encoder import SubwordEncoder
 from ensue.models.word_features import EncodedForms
-from ensue.tasks.portable import TensorForm, no_export, sample_lengths
+from ensue.tasks.portable import TensorForm, mask_of, sample_lengths
+from ensue.tasks.portable_reading import PortableReading
 from ensue.tasks.words.pipeline import WordPipeline
+from ensue.tasks.words.subwords import SubwordReader
+from ensue.text.tokenizer import Tokenizer
 from ensue.text.tokens import EXPRESSIONS
 
-LONGEST = 5
-"""The most letters of a word in a sample."""
+LONGEST, FORMS = 5, 9
+"""The most letters of a word in a sample, and its distinct words."""
+SUFFIXES = ("", "_2")
+"""Of the names of what is of the first text, and of the second one of a pair."""
+ORDER = ("words", "characters", "lengths_of_words", "affixes", "shapes", "vectors", "keys")
+"""The inputs that describe distinct words, in the order of `EncodedForms`."""
 
 
-def check_words(pipeline: WordPipeline) -> None:
-    """Raises EnsueError for a model that reads more than words."""
-    if isinstance(pipeline.model.layers, SubwordEncoder):
-        raise no_export(pipeline.run, "the layers of another run (encoder.from)")
-    if len(pipeline.model.features.contextual):
-        raise no_export(pipeline.run, "what other runs compute (features.contextual)")
+class WithOrigins(nn.Module):
+    """A model, and the models of the runs whose layers are features of words."""
+
+    def __init__(self, model: nn.Module, origins: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.model, self.origins = model, nn.ModuleList(origins)
 
 
-def form_inputs(pipeline: WordPipeline, *, keys: bool) -> dict[str, TensorForm]:
+class PortableWords:
+    """The inputs of a tagger or classifier, and what it makes of them. `keys`: it tells words from each other."""
+
+    def __init__(self, pipeline: WordPipeline, *, keys: bool) -> None:
+        self.pipeline = pipeline
+        self.suffixes = SUFFIXES[: pipeline.num_texts]
+        self.model = WithOrigins(pipeline.model, [origin.pipeline.model for origin in pipeline.contextual.origins])
+        tuned = [] if pipeline.subwords is None else [_tuned(pipeline.subwords, pipeline.model.layers)]
+        origins = [origin.pipeline.portable_reading(origin.pooling) for origin in pipeline.contextual.origins]
+        readings = [reading.named(number) for number, reading in enumerate([*tuned, *origins])]
+        self.tuned = readings[0] if tuned else None
+        self.origins = readings[len(tuned) :]
+        self.forms = _form_inputs(pipeline, keys=keys)
+
+    @property
+    def readings(self) -> list[PortableReading]:
+        """Those of the encoder, and of features."""
+        return ([] if self.tuned is None else [self.tuned]) + self.origins
+
+    @property
+    def tokenizers(self) -> dict[str, Tokenizer]:
+        """The tokenizers of other runs, by their files."""
+        return {reading.file: reading.tokenizer for reading in self.readings}
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """What the program imports."""
+        return ("words", *(["subwords"] if self.readings else []))
+
+    @property
+    def inputs(self) -> dict[str, TensorForm]:
+        """The distinct words without what the model does not use; then, for each text, which of them stands where and
+        how many there are; then windows of subwords.
+        """
+        found = dict(self.forms)
+        for suffix in self.suffixes:
+            if self.forms:
+                found[f"numbers{suffix}"] = TensorForm(("batch", f"time{suffix}"), torch.int64)
+            found[f"lengths{suffix}"] = TensorForm(("batch",), torch.int64)
+        if columns := len(self.pipeline.model.features.columns):
+            found["columns"] = TensorForm(("batch", "time", columns), torch.int64)
+        for reading in self.readings:
+            found |= reading.inputs(self.suffixes)
+        return found
+
+    def sample(self, batch: int, length: int) -> dict[str, Tensor]:
+        """Texts of up to `length` words, the first one of so many; the second ones of pairs are longer."""
+        found = _sample_forms(self.pipeline, self.forms)
+        lengths = dict(zip(self.suffixes, (length, length + 2), strict=False))
+        for suffix, most in lengths.items():
+            if self.forms:
+                found[f"numbers{suffix}"] = torch.randint(FORMS, (batch, most))
+            found[f"lengths{suffix}"] = sample_lengths(batch, most)
+        if tables := list(self.pipeline.model.features.columns):
+            columns = [torch.randint(table.vocabulary_size, (batch, length)) for table in tables]
+            found["columns"] = torch.stack(columns, dim=-1)
+        for reading in self.readings:
+            found |= reading.sample(batch, lengths)
+        return found
+
+    def numbers(self, given: Mapping[str, Tensor], suffix: str = "") -> Tensor:
+        """The numbers (B, T) of the words of texts; zeros if the model knows no words."""
+        if self.forms:
+            return given[f"numbers{suffix}"]
+        return torch.zeros_like(given[f"{self.readings[0].prefix}places{suffix}"][..., 0])
+
+    def mask(self, given: Mapping[str, Tensor], suffix: str = "") -> Tensor:
+        """True at words (B, T)."""
+        return mask_of(self.numbers(given, suffix), given[f"lengths{suffix}"])
+
+    def keys(self, given: Mapping[str, Tensor], suffix: str = "") -> Tensor:
+        """The key of each word (B, T)."""
+        numbers = self.numbers(given, suffix)
+        return given["keys"][numbers] if "keys" in given else torch.zeros_like(numbers)
+
+    def features(self, both: WithOrigins, given: Mapping[str, Tensor], suffix: str = "") -> Tensor:
+        """The features of words (B, T, d) as they enter the layers, or stand beside what these give."""
+        features: Any = both.model.features
+        numbers = self.numbers(given, suffix)
+        columns = given.get("columns", numbers.unsqueeze(-1)[..., :0])
+        contextual = []
+        for reading, origin, model in zip(self.origins, self.pipeline.contextual.origins, both.origins, strict=True):
+            layers = reading.read(model, given)
+            words = [reading.of_words(layers[layer], given, suffix) for layer in origin.layers]
+            contextual.append(torch.stack(words, 2))
+        x: Tensor = features.in_place(features.form_vectors(_forms_of(given)), numbers, columns, contextual)
+        return x
+
+    def slots(self, both: WithOrigins, given: Mapping[str, Tensor]) -> Tensor:
+        """What tuned layers give (B, T, d) for words, and if the texts have vectors of their own for these too."""
+        assert self.tuned is not None
+        (h,) = self.tuned.read(both.model, given)
+        words = self.tuned.of_words(h, given)
+        return self.tuned.with_own(h, words, given, self.lengths(given)) if self.tuned.has_own else words
+
+    def lengths(self, given: Mapping[str, Tensor]) -> Tensor:
+        """The number of words of texts (B,), of pairs that of both."""
+        first, *others = (given[f"lengths{suffix}"] for suffix in self.suffixes)
+        return sum(others, first)
+
+    def settings(self) -> dict[str, Any]:
+        """What the program needs to turn texts into numbers."""
+        expression, ignores_case = EXPRESSIONS[self.pipeline.splitter]
+        lexicon, reader = self.pipeline.reader.lexicon.to_json(), self.pipeline.subwords
+        if not {"words", "keys"} & self.forms.keys():
+            lexicon["words"] = []
+        return {
+            "lexicon": lexicon,
+            "splitter": expression,
+            "ignore_case": ignores_case,
+            "blanks": reader.reading.first_blank if reader is not None and reader.with_blanks else None,
+            "readers": [reading.settings for reading in self.readings],
+        }
+
+
+def _tuned(reader: SubwordReader, layers: SubwordEncoder) -> PortableReading:
+    """How the layers of another run are read that are the encoder."""
+    reading = reader.reading
+
+    def read(model: Any, ids: Tensor, mask: Tensor, segments: Tensor | None) -> list[Tensor]:
+        return [model.layers.vectors(ids, mask, segments)]
+
+    return PortableReading(
+        read,
+        reading.tokenizer,
+        vocabulary_size=layers.features.vocabulary_size,
+        begin=reading.begin,
+        end=reading.end if reader.whole or not reading.is_causal else (),
+        first="" if reader.with_blanks else reading.first_blank,
+        blank="" if reader.with_blanks else reading.blank,
+        most=reading.most,
+        is_causal=reading.is_causal,
+        pooling=reader.pooling,
+        between=reading.between,
+        num_segments=1 if layers.segments is None else layers.segments.vocabulary_size,
+        is_joint=True,
+        has_own=reader.whole,
+    )
+
+
+def _form_inputs(pipeline: WordPipeline, *, keys: bool) -> dict[str, TensorForm]:
     """The inputs that describe the distinct words; those that the model does not use are left out."""
     features = pipeline.model.features
     used = {
@@ -40,60 +190,24 @@ def form_inputs(pipeline: WordPipeline, *, keys: bool) -> dict[str, TensorForm]:
     return {name: TensorForm(sizes, torch.int64) for name, sizes in used.items() if sizes is not None}
 
 
-def text_inputs(pipeline: WordPipeline, suffix: str = "") -> dict[str, TensorForm]:
-    """The inputs that say which word stands where, and how many there are in each text."""
-    found = {
-        f"numbers{suffix}": TensorForm(("batch", f"time{suffix}"), torch.int64),
-        f"lengths{suffix}": TensorForm(("batch",), torch.int64),
-    }
-    columns = len(pipeline.model.features.columns)
-    if columns:
-        found["columns"] = TensorForm(("batch", "time", columns), torch.int64)
-    return found
-
-
-def forms_of(given: dict[str, Tensor]) -> EncodedForms:
-    """The words of the inputs; zeros for what the model does not use."""
-    first = next(iter(given[name] for name in ORDER if name in given))
-    nothing = torch.zeros(first.shape[0], dtype=torch.int64, device=first.device)
+def _forms_of(given: Mapping[str, Tensor]) -> EncodedForms:
+    """The words of the inputs; zeros for what the model does not use, and one word if it uses none."""
+    some = next((given[name] for name in ORDER if name in given), given["lengths"][:1])
+    nothing = torch.zeros(some.shape[0], dtype=torch.int64, device=some.device)
     return EncodedForms(*(given.get(name, nothing) for name in ORDER))
 
 
-ORDER = ("words", "characters", "lengths_of_words", "affixes", "shapes", "vectors", "keys")
-"""The inputs in the order of `EncodedForms`."""
-
-
-def sample_forms(pipeline: WordPipeline, *, keys: bool, count: int = 9) -> dict[str, Tensor]:
+def _sample_forms(pipeline: WordPipeline, inputs: Mapping[str, TensorForm]) -> dict[str, Tensor]:
     """Some words of the vocabularies."""
-    lexicon, inputs = pipeline.reader.lexicon, form_inputs(pipeline, keys=keys)
+    lexicon = pipeline.reader.lexicon
     vocabularies = {
         "words": lexicon.words, "characters": lexicon.characters, "affixes": lexicon.affixes, "shapes": lexicon.shapes,
         "vectors": lexicon.vectors, "keys": lexicon.words,
     }  # fmt: skip
-    sizes = {"words": count, "letters": LONGEST}
+    sizes = {"words": FORMS, "letters": LONGEST}
     found = {}
     for name, form in inputs.items():
         shape = [sizes[size] if isinstance(size, str) else size for size in form.sizes]
         most = LONGEST + 1 if name == "lengths_of_words" else len(vocabularies[name] or ())
         found[name] = torch.randint(int(name == "lengths_of_words"), max(1, most), shape)
     return found
-
-
-def sample_texts(
-    pipeline: WordPipeline, batch: int, length: int, *, count: int = 9, suffix: str = ""
-) -> dict[str, Tensor]:
-    """Texts of up to `length` words, the first one of so many."""
-    numbers = torch.randint(count, (batch, length))
-    found = {f"numbers{suffix}": numbers, f"lengths{suffix}": sample_lengths(batch, length)}
-    tables = list(pipeline.model.features.columns)
-    if tables:
-        found["columns"] = torch.stack(
-            [torch.randint(table.vocabulary_size, (batch, length)) for table in tables], dim=-1
-        )
-    return found
-
-
-def word_settings(pipeline: WordPipeline) -> dict[str, Any]:
-    """What the program needs to turn texts into numbers."""
-    expression, ignores_case = EXPRESSIONS[pipeline.splitter]
-    return {"lexicon": pipeline.reader.lexicon.to_json(), "splitter": expression, "ignore_case": ignores_case}

@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 from zlib import crc32
 
@@ -15,11 +16,20 @@ lexicon = config["lexicon"]
 WORD = re.compile(config["splitter"], re.IGNORECASE if config["ignore_case"] else 0)
 KINDS = ("words", "characters", "affixes", "shapes", "vectors")
 ids = {kind: {symbol: id for id, symbol in enumerate(lexicon[kind] or [])} for kind in KINDS}
+readers = []
+if config["readers"]:  # layers of language models, which read subwords
+    from subwords import Reader
+
+    readers = [Reader(settings) for settings in config["readers"]]
 
 
 def split(text):
-    """The words of a text."""
-    return [match[0] for match in WORD.finditer(text) if match[0] != "\n"]
+    """The words of a text; if the model reads blanks, each with those before it."""
+    words = [match for match in WORD.finditer(text) if match[0] != "\n"]
+    if config["blanks"] is None or not words:
+        return [match[0] for match in words]
+    ends = [match.end() for match in words]
+    return [config["blanks"] + words[0][0], *(text[a:b] for a, b in pairwise(ends))]
 
 
 def normalized(form):
@@ -68,4 +78,7 @@ def inputs(*texts):
     for suffix, part in zip(("", "_2"), texts, strict=False):
         found[f"numbers{suffix}"] = padded([[place[word] for word in words] for words in part])
         found[f"lengths{suffix}"] = list(map(len, part))
-    return {x.name: np.asarray(found[x.name], np.int64) for x in model.get_inputs()}
+    for reader in readers:
+        found |= reader.inputs(*texts)
+    types = {"tensor(int64)": np.int64, "tensor(float)": np.float32}
+    return {x.name: np.asarray(found[x.name], types[x.type]) for x in model.get_inputs()}

@@ -1,0 +1,144 @@
+"""Texts of words elsewhere, as windows of subwords: what a graph is given, and the vectors of words that it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from ensue.tasks.portable import TensorForm, mask_of, sample_lengths
+from ensue.text.tokenizer import Tokenizer
+
+PIECES, MORE_WINDOWS = 2, 1
+"""The subwords of a word in a sample, and how many more windows than texts it has."""
+
+
+@dataclass(frozen=True)
+class PortableReading:
+    """How texts of words are cut into windows of subwords, and the layers that read these.
+
+    A graph is given the windows, `ids` (W, S) with `lengths_of_windows` (W,) and perhaps `segments` (W, S), and for
+    each text the `places` (B, T, P) of the subwords of its words, counted over the windows, with `weights` (B, T, P).
+    `own` (B,) are the places of the vectors of the texts themselves. The names begin with `prefix`.
+    """
+
+    layers: Callable[[Any, Tensor, Tensor, Tensor | None], Sequence[Tensor]]
+    """(model, ids, mask, segments) to the vectors (W, S, d) of subwords in each layer."""
+    tokenizer: Tokenizer
+    vocabulary_size: int
+    begin: tuple[int, ...]
+    """What stands before the subwords of a window."""
+    end: tuple[int, ...]
+    """What stands behind them."""
+    first: str
+    """The blank before the first word of a text."""
+    blank: str
+    """The blank before any other word."""
+    most: int
+    """The most positions of a window; 0 for any number."""
+    is_causal: bool
+    pooling: str
+    """From the vectors of subwords to that of a word: first, last, mean or max."""
+    gap: tuple[int, ...] = ()
+    """Tokens between two words that belong to none."""
+    between: tuple[int, ...] = ()
+    """What stands between the two texts of a pair, which are read as one."""
+    num_segments: int = 1
+    is_joint: bool = False
+    """Whether a pair is read as one text."""
+    has_own: bool = False
+    """Whether a text has a vector of its own: of the last position if it is causal, else of the first."""
+    prefix: str = ""
+
+    def named(self, number: int) -> Self:
+        """The same as the one of this number, from 0 on, in a graph."""
+        return replace(self, prefix=f"{number + 1}." if number else "")
+
+    @property
+    def file(self) -> str:
+        """The file of the tokenizer."""
+        return f"{self.prefix}tokenizer.json"
+
+    def inputs(self, suffixes: Sequence[str]) -> dict[str, TensorForm]:
+        """What a graph is given, for texts with these suffixes of names: one, or the two of a pair."""
+        windows = (f"{self.prefix}windows", f"{self.prefix}subwords")
+        found = {"ids": TensorForm(windows, torch.int64), "lengths_of_windows": TensorForm(windows[:1], torch.int64)}
+        if self.num_segments > 1:
+            found["segments"] = TensorForm(windows, torch.int64)
+        for suffix, time in self._texts(suffixes):
+            sizes = ("batch", time, f"{self.prefix}pieces{suffix}")
+            found |= {f"places{suffix}": TensorForm(sizes, torch.int64), f"weights{suffix}": TensorForm(sizes)}
+        if self.has_own:
+            found["own"] = TensorForm(("batch",), torch.int64)
+        return {f"{self.prefix}{name}": form for name, form in found.items()}
+
+    def sample(self, batch: int, lengths: Mapping[str, int]) -> dict[str, Tensor]:
+        """Such inputs, for texts of up to so many words by their suffixes."""
+        size = max(lengths.values())
+        shape = (batch + MORE_WINDOWS, min(size, self.most) if self.most else size)
+        real = sample_lengths(*shape)
+
+        def places(*sizes: int) -> Tensor:
+            windows = torch.randint(shape[0], sizes)
+            return windows * shape[1] + (torch.rand(sizes) * real[windows]).long()
+
+        found = {"ids": torch.randint(self.vocabulary_size, shape), "lengths_of_windows": real}
+        if self.num_segments > 1:
+            found["segments"] = torch.randint(self.num_segments, shape)
+        for suffix, _ in self._texts(tuple(lengths)):
+            sizes = (batch, sum(lengths.values()) if self.is_joint else lengths[suffix], PIECES)
+            found |= {f"places{suffix}": places(*sizes), f"weights{suffix}": torch.rand(sizes)}
+        if self.has_own:
+            found["own"] = places(batch)
+        return {f"{self.prefix}{name}": tensor for name, tensor in found.items()}
+
+    def _texts(self, suffixes: Sequence[str]) -> list[tuple[str, str]]:
+        """The suffix of each text that is read, and the word for its length."""
+        if self.is_joint and len(suffixes) > 1:
+            return [("", "time_of_both")]
+        return [(suffix, f"time{suffix}") for suffix in suffixes]
+
+    def read(self, model: Any, given: Mapping[str, Tensor]) -> Sequence[Tensor]:
+        """The vectors (W, S, d) of subwords in each layer."""
+        ids = given[f"{self.prefix}ids"]
+        mask = mask_of(ids, given[f"{self.prefix}lengths_of_windows"])
+        return self.layers(model, ids, mask, given.get(f"{self.prefix}segments"))
+
+    def of_words(self, h: Tensor, given: Mapping[str, Tensor], suffix: str = "") -> Tensor:
+        """The vectors (B, T, d) of words, from those of subwords; zeros for a word without any."""
+        weights = given[f"{self.prefix}weights{suffix}"].unsqueeze(-1)
+        found = h.flatten(0, 1)[given[f"{self.prefix}places{suffix}"]].float()
+        if self.pooling != "max":
+            return (found * weights).sum(2)
+        most = found.masked_fill(weights <= 0, torch.finfo(found.dtype).min).amax(2)
+        return most.masked_fill(weights.amax(2) <= 0, 0.0)
+
+    def with_own(self, h: Tensor, words: Tensor, given: Mapping[str, Tensor], lengths: Tensor) -> Tensor:
+        """The vectors (B, T + 1, d) of words and, before them or behind the last, that of the text."""
+        own = h.flatten(0, 1)[given[f"{self.prefix}own"]].float().unsqueeze(1)
+        if not self.is_causal:
+            return torch.cat((own, words), 1)
+        slots = torch.arange(words.shape[1] + 1, device=words.device)
+        last = (slots == lengths.unsqueeze(1)).unsqueeze(2)
+        return torch.where(last, own, torch.nn.functional.pad(words, (0, 0, 0, 1)))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What a program needs to make the inputs."""
+        return {
+            "prefix": self.prefix,
+            "tokenizer": self.file,
+            "begin": list(self.begin),
+            "between": list(self.between),
+            "end": list(self.end),
+            "gap": list(self.gap),
+            "first": self.first,
+            "blank": self.blank,
+            "most": self.most,
+            "causal": self.is_causal,
+            "pooling": self.pooling,
+            "joint": self.is_joint,
+        }
