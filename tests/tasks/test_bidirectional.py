@@ -362,3 +362,31 @@ def test_scores_of_a_text_are_the_same_in_training_and_later(elmo: Bidirectional
     assert text.unknown == 0
     scores = score_both_ways(elmo.model, elmo.model.head, text, reader)
     assert scores.both.tokens == 12
+
+
+def test_what_is_inside_of_both_directions(elmo: BidirectionalPipeline) -> None:
+    text = "ba bo bu ba be"
+    view = elmo.inspect(text).view
+    score = [token.nats for token in elmo.score(text)]
+    assert ((view.rightward.surprisals + view.leftward.surprisals) / 2).tolist() == pytest.approx(score, abs=1e-4)
+    assert view.words == tuple(text.split())
+    layers = elmo.layers_of_words([text.split()])[0]
+    hidden = {units.name: units.values for units in view.units if units.kind.endswith("hidden")}
+    d = hidden["layer 2, rightward hidden"].shape[1]
+    upper = layers[2] - layers[1] if elmo.recipe.encoder.residual else layers[2]  # type: ignore[union-attr]
+    assert hidden["layer 2, rightward hidden"] == pytest.approx(upper[:, :d], abs=1e-4)
+    assert hidden["layer 2, leftward hidden"] == pytest.approx(upper[:, d : 2 * d], abs=1e-4)
+    page = elmo.inspect(text).page
+    assert all(heading in page for heading in ("Both directions", "A range as a pattern", "Map of the words"))
+    with pytest.raises(EnsueError, match="the text has no words"):
+        elmo.inspect(" ")
+
+
+def test_what_fits_in_the_place_of_each_word(context2vec: BidirectionalPipeline) -> None:
+    words_read = ["ba", "bo", "bu", "be"]
+    inspection = context2vec.inspect(" ".join(words_read))
+    assert inspection.view.rightward is None
+    for place, fits in enumerate(inspection.view.fits):
+        gap = " ".join([*words_read[:place], "[]", *words_read[place + 1 :]])
+        assert fits == context2vec.neighbors(gap, len(fits))
+    assert "What fits in its place" in inspection.page

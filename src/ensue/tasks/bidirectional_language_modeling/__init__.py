@@ -13,6 +13,7 @@ TASK = TaskEntry(
         "neighbors": frozenset(),
         "evaluate": frozenset({"similarity"}) | CONTEXTUAL,
         "score": frozenset(),
+        "inspect": frozenset(),
     },
     judged_by=("nats_per_token", "noise_nats"),
 )

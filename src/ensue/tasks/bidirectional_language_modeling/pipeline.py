@@ -14,11 +14,13 @@ from ensue.arguments import check_path, check_texts, check_type, check_whole
 from ensue.data.lines import Lines
 from ensue.data.sources import TextSource
 from ensue.errors import EnsueError, nearest
+from ensue.inspection.inspection import Inspection
 from ensue.metrics.comparison import ItemRows, ScoredItems, ratio
 from ensue.models.bidirectional import FIRST_WORD, BidirectionalLanguageModel, BidirectionalModel, ContextModel
 from ensue.models.modules import device_of
 from ensue.nn import SoftmaxHead
 from ensue.runs.directory import RunDirectory
+from ensue.tasks.bidirectional_language_modeling.inspection import inspect_words
 from ensue.tasks.bidirectional_language_modeling.reading import SentenceReader, word_vectors
 from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalRecipe
 from ensue.tasks.bidirectional_language_modeling.scoring import (
@@ -105,7 +107,7 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors):
         pool, chosen = pooling_of(pooling), checked_layer(layer, self.num_layers)
         vectors = np.zeros((len(texts), self.d_layers), np.float32)
         for first in range(0, len(texts), TEXTS_TOGETHER):
-            found = self.layers_of_words([self._words(text) for text in texts[first : first + TEXTS_TOGETHER]])
+            found = self.layers_of_words([self.words_of(text) for text in texts[first : first + TEXTS_TOGETHER]])
             for number, layers in enumerate(found, first):
                 if layers.shape[1]:
                     vectors[number] = pool(layers[chosen])
@@ -117,7 +119,7 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors):
         """
         check_type("the text", text, str, "a string")
         check_whole("count", count, 1, MOST)
-        words = text.split() if GAP in text.split() else self._words(text)
+        words = text.split() if GAP in text.split() else self.words_of(text)
         if not words:
             raise EnsueError("no word in the text; expected one, or a text")
         if GAP in words:
@@ -169,7 +171,7 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors):
         """The surprisal of each word of each line of a text in pieces, the mean of both directions."""
         self._head()
         for _, line in Lines(chunks, "the text"):
-            words = self._words(line)
+            words = self.words_of(line)
             for word, nats in zip(words, self._nats(words).tolist(), strict=True):
                 yield TokenScore(word, nats)
 
@@ -190,6 +192,15 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors):
         """The lines of `ensue score`: one for each word of a text ("-": stdin)."""
         self._head()
         return score_lines(self, location, encoding, as_json=as_json)
+
+    def inspect(self, text: str) -> Inspection:
+        """What happens in the model with a text: what each direction expected, their units, the words that fit in a
+        place (of a model of contexts), and a map of the words. The text is read in one piece.
+
+        Raises EnsueError for a text without words.
+        """
+        is_context = isinstance(self.model, ContextModel)
+        return inspect_words(self, text, self._table_of_words() if is_context else None)
 
     def evaluate(
         self, location: str | Path, *, encoding: str = "utf-8", progress: Callable[[int], None] | None = None
@@ -240,7 +251,8 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors):
             raise EnsueError(f'no probabilities of words: the head of this model is "{self.recipe.head.kind}"')
         return head
 
-    def _words(self, text: str) -> list[str]:
+    def words_of(self, text: str) -> list[str]:
+        """The words of a text, as in training."""
         return [word for word in self.tokenizer.words(text) if word != "\n"]
 
     def _lowered(self, word: str) -> str:
