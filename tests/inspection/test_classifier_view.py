@@ -128,3 +128,17 @@ def test_a_wrong_number_of_texts_is_refused() -> None:
         inspect_classifier(classifier(pair=True), "a")
     with pytest.raises(EnsueError, match="the text has no words"):
         inspect_classifier(classifier(pair=True), ("calm", " "))
+
+
+@pytest.mark.parametrize("pair", [False, True])
+def test_integrated_gradients_of_words_add_up(pair: bool) -> None:
+    pipeline = classifier(pair=pair, ngrams=0 if pair else 2)
+    inspection = pipeline.inspect(("the Sea was", "calm") if pair else "the Sea was calm .")
+    for side, view in enumerate(inspection.view):
+        found = view.integrated
+        p = view.probabilities[view.label]
+        assert found.value == pytest.approx(np.log(p / (1 - p)), abs=1e-3)
+        assert len(found.shares) == len(view.words)
+        assert float(found.shares.sum()) == pytest.approx(found.value - found.baseline, abs=found.error + 1e-4)
+        assert found.is_exact, side
+    assert "Integrated gradients" in inspection.page

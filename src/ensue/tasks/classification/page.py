@@ -9,6 +9,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from ensue.inspection.attributions import Integrated
 from ensue.inspection.drawing import WordColumns
 from ensue.inspection.encoder_page import Seen, encoder_sections
 from ensue.inspection.markup import clipped, plain, signed
@@ -42,6 +43,7 @@ def classifier_sections(
             _contributions(views, texts, keys, label),
         ),
     ]
+    sections += _integrated(views, texts, keys, label)
     attention = [view.attention for view in views if view.attention is not None]
     if attention:
         about = "The text is a weighted mean of its words’ states; the stronger a word’s color, the larger its weight."
@@ -85,6 +87,37 @@ def _contributions(
         "together": max(len(found.group) for view in views for found in view.contributions),
         "halves": _ranked(views, keys, label),
     }
+
+
+def _integrated(
+    views: Sequence[ClassifierView], texts: Sequence[ShownText], keys: Sequence[str], label: str
+) -> list[Section]:
+    """The texts with their words colored by integrated gradients; none for a model that has none."""
+    found = [view.integrated for view in views]
+    if any(one is None for one in found):
+        return []
+    integrated = [one for one in found if one is not None]
+    most = max((float(np.abs(one.shares).max(initial=0.0)) for one in integrated), default=0.0)
+    numbers = {
+        "label": label,
+        "most": most,
+        "sums": [(one.baseline, one.value, one.error, one.is_exact) for one in integrated],
+        "texts": [
+            weighted_text(text, _shares(view.words, one, most), key=key)
+            for view, one, text, key in zip(views, integrated, texts, keys, strict=True)
+        ],
+    }
+    return [Section("Integrated gradients", "tasks/classification/integrated.html", numbers)]
+
+
+def _shares(words: Sequence[str], found: Integrated, most: float) -> list[Weight]:
+    return [
+        Weight(
+            abs(share) / most if most else 0.0, "for" if share > 0 else "against",
+            f"{clipped(word, 60)}: {signed(share, 4)}",
+        )
+        for word, share in zip(words, found.shares.tolist(), strict=True)
+    ]  # fmt: skip
 
 
 def _strengths(view: ClassifierView, label: str, most: float) -> list[Weight]:

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ensue.inspection.attributions import Integrated, integrated_gradients, rows_together
 from ensue.inspection.encoder import Attention, Trace, attention_of, traces_of
 from ensue.inspection.features import ReadFeatures, ReadWords
 from ensue.models.classifier import Classifier, Pooled
@@ -25,6 +26,8 @@ BUDGET_WORDS = 400_000
 """The most words that are read to find the effects of words, over all variants of a text."""
 CALL_WORDS = 16_384
 """The most words of variants in a batch."""
+POSITIONS, FEWEST_POINTS = 4_096, 48
+"""About the most words that are read for integrated gradients, and the fewest points of an integral."""
 
 
 class Contribution(NamedTuple):
@@ -54,16 +57,33 @@ class ClassifierView:
     traces: list[Trace]
     heads: list[Attention] | None
     """The attention of the layers; None for a text that is too long."""
+    integrated: Integrated | None
+    """What each word gives to the log-odds of the label by its features, where zeros are the baseline; None where words
+    have no features of their own, and where gradients end between pieces of a text.
+    """
 
 
-@torch.inference_mode()
 def view_classifier(model: Classifier, texts: Sequence[ReadWords]) -> tuple[ClassifierView, ...]:
     """The views of a text, or of the two of a pair. Every text has at least one word."""
-    readings = [read.reading() for read in texts]
-    pooled = [model.pooled(reading.x, reading.keys, None, reading.subwords) for reading in readings]
+    with torch.no_grad():
+        readings = [read.reading() for read in texts]
+        pooled = [model.pooled(reading.x, reading.keys, None, reading.subwords) for reading in readings]
+        label = int(model.probabilities(model.logits_of(pooled))[0].argmax())
+    integrated = [_integrated(model, reading, pooled, side, label) for side, reading in enumerate(readings)]
+    with torch.inference_mode():
+        return _views(model, texts, readings, pooled, label, integrated)
+
+
+def _views(
+    model: Classifier,
+    texts: Sequence[ReadWords],
+    readings: Sequence[ReadFeatures],
+    pooled: Sequence[Pooled],
+    label: int,
+    integrated: Sequence[Integrated | None],
+) -> tuple[ClassifierView, ...]:
     logits = model.logits_of(pooled)
     probabilities = model.probabilities(logits)[0]
-    label = int(probabilities.argmax())
     return tuple(
         ClassifierView(
             words=read.words,
@@ -75,9 +95,28 @@ def view_classifier(model: Classifier, texts: Sequence[ReadWords]) -> tuple[Clas
             maxima=_maxima(model, reading),
             traces=[] if model.pooling is None else traces_of(model.layers, reading.x),
             heads=[] if model.pooling is None else attention_of(model.layers, reading.x),
+            integrated=integrated[side],
         )
         for side, (read, reading) in enumerate(zip(texts, readings, strict=True))
     )
+
+
+def _integrated(
+    model: Classifier, reading: ReadFeatures, pooled: Sequence[Pooled], side: int, label: int
+) -> Integrated | None:
+    """The integrated gradients of the label's log-odds by the features of one text's words."""
+    length = reading.x.shape[1]
+    is_cut = 0 < model.segment < length
+    if model.pooling is None or isinstance(model.layers, SubwordEncoder) or is_cut or not reading.x.shape[2]:
+        return None
+
+    def output(x: Tensor) -> Tensor:
+        texts = [Pooled(*(part.expand(len(x), -1) for part in text)) for text in pooled]
+        texts[side] = model.pooled(x, reading.keys.expand(len(x), -1), None)
+        return _log_odds(model, model.logits_of(texts), label)
+
+    rows = rows_together(model.layers, length)
+    return integrated_gradients(output, reading.x, points=max(FEWEST_POINTS, POSITIONS // length), rows=rows)
 
 
 def groups_of(length: int) -> list[range]:
