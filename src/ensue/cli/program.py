@@ -16,6 +16,7 @@ from ensue.cli.exchanging import export, import_
 from ensue.cli.generating import generate
 from ensue.cli.looking import cache, data, gradients
 from ensue.cli.options import say
+from ensue.cli.preparing import prepare
 from ensue.cli.searching import search
 from ensue.cli.serve import serve
 from ensue.cli.training import machine, quickstart, recipes, train
@@ -38,8 +39,8 @@ app = typer.Typer(
 )
 
 COMMANDS = (
-    quickstart, train, search, evaluate, compare, predict, inspect, gradients, data, score, generate, embed, neighbors,
-    import_, export, serve, cache, recipes, machine,
+    quickstart, prepare, train, search, evaluate, compare, predict, inspect, gradients, data, score, generate, embed,
+    neighbors, import_, export, serve, cache, recipes, machine,
 )  # fmt: skip
 for command in COMMANDS:
     app.command(command.__name__.rstrip("_"))(command)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ensue.data.corpus.cache import TextToIds, tokenize, trained_tokenizer
+from ensue.data.corpus.prepared import Prepared, digest_of, is_prepared
 from ensue.data.corpus.token_file import TokenFile
 from ensue.data.sources import TextSource
 from ensue.errors import DataError
@@ -54,6 +55,8 @@ def read_corpus(
 
     `reader` is for ids that are more than the tokenizer's own. Raises `DataError` for a text that is of no use.
     """
+    if is_prepared(data.train):
+        return _prepared_corpus(data, specification, tokenizer, reader)
     source = training_source(data)
     held_out = TextSource(data.valid, encoding=data.encoding) if data.valid else None
     test = TextSource(data.test, encoding=data.encoding) if data.test else None
@@ -69,9 +72,7 @@ def read_corpus(
     else:
         valid, split = None, "none"
     train = tokenize(source, reads, stop=stop)
-    distinct = int(np.count_nonzero(count_tokens(train, reads.vocabulary_size)))
-    if distinct < 2:
-        raise DataError(f"nothing to learn: the text has {distinct} distinct symbol{'s' * (distinct != 1)}", data.train)
+    _check_distinct(train, reads, data.train)
     return Corpus(
         tokenizer=tokenizer,
         train=train,
@@ -82,10 +83,52 @@ def read_corpus(
     )
 
 
+def _prepared_corpus(
+    data: CorpusRecipe,
+    specification: TokenizerRecipe,
+    tokenizer: Tokenizer | None,
+    reader: Callable[[Tokenizer], TextToIds],
+) -> Corpus:
+    """The ids of a folder that `ensue prepare` has written. Raises DataError if they are not those of this recipe."""
+    prepared = Prepared(data.train)
+    own = prepared.tokenizer
+    asked, table = specification.model_dump(), prepared.index["table"]
+    for key in asked if tokenizer is None else ():
+        if asked[key] != table.get(key):
+            raise DataError(
+                f"prepared with tokenizer.{key} = {table.get(key)!r:.60}, the recipe has {asked[key]!r:.60}", data.train
+            )
+    if tokenizer is not None and tokenizer.to_json() != own.to_json():
+        raise DataError("prepared with another tokenizer than that of the run", data.train)
+    reads = reader(own)
+    if digest_of(reads.to_json()) != prepared.index["ids"]:
+        raise DataError(
+            "prepared for a recipe that reads texts otherwise (another task, or data.documents)", data.train
+        )
+    train, valid, test = prepared.tokens("train"), prepared.tokens("valid"), None
+    if train is None:
+        raise DataError("no ids in it", data.train)
+    if data.valid:
+        valid = tokenize(TextSource(data.valid, encoding=data.encoding), reads, stop=data.valid_characters)
+    if data.test:
+        test = tokenize(TextSource(data.test, encoding=data.encoding), reads)
+    _check_distinct(train, reads, data.train)
+    split = data.valid or (f"as prepared in {data.train}" if valid else "none")
+    return Corpus(own, train, valid if valid else None, test, split, prepared.fingerprint())
+
+
+def _check_distinct(train: TokenFile, reads: TextToIds, path: str) -> None:
+    distinct = int(np.count_nonzero(count_tokens(train, reads.vocabulary_size)))
+    if distinct < 2:
+        raise DataError(f"nothing to learn: the text has {distinct} distinct symbol{'s' * (distinct != 1)}", path)
+
+
 def training_source(data: DataRecipe) -> TextSource:
     """The training text. Raises DataError if the recipe names none."""
     if not data.train:
         raise DataError("no training text: --train PATH names a file, a folder or a glob")
+    if is_prepared(data.train):
+        raise DataError("ids that `ensue prepare` has written; expected text", data.train)
     return TextSource(data.train, encoding=data.encoding)
 
 
@@ -108,6 +151,11 @@ class CorpusJob(Job[ModelT]):
     corpus: Corpus
     parts: TokenizerParts
     recipe: Any
+
+    @classmethod
+    def reader_of(cls, recipe: Any) -> Callable[[Tokenizer], TextToIds] | None:
+        """From a tokenizer of a recipe to what makes the ids of a run; None if it depends on all texts of the run."""
+        return lambda tokenizer: tokenizer
 
     def given_tokenizer(self, run: RunDirectory | None) -> Tokenizer | None:
         """The tokenizer of the run that is resumed, or of the one from which this run begins, if it is taken over.

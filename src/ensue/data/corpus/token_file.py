@@ -7,7 +7,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,8 @@ from ensue.errors import DataError
 _HEADER = struct.Struct("<8sIIQQQ")
 """Magic, bytes per id, CRC-32 of the ids, and how many ids, unknown ids and characters there are."""
 _MAGIC = b"ensueids"
-_RELEASE_BYTES = 16 << 20
-_FAULT_BYTES = 64 << 10  # a page fault maps the neighboring pages too, where the system has them in memory
+RELEASE_BYTES = 16 << 20
+FAULT_BYTES = 64 << 10  # a page fault maps the neighboring pages too, where the system has them in memory
 _BLOCK_BYTES = 1 << 20
 
 
@@ -57,15 +57,15 @@ class TokenFile:
         """Maps the file at `path`. Raises DataError if `write_tokens` has not written it or if it was cut, and OSError
         if it cannot be read.
         """
+        header = header_of(path)
         with path.open("rb") as file:
-            size, _, count, unknown, characters = _read_header(file.read(_HEADER.size), path)
-            if file.seek(0, 2) != _HEADER.size + count * size:
+            if file.seek(0, 2) != header.file_bytes:
                 raise DataError("the ids are cut off", path)
             mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         if hasattr(mmap, "MADV_RANDOM"):
             mapping.madvise(mmap.MADV_RANDOM)
-        ids = np.frombuffer(mapping, f"<u{size}", count, offset=_HEADER.size)
-        return cls(ids, unknown=unknown, characters=characters, mapping=mapping, path=path)
+        ids = np.frombuffer(mapping, f"<u{header.id_bytes}", header.tokens, offset=_HEADER.size)
+        return cls(ids, unknown=header.unknown, characters=header.characters, mapping=mapping, path=path)
 
     def reversed(self) -> TokenFile:
         """The same ids from the last to the first."""
@@ -88,18 +88,21 @@ class TokenFile:
         """A copy of the ids [start, start + length) of each of the `starts`, (rows, length)."""
         assert len(starts) == 0 or (starts.min() >= 0 and starts.max() + length <= len(self)), "beyond the ids"
         part = self._ids[starts[:, None] + np.arange(length)]
-        self._release(part.nbytes + 2 * _FAULT_BYTES * len(starts))
+        self._release(part.nbytes + 2 * FAULT_BYTES * len(starts))
         ids: NDArray[np.int64] = part.astype(np.int64)
         return ids
 
     def _release(self, read_bytes: int) -> None:
-        """Gives pages back before many are mapped, so that resident memory does not grow with the file. Also marks the
-        file as used.
-        """
-        self._touched += read_bytes + 2 * _FAULT_BYTES
-        if self._mapping is None or self._path is None or self._touched < _RELEASE_BYTES:
-            return
+        """Gives pages back before many are mapped, so that resident memory does not grow with the file."""
+        self._touched += read_bytes + 2 * FAULT_BYTES
+        if self._touched >= RELEASE_BYTES:
+            self.release()
+
+    def release(self) -> None:
+        """Gives all pages back, and marks the file as used."""
         self._touched = 0
+        if self._mapping is None or self._path is None:
+            return
         used(self._path)
         if hasattr(mmap, "MADV_DONTNEED"):
             self._mapping.madvise(mmap.MADV_DONTNEED)
@@ -124,14 +127,14 @@ def write_tokens(
             unknown += 0 if unknown_id is None else int(np.count_nonzero(ids == unknown_id))
             characters += piece_characters
         file.seek(0)
-        file.write(_HEADER.pack(_MAGIC, size, crc, count, unknown, characters))
+        file.write(TokenHeader(size, crc, count, unknown, characters).bytes)
 
 
 def check_tokens(path: Path) -> None:
     """Raises DataError unless the ids at `path` are those that were written. They are read once."""
     crc = 0
     with path.open("rb") as file:
-        _, expected, *_ = _read_header(file.read(_HEADER.size), path)
+        expected = _read_header(file.read(_HEADER.size), path).crc
         for block in _blocks(file):
             crc = zlib.crc32(block, crc)
     if crc != expected:
@@ -143,10 +146,37 @@ def _blocks(file: Any) -> Iterator[bytes]:
         yield block
 
 
-def _read_header(data: bytes, path: Path) -> tuple[int, int, int, int, int]:
+class TokenHeader(NamedTuple):
+    """What a file of ids says of itself; `crc` is the CRC-32 of the ids."""
+
+    id_bytes: int
+    crc: int
+    tokens: int
+    unknown: int
+    characters: int
+
+    @property
+    def file_bytes(self) -> int:
+        """The size of the whole file."""
+        return _HEADER.size + self.tokens * self.id_bytes
+
+    @property
+    def bytes(self) -> bytes:
+        """The header as it stands in the file."""
+        return _HEADER.pack(_MAGIC, *self)
+
+
+def header_of(path: Path) -> TokenHeader:
+    """The header of a file. Raises DataError if it is none of ids, and OSError if it cannot be read."""
+    with path.open("rb") as file:
+        return _read_header(file.read(_HEADER.size), path)
+
+
+def _read_header(data: bytes, path: Path) -> TokenHeader:
     if len(data) < _HEADER.size or not data.startswith(_MAGIC):
         raise DataError("not a file of ids", path)
-    _, size, crc, count, unknown, characters = _HEADER.unpack(data)
-    if size not in (1, 2, 4):
+    _, *numbers = _HEADER.unpack(data)
+    header = TokenHeader(*numbers)
+    if header.id_bytes not in (1, 2, 4):
         raise DataError("not a file of ids", path)
-    return size, crc, count, unknown, characters
+    return header

@@ -40,6 +40,10 @@ class BidirectionalJob(CorpusJob[BidirectionalModel]):
     parts: BidirectionalParts
     task: BidirectionalLanguageModeling
 
+    @classmethod
+    def reader_of(cls, recipe: BidirectionalRecipe) -> None:
+        return None
+
     def __init__(self, recipe: BidirectionalRecipe, run: RunDirectory | None = None) -> None:
         if isinstance(recipe.head, NoOutput):
             raise RecipeError('a model with head.kind = "none" is not trained here; expected "softmax" or "context"')

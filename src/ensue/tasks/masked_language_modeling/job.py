@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
+from ensue.data.corpus.cache import TextToIds
 from ensue.data.corpus.token_file import TokenFile
 from ensue.errors import RecipeError
 from ensue.metrics.masked import MaskedScores
@@ -16,6 +18,7 @@ from ensue.tasks.masked_language_modeling.model import MaskedLanguageModelParts
 from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe
 from ensue.tasks.masked_language_modeling.sample import filled_sample
 from ensue.tasks.masked_language_modeling.task import MaskedLanguageModeling, score
+from ensue.text.tokenizers import Tokenizer
 
 
 class MaskedLanguageModelingJob(CorpusJob[MaskedLanguageModel]):
@@ -26,12 +29,16 @@ class MaskedLanguageModelingJob(CorpusJob[MaskedLanguageModel]):
     parts: MaskedLanguageModelParts
     task: MaskedLanguageModeling
 
+    @classmethod
+    def reader_of(cls, recipe: MaskedLanguageModelingRecipe) -> Callable[[Tokenizer], TextToIds]:
+        return partial(stream_of, recipe)
+
     def __init__(self, recipe: MaskedLanguageModelingRecipe, run: RunDirectory | None = None) -> None:
         self.recipe = recipe
         if not recipe.head.masked:
             raise RecipeError("head.masked = false: a model without a head for masks has nothing to learn")
         tokenizer = self.given_tokenizer(run)
-        self.corpus = read_corpus(recipe.data, recipe.tokenizer, tokenizer, reader=partial(stream_of, recipe))
+        self.corpus = read_corpus(recipe.data, recipe.tokenizer, tokenizer, reader=self.reader_of(recipe))
         self.parts = MaskedLanguageModelParts(self.corpus.tokenizer)
         self.fingerprint = self.corpus.fingerprint
         coder, corpus = self.parts.coder, self.corpus

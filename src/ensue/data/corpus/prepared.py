@@ -1,0 +1,221 @@
+"""A text as ids in a folder: shards, their index and the tokenizer. It is written once and read by any training.
+
+index.json        what the ids are, and for each shard its ids, characters and checksum
+tokenizer.json    the tokenizer
+train/00000.ids   shards (`token_file.py`); valid/ those of the validation text
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from ensue.data.corpus.cache import TextToIds
+from ensue.data.corpus.sharded_tokens import ShardedTokens, TokenShard
+from ensue.data.corpus.token_file import TokenFile, check_tokens, header_of, write_tokens
+from ensue.data.sources import TextSource
+from ensue.errors import DataError, RunError
+from ensue.parsing import ParseError, parse_json
+from ensue.text.tokenizers import Tokenizer, load_tokenizer, save_tokenizer
+
+FORMAT = 1
+INDEX = "index.json"
+PARTS = ("train", "valid")
+Encode = Callable[[Iterable[str]], Iterator[Any]]
+"""From pieces of a text to the ids of each, in order."""
+
+
+def is_prepared(location: str) -> bool:
+    """Whether a location is a folder that `prepare_part` has written."""
+    return location != "" and (Path(location) / INDEX).is_file() and (Path(location) / "tokenizer.json").is_file()
+
+
+class Prepared:
+    """A folder of ids. Raises DataError if it is damaged, of another version, or not complete."""
+
+    def __init__(self, folder: str | Path, *, is_whole: bool = True) -> None:
+        self.folder = Path(folder)
+        self.index = self._index()
+        if is_whole and not self.index.get("complete"):
+            raise DataError("not complete; the same `ensue prepare` goes on with it", self.folder)
+
+    def _index(self) -> dict[str, Any]:
+        path = self.folder / INDEX
+        try:
+            index = parse_json(path.read_bytes())
+            if index["format_version"] != FORMAT:
+                raise DataError(f"of another version ({index['format_version']}; this ensue reads {FORMAT})", path)
+            for name in PARTS:
+                for shard in index["parts"].get(name, []):
+                    _ = (shard["file"], shard["tokens"] + shard["unknown"] + shard["characters"] + shard["crc32"])
+        except (ParseError, KeyError, TypeError, AttributeError, OSError) as error:
+            raise DataError(f"damaged: {type(error).__name__} {error}", path) from None
+        found: dict[str, Any] = index
+        return found
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the ids. Raises DataError if it is not the one that was written."""
+        path = self.folder / "tokenizer.json"
+        try:
+            tokenizer = load_tokenizer(path)
+        except RunError as error:
+            raise DataError(str(error)) from None
+        if digest_of(tokenizer.to_json()) != self.index["tokenizer"]:
+            raise DataError("another tokenizer than that of the ids", path)
+        return tokenizer
+
+    def tokens(self, part: str) -> TokenFile | None:
+        """The ids of "train" or "valid"; None if there are none. Every shard is looked at, and none is read."""
+        shards = self.index["parts"].get(part)
+        if not shards:
+            return None
+        found = self.shards(part)
+        for shard in found:
+            shard.check()
+        return ShardedTokens(
+            found, unknown=sum(s["unknown"] for s in shards), characters=sum(s["characters"] for s in shards)
+        )
+
+    def shards(self, part: str) -> tuple[TokenShard, ...]:
+        """The shards of a part."""
+        shards = self.index["parts"].get(part, [])
+        return tuple(TokenShard(self.folder / part / s["file"], s["tokens"], s["crc32"]) for s in shards)
+
+    def verify(self) -> int:
+        """Reads all shards, and returns how many they are. Raises DataError for the first whose ids have changed."""
+        every = [shard for part in PARTS for shard in self.shards(part)]
+        for shard in every:
+            shard.check()
+            check_tokens(shard.path)
+        return len(every)
+
+    def fingerprint(self) -> str:
+        """A digest of the index, and by its checksums of all ids."""
+        return digest_of(self.index)
+
+
+def prepare(
+    folder: Path,
+    plan: dict[str, Any],
+    texts: dict[str, tuple[TextSource, int, int | None]],
+    tokenizer: Tokenizer,
+    reads: TextToIds,
+    *,
+    encode: Encode,
+    shard_tokens: int,
+    told: Callable[[str, int, int], object] = lambda part, shards, tokens: None,
+) -> Prepared:
+    """Writes the ids of the characters [start, stop) of each part's text, by shards of about `shard_tokens`.
+
+    A folder that was left in the middle is gone on with, after its last shard; `plan` is what may not change meanwhile.
+    `encode` may work in other processes. Raises DataError for a folder with another plan or other files.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise DataError("another process prepares here", folder) from None
+    try:
+        index = _begun(folder, {**plan, "shard_tokens": shard_tokens, "tokenizer": digest_of(tokenizer.to_json()),
+                                "ids": digest_of(reads.to_json())}, tokenizer)  # fmt: skip
+        if index.get("complete"):
+            return Prepared(folder)
+        for part, (source, start, stop) in texts.items():
+            for _ in _written(folder, part, index, source, start, stop, reads, encode, shard_tokens):
+                _write(folder, index)
+                shards = index["parts"][part]
+                told(part, len(shards), sum(shard["tokens"] for shard in shards))
+        _write(folder, {**index, "complete": True})
+    finally:
+        lock.release()
+    return Prepared(folder)
+
+
+def _begun(folder: Path, plan: dict[str, Any], tokenizer: Tokenizer) -> dict[str, Any]:
+    """The index of a folder that was left in the middle, or a new one."""
+    if (folder / INDEX).exists():
+        index = Prepared(folder, is_whole=False).index
+        for key, asked in json.loads(json.dumps(plan)).items():
+            if index.get(key) != asked:
+                raise DataError(
+                    f"prepared otherwise: {key} was {index.get(key)!r:.120}, asked for {asked!r:.120}; choose another "
+                    "--out",
+                    folder,
+                )
+        return index
+    names = {entry.name for entry in folder.iterdir()} - {".lock", "tokenizer.json", f"{INDEX}.partial"}
+    if other := next((name for name in sorted(names) if not name.endswith(".partial")), ""):
+        raise DataError(f"not empty (it holds {other}); choose another --out", folder)
+    save_tokenizer(tokenizer, folder / "tokenizer.json")
+    index = {"format_version": FORMAT, **plan, "parts": {}}
+    _write(folder, index)
+    return index
+
+
+def _written(
+    folder: Path, part: str, index: dict[str, Any], source: TextSource, start: int, stop: int | None,
+    reads: TextToIds, encode: Encode, shard_tokens: int,
+) -> Iterator[None]:  # fmt: skip
+    """Writes the shards of a part that are not there, and adds each to the index."""
+    shards = index["parts"].setdefault(part, [])
+    read = start + sum(shard["characters"] for shard in shards)
+    if stop is not None and read >= stop:
+        return
+    pieces = _Pieces(source.chunks(read, stop))
+    encoded = encode(pieces)
+    (folder / part).mkdir(exist_ok=True)
+    rest = ((ids, pieces.lengths.pop(0)) for ids in encoded)
+    while True:
+        path = folder / part / f"{len(shards):05}.ids"
+        partial = path.with_name(path.name + ".partial")
+        write_tokens(partial, _some(rest, shard_tokens), vocabulary_size=reads.vocabulary_size,
+                     unknown_id=reads.unknown_id)  # fmt: skip
+        header = header_of(partial)
+        if not header.tokens and not header.characters:
+            partial.unlink()
+            return
+        partial.replace(path)
+        shards.append({"file": path.name, "tokens": header.tokens, "unknown": header.unknown,
+                       "characters": header.characters, "crc32": header.crc})  # fmt: skip
+        yield
+
+
+class _Pieces:
+    """Pieces of a text, with the lengths of those that were taken and not written yet."""
+
+    def __init__(self, chunks: Iterator[str]) -> None:
+        self.chunks = chunks
+        self.lengths: list[int] = []
+
+    def __iter__(self) -> Iterator[str]:
+        for chunk in self.chunks:
+            self.lengths.append(len(chunk))
+            yield chunk
+
+
+def _some(pieces: Iterator[tuple[Any, int]], most: int) -> Iterator[tuple[Any, int]]:
+    """Pieces until they have `most` ids or more."""
+    count = 0
+    for ids, characters in pieces:
+        count += len(ids)
+        yield ids, characters
+        if count >= most:
+            return
+
+
+def _write(folder: Path, index: dict[str, Any]) -> None:
+    partial = folder / f"{INDEX}.partial"
+    partial.write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
+    partial.replace(folder / INDEX)
+
+
+def digest_of(value: Any) -> str:
+    """A digest of JSON values."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:32]

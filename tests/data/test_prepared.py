@@ -1,0 +1,173 @@
+"""Prepared ids: those of the text, whatever the shards, the processes and the kills; and shards that have changed."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ensue.data.corpus.cache import tokenize
+from ensue.data.corpus.columns import ColumnSource
+from ensue.data.corpus.parallel_ids import encoded
+from ensue.data.corpus.prepared import Prepared, is_prepared, prepare
+from ensue.data.sources import TextSource
+from ensue.errors import DataError
+from ensue.text.tokenizers import train_tokenizer
+
+WORDS = "the cat sat on a warm mat while rain fell over the quiet house\n"
+
+
+class KilledError(BaseException):
+    """Nothing catches it, as nothing catches a kill."""
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TextSource:
+    monkeypatch.setattr("ensue.data.sources.PIECE_CHARACTERS", 40)
+    monkeypatch.setattr("ensue.data.decoding.BLOCK_BYTES", 64)
+    (tmp_path / "text.txt").write_text(WORDS * 30)
+    return TextSource(tmp_path / "text.txt")
+
+
+Prepare = Callable[..., Prepared]
+
+
+@pytest.fixture
+def prepared(source: TextSource, tmp_path: Path) -> Prepare:
+    """Prepares the source in a folder; dies before piece `killed_at`."""
+    tokenizer = train_tokenizer("words", source.chunks())
+
+    def run(
+        name: str = "out", *, killed_at: int = -1, plan: dict[str, Any] | None = None, processes: int = 1
+    ) -> Prepared:
+        def encode(pieces: Iterable[str]) -> Iterator[Any]:
+            for number, ids in enumerate(encoded(tokenizer, pieces, processes)):
+                if number == killed_at:
+                    raise KilledError
+                yield ids
+
+        texts: dict[str, tuple[TextSource, int, int | None]] = {
+            "train": (source, 0, 1600),
+            "valid": (source, 1600, 1800),
+        }
+        return prepare(
+            tmp_path / name, plan or {"table": {}}, texts, tokenizer, tokenizer, encode=encode, shard_tokens=50
+        )
+
+    return run
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {
+        str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.suffix in (".ids", ".json")
+    }
+
+
+def test_the_ids_are_those_of_the_text(source: TextSource, prepared: Prepare, tmp_path: Path) -> None:
+    found = prepared()
+    expected = tokenize(source, found.tokenizer, stop=1600)
+    tokens = found.tokens("train")
+    assert tokens is not None
+    assert len(found.shards("train")) > 4
+    assert (len(tokens), tokens.characters, tokens.unknown) == (len(expected), 1600, expected.unknown)
+    whole = expected.read(0, len(expected))
+    for start, stop in ((0, len(whole)), (0, 0), (3, 130), (49, 51), (len(whole) - 1, len(whole))):
+        np.testing.assert_array_equal(tokens.read(start, stop), whole[start:stop])
+        np.testing.assert_array_equal(tokens.reversed().read(start, stop), whole[::-1][start:stop])
+    starts = np.array([0, 7, 48, 200])
+    np.testing.assert_array_equal(tokens.read_rows(starts, 60), np.stack([whole[s : s + 60] for s in starts]))
+    np.testing.assert_array_equal(tokens.reversed().reversed().read(5, 99), whole[5:99])
+    valid = found.tokens("valid")
+    assert valid is not None
+    assert valid.characters == 200
+    assert is_prepared(str(tmp_path / "out"))
+    assert not is_prepared(str(tmp_path))
+
+
+def test_a_killed_preparation_goes_on(prepared: Prepare, tmp_path: Path) -> None:
+    prepared("undisturbed")
+    for killed_at in (9, 11):
+        with pytest.raises(KilledError):
+            prepared("killed", killed_at=killed_at)
+        with pytest.raises(DataError, match="not complete; the same `ensue prepare` goes on with it"):
+            Prepared(tmp_path / "killed")
+    prepared("killed")
+    assert tree(tmp_path / "killed") == tree(tmp_path / "undisturbed")
+    assert prepared("killed", killed_at=0).fingerprint() == Prepared(tmp_path / "undisturbed").fingerprint()
+    with pytest.raises(DataError, match=r"killed: prepared otherwise: table was \{\}, asked for \{'min_count': 2\}"):
+        prepared("killed", plan={"table": {"min_count": 2}})
+
+
+def test_shards_that_are_missing_or_changed(prepared: Prepare, tmp_path: Path) -> None:
+    found = prepared()
+    second = tmp_path / "out" / "train" / "00001.ids"
+    good = second.read_bytes()
+    assert found.verify() == len(found.shards("train")) + len(found.shards("valid"))
+    for content, expected in (
+        (good[:-1], "a shard that has changed since the text was prepared"),
+        ((tmp_path / "out" / "train" / "00000.ids").read_bytes(), "a shard that has changed"),
+        (b"nothing of ours", "not a file of ids"),
+    ):
+        second.write_bytes(content)
+        with pytest.raises(DataError, match=f"^{second}: {expected}"):
+            Prepared(tmp_path / "out").tokens("train")
+    second.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))  # its header does not show it
+    with pytest.raises(DataError, match=f"^{second}: the ids are damaged$"):
+        Prepared(tmp_path / "out").verify()
+    second.unlink()
+    with pytest.raises(DataError, match=f"^{second}: a shard that cannot be read: No such file"):
+        Prepared(tmp_path / "out").tokens("train")
+    index = json.loads((tmp_path / "out" / "index.json").read_text())
+    for content in (
+        "[1]",
+        "{",
+        json.dumps({**index, "parts": {"train": [{"file": "x"}]}}),
+        json.dumps({**index, "parts": 3}),
+    ):
+        (tmp_path / "out" / "index.json").write_text(content)
+        with pytest.raises(DataError, match=r"index.json: damaged: "):
+            Prepared(tmp_path / "out")
+
+
+@pytest.mark.slow
+def test_several_processes_write_the_same(prepared: Prepare, tmp_path: Path) -> None:
+    prepared("one")
+    prepared("two", processes=2)
+    assert tree(tmp_path / "two") == tree(tmp_path / "one")
+
+
+def test_columns_of_json_lines(tmp_path: Path) -> None:
+    path = tmp_path / "some.jsonl"
+    path.write_text('{"text": "one\\ntwo", "n": 1}\n\n{"text": null}\n{"text": "three\\n"}\n')
+    assert "".join(ColumnSource(path, "text").chunks()) == "one\ntwo\nthree\n"
+    for column, expected in (
+        ("txt", f'^{path}:1: no column "txt"; did you mean "text"\\?; it has text, n$'),
+        ("n", f'^{path}:1: "n": expected a text, found 1$'),
+    ):
+        with pytest.raises(DataError, match=expected):
+            list(ColumnSource(path, column).chunks())
+    path.write_text("no json\n")
+    with pytest.raises(DataError, match=f"^{path}:1: not JSON: "):
+        ColumnSource(path, "text")
+
+
+@pytest.mark.slow
+def test_columns_of_parquet(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet  # noqa: PLC0415
+
+    texts = [None if n % 7 == 0 else f"text {n}" for n in range(10_000)]
+    parquet.write_table(
+        pyarrow.table({"text": texts, "n": range(10_000)}), tmp_path / "some.parquet", row_group_size=999
+    )
+    found = "".join(ColumnSource(tmp_path / "some.parquet", "text").chunks())
+    assert found == "".join(f"{text}\n" for text in texts if text)
+    with pytest.raises(DataError, match=r'no column "txt"; did you mean "text"\?; it has text, n$'):
+        ColumnSource(tmp_path / "some.parquet", "txt")
+    with pytest.raises(DataError, match=r'"n": expected a text, found 0$'):
+        ColumnSource(tmp_path / "some.parquet", "n")
+    (tmp_path / "bad.parquet").write_text("no parquet")
+    with pytest.raises(DataError, match=r"bad.parquet: not Parquet: "):
+        ColumnSource(tmp_path / "bad.parquet", "text")
