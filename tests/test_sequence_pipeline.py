@@ -80,6 +80,11 @@ def test_what_is_reported_is_what_score_says(pipeline: SequencePipeline) -> None
         assert output.score >= max(other.score for other in output.others)
 
 
+def test_what_no_search_has_is_one_line(pipeline: SequencePipeline) -> None:
+    with pytest.raises(EnsueError, match='a search has no "beams"; expected one of width, n_best, '):
+        pipeline.with_search(beams=3)
+
+
 def test_an_ensemble_reads_and_writes_what_each_model_can(
     pipeline: SequencePipeline, runs: Path, tmp_path: Path
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import starmap
 from pathlib import Path
 from typing import Any, Self
@@ -101,7 +101,12 @@ class SequencePipeline(LayeredPipeline, Predictor):
         )
 
     def with_search(self, **changes: Any) -> Self:
-        """The same model with another search, by the names of `ensue.decode.search.BeamSearch`."""
+        """The same model with another search, by the names of `ensue.decode.search.BeamSearch`. Raises EnsueError for
+        others.
+        """
+        names = [field.name for field in fields(self.search)]
+        for name in changes.keys() - names:
+            raise EnsueError(f'a search has no "{name}"; expected one of {", ".join(names)}')
         other = copy(self)
         other.search = replace(self.search, **changes)
         return other
