@@ -27,9 +27,9 @@ def opened(inspection: Inspection, folder: Path, place: str = "") -> Node:
     return parsed(found.stdout.strip().removeprefix("<!DOCTYPE html>"))
 
 
-def strengths(page: Node, id: str) -> list[int]:
+def strengths(page: Node, kind: str) -> list[int]:
     """The percentage of color of each token, below zero if it is cool."""
-    (text,) = [node for node in page.all("div") if node.attributes.get("id") == id]
+    (text,) = page.all("div", kind)
     words = list(text.all("span", "w"))
     found = [int((word.attributes["style"] or "").removeprefix("--s:").rstrip("%; ")) for word in words]
     return [-s if "against" in (word.attributes["class"] or "") else s for s, word in zip(found, words, strict=True)]
@@ -68,4 +68,4 @@ def test_a_page_with_masks(tmp_path: Path) -> None:
     inspection = masked().inspect("the [MASK] is a dog")
     page = opened(inspection, tmp_path)
     assert strengths(page, "tokens")[1] == 0
-    assert len(list(page.all("canvas"))) == 4
+    assert len([canvas for head in page.all("button", "head") for canvas in head.all("canvas")]) == 4

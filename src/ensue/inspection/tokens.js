@@ -3,14 +3,15 @@ drawers.tokens = (part, numbers, article) => {
   const find = kind => part.querySelector(`.${kind}`);
   const color = find("color"), unit = find("unit"), range = find("range"), told = find("told");
   const tokens = [...part.querySelectorAll(".tokens .w")];
-  const groups = numbers.groups.map(group => ({ ...group, values: bytes(group.values) }));
+  const groups = numbers.groups;
   const given = new Map();  // by name the values that other parts gave
   const draw = curve(find("curve"), tokens);
   let shown = [];
 
   function unitValues(group, number) {
     const row = group.units.indexOf(number), size = numbers.tokens, low = group.low[row], high = group.high[row];
-    return [...group.values.subarray(row * size, (row + 1) * size)].map(value => low + value / 255 * (high - low));
+    group.bytes ??= bytes(group.values);  // with the first of its units
+    return [...group.bytes.subarray(row * size, (row + 1) * size)].map(value => low + value / 255 * (high - low));
   }
 
   function paint() {

@@ -1,0 +1,173 @@
+"""Pages under the pointer and the arrow keys of a real browser: what is shown is what is in the model."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ensue.inspection import Inspection
+from inspection.browser import AXE, Browser, browsing
+from inspection.small import classifier, masked, number, tagger, translator
+from inspection.test_language_view import TEXT, model_of
+from inspection.test_sequence_view import MODELS, SOURCE
+
+pytestmark = pytest.mark.slow
+WORDS = "Ann Lee saw the Sea of London ."
+LONG = (TEXT * 80)[:5_000]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browsing(tmp_path_factory.mktemp("browser")) as found:
+        yield found
+
+
+def shown(browser: Browser, inspection: Inspection, folder: Path) -> None:
+    browser.open(inspection.save(folder / "page.html"))
+    assert browser.complaints() == []
+
+
+def press(browser: Browser, selector: str, *keys: str) -> None:
+    from selenium.webdriver.common.keys import Keys  # noqa: PLC0415
+
+    browser.run("document.querySelector(arguments[0]).focus()", selector)
+    browser.driver.switch_to.active_element.send_keys(*(getattr(Keys, key) for key in keys))
+
+
+def test_a_token_of_a_language_model(browser: Browser, tmp_path: Path) -> None:
+    inspection = model_of().inspect(TEXT)
+    found = inspection.view.predictions
+    shown(browser, inspection, tmp_path)
+    keys = ["HOME", *["ARROW_RIGHT"] * 4, "ARROW_LEFT"]
+    for place, look in (
+        (7, lambda: browser.point('.tokens [data-t="7"]')),
+        (3, lambda: press(browser, ".tokens", *keys)),
+    ):
+        look()
+        told = browser.text(".told > div")
+        assert f"surprisal {found.surprisals[place]:.3f} nats" in told
+        assert f"rank {found.ranks[place]}, entropy {found.entropies[place]:.3f} nats" in told
+        assert browser.texts(".told .option .faint") == [f"{p:.4f}" for p in found.probabilities[place]]
+        assert browser.run("return document.querySelector('.tokens .on').dataset.t") == str(place)
+    at = browser.run("return document.querySelector('.tokens').getAttribute('aria-activedescendant')")
+    assert browser.run("return document.getElementById(arguments[0]).dataset.t", at) == "3"
+    press(browser, ".tokens", "ARROW_DOWN")  # the second line
+    assert "\n" in "".join(inspection.view.tokens[: int(browser.run("return document.querySelector('.at').dataset.t"))])
+
+
+def test_a_unit_that_is_chosen_by_a_click(browser: Browser, tmp_path: Path) -> None:
+    inspection = model_of().inspect(TEXT)
+    shown(browser, inspection, tmp_path)
+    button = browser.find("button[data-group]")
+    name, unit = button.get_attribute("data-group"), int(button.get_attribute("data-unit"))
+    browser.run("arguments[0].click()", button)
+    (values,) = [units.values[:, unit] for units in inspection.view.units if units.name == name]
+    low, high = float(values.min()), float(values.max())
+    above = values - low if low * high > 0 else values
+    expected = 80 * above / np.abs(above).max()
+    assert browser.strengths(".tokens .w")[:-1] == pytest.approx(expected.tolist(), abs=1.6)
+    assert browser.run("return decodeURIComponent(location.hash)") == f"#{name}.{unit}"
+    assert browser.texts(".range") == [f"{low:.3f} to {high:.3f}".replace("-", "−")]
+    assert len(browser.texts(".curve canvas")) == 1
+
+
+def test_the_heads_of_a_transformer(browser: Browser, tmp_path: Path) -> None:
+    inspection = model_of("transformer").inspect(TEXT)
+    shown(browser, inspection, tmp_path)
+    browser.run("document.querySelectorAll('button.head')[3].click()")
+    browser.point('.looks [data-row="5"]')
+    row = inspection.view.attention[1].weights[1, 5]
+    assert browser.strengths(".looks .w") == pytest.approx((80 * row / row.max()).tolist(), abs=1)
+
+
+def test_a_cell_of_a_tagger(browser: Browser, tmp_path: Path) -> None:
+    inspection = tagger().inspect(WORDS)
+    view = inspection.view
+    shown(browser, inspection, tmp_path)
+    press(browser, ".scroll", "HOME", "ARROW_RIGHT", "ARROW_RIGHT", "ARROW_DOWN")
+    told = re.fullmatch(r"(.+) · (.+) · emission (.+) · probability (.+)", browser.text(".said"))
+    assert told
+    tag = view.tags.index(told[2])
+    assert told[1] == view.words[2] == "saw"
+    assert number(told[3]) == pytest.approx(view.emissions[2, tag], abs=5.1e-5)
+    assert float(told[4]) == pytest.approx(view.marginals[2, tag], abs=5.1e-5)
+    assert set(browser.run("return [...document.querySelectorAll('.on')].map(e => e.dataset.t)")) == {"2"}
+
+
+def test_a_word_of_a_classifier(browser: Browser, tmp_path: Path) -> None:
+    inspection = classifier().inspect(WORDS)
+    (view,) = inspection.view
+    shown(browser, inspection, tmp_path)
+    press(browser, ".text", "HOME", "ARROW_RIGHT")
+    told = re.fullmatch(r"Lee.*= (\S+), log-odds (\S+)", browser.text(".said"))
+    assert told
+    assert float(told[1]) == pytest.approx(view.contributions[1].probability, abs=5.1e-5)
+    assert number(told[2]) == pytest.approx(-view.contributions[1].log_odds, abs=5.1e-5)
+
+
+def test_what_an_output_looks_at(browser: Browser, tmp_path: Path) -> None:
+    inspection = translator(**MODELS["dot"]).inspect(SOURCE)
+    shown(browser, inspection, tmp_path)
+    browser.point('.text [data-t="t1"]')
+    weights = inspection.view.alignment[1]
+    assert browser.strengths(".looked .w") == pytest.approx((80 * weights / weights.max()).tolist(), abs=1)
+
+
+def test_two_models_and_what_sets_them_apart(browser: Browser, tmp_path: Path) -> None:
+    one, other = model_of("lstm").inspect(TEXT), model_of("gru").inspect(TEXT)
+    shown(browser, one.beside(other), tmp_path)
+    browser.choose("article select.color", "surprisal, less that beside")
+    apart = one.view.predictions.surprisals[:-1] - other.view.predictions.surprisals[:-1]
+    expected = 80 * apart / np.abs(apart).max()
+    assert browser.strengths("article:first-child .tokens .w")[:-1] == pytest.approx(expected.tolist(), abs=1)
+    browser.point('.tokens [data-t="4"]')
+    assert browser.run("return document.querySelectorAll('.tokens .on').length") == 2
+    lefts = browser.run("return [...document.querySelectorAll('.tokens')].map(e => e.getBoundingClientRect().left)")
+    assert lefts[1] > lefts[0] + 300
+
+
+def test_a_long_text_is_not_laid_out_with_each_move(browser: Browser, tmp_path: Path) -> None:
+    inspection = model_of().inspect(LONG)
+    shown(browser, inspection, tmp_path)
+    assert len(browser.texts(".tokens .w")) == 5_001
+    browser.driver.execute_cdp_cmd("Performance.enable", {})
+
+    def spent() -> float:
+        metrics = browser.driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
+        return sum(m["value"] for m in metrics if m["name"] in ("LayoutDuration", "RecalcStyleDuration"))
+
+    layouts = "const start = performance.now(); void document.body.offsetHeight;"
+    browser.run(layouts)
+    before = spent()
+    for place in range(0, 2_000, 100):
+        browser.point(f'.tokens [data-t="{place}"]')
+        browser.run(layouts)
+    assert (spent() - before) / 20 < 0.016  # a picture at 60 a second
+
+
+MADE = {
+    "language": lambda: model_of().inspect(TEXT),
+    "attention": lambda: model_of("transformer").inspect(TEXT),
+    "tagger": lambda: tagger().inspect(WORDS),
+    "pair": lambda: classifier(pair=True).inspect(("the Sea", "Ann saw")),
+    "masked": lambda: masked().inspect("the [MASK] is a dog"),
+    "translator": lambda: translator(**MODELS["copying"]).inspect(SOURCE),
+    "beside": lambda: model_of("lstm").inspect(TEXT).beside(model_of("gru").inspect(TEXT)),
+}
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="there is no axe-core: npm install --no-save axe-core")
+@pytest.mark.parametrize("dark", [False, True])
+def test_everybody_can_use_the_pages(dark: bool, tmp_path: Path) -> None:
+    """By the rules of axe-core."""
+    with browsing(tmp_path / "browser", dark=dark) as browser:
+        for name, make in MADE.items():
+            shown(browser, make(), tmp_path)
+            browser.run(AXE.read_text(encoding="utf-8"))
+            found = browser.driver.execute_async_script(
+                "const done = arguments[0]; axe.run(document).then(r => done(r.violations.map("
+                "v => `${v.id}: ${v.nodes[0].html.slice(0, 200)}`)))"
+            )
+            assert not found, name

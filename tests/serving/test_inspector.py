@@ -1,0 +1,96 @@
+"""The page at `/` of a real server in a real browser."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ensue import load
+from inspection.browser import Browser, browsing
+from serving.running import Running, language_run
+
+pytestmark = pytest.mark.slow
+SEA = "The sea was calm."
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    return [language_run(folder / "lstm"), language_run(folder / "gru", "char-gru")]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browsing(tmp_path_factory.mktemp("browser")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def server(runs: list[Path], browser: Browser) -> Iterator[Running]:
+    with Running(*runs, options=("--key", "secret")) as found:
+        yield found
+
+
+ANSWERED = "document.querySelector('.state').textContent.endsWith(' ms')"
+
+
+def facts(browser: Browser) -> list[dict[str, str]]:
+    """What stands at the top of each model's part."""
+    script = (
+        "return [...document.querySelectorAll('.facts')].map(list => Object.fromEntries([...list.children].map("
+        "item => [item.firstChild.textContent.trim(), item.lastChild.textContent])))"
+    )
+    return list(browser.run(script))
+
+
+def typed(browser: Browser, text: str) -> None:
+    browser.find("textarea").send_keys(text)
+    browser.until(f"document.querySelector('textarea').value.endsWith({text!r})")
+    count = len(browser.run("return document.querySelector('textarea').value"))
+    browser.until(f"{ANSWERED} && document.querySelectorAll('article:first-child .tokens .w').length === {count + 1}")
+
+
+def test_type_and_see(browser: Browser, server: Running, runs: list[Path]) -> None:
+    browser.open(server.url)
+    browser.until("document.querySelector('.state').textContent.includes('has a key')")
+    browser.find("[name=key]").send_keys("wrong\n")
+    browser.until("document.querySelector('.state').textContent.includes('not the server')")
+    browser.run("document.querySelector('[name=key]').value = ''")
+    browser.find("[name=key]").send_keys("secret\n")
+    browser.until("document.querySelector('[name=model]').options.length === 2")
+    typed(browser, SEA)
+    expected = load(runs[0]).score(SEA)
+    assert [one["run"] for one in facts(browser)] == ["lstm"]
+    assert float(facts(browser)[0]["nats per token"]) == pytest.approx(
+        sum(score.nats for score in expected) / len(expected), abs=5.1e-5
+    )
+    browser.point('.tokens [data-t="4"]')
+    assert f"surprisal {expected[4].nats:.3f} nats" in browser.text(".told > div")
+
+
+def test_a_change_keeps_what_was_chosen(browser: Browser, server: Running) -> None:
+    browser.choose("select.color", "layer 1, cell")
+    browser.choose("select.unit", "5")
+    typed(browser, " so it")
+    assert browser.run("return document.querySelector('select.unit').value") == "5"
+    assert browser.text(".tokens").replace("↵", "").startswith(f"{SEA} so it")
+
+
+def test_another_model_beside(browser: Browser, server: Running, runs: list[Path]) -> None:
+    browser.choose("[name=beside]", "gru")
+    browser.until(f"{ANSWERED} && document.querySelectorAll('article').length === 2")
+    expected = [load(run).score(f"{SEA} so it") for run in runs]
+    found = [float(one["nats per token"]) for one in facts(browser)]
+    assert found == pytest.approx([sum(s.nats for s in one) / len(one) for one in expected], abs=5.1e-5)
+    assert "surprisal, less that beside" in browser.texts("select.color option")
+
+
+def test_it_asks_its_own_server_alone(browser: Browser, server: Running) -> None:
+    asked = browser.run("return performance.getEntriesByType('resource').map(entry => entry.name)")
+    assert asked
+    assert all(name.startswith(server.url) for name in asked)
+    refused = [said for said in browser.complaints() if "401" not in said]
+    assert refused == []
+    browser.run("fetch('https://example.org').catch(error => { window.blocked = String(error); })")
+    browser.until("window.blocked")
+    assert any("Content Security Policy" in said for said in browser.complaints())
