@@ -69,6 +69,9 @@ $(VENV)/.installed-dev: $(VENV)/.installed-test
 $(VENV)/.installed-parity: $(VENV)/.installed-test
 	@$(INSTALL) --editable '.[parity]' && touch $@
 
+$(VENV)/.installed-browser: $(VENV)/.installed-test
+	@$(INSTALL) --editable '.[browser]' && touch $@
+
 $(VENV)/.installed-mutants: $(VENV)/.installed-test
 	@$(INSTALL) --editable '.[mutants]' && touch $@
 
