@@ -2,6 +2,7 @@
 drawers.attention = (part, attention) => {
   const looks = part.querySelectorAll(".looks .w"), heads = part.querySelector(".heads");
   const weights = bytes(attention.values), size = attention.size;
+  const [red, green, blue] = tone("d").match(/\w\w/g).map(part => parseInt(part, 16));
   let head = 0;
   const show = row => {
     const of = weights.subarray((head * size + row) * size, (head * size + row + 1) * size), most = Math.max(...of, 1);
@@ -13,7 +14,7 @@ drawers.attention = (part, attention) => {
     const context = picture.getContext("2d"), image = context.createImageData(size, size);
     for (let place = 0; place < size * size; place++) {
       const weight = weights[number * size * size + place];
-      image.data.set([95, 61, 196, weight && Math.min(255, 40 + 1.5 * weight)], 4 * place);
+      image.data.set([red, green, blue, weight && Math.min(255, 40 + 1.5 * weight)], 4 * place);
     }
     context.putImageData(image, 0, 0);
     button.prepend(picture);
