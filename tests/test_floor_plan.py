@@ -23,6 +23,7 @@ FLOORS = [
         "notices",
         "parsing",
         "processor",
+        "ranks",
     ],
     ["TASKS"],
     ["text"],

@@ -56,6 +56,10 @@ class ContextError(EnsueError):
     """More positions than a model with learned positions has."""
 
 
+class SilentError(EnsueError):
+    """Another process of the same run has said what went wrong."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """`; did you mean "..."?` for the known name that is closest to `name`, or an empty string."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)

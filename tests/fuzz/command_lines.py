@@ -92,6 +92,8 @@ VALUES = {
     "format": odd.FORMATS,
     "device": DEVICES,
     "threads": ["1", "2", "0", "-1", "1025", "9" * 30, "x", ""],
+    "processes": ["1", "0", "-1", "1025", "9" * 30, "x", ""],
+    "timeout": ["1", "600", "0", "-1", "9" * 30, "nan", "x", ""],
 }
 OUT = ["out", "out/deep/er", "out.svg", ".", "/dev/null", "/dev/full", "/proc/x"]
 

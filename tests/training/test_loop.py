@@ -16,7 +16,8 @@ from ensue.tasks.corpus import read_corpus
 from ensue.tasks.language_modeling.job import language_modeling
 from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.tasks.language_modeling.task import LanguageModeling
-from ensue.training.loop import Trainer, step_seed
+from ensue.training.gradients import step_seed
+from ensue.training.loop import Trainer
 from ensue.training.optimizer import build_optimizer
 from ensue.types import leaves
 from training.tiny import Recorder, run_tiny, tiny_recipe
@@ -53,10 +54,10 @@ def test_accumulating_equals_the_big_batch(
     for accumulate in (1, 2, 4):
         trainer = trainer_of(tiny_recipe(text, model=LARGE[model], accumulate=accumulate), tmp_path, dtype)
         first = trainer.task.batch(0, trainer.device)
-        trainer.accumulate_gradients(first, None)
+        trainer.gradients(first, 0)
         trainer.model.zero_grad()
         # the second step enters with the state that the first left, row by row
-        loss = trainer.accumulate_gradients(trainer.task.batch(1, trainer.device), trainer.state)
+        loss = trainer.gradients(trainer.task.batch(1, trainer.device), 1)
         results.append((loss, gradients(trainer), list(leaves(trainer.state))))
     for loss, grads, state in results[1:]:
         assert loss.count == results[0][0].count
@@ -69,9 +70,10 @@ def test_accumulating_equals_the_big_batch(
 def test_a_carried_state_changes_the_loss(text: Path, tmp_path: Path) -> None:
     trainer = trainer_of(tiny_recipe(text), tmp_path)
     batch = trainer.task.batch(1, trainer.device)
-    trainer.accumulate_gradients(trainer.task.batch(0, trainer.device), None)
-    carried = trainer.accumulate_gradients(batch, trainer.state)
-    assert float(carried.total) != float(trainer.accumulate_gradients(batch, None).total)
+    trainer.gradients(trainer.task.batch(0, trainer.device), 0)
+    carried = trainer.gradients(batch, 1)
+    trainer.state = None
+    assert float(carried.total) != float(trainer.gradients(batch, 1).total)
     assert not any(leaf.requires_grad for leaf in leaves(trainer.state))
 
 
@@ -102,7 +104,7 @@ def test_clipping_bounds_the_global_norm(text: Path, tmp_path: Path, monkeypatch
 
 def test_reset_drops_the_state_of_some_rows(text: Path, tmp_path: Path) -> None:
     trainer = trainer_of(tiny_recipe(text, reset_state=0.3, batch_size=32, segment_length=4), tmp_path)
-    trainer.accumulate_gradients(trainer.task.batch(0, trainer.device), None)
+    trainer.gradients(trainer.task.batch(0, trainer.device), 0)
     before = next(leaves(trainer.state))
     batch, dropped = trainer.task.batch(1, trainer.device), 0
     for step in range(100):
@@ -115,7 +117,7 @@ def test_reset_drops_the_state_of_some_rows(text: Path, tmp_path: Path) -> None:
 
 
 def test_step_seeds_are_all_different_and_fixed() -> None:
-    seeds = {step_seed(seed, step, rank) for seed in (-1, 0, 1, 2) for step in range(50) for rank in range(3)}
+    seeds = {step_seed(seed, step, shard) for seed in (-1, 0, 1, 2) for step in range(50) for shard in range(3)}
     assert len(seeds) == 4 * 50 * 3
     assert all(0 <= seed < 2**63 for seed in seeds)
     assert step_seed(7, 3) == step_seed(7, 3, 0)

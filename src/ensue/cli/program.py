@@ -25,7 +25,7 @@ from ensue.cli.vectors import embed, neighbors
 from ensue.console.mistakes import mistake
 from ensue.console.notices import notices_shown
 from ensue.console.output import streams
-from ensue.errors import in_one_line
+from ensue.errors import SilentError, in_one_line
 from ensue.version import VERSION
 
 app = typer.Typer(
@@ -63,6 +63,8 @@ def _status() -> int:
         return status
     except (KeyboardInterrupt, typer.Abort):
         return 130
+    except SilentError:
+        return 2
     except USAGE_ERROR as error:
         what = " ".join(error.format_message().split())
     except Exception as error:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ensue.cli.options import DeviceOption, ThreadsOption, quoted, say
+from ensue.cli.processes import among_processes
 from ensue.console.imports import importing_torch
 from ensue.errors import EnsueError
 from ensue.tasks import task_entry
@@ -67,18 +68,28 @@ def train(
     ] = None,
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, max=1024, help="Processes on this machine that train together; default: 1.")
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=1, max=1e6, help="Seconds after which a process that does not answer ends the run.")
+    ] = 600,
 ) -> None:
     """Train a model on your data. Example: ensue train char-lstm --train book.txt --out run"""
     if recipe is None:
         if not resume:
             raise EnsueError("which recipe? `ensue recipes` lists them; only --resume needs none")
         recipe = str(out / "recipe.toml") if settings or train or valid or test else None
-    chosen = None if recipe is None else recipe_of(recipe, settings or [], train=train, valid=valid, test=test)
     options = {"resume": resume, "overwrite": overwrite, "device": device, "threads": threads}
-    outcome = _train(chosen, out, track=track or (), **options)
-    _exit_if_interrupted(outcome, out)
-    command = next(iter(task_entry(outcome.task).commands))
-    say(f"wrote {out}: curve.png, README.md; try\n  ensue {command} {quoted(out)}")
+    with among_processes(processes, timeout) as speaks:
+        chosen = None if recipe is None else recipe_of(recipe, settings or [], train=train, valid=valid, test=test)
+        outcome = _train(chosen, out, track=track or (), **options)
+    if speaks:
+        _exit_if_interrupted(outcome, out)
+        command = next(iter(task_entry(outcome.task).commands))
+        say(f"wrote {out}: curve.png, README.md; try\n  ensue {command} {quoted(out)}")
+    elif outcome.reason == "interrupted":
+        raise typer.Exit(130)
 
 
 def recipes(

@@ -12,6 +12,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from ensue.nn.draws import dropped
+
 MULTIPLIER = 0x9E3779B97F4A7C15 >> 1
 """The multiplier of the hash: 2⁶³ divided by the golden ratio, whose multiples are spread evenly (Knuth, TAOCP 6.4)."""
 
@@ -65,7 +67,7 @@ class NgramBag(nn.Module):
             return self.weight.new_zeros(len(ids), self.weight.shape[1])
         r = F.embedding(ids, self.ratio.unsqueeze(1)).squeeze(2).masked_fill(ids == 0, 0.0)
         if self.training and self.dropout:
-            r = F.dropout(r, self.dropout)
+            r = dropped(r, self.dropout)
         r = r / r.norm(dim=1, keepdim=True).clamp(min=1e-6)
         scores: Tensor = F.embedding_bag(ids, self.weight, mode="sum", per_sample_weights=r)
         return scores

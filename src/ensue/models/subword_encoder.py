@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ensue.nn import SequenceLayer, SoftmaxHead, TokenEmbedding
+from ensue.nn.draws import PartOfBatch, drawing_for, draws_for_others
 
 
 class Subwords(NamedTuple):
@@ -34,6 +35,8 @@ class Subwords(NamedTuple):
     first: int
     share: float
     """Texts for each subword that is predicted, in the whole batch."""
+    windows: PartOfBatch | None = None
+    """The windows here, of those of the batch that this is a part of."""
 
     def part(self, rows: slice) -> Self:
         """The batch of some of its texts."""
@@ -51,6 +54,7 @@ class Subwords(NamedTuple):
             weights=None if self.weights is None else self.weights[here],
             real=None if self.real is None else self.real[rows],
             size=(last - first, number),
+            windows=PartOfBatch(slice(begin, end), len(self.ids)),
         )
 
 
@@ -78,7 +82,8 @@ class SubwordEncoder(nn.Module):
 
     def read(self, subwords: Subwords) -> Float[Tensor, "W S d"]:
         """The features of each subword."""
-        return self.vectors(subwords.ids, subwords.mask, subwords.segments)
+        with drawing_for(subwords.windows if draws_for_others() else None):
+            return self.vectors(subwords.ids, subwords.mask, subwords.segments)
 
     def vectors(self, ids: Tensor, mask: Tensor | None, segments: Tensor | None) -> Float[Tensor, "W S d"]:
         """The same from the ids (W, S) of windows, their mask and their segments."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from ensue.nn.draws import drawn, dropped
 from ensue.nn.layer import Parallel, Pointwise, SequenceLayer, Wrapper
 from ensue.types import State
 
@@ -35,13 +39,27 @@ class ElementDropout(nn.Module):
             return x
         threshold = round(self.p * 65_536)
         if x.device.type != "cpu" or threshold == 65_536:
-            return F.dropout(x, self.p)
-        numbers = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
-        kept = numbers.view(torch.int16)[: x.numel()].view(x.shape) >= threshold - 32_768
+            return dropped(x, self.p)
+        kept = drawn(_sixteen_bits, x.shape) >= threshold - 32_768
         return x * kept.to(x.dtype).mul_(1 / (1 - threshold / 65_536))
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
+
+
+def _sixteen_bits(shape: Sequence[int]) -> Tensor:
+    """Random numbers from -32,768 to 32,767."""
+    size = math.prod(shape)
+    numbers = torch.empty(-(-size // 4), dtype=torch.int64).random_(-(2**63), None)
+    return numbers.view(torch.int16)[:size].view(*shape)
+
+
+class TorchDropout(nn.Dropout):
+    """Dropout as torch draws it, for features with the rows on dim 0."""
+
+    def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        """`x` with some elements zero and the others divided by 1 - p; in evaluation `x` itself."""
+        return dropped(x, self.p) if self.training and self.p else x
 
 
 def Dropout(p: float, *, d_in: int) -> Pointwise:
@@ -64,7 +82,7 @@ class VariationalDropout(Parallel):
     ) -> tuple[Float[Tensor, "B T d_out"], State]:
         if not self.training or self.p == 0:
             return x, None
-        return x * F.dropout(x.new_ones(len(x), 1, self.d_in), self.p), None
+        return x * dropped(x.new_ones(len(x), 1, self.d_in), self.p), None
 
     def extra_repr(self) -> str:
         return f"p={self.p}, d_in={self.d_in}"

@@ -133,6 +133,8 @@ class TrainRecipe(Table):
     """The seed of weights, batches, dropout and samples."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """The type of matrix products; auto: the faster one on this machine, by its profile."""
+    deterministic: bool = False
+    """1, 2, 4 or 8 processes train the same model bit for bit. It cuts a batch into 8 parts, which is slower."""
 
     @model_validator(mode="after")
     def _one_budget(self) -> Self:

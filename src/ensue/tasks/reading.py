@@ -11,7 +11,8 @@ The start symbol is read first, so each of the n tokens is predicted exactly onc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -25,6 +26,7 @@ from ensue.metrics.language import LanguageScores
 from ensue.models.language_model import LanguageModel
 from ensue.models.modules import device_of, evaluating
 from ensue.models.prompts import padded, read_prefixes
+from ensue.ranks import cut, ranks, spread
 from ensue.types import State, exact
 
 CHUNK_TOKENS = 1024
@@ -128,19 +130,28 @@ def read(
     parts = default_parts(len(tokens), warm_up=warm_up) if parts is None else parts
     if parts < 1 or warm_up < 0:
         raise EnsueError(f"{parts} parts, each warmed up on {warm_up} tokens; expected at least 1 and 0")
-    with evaluating(model):
-        if model.context is None:
-            pieces = _side_by_side(model, tokens, start_id, max(1, min(parts, len(tokens))), warm_up)
-        else:
-            pieces = _in_windows(model, tokens, start_id, model.context)
+    runs = _runs(len(tokens), max(1, min(parts, len(tokens))))
+    windows = [] if model.context is None else list(_windows(len(tokens), model.context, _call_tokens(model)))
+
+    def read_some(some: slice) -> float:
         total: Tensor | float = 0.0
-        for positions, nats in pieces:
+        for positions, nats in (
+            _in_windows(model, tokens, windows[some], start_id)
+            if windows
+            else _side_by_side(model, tokens, runs[some], start_id, warm_up)
+        ):
             total = total + nats.sum()  # stays on a GPU, which is not waited for
             if heard is not None:
                 heard(positions, nats)
             if progress is not None:
                 progress(nats.numel())
-    return LanguageScores(float(total), len(tokens), tokens.characters, tokens.unknown)
+        return float(total)
+
+    size = len(windows or runs)
+    pieces = min(ranks().pieces, size)
+    with evaluating(model):
+        total = sum(spread(read_some, [cut(size, piece, pieces) for piece in range(pieces)]))
+    return LanguageScores(total, len(tokens), tokens.characters, tokens.unknown)
 
 
 def default_parts(num_tokens: int, *, warm_up: int = WARM_UP_TOKENS) -> int:
@@ -157,18 +168,23 @@ def describe_protocol(model: LanguageModel, parts: int = 1, *, warm_up: int = WA
     return carried if parts == 1 else f"{carried}, in {parts} parts, each warmed up on the {warm_up} tokens before it"
 
 
+def _runs(size: int, parts: int) -> list[range]:
+    """A text of `size` tokens as parts whose lengths differ by at most one."""
+    return [range(size * part // parts, size * (part + 1) // parts) for part in range(parts)]
+
+
 def _side_by_side(
-    model: LanguageModel, tokens: TokenFile, start_id: int, parts: int, warm_up: int
+    model: LanguageModel, tokens: TokenFile, runs: Sequence[range], start_id: int, warm_up: int
 ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
-    """Positions and their nats in parts of the text whose lengths differ by at most one, some columns at a time."""
-    bounds = [len(tokens) * part // parts for part in range(parts + 1)]
-    warm_ups = [_inputs(tokens, max(0, bound - warm_up), bound, start_id) for bound in bounds[:-1]]
+    """Positions and their nats in runs of the text, some columns at a time."""
+    begins = [run.start for run in runs]
+    warm_ups = [_inputs(tokens, max(0, begin - warm_up), begin, start_id) for begin in begins]
     state = read_prefixes(model, warm_ups)
-    last = np.array([_inputs(tokens, bound, bound + 1, start_id)[0] for bound in bounds[:-1]])
-    columns = max(1, _call_tokens(model) // parts)
-    for column in range(0, max(np.diff(bounds)), columns):
-        starts = [bound + column for bound in bounds[:-1]]
-        stops = [min(start + columns, bound) for start, bound in zip(starts, bounds[1:], strict=True)]
+    last = np.array([_inputs(tokens, begin, begin + 1, start_id)[0] for begin in begins])
+    columns = max(1, _call_tokens(model) // len(runs))
+    for column in range(0, max(map(len, runs)), columns):
+        starts = [begin + column for begin in begins]
+        stops = [min(start + columns, run.stop) for start, run in zip(starts, runs, strict=True)]
         rows = [tokens.read(start, stop) for start, stop in zip(starts, stops, strict=True)]
         targets, mask = padded(rows)
         nats, state = _nats(model, np.column_stack((last, targets[:, :-1])), targets, state)
@@ -177,32 +193,40 @@ def _side_by_side(
         yield positions, nats[torch.from_numpy(mask).to(nats.device)]
 
 
-def _in_windows(
-    model: LanguageModel, tokens: TokenFile, start_id: int, context: int
-) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
-    """Positions and their nats, in order; see `_windows`."""
-    read = 0
-    for nats in _windows(model, tokens, start_id, context):
-        yield np.arange(read, read + nats.numel()), nats.flatten()
-        read += nats.numel()
+class Windows(NamedTuple):
+    """Windows that one call reads, and how many tokens at its end each predicts at most."""
+
+    begins: Sequence[int]
+    length: int
+    predicted: int
 
 
-def _windows(model: LanguageModel, tokens: TokenFile, start_id: int, context: int) -> Iterator[Tensor]:
-    """The nats that each window predicts, several full windows in a call; see the module's protocol."""
-    size, stride = len(tokens), _stride(context)
-    yield _window_nats(model, tokens, start_id, [0], length=min(context, size), predicted=context)
+def _windows(size: int, context: int, tokens: int) -> Iterator[Windows]:
+    """The windows of a text, as many in a call as have about so many `tokens`; see the module's protocol."""
+    stride = _stride(context)
+    yield Windows([0], min(context, size), context)
     full = range(stride, size - context + 1, stride)
-    rows = max(1, _call_tokens(model) // context)
+    rows = max(1, tokens // context)
     for first in range(0, len(full), rows):
-        yield _window_nats(model, tokens, start_id, list(full[first : first + rows]), length=context, predicted=stride)
+        yield Windows(full[first : first + rows], context, stride)
     predicted = context + stride * len(full)
     if predicted < size:
         begin = stride * (len(full) + 1)
-        yield _window_nats(model, tokens, start_id, [begin], length=size - begin, predicted=size - predicted)
+        yield Windows([begin], size - begin, size - predicted)
+
+
+def _in_windows(
+    model: LanguageModel, tokens: TokenFile, windows: Iterable[Windows], start_id: int
+) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+    """Positions and their nats, those of a call at a time."""
+    for begins, length, predicted in windows:
+        nats = _window_nats(model, tokens, start_id, begins, length=length, predicted=predicted)
+        first = max(0, length - predicted)
+        yield np.concatenate([np.arange(begin + first, begin + length) for begin in begins]), nats.flatten()
 
 
 def _window_nats(
-    model: LanguageModel, tokens: TokenFile, start_id: int, begins: list[int], *, length: int, predicted: int
+    model: LanguageModel, tokens: TokenFile, start_id: int, begins: Sequence[int], *, length: int, predicted: int
 ) -> Tensor:
     """The nats of the last `predicted` tokens of windows of one `length`."""
     inputs = np.stack([_inputs(tokens, begin, begin + length, start_id) for begin in begins])

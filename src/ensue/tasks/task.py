@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import torch
 from torch import nn
 
+from ensue.nn.draws import drawn
 from ensue.types import Loss, State, hold, leaves
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
@@ -121,12 +123,13 @@ class Task(ABC, Generic[ModelT, BatchT]):
         return ""
 
 
-def reset(state: State, share: float, fresh: State) -> State:
-    """The state, with this share of its rows as in `fresh`, at random."""
+def reset(state: State, share: float, init_state: Callable[[int], State]) -> State:
+    """The state, with this share of its rows, at random, as `init_state` makes so many."""
     if state is None or not share:
         return state
     first = next(leaves(state))
-    return hold(torch.rand(len(first), device=first.device) >= share, state, fresh)
+    kept = drawn(lambda shape: torch.rand(*shape, device=first.device), (len(first),)) >= share
+    return hold(kept, state, init_state(len(first)))
 
 
 def on_device(array: Any, device: torch.device) -> torch.Tensor:

@@ -11,13 +11,14 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ensue.errors import EnsueError, RunError, TrainingError
+from ensue.ranks import ranks
 from ensue.recipe import TrainRecipe
 from ensue.runs.checkpoint import AVERAGE, BEST, complete_checkpoints, load_checkpoint, save_checkpoint
 from ensue.runs.directory import RunDirectory
@@ -26,13 +27,14 @@ from ensue.runs.manifest import Manifest
 from ensue.runs.reporter import Reporter, StepReport, Validation
 from ensue.runs.schema import DamagedError, Progress
 from ensue.runs.weights import disk_errors_told
-from ensue.tasks.task import Batch, Task
+from ensue.tasks.task import Batch, Scores, Task
 from ensue.training.average import Average
-from ensue.training.device import Precision, autocast, is_out_of_memory
+from ensue.training.device import Precision, autocast
+from ensue.training.gradients import Gradients, OutOfMemory, step_seed
 from ensue.training.optimizer import build_optimizer
 from ensue.training.schedule import Budget, learning_rate
 from ensue.training.tuning import Tuning
-from ensue.types import Loss, State, concatenate_rows, detach, map_state
+from ensue.types import Loss, State, leaves, map_state
 
 REPORTS = 200
 """The number of training lines in metrics.jsonl over a whole budget."""
@@ -64,27 +66,37 @@ class Trainer:
         self.average = Average(model, recipe.average) if recipe.average else None
         self.averaged = None if self.average is None else self.average.model
         self.state: State = None
+        """The carried state in the rows that are worked on here."""
+        self.stop = False
+        """Whether one of the processes was asked to stop."""
+        self.ranks = ranks()
+        self.computed = Gradients(model, task, seed=recipe.seed, precision=precision, ranks=self.ranks)
 
     def resume(self) -> bool:
         """Loads the newest checkpoint; returns False if there is none."""
         checkpoints = complete_checkpoints(self.run.checkpoints)
         if not checkpoints:
-            self.log.rewind(None)
+            if self.ranks.is_first:
+                self.log.rewind(None)
             return False
         newest = checkpoints[-1]
         try:
             initial = self.task.initial_state(self.model)
-            self.state, self.progress = load_checkpoint(
-                newest, self.model, self.optimizer, initial, average=self.averaged
-            )
+            state, self.progress = load_checkpoint(newest, self.model, self.optimizer, initial, average=self.averaged)
             best = Manifest(newest).check(BEST) if self.progress.best_step else None
         except DamagedError as error:
             before = f" to go on from {checkpoints[-2].name}" if len(checkpoints) > 1 else ""
             raise RunError(f"{error}; or remove {newest}{before}") from None
+        self.state = self.own_state(state)
+        if self.ranks.is_first:
+            self._wind_back(newest, best)
+        return True
+
+    def _wind_back(self, newest: Path, best: Path | None) -> None:
+        """Makes the log and the best weights those of a checkpoint."""
         self.log.rewind(Manifest(newest).content().log)
         if best is not None:  # a kill may have come before these were, or another checkpoint may have known better
             self.run.publish(best)
-        return True
 
     def train(self) -> str:
         """Trains until the budget is used; returns "finished", "stopped early" or "interrupted"."""
@@ -100,7 +112,7 @@ class Trainer:
                 self.save()
             elif self.progress.step % self.recipe.checkpoint_every == 0:
                 self.save()
-            if self._share() < 1 and self.interrupted():
+            if self._share() < 1 and (self.stop or (self.ranks.size == 1 and self.interrupted())):
                 self.save()
                 return "interrupted"
         if not self.progress.best_step:  # taken up again with a budget that was used already
@@ -124,9 +136,15 @@ class Trainer:
         if updated is None:
             self.tuning.hold_old_rows(share)
             self._descend(step)
-        self._count(loss, nats, time.perf_counter() - started)
+        self._count(loss, nats, self._agreed(time.perf_counter() - started))
         if self._passes(share, REPORTS):
             self._log_training(rate)
+
+    def _agreed(self, seconds: float) -> float:
+        """The seconds of the first process, where the budget depends on them."""
+        if self.budget.seconds is None or self.ranks.size == 1:
+            return seconds
+        return float(self.ranks.add(torch.tensor([seconds * self.ranks.is_first], dtype=torch.float64)))
 
     def _descend(self, step: int) -> None:
         """Moves the weights against their gradients."""
@@ -147,37 +165,42 @@ class Trainer:
     def gradients(self, batch: Batch, step: int) -> Loss:
         """Computes the gradients of the batch's mean loss. If memory does not suffice, parts are halved from now on."""
         while True:
+            parts = self.progress.parts
             try:
-                # a second attempt draws the same numbers
-                seed_generators(self.device, step_seed(self.recipe.seed, step))
-                return self.accumulate_gradients(batch, self.task.carried(self.model, batch, self.state))
-            except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error):
-                    raise
-            if self.progress.parts >= batch.rows:
+                found = self.computed.of(batch, self.state, step=step, parts=parts, stop=self.interrupted())
+            except OutOfMemory:
+                pass
+            else:
+                self.state, self.stop = found.state, found.stop
+                return found.loss
+            if parts >= batch.rows:
                 raise TrainingError(self._too_long(step))
             self.model.zero_grad(set_to_none=True)
+            whole = self.whole_state()
             self.progress.parts *= 2
+            self.state = self.own_state(whole)
             self.reporter.noted(
                 f"out of memory at step {step + 1}: batches go through in {self.progress.parts} parts from now on"
             )
 
-    def accumulate_gradients(self, batch: Batch, state: State) -> Loss:
-        """Computes the gradients of the batch's mean loss in `parts`, and keeps the state for the next step."""
-        size = math.ceil(batch.rows / self.progress.parts)
-        losses, states = [], []
-        if not self.model.training:  # it asks every part
-            self.model.train()
-        for start in range(0, batch.rows, size):
-            rows = slice(start, start + size)
-            with autocast(self.precision, self.device):
-                before = map_state(lambda leaf, rows=rows: leaf[rows], state)
-                loss, after = self.task.loss(self.model, batch.part(rows), before)
-            (loss.total / batch.count).backward()  # type: ignore[no-untyped-call]
-            losses.append(Loss(loss.total.detach(), loss.count))
-            states.append(detach(after))
-        self.state = states[0] if len(states) == 1 else concatenate_rows(states)
-        return sum(losses[1:], losses[0])
+    def whole_state(self) -> State:
+        """The carried state of all rows, which the processes have among them."""
+        if self.ranks.size == 1:
+            return self.state
+        found = [state for state in self.ranks.gathered([leaf.cpu() for leaf in leaves(self.state)]) if state]
+        if not found:
+            return None
+        rows = self.computed.own_rows(sum(len(state[0]) for state in found), self.progress.parts)
+        order = torch.cat(self.ranks.gathered(rows)).argsort()
+        whole = iter([torch.cat(parts)[order].to(self.device) for parts in zip(*found, strict=True)])
+        return map_state(lambda leaf: next(whole), self.task.initial_state(self.model))
+
+    def own_state(self, whole: State) -> State:
+        """The rows of a carried state that are worked on here."""
+        if self.ranks.size == 1 or whole is None:
+            return whole
+        rows = self.computed.own_rows(len(next(leaves(whole))), self.progress.parts)
+        return map_state(lambda leaf: leaf[rows.to(leaf.device)], whole)
 
     def validate(self) -> None:
         """Scores the validation data. The weights are the best so far if their score is, or if there are no such data.
@@ -198,6 +221,10 @@ class Trainer:
             self.progress.best, self.progress.best_step, self.progress.stale = score, self.progress.step, 0
         else:
             self.progress.stale += 1
+        if self.ranks.is_first:
+            self._report_validation(scores, score, judged, is_best=best)
+
+    def _report_validation(self, scores: Scores, score: float, judged: nn.Module, *, is_best: bool) -> None:
         try:
             sample = self.task.sample(judged, seed=step_seed(self.recipe.seed, self.progress.step))
         except EnsueError:
@@ -205,7 +232,7 @@ class Trainer:
                 self._not_finite(self.progress.step - 1, "the sample's scores are not finite")
             ) from None
         validation = Validation(
-            self.progress.step, self.progress.seconds, scores.as_json(), scores.summary(), best, sample, score
+            self.progress.step, self.progress.seconds, scores.as_json(), scores.summary(), is_best, sample, score
         )
         self._write(lambda: self.log.append("valid", **asdict(validation)))
         self.reporter.validated(validation)
@@ -213,11 +240,13 @@ class Trainer:
     def save(self) -> None:
         """Writes a checkpoint, and then the best weights to the file that `ensue.load` reads."""
         self._check_weights()
-        self._write(self._save)
+        state = self.whole_state()
+        if self.ranks.is_first:
+            self._write(lambda: self._save(state))
 
-    def _save(self) -> None:
+    def _save(self, state: State) -> None:
         checkpoint = save_checkpoint(
-            self.run.checkpoints, self.model, self.optimizer, self.state, self.progress,
+            self.run.checkpoints, self.model, self.optimizer, state, self.progress,
             best=self.run.weights, log=self.log.entry(), average=self.averaged,
         )  # fmt: skip
         if self.progress.best_step == self.progress.step:
@@ -243,6 +272,8 @@ class Trainer:
 
     def _log_training(self, learning_rate: float) -> None:
         progress = self.progress
+        if not self.ranks.is_first:
+            return
         self._write(
             lambda: self.log.append(
                 "train",
@@ -274,9 +305,10 @@ class Trainer:
         not show it.
         """
         batch = self.task.batch(self.progress.step - 1, self.device)  # for which there was room
+        parts = self.progress.parts * self.ranks.pieces
         self.model.train()
         with torch.no_grad(), autocast(self.precision, self.device):
-            loss, _ = self.task.loss(self.model, batch.part(slice(math.ceil(batch.rows / self.progress.parts))), None)
+            loss, _ = self.task.loss(self.model, batch.part(slice(math.ceil(batch.rows / parts))), None)
         self._nats(loss, self.progress.step - 1)
 
     def _trained(self) -> Iterator[tuple[str, nn.Parameter]]:
@@ -319,19 +351,5 @@ class Trainer:
         return f"{self.run.path}: the disk is full while saving step {self.progress.step}; {kept}"
 
 
-def seed_generators(device: torch.device, seed: int) -> None:
-    """Seeds the generators of the CPU and of `device` alone; torch.manual_seed would also set up
-    those of other GPUs.
-    """
-    torch.default_generator.manual_seed(seed)
-    if device.type != "cpu":
-        torch.get_device_module(device).manual_seed(seed)
-
-
 def _is_finite(gradient: Tensor | None) -> bool:
     return gradient is None or bool(torch.isfinite(gradient).all())
-
-
-def step_seed(seed: int, step: int, rank: int = 0) -> int:
-    """The seed of a step's random stream, from the run's seed, the step and the worker."""
-    return int(np.random.SeedSequence((abs(seed), int(seed < 0), step, rank)).generate_state(1, np.uint64)[0] >> 1)

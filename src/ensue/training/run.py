@@ -9,7 +9,7 @@ import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -20,6 +20,7 @@ from torch import nn
 
 from ensue.errors import RecipeError, RunError
 from ensue.models.modules import count_parameters
+from ensue.ranks import Ranks, ranks, together
 from ensue.recipe import BUDGETS, Recipe
 from ensue.runs.card import write_card
 from ensue.runs.curve import draw_curve
@@ -30,8 +31,10 @@ from ensue.runs.reporter import Facts, Outcome, Reporter
 from ensue.runs.weights import disk_errors_told
 from ensue.tasks import task_entry
 from ensue.tasks.job import Job
+from ensue.training.agreement import check_together
 from ensue.training.device import computing
 from ensue.training.loop import Trainer
+from ensue.training.processes import TIMEOUT, joined
 from ensue.training.runtime import Runtime, choose_runtime
 from ensue.training.tuning import Tuning
 
@@ -48,46 +51,79 @@ def train_run(
     device: str = "auto",
     threads: int | None = None,
     reporter: Reporter | None = None,
+    timeout: float = TIMEOUT,
 ) -> Outcome:
     """Trains `recipe` into the run directory `out`, or resumes the run there (`recipe` may then be None).
 
-    Ctrl-C (or SIGTERM) ends the step, saves and returns. Raises an `EnsueError` for mistakes of the user.
+    Ctrl-C (or SIGTERM) ends the step, saves and returns. Raises an `EnsueError` for mistakes of the user. If torchrun
+    has started several processes, they train together; one that does not answer for `timeout` seconds ends the run.
     """
-    run = RunDirectory(out)
-    reporter = reporter or Reporter()
+    with joined(timeout=timeout):
+        return _trained(
+            recipe, RunDirectory(out), reporter=reporter or Reporter(), resume=resume, overwrite=overwrite,
+            device=device, threads=threads,
+        )  # fmt: skip
+
+
+def _trained(
+    recipe: Recipe | None,
+    run: RunDirectory,
+    *,
+    resume: bool,
+    overwrite: bool,
+    device: str,
+    threads: int | None,
+    reporter: Reporter,
+) -> Outcome:
+    """`train_run` in one of the processes that train together. The first one writes, and speaks."""
+    is_first = ranks().is_first
+    reporter = reporter if is_first else Reporter()
     fresh = not run.exists or overwrite
     recipe = _checked(run, recipe, resume=resume, overwrite=overwrite)
-    job = begin_job(recipe, None if fresh else run)
-    if not fresh and run.config["text"] != job.fingerprint:
-        raise RunError(f"{run.path}: {recipe.data.train} has changed since this run began; choose another --out")
-    model = _initial_model(job)
-    tuning = Tuning(model, recipe.tuning, job.inherited)
-    kept, size = None if fresh else run.config["runtime"], getattr(model, "vocabulary_size", 0)
-    runtime = choose_runtime(recipe, size, kept, device=device, threads=threads, say=reporter.noted)
-    job.work_out(torch.device(runtime.device), reporter.working)
-    with (
-        run.lock(),
-        disk_errors_told(run.path, lambda: _full(run)),
-        computing(runtime),
-        _interrupt_flag() as interrupted,
-    ):
-        if fresh:
-            if run.exists and not overwrite:
-                raise RunError(f"{run.path}: another process has trained here in the meantime")
-            run.clear()
-            origins = copy_origins(run, job.origins)
-            config = {**job.config(), "text": job.fingerprint, "origins": origins, "runtime": runtime.model_dump()}
-            run.create(recipe, files=job.parts.files(), config=config)
-        trainer = Trainer(
-            model.to(runtime.device), job.task, recipe.train, run,
-            precision=runtime.precision, reporter=reporter, interrupted=interrupted, tuning=tuning,
-        )  # fmt: skip
-        resumed = trainer.resume()
-        if not fresh and recipe != run.recipe:  # only now, as a checkpoint that is damaged leaves all as it was
-            run.write({"recipe.toml": recipe.to_toml()})
-        reporter.started(_facts(job, model, runtime, trainer if resumed else None))
-        reason = trainer.train()
-        return _finish(run, job, trainer, reason, reporter)
+    with together(ranks().adding(exact=recipe.train.deterministic)) as company:
+        job = company.in_turn(lambda: begin_job(recipe, None if fresh else run))
+        if not fresh and run.config["text"] != job.fingerprint:
+            raise RunError(f"{run.path}: {recipe.data.train} has changed since this run began; choose another --out")
+        model = _initial_model(job)
+        check_together(company, recipe, run, job, model)
+        tuning = Tuning(model, recipe.tuning, job.inherited)
+        kept, size = None if fresh else run.config["runtime"], getattr(model, "vocabulary_size", 0)
+        runtime = choose_runtime(recipe, size, kept, device=device, threads=threads, say=reporter.noted)
+        company.in_turn(lambda: job.work_out(torch.device(runtime.device), reporter.working))
+        with (
+            run.lock() if is_first else nullcontext(),
+            disk_errors_told(run.path, lambda: _full(run)),
+            computing(runtime),
+            _interrupt_flag() as interrupted,
+        ):
+            if fresh and is_first:
+                _begin(run, recipe, job, runtime, overwrite=overwrite)
+            company.first_to_others("begun")
+            trainer = Trainer(
+                model.to(runtime.device), job.task, recipe.train, run,
+                precision=runtime.precision, reporter=reporter, interrupted=interrupted, tuning=tuning,
+            )  # fmt: skip
+            resumed = trainer.resume()
+            if (
+                is_first and not fresh and recipe != run.recipe
+            ):  # only now, as a damaged checkpoint leaves all as it was
+                run.write({"recipe.toml": recipe.to_toml()})
+            reporter.started(_facts(job, model, runtime, trainer if resumed else None))
+            reason = trainer.train()
+            with together(Ranks()):  # the others only wait
+                outcome = _finish(run, job, trainer, reason, reporter) if is_first else None
+            found: Outcome = company.first_to_others(outcome)
+            return found
+
+
+def _begin(run: RunDirectory, recipe: Recipe, job: Job[Any], runtime: Runtime, *, overwrite: bool) -> None:
+    """Writes what is known of a run before its first step."""
+    if run.exists and not overwrite:
+        raise RunError(f"{run.path}: another process has trained here in the meantime")
+    run.clear()
+    origins = copy_origins(run, job.origins)
+    config = {**job.config(), "text": job.fingerprint, "origins": origins, "runtime": runtime.model_dump()}
+    run.create(recipe, files=job.parts.files(), config=config)
 
 
 def begin_job(recipe: Recipe, run: RunDirectory | None) -> Job[Any]:

@@ -10,6 +10,8 @@ import torch
 from pydantic import ConfigDict, ValidationError
 
 from ensue.errors import EnsueError, RunError
+from ensue.processor import cores
+from ensue.ranks import ranks
 from ensue.recipe import Recipe
 from ensue.training.device import Way, choose_device, gpu_precision
 from ensue.training.machine import Say, machine_profile
@@ -33,10 +35,31 @@ def choose_runtime(
     """The runtime of a run. For a run that is resumed, `kept` is the runtime that it began with, and only what is given
     here changes.
 
-    The machine is measured only for new runs on a CPU.
+    The machine is measured only for new runs on a CPU. Processes that train together compute in the same way, each on
+    a GPU of its own, or with its share of the machine's threads; in an exact run with as many threads as one would.
     """
+    company = ranks()
     if kept is not None:
-        return _continued(recipe, kept, device, threads)
+        runtime = _continued(recipe, kept, device, threads)
+    else:
+        found = _new(recipe, vocabulary_size, device=device, threads=threads, say=say) if company.is_first else None
+        runtime = company.first_to_others(found)
+    if company.size == 1:
+        return runtime
+    own = runtime.threads if threads or company.exact else min(runtime.threads, cores() // company.local_size)
+    return runtime.model_copy(update={"threads": max(1, own), "device": _own_gpu(runtime.device, company.local_rank)})
+
+
+def _own_gpu(device: str, local_rank: int) -> str:
+    """The device, or the GPU of this process where it is one of NVIDIA's."""
+    if not device.startswith("cuda"):
+        return device
+    if local_rank >= (found := torch.cuda.device_count()):
+        raise EnsueError(f"each process needs a GPU of its own; this machine has {found}; --device cpu needs none")
+    return f"cuda:{local_rank}"
+
+
+def _new(recipe: Recipe, vocabulary_size: int, *, device: str, threads: int | None, say: Say) -> Runtime:
     chosen = _device(recipe, device)
     if recipe.has_own_update:
         return Runtime(device=str(chosen), threads=threads or 1)

@@ -11,12 +11,12 @@ from abc import abstractmethod
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ensue.nn.attention.additive import additive_scores
 from ensue.nn.attention.multi_head import fused_attention
+from ensue.nn.draws import dropped
 from ensue.nn.dropout import checked_share
 from ensue.nn.layer import Parallel, blank
 from ensue.nn.taps import Tap, is_watched
@@ -108,7 +108,7 @@ class CrossAttention(Parallel):
             rows = weights.view(texts, heads, repeats, length, positions).transpose(1, 2)
             rows = self.weights(rows.reshape(batch, heads, length, positions))
             weights = rows.view(texts, repeats, heads, length, positions).transpose(1, 2).reshape(weights.shape)
-        return F.dropout(weights, self.dropout, self.training).to(source.values.dtype)
+        return (dropped(weights, self.dropout) if self.training else weights).to(source.values.dtype)
 
     def extra_repr(self) -> str:
         return f"d_in={self.d_in}, d_memory={self.d_memory}, dropout={self.dropout}"

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ensue.nn.attention.positions import Rotary, advanced, numbered
 from ensue.nn.attention.row_by_row import attended_by_row, rows_to_attend
+from ensue.nn.draws import draws_for_others, dropped
 from ensue.nn.dropout import checked_share
 from ensue.nn.layer import Parallel, blank
 from ensue.nn.taps import Tap, is_watched
@@ -143,7 +144,7 @@ class MultiHeadAttention(Parallel):
             return fused_attention(queries, state.keys, state.values, allowed, dropout=dropout, is_causal=False)
         scores = queries @ state.keys.transpose(2, 3) / math.sqrt(self.d_head)
         weights = self.weights(scores.masked_fill(~allowed, -math.inf).softmax(dim=-1))
-        return F.dropout(weights, dropout, self.training) @ state.values
+        return dropped(weights, dropout) @ state.values
 
     def _allowed(self, real: Tensor, length: int) -> Tensor:
         """Which of the S positions each of the last `length` attends to, (B, 1, T, S); always to itself."""
@@ -179,6 +180,8 @@ def fused_attention(
 
     A query that may attend to nothing gets zeros. `scale` is 1/√d_head unless it is given.
     """
+    if dropout and draws_for_others():
+        return _plain_attention(queries, keys, values, allowed, dropout=dropout, is_causal=is_causal, scale=scale)
     if queries.device.type == "cpu":
         given, dtype = values.dtype, torch.promote_types(queries.dtype, torch.float32)
         queries, keys, values = queries.to(dtype), keys.to(dtype), values.to(dtype)
@@ -186,3 +189,30 @@ def fused_attention(
             heads = F.scaled_dot_product_attention(queries, keys, values, allowed, dropout, is_causal, scale=scale)
         return heads.to(given)
     return F.scaled_dot_product_attention(queries, keys, values, allowed, dropout, is_causal, scale=scale)
+
+
+def _plain_attention(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    allowed: Tensor | None,
+    *,
+    dropout: float,
+    is_causal: bool,
+    scale: float | None,
+) -> Tensor:
+    """`fused_attention` with weights that are seen, as torch's own draw for the rows that they see. On a CPU it has the
+    random numbers of torch's kernel.
+    """
+    given, dtype = values.dtype, torch.promote_types(queries.dtype, torch.float32)
+    queries, keys, values = queries.to(dtype), keys.to(dtype), values.to(dtype)
+    with torch.autocast(queries.device.type, enabled=False):
+        scores = queries @ keys.transpose(2, 3) * (1 / math.sqrt(queries.shape[3]) if scale is None else scale)
+        if is_causal:
+            allowed = torch.ones(scores.shape[2:], dtype=torch.bool, device=scores.device).tril()
+        if allowed is not None:
+            scores = scores.masked_fill(~allowed, -math.inf)
+        weights = scores.softmax(dim=-1)
+        if allowed is not None:  # a query without keys
+            weights = weights.masked_fill(~allowed.any(dim=-1, keepdim=True), 0.0)
+        return (dropped(weights, dropout) @ values).to(given)

@@ -23,6 +23,7 @@ from ensue.models.bidirectional import (
 )
 from ensue.models.modules import device_of, evaluating
 from ensue.nn import SoftmaxHead
+from ensue.ranks import spread
 from ensue.tasks.bidirectional_language_modeling.reading import word_vectors
 from ensue.tasks.bidirectional_language_modeling.task import TwoWayRows, with_noise
 from ensue.tasks.bidirectional_language_modeling.words import LINE_END, Ids, WordReader, WordText
@@ -140,17 +141,21 @@ def score_contexts(
     """The loss on a text in blocks of `length` words, with noise that is the same for every model. `heard` is given the
     nats of some words at a time, and their number.
     """
-    rows, total = TwoWayRows(text, reader), 0.0
+    rows = TwoWayRows(text, reader)
+
+    def nats_of(block: tuple[int, Ids]) -> float:
+        number, words = block
+        batch = with_noise(rows.blocks(words, device_of(model)), noise, negatives, key=mix(FIXED_SEED, number))
+        assert batch.noise is not None
+        nats = float(model.loss(batch.words, batch.rightward, batch.leftward, batch.noise).total)
+        if heard is not None:
+            heard(nats, words.size)
+        if progress is not None:
+            progress(words.size)
+        return nats
+
     with evaluating(model):
-        for number, words in enumerate(_blocks(text, length)):
-            batch = with_noise(rows.blocks(words, device_of(model)), noise, negatives, key=mix(FIXED_SEED, number))
-            assert batch.noise is not None
-            nats = float(model.loss(batch.words, batch.rightward, batch.leftward, batch.noise).total)
-            total += nats
-            if heard is not None:
-                heard(nats, words.size)
-            if progress is not None:
-                progress(words.size)
+        total = sum(spread(nats_of, enumerate(_blocks(text, length))), 0.0)
     return ContextScores(total, len(text.tokens), text.unknown, negatives)
 
 

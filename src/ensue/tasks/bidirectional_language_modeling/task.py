@@ -124,7 +124,7 @@ class BidirectionalLanguageModeling(Task[BidirectionalModel, TwoWayBatch]):
 
     def carried(self, model: BidirectionalModel, batch: TwoWayBatch, state: State) -> State:
         """The state for the next segment: None at the start of an epoch, and a new one in rows that are reset."""
-        return None if batch.first else reset(state, self.reset_state, model.init_state(batch.rows))
+        return None if batch.first else reset(state, self.reset_state, model.init_state)
 
     def loss(self, model: BidirectionalModel, batch: TwoWayBatch, state: State) -> tuple[Loss, State]:
         if isinstance(model, ContextModel):

@@ -18,6 +18,7 @@ from ensue.models.classifier import Classifier, Pooled
 from ensue.models.modules import device_of, evaluating
 from ensue.models.ngram_bag import NgramBag
 from ensue.models.word_features import FormTable, Words
+from ensue.ranks import spread
 from ensue.tasks.task import Task, on_device
 from ensue.tasks.words.encoded_texts import EncodedTexts
 from ensue.tasks.words.kept_vectors import LayersOfTexts
@@ -133,12 +134,13 @@ def classify_words(
     lengths = np.sum([part.lengths for part in words], axis=0)
     batches = list(by_length(lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS))
     by_part = [subwords, *[None] * (len(words) - 1)]
-    found = [
-        model.logits_of([_pooled(model, *part, rows) for part in zip(forms, words, contextual, by_part, strict=True)])
-        for rows in batches
-    ]
-    back = torch.from_numpy(np.argsort(np.concatenate(batches))).to(device_of(model))
-    return model.probabilities(torch.cat(found)[back]).cpu().numpy()
+
+    def probabilities(rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        parts = zip(forms, words, contextual, by_part, strict=True)
+        return model.probabilities(model.logits_of([_pooled(model, *part, rows) for part in parts])).cpu().numpy()
+
+    found: NDArray[np.float32] = np.concatenate(list(spread(probabilities, batches)))
+    return found[np.argsort(np.concatenate(batches))]
 
 
 def _pooled(

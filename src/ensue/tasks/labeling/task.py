@@ -18,6 +18,7 @@ from ensue.models.modules import device_of, evaluating
 from ensue.models.tag_heads import PADDING
 from ensue.models.tagger import SentencePlaces, Tagger
 from ensue.models.word_features import FormTable, Words
+from ensue.ranks import spread
 from ensue.tasks.labeling.contexts import Contexts, Places
 from ensue.tasks.task import Task, on_device
 from ensue.tasks.words.encoded_texts import EncodedTexts, stacked
@@ -149,9 +150,9 @@ def tag_texts(
     paths: list[NDArray[np.int64]] = [np.zeros(0, np.int64)] * num_sentences
     none = np.zeros((0, model.head.num_tags), np.float32)
     marginals: list[NDArray[np.float32]] = [none] * num_sentences if with_marginals else []
-    for rows in by_length(words.lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS):
-        if not words.lengths[rows].max():
-            continue
+
+    def tagged(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32] | None]:
+        """The numbers of the sentences, their tags (S, T), and the marginal probabilities (S, T, K)."""
         index, real = words.padded(rows), words.mask(rows)
         mask, numbers = None if real is None else on_device(real, device), on_device(index, device)
         given = on_device(stacked(list(columns), rows, index.shape), device)
@@ -163,16 +164,16 @@ def tag_texts(
             places = contexts.places(rows)
             sentences, within = places.numbers, placed(places, device)
             emissions, mask = emissions.flatten(0, 1)[within.places], within.mask
-        lengths = contexts.sentences.lengths[sentences]
-        for sentence, length, path in zip(
-            sentences, lengths, model.head.best(emissions, mask).cpu().numpy(), strict=True
-        ):
-            paths[sentence] = path[:length]
-        if with_marginals:
-            for sentence, length, shares in zip(
-                sentences, lengths, model.head.marginals(emissions, mask).cpu().numpy(), strict=True
-            ):
-                marginals[sentence] = shares[:length]
+        shares = model.head.marginals(emissions, mask).cpu().numpy() if with_marginals else None
+        return sentences, model.head.best(emissions, mask).cpu().numpy(), shares
+
+    batches = by_length(words.lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS)
+    for sentences, tags, shares in spread(tagged, (rows for rows in batches if words.lengths[rows].max())):
+        for place, sentence in enumerate(sentences):
+            length = contexts.sentences.lengths[sentence]
+            paths[sentence] = tags[place, :length]
+            if shares is not None:
+                marginals[sentence] = shares[place, :length]
     return paths, marginals
 
 

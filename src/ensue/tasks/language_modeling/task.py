@@ -83,7 +83,7 @@ class LanguageModeling(Task[LanguageModel, LanguageBatch]):
         """The state for the next segment: None at the start of a stream, and a new one in rows that are reset at
         random.
         """
-        return None if batch.first else reset(state, self.reset_state, model.init_state(batch.rows))
+        return None if batch.first else reset(state, self.reset_state, model.init_state)
 
     def loss(self, model: LanguageModel, batch: LanguageBatch, state: State) -> tuple[Loss, State]:
         loss, after = model.loss(batch.inputs, batch.targets, state, sample=batch.sample)

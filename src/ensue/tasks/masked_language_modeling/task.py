@@ -14,6 +14,7 @@ from ensue.data.corpus.masks import NOT_HIDDEN, Masking
 from ensue.metrics.masked import MaskedScores
 from ensue.models.masked_language_model import MaskedLanguageModel, MaskedNats, is_next_nats
 from ensue.models.modules import device_of, evaluating
+from ensue.ranks import spread
 from ensue.tasks.task import Task, on_device
 from ensue.types import Loss, State
 
@@ -94,16 +95,18 @@ def score(
     """The scores of all examples of the first epoch, of a text with so many tokens. `heard` is given each batch with
     what was found in it.
     """
-    scores, device = MaskedScores(tokens=tokens, unknown=unknown), device_of(model)
     size = max(1, SCORED_TOKENS // examples.longest)
+
+    def scored(first: int) -> MaskedScores:
+        numbers = np.arange(first, min(first + size, examples.count))
+        batch = batch_of(examples.of_epoch(0, numbers), masking, device_of(model))
+        scores = _scored(model, batch, heard)
+        if progress is not None:
+            progress(int(batch.ids.numel()))
+        return scores
+
     with evaluating(model):
-        for first in range(0, examples.count, size):
-            numbers = np.arange(first, min(first + size, examples.count))
-            batch = batch_of(examples.of_epoch(0, numbers), masking, device)
-            scores += _scored(model, batch, heard)
-            if progress is not None:
-                progress(int(batch.ids.numel()))
-    return scores
+        return sum(spread(scored, range(0, examples.count, size)), MaskedScores(tokens=tokens, unknown=unknown))
 
 
 def _scored(

@@ -14,6 +14,7 @@ from ensue.data.buckets import Buckets, by_length
 from ensue.data.compact_texts import Ragged, RaggedRows
 from ensue.models.encoder_decoder import TextModel, right_shifted
 from ensue.models.modules import device_of, evaluating
+from ensue.ranks import spread
 from ensue.tasks.sequence_to_sequence.texts import Ids
 from ensue.tasks.task import NamedScores, Task, on_device
 from ensue.tasks.words.kept_vectors import LayersOfTexts
@@ -129,8 +130,9 @@ class SequenceToSequence(Task[TextModel, PairBatch]):
     def validate(self, model: TextModel) -> NamedScores | None:
         if self.valid is None:
             return None
-        total = sum(float(nats.sum()) for _, nats in surprisals(model, self.valid, begin_id=self.begin_id))
-        return NamedScores(nats_per_token=total / int(self.valid.targets.lengths.sum()))
+        valid = self.valid
+        totals = spread(lambda rows: float(_nats(model, valid, rows, self.begin_id).sum()), _by_length(valid))
+        return NamedScores(nats_per_token=sum(totals) / int(valid.targets.lengths.sum()))
 
     def sample(self, model: TextModel, seed: int) -> str:
         return self.sampled(model)
@@ -138,9 +140,18 @@ class SequenceToSequence(Task[TextModel, PairBatch]):
 
 def surprisals(model: TextModel, pairs: EncodedPairs, *, begin_id: int) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
     """The surprisal in nats of the targets' tokens (B, T), 0 at padding, with the numbers of the pairs; by length."""
-    for rows in by_length(pairs.lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS):
-        batch = pairs.batch(rows, device_of(model))
-        with torch.inference_mode(), evaluating(model):
-            begun = model.begin(batch.sources, batch.source_mask, batch.contextual)
-            nats = model.nats(right_shifted(batch.targets, begin_id), batch.targets, begun)
-        yield rows, nats if batch.target_mask is None else nats.masked_fill(~batch.target_mask, 0.0)
+    for rows in _by_length(pairs):
+        yield rows, _nats(model, pairs, rows, begin_id)
+
+
+def _by_length(pairs: EncodedPairs) -> Iterator[NDArray[np.int64]]:
+    return by_length(pairs.lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS)
+
+
+def _nats(model: TextModel, pairs: EncodedPairs, rows: NDArray[np.int64], begin_id: int) -> Tensor:
+    """The surprisal of the targets' tokens (B, T) of these pairs."""
+    batch = pairs.batch(rows, device_of(model))
+    with torch.inference_mode(), evaluating(model):
+        begun = model.begin(batch.sources, batch.source_mask, batch.contextual)
+        nats = model.nats(right_shifted(batch.targets, begin_id), batch.targets, begun)
+    return nats if batch.target_mask is None else nats.masked_fill(~batch.target_mask, 0.0)

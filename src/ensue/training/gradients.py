@@ -1,0 +1,208 @@
+"""The gradients of a step: a batch cut over processes and parts, whose losses and gradients are sums.
+
+This is the place that knows which rows are whose. The loss of any rows is divided by the predictions of the whole
+batch, so that the sum of all gradients is that of the batch's mean loss, however it is cut.
+
+- The batch goes through in `parts`, one after the other, and each process takes its run of the rows of each part.
+- An exact run cuts the batch into `SHARDS` runs of rows, whose gradients are added as a binary tree. Each process has a
+  subtree, and two processes exchange what they have, then two pairs, and so on. So every number of processes that
+  divides `SHARDS` adds the same numbers in the same order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ensue.nn.draws import PartOfBatch, drawing_for
+from ensue.ranks import SHARDS, Ranks, cut
+from ensue.tasks.task import Batch, Task
+from ensue.training.device import Precision, autocast, is_out_of_memory
+from ensue.types import Loss, State, concatenate_rows, detach, map_state
+
+
+class StepLoss(NamedTuple):
+    """The loss of a batch, the state after it in the rows that are here, and whether a process was asked to stop."""
+
+    loss: Loss
+    state: State
+    stop: bool
+
+
+class OutOfMemory(Exception):
+    """Memory did not suffice, in one process at least. There are no gradients."""
+
+
+class Gradients:
+    """Computes the gradients of batches of `task`, together with the other processes of `ranks`."""
+
+    def __init__(
+        self, model: nn.Module, task: Task[Any, Any], *, seed: int, precision: Precision, ranks: Ranks
+    ) -> None:
+        self.model, self.task, self.seed, self.precision, self.ranks = model, task, seed, precision, ranks
+        self.device = next(model.parameters()).device
+        self.total = torch.zeros((), device=self.device)
+        self.count = 0
+        self.taken: list[bool] = []
+
+    def of(self, batch: Batch, state: State, *, step: int, parts: int, stop: bool = False) -> StepLoss:
+        """Sets the gradients of the batch's mean loss. `state` has the rows that are here (`own_rows`). Raises
+        OutOfMemory.
+        """
+        compute = self._exactly if self.ranks.exact else self._in_parts
+        after, summed, failed = None, None, False
+        try:
+            seed_generators(self.device, step_seed(self.seed, step))  # a second attempt draws the same numbers
+            with drawing_for(self._rows_here(batch.rows, parts)):
+                before = self.task.carried(self.model, batch, state)
+            if not self.model.training:  # it asks every part
+                self.model.train()
+            self.total, self.count, self.taken = torch.zeros((), device=self.device), 0, []
+            summed, after = compute(batch, before, step, parts)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            failed = True
+        stop = self._add(summed, failed=failed, stop=stop)
+        return StepLoss(Loss(self.total, self.count), after, stop)
+
+    def own_rows(self, rows: int, parts: int) -> Tensor:
+        """The numbers of the rows of a batch that are worked on here, in their order."""
+        return torch.cat([torch.arange(rows)[own] for _, own in self._runs(rows, parts)])
+
+    def _rows_here(self, rows: int, parts: int) -> PartOfBatch | None:
+        return None if self.ranks.size == 1 else PartOfBatch(self.own_rows(rows, parts).to(self.device), rows)
+
+    def _runs(self, rows: int, parts: int) -> Iterator[tuple[slice, slice]]:
+        """The parts of a batch as runs of rows, and which of their rows are worked on here."""
+        if self.ranks.exact:
+            for shard in range(SHARDS)[self.ranks.own(SHARDS)]:
+                yield (run := cut(rows, shard, SHARDS)), run
+            return
+        size = math.ceil(rows / parts)
+        for number, start in enumerate(range(0, rows, size)):
+            run = slice(start, min(start + size, rows))
+            turn = (self.ranks.rank + number) % self.ranks.size  # where a part has few rows, each process has some
+            own = cut(run.stop - start, turn, self.ranks.size)
+            yield run, slice(start + own.start, start + own.stop)
+
+    def _in_parts(self, batch: Batch, state: State, step: int, parts: int) -> tuple[None, State]:
+        """The gradients of the rows that are here, and the state after them."""
+        states: list[State] = []
+        begin = 0
+        for run, own in self._runs(batch.rows, parts):
+            end = begin + own.stop - own.start
+            of_run, within = batch.part(run), slice(own.start - run.start, own.stop - run.start)
+            if self.ranks.size == 1:
+                states.append(self._backward(of_run, state, slice(begin, end), batch.count))
+            elif begin < end:
+                with drawing_for(PartOfBatch(within, of_run.rows)):
+                    states.append(self._backward(of_run.part(within), state, slice(begin, end), batch.count))
+            elif run.stop < batch.rows:
+                self._only_draw(of_run)
+            begin = end
+        return None, _joined(states)
+
+    def _only_draw(self, batch: Batch) -> None:
+        """Takes from the random stream what a part takes of which no row is here, for the next one."""
+        row = slice(0, 1)
+        with torch.no_grad(), drawing_for(PartOfBatch(row, batch.rows)), autocast(self.precision, self.device):
+            self.task.loss(self.model, batch.part(row), None)
+
+    def _exactly(self, batch: Batch, state: State, step: int, parts: int) -> tuple[Tensor, State]:
+        """The sum of the shards that are here, and the state after them."""
+        own, states = self.ranks.own(SHARDS), list[State]()
+        first, pieces = cut(batch.rows, own.start, SHARDS).start, math.ceil(parts / SHARDS)
+
+        def of_shard(shard: int) -> Tensor:
+            run = cut(batch.rows, shard, SHARDS)
+            seed_generators(self.device, step_seed(self.seed, step, shard + 1))
+            for piece in (cut(run.stop - run.start, part, pieces) for part in range(pieces)):
+                start, stop = run.start + piece.start, run.start + piece.stop
+                if start < stop:
+                    here = slice(start - first, stop - first)
+                    states.append(self._backward(batch.part(slice(start, stop)), state, here, batch.count))
+            return self._taken()
+
+        return _tree(of_shard, own.start, own.stop), _joined(states)
+
+    def _backward(self, batch: Batch, state: State, rows: slice, count: int) -> State:
+        """Adds the gradients of a batch, which are `rows` of the state; returns the state after it."""
+        with autocast(self.precision, self.device):
+            loss, after = self.task.loss(self.model, batch, map_state(lambda leaf: leaf[rows], state))
+        (loss.total / count).backward()  # type: ignore[no-untyped-call]
+        self.total, self.count = self.total + loss.total.detach(), self.count + loss.count
+        return detach(after)
+
+    def _add(self, summed: Tensor | None, *, failed: bool, stop: bool) -> bool:
+        """Adds up losses and gradients over the processes; returns whether one of them was asked to stop."""
+        if self.ranks.size == 1 and failed:
+            raise OutOfMemory
+        if self.ranks.size == 1 and summed is None:
+            return stop
+        own = [self.count, failed, stop, *self._known()]
+        count, lacking, stops, *known = self.ranks.add(torch.tensor(own, dtype=torch.float64)).tolist()
+        if lacking:
+            raise OutOfMemory
+        self._place(self.ranks.add(self._taken() if summed is None else summed), known)
+        self.count = int(count)
+        return bool(stops)
+
+    def _trained(self) -> list[nn.Parameter]:
+        return [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+
+    def _known(self) -> list[bool]:
+        """Of which parameters there are gradients, now or in what was taken."""
+        now = [parameter.grad is not None for parameter in self._trained()]
+        return [a or b for a, b in zip(now, self.taken, strict=True)] if self.taken else now
+
+    def _taken(self) -> Tensor:
+        """All gradients, and the loss behind them, as one vector. From then on there are none."""
+        self.taken = self._known()
+        found = []
+        for parameter in self._trained():
+            found.append(torch.zeros_like(parameter).flatten() if parameter.grad is None else parameter.grad.flatten())
+            parameter.grad = None
+        vector = torch.cat([*found, self.total.view(1)])
+        self.total = torch.zeros_like(self.total)
+        return vector
+
+    def _place(self, vector: Tensor, known: list[float]) -> None:
+        """Makes the vector the gradients and the loss."""
+        parameters = self._trained()
+        *gradients, total = torch.split(vector, [*(parameter.numel() for parameter in parameters), 1])
+        for parameter, gradient, is_known in zip(parameters, gradients, known, strict=True):
+            parameter.grad = gradient.view_as(parameter) if is_known else None
+        self.total = total.squeeze(0)
+
+
+def _joined(states: list[State]) -> State:
+    return states[0] if len(states) == 1 else concatenate_rows(states) if states else None
+
+
+def _tree(leaf: Callable[[int], Tensor], first: int, last: int) -> Tensor:
+    """The sum of the leaves from `first` to before `last`: that of the first half and that of the second."""
+    if last - first == 1:
+        return leaf(first)
+    middle = (first + last) // 2
+    left = _tree(leaf, first, middle)
+    return left.add_(_tree(leaf, middle, last))
+
+
+def seed_generators(device: torch.device, seed: int) -> None:
+    """Seeds the generators of the CPU and of `device` alone; torch.manual_seed would also set up
+    those of other GPUs.
+    """
+    torch.default_generator.manual_seed(seed)
+    if device.type != "cpu":
+        torch.get_device_module(device).manual_seed(seed)
+
+
+def step_seed(seed: int, step: int, shard: int = 0) -> int:
+    """The seed of a step's random stream, from the run's seed, the step and the shard of the batch."""
+    return int(np.random.SeedSequence((abs(seed), int(seed < 0), step, shard)).generate_state(1, np.uint64)[0] >> 1)

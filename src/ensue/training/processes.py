@@ -1,0 +1,192 @@
+"""The processes that torchrun has started, as the `Ranks` of a run.
+
+torchrun says in environment variables which process this is and where they meet. They share a store there, which knows
+who failed, and add up numbers through gloo, or NCCL on GPUs of NVIDIA. What goes wrong is said once: the first process
+that fails claims the word in the store, and the others end in silence.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from itertools import count
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from ensue.errors import EnsueError, SilentError, TrainingError
+from ensue.ranks import Ranks, ranks, together
+
+Result = TypeVar("Result")
+TIMEOUT = 600
+"""Seconds after which a process that does not answer ends the run."""
+MEETING = 300
+"""Seconds in which all processes have to appear."""
+PAUSE = 0.05
+"""Seconds between two looks at the store."""
+LAST_WORDS = 3
+"""Seconds in which a process that failed can say so, after the others have lost it."""
+
+
+class LostError(TrainingError):
+    """Another process has ended or does not answer."""
+
+
+class Processes(Ranks):
+    """The processes of a run, met over `store`."""
+
+    def __init__(self, store: Any, rank: int, size: int, *, timeout: float) -> None:
+        self.rank, self.size = rank, size
+        self.local_rank, self.local_size = _number("LOCAL_RANK", 0), _number("LOCAL_WORLD_SIZE", 1)
+        self.store, self.timeout, self._talks = store, timeout, count()
+
+    def add(self, numbers: Tensor) -> Tensor:
+        """The sum over all processes, in place; of an exact run as a binary tree."""
+        with self._answered():
+            if not self.exact:
+                dist.all_reduce(numbers)
+                return numbers
+            distance, other = 1, torch.empty_like(numbers)
+            while distance < self.size:
+                peer = self.rank ^ distance
+                both = [dist.P2POp(dist.isend, numbers, peer), dist.P2POp(dist.irecv, other, peer)]
+                for work in dist.batch_isend_irecv(both):
+                    work.wait()
+                numbers += other
+                distance *= 2
+        return numbers
+
+    def gathered(self, found: Any) -> list[Any]:
+        """What each process has, by rank."""
+        all_found = [None] * self.size
+        with self._answered():
+            dist.all_gather_object(all_found, found)
+        return all_found
+
+    def first_to_others(self, found: Any) -> Any:
+        """What the first process has, for which the others wait as long as it takes."""
+        key = self._next_key()
+        if self.is_first:
+            self.store.set(key, pickle.dumps(found))
+            return found
+        self._wait(key)
+        return pickle.loads(self.store.get(key))  # from a process of this run
+
+    def in_turn(self, function: Callable[[], Result]) -> Result:
+        key = f"{self._next_key()} of {self.rank - self.local_rank}"
+        if self.local_rank:
+            self._wait(key)
+        result = function()
+        if not self.local_rank:
+            self.store.set(key, b"done")
+        return result
+
+    def _next_key(self) -> str:
+        return f"talk {next(self._talks)}"
+
+    def _wait(self, key: str) -> None:
+        while not self._is_there(key):
+            if self._is_there("failed"):
+                raise SilentError
+            time.sleep(PAUSE)
+
+    def _is_there(self, key: str) -> bool:
+        try:
+            return bool(self.store.check([key]))
+        except RuntimeError:
+            raise LostError(f"process {self.rank}: the others are gone") from None
+
+    @contextmanager
+    def _answered(self) -> Iterator[None]:
+        """Tells in one line that others have ended or do not answer."""
+        begun = time.monotonic()
+        try:
+            yield
+        except RuntimeError:
+            raise LostError(self._loss(time.monotonic() - begun)) from None
+
+    def _loss(self, waited: float) -> str:
+        """What is to be said when the others cannot be reached: who does not answer, if it can be found out."""
+        with suppress(RuntimeError):
+            self.store.set(f"alive/{self.rank}", b"yes")
+            until = time.monotonic() + LAST_WORDS
+            while time.monotonic() < until and not self._is_there("failed"):
+                time.sleep(PAUSE)
+            missing = [rank for rank in range(self.size) if not self._is_there(f"alive/{rank}")]
+            names = ", ".join(map(str, missing))
+            if missing and waited >= self.timeout:
+                return f"process {names} of {self.size} has not answered for {self.timeout:g} seconds"
+            if missing:
+                return f"process {names} of {self.size} has ended"
+        return "the other processes of this run have ended"
+
+    def leave(self) -> None:
+        """Ends in peace: the first process, which may hold the store, leaves last."""
+        with suppress(RuntimeError):
+            self.store.set(f"left/{self.rank}", b"yes")
+            until = time.monotonic() + LAST_WORDS
+            while self.is_first and time.monotonic() < until and not self._have("left"):
+                time.sleep(PAUSE)
+
+    def _have(self, what: str) -> bool:
+        """Whether all processes have said this."""
+        return all(self._is_there(f"{what}/{rank}") for rank in range(self.size))
+
+    def speaks(self) -> bool:
+        """Whether this process is the one that tells of the failure; the first that asks."""
+        with suppress(RuntimeError):
+            return bool(self.store.compare_set("failed", "", str(self.rank)).decode() == str(self.rank))
+        return self.is_first
+
+
+@contextmanager
+def joined(*, timeout: float = TIMEOUT) -> Iterator[Ranks]:
+    """Meets the other processes for the duration of a `with` block, if torchrun has started several. Raises what goes
+    wrong in one of them, and SilentError in the others.
+    """
+    if ranks().size > 1 or _number("WORLD_SIZE", 1) == 1:
+        yield ranks()
+        return
+    processes = _met(timeout)
+    try:
+        with together(processes):
+            yield processes
+        processes.leave()
+    except Exception:
+        if not processes.speaks():
+            raise SilentError from None
+        raise
+    finally:
+        dist.destroy_process_group()
+
+
+def _met(timeout: float) -> Processes:
+    """The processes, once all are there."""
+    rank, size = _number("RANK", 0), _number("WORLD_SIZE", 1)
+    place = f"{os.environ.get('MASTER_ADDR', '')}:{os.environ.get('MASTER_PORT', '')}"
+    try:
+        shared, _, _ = next(dist.rendezvous("env://", rank, size, timeout=timedelta(seconds=MEETING)))
+        # torchrun's store outlives a restart, and has the addresses of processes that are gone
+        store = dist.PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), shared)
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timedelta(seconds=timeout))
+    except (RuntimeError, ValueError) as error:
+        if "EADDRINUSE" in str(error):
+            raise EnsueError(f"{place}: the port is in use; choose another MASTER_PORT") from None
+        first, *_ = str(error).splitlines()
+        raise EnsueError(f"process {rank} of {size} cannot meet the others at {place}: {first}") from None
+    return Processes(store, rank, size, timeout=timeout)
+
+
+def _number(name: str, default: int) -> int:
+    """A whole number that torchrun has set."""
+    value = os.environ.get(name, str(default))
+    if not value.isdecimal():
+        raise EnsueError(f"the variable {name} is {value!r}; torchrun sets it to a whole number")
+    return int(value)

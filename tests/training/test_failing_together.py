@@ -1,0 +1,132 @@
+"""What goes wrong in one of several processes ends all of them, and one line of one process says what it was."""
+
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from ensue.errors import EnsueError
+from ensue.training import processes
+from ensue.training.loop import Trainer
+from ensue.training.processes import joined
+from training.tiny import kept, run_tiny, tiny_recipe, words
+from training.together import SILENT, STATUS_OF_A_MISTAKE, free_port, together
+
+pytestmark = pytest.mark.slow
+
+
+def said(log: Path) -> list[str]:
+    """The messages of all processes that said something."""
+    return [path.read_text().strip() for path in sorted(log.iterdir())]
+
+
+def test_differences_are_found_at_the_start_and_named(tmp_path: Path) -> None:
+    for rank, content in enumerate((words(300), words(300, seed=1))):
+        (tmp_path / str(rank)).mkdir()
+        (tmp_path / str(rank) / "text.txt").write_text(content)
+    out = tmp_path / "run"
+
+    def with_other_files(rank: int) -> None:
+        os.chdir(tmp_path / str(rank))
+        run_tiny(tiny_recipe(Path("text.txt")), out)
+
+    def with_other_recipes(rank: int) -> None:
+        run_tiny(tiny_recipe(tmp_path / "0" / "text.txt", learning_rate=(0.01, 0.02)[rank]), out)
+
+    assert sorted(together(2, with_other_files, log=tmp_path / "files")) == [STATUS_OF_A_MISTAKE, SILENT]
+    assert "process 1 differs in the training data" in said(tmp_path / "files")[0]
+    assert sorted(together(2, with_other_recipes, log=tmp_path / "recipes")) == [STATUS_OF_A_MISTAKE, SILENT]
+    expected = "process 1 differs in recipe: train.learning_rate: 0.02, process 0 has 0.01"
+    assert said(tmp_path / "recipes") == [expected]
+    assert not out.exists()
+
+
+def test_more_processes_than_rows_are_refused(text: Path, tmp_path: Path) -> None:
+    recipe = tiny_recipe(text, batch_size=2)
+    statuses = together(3, lambda rank: run_tiny(recipe, tmp_path / "run") and None, log=tmp_path / "log")
+    assert sorted(map(int, statuses)) == [STATUS_OF_A_MISTAKE, SILENT, SILENT]
+    assert said(tmp_path / "log") == ["3 processes need as many rows of a batch; found 2 (train.batch_size)"]
+
+
+def test_a_port_in_use_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        for name, value in {"RANK": 0, "WORLD_SIZE": 2, "MASTER_ADDR": "localhost", "MASTER_PORT": port}.items():
+            monkeypatch.setenv(name, str(value))
+        expected = rf"localhost:{port}: the port is in use; choose another MASTER_PORT"
+        with pytest.raises(EnsueError, match=expected), joined():
+            pass
+
+
+def test_processes_that_do_not_appear_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "MEETING", 1)
+    for name, value in {"RANK": 1, "WORLD_SIZE": 2, "MASTER_ADDR": "localhost", "MASTER_PORT": free_port()}.items():
+        monkeypatch.setenv(name, str(value))
+    with pytest.raises(EnsueError, match="process 1 of 2 cannot meet the others at localhost:") as found, joined():
+        pass
+    assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_one_that_fails_ends_all(failing: int, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = tiny_recipe(text)
+
+    def train(rank: int) -> None:
+        def fail() -> None:
+            raise EnsueError("no more of this")
+
+        if rank == failing:
+            monkeypatch.setattr(Trainer, "save", lambda self: fail())
+        run_tiny(recipe, tmp_path / "run")
+
+    begun = time.monotonic()
+    statuses = together(3, train, log=tmp_path / "log")
+    assert sorted(map(int, statuses)) == [STATUS_OF_A_MISTAKE, SILENT, SILENT]
+    assert said(tmp_path / "log") == ["no more of this"]
+    assert time.monotonic() - begun < 30
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"), [(signal.SIGKILL, "has ended"), (signal.SIGSTOP, "not answered for 5")]
+)
+def test_one_that_is_gone_or_hangs_ends_all(number: int, expected: str, text: Path, tmp_path: Path) -> None:
+    recipe = tiny_recipe(text, steps=100_000, validations=1)
+
+    def train(rank: int) -> None:
+        if rank == 1:
+            signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), number))
+            signal.setitimer(signal.ITIMER_REAL, 4)
+        run_tiny(recipe, tmp_path / "run", timeout=5)
+
+    statuses = together(3, train, log=tmp_path / "log", seconds=60)
+    assert sorted((statuses[0], statuses[2])) == [STATUS_OF_A_MISTAKE, SILENT]
+    (line,) = said(tmp_path / "log")
+    assert line.startswith("process 1 of 3 has ")
+    assert expected in line
+
+
+def test_whoever_is_asked_to_stop_stops_all(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe, reasons = tiny_recipe(text), tmp_path / "reasons"
+    reasons.mkdir()
+    step = Trainer.step
+
+    def asked(trainer: Trainer) -> None:
+        step(trainer)
+        if trainer.progress.step == 4:
+            signal.raise_signal(signal.SIGTERM)
+
+    def train(rank: int) -> None:
+        if rank == 1:
+            monkeypatch.setattr(Trainer, "step", asked)
+        outcome = run_tiny(recipe, tmp_path / "run", resume=True)
+        (reasons / str(rank)).write_text(f"{outcome.reason} at {outcome.step}")
+
+    assert together(2, train, log=tmp_path / "log") == [0, 0]
+    assert {path.read_text() for path in reasons.iterdir()} == {"interrupted at 5"}
+    run_tiny(recipe, tmp_path / "run", resume=True)
+    assert kept(tmp_path / "run")["checkpoint"] == "step-12"

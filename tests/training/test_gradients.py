@@ -1,0 +1,100 @@
+"""A batch that is cut over processes: each of them in turn, in this one, and what they would add up."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from ensue.nn import MultiHeadAttention, VariationalDropout, Zoneout
+from ensue.nn.draws import PartOfBatch, drawing_for
+from ensue.nn.dropout import Dropout, TorchDropout
+from ensue.nn.layer import Pointwise, SequenceLayer
+from ensue.nn.recurrent.lstm import LSTM
+from ensue.ranks import SHARDS, Ranks, cut, ranks, spread, together
+from ensue.training.gradients import Gradients
+from ensue.training.run import begin_job
+from training.tiny import tiny_recipe
+
+
+class Alone(Ranks):
+    """One of several processes that hears nothing of the others."""
+
+    def __init__(self, rank: int, size: int, *, exact: bool) -> None:
+        self.rank, self.size, self.exact = rank, size, exact
+        self.sent: list[Tensor] = []
+
+    def add(self, numbers: Tensor) -> Tensor:
+        self.sent.append(numbers.clone())
+        return numbers
+
+
+def test_the_gradients_of_processes_add_up_to_those_of_one(text: Path) -> None:
+    model = {"kind": "lstm", "d_embedding": 6, "d_model": 8, "dropout": 0.3, "dropout_words": 0.2}
+    job = begin_job(tiny_recipe(text, batch_size=6, model=model), None)
+    torch.manual_seed(0)
+    network = job.build_model()
+    batch = job.task.batch(0, torch.device("cpu"))
+
+    def sent(rank: int, size: int, *, exact: bool) -> Tensor:
+        company = Alone(rank, size, exact=exact)
+        found = Gradients(network, job.task, seed=3, precision="float32", ranks=company)
+        found.of(batch, None, step=0, parts=2)
+        gradients = torch.cat([p.grad.flatten() for p in network.parameters() if p.grad is not None])
+        network.zero_grad()
+        return torch.cat([gradients, found.total.view(1)])
+
+    whole, first, second = (sent(rank, size, exact=False) for rank, size in ((0, 1), (0, 2), (1, 2)))
+    assert not torch.allclose(first, whole, atol=1e-3)
+    torch.testing.assert_close(first + second, whole, rtol=1e-6, atol=1e-6)
+    whole, first, second = (sent(rank, size, exact=True) for rank, size in ((0, 1), (0, 2), (1, 2)))
+    assert torch.equal(first + second, whole)
+
+
+DRAWING: dict[str, SequenceLayer] = {
+    "dropout": Dropout(0.4, d_in=6),
+    "torch": Pointwise(TorchDropout(0.4), d_in=6),
+    "variational": VariationalDropout(0.4, d_in=6),
+    "zoneout": Zoneout(LSTM(6, 6), hidden=0.4, cell=0.3),
+    "attention": MultiHeadAttention(6, num_heads=2, dropout=0.4),
+}
+
+
+@pytest.mark.parametrize("name", DRAWING)
+def test_rows_have_the_random_numbers_of_the_whole_batch(name: str) -> None:
+    layer, x = DRAWING[name].train(), torch.randn(5, 4, 6)
+    torch.manual_seed(7)
+    whole, _ = layer(x)
+    after = torch.rand(())
+    for rows in (slice(0, 2), slice(2, 5)):
+        torch.manual_seed(7)
+        with drawing_for(PartOfBatch(rows, 5)):
+            some, _ = layer(x[rows])
+        torch.testing.assert_close(some, whole[rows], rtol=1e-5, atol=1e-6)
+        assert torch.rand(()) == after
+
+
+@pytest.mark.parametrize("parts", [1, 3, 6])
+@pytest.mark.parametrize("size", [1, 3, 5])
+def test_each_row_is_worked_on_once(size: int, parts: int) -> None:
+    found = [
+        Gradients(torch.nn.Linear(1, 1), None, seed=0, precision="float32", ranks=Alone(rank, size, exact=False))  # type: ignore[arg-type]
+        for rank in range(size)
+    ]
+    rows = torch.cat([each.own_rows(6, parts) for each in found])
+    assert rows.sort().values.tolist() == list(range(6))
+    assert all(len(each.own_rows(6, parts)) for each in found)
+
+
+def test_work_is_spread_and_comes_back_in_order() -> None:
+    class Three(Alone):
+        def gathered(self, found: list[int]) -> list[list[int]]:  # type: ignore[override]
+            assert found == [1, 16]
+            return [[0, 9], found, [4]]
+
+    assert list(spread(lambda item: item**2, range(5))) == [0, 1, 4, 9, 16]
+    with together(Three(1, 3, exact=False)):
+        assert list(spread(lambda item: item**2, range(5))) == [0, 1, 4, 9, 16]
+        assert ranks().pieces == 3
+        assert ranks().adding(exact=True).pieces == SHARDS
+    assert [cut(5, part, 3) for part in range(3)] == [slice(0, 1), slice(1, 3), slice(3, 5)]

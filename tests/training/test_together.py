@@ -1,0 +1,77 @@
+"""Several processes train one model: the losses, the checkpoints and the mistakes are those of one process."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ensue.recipe import Recipe, validate_recipe
+from training.test_golden import cut_down
+from training.tiny import kept, run_tiny, words
+from training.tiny_pairs import pairs
+from training.together import losses_of
+
+STEPS = 50
+ONE_OF_EACH = {
+    "char-lstm-large": (2, 3, 4), "char-transformer": (3,), "elmo-small": (3,), "context2vec": (2,), "bert-tiny": (3,),
+    "tag-lstm-crf": (3,), "tag-pretrained": (2,), "classify-lstm": (4,), "classify-pairs": (3,), "translate-lstm": (3,),
+    "summarize-lm": (2,),
+}  # fmt: skip
+"""Recipes by their kind of batch, of state and of random numbers, with numbers of processes."""
+
+
+@pytest.fixture
+def running_text(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text(words(600))
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+def test_losses_of_many_processes_are_those_of_one(
+    name: str, running_text: Path, names: Path, topics: Path, tmp_path: Path
+) -> None:
+    data = {"tag": names, "classify": topics}.get(name.partition("-")[0], running_text)
+    if name.partition("-")[0] in ("translate", "transduce", "summarize", "answer"):
+        data = tmp_path / "pairs.tsv"
+        data.write_text(pairs(60))
+    if name.endswith("-pretrained"):
+        run_tiny(cut_down("bert-tiny", running_text), tmp_path / "origin")
+    document = cut_down(name, data, tmp_path / "origin").model_dump(exclude_none=True, by_alias=True)
+    document["train"] |= {"steps": STEPS, "validations": 2}
+    recipe = validate_recipe(document, where=name)
+    alone = losses_of(recipe, tmp_path / "alone")
+    for processes in ONE_OF_EACH[name]:
+        found = losses_of(recipe, tmp_path / f"of {processes}", processes=processes)
+        assert found == pytest.approx(alone, rel=1e-6, abs=1e-6)
+
+
+def exact(name: str, data: Path, **train: Any) -> Recipe:
+    document = cut_down(name, data).model_dump(exclude_none=True, by_alias=True)
+    document["train"] |= {"deterministic": True, "steps": 12, "validations": 3} | train
+    return validate_recipe(document, where=name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["char-zoneout", "word-lstm-awd", "tag-lstm-crf", "classify-lstm", "char-transformer"])
+def test_exact_runs_are_the_same_bit_for_bit(
+    name: str, running_text: Path, names: Path, topics: Path, tmp_path: Path
+) -> None:
+    data = {"tag": names, "classify": topics}.get(name.partition("-")[0], running_text)
+    recipe = exact(name, data, batch_size=10, accumulate=2)
+    losses_of(recipe, tmp_path / "of 1")
+    for processes in (2, 4):
+        losses_of(recipe, tmp_path / f"of {processes}", processes=processes)
+        assert kept(tmp_path / f"of {processes}") == kept(tmp_path / "of 1")
+
+
+@pytest.mark.slow
+def test_exact_runs_go_on_with_another_number_of_processes(running_text: Path, tmp_path: Path) -> None:
+    recipe = exact("char-zoneout", running_text, reset_state=0.3, average=0.9)
+    losses_of(recipe, tmp_path / "whole")
+    out = tmp_path / "parts"
+    for step, processes in ((3, 2), (6, 4), (9, 1)):
+        losses_of(recipe, out, processes=processes, resume=True, stop_after=step)
+    losses_of(recipe, out, processes=2, resume=True)
+    assert kept(out) == kept(tmp_path / "whole")

@@ -1,0 +1,93 @@
+"""Runs in several processes, which are forked from the tests': what is imported here is not imported once more."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ensue.errors import SilentError
+from ensue.recipe import Recipe
+from ensue.runs.reporter import StepReport
+from training.tiny import Recorder, run_tiny
+
+FORK = multiprocessing.get_context("fork")
+STATUS_OF_A_MISTAKE, SILENT = 2, 3
+
+
+def free_port() -> int:
+    with socket.socket() as held:
+        held.bind(("localhost", 0))
+        return int(held.getsockname()[1])
+
+
+def together(size: int, work: Callable[[int], None], *, log: Path, seconds: float = 300) -> list[int | None]:
+    """Calls `work(rank)` in so many processes; returns their statuses. What they raise is in `log`, a file for each."""
+    log.mkdir(exist_ok=True)
+    port = free_port()
+    started = [FORK.Process(target=_run, args=(rank, size, port, work, log / str(rank))) for rank in range(size)]
+    for process in started:
+        process.start()
+    for process in started:
+        process.join(seconds)
+    for process in started:
+        process.kill()
+        process.join()
+    return [process.exitcode for process in started]
+
+
+def _run(rank: int, size: int, port: int, work: Callable[[int], None], log: Path) -> None:
+    names = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": size, "MASTER_PORT": port}
+    os.environ.update({name: str(value) for name, value in names.items()}, MASTER_ADDR="localhost")
+    status = 1
+    try:
+        work(rank)
+        status = 0
+    except SilentError:
+        status = SILENT
+    except Exception as error:
+        log.write_text(f"{error}\n")
+        status = STATUS_OF_A_MISTAKE
+        traceback.print_exc(file=sys.stderr)
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+class StoppedAfter(Recorder):
+    """Interrupts its process after a step."""
+
+    def __init__(self, step: int | None) -> None:
+        super().__init__()
+        self.last = step
+
+    def stepped(self, report: StepReport) -> None:
+        super().stepped(report)
+        if report.step == self.last:
+            signal.raise_signal(signal.SIGTERM)
+
+
+def losses_of(
+    recipe: Recipe, out: Path, *, processes: int = 1, stop_after: int | None = None, **options: Any
+) -> list[float]:
+    """The loss of each step of a run in so many processes. One of them is asked to stop after a step, or later."""
+    losses = out.with_suffix(".losses")
+
+    def train(rank: int) -> None:
+        recorder = StoppedAfter(stop_after)
+        run_tiny(recipe, out, reporter=recorder, **options)
+        if rank == 0:
+            losses.write_text(json.dumps([report.loss for report in recorder.steps]))
+
+    if processes == 1:
+        train(0)
+    else:
+        assert together(processes, train, log=out.with_suffix(".log")) == [0] * processes
+    return list(json.loads(losses.read_text()))
