@@ -94,6 +94,8 @@ def test_units_in_words(text: str, found: tuple[SwitchedOff, ...]) -> None:
         ("layer 1, cell: 4,,5", '"" is no unit\'s number'),
         ("layer 1, cell: 5-4", '"5-4" is no range of units'),
         ("layer 1, cell: 0-99999999999", '"0-99999999999" is no range of units'),
+        ("layer 1, cell: " + "9" * 5000, f'"{"9" * 40}" is no range of units'),
+        ("layer 1, cell: 0-90000, 0-90000", "more than 100,000 units to switch off"),
         ("layer 1, cell: 3 = nan", 'units are held at a number or at their mean, not at "nan"'),
         ("layer 1, cel: 3", 'the model has no units "layer 1, cel"; did you mean "layer 1, cell"?; it has: layer 1, '),
         ("layer 1, cell: 1, 6", "layer 1, cell has units 0 to 5; found 6"),
@@ -108,6 +110,7 @@ def test_units_that_there_are_not(off: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"at": 1}, "nothing is read before token 1 that could explain it"),
         ({"at": -1}, "at is -1; expected a whole number from 0 to 7"),
         ({"at": 8}, "at is 8; expected a whole number from 0 to 7"),
         ({"token": "ab"}, '"ab" is 2 tokens of this model; expected one'),

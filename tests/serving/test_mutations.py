@@ -29,6 +29,7 @@ SANE: list[tuple[str, dict[str, Any]]] = [
     ("/v1/predict", {"model": "shouter", "inputs": ["a", "b"]}),
     ("/v1/score", {"model": "lstm", "inputs": ["The sea", ""]}),
     ("/v1/inspect", {"model": "lstm", "inputs": ["The"]}),
+    ("/v1/inspect", {"model": "lstm", "inputs": ["The"], "at": 2, "token": "a", "off": "layer 1, cell: 1-3 = mean"}),
 ]
 ODD: list[Any] = [
     None, True, False, 0, -1, 1, 7, 2**31, 2**63, -(2**63) - 1, 10**400, 0.5, -0.0, 1e308, "", "a", "\0", "\ud800",

@@ -64,16 +64,21 @@ def _ranges(numbers: Sequence[int]) -> list[str]:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    found: set[int] = set()
-    for part in text.split(","):
-        first, dash, last = (side.strip() for side in part.partition("-"))
-        if not first.isdecimal() or bool(dash) != last.isdecimal():
-            raise EnsueError(f'"{part.strip():.40}" is no unit\'s number, and no range such as 7-9')
-        stop = int(last or first)
-        if not int(first) <= stop < MOST_UNITS:
-            raise EnsueError(f'"{part.strip():.40}" is no range of units')
-        found.update(range(int(first), stop + 1))
-    return tuple(sorted(found))
+    """Numbers such as "3, 7-9", in order. What they say is bounded, since anybody may ask a server."""
+    ranges = [_range(part.strip()) for part in text.split(",")]
+    if sum(map(len, ranges)) > MOST_UNITS:
+        raise EnsueError(f"more than {MOST_UNITS:,} units to switch off")
+    return tuple(sorted(set().union(*ranges)))
+
+
+def _range(text: str) -> range:
+    first, dash, last = (side.strip() for side in text.partition("-"))
+    if not first.isdecimal() or bool(dash) != last.isdecimal():
+        raise EnsueError(f'"{text:.40}" is no unit\'s number, and no range such as 7-9')
+    stop = last or first
+    if max(len(first), len(stop)) > len(str(MOST_UNITS)) or int(first) > int(stop):
+        raise EnsueError(f'"{text:.40}" is no range of units')
+    return range(int(first), int(stop) + 1)
 
 
 def _held(text: str | None) -> float | None:

@@ -40,6 +40,8 @@ def _asked(tokenizer: Tokenizer, length: int, at: int | None, token: str | None)
         return None
     if at is not None:
         check_whole("at", at, 0, length)
+        if at == 1:
+            raise EnsueError("nothing is read before token 1 that could explain it")
     return Asked(at - 1 if at else None, None if token is None else _id_of(tokenizer, token))
 
 
