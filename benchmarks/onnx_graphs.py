@@ -1,10 +1,10 @@
 """Exported graphs in onnxruntime beside ensue: speed on one thread, size, and what eight bits cost.
 
-    python benchmarks/onnx_graphs.py --language RUN TEXT --tagger RUN SENTENCES
+    python benchmarks/onnx_graphs.py --language RUN TEXT --tagger RUN SENTENCES --classifier RUN TEXTS
 
-RUN is a trained run, TEXT a text, SENTENCES a file of labeled sentences. Each run is exported twice, in float32 and in
-eight bits. All read the same in turns, in one process, by processor time; the median of the rounds is shown. It needs
-`pip install "ensue[onnx]"`.
+RUN is a trained run, TEXT a text, SENTENCES a file of labeled sentences, TEXTS one of labeled texts. Each run is
+exported twice, in float32 and in eight bits. All read the same in turns, in one process, by processor time; the median
+of the rounds is shown. It needs `pip install "ensue[onnx]"`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -27,7 +28,7 @@ import ensue
 from ensue.metrics.labeling import LabelingTally
 from ensue.tasks.portable import state_tensors
 
-ROUNDS, SENTENCES, TOKENS, PIECE, BATCH = 7, 1_000, 60_000, 1_000, 32
+ROUNDS, SENTENCES, TEXTS, TOKENS, PIECE, BATCH = 7, 1_000, 64, 60_000, 1_000, 32
 FORMATS = ("float32", "int8")
 
 
@@ -134,26 +135,57 @@ def tagger(run: str, file: Path) -> None:
             tally.add(expected, each)
         same = sum(a == b for a, b in zip(labels, answers["ensue"], strict=True))
         print(f"{name}: {tally.scores(known=pipeline.labels.names).summary()}; {same:,} of {len(gold):,} as ensue")
-    some = sentences[:SENTENCES]
+    compared(
+        "sentences", sentences[:SENTENCES], pipeline.predict, {n: partial(predict, p) for n, p in programs.items()}
+    )
+
+
+def classifier(run: str, file: Path) -> None:
+    pipeline = ensue.load(run, device="cpu")
+    documents = list(pipeline.source(file))
+    texts, gold = [document.texts[0] for document in documents], [document.labels[0] for document in documents]
+    with tempfile.TemporaryDirectory() as folder:
+        programs = {name: program(place) for name, place in exported(run, Path(folder)).items()}
+
+    def shares(each: Any, texts: Sequence[str]) -> np.ndarray:
+        return each.predict([each.read(text) for text in texts])  # type: ignore[no-any-return]
+
+    names = pipeline.labels.names
+    answers = {"ensue": [answer.label for answer in pipeline.predict(texts)]}
+    for name, each in programs.items():
+        answers[name] = [names[int(shares(each, [text]).argmax())] for text in texts]
+    for name, labels in answers.items():
+        right = np.mean([a == b for a, b in zip(labels, gold, strict=True)])
+        same = sum(a == b for a, b in zip(labels, answers["ensue"], strict=True))
+        print(f"{name}: accuracy {100 * right:.2f} %; {same:,} of {len(gold):,} as ensue")
+    compared("texts", texts[:TEXTS], pipeline.predict, {n: partial(shares, p) for n, p in programs.items()})
+
+
+def compared(
+    what: str, some: Sequence[Any], ours: Callable[[Any], Any], theirs: dict[str, Callable[[Any], Any]]
+) -> None:
+    """One by one, and in batches of similar length."""
     by_length = sorted(some, key=len)
     batches = [by_length[first : first + BATCH] for first in range(0, len(some), BATCH)]
-    for what, groups in (("one sentence", [[words] for words in some]), (f"{BATCH} sentences", batches)):
-        works: dict[str, Callable[[], Any]] = {"ensue": lambda groups=groups: list(map(pipeline.predict, groups))}
-        for name, each in programs.items():
-            works[f"onnxruntime {name}"] = lambda each=each, groups=groups: [predict(each, group) for group in groups]
-        in_turns(what, "sentences", len(some), works)
+    for title, groups in ((f"single {what}", [[one] for one in some]), (f"{BATCH} {what}", batches)):
+        works: dict[str, Callable[[], Any]] = {"ensue": lambda groups=groups: list(map(ours, groups))}
+        for name, each in theirs.items():
+            works[f"onnxruntime {name}"] = lambda each=each, groups=groups: list(map(each, groups))
+        in_turns(title, what, len(some), works)
 
 
 def program(directory: Path) -> Any:
     """The program in a directory, with a model of one thread."""
     modules = {}
-    for name in ("words", "predict"):
+    for name in ("subwords", "words", "predict"):
+        if not (directory / f"{name}.py").exists():
+            continue
         specification = importlib.util.spec_from_file_location(name, directory / f"{name}.py")
         assert specification is not None
         assert specification.loader is not None
         modules[name] = importlib.util.module_from_spec(specification)
-        if name == "words":
-            sys.modules["words"] = modules[name]
+        if name != "predict":
+            sys.modules[name] = modules[name]
         specification.loader.exec_module(modules[name])
     modules["words"].model = modules["predict"].model = session(directory)
     return modules["predict"]
@@ -167,12 +199,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--language", nargs=2, metavar=("RUN", "TEXT"))
     parser.add_argument("--tagger", nargs=2, metavar=("RUN", "SENTENCES"))
+    parser.add_argument("--classifier", nargs=2, metavar=("RUN", "TEXTS"))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.language:
         language(arguments.language[0], Path(arguments.language[1]))
     if arguments.tagger:
         tagger(arguments.tagger[0], Path(arguments.tagger[1]))
+    if arguments.classifier:
+        classifier(arguments.classifier[0], Path(arguments.classifier[1]))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from ensue.exchange.importing import import_run
 from ensue.recipe import validate_recipe
 from training.classifiers import TEXTS
 from training.taggers import TAGGED
-from training.tiny import run_tiny
+from training.tiny import run_tiny, tiny_recipe
 from training.tiny_masked import masked_recipe
 from training.tiny_texts import columns, tsv, without_pictures
 
@@ -73,6 +73,90 @@ def exported(kind: str, run: Path, out: Path) -> tuple[Any, Any]:
     model, info = getattr(transformers, kind).from_pretrained(out, output_loading_info=True)
     assert not any(info[part] for part in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     return model.eval(), transformers.AutoTokenizer.from_pretrained(out)
+
+
+@pytest.fixture(scope="module")
+def causal(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data, and language models of GPT's shapes to begin from, which read a text from left to right."""
+    path = tmp_path_factory.mktemp("causal")
+    (path / "names.txt").write_text(columns(TAGGED))
+    (path / "topics.tsv").write_text(tsv(TEXTS))
+    (path / "text.txt").write_text("".join(f"{text}\n" for text, _ in TEXTS))
+    attends = {"kind": "transformer", "d_embedding": 8, "d_model": 8, "num_heads": 2, "context": 64}
+    shapes: dict[str, dict[str, Any]] = {
+        "pre": {"positions": "learned"},
+        "post": {"positions": "learned", "norm": "post", "activation": "gelu-tanh"},
+        "rotary": {"positions": "rotary", "d_embedding": 6},
+    }
+    for name, shape in shapes.items():
+        recipe = tiny_recipe(path / "text.txt", model=attends | shape, steps=2, validations=1)
+        document = recipe.model_dump(exclude_none=True) | {"tokenizer": {"kind": "bpe", "max_size": 300}}
+        run_tiny(validate_recipe(document, where="origin"), path / name)
+    return path
+
+
+@pytest.mark.parametrize("origin", ["pre", "post", "rotary"])
+@pytest.mark.parametrize("splitter", ["simple", "whitespace"])
+def test_a_classifier_over_a_causal_model_is_theirs(origin: str, splitter: str, causal: Path, tmp_path: Path) -> None:
+    """Together, where padding is behind the sign that ends a text, and alone; with blanks and marks in odd places."""
+    pipeline = tuned(
+        causal, origin, "classification", "topics.tsv", tmp_path / "run", head={"pooling": ["last"]},
+        data={"splitter": splitter},
+    )  # fmt: skip
+    theirs, reads = exported("AutoModelForSequenceClassification", tmp_path / "run", tmp_path / "out")
+    given = [*(text for text, _ in TEXTS[:8]), "salt...  oven ,,\tpiano", "é", "it isn't [a] 3,000-goal race!?"]
+    expected = np.array([list(answer.probabilities.values()) for answer in pipeline.predict(given)])
+    with torch.inference_mode():
+        together = theirs(**reads(given, return_tensors="pt", padding=True)).logits.numpy()
+        alone = np.concatenate([theirs(**reads(text, return_tensors="pt")).logits.numpy() for text in given])
+    for logits in (together, alone):
+        found = logits - logits.mean(1, keepdims=True)
+        np.testing.assert_allclose(found, [log_odds(shares) for shares in expected], atol=1e-4)
+
+
+@pytest.mark.parametrize("origin", ["pre", "rotary"])
+def test_a_tagger_over_a_causal_model_is_theirs(origin: str, causal: Path, tmp_path: Path) -> None:
+    pipeline = tuned(causal, origin, "labeling", "names.txt", tmp_path / "run")
+    theirs, reads = exported("AutoModelForTokenClassification", tmp_path / "run", tmp_path / "out")
+    assert tuple(theirs.config.id2label.values()) == tuple(pipeline.labels.tags.symbols)
+    for sentence in TAGGED[:12]:
+        batch = reads(" ".join(sentence.words), return_tensors="pt", return_offsets_mapping=True)
+        ends = [end for _, end in batch.pop("offset_mapping")[0].tolist()]
+        with torch.inference_mode():
+            logits = theirs(**batch).logits[0].numpy()
+        words = np.cumsum([len(word) + 1 for word in sentence.words]) - 1
+        subwords = pipeline.subwords.texts([sentence.words]).batch(np.zeros(1, np.int64), torch.device("cpu"))
+        with torch.inference_mode():
+            x = torch.zeros(1, len(words), 0)
+            expected = pipeline.model.emissions(x, torch.zeros(1, len(words), dtype=torch.int64), None, subwords)[0]
+        np.testing.assert_allclose(logits[[ends.index(end) for end in words]], expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("task", "origin", "tables", "message"),
+    [
+        ("classification", "pre", {}, r"head.pooling = \['mean', 'max'\]; a class of transformers reads the last"),
+        ("classification", "pre", {"head": {"pooling": ["last"], "d_hidden": 8}}, "head.d_hidden; a class of"),
+        (
+            "classification",
+            "pre",
+            {"head": {"pooling": ["last"]}, "data": {"splitter": "treebank"}},
+            "data.splitter = treebank, which cuts",
+        ),
+        ("labeling", "post", {}, "norm = post; GPT has no class of transformers for tags"),
+        ("labeling", "pre", {"head": {"kind": "crf"}}, "head.kind = crf, the best path"),
+        ("labeling", "pre", {"features": {"d_words": 3}}, "features of words beside the layers"),
+    ],
+)
+def test_what_theirs_cannot_do_over_a_causal_model_is_refused(
+    task: str, origin: str, tables: dict[str, Any], message: str, causal: Path, tmp_path: Path
+) -> None:
+    data = "names.txt" if task == "labeling" else "topics.tsv"
+    tuned(causal, origin, task, data, tmp_path / "run", **tables)
+    with pytest.raises(EnsueError, match=message) as caught:
+        export_run(tmp_path / "run", tmp_path / "out")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out").exists()
 
 
 def log_odds(probabilities: Any) -> Any:

@@ -11,7 +11,7 @@ from torch import Tensor
 from ensue.errors import EnsueError
 from ensue.exchange import bert
 from ensue.exchange.configuration import THEIRS
-from ensue.exchange.exported import ALWAYS, CAN, Exported, check_transformer
+from ensue.exchange.exported import ALWAYS, CAN, Exported, check_transformer, refused
 from ensue.exchange.layouts import Part, to_theirs
 from ensue.exchange.tokenizer_export import masked_files
 from ensue.runs.directory import RunDirectory
@@ -60,16 +60,14 @@ def _check_classifier(run: RunDirectory, d: int) -> None:
     recipe: Any = run.recipe
     head, splitter = recipe.head, recipe.data.splitter
     if head.pooling != ["first"]:
-        raise _refused(
-            run, f"head.pooling = {head.pooling}; a class of transformers reads [CLS] alone, as [first] does"
-        )
+        raise refused(run, f"head.pooling = {head.pooling}; a class of transformers reads [CLS] alone, as [first] does")
     if head.ngrams:
-        raise _refused(run, "head.ngrams; no class of transformers counts n-grams")
+        raise refused(run, "head.ngrams; no class of transformers counts n-grams")
     if head.d_hidden and (head.d_hidden, head.activation) != (d, "tanh"):
         found = f"head.d_hidden = {head.d_hidden} and head.activation = {head.activation}"
-        raise _refused(run, f"{found}; expected 0, or {d} with tanh")
+        raise refused(run, f"{found}; expected 0, or {d} with tanh")
     if splitter not in ("simple", "whitespace"):
-        raise _refused(run, f"data.splitter = {splitter}, which cuts texts as no tokenizer of transformers does")
+        raise refused(run, f"data.splitter = {splitter}, which cuts texts as no tokenizer of transformers does")
 
 
 def tagger(run: RunDirectory, tensors: Mapping[str, Tensor]) -> Exported:
@@ -78,7 +76,7 @@ def tagger(run: RunDirectory, tensors: Mapping[str, Tensor]) -> Exported:
     origin = _origin(run)
     if recipe.head.kind != "softmax":
         best = "the best path; classes of transformers choose each tag by itself, as softmax does"
-        raise _refused(run, f"head.kind = {recipe.head.kind}, {best}")
+        raise refused(run, f"head.kind = {recipe.head.kind}, {best}")
     head = {f"classifier.{name}": tensors[f"head.projection.{name}"] for name in ("weight", "bias")}
     more = {"architectures": ["BertForTokenClassification"]}
     return _tuned(run, origin, tensors, head, run.parts.labels.tags.symbols, more)
@@ -89,8 +87,6 @@ def _origin(run: RunDirectory) -> RunDirectory:
     tuned = run.parts.tuned
     if tuned is None:
         raise EnsueError(f"{run.path}: {run.recipe.describe()} is none of transformers' models; {CAN}")
-    if tuned.reading.is_causal:
-        raise _refused(run, f"the layers of a {tuned.origin.run.entry.what}; expected those of a masked one")
     _check_shape(run, tuned.origin.run)
     found: RunDirectory = tuned.origin.run
     return found
@@ -108,7 +104,7 @@ def _tuned(
     recipe: Any = origin.recipe
     outer: Any = run.recipe
     if head["classifier.weight"].shape[1] != recipe.encoder.d_model:
-        raise _refused(
+        raise refused(
             run, "features of words beside the layers, or head.repeats; heads of transformers read the layers"
         )
     if outer.encoder.dropout is not None:
@@ -135,10 +131,6 @@ def _check_shape(run: RunDirectory, layers: RunDirectory) -> None:
             f"{run.path}: the shape of BERT has encoder.positions = learned, norm = post and norm_input = true; found "
             f"{encoder.positions}, {encoder.norm} and {str(encoder.norm_input).lower()}"
         )
-
-
-def _refused(run: RunDirectory, what: str) -> EnsueError:
-    return EnsueError(f"{run.path}: cannot be exported with {what}")
 
 
 def _theirs(parts: list[Part], recipe: Any, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

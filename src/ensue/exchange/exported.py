@@ -13,8 +13,8 @@ from ensue.runs.directory import RunDirectory
 ALWAYS = {"dtype": "float32", "torch_dtype": "float32"}
 """What every config.json says."""
 CAN = (
-    "those of masked language models with norm = post and norm_input = true, of classifiers and taggers over their "
-    "layers (encoder.from), and of language models, all with a transformer, can be exported"
+    "those of masked language models with norm = post and norm_input = true, of language models, and of classifiers "
+    "and taggers over the layers of both (encoder.from), all with a transformer, can be exported"
 )
 
 
@@ -23,6 +23,11 @@ class Exported(NamedTuple):
 
     files: dict[str, Any]
     tensors: dict[str, Tensor]
+
+
+def refused(run: RunDirectory, what: str) -> EnsueError:
+    """The error for a run that has `what`."""
+    return EnsueError(f"{run.path}: cannot be exported with {what}")
 
 
 def check_transformer(run: RunDirectory) -> None:

@@ -6,21 +6,16 @@ import json
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from ensue.arguments import check_path
 from ensue.errors import EnsueError, nearest
-from ensue.exchange import gpt, gpt_neox
-from ensue.exchange.bert_export import classifier, masked, tagger
+from ensue.exchange import bert_export, gpt_export
 from ensue.exchange.directories import CAUSAL, MASKED
-from ensue.exchange.exported import ALWAYS, CAN, Exported, check_transformer
-from ensue.exchange.layouts import to_theirs
+from ensue.exchange.exported import CAN, Exported
 from ensue.exchange.places import new_directory
-from ensue.exchange.softmax import published_softmax
-from ensue.exchange.tokenizer_export import causal_files
 from ensue.runs.directory import RunDirectory
 from ensue.runs.weights import write_tensors
 
@@ -70,44 +65,23 @@ def _exported(run: RunDirectory) -> Exported:
     return EXPORTERS[task](run, {name: parameter.detach() for name, parameter in model.named_parameters()})
 
 
-def _causal(run: RunDirectory, tensors: dict[str, Tensor]) -> Exported:
-    recipe: Any = run.recipe
-    check_transformer(run)
-    encoder, tokenizer = recipe.encoder, run.parts.tokenizer
-    if encoder.norm_input or (encoder.positions, encoder.norm) not in CAUSAL_SHAPES:
-        raise EnsueError(
-            f"{run.path}: a language model can be exported with encoder.norm = pre and positions = learned or rotary, "
-            f"or norm = post and positions = learned; found {encoder.norm}, {encoder.positions}"
-            f"{' and norm_input = true' * encoder.norm_input}"
-        )
-    if encoder.norm == "post":
-        gpt.check_first(encoder, run.path)
-    softmax = published_softmax(recipe, tensors)
-    if encoder.positions == "rotary":
-        config, layout = gpt_neox.config(encoder), gpt_neox.layout(recipe)
-        read, written = "gpt_neox.embed_in.weight", "embed_out.weight"
-    else:
-        config, layout = gpt.config(encoder), gpt.layout(recipe)[1:]
-        read, written = gpt.TENSORS[encoder.norm][0], "lm_head.weight"
-    theirs = to_theirs(layout, softmax.tensors) | {read: softmax.words}
-    if encoder.positions != "rotary":
-        theirs = {f"transformer.{name}": tensor for name, tensor in theirs.items()}
-    if softmax.matrix is not None:
-        theirs[written] = softmax.matrix
-    config |= {
-        "vocab_size": tokenizer.vocabulary_size,
-        "tie_word_embeddings": softmax.matrix is None,
-        "bos_token_id": tokenizer.start_id,
-        "eos_token_id": tokenizer.special_ids.get("[START]"),
-        **ALWAYS,
-    }
-    return Exported({"config.json": config, **causal_files(tokenizer, context=encoder.context)}, theirs)
+def _classifier(run: RunDirectory, tensors: dict[str, Tensor]) -> Exported:
+    return gpt_export.classifier(run, tensors) if _is_causal(run) else bert_export.classifier(run, tensors)
 
 
-CAUSAL_SHAPES = {("learned", "pre"), ("learned", "post"), ("rotary", "pre")}
+def _tagger(run: RunDirectory, tensors: dict[str, Tensor]) -> Exported:
+    return gpt_export.tagger(run, tensors) if _is_causal(run) else bert_export.tagger(run, tensors)
+
+
+def _is_causal(run: RunDirectory) -> bool:
+    """Whether the layers that were tuned are those of a language model that reads from left to right."""
+    tuned = run.parts.tuned
+    return tuned is not None and tuned.reading.is_causal
+
+
 EXPORTERS: dict[str, Callable[[RunDirectory, dict[str, Tensor]], Exported]] = {
-    MASKED: masked,
-    CAUSAL: _causal,
-    "classification": classifier,
-    "labeling": tagger,
+    MASKED: bert_export.masked,
+    CAUSAL: gpt_export.causal,
+    "classification": _classifier,
+    "labeling": _tagger,
 }

@@ -30,21 +30,23 @@ def published_softmax(recipe: Any, tensors: dict[str, Tensor]) -> PublishedSoftm
     h = g·n + β, in which the numbers n have the sum 0. So uᵀh = uᵀβ =: s with u = 1/g, and (W + b uᵀ/s) h = W h + b. If
     |s| is below 1, β is changed first, by δ = ±2g/d; then h is h + δ, and W δ is taken off.
     """
-    tokens = recipe.tokens
-    table = tensors["features.weight"].double()
-    words = table * (tokens.d_embedding**0.5 if tokens.tied and tokens.scaled else 1)
-    layers = dict(tensors)
+    words, layers = published_vectors(recipe, tensors)
+    matrix = tensors["features.weight" if recipe.tokens.tied else "head.weight"].double()
+    if "head.projection.weight" in tensors:
+        matrix = matrix @ tensors["head.projection.weight"].double()
+    matrix = without_bias(matrix, tensors["head.bias"].double(), layers, recipe)
+    same = matrix.shape == words.shape and torch.equal(matrix, words)
+    return PublishedSoftmax(words.float(), None if same else matrix.float().contiguous(), layers)
+
+
+def published_vectors(recipe: Any, tensors: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+    """The vectors of tokens (V, d) in float64, without a scale and a projection, and the tensors of the layers."""
+    tokens, layers = recipe.tokens, dict(tensors)
+    words = tensors["features.weight"].double() * (tokens.d_embedding**0.5 if tokens.tied and tokens.scaled else 1)
     if tokens.d_embedding != recipe.encoder.d_model:
         words = words @ tensors[f"{PLAIN}.0.module.weight"].double().T + tensors[f"{PLAIN}.0.module.bias"].double()
         layers = {name.replace(WRAPPED, PLAIN, 1): tensor for name, tensor in tensors.items()}
-    matrix = table if tokens.tied else tensors["head.weight"].double()
-    if "head.projection.weight" in tensors:
-        matrix = matrix @ tensors["head.projection.weight"].double()
-    bias = tensors["head.bias"].double()
-    if bias.any():
-        matrix = _without_bias(matrix, bias, layers, _last_norm(recipe))
-    same = matrix.shape == words.shape and torch.equal(matrix, words)
-    return PublishedSoftmax(words.float(), None if same else matrix.float().contiguous(), layers)
+    return words, layers
 
 
 def _last_norm(recipe: Any) -> str:
@@ -54,8 +56,11 @@ def _last_norm(recipe: Any) -> str:
     return f"{PLAIN}.{last}.module" if encoder.norm == "pre" else f"{PLAIN}.{last - 1}.norm_feedforward"
 
 
-def _without_bias(matrix: Tensor, bias: Tensor, layers: dict[str, Tensor], norm: str) -> Tensor:
+def without_bias(matrix: Tensor, bias: Tensor, layers: dict[str, Tensor], recipe: Any) -> Tensor:
     """The matrix that adds the bias too; β in `layers` may change."""
+    if not bias.any():
+        return matrix
+    norm = _last_norm(recipe)
     g, beta = layers[f"{norm}.weight"].double(), layers[f"{norm}.bias"].double()
     g = torch.where(g.abs() < 1e-6, 1e-6, g)
     u = 1 / g

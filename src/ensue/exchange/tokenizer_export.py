@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ensue.errors import EnsueError
+from ensue.tasks.tuned_reading import TunedReading
 from ensue.text.characters import CharacterTokenizer
 from ensue.text.masked_tokens import FRAMING, MaskedTokenizer
 from ensue.text.pieces import import_library, library_tokenizer
@@ -15,6 +16,7 @@ from ensue.text.published import PublishedTokenizer
 from ensue.text.subwords import SubwordTokenizer, byte_characters
 from ensue.text.tokenizer import UNKNOWN as UNKNOWN_WORD
 from ensue.text.tokenizer import Tokenizer
+from ensue.text.tokens import EXPRESSIONS
 from ensue.text.utf8 import ByteTokenizer
 from ensue.text.wordpiece import BEGIN, MASK, PADDING, SEPARATOR, UNKNOWN, WordPieceTokenizer
 from ensue.text.words import SPLITTERS, WordTokenizer
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 _ESCAPED = re.compile(r"\\u([0-9a-f]{4})|\\U([0-9a-f]{8})")
 """Characters in a regular expression as only Python writes them."""
+NEW = ("<delimiter>", "<extract>")
+"""The spelling of the signs that are new in a tuned causal model (Radford et al. 2018)."""
 KEYS = {PADDING: "pad_token", BEGIN: "cls_token", SEPARATOR: "sep_token", MASK: "mask_token", UNKNOWN: "unk_token"}
 
 
@@ -55,6 +59,28 @@ def causal_files(tokenizer: Tokenizer, *, context: int) -> dict[str, Any]:
     if tokenizer.unknown_id is not None:
         names["unk_token"] = tokenizer.symbol(tokenizer.unknown_id)
     return _files(_library(tokenizer), names, context=context, inputs=["input_ids", "attention_mask"])
+
+
+def tuned_files(reading: TunedReading, *, splitter: str | None, context: int) -> dict[str, Any]:
+    """The same of a causal model whose layers were tuned. A text is cut into words first, if `splitter` says how, and
+    stands between the signs of `reading`, of which two are new; without a splitter nothing stands behind it.
+    """
+    tokenizer, parts = reading.tokenizer, import_library()
+    library = _of_subwords(tokenizer, before="") if isinstance(tokenizer, SubwordTokenizer) else _library(tokenizer)
+    between, extract = NEW
+    library.add_special_tokens([between, extract])
+    assert [library.token_to_id(name) for name in NEW] == [*reading.between, *reading.end]
+    begin = library.id_to_token(reading.begin[0])
+    if splitter is not None:
+        words = parts.pre_tokenizers.Split(_expression(rf"\s*(?:{EXPRESSIONS[splitter][0]})"), "isolated")
+        inner = library.pre_tokenizer
+        library.pre_tokenizer = parts.pre_tokenizers.Sequence([words, *([] if inner is None else [inner])])
+    library.post_processor = parts.processors.TemplateProcessing(
+        single=[begin, "$A", *([extract] if splitter is not None else [])],
+        special_tokens=[(begin, reading.begin[0]), (extract, reading.end[0])],
+    )
+    names = {"pad_token": between, "eos_token": extract}
+    return _files(library, names, context=context, inputs=["input_ids", "attention_mask"])
 
 
 def library_files(tokenizer: Tokenizer) -> Any:
@@ -131,12 +157,17 @@ def _of_words(tokenizer: WordTokenizer) -> LibraryTokenizer:
     vocabulary = {UNKNOWN_WORD: tokenizer.unknown_id, "\n": tokenizer.start_id}
     vocabulary |= {word: tokenizer.vocabulary.ids[word] for word in words}
     found: LibraryTokenizer = library.Tokenizer(library.models.WordLevel(vocabulary, unk_token=UNKNOWN_WORD))
-    plain = _ESCAPED.sub(lambda match: chr(int(match[1] or match[2], 16)), SPLITTERS[tokenizer.splitter])
-    expression = library.Regex(plain)
-    found.pre_tokenizer = library.pre_tokenizers.Split(expression, "removed", invert=True)
+    found.pre_tokenizer = library.pre_tokenizers.Split(
+        _expression(SPLITTERS[tokenizer.splitter]), "removed", invert=True
+    )
     if tokenizer.lowercase:
         found.normalizer = library.normalizers.Lowercase()
     return found
+
+
+def _expression(text: str) -> Any:
+    """A regular expression of Python as the library has it."""
+    return import_library().Regex(_ESCAPED.sub(lambda match: chr(int(match[1] or match[2], 16)), text))
 
 
 def _of_characters(tokenizer: CharacterTokenizer) -> LibraryTokenizer:
