@@ -20,12 +20,14 @@ from ensue.console.data_tables import (
     rendered,
     shown,
 )
+from ensue.console.frame_summary import frame_facts, frame_notes, frame_tables
 from ensue.console.pair_summary import pair_facts, pair_lengths, pair_notes, pair_recipe, pair_settings
 from ensue.data.detection.format_names import CLASS_FILES, FOLDERS
 from ensue.data.survey.counts import MOST_REMEMBERED
 from ensue.data.survey.measurement import summarize
 from ensue.data.survey.summary import (
     DocumentSummary,
+    FrameSummary,
     LabeledSummary,
     PairSummary,
     PlainSummary,
@@ -86,6 +88,8 @@ def report(summary: Summary, *, words: str = "", labels: str = "", sources: str 
         tables += [length_table({"characters in a line": summary.line_lengths})]
     elif isinstance(summary, PairSummary) and summary.size:
         tables += [pair_lengths(summary)]
+    elif isinstance(summary, FrameSummary) and summary.size:
+        tables += frame_tables(summary)
     if isinstance(summary, DocumentSummary):
         tables += columns_of_table(summary)
     parts = [*map(rendered, tables), "\n".join(_notes(summary))]
@@ -107,6 +111,8 @@ def _facts(summary: Summary) -> Table:
             rows = _document_facts(summary)
         case PairSummary():
             rows = pair_facts(summary)
+        case FrameSummary():
+            rows = frame_facts(summary)
         case _:
             rows = _plain_facts(summary)
     for name, value in rows:
@@ -199,6 +205,8 @@ def _notes(summary: Summary) -> Iterator[str]:
         yield f"note: {counted(summary.num_nul, 'NUL character')}, the first at {summary.first_nul}; is this text?"
     if isinstance(summary, PairSummary):
         yield from pair_notes(summary)
+    if isinstance(summary, FrameSummary):
+        yield from frame_notes(summary)
     if isinstance(summary, LabeledSummary) and "\0" in summary.characters:
         yield "note: there are words with NUL characters in them; is this text?"
     if not isinstance(summary, LabeledSummary) or not summary.is_labeled:
@@ -221,7 +229,9 @@ def _command(summary: Summary, words: str, labels: str, sources: str, targets: s
         return ""
     if isinstance(summary, LabeledSummary) and not summary.is_labeled:
         return f"ensue predict RUN {path}"
-    if isinstance(summary, LabeledSummary) and len(summary.labels) < 2:
+    if isinstance(summary, FrameSummary) and not summary.labels:
+        return f"ensue predict RUN {path}"
+    if isinstance(summary, LabeledSummary | FrameSummary) and len(summary.labels) < 2 and not _per_frame(summary):
         return ""
     match summary:
         case SentenceSummary():
@@ -230,11 +240,17 @@ def _command(summary: Summary, words: str, labels: str, sources: str, targets: s
             recipe, out = "classify-lstm", "classifier"
         case PairSummary():
             recipe, out = pair_recipe(summary)
+        case FrameSummary():
+            recipe, out = ("tag-frames", "tagger") if summary.per_frame else ("classify-frames", "classifier")
         case _:
             recipe, out = "char-lstm", "model"
     asked = [*_settings(summary, words, labels), *pair_settings(sources, targets)]
     settings = "".join(f" --set {shlex.quote(setting)}" for setting in asked)
     return f"ensue train {recipe} --train {path}{settings} --out {out}"
+
+
+def _per_frame(summary: Summary) -> bool:
+    return isinstance(summary, FrameSummary) and summary.per_frame
 
 
 def _settings(summary: Summary, words: str, labels: str) -> Iterator[str]:

@@ -28,7 +28,7 @@ def labeled_tables(summary: LabeledSummary) -> Iterator[Table]:
     is_sentences = isinstance(summary, SentenceSummary)
     if summary.labels:
         total = summary.labels.total() if is_sentences else summary.size
-        yield _label_table("words" if is_sentences else "texts", summary.labels, total)
+        yield label_table("words" if is_sentences else "texts", summary.labels, total)
     if isinstance(summary, SentenceSummary):
         if summary.span_lengths:
             yield _span_table(summary.span_lengths)
@@ -37,21 +37,21 @@ def labeled_tables(summary: LabeledSummary) -> Iterator[Table]:
 
 
 def length_table(rows: Mapping[str, Lengths]) -> Table:
-    table = _table("", "shortest", "median", "mean", "95 %", "longest")
+    table = table_of("", "shortest", "median", "mean", "95 %", "longest")
     for name, lengths in rows.items():
         least, median, most, longest = (f"{lengths.quantile(share):,}" for share in (0, 0.5, 0.95, 1))
         table.add_row(name, least, median, f"{lengths.mean:,.1f}", most, longest)
     return table
 
 
-def _label_table(unit: str, counts: Counter[str], total: int) -> Table:
-    table = _table("label", unit, "share")
+def label_table(unit: str, counts: Counter[str], total: int) -> Table:
+    table = table_of("label", unit, "share")
     _add_counts(table, counts, total)
     return table
 
 
 def _span_table(spans: Mapping[str, Lengths]) -> Table:
-    table = _table("spans of", "spans", "share", "words on average", "longest")
+    table = table_of("spans of", "spans", "share", "words on average", "longest")
     counts = Counter({name: len(lengths) for name, lengths in spans.items()})
     words = {name: (f"{lengths.mean:.2f}", f"{lengths.quantile(1):,}") for name, lengths in spans.items()}
     _add_counts(table, counts, counts.total(), words)
@@ -71,7 +71,7 @@ def _add_counts(
 
 
 def _column_table(summary: SentenceSummary) -> Table:
-    table = _table("other columns", "distinct values", "most frequent", left=2)
+    table = table_of("other columns", "distinct values", "most frequent", left=2)
     columns = summary.columns.counts
     plain = [name for name in columns if not (name.startswith(_KEYS) and summary.taken.format == Conllu.name)]
     for name in plain[:MOST_ROWS]:
@@ -100,7 +100,7 @@ def columns_of_table(summary: DocumentSummary) -> Iterator[Table]:
         return
     rows = max(counts.total() for counts in columns.values()) - layout.header
     kind = "columns" if is_unclear else "other columns"
-    table = _table(kind, f"distinct in {counted(rows, 'row')}", "first row", left=2)
+    table = table_of(kind, f"distinct in {counted(rows, 'row')}", "first row", left=2)
     for name in names[:MOST_ROWS]:
         values = list(columns[name])
         title = f'"{shown(name)}"' if summary.taken.format == JsonSentences.name else f"column {name}"
@@ -112,7 +112,7 @@ def columns_of_table(summary: DocumentSummary) -> Iterator[Table]:
     yield table
 
 
-def _table(*names: str, left: int = 0) -> Table:
+def table_of(*names: str, left: int = 0) -> Table:
     """A table with numbers in all columns but the first and the one at `left`."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for place, name in enumerate(names):

@@ -85,10 +85,7 @@ class Ragged:
 
     def padded(self, rows: NDArray[np.int64], fill: int = 0) -> NDArray[np.int64]:
         """The rows side by side (B, T), filled up on the right."""
-        lengths = self.lengths[rows]
-        columns = np.arange(int(lengths.max(initial=0)))
-        real = columns < lengths[:, None]
-        places = np.where(real, self.starts[rows][:, None] + columns, 0)
+        places, real = side_by_side(self.starts, self.lengths, rows)
         return np.where(real, self.values[places] if len(self.values) else 0, fill).astype(np.int64)
 
     def mask(self, rows: NDArray[np.int64]) -> NDArray[np.bool_] | None:
@@ -107,6 +104,15 @@ class Ragged:
 
     def __len__(self) -> int:
         return len(self.lengths)
+
+
+def side_by_side(
+    starts: NDArray[np.int64], lengths: NDArray[np.int64], rows: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Where the values of these rows stand, side by side (B, T), filled up on the right by 0; and which are real."""
+    columns = np.arange(int(lengths[rows].max(initial=0)))
+    real = columns < lengths[rows][:, None]
+    return np.where(real, starts[rows][:, None] + columns, 0), real
 
 
 class RaggedRows:

@@ -80,6 +80,11 @@ def blocks(path: Path) -> Iterator[bytes]:
     yield b""
 
 
+def whole_bytes(path: Path) -> bytes:
+    """The decompressed bytes of a file, all at once."""
+    return b"".join(blocks(path))
+
+
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
     with readable(path):

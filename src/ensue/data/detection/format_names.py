@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from ensue.data.decoding import COMPRESSED
@@ -24,12 +25,28 @@ SENTENCE_SUFFIXES = {
 }
 TEXT_SUFFIXES = {**_JSON, ".tsv": "tsv", ".tab": "tsv", ".csv": "csv", ".ft": "fasttext", ".fasttext": "fasttext"}
 PAIR_SUFFIXES = {**_JSON, ".tsv": "tsv", ".tab": "tsv", ".csv": "csv", ".tmx": "tmx"}
+FRAMES = "frames"
+"""Series of real vectors, whatever file they are in."""
+FRAME_SUFFIXES = {
+    **dict.fromkeys((".wav", ".wave"), "sound"),
+    **{suffix: suffix[1:] for suffix in (".npy", ".npz", ".safetensors")},
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"), "image"),
+}
+"""What a file of frames holds, by its suffix; tables of frames have names that say less."""
+FRAME_TABLES = {".csv", ".tsv", ".tab"}
+IDX = re.compile(r"idx[1-9]")
+"""Matches in the name of an idx file."""
 
 
 def suffix(name: str) -> str:
     """`.csv` for `a.csv.xz`."""
     path = Path(name.lower())
     return Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
+
+
+def frames_in(path: Path) -> str:
+    """What a file of frames holds, by its name; "" if that does not say it."""
+    return "idx" if IDX.search(path.name) else FRAME_SUFFIXES.get(suffix(path.name), "")
 
 
 def class_of(name: str) -> str:

@@ -1,7 +1,8 @@
-"""The kind of data: labeled sentences, labeled texts, pairs or plain text. Only the first lines are read.
+"""The kind of data: labeled sentences, labeled texts, pairs, frames or plain text. Only the first lines are read.
 
 The user's choice (`--format`) comes first. Columns that are named as sources or targets are those of pairs, and so are
-two files with a comma between them. A folder with a folder, or a file, for each class holds texts. In all other cases
+two files with a comma between them. Files of sounds, arrays and images, and tables that name them or that have a column
+`series`, are frames. A folder with a folder, or a file, for each class holds texts. In all other cases
 the first file decides, by its suffix (before `.xz` and `.gz`) and its first lines. The first of these rules that fits
 is taken:
 
@@ -36,6 +37,7 @@ from ensue.data.detection.format_names import (
     ALIGNED,
     CLASS_FILES,
     FOLDERS,
+    FRAMES,
     ONLY_PAIRS,
     PAIR_SUFFIXES,
     SENTENCE_FORMATS,
@@ -43,6 +45,7 @@ from ensue.data.detection.format_names import (
     suffix,
 )
 from ensue.data.detection.formats import csv_format, pair_format, sentence_format, text_format
+from ensue.data.detection.frame_signs import frames_sign
 from ensue.data.detection.pair_tables import has_pair_keys, pairs_seen
 from ensue.data.json_spans import TOKEN_KEYS, is_list_of_spans
 from ensue.data.lines import Lines, is_blank
@@ -50,10 +53,10 @@ from ensue.data.sources import TextSource
 from ensue.errors import DataError, nearest
 from ensue.parsing import ParseError, parse_json
 
-Kind = Literal["sentences", "texts", "pairs", "text"]
+Kind = Literal["sentences", "texts", "pairs", "frames", "text"]
 SENTENCES = {"columns", "conllu"}
 PLAIN = {"text", "plain"}
-NAMES = tuple(dict.fromkeys([*SENTENCE_FORMATS, *TEXT_FORMATS, FOLDERS, *ONLY_PAIRS]))
+NAMES = tuple(dict.fromkeys([*SENTENCE_FORMATS, *TEXT_FORMATS, FOLDERS, *ONLY_PAIRS, FRAMES]))
 """The values of `format`."""
 _SIGN_OF_FOLDER = {FOLDERS: "a folder for each class", CLASS_FILES: "a file for each class"}
 _MOST = 0.75
@@ -94,15 +97,10 @@ def take(
         return Taken("pairs", format or ALIGNED, "two files with a comma between them", True)
     if are_pairs or format in ONLY_PAIRS:
         return _as_pairs(location, format, encoding)
-    shown = folder_format(Path(location), encoding=checked_encoding(encoding))
-    if format == FOLDERS or (format and format == shown):
-        return Taken("texts", format, "as --format says", format == shown)
+    if (named := _by_names(location, format, encoding)) is not None:
+        return named
     source = TextSource(location, encoding=encoding)
     path = source.paths[0]
-    if not format and shown and _named(path) not in SENTENCES:
-        return Taken("texts", shown, _SIGN_OF_FOLDER[shown], True)
-    if not format and _is_tmx(path):
-        return Taken("pairs", "tmx", f"by its suffix {suffix(path.name)}", True)
     head = first_lines(path, encoding=source.encoding)
     format = csv_format(Lines(head, str(path))) if format == "csv" else format
     seen, looks_like = _seen(head, path, words, labels), sentence_format(Lines(head, str(path)))
@@ -114,6 +112,21 @@ def take(
         by_itself=seen.by_itself and (seen.kind != "sentences" or seen.format == looks_like),
         others=tuple(sorted(others)),
     )
+
+
+def _by_names(location: str | Path, format: str, encoding: str) -> Taken | None:
+    """What is told by the person, or by the names of files and folders, and by those of the columns of frames."""
+    if format in ("", FRAMES) and (sign := "as --format says" if format else frames_sign(location, encoding)):
+        return Taken("frames", FRAMES, sign, True)
+    shown = folder_format(Path(location), encoding=checked_encoding(encoding))
+    if format == FOLDERS or (format and format == shown):
+        return Taken("texts", format, "as --format says", format == shown)
+    path = TextSource(location, encoding=encoding).paths[0]
+    if not format and shown and _named(path) not in SENTENCES:
+        return Taken("texts", shown, _SIGN_OF_FOLDER[shown], True)
+    if not format and _is_tmx(path):
+        return Taken("pairs", "tmx", f"by its suffix {suffix(path.name)}", True)
+    return None
 
 
 def _named(path: Path) -> str:

@@ -10,13 +10,14 @@ from pathlib import Path
 from ensue.data.decoding import checked_encoding
 from ensue.data.detection.kind import take
 from ensue.data.survey.document_survey import survey_documents
+from ensue.data.survey.frame_survey import survey_frames
 from ensue.data.survey.pair_survey import survey_pairs
 from ensue.data.survey.plain_survey import survey_plain
 from ensue.data.survey.sentence_survey import survey_sentences
-from ensue.data.survey.summary import DocumentSummary, PairSummary, PlainSummary, SentenceSummary
+from ensue.data.survey.summary import DocumentSummary, FrameSummary, PairSummary, PlainSummary, SentenceSummary
 from ensue.errors import DataError
 
-_KINDS = {"sentences": "labeled sentences", "texts": "labeled texts", "text": "plain text"}
+_KINDS = {"sentences": "labeled sentences", "texts": "labeled texts", "frames": "frames", "text": "plain text"}
 
 
 def summarize(
@@ -29,7 +30,7 @@ def summarize(
     targets: str = "",
     against: str = "",
     encoding: str = "utf-8",
-) -> SentenceSummary | DocumentSummary | PairSummary | PlainSummary:
+) -> SentenceSummary | DocumentSummary | PairSummary | FrameSummary | PlainSummary:
     """Data read from end to end, or up to the first wrong line. `words` and `labels` are columns or keys; of texts,
     `words` may be several with commas between them: two are a pair, more are one text in parts.
 
@@ -52,6 +53,10 @@ def summarize(
             if asked := words or labels:
                 raise DataError(f'no column "{asked}": they are pairs; --sources and --targets name columns', location)
             return survey_pairs(taken, str(location), _names(sources), _names(targets), encoding, against)
+        case "frames":
+            if words:
+                raise DataError(f'no column "{words}": they are frames; --labels names a column', location)
+            return survey_frames(taken, str(location), labels, encoding)
         case "text":
             if asked := words or labels:
                 advice = "it is taken for plain text, which has none; --format says what it is"

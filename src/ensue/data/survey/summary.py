@@ -12,6 +12,7 @@ from ensue.data.detection.kind import Taken
 from ensue.data.documents import Layout
 from ensue.data.pairs import PairLayout
 from ensue.data.survey.counts import ColumnValues, FileLine, Lengths, Repeats
+from ensue.data.survey.frame_ranges import Ranges
 from ensue.data.survey.pair_counts import Balance, Overlap, Side
 from ensue.errors import DataError
 from ensue.text.schemes import Scheme
@@ -125,6 +126,28 @@ class PairSummary(Summary):
     num_odd: int = 0
     odd: list[OddPair] = field(default_factory=list)
     overlap: Overlap | None = None
+
+
+@dataclass
+class FrameSummary(Summary):
+    """`size` series of frames. `labels` count series, `frame_labels` frames, if a label stands at each."""
+
+    kinds: Counter[str] = field(default_factory=Counter)
+    """How many files hold what: sound, npy, table, ..."""
+    size: int = 0
+    lengths: Lengths = field(default_factory=Lengths)
+    """In frames."""
+    labels: Counter[str] = field(default_factory=Counter)
+    frame_labels: Counter[str] = field(default_factory=Counter)
+    per_frame: bool = False
+    """Whether frames of one series have different labels."""
+    num_unlabeled: int = 0
+    rate: float = 0.0
+    """Frames in a second, or samples of sounds; 0 if nobody knows it."""
+    columns: tuple[str, ...] = ()
+    ranges: Ranges | None = None
+    num_mixed: int = 0
+    """Recordings of several channels."""
 
 
 @dataclass

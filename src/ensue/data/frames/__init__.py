@@ -1,0 +1,1 @@
+"""Series of real vectors: sounds, sensors, rows of images, arrays."""

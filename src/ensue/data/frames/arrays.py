@@ -1,0 +1,110 @@
+"""Arrays of frames: .npy, .npz and .safetensors, a file for each series or one for all.
+
+The keys are `frames`, (T, d) for one series, (N, T, d) for N of the same length, or (T, d) with `lengths` (N,) for N of
+any; and `labels`: one for each series, or one for each frame. `rate` (a number) may say how many frames a second has.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.data.decoding import whole_bytes
+from ensue.data.frames.series import Reading, Series, as_vectors
+from ensue.errors import DataError, nearest
+
+KEYS = ("frames", "lengths", "labels", "rate")
+Arrays = Mapping[str, NDArray[Any]]
+
+
+def read_npy(path: Path, reading: Reading) -> Iterator[Series]:
+    """The series of a `.npy` file, which has no labels."""
+    yield from split(path, {"frames": _loaded(path)})
+
+
+def read_npz(path: Path, reading: Reading) -> Iterator[Series]:
+    """The series of a `.npz` file."""
+    yield from split(path, _named(path, _loaded(path)))
+
+
+def read_safetensors(path: Path, reading: Reading) -> Iterator[Series]:
+    """The series of a `.safetensors` file."""
+    from safetensors.numpy import load  # noqa: PLC0415
+
+    content = whole_bytes(path)
+    try:
+        arrays = load(content)
+    except Exception as error:  # its reader raises errors of many kinds for damaged files
+        raise DataError(f"damaged, or no safetensors file ({error})", path) from None
+    yield from split(path, _named(path, arrays))
+
+
+def split(path: Path, arrays: Arrays) -> Iterator[Series]:
+    """The series in the arrays of a file. Raises DataError for shapes that do not go together."""
+    frames = as_vectors(arrays["frames"], str(path))
+    labels = None if "labels" not in arrays else np.atleast_1d(arrays["labels"])
+    parts = _parts(path, frames, arrays.get("lengths"))
+    counts = [len(part) for part in parts]
+    if labels is not None and (labels.ndim > 2 or labels.size not in (len(parts), sum(counts))):
+        expected = f"{len(parts):,} (one for each series) or {sum(counts):,} (one for each frame)"
+        raise DataError(f"labels of the shape {labels.shape}; expected {expected}", path)
+    names = [] if labels is None else [_name(label) for label in labels.reshape(-1).tolist()]
+    per_frame = len(names) != len(parts)
+    ends = np.cumsum([0, *counts]) if per_frame else range(len(parts) + 1)
+    rate = _rate(path, arrays.get("rate"))
+    for number, part in enumerate(parts):
+        name = path.name if len(parts) == 1 else f"{path.name}[{number}]"
+        chosen = tuple(names[ends[number] : ends[number + 1]])
+        yield Series(name, part, chosen, per_frame and bool(names), rate, (str(path), None))
+
+
+def _parts(path: Path, frames: NDArray[np.float32], lengths: NDArray[Any] | None) -> list[NDArray[np.float32]]:
+    if frames.ndim == 1:
+        frames = frames[:, None]
+    if not (frames.ndim == 2 or (frames.ndim == 3 and lengths is None)):
+        expected = "(T, d)" if lengths is not None else "(T, d), or (N, T, d) for several series"
+        raise DataError(f"frames of the shape {frames.shape}; expected {expected}", path)
+    if lengths is None:
+        return [frames] if frames.ndim == 2 else list(frames)
+    if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 0).any():
+        raise DataError("lengths are not whole numbers (N,)", path)
+    if int(lengths.sum(dtype=object)) != len(frames):
+        raise DataError(f"lengths of {int(lengths.sum()):,} frames in all; there are {len(frames):,}", path)
+    return np.split(frames, np.cumsum(lengths)[:-1]) if len(lengths) else []
+
+
+def _name(label: Any) -> str:
+    return label.decode("utf-8", "replace") if isinstance(label, bytes) else str(label)
+
+
+def _rate(path: Path, rate: NDArray[Any] | None) -> float:
+    if rate is None:
+        return 0.0
+    if rate.size != 1 or rate.dtype.kind not in "iuf" or not 0 < float(rate.reshape(())) < np.inf:
+        raise DataError("rate is not a number above 0", path)
+    return float(rate.reshape(()))
+
+
+def _named(path: Path, arrays: Arrays) -> Arrays:
+    """The arrays by their keys; a single one is that of the frames."""
+    if len(arrays) == 1 and "frames" not in arrays:
+        return {"frames": next(iter(arrays.values()))}
+    if unknown := sorted(set(arrays) - set(KEYS)):
+        raise DataError(f'an array "{unknown[0]}"{nearest(unknown[0], KEYS)}; expected {", ".join(KEYS)}', path)
+    if "frames" not in arrays:
+        raise DataError("no array of frames in it", path)
+    return arrays
+
+
+def _loaded(path: Path) -> Any:
+    content = whole_bytes(path)
+    try:
+        found = np.load(io.BytesIO(content), allow_pickle=False)
+        return found if isinstance(found, np.ndarray) else {name: found[name] for name in found.files}
+    except Exception as error:  # numpy's reader raises errors of many kinds for damaged files
+        raise DataError(f"damaged, or no file of numpy ({error})", path) from None

@@ -1,0 +1,60 @@
+"""A series of frames, and how files of them are read."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.data.frames.log_mel import LogMel
+from ensue.errors import DataError
+
+Vectors = NDArray[np.float32]
+
+
+class Series(NamedTuple):
+    """Frames (T, d), one after another in time. NaN is a missing value.
+
+    `labels` are those of the series, or with `per_frame` T of them, one for each frame. `rate` is the number of frames
+    (of a sound, of samples) in a second, 0 if nobody knows it. `place` is the file, or the file and its line.
+    """
+
+    name: str
+    frames: Vectors
+    labels: tuple[str, ...] = ()
+    per_frame: bool = False
+    rate: float = 0.0
+    place: tuple[str, int | None] = ("", None)
+    columns: tuple[str, ...] = ()
+    """The names of the d features, if they have names."""
+    channels: int = 1
+    """Of a sound: how many were mixed."""
+
+    def error(self, message: str) -> DataError:
+        """A mistake in this series."""
+        return DataError(message, *self.place)
+
+
+class Reading(NamedTuple):
+    """How files become series."""
+
+    sound: LogMel = LogMel()
+    missing: Literal["refuse", "mean"] = "refuse"
+    """Whether missing values are a mistake, or are to be read as the mean."""
+    series: str = "series"
+    labels: str = "label"
+    time: str = "time"
+    """The columns of a table: the name of the series, its label, and when a frame was taken."""
+    pattern: str = ""
+    """Where a file's name has its label, such as `{label}_{}_{}`."""
+    separator: str = ""
+    """What stands between several labels."""
+    encoding: str = "utf-8"
+
+
+def as_vectors(values: NDArray[Any], place: str) -> Vectors:
+    """Numbers as float32. Raises DataError for what are none."""
+    if values.dtype.kind not in "fiub":
+        raise DataError(f"expected numbers, found an array of {values.dtype}", place)
+    return values.astype(np.float32)

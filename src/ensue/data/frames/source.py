@@ -1,0 +1,120 @@
+"""The series of a file, a folder, a glob or a table of paths, checked: one width, one rate, no odd numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ensue.data.detection.format_names import FRAME_SUFFIXES, FRAME_TABLES, frames_in, suffix
+from ensue.data.files import expanded, files_of
+from ensue.data.frames import arrays, images, sounds, tables
+from ensue.data.frames.labels import LabeledPath, by_folder, by_pattern, is_manifest, listed
+from ensue.data.frames.series import Reading, Series
+from ensue.data.sources import digest_of
+from ensue.errors import DataError
+
+Reader = Callable[[Path, Reading], Iterator[Series]]
+READERS: dict[str, Reader] = {
+    "sound": sounds.read_sound,
+    "npy": arrays.read_npy,
+    "npz": arrays.read_npz,
+    "safetensors": arrays.read_safetensors,
+    "idx": images.read_idx,
+    "image": images.read_image,
+    "table": tables.read_table,
+}
+
+
+class Shape(NamedTuple):
+    """What all series have alike: the width and the rate, and the series that was the first to have them."""
+
+    width: int
+    rate: float
+    columns: tuple[str, ...]
+    first: str
+
+
+class FrameSource:
+    """Series in the order of their files. A `shape` is what they have to have; without one the first series says it.
+
+    Raises DataError for no file, and as they are read for a series that cannot be used.
+    """
+
+    def __init__(self, location: str | Path, reading: Reading, *, shape: Shape | None = None) -> None:
+        self.location, self.reading, self.shape = str(location), reading, shape
+        self.manifest: Path | None = None
+        paths = files_of(self.location)
+        if len(paths) == 1 and suffix(paths[0].name) in FRAME_TABLES and is_manifest(paths[0], reading.encoding):
+            self.manifest = paths[0]
+        elif len(paths) > 1:
+            paths = tuple(path for path in paths if not images.is_idx_labels(path))
+        self._paths = paths
+
+    @cached_property
+    def files(self) -> list[LabeledPath]:
+        """The files with the labels that stand elsewhere."""
+        if self.manifest is not None:
+            return list(listed(self.manifest, self.reading.labels, self.reading.encoding))
+        if self.reading.pattern:
+            return list(by_pattern(self._paths, self.reading.pattern))
+        return list(by_folder(self._paths, expanded(self.location)))
+
+    def fingerprint(self) -> str:
+        """A digest of the bytes of all files, and of the table that names them."""
+        return digest_of([*([self.manifest] if self.manifest else []), *(file.path for file in self.files)])
+
+    def __iter__(self) -> Iterator[Series]:
+        for file in self.files:
+            for series in READERS[kind_of(file.path)](file.path, self.reading):
+                yield self._checked(self._labeled(series, file))
+
+    def _labeled(self, series: Series, file: LabeledPath) -> Series:
+        labels = series.labels
+        if not labels and file.label:
+            labels = (file.label,)
+        if self.reading.separator and not series.per_frame:
+            labels = tuple(part for label in labels for part in label.split(self.reading.separator) if part)
+        return series._replace(labels=labels)
+
+    def _checked(self, series: Series) -> Series:
+        frames = series.frames
+        if not frames.size:
+            raise series.error(f"{series.name}: a series without frames")
+        shape = self.shape = self.shape or Shape(frames.shape[1], series.rate, series.columns, series.name)
+        if frames.shape[1] != shape.width:
+            raise series.error(
+                f"{series.name}: frames of {frames.shape[1]:,} features; expected {shape.width:,}, as in {shape.first}"
+            )
+        if shape.columns and series.columns and series.columns != shape.columns:
+            raise series.error(f"columns {', '.join(series.columns)}; expected {', '.join(shape.columns)}")
+        if shape.rate and series.rate and abs(series.rate - shape.rate) > tables.EVEN * shape.rate:
+            raise series.error(
+                f"{series.name}: a rate of {series.rate:,g}; expected {shape.rate:,g}, as in {shape.first}"
+            )
+        _check_numbers(series, self.reading)
+        return series
+
+
+def _check_numbers(series: Series, reading: Reading) -> None:
+    finite = np.isfinite(series.frames)
+    if finite.all():
+        return
+    is_odd = np.isinf(series.frames) if reading.missing == "mean" else ~finite
+    if is_odd.any():
+        frame, feature = (int(place) for place in np.argwhere(is_odd)[0])
+        name = f'"{series.columns[feature]}"' if series.columns else str(feature)
+        is_missing = bool(np.isnan(series.frames[frame, feature]))
+        what = 'a missing value (data.missing="mean" reads the mean)' if is_missing else "a number that is infinite"
+        raise series.error(f"{series.name}: frame {frame}, feature {name}: {what}")
+
+
+def kind_of(path: Path) -> str:
+    """The reader of a file, by its name. Raises DataError for a name that says nothing."""
+    if found := frames_in(path) or ("table" if suffix(path.name) in FRAME_TABLES else ""):
+        return found
+    known = ", ".join([*FRAME_SUFFIXES, *sorted(FRAME_TABLES)])
+    raise DataError(f"no file of frames by its name; expected {known}, or idx", path)

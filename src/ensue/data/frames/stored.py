@@ -1,0 +1,59 @@
+"""Many series in memory: all frames one after another, and where each series begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.data.compact_texts import side_by_side
+from ensue.data.frames.series import Vectors
+
+
+class FrameRows:
+    """Series of frames as rows: `values` (F, d) from `starts[n]` to `starts[n + 1]`."""
+
+    def __init__(self, values: Vectors, starts: NDArray[np.int64]) -> None:
+        self.values, self.starts = values, starts
+        self.lengths = np.diff(starts)
+
+    @classmethod
+    def of(cls, series: Sequence[Vectors]) -> FrameRows:
+        """These series, each (T, d)."""
+        starts = np.cumsum([0, *map(len, series)], dtype=np.int64)
+        return cls(np.concatenate(series) if series else np.zeros((0, 0), np.float32), starts)
+
+    def select(self, rows: NDArray[np.int64]) -> FrameRows:
+        """Some of the series."""
+        return self.of([self[row] for row in rows.tolist()])
+
+    def padded(self, rows: NDArray[np.int64]) -> Vectors:
+        """The series side by side (B, T, d), filled up with zeros."""
+        places, real = side_by_side(self.starts, self.lengths, rows)
+        if not places.size:
+            return np.zeros((*places.shape, self.values.shape[1]), np.float32)
+        found: Vectors = self.values[places]
+        found[~real] = 0
+        return found
+
+    def mask(self, rows: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+        """Which places of `padded(rows)` are real; None if all are."""
+        _, real = side_by_side(self.starts, self.lengths, rows)
+        return None if real.all() else real
+
+    def __getitem__(self, row: int) -> Vectors:
+        return self.values[self.starts[row] : self.starts[row + 1]]
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+
+def moments(series: Iterable[Vectors]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The mean and the deviation (d,) of each feature, without missing values; 0 and 1 where there is nothing else."""
+    frames = np.concatenate([np.asarray(part, np.float64) for part in series])
+    real = ~np.isnan(frames)
+    counts = np.maximum(1, real.sum(0))
+    mean = np.where(real, frames, 0).sum(0) / counts
+    spread = np.sqrt((np.where(real, frames - mean, 0) ** 2).sum(0) / counts)
+    return mean, np.where(spread > 1e-6 * np.maximum(1, np.abs(mean)), spread, 1.0)
