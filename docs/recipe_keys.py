@@ -23,6 +23,9 @@ from ensue.models.feature_specification import (
     ClassHeadSpecification,
     ContextualSpecification,
     FeatureSpecification,
+    FrameFeatureSpecification,
+    PathHeadSpecification,
+    PoolingHeadSpecification,
     SentenceFeatureSpecification,
     TagHeadSpecification,
 )
@@ -52,6 +55,7 @@ from ensue.recipe.tables import CorpusRecipe, CorpusTuning, TokenizerRecipe, Tun
 from ensue.tasks import TASKS
 from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalTrain, WordsOfText
 from ensue.tasks.classification.recipe import ClassificationData
+from ensue.tasks.frames.recipe import FramesData, FramesTrain
 from ensue.tasks.labeling.recipe import LabelingData
 from ensue.tasks.language_modeling.recipe import LanguageModelingTrain
 from ensue.tasks.masked_language_modeling.recipe import (
@@ -84,6 +88,7 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ("`[data]` of a masked language model", MaskedData),
     ("`[data]` of a tagger", LabelingData),
     ("`[data]` of a classifier", ClassificationData),
+    ("`[data]` of frames", FramesData),
     ("`[data]` from sequence to sequence", PairData),
     ("`[data]` of word vectors", WordVectorsData),
     ("`[tokenizer]` of a language model, and from sequence to sequence", TokenizerRecipe),
@@ -107,6 +112,7 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ("`[features]` of a tagger or classifier, and from sequence to sequence", ContextualSpecification),
     ("`[features]` of a tagger or classifier", FeatureSpecification),
     ("`[features]` of a tagger", SentenceFeatureSpecification),
+    ("`[features]` of frames", FrameFeatureSpecification),
     ("`[encoder]`, every encoder", Encoder),
     ("`[encoder]`, every encoder but `window`, `transformer` and `none`", RecurrentEncoder),
     ("`[encoder]`, encoders `elman`, `gru`, `clockwork`, `lstm` and its variants", HiddenEncoder),
@@ -121,15 +127,18 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ('`[encoder]`, `kind = "transformer"`', TransformerEncoder),
     ('`[encoder]`, `kind = "origin"`, of a tagger or classifier', OriginEncoder),
     ("`[directions]` of a tagger or classifier", Directions),
-    ("`[head]` of a tagger", TagHeadSpecification),
+    ("`[head]` of a tagger, of words or frames", PathHeadSpecification),
+    ("`[head]` of a tagger of words", TagHeadSpecification),
     ("`[attention]` from sequence to sequence", Attention),
-    ("`[head]` of a classifier", ClassHeadSpecification),
+    ("`[head]` of a classifier, of texts or frames", PoolingHeadSpecification),
+    ("`[head]` of a classifier of texts", ClassHeadSpecification),
     ("`[head]` from sequence to sequence", TextHead),
     ("`[search]` from sequence to sequence", SearchTable),
     ("`[train]`", TrainRecipe),
     ("`[train]` of a language model", LanguageModelingTrain),
     ("`[train]` of a bidirectional language model", BidirectionalTrain),
     ("`[train]` of a tagger or classifier", TextsTrain),
+    ("`[train]` of frames", FramesTrain),
     ("`[train]` from sequence to sequence", PairTrain),
     ("`[train]` of word vectors", WordVectorsTrain),
     ("`[tuning]`", TuningRecipe),

@@ -1,6 +1,10 @@
 """The data and the trained runs that the pages of the documentation speak of, in a size that takes no time."""
 
+import io
 import json
+import math
+import struct
+import wave
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -42,6 +46,8 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "elmo": ("elmo-small", "book.txt", {}),
     "contexts": ("context2vec", "book.txt", {"tokenizer.min_count": 1}),
     "senses": ("vectors-skipgram", "book.txt", {"senses.from": "vectors", "senses.words": 5}),
+    "spoken": ("classify-frames", "digits", {}),
+    "motion": ("tag-frames", "sensors.csv", {}),
     "minilm": ("bert-tiny", "book.txt", {"tokenizer.max_size": 100}),
     "gpt2": ("bpe-transformer", "book.txt", {"tokenizer.max_size": 300}),
     "ende-2": ("translate-transformer", "train.en,train.de", {"train.seed": 1}),
@@ -67,10 +73,32 @@ def write_data(folder: Path) -> None:
         "glove.txt": "anna 0.1 0.2\nboat 0.3 -0.4\nlima 0.5 0\nsees -1 1\n",
     }
     files |= labeled_sentences() | labeled_texts() | translations() | judged_texts() | word_uses()
-    for name, text in files.items():
+    files |= {"sensors.csv": motions()}
+    for name, content in ({name: text.encode() for name, text in files.items()} | recordings()).items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(content)
+
+
+def motions() -> str:
+    """Two features of three series, with a label for each frame."""
+    labels = ("rest", "walk")
+    rows = [f"{series},{time},{time % 2},{series},{labels[time % 2]}" for series, time in product(range(9), range(4))]
+    return "\n".join(["series,time,x,y,label", *rows, ""])
+
+
+def recordings() -> dict[str, bytes]:
+    """Short tones, named and put into folders by their pitch."""
+    files = {}
+    for label, pitch in (("zero", 200), ("one", 900)):
+        for number in range(9):
+            samples = [int(9000 * math.sin(pitch * n / 1273 + number)) for n in range(1200)]
+            file = io.BytesIO()
+            with wave.open(file, "wb") as out:
+                out.setparams((1, 2, 8000, len(samples), "NONE", ""))
+                out.writeframes(struct.pack(f"<{len(samples)}h", *samples))
+            files[f"digits/{label}/{number}.wav"] = file.getvalue()
+    return files
 
 
 def judged_texts() -> dict[str, str]:

@@ -46,11 +46,12 @@ ORDER = {part: place for place, part in enumerate(part for floor in FLOORS for p
 ROOMS = {
     "data": [["detection"], ["corpus", "sentences", "documents", "pairs", "frames"], ["survey"]],
     "tasks": [
-        ["words"],
+        ["words", "frames"],
         [
             "language_modeling", "labeling", "classification", "sequence_to_sequence", "masked_language_modeling",
             "bidirectional_language_modeling", "word_vectors",
         ],
+        ["frame_classification", "frame_labeling"],
     ],
 }  # fmt: skip
 """Folders of a part, from the ground up. Its own files lie below them and import from none; those of a row, neither."""

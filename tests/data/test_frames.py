@@ -182,8 +182,8 @@ def test_labels_from_folders_names_and_tables_of_paths(tmp_path: Path) -> None:
     named = read(tmp_path / "names", {"0_jo_1.wav": tone, "7_b_12.wav": tone}, pattern="{label}_{}_{}.wav")
     assert [one.labels for one in named] == [("0",), ("7",)]
     table = b"path,label\nnames/0_jo_1.wav,a b\nfolders/yes/b.wav,\n"
-    listed = read(tmp_path, {"list.csv": table}, "list.csv", separator=" ")
-    assert [one.labels for one in listed] == [("a", "b"), ()]
+    listed = read(tmp_path, {"list.csv": table}, "list.csv")
+    assert [one.labels for one in listed] == [("a b",), ()]
     assert summarize(tmp_path / "list.csv").taken.kind == "frames"
 
 

@@ -39,7 +39,7 @@ def holds(words: Words, parts: list[list[str]]) -> None:
     longest = max(map(len, parts), default=0)
     assert words.numbers.shape == (len(parts), longest)
     assert words.columns.shape == (len(parts), longest, 2)
-    assert words.num_words == sum(map(len, parts))
+    assert words.num_real == sum(map(len, parts))
     if words.mask is None:
         assert all(len(text) == longest for text in parts)
     else:
@@ -71,7 +71,7 @@ def test_a_batch_has_the_texts_that_were_asked_for(parts: list[list[str]], data:
     for part, chosen in ((slice(0, cut), rows[:cut]), (slice(cut, None), rows[cut:])):
         half = words.part(part)
         assert half.numbers.shape == (len(chosen), longest)
-        assert half.num_words == sum(len(parts[row]) for row in chosen)
+        assert half.num_real == sum(len(parts[row]) for row in chosen)
         assert half.numbers.tolist() == words.numbers[part].tolist()
         assert half.columns.tolist() == words.columns[part].tolist()
         assert half.forms is words.forms

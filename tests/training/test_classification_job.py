@@ -112,7 +112,7 @@ def test_heads_that_decide_by_nothing_or_do_not_go_together(topics: Path, tmp_pa
 def test_a_run_directory_has_all_that_a_classifier_is(
     topics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ensue.tasks.classification.job.draw_confusion", draw_confusion)
+    monkeypatch.setattr("ensue.tasks.classification.classes_job.draw_confusion", draw_confusion)
     test = tmp_path / "test.jsonl"
     test.write_text(json_lines(documents(30, seed=5)))
     outcome = run_tiny(classifying(topics, data={"test": str(test)}), tmp_path / "run")
@@ -142,7 +142,9 @@ def test_the_matrix_that_is_drawn_is_that_of_the_validation_data(
     topics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[Any] = []
-    monkeypatch.setattr("ensue.tasks.classification.job.draw_confusion", lambda *args, **kwargs: drawn.append(args))
+    monkeypatch.setattr(
+        "ensue.tasks.classification.classes_job.draw_confusion", lambda *args, **kwargs: drawn.append(args)
+    )
     outcome = run_tiny(classifying(topics, steps=2), tmp_path / "run")
     assert outcome.valid is not None
     ((labels, confusion, path),) = drawn

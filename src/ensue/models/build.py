@@ -14,7 +14,13 @@ from ensue.models.decoder_only import DecoderOnly
 from ensue.models.decoders import build_decoder
 from ensue.models.encoder_decoder import EncoderDecoder, TextModel
 from ensue.models.encoders import build_encoder, build_transformer
-from ensue.models.feature_specification import ClassHeadSpecification, FeatureSpecification, TagHeadSpecification
+from ensue.models.feature_specification import (
+    ClassHeadSpecification,
+    FeatureSpecification,
+    PathHeadSpecification,
+    PoolingHeadSpecification,
+    TagHeadSpecification,
+)
 from ensue.models.language_model import LanguageModel
 from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.models.ngram_bag import NgramBag, PairBag
@@ -141,7 +147,7 @@ def build_encoder_decoder(
         return _decoder_only(tokens, decoder, target, head, is_joint=is_joint)
     d_source = source.d_out + (0 if contextual is None else contextual.d_out)
     reads = build_encoder(encoder, d_in=d_source, directions=directions)
-    both_ways = _in_two_halves(encoder, directions)
+    both_ways = in_two_halves(encoder, directions)
     writes = build_decoder(decoder, attention, d_in=target.d_out, d_memory=reads.d_out, both_ways=both_ways)
     softmax = _softmax(writes.d_out, target, tied=tied)
     if not head.copying:
@@ -217,10 +223,11 @@ def build_tagger(
     if tuned is not None and tuned.head is not None:
         raise ValueError("encoder.language_loss is for classifiers")
     d_in = (layers.d_out if tuned is None else tuned.d_out + words.d_out) * (2 if head.repeats else 1)
-    return Tagger(words, layers, _tag_head(head, d_in, labels), repeats=head.repeats)
+    return Tagger(words, layers, build_tag_head(head, d_in, labels), repeats=head.repeats)
 
 
-def _tag_head(specification: TagHeadSpecification, d_in: int, labels: Labels) -> TagHead:
+def build_tag_head(specification: PathHeadSpecification, d_in: int, labels: Labels) -> TagHead:
+    """The head of a tagger that reads `d_in` features."""
     tables = labels.legal() if specification.legal else None
     legal = None if tables is None else LegalTags(*map(torch.from_numpy, tables))
     match specification.kind:
@@ -265,11 +272,9 @@ def build_classifier(
         raise ValueError(
             'head.pooling = "last" does not go with features behind the only layer; add encoder.num_layers'
         )
-    if "first" in head.pooling and layers.is_causal:
-        raise ValueError('head.pooling = "first" is for layers that read in both directions; expected "last"')
-    both_ways = tuned is None and _in_two_halves(encoder, directions)
+    both_ways = tuned is None and in_two_halves(encoder, directions)
     d_in = layers.d_out if tuned is None else tuned.d_out + words.d_out
-    poolings = [POOLINGS[kind](d_in, both_ways) for kind in head.pooling]
+    poolings = build_poolings(head, d_in, both_ways=both_ways, is_causal=layers.is_causal)
     bag = None
     if head.ngrams:
         kind = PairBag if pair else NgramBag
@@ -277,7 +282,7 @@ def build_classifier(
     return Classifier(
         words,
         layers,
-        Poolings(poolings) if poolings else None,
+        poolings,
         num_labels,
         bag=bag,
         d_hidden=head.d_hidden,
@@ -289,6 +294,15 @@ def build_classifier(
         segment=segment,
         language_loss=encoder.language_loss if isinstance(encoder, OriginEncoder) else 0.0,
     )
+
+
+def build_poolings(head: PoolingHeadSpecification, d_in: int, *, both_ways: bool, is_causal: bool) -> Poolings | None:
+    """The poolings of `d_in` features side by side; None for none. `both_ways`: a half of the features is of one
+    direction each.
+    """
+    if "first" in head.pooling and is_causal:
+        raise ValueError('head.pooling = "first" is for layers that read in both directions; expected "last"')
+    return Poolings([POOLINGS[kind](d_in, both_ways) for kind in head.pooling]) if head.pooling else None
 
 
 def _beside(tuned: SubwordEncoder, words: WordFeatures, *, pair: bool = False) -> SubwordEncoder:
@@ -322,7 +336,7 @@ def _encoder_of_words(
     return Stack(layers)
 
 
-def _in_two_halves(encoder: EncoderSpecification | OriginEncoder, directions: Directions) -> bool:
+def in_two_halves(encoder: EncoderSpecification | OriginEncoder, directions: Directions) -> bool:
     """Whether each half of the output is of one direction. Further layers over a window mix the directions."""
     match encoder:
         case TransformerEncoder() | NoEncoder():

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from ensue.models.frame_features import FrameFeatures, Frames
 from ensue.models.ngram_bag import NgramBag, PairBag
 from ensue.models.subword_encoder import SubwordEncoder, Subwords, beside
 from ensue.models.word_features import WordFeatures, Words
@@ -27,7 +28,7 @@ class Pooled(NamedTuple):
 
 
 class Classifier(nn.Module):
-    """Features of words → layers → pooling → (a hidden layer) → logits, plus the scores of a bag of n-grams.
+    """Features of words or frames → layers → pooling → (a hidden layer) → logits, plus the scores of a bag of n-grams.
 
     Without a pooling only the bag decides; `features` and `layers` are then not used.
 
@@ -41,10 +42,11 @@ class Classifier(nn.Module):
     """
 
     layers: SequenceLayer | SubwordEncoder
+    features: Any  # of words or of frames, as whoever has the model knows
 
     def __init__(
         self,
-        features: WordFeatures,
+        features: WordFeatures | FrameFeatures,
         layers: SequenceLayer | SubwordEncoder,
         pooling: Pooling | None,
         num_labels: int,
@@ -142,21 +144,22 @@ class Classifier(nn.Module):
         logits: Tensor = sum(parts[1:], parts[0])
         return logits
 
-    def forward(self, texts: tuple[Words, ...]) -> Float[Tensor, "B K"]:
+    def forward(self, texts: Sequence[Words | Frames]) -> Float[Tensor, "B K"]:
         """The labels' logits of texts, or of pairs of texts."""
         return self.logits_of([self._read(words) for words in texts])
 
-    def _read(self, words: Words, read: Tensor | None = None) -> Pooled:
-        x = words.numbers.new_zeros(*words.numbers.shape, 0, dtype=torch.float32)
-        if self.pooling is not None:
-            x = self.features(words)
-        return self.pooled(x, words.forms.keys[words.numbers], words.mask, words.subwords, read)
+    def _read(self, words: Words | Frames, read: Tensor | None = None) -> Pooled:
+        keys = words.keys
+        x = keys.new_zeros(*keys.shape, 0, dtype=torch.float32) if self.pooling is None else self.features(words)
+        return self.pooled(x, keys, words.mask, words.subwords, read)
 
     def probabilities(self, logits: Float[Tensor, "B K"]) -> Float[Tensor, "B K"]:
         """The probability of each label, from the logits."""
         return logits.sigmoid() if self.multiple else logits.softmax(-1)
 
-    def loss(self, texts: tuple[Words, ...], targets: Tensor, weights: Float[Tensor, " K"] | None = None) -> Loss:
+    def loss(
+        self, texts: Sequence[Words | Frames], targets: Tensor, weights: Float[Tensor, " K"] | None = None
+    ) -> Loss:
         """The summed surprisal of the labels in nats, and the number of texts. `targets` (B,) are ids, or (B, K) 0 and
         1.
 

@@ -1,4 +1,6 @@
-"""The tables `[features]` and `[head]` of recipes for models that read words. `build.py` makes modules of them."""
+"""The tables `[features]` and `[head]` of recipes for models that read words or frames. `build.py` makes
+modules of them.
+"""
 
 from __future__ import annotations
 
@@ -101,8 +103,35 @@ class SentenceFeatureSpecification(FeatureSpecification):
     """Size of the trained vector of a column's value."""
 
 
-class TagHeadSpecification(BaseModel):
-    """The head of a tagger."""
+class FrameFeatureSpecification(BaseModel):
+    """The features of a frame, and how sounds become frames."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    normalize: Literal["training", "none"] = "training"
+    """training: each feature has mean 0 and deviation 1 in the training data; none: as it is."""
+    noise: Annotated[float, Field(ge=0, le=1000)] = 0.0
+    """The deviation of the normal noise that is added to normalized features in training."""
+    dropout: Share = 0.0
+    """Dropout on the features."""
+    window: Annotated[float, Field(ge=1e-4, le=10)] = 0.025
+    """Of sounds: seconds of a frame."""
+    step: Annotated[float, Field(ge=1e-4, le=10)] = 0.010
+    """Of sounds: seconds from the start of a frame to that of the next."""
+    bands: Annotated[int, Field(ge=1, le=1000)] = 40
+    """Of sounds: the number of bands of frequency, evenly spaced in mel. The logarithms of their energies are the
+    features.
+    """
+    lowest: Annotated[float, Field(ge=0, le=1_000_000)] = 20.0
+    """Of sounds: where the lowest band begins, in hertz."""
+    highest: Annotated[float, Field(ge=0, le=1_000_000)] = 0.0
+    """Of sounds: where the highest band ends, in hertz; 0: at half of the sampling rate."""
+    floor: Annotated[float, Field(gt=0, le=1)] = 1e-6
+    """Of sounds: the least energy of a band; samples are from -1 to 1."""
+
+
+class PathHeadSpecification(BaseModel):
+    """The head of a tagger, without what only words have."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
@@ -114,35 +143,28 @@ class TagHeadSpecification(BaseModel):
     """The scheme in which spans are learned; predictions are in the scheme of the training file."""
     legal: bool = True
     """Whether paths that break the scheme are forbidden (viterbi and crf)."""
-    repeats: bool = False
-    """Whether a word also has the maxima of its features over all places where it stands in what is read together."""
     bigram_weight: Annotated[float, Field(ge=0, le=1e6)] = 1.0
     """How much the tag-bigram model counts beside the softmax (viterbi)."""
     label_smoothing: Share = 0.0
     """Share of the probability that is spread over all tags in training (softmax and viterbi)."""
 
 
-class ClassHeadSpecification(BaseModel):
-    """The head of a classifier."""
+class TagHeadSpecification(PathHeadSpecification):
+    """The head of a tagger of words."""
+
+    repeats: bool = False
+    """Whether a word also has the maxima of its features over all places where it stands in what is read together."""
+
+
+class PoolingHeadSpecification(BaseModel):
+    """The head of a classifier, without what only words have."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     pooling: list[Literal["first", "last", "mean", "max", "attention"]] = ["mean", "max"]
     """How a sequence becomes one vector; several are concatenated. first: of the layers of a masked model `[CLS]`. []:
-    the n-grams alone decide.
+    the n-grams alone decide, of a model that has them.
     """
-    ngrams: Few = 0
-    """The longest n-grams, in words, that have scores of their own in addition to those of the layers; 0: none. For
-    pairs, n-grams of both texts count separately.
-    """
-    ngram_weights: Literal["ratio", "idf"] = "ratio"
-    """The weight of an n-gram: ratio: how much it tells about the labels (naive Bayes); idf: how few texts have it
-    (TF-IDF).
-    """
-    ngram_buckets: Count = 1 << 19
-    """Rows of the table of n-grams, which share them by a hash."""
-    dropout_ngrams: Share = 0.3
-    """Chance that an n-gram is left out in a training step."""
     d_hidden: SizeOrZero = 0
     """Width of a hidden layer before the labels; 0: none."""
     activation: Literal["relu", "tanh"] = "relu"
@@ -155,3 +177,20 @@ class ClassHeadSpecification(BaseModel):
     """balanced: every label counts the same in the loss, however rare it is; with several labels, having a label counts
     as much as not having it.
     """
+
+
+class ClassHeadSpecification(PoolingHeadSpecification):
+    """The head of a classifier of texts."""
+
+    ngrams: Few = 0
+    """The longest n-grams, in words, that have scores of their own in addition to those of the layers; 0: none. For
+    pairs, n-grams of both texts count separately.
+    """
+    ngram_weights: Literal["ratio", "idf"] = "ratio"
+    """The weight of an n-gram: ratio: how much it tells about the labels (naive Bayes); idf: how few texts have it
+    (TF-IDF).
+    """
+    ngram_buckets: Count = 1 << 19
+    """Rows of the table of n-grams, which share them by a hash."""
+    dropout_ngrams: Share = 0.3
+    """Chance that an n-gram is left out in a training step."""

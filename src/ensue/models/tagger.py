@@ -1,13 +1,14 @@
-"""A tagger: one label for every word of a sentence."""
+"""A tagger: one label for every word of a sentence, or for every frame of a series."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from ensue.models.frame_features import FrameFeatures, Frames
 from ensue.models.subword_encoder import SubwordEncoder, Subwords, beside
 from ensue.models.tag_heads import TagHead
 from ensue.models.word_features import WordFeatures, Words
@@ -28,7 +29,7 @@ class SentencePlaces(NamedTuple):
 
 
 class Tagger(nn.Module):
-    """Features of words → layers → emissions → tags.
+    """Features of words, or of frames → layers → emissions → tags.
 
     With `repeats`, the head also reads the maxima of the features over all places in the row that have the same word.
     So a name that is clear in one place helps in all others. The layers of another model, a `SubwordEncoder`, read the
@@ -36,25 +37,30 @@ class Tagger(nn.Module):
     """
 
     layers: SequenceLayer | SubwordEncoder
+    features: Any  # of words or of frames, as whoever has the model knows
 
     def __init__(
-        self, features: WordFeatures, layers: SequenceLayer | SubwordEncoder, head: TagHead, *, repeats: bool = False
+        self,
+        features: WordFeatures | FrameFeatures,
+        layers: SequenceLayer | SubwordEncoder,
+        head: TagHead,
+        *,
+        repeats: bool = False,
     ) -> None:
         super().__init__()
         if isinstance(layers, SubwordEncoder):  # the order in which a text passes them, for `levels_of`
             self.layers, self.features = layers, features
         self.features, self.layers, self.head, self.repeats = features, layers, head, repeats
 
-    def loss(self, words: Words, tags: Int[Tensor, "S L"], sentences: SentencePlaces | None = None) -> Loss:
+    def loss(self, words: Words | Frames, tags: Int[Tensor, "S L"], sentences: SentencePlaces | None = None) -> Loss:
         """The summed surprisal of the sentences' tags (S, L) in nats, and the number of words.
 
         The rows of `words` are sentences, or several sentences whose places are `sentences`.
         """
-        keys = words.forms.keys[words.numbers]
-        h, mask = self._read(self.features(words), keys, words.mask, words.subwords), words.mask
+        h, mask = self._read(self.features(words), words.keys, words.mask, words.subwords), words.mask
         if sentences is not None:
             h, mask = h.flatten(0, 1)[sentences.places], sentences.mask
-        return Loss(self.head.total_nats(h, tags, mask), words.num_words)
+        return Loss(self.head.total_nats(h, tags, mask), words.num_real)
 
     def emissions(
         self,
@@ -76,9 +82,9 @@ class Tagger(nn.Module):
         """What the head reads, from what the layers give (B, T, d)."""
         return torch.cat((h, _maxima(h, keys, mask)), dim=-1) if self.repeats else h
 
-    def forward(self, words: Words) -> Float[Tensor, "B T K"]:
+    def forward(self, words: Words | Frames) -> Float[Tensor, "B T K"]:
         """The score of each tag for each word."""
-        return self.emissions(self.features(words), words.forms.keys[words.numbers], words.mask, words.subwords)
+        return self.emissions(self.features(words), words.keys, words.mask, words.subwords)
 
 
 def _maxima(

@@ -68,9 +68,19 @@ class Words(NamedTuple):
         )
 
     @property
-    def num_words(self) -> int:
+    def shape(self) -> tuple[int, int]:
+        """The number of rows and of places in each, (B, T)."""
+        return self.numbers.shape[0], self.numbers.shape[1]
+
+    @property
+    def num_real(self) -> int:
         """The number of real words."""
         return self.numbers.numel() if self.mask is None else int(self.mask.sum())
+
+    @property
+    def keys(self) -> Int[Tensor, "B T"]:
+        """What tells one word from another."""
+        return self.forms.keys[self.numbers]
 
 
 class FormTable(NamedTuple):

@@ -128,9 +128,11 @@ class Embeddings(BaseModel):
 
 
 class TextsRequest(Request):
-    """POST /v1/predict and /v1/score. An input is a text; or a list of texts, where the model reads several."""
+    """POST /v1/predict and /v1/score. An input is a text; or a list of texts, where the model reads several; or for a
+    model of frames a list of frames, each a list of numbers, or of the samples of a sound.
+    """
 
-    inputs: list[str | list[str]]
+    inputs: list[str | list[str] | list[list[float]] | list[float]]
 
 
 class InspectRequest(TextsRequest):

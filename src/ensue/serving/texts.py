@@ -34,7 +34,7 @@ class TextRoutes:
     async def predict(self, request: Request) -> Response:
         """POST /v1/predict."""
 
-        def work(model: Served, texts: list[Text], _: TextsRequest) -> list[Any]:
+        def work(model: Served, texts: list[Any], _: TextsRequest) -> list[Any]:
             return list(model.pipeline.predict_json(texts))
 
         return await self._texts(request, TextsRequest, work, lambda model: {model.pipeline.num_texts})
@@ -42,7 +42,7 @@ class TextRoutes:
     async def score(self, request: Request) -> Response:
         """POST /v1/score."""
 
-        def work(model: Served, texts: list[Text], _: TextsRequest) -> list[Any]:
+        def work(model: Served, texts: list[Any], _: TextsRequest) -> list[Any]:
             return [model.pipeline.score_json(text) for text in texts]
 
         return await self._texts(request, TextsRequest, work, lambda model: {model.pipeline.num_scored})
@@ -80,13 +80,14 @@ class TextRoutes:
             return answered({"object": "list", "data": data, "model": model.name, "usage": usage})
 
     async def _texts(
-        self, request: Request, kind: type[SomeTexts], work: Callable[[Served, list[Text], SomeTexts], list[Any]],
+        self, request: Request, kind: type[SomeTexts], work: Callable[[Served, list[Any], SomeTexts], list[Any]],
         counts: Callable[[Served], set[int]],
     ) -> Response:  # fmt: skip
         with self.service.admission.ticket() as ticket:
             asked, model = await self._asked(request, kind, ticket)
-            texts = [_input(given, counts(model)) for given in asked.inputs]
-            characters = self._admitted([text if isinstance(text, str) else "".join(text) for text in texts], ticket)
+            reads_frames = model.pipeline.reads_frames
+            texts = [_frames(given) if reads_frames else _input(given, counts(model)) for given in asked.inputs]
+            characters = self._admitted(texts, ticket)
             call = partial(work, model, texts, asked)
             outputs = await self._computed(request, model, call, characters) if texts else []
             return answered({"model": model.name, "outputs": outputs})
@@ -99,14 +100,13 @@ class TextRoutes:
         request.scope["noted"]["model"] = model.name
         return asked, model
 
-    def _admitted(self, texts: Sequence[str], ticket: Ticket) -> int:
-        """The number of characters of texts for which there is room."""
-        most = self.service.limits.prompt_tokens
-        if any(len(text) > 8 * most for text in texts):
-            raise Refusal(400, f"a text has more than {8 * most:,} characters", code="text_too_long")
-        characters = sum(map(len, texts))
-        ticket.reserve(Amounts(places=max(0, len(texts) - 1), tokens=characters))
-        return characters
+    def _admitted(self, inputs: Sequence[Any], ticket: Ticket) -> int:
+        """The number of characters of texts, or of numbers of series, for which there is room."""
+        most, sizes = 8 * self.service.limits.prompt_tokens, list(map(_size, inputs))
+        if any(size > most for size in sizes):
+            raise Refusal(400, f"an input has more than {most:,} characters, or numbers", code="text_too_long")
+        ticket.reserve(Amounts(places=max(0, len(sizes) - 1), tokens=sum(sizes)))
+        return sum(sizes)
 
     async def _computed(self, request: Request, model: Served, work: Callable[[], Any], characters: int) -> Any:
         try:
@@ -119,14 +119,29 @@ class TextRoutes:
             raise Refusal(400, said, param="inputs", code="invalid_value") from None
 
 
-def _input(given: str | list[str], counts: set[int]) -> Text:
-    """A text, or as many as one of `counts`. Raises Refusal for another number."""
+def _frames(given: Any) -> list[Any]:
+    """Lists of numbers. Raises Refusal for texts."""
+    if isinstance(given, str) or any(isinstance(part, str) for part in given):
+        said = "an input of this model is a list of frames, each a list of numbers"
+        raise Refusal(400, f"{said}; found a text", param="inputs", code="invalid_value")
+    return list(given)
+
+
+def _size(given: Any) -> int:
+    """The number of characters or numbers in an input."""
+    if isinstance(given, str):
+        return len(given)
+    return sum(map(_size, given)) if isinstance(given, list | tuple) else 1
+
+
+def _input(given: Any, counts: set[int]) -> Text:
+    """A text, or as many as one of `counts`. Raises Refusal for another number, and for frames."""
     texts = (given,) if isinstance(given, str) else tuple(given)
-    if len(texts) not in counts:
+    are_texts = all(isinstance(text, str) for text in texts)
+    if len(texts) not in counts or not are_texts:
         wanted = " or ".join("a text" if count == 1 else f"a list of {count} texts" for count in sorted(counts))
-        raise Refusal(
-            400, f"an input of this model is {wanted}; found {len(texts)}", param="inputs", code="invalid_value"
-        )
+        found = len(texts) if are_texts else "numbers"
+        raise Refusal(400, f"an input of this model is {wanted}; found {found}", param="inputs", code="invalid_value")
     clean = tuple(map(without_surrogates, texts))
     return clean[0] if len(clean) == 1 else clean
 

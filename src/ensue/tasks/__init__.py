@@ -11,6 +11,8 @@ TASKS = {
     "language-modeling": "ensue.tasks.language_modeling",
     "labeling": "ensue.tasks.labeling",
     "classification": "ensue.tasks.classification",
+    "frame-classification": "ensue.tasks.frame_classification",
+    "frame-labeling": "ensue.tasks.frame_labeling",
     "sequence-to-sequence": "ensue.tasks.sequence_to_sequence",
     "masked-language-modeling": "ensue.tasks.masked_language_modeling",
     "bidirectional-language-modeling": "ensue.tasks.bidirectional_language_modeling",

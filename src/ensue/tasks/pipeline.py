@@ -6,7 +6,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 
@@ -28,6 +28,9 @@ class Pipeline(ABC):
 
     run: str | Path | None = None
     """The run directory of the model, for its `repr`."""
+
+    reads_frames: ClassVar[bool] = False
+    """Whether an input is numbers, a list for each frame, in place of texts."""
 
     def __init__(self, model: Any) -> None:
         self.model = model

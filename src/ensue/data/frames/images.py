@@ -71,7 +71,7 @@ def read_image(path: Path, reading: Reading) -> Iterator[Series]:
     try:
         from PIL import Image  # noqa: PLC0415
     except ImportError:
-        raise DataError("images need Pillow: pip install pillow", path) from None
+        raise DataError('images need Pillow: pip install "ensue[images]"', path) from None
 
     content = whole_bytes(path)
     try:

@@ -28,8 +28,8 @@ class Series(NamedTuple):
     place: tuple[str, int | None] = ("", None)
     columns: tuple[str, ...] = ()
     """The names of the d features, if they have names."""
-    channels: int = 1
-    """Of a sound: how many were mixed."""
+    channels: int = 0
+    """Of a sound: how many were mixed; 0: it is no sound."""
 
     def error(self, message: str) -> DataError:
         """A mistake in this series."""
@@ -48,8 +48,6 @@ class Reading(NamedTuple):
     """The columns of a table: the name of the series, its label, and when a frame was taken."""
     pattern: str = ""
     """Where a file's name has its label, such as `{label}_{}_{}`."""
-    separator: str = ""
-    """What stands between several labels."""
     encoding: str = "utf-8"
 
 

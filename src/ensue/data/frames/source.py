@@ -35,6 +35,7 @@ class Shape(NamedTuple):
     width: int
     rate: float
     columns: tuple[str, ...]
+    is_sound: bool
     first: str
 
 
@@ -73,18 +74,15 @@ class FrameSource:
                 yield self._checked(self._labeled(series, file))
 
     def _labeled(self, series: Series, file: LabeledPath) -> Series:
-        labels = series.labels
-        if not labels and file.label:
-            labels = (file.label,)
-        if self.reading.separator and not series.per_frame:
-            labels = tuple(part for label in labels for part in label.split(self.reading.separator) if part)
-        return series._replace(labels=labels)
+        return series._replace(labels=(file.label,)) if file.label and not series.labels else series
 
     def _checked(self, series: Series) -> Series:
         frames = series.frames
         if not frames.size:
             raise series.error(f"{series.name}: a series without frames")
-        shape = self.shape = self.shape or Shape(frames.shape[1], series.rate, series.columns, series.name)
+        shape = self.shape = self.shape or Shape(
+            frames.shape[1], series.rate, series.columns, series.channels > 0, series.name
+        )
         if frames.shape[1] != shape.width:
             raise series.error(
                 f"{series.name}: frames of {frames.shape[1]:,} features; expected {shape.width:,}, as in {shape.first}"

@@ -1,36 +1,23 @@
-"""The job of training a classifier: reads and checks labeled texts, makes task and model, and writes its part of the
-card.
-"""
+"""The job of training a classifier of texts: reads and checks them, and writes its part of the card."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar
-
-import numpy as np
-import torch
 
 from ensue.data.documents import DocumentSource
 from ensue.data.sources import TextSource
 from ensue.errors import DataError
-from ensue.metrics.classification import ClassificationScores
 from ensue.models.build import build_lexicon
 from ensue.models.classifier import Classifier
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.classification.confusion_picture import CONFUSION, draw_confusion
+from ensue.tasks.classification.classes_job import ClassesJob
 from ensue.tasks.classification.documents import Documents
 from ensue.tasks.classification.model import ClassifierParts
 from ensue.tasks.classification.recipe import ClassificationRecipe
 from ensue.tasks.classification.task import (
-    Classification,
     ClassifiedTexts,
-    classify_texts,
-    score_classifier,
     weigh_ngrams,
-    with_best_threshold,
 )
 from ensue.tasks.classification.texts import (
     check_document,
@@ -48,16 +35,13 @@ from ensue.tasks.words.subwords import SubwordTexts
 from ensue.text.classes import Classes
 
 
-class ClassificationJob(WordsJob[Classifier, Documents]):
-    """Trains a classifier."""
+class ClassificationJob(ClassesJob[Documents], WordsJob[Classifier, Documents]):
+    """Trains a classifier of texts."""
 
     unit: ClassVar[str] = "texts"
-    counted_by: ClassVar[str] = "examples"
+    one: ClassVar[str] = "text"
     recipe: ClassificationRecipe
     parts: ClassifierParts
-    task: Classification
-    final: ClassificationScores | None = None
-    """The scores of the best weights on the validation data."""
 
     def __init__(self, recipe: ClassificationRecipe, run: RunDirectory | None = None) -> None:
         self.recipe = recipe
@@ -73,15 +57,7 @@ class ClassificationJob(WordsJob[Classifier, Documents]):
         self.train, self.valid, self.valid_from = self.split(whole)
         self.test_data = self.read(data.test) if data.test else None
         self.parts = self._parts() if run is None else with_vectors(run.parts, run, recipe.features.vectors)
-        self.task = Classification(
-            self._encoded(self.train),
-            self._encoded(self.valid) if self.valid else None,
-            self.parts.labels,
-            balanced=recipe.head.class_weights == "balanced",
-            batch_size=recipe.train.batch_size,
-            batch_tokens=recipe.train.batch_tokens,
-            seed=recipe.train.seed,
-        )
+        self.begin_task()
 
     def read(self, location: str) -> Documents:
         source = document_source(self.recipe.data, location, like=self.layout)
@@ -111,20 +87,11 @@ class ClassificationJob(WordsJob[Classifier, Documents]):
         """The number of texts in a document: 1, or 2 for pairs."""
         return 1 if self.layout.joined else max(1, len(self.layout.texts))
 
-    def parted(self, whole: Documents, size: int) -> tuple[Documents, Documents, str]:
-        """Two parts, drawn at random, since files are often sorted by label. They are the same for every seed."""
-        order = np.random.default_rng(0).permutation(len(whole))
-        chosen = f"{self.recipe.data.valid_fraction:.0%} of {self.recipe.data.train}, drawn at random"
-        return whole.select(np.sort(order[:size])), whole.select(np.sort(order[size:])), chosen
-
     def _labels(self) -> Classes:
-        counts = self.train.label_counts
-        if len(counts) < 2:
-            found = f'all {len(self.train):,} texts have the label "{next(iter(counts))}"' if counts else "no label"
-            raise DataError(f"nothing to learn: {found} ({self.layout})", self.recipe.data.train)
+        labels = self.classes(f" ({self.layout})")
         if all(self.train.empty):
             raise DataError(f"nothing to learn: no text has a word ({self.layout})", self.recipe.data.train)
-        return Classes(sorted(counts), multiple=self.multiple)
+        return labels
 
     def _parts(self) -> ClassifierParts:
         labels = self._labels()
@@ -135,7 +102,7 @@ class ClassificationJob(WordsJob[Classifier, Documents]):
             lexicon, pretrained, labels, self.num_texts == 2, contextual=self.contextual.shapes, tuned=self.tuned
         )
 
-    def _encoded(self, documents: Documents) -> ClassifiedTexts:
+    def encoded(self, documents: Documents) -> ClassifiedTexts:
         return ClassifiedTexts(
             tuple(
                 EncodedTexts(self.parts.lexicon, texts).with_contextual(self.contextual) for texts in documents.texts
@@ -155,10 +122,7 @@ class ClassificationJob(WordsJob[Classifier, Documents]):
 
     @property
     def notes(self) -> list[str]:
-        notes = []
-        rare = sorted(label for label, count in self.train.label_counts.items() if count == 1)
-        if rare:
-            notes.append(f"only one text to learn the label from: {', '.join(rare)}")
+        notes = [*self.notes_on_rare_labels()]
         if any(self.train.empty):
             notes.append(f"{sum(self.train.empty):,} texts are empty")
         return [*notes, *self.notes_on_labels()]
@@ -169,48 +133,13 @@ class ClassificationJob(WordsJob[Classifier, Documents]):
         return describe_reading(self.recipe.data, f"{cut:,} of {len(self.train):,} texts are longer:" if cut else "")
 
     def prepare(self, model: Classifier) -> None:
-        shares = self.parts.labels.shares(self.train.labels)
         if model.bag is not None:
             matrix = self.parts.labels.matrix(self.train.labels)
-            weigh_ngrams(model.bag, self.recipe.head.ngram_weights, self.task.train, matrix)
-        if self.recipe.head.class_weights == "none":
-            model.start_from_shares(torch.from_numpy(shares).float())
+            weigh_ngrams(model.bag, self.recipe.head.ngram_weights, self.encoded(self.train), matrix)
+        super().prepare(model)
 
     def config(self) -> dict[str, Any]:
         return {"layout": self.layout.to_json(), "pair": self.num_texts == 2, **super().config()}
-
-    def finish(self, run: RunDirectory, model: Classifier) -> None:
-        """Sets the threshold for several labels by the validation data, and scores these with it."""
-        valid = self.task.valid
-        if valid is None:
-            return
-        probabilities = classify_texts(model, valid)
-        self.parts = replace(self.parts, labels=with_best_threshold(self.parts.labels, valid.labels, probabilities))
-        run.write({"labels.json": self.parts.labels.to_json()})
-        self.final = score_classifier(probabilities, valid.labels, self.parts.labels)
-
-    def pictures(self) -> dict[str, Callable[[Path], None]]:
-        """The confusion matrix of the validation data."""
-        final = self.final
-        if final is None or final.confusion is None:
-            return {}
-        labels, counts = final.labels, final.confusion
-        return {CONFUSION: lambda path: draw_confusion(labels, counts, path, title=path.parent.name)}
-
-    def test(self, model: Classifier) -> ClassificationScores | None:
-        if self.test_data is None:
-            return None
-        encoded = self._encoded(self.test_data)
-        return score_classifier(classify_texts(model, encoded), encoded.labels, self.parts.labels)
-
-    @property
-    def score_columns(self) -> dict[str, str]:
-        return {
-            "accuracy": "accuracy",
-            "macro_f1": "macro F1",
-            "weighted_f1": "weighted F1",
-            "calibration_error": "calibration error",
-        }
 
     @property
     def example(self) -> str:

@@ -15,13 +15,14 @@ from ensue.data.documents import Document, DocumentSource, Layout
 from ensue.data.lines import Lines
 from ensue.errors import DataError, EnsueError
 from ensue.inspection.inspection import Inspection
-from ensue.metrics.classification import ClassificationScores, ClassificationTally
-from ensue.metrics.comparison import ItemRows, ScoredItems, f1, ratio
+from ensue.metrics.classification import ClassificationScores
+from ensue.metrics.comparison import ScoredItems
 from ensue.models.classifier import Classifier
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.classification.classified import Classified
 from ensue.tasks.classification.console import class_lines
 from ensue.tasks.classification.inspection import inspect_classifier
+from ensue.tasks.classification.judging import Judged, items_of, scores_of
 from ensue.tasks.classification.model import ClassifierParts
 from ensue.tasks.classification.portable import portable
 from ensue.tasks.classification.recipe import ClassificationRecipe
@@ -36,11 +37,11 @@ from ensue.tasks.classification.texts import (
 )
 from ensue.tasks.portable import Portable
 from ensue.tasks.shards import WHOLE, Shard
+from ensue.tasks.windows import windows
 from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
 from ensue.tasks.words.length import check_length
 from ensue.tasks.words.pipeline import WordPipeline
 from ensue.tasks.words.subwords import SubwordReader
-from ensue.tasks.words.windows import windows
 from ensue.text.classes import Classes
 from ensue.text.lexicon import Lexicon
 
@@ -154,26 +155,18 @@ class ClassificationPipeline(WordPipeline):
         """The scores on a file of labeled texts. Raises DataError for a text with several labels if the model gives
         one.
         """
-        tally = ClassificationTally(self.labels.names, multiple=self.labels.multiple)
-        for answer in self._judged(location, format, encoding):
-            tally.add(answer.document.labels, answer.probabilities, answer.labels)
-        return tally.scores()
+        return scores_of(self.labels, self._judged(location, format, encoding))
 
     def scored_items(self, location: str | Path, *, format: str = "", encoding: str = "utf-8") -> ScoredItems:
-        rows = ItemRows()
-        for answer in self._judged(location, format, encoding):
-            right, said = set(answer.document.labels), set(answer.labels)
-            rows.append((right == said, 1, len(right & said), len(right), len(said)))
-        accuracy = {"accuracy": ratio(0, 1)}
-        return rows.scored("texts", accuracy | ({"micro_f1": f1(2, 3, 4)} if self.labels.multiple else {}))
+        return items_of(self.labels, self._judged(location, format, encoding), "texts")
 
-    def _judged(self, location: str | Path, format: str, encoding: str) -> Iterator[LabelsOfDocument]:
+    def _judged(self, location: str | Path, format: str, encoding: str) -> Iterator[Judged]:
         """The labels of labeled texts. Raises DataError if there are none."""
         check_path("the data", location)
         answer = None
         for answer in self.classify(self.source(location, format=format, encoding=encoding)):
             check_document(answer.document, len(answer.document.texts), multiple=self.labels.multiple)
-            yield answer
+            yield Judged(answer.document.labels, answer.labels, answer.probabilities)
         if answer is None:
             raise DataError("no text in it", location)
 

@@ -1,9 +1,9 @@
-"""Classification: a label, or several, for a text or a pair of texts."""
+"""Classification: a label, or several, for a text, a pair of texts, or a series of frames."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, NamedTuple, Self
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from ensue.data.compact_texts import Ragged
 from ensue.errors import EnsueError
 from ensue.metrics.classification import ClassificationScores, ClassificationTally, best_threshold
 from ensue.models.classifier import Classifier, Pooled
+from ensue.models.frame_features import Frames
 from ensue.models.modules import device_of, evaluating
 from ensue.models.ngram_bag import NgramBag
 from ensue.models.word_features import FormTable, Words
@@ -30,10 +31,10 @@ READ_TOKENS, READ_ROWS = 16_384, 256
 """The most words, and the most texts, in a batch outside of training."""
 
 
-class TextBatch(NamedTuple):
-    """Texts (one, or the two of a pair) and their labels: ids (B,), or 0 and 1 (B, K) for several labels."""
+class ClassBatch(NamedTuple):
+    """Texts (one, or the two of a pair) or series, and their labels: ids (B,), or 0 and 1 (B, K) for several labels."""
 
-    texts: tuple[Words, ...]
+    texts: tuple[Words | Frames, ...]
     targets: Tensor
     first: bool = True
 
@@ -52,6 +53,24 @@ class TextBatch(NamedTuple):
         return self._replace(texts=tuple(words.part(rows) for words in self.texts), targets=self.targets[rows])
 
 
+class Classified(Protocol):
+    """Labeled data in memory."""
+
+    @property
+    def labels(self) -> Sequence[tuple[str, ...]]:
+        """The labels of their file."""
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """The number of words or frames."""
+
+    def batch(self, rows: NDArray[np.int64], device: torch.device) -> tuple[Words | Frames, ...]:
+        """The batch of these rows."""
+
+    def probabilities(self, model: Classifier) -> NDArray[np.float32]:
+        """The probability of each label (N, K), in order."""
+
+
 class ClassifiedTexts(NamedTuple):
     """Texts with the labels of their file; `texts` has one entry, or two for pairs. `subwords` are for layers that read
     these.
@@ -67,14 +86,29 @@ class ClassifiedTexts(NamedTuple):
         lengths: NDArray[np.int64] = np.sum([texts.words.lengths for texts in self.texts], axis=0)
         return lengths
 
+    def batch(self, rows: NDArray[np.int64], device: torch.device) -> tuple[Words, ...]:
+        """The batch of the texts in these rows."""
+        first, *others = (texts.batch(rows, device) for texts in self.texts)
+        if self.subwords is not None:
+            first = first._replace(subwords=self.subwords.batch(rows, device))
+        return first, *others
 
-class Classification(Task[Classifier, TextBatch]):
-    """Classification in batches of texts of similar length; judged by accuracy, or by micro F1 for several labels."""
+    def probabilities(self, model: Classifier) -> NDArray[np.float32]:
+        """The probability of each label (N, K), in the order of the texts. Each word form is encoded once."""
+        forms = [model.features.table(part.forms, device_of(model)) for part in self.texts]
+        words, contextual = [part.words for part in self.texts], [part.contextual for part in self.texts]
+        return classify_words(model, forms, words, contextual, self.subwords)
+
+
+class Classification(Task[Classifier, ClassBatch]):
+    """Classification in batches of texts or series of similar length; judged by accuracy, or by micro F1 if there are
+    several labels.
+    """
 
     def __init__(
         self,
-        train: ClassifiedTexts,
-        valid: ClassifiedTexts | None,
+        train: Classified,
+        valid: Classified | None,
         labels: Classes,
         *,
         balanced: bool,
@@ -93,14 +127,11 @@ class Classification(Task[Classifier, TextBatch]):
         self.steps_per_epoch = self.buckets.steps_per_epoch
         self.tokens_per_step = float(train.lengths.sum() / self.steps_per_epoch)
 
-    def batch(self, step: int, device: torch.device) -> TextBatch:
+    def batch(self, step: int, device: torch.device) -> ClassBatch:
         rows = self.buckets.rows(step)
-        first, *others = (texts.batch(rows, device) for texts in self.train.texts)
-        if self.train.subwords is not None:
-            first = first._replace(subwords=self.train.subwords.batch(rows, device))
-        return TextBatch((first, *others), on_device(self.targets[rows], device))
+        return ClassBatch(self.train.batch(rows, device), on_device(self.targets[rows], device))
 
-    def loss(self, model: Classifier, batch: TextBatch, state: State) -> tuple[Loss, State]:
+    def loss(self, model: Classifier, batch: ClassBatch, state: State) -> tuple[Loss, State]:
         weights = None if self.weights is None else self.weights.to(batch.targets.device)
         return model.loss(batch.texts, batch.targets, weights), None
 
@@ -108,21 +139,32 @@ class Classification(Task[Classifier, TextBatch]):
         """The scores on the validation texts; for several labels with the threshold that is best for these texts."""
         if self.valid is None:
             return None
-        probabilities = classify_texts(model, self.valid)
+        probabilities = classify(model, self.valid)
         return score_classifier(
             probabilities, self.valid.labels, with_best_threshold(self.labels, self.valid.labels, probabilities)
         )
 
 
-def classify_texts(model: Classifier, data: ClassifiedTexts) -> NDArray[np.float32]:
-    """The probability of each label (N, K), in the order of the texts."""
+def classify(model: Classifier, data: Classified) -> NDArray[np.float32]:
+    """The probability of each label (N, K), in order."""
     with evaluating(model):
-        forms = [model.features.table(part.forms, device_of(model)) for part in data.texts]
-        words, contextual = [part.words for part in data.texts], [part.contextual for part in data.texts]
-        return classify_words(model, forms, words, contextual, data.subwords)
+        return data.probabilities(model)
 
 
 @torch.inference_mode()
+def probabilities_of(
+    model: Classifier, lengths: NDArray[np.int64], logits: Callable[[NDArray[np.int64]], Tensor]
+) -> NDArray[np.float32]:
+    """The probability of each label (N, K) from the logits of some rows, those of similar length together."""
+    batches = list(by_length(lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS))
+
+    def probabilities(rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        return model.probabilities(logits(rows)).cpu().numpy()
+
+    found: NDArray[np.float32] = np.concatenate(list(spread(probabilities, batches)))
+    return found[np.argsort(np.concatenate(batches))]
+
+
 def classify_words(
     model: Classifier,
     forms: Sequence[FormTable],
@@ -130,17 +172,14 @@ def classify_words(
     contextual: Sequence[Sequence[LayersOfTexts]],
     subwords: SubwordTexts | None = None,
 ) -> NDArray[np.float32]:
-    """`classify_texts` for texts as rows of numbers of known word forms."""
-    lengths = np.sum([part.lengths for part in words], axis=0)
-    batches = list(by_length(lengths, batch_size=READ_ROWS, batch_tokens=READ_TOKENS))
+    """The probability of each label (N, K), for texts as rows of numbers of known word forms."""
     by_part = [subwords, *[None] * (len(words) - 1)]
-
-    def probabilities(rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        parts = zip(forms, words, contextual, by_part, strict=True)
-        return model.probabilities(model.logits_of([_pooled(model, *part, rows) for part in parts])).cpu().numpy()
-
-    found: NDArray[np.float32] = np.concatenate(list(spread(probabilities, batches)))
-    return found[np.argsort(np.concatenate(batches))]
+    parts = list(zip(forms, words, contextual, by_part, strict=True))
+    return probabilities_of(
+        model,
+        np.sum([part.lengths for part in words], axis=0),
+        lambda rows: model.logits_of([_pooled(model, *part, rows) for part in parts]),
+    )
 
 
 def _pooled(

@@ -1,44 +1,36 @@
-"""The job of training a tagger: reads and checks labeled sentences, makes task and model, and writes its part of the
-card.
-"""
+"""The job of training a tagger of words: reads and checks sentences, and writes its part of the card."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import numpy as np
-
 from ensue.data.compact_texts import StringColumn
 from ensue.data.sentences.contexts import contexts
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError, RecipeError
-from ensue.metrics.labeling import LabelingScores
 from ensue.models.build import build_lexicon
-from ensue.models.tag_heads import ViterbiTagHead
 from ensue.models.tagger import Tagger
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.labeling.contexts import Contexts
 from ensue.tasks.labeling.model import TaggerParts
 from ensue.tasks.labeling.recipe import LabelingRecipe
 from ensue.tasks.labeling.sentences import Sentences, num_columns, sentence_source
-from ensue.tasks.labeling.task import LabeledTexts, Labeling, evaluate_tagger
+from ensue.tasks.labeling.tags_job import TagsJob
+from ensue.tasks.labeling.task import LabeledTexts
 from ensue.tasks.words.encoded_texts import EncodedTexts
 from ensue.tasks.words.job import WordsJob
 from ensue.tasks.words.length import check_length, most_words
 from ensue.tasks.words.pretrained import with_vectors
 from ensue.tasks.words.subwords import SubwordTexts
-from ensue.text.labels import Labels
 from ensue.text.schemes import SchemeDetector
 
 
-class LabelingJob(WordsJob[Tagger, Sentences]):
-    """Trains a tagger."""
+class LabelingJob(TagsJob[Sentences], WordsJob[Tagger, Sentences]):
+    """Trains a tagger of words."""
 
     unit: ClassVar[str] = "words"
-    counted_by: ClassVar[str] = "tokens"
     recipe: LabelingRecipe
     parts: TaggerParts
-    task: Labeling
 
     def __init__(self, recipe: LabelingRecipe, run: RunDirectory | None = None) -> None:
         self.recipe = recipe
@@ -60,14 +52,7 @@ class LabelingJob(WordsJob[Tagger, Sentences]):
         self.train, self.valid, self.valid_from = self.split(self._read(source, detector))
         self.test_data = self.read(data.test) if data.test else None
         self.parts = self._parts(detector) if run is None else with_vectors(run.parts, run, recipe.features.vectors)
-        self.task = Labeling(
-            self._encoded(self.train),
-            self._encoded(self.valid) if self.valid else None,
-            self.parts.labels,
-            batch_size=recipe.train.batch_size,
-            batch_tokens=recipe.train.batch_tokens,
-            seed=recipe.train.seed,
-        )
+        self.begin_task()
 
     def _read(self, source: SentenceSource, detector: SchemeDetector | None = None) -> Sentences:
         """All sentences with words; a sentence without words has nothing to learn or score."""
@@ -91,29 +76,15 @@ class LabelingJob(WordsJob[Tagger, Sentences]):
         chosen = f"the last {self.recipe.data.valid_fraction:.0%} of {self.recipe.data.train}"
         return whole.slice(0, size), whole.slice(size, len(whole)), chosen
 
-    def _labels(self, detector: SchemeDetector) -> Labels:
-        counts = self.train.label_counts
-        if len(counts) < 2:
-            only = next(iter(counts))
-            raise DataError(
-                f'nothing to learn: all {counts[only]:,} words have the label "{only}" (column "{self.label_column}"); '
-                "data.labels names another column",
-                self.recipe.data.train,
-            )
-        scheme = detector.result(self.recipe.data.train)
-        wanted = self.recipe.head.scheme
-        tag_scheme = None if scheme is None else scheme if wanted == "file" else wanted
-        return Labels(sorted(counts), scheme=scheme, tag_scheme=tag_scheme)
-
     def _parts(self, detector: SchemeDetector) -> TaggerParts:
-        labels = self._labels(detector)
+        labels = self.tags(detector, f' (column "{self.label_column}"); data.labels names another column')
         words, pretrained = self.pretrained()
         columns = {name: column.values for name, column in self.train.columns.items()}
         counts = self.train.texts.words.counts()
         lexicon = build_lexicon(self.recipe.features, counts, columns=columns, vectors=words)
         return TaggerParts(lexicon, pretrained, labels, contextual=self.contextual.shapes, tuned=self.tuned)
 
-    def _encoded(self, sentences: Sentences) -> LabeledTexts:
+    def encoded(self, sentences: Sentences) -> LabeledTexts:
         encoded = EncodedTexts(self.parts.lexicon, sentences.texts, sentences.columns)
         found = Contexts(encoded.words, sentences.sizes)
         subwords = None
@@ -134,12 +105,6 @@ class LabelingJob(WordsJob[Tagger, Sentences]):
     def notes(self) -> list[str]:
         return [*self.notes_on_labels()]
 
-    def prepare(self, model: Tagger) -> None:
-        tags = self.task.tags
-        model.head.start_from_counts(np.bincount(tags.values, minlength=len(self.parts.labels)))
-        if isinstance(model.head, ViterbiTagHead):
-            model.head.count_bigrams(np.split(tags.values, tags.starts[1:-1]))
-
     def config(self) -> dict[str, Any]:
         return {
             "format": self.format.name,
@@ -148,17 +113,6 @@ class LabelingJob(WordsJob[Tagger, Sentences]):
             "width": self.width,
             **super().config(),
         }
-
-    def test(self, model: Tagger) -> LabelingScores | None:
-        return (
-            None if self.test_data is None else evaluate_tagger(model, self._encoded(self.test_data), self.parts.labels)
-        )
-
-    @property
-    def score_columns(self) -> dict[str, str]:
-        if self.parts.labels.has_spans:
-            return {"accuracy": "accuracy", "precision": "precision", "recall": "recall", "f1": "F1"}
-        return {"accuracy": "accuracy", "macro_f1": "macro F1"}
 
     @property
     def example(self) -> str:

@@ -20,8 +20,8 @@ from ensue.data.sentences.sentence import Format, Sentence, SourceLines, joined
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import EnsueError
 from ensue.inspection.inspection import Inspection
-from ensue.metrics.comparison import ItemRows, ScoredItems, f1, ratio
-from ensue.metrics.labeling import LabelingScores, LabelingTally, right_spans, right_tokens
+from ensue.metrics.comparison import ScoredItems
+from ensue.metrics.labeling import LabelingScores
 from ensue.models.modules import device_of
 from ensue.models.tagger import Tagger
 from ensue.models.word_features import FormTable
@@ -29,6 +29,7 @@ from ensue.runs.directory import RunDirectory
 from ensue.tasks.labeling.console import label_lines
 from ensue.tasks.labeling.contexts import Contexts
 from ensue.tasks.labeling.inspection import inspect_tagger
+from ensue.tasks.labeling.judging import Judged, items_of, scores_of
 from ensue.tasks.labeling.model import TaggerParts
 from ensue.tasks.labeling.portable import portable
 from ensue.tasks.labeling.recipe import LabelingRecipe
@@ -36,12 +37,12 @@ from ensue.tasks.labeling.tagged_sentence import LabeledWord, TaggedSentence
 from ensue.tasks.labeling.task import tag_texts
 from ensue.tasks.portable import Portable
 from ensue.tasks.shards import WHOLE, Shard
+from ensue.tasks.windows import windows
 from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.tasks.words.length import check_length
 from ensue.tasks.words.pipeline import WordPipeline
 from ensue.tasks.words.subwords import SubwordReader, SubwordTexts
-from ensue.tasks.words.windows import windows
 from ensue.text.labels import Labels
 from ensue.text.lexicon import Lexicon
 
@@ -164,21 +165,12 @@ class LabelingPipeline(WordPipeline):
         self, data: str | Path | SentenceSource, *, format: str | None = None, encoding: str = "utf-8"
     ) -> LabelingScores:
         """The scores on a file of labeled sentences."""
-        tally = LabelingTally(spans=self.labels.has_spans)
-        for right, said in self._judged(data, format, encoding):
-            tally.add(right, said)
-        return tally.scores(known=self.labels.names)
+        return scores_of(self.labels, self._judged(data, format, encoding))
 
     def scored_items(self, location: str | Path, *, format: str | None = None, encoding: str = "utf-8") -> ScoredItems:
-        rows, spans = ItemRows(), self.labels.has_spans
-        for right, said in self._judged(location, format, encoding):
-            rows.append((*right_tokens(right, said), *(right_spans(right, said) if spans else ())))
-        accuracy = {"accuracy": ratio(0, 1)}
-        return rows.scored("sentences", accuracy | ({"f1": f1(2, 3, 4)} if spans else {}))
+        return items_of(self.labels, self._judged(location, format, encoding), "sentences")
 
-    def _judged(
-        self, data: str | Path | SentenceSource, format: str | None, encoding: str
-    ) -> Iterator[tuple[Sequence[str], list[str]]]:
+    def _judged(self, data: str | Path | SentenceSource, format: str | None, encoding: str) -> Iterator[Judged]:
         """The right and the predicted labels of labeled sentences. Raises EnsueError if no word has a label."""
         if not isinstance(data, SentenceSource):
             check_path("the data", data)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Self
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from ensue.data.buckets import Buckets, by_length
 from ensue.data.compact_texts import Ragged
 from ensue.errors import EnsueError
 from ensue.metrics.labeling import LabelingScores, LabelingTally
+from ensue.models.frame_features import Frames
 from ensue.models.modules import device_of, evaluating
 from ensue.models.tag_heads import PADDING
 from ensue.models.tagger import SentencePlaces, Tagger
@@ -36,7 +37,7 @@ class TaggedBatch(NamedTuple):
     for padding.
     """
 
-    words: Words
+    words: Words | Frames
     sentences: SentencePlaces | None
     tags: Tensor
     count: int  # type: ignore[assignment]  # it hides tuple.count, which a batch has no use for
@@ -45,7 +46,7 @@ class TaggedBatch(NamedTuple):
     @property
     def rows(self) -> int:
         """The number of rows."""
-        return len(self.words.numbers)
+        return self.words.shape[0]
 
     def part(self, rows: slice) -> Self:
         """The batch of some of its rows."""
@@ -55,9 +56,27 @@ class TaggedBatch(NamedTuple):
         first, last, _ = rows.indices(self.rows)
         here = (self.sentences.rows >= first) & (self.sentences.rows < last)
         places, mask, row = (part[here] for part in self.sentences)
-        width = words.numbers.shape[1]
+        width = words.shape[1]
         sentences = SentencePlaces((places - first * width).clamp(min=0), mask, row - first)
         return self._replace(words=words, sentences=sentences, tags=self.tags[here])
+
+
+class Labeled(Protocol):
+    """Labeled data in memory."""
+
+    @property
+    def contexts(self) -> Contexts:
+        """Which sentences are read together; a series of frames is a sentence and a context."""
+
+    @property
+    def labels(self) -> Sequence[Sequence[str]]:
+        """The labels of their file."""
+
+    def batch(self, contexts: NDArray[np.int64], device: torch.device) -> Words | Frames:
+        """The batch of these contexts."""
+
+    def paths(self, model: Tagger) -> list[NDArray[np.int64]]:
+        """The tags (T,) of each sentence, in order."""
 
 
 class LabeledTexts(NamedTuple):
@@ -70,6 +89,16 @@ class LabeledTexts(NamedTuple):
     labels: list[list[str]]
     subwords: SubwordTexts | None = None
 
+    def batch(self, contexts: NDArray[np.int64], device: torch.device) -> Words:
+        """The batch of these contexts."""
+        words = self.texts.batch(contexts, device)
+        return words if self.subwords is None else words._replace(subwords=self.subwords.batch(contexts, device))
+
+    def paths(self, model: Tagger) -> list[NDArray[np.int64]]:
+        """The tags (T,) of each sentence, in order. Each word form is encoded once."""
+        forms = model.features.table(self.texts.forms, device_of(model))
+        return tag_texts(model, forms, self.contexts, self.texts.columns, self.texts.contextual, self.subwords)[0]
+
 
 class Labeling(Task[Tagger, TaggedBatch]):
     """Labeling in batches of sentences of similar length; judged by the F1 of spans, or by accuracy
@@ -78,16 +107,15 @@ class Labeling(Task[Tagger, TaggedBatch]):
 
     def __init__(
         self,
-        train: LabeledTexts,
-        valid: LabeledTexts | None,
+        train: Labeled,
+        valid: Labeled | None,
         labels: Labels,
         *,
         batch_size: int,
         batch_tokens: int,
         seed: int,
     ) -> None:
-        self.texts, self.contexts, self.valid, self.labels = train.texts, train.contexts, valid, labels
-        self.subwords = train.subwords
+        self.train, self.contexts, self.valid, self.labels = train, train.contexts, valid, labels
         self.judged_by = "f1" if labels.has_spans else "accuracy"
         tags = [tag for names in train.labels for tag in labels.encode(names)]
         self.tags = Ragged(np.array(tags, np.int64), train.contexts.sentences.starts)
@@ -104,10 +132,7 @@ class Labeling(Task[Tagger, TaggedBatch]):
             places = self.contexts.places(rows)
             numbers, sentences = places.numbers, placed(places, device)
         tags = self.tags.padded(numbers, fill=PADDING)
-        words = self.texts.batch(rows, device)
-        if self.subwords is not None:
-            words = words._replace(subwords=self.subwords.batch(rows, device))
-        return TaggedBatch(words, sentences, on_device(tags, device), count)
+        return TaggedBatch(self.train.batch(rows, device), sentences, on_device(tags, device), count)
 
     def loss(self, model: Tagger, batch: TaggedBatch, state: State) -> tuple[Loss, State]:
         return model.loss(batch.words, batch.tags, batch.sentences), None
@@ -116,20 +141,18 @@ class Labeling(Task[Tagger, TaggedBatch]):
         return None if self.valid is None else evaluate_tagger(model, self.valid, self.labels)
 
 
-def evaluate_tagger(model: Tagger, data: LabeledTexts, labels: Labels) -> LabelingScores:
+def evaluate_tagger(model: Tagger, data: Labeled, labels: Labels) -> LabelingScores:
     """The scores of a tagger on labeled sentences. Raises EnsueError if no word is labeled."""
     if not any(data.labels):
         raise EnsueError("there is nothing to score: no labeled word")
     tally = LabelingTally(spans=labels.has_spans)
     with evaluating(model):
-        forms = model.features.table(data.texts.forms, device_of(model))
-        paths, _ = tag_texts(model, forms, data.contexts, data.texts.columns, data.texts.contextual, data.subwords)
+        paths = data.paths(model)
     for gold, path in zip(data.labels, paths, strict=True):
         tally.add(gold, labels.decode(path.tolist()))
     return tally.scores(known=labels.names)
 
 
-@torch.inference_mode()
 def tag_texts(
     model: Tagger,
     forms: FormTable,
@@ -145,6 +168,37 @@ def tag_texts(
     `forms` are the word forms that the words number; `contextual` are the contexts' words in the layers of other
     models.
     """
+    device, words = device_of(model), contexts.words
+
+    def emissions(rows: NDArray[np.int64]) -> Emissions:
+        index, real = words.padded(rows), words.mask(rows)
+        mask, numbers = None if real is None else on_device(real, device), on_device(index, device)
+        given = on_device(stacked(list(columns), rows, index.shape), device)
+        x = model.features.in_place(forms.vectors, numbers, given, [part.batch(rows, device) for part in contextual])
+        read = None if subwords is None else subwords.batch(rows, device)
+        return Emissions(model.emissions(x, forms.keys[numbers], mask, read), mask)
+
+    return tag_rows(model, contexts, emissions, with_marginals=with_marginals)
+
+
+class Emissions(NamedTuple):
+    """The scores of tags (B, T, K), and which of them are of real words or frames."""
+
+    scores: Tensor
+    mask: Tensor | None
+
+
+@torch.inference_mode()
+def tag_rows(
+    model: Tagger,
+    contexts: Contexts,
+    emissions_of: Callable[[NDArray[np.int64]], Emissions],
+    *,
+    with_marginals: bool = False,
+) -> tuple[list[NDArray[np.int64]], list[NDArray[np.float32]]]:
+    """The tags (T,) of each sentence in order, and if asked for their marginals, from the emissions of some contexts,
+    those of similar length together.
+    """
     device = device_of(model)
     num_sentences, words = len(contexts.sentences), contexts.words
     paths: list[NDArray[np.int64]] = [np.zeros(0, np.int64)] * num_sentences
@@ -153,12 +207,7 @@ def tag_texts(
 
     def tagged(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32] | None]:
         """The numbers of the sentences, their tags (S, T), and the marginal probabilities (S, T, K)."""
-        index, real = words.padded(rows), words.mask(rows)
-        mask, numbers = None if real is None else on_device(real, device), on_device(index, device)
-        given = on_device(stacked(list(columns), rows, index.shape), device)
-        x = model.features.in_place(forms.vectors, numbers, given, [part.batch(rows, device) for part in contextual])
-        read = None if subwords is None else subwords.batch(rows, device)
-        emissions = model.emissions(x, forms.keys[numbers], mask, read)
+        emissions, mask = emissions_of(rows)
         sentences = rows
         if not contexts.are_sentences:
             places = contexts.places(rows)

@@ -1,0 +1,102 @@
+"""A classifier of frames in use: predicts labels with probabilities, and evaluates."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ensue.data.frames.series import Series
+from ensue.data.frames.stored import FrameRows
+from ensue.errors import DataError
+from ensue.metrics.classification import ClassificationScores
+from ensue.metrics.comparison import ScoredItems
+from ensue.runs.directory import RunDirectory
+from ensue.tasks.classification.classified import Classified
+from ensue.tasks.classification.judging import Judged, items_of, scores_of
+from ensue.tasks.frame_classification.job import ClassifiedFrames, class_labels
+from ensue.tasks.frame_classification.recipe import FrameClassificationRecipe
+from ensue.tasks.frames.pipeline import FramesPipeline, windowed
+
+
+class ClassifiedSeries(Classified):
+    """A series, by its name, with its labels and the probability of every label."""
+
+    def as_json(self) -> dict[str, Any]:
+        found = super().as_json()
+        return {"series": found.pop("texts")[0], **found}
+
+
+class LabelsOfSeries(NamedTuple):
+    """A series, its labels, and the probabilities of all labels (K,)."""
+
+    series: Series
+    labels: tuple[str, ...]
+    probabilities: NDArray[np.float32]
+
+
+class FrameClassificationPipeline(FramesPipeline):
+    """A classifier of frames: predicts and evaluates."""
+
+    recipe: FrameClassificationRecipe
+
+    @classmethod
+    def of(cls, directory: RunDirectory, device: torch.device) -> Self:
+        """The trained model in a run directory."""
+        recipe: Any = directory.recipe
+        return cls(directory.model(device), directory.parts, recipe=recipe, run=directory.path)
+
+    def predict(self, texts: Iterable[Any]) -> list[Classified]:
+        """The labels of each series: an array of numbers (T, d), one of `source`, or the samples (n,) of a sound at the
+        rate of the training data.
+        """
+        return [self._shown(answer) for answer in self.classify(self.given(texts))]
+
+    def predict_json(self, texts: Iterable[Any]) -> list[Any]:
+        return [found.as_json() for found in self.predict(texts)]
+
+    def classify(self, series: Iterable[Series]) -> Iterator[LabelsOfSeries]:
+        """The labels of a stream of series of any length, in order, in constant memory."""
+        for window in windowed(series):
+            rows = FrameRows.of([one.frames for one in window])
+            probabilities = ClassifiedFrames(rows, []).probabilities(self.model)
+            for one, shares in zip(window, probabilities, strict=True):
+                yield LabelsOfSeries(one, self.labels.chosen(shares), shares)
+
+    def evaluate(self, location: str | Path, *, encoding: str = "utf-8") -> ClassificationScores:
+        """The scores on labeled series. Raises DataError for one without a label."""
+        return scores_of(self.labels, self._judged(location, encoding))
+
+    def scored_items(self, location: str | Path, *, encoding: str = "utf-8") -> ScoredItems:
+        return items_of(self.labels, self._judged(location, encoding), "series")
+
+    def _judged(self, location: str | Path, encoding: str) -> Iterator[Judged]:
+        answer = None
+        for answer in self.classify(map(self.checked, self.source(location, encoding=encoding))):
+            right = class_labels(answer.series, self.recipe.data.separator, multiple=self.labels.multiple)
+            yield Judged(right, answer.labels, answer.probabilities)
+        if answer is None:
+            raise DataError("no series in it", location)
+
+    def prediction_lines(
+        self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
+        color: bool = False,
+    ) -> Iterator[str]:  # fmt: skip
+        for answer in self.classify(self.read(location, encoding)):
+            found = self._shown(answer)
+            if as_json:
+                yield json.dumps(found.as_json(), ensure_ascii=False) + "\n"
+            else:
+                yield f"{answer.series.name}\t{' '.join(found.labels) or '-'}\t{found.probability:.4f}\n"
+
+    def _shown(self, answer: LabelsOfSeries) -> Classified:
+        shares = dict(zip(self.labels.names, answer.probabilities.tolist(), strict=True))
+        return ClassifiedSeries((answer.series.name,), answer.labels, shares)
+
+    def __repr__(self) -> str:
+        return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", repr(self.labels))

@@ -1,0 +1,95 @@
+"""A tagger of frames in use: predicts labels, and evaluates."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+
+from ensue.data.frames.series import Series
+from ensue.data.frames.stored import FrameRows
+from ensue.errors import DataError
+from ensue.metrics.comparison import ScoredItems
+from ensue.metrics.labeling import LabelingScores
+from ensue.runs.directory import RunDirectory
+from ensue.tasks.frame_labeling.job import TaggedFrames, frame_labels
+from ensue.tasks.frame_labeling.recipe import FrameLabelingRecipe
+from ensue.tasks.frames.pipeline import FramesPipeline, windowed
+from ensue.tasks.labeling.judging import Judged, items_of, scores_of
+
+
+@dataclass(frozen=True)
+class TaggedSeries:
+    """A series, by its name, with the label of each frame, and if asked for their probabilities."""
+
+    series: str
+    labels: tuple[str, ...]
+    probabilities: tuple[float, ...] = field(default=(), repr=False)
+
+    def as_json(self) -> dict[str, Any]:
+        """The prediction as JSON values."""
+        shares = [round(share, 6) for share in self.probabilities]
+        return {"series": self.series, "labels": self.labels, **({"probabilities": shares} if shares else {})}
+
+
+class FrameLabelingPipeline(FramesPipeline):
+    """A tagger of frames: predicts and evaluates."""
+
+    recipe: FrameLabelingRecipe
+
+    @classmethod
+    def of(cls, directory: RunDirectory, device: torch.device) -> Self:
+        """The trained model in a run directory."""
+        recipe: Any = directory.recipe
+        return cls(directory.model(device), directory.parts, recipe=recipe, run=directory.path)
+
+    def predict(self, texts: Iterable[Any], *, confidence: bool = False) -> list[TaggedSeries]:
+        """The labels of the frames of each series: an array of numbers (T, d), one of `source`, or the samples (n,) of
+        a sound at the rate of the training data. With `confidence` each has the probability of its label.
+        """
+        return [found for _, found in self.label(self.given(texts), confidence=confidence)]
+
+    def predict_json(self, texts: Iterable[Any]) -> list[Any]:
+        return [found.as_json() for found in self.predict(texts, confidence=True)]
+
+    def label(self, series: Iterable[Series], *, confidence: bool = False) -> Iterator[tuple[Series, TaggedSeries]]:
+        """A stream of series of any length with their labels, in order, in constant memory."""
+        for window in windowed(series):
+            rows = FrameRows.of([one.frames for one in window])
+            paths, marginals = TaggedFrames(rows).tagged(self.model, with_marginals=confidence)
+            for number, (one, path) in enumerate(zip(window, paths, strict=True)):
+                labels = self.labels.decode(path.tolist())
+                shares = self.labels.confidence(labels, marginals[number]) if confidence else []
+                yield one, TaggedSeries(one.name, tuple(labels), tuple(shares))
+
+    def evaluate(self, location: str | Path, *, encoding: str = "utf-8") -> LabelingScores:
+        """The scores on series with a label for each frame. Raises DataError for one without."""
+        return scores_of(self.labels, self._judged(location, encoding))
+
+    def scored_items(self, location: str | Path, *, encoding: str = "utf-8") -> ScoredItems:
+        return items_of(self.labels, self._judged(location, encoding), "series")
+
+    def _judged(self, location: str | Path, encoding: str) -> Iterator[Judged]:
+        one = None
+        for one, found in self.label(map(self.checked, self.source(location, encoding=encoding))):
+            yield frame_labels(one), list(found.labels)
+        if one is None:
+            raise DataError("no series in it", location)
+
+    def prediction_lines(
+        self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
+        color: bool = False,
+    ) -> Iterator[str]:  # fmt: skip
+        for _, found in self.label(self.read(location, encoding), confidence=as_json):
+            if as_json:
+                yield json.dumps(found.as_json(), ensure_ascii=False) + "\n"
+            else:
+                yield f"{found.series}\t{' '.join(found.labels)}\n"
+
+    def __repr__(self) -> str:
+        parameters = f"{self.num_parameters:,} parameters"
+        return self._described(self.recipe.describe(), self.recipe.head.kind, parameters, repr(self.labels))

@@ -1,0 +1,6 @@
+"""Shared by the tasks that read series of frames."""
+
+from collections.abc import Mapping
+
+COMMANDS: Mapping[str, frozenset[str]] = {"predict": frozenset({"shard"}), "evaluate": frozenset()}
+"""The commands that take a run of these tasks."""

@@ -1,0 +1,47 @@
+"""Series in memory, with their labels."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ensue.data.frames.stored import FrameRows
+from ensue.models.frame_features import Frames
+from ensue.tasks.task import on_device
+
+
+@dataclass
+class LabeledSeries:
+    """Series with the labels of each: of the whole, or one for each frame."""
+
+    rows: FrameRows
+    labels: list[tuple[str, ...]]
+
+    @property
+    def label_counts(self) -> Counter[str]:
+        """How often each label occurs."""
+        return Counter(label for labels in self.labels for label in labels)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """The number of frames of each series."""
+        return self.rows.lengths
+
+    def select(self, rows: NDArray[np.int64]) -> LabeledSeries:
+        """The series in these rows."""
+        return LabeledSeries(self.rows.select(rows), [self.labels[row] for row in rows.tolist()])
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def frames_of(rows: FrameRows, chosen: NDArray[np.int64] | Sequence[int], device: torch.device) -> Frames:
+    """A batch of series."""
+    numbers = np.asarray(chosen, np.int64)
+    mask = rows.mask(numbers)
+    return Frames(on_device(rows.padded(numbers), device), None if mask is None else on_device(mask, device))

@@ -1,0 +1,100 @@
+"""The base of the jobs that train on series of frames: reads and checks them, and writes its part of the card."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar, TypeVar
+
+from torch import nn
+
+from ensue.data.frames.series import Series
+from ensue.data.frames.source import FrameSource
+from ensue.data.frames.stored import FrameRows
+from ensue.errors import DataError
+from ensue.runs.directory import RunDirectory
+from ensue.tasks.frames.data import LabeledSeries
+from ensue.tasks.frames.length import check_frames
+from ensue.tasks.frames.model import FrameParts, FramesSeen
+from ensue.tasks.frames.recipe import FramesRecipe
+from ensue.tasks.labels_job import LabelsJob, drawn
+
+ModelT = TypeVar("ModelT", bound=nn.Module)
+
+
+class FramesJob(LabelsJob[ModelT, LabeledSeries]):
+    """Trains a model on series of frames."""
+
+    unit: ClassVar[str] = "series"
+    recipe: FramesRecipe
+    parts: FrameParts
+
+    def __init__(self, recipe: FramesRecipe, run: RunDirectory | None = None) -> None:
+        self.recipe = recipe
+        data = recipe.data
+        if not data.train:
+            raise DataError("no training data: --train PATH names a file or a folder of series")
+        self.fingerprint = FrameSource(data.train, recipe.reading()).fingerprint()
+        self.num_mixed, self.shape = 0, None if run is None else run.parts.seen.shape
+        self.train, self.valid, self.valid_from = self.split(self.read(data.train))
+        self.test_data = self.read(data.test) if data.test else None
+        self.parts = self.made_parts() if run is None else run.parts
+        self.begin_task()
+
+    @abstractmethod
+    def labels_of(self, series: Series) -> tuple[str, ...]:
+        """The labels from which is learned. Raises DataError if the series has none of that kind."""
+
+    @abstractmethod
+    def made_parts(self) -> FrameParts:
+        """The parts, from the training data."""
+
+    @abstractmethod
+    def begin_task(self) -> None:
+        """Makes the task, once data and parts are there."""
+
+    def read(self, location: str) -> LabeledSeries:
+        source = FrameSource(location, self.recipe.reading(), shape=self.shape)
+        frames, labels = [], []
+        for series in source:
+            check_frames(series, self.recipe)
+            self.num_mixed += series.channels > 1
+            frames.append(series.frames)
+            labels.append(self.labels_of(series))
+        if not frames:
+            raise DataError("no series in it", location)
+        self.shape = source.shape
+        return LabeledSeries(FrameRows.of(frames), labels)
+
+    def parted(self, whole: LabeledSeries, size: int) -> tuple[LabeledSeries, LabeledSeries, str]:
+        return drawn(whole, size, self.recipe.data)
+
+    def seen(self) -> FramesSeen:
+        """What the training data have alike."""
+        assert self.shape is not None
+        return FramesSeen.of(self.shape, self.train.rows, normalize=self.recipe.features.normalize == "training")
+
+    @property
+    def data(self) -> str:
+        valid = f"{len(self.valid):,} for validation" if self.valid else "none for validation"
+        width = len(self.parts.seen.mean)
+        frames = f"{self.train.lengths.sum():,} frames of {width:,} features"
+        return f"{len(self.train):,} series, {frames}, {valid}; {len(self.parts.labels.names)} labels"
+
+    @property
+    def notes(self) -> list[str]:
+        mixed = [f"{self.num_mixed:,} recordings have several channels, which are mixed"] if self.num_mixed else []
+        return [*mixed, *self.notes_on_labels()]
+
+    def data_lines(self) -> list[str]:
+        data = self.recipe.data
+        lines = [f"- training: `{data.train}`, {_amount(self.train)}", f"- validation: {self.valid_from}"]
+        if self.valid:
+            lines[-1] += f", {_amount(self.valid)}"
+        return [*lines, *([f"- test: `{data.test}`, {_amount(self.test_data)}"] if self.test_data else [])]
+
+    def python(self) -> list[str]:
+        return ['print(model.predict(model.source("FILE")))']
+
+
+def _amount(data: LabeledSeries) -> str:
+    return f"{len(data):,} series, {data.lengths.sum():,} frames"

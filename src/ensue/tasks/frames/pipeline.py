@@ -1,0 +1,78 @@
+"""Reads series for a trained model: from files, or from arrays of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ensue.arguments import check_path, check_texts
+from ensue.data.files import expanded
+from ensue.data.frames.series import Series, as_vectors
+from ensue.data.frames.source import FrameSource
+from ensue.data.streams import is_stream
+from ensue.errors import DataError, EnsueError
+from ensue.tasks.frames.length import check_frames
+from ensue.tasks.frames.model import FrameParts
+from ensue.tasks.frames.recipe import FramesRecipe
+from ensue.tasks.pipeline import Predictor
+from ensue.tasks.windows import windows
+
+WINDOW_FRAMES, WINDOW_SERIES = 262_144, 4_096
+"""The most frames and series that are held and sorted by length."""
+GIVEN = "arrays of numbers (T, d), or of the samples (n,) of sounds"
+
+
+def windowed(series: Iterable[Series]) -> Iterator[list[Series]]:
+    """A stream of series in lists, so that a file of any length is read in constant memory."""
+    return windows(series, lambda one: len(one.frames), most_words=WINDOW_FRAMES, most_items=WINDOW_SERIES)
+
+
+class FramesPipeline(Predictor):
+    """The base of the pipelines of models that read frames."""
+
+    recipe: FramesRecipe
+    reads_frames: ClassVar[bool] = True
+
+    def __init__(self, model: Any, parts: FrameParts, *, recipe: FramesRecipe, run: str | Path | None = None) -> None:
+        super().__init__(model.eval())
+        self.recipe, self.run, self.labels, self.seen = recipe, run, parts.labels, parts.seen
+
+    def source(self, location: str | Path, *, encoding: str = "utf-8") -> FrameSource:
+        """The series of a file, a folder, a glob or a table of paths. They have to look like the training data."""
+        check_path("the data", location)
+        return FrameSource(location, self.recipe.reading()._replace(encoding=encoding), shape=self.seen.shape)
+
+    def given(self, series: Iterable[Any]) -> Iterator[Series]:
+        """The series of a caller. Raises EnsueError for numbers that the model does not read."""
+        check_texts(series, GIVEN)
+        for number, one in enumerate(series):
+            yield self.checked(one if isinstance(one, Series) else self._as_series(one, str(number)))
+
+    def checked(self, series: Series) -> Series:
+        """The series, if the model reads it whole."""
+        check_frames(series, self.recipe)
+        return series
+
+    def _as_series(self, numbers: Any, name: str) -> Series:
+        try:
+            values = as_vectors(np.asarray(numbers), "")
+        except (ValueError, TypeError, DataError):
+            raise EnsueError(f"series {name}: expected {GIVEN}") from None
+        shape = self.seen.shape
+        if shape.is_sound and values.ndim == 1 and len(values):
+            values = self.recipe.reading().sound.features(values, round(shape.rate))
+        if values.ndim != 2 or values.shape[1] != shape.width or not len(values):
+            raise EnsueError(f"series {name}: numbers of the shape {values.shape}; expected (T, {shape.width})")
+        wrong = np.isinf(values) if self.recipe.data.missing == "mean" else ~np.isfinite(values)
+        if wrong.any():
+            raise EnsueError(f"series {name}: frame {int(np.argwhere(wrong)[0][0])} has a number that is not finite")
+        return Series(name, values)
+
+    def read(self, location: str, encoding: str) -> Iterator[Series]:
+        """The series of a location for `ensue predict`. Raises EnsueError for stdin, which names no format."""
+        if is_stream(location):
+            raise EnsueError("frames are read from a file, a folder, a glob or a table of paths, not from a stream")
+        return map(self.checked, self.source(expanded(location), encoding=encoding))
