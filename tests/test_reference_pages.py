@@ -24,6 +24,9 @@ from ensue.tasks.bidirectional_language_modeling.pipeline import BidirectionalPi
 from ensue.tasks.classification import pipeline as classification_pipeline
 from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.tasks.contextual import ContextualPipeline
+from ensue.tasks.frame_classification.pipeline import FrameClassificationPipeline
+from ensue.tasks.frame_labeling.pipeline import FrameLabelingPipeline
+from ensue.tasks.frames.pipeline import FramesPipeline
 from ensue.tasks.labeling import tagged_sentence
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
@@ -122,6 +125,9 @@ INTERFACE = {
     "LanguagePipeline": LanguagePipeline,
     "LabelingPipeline": LabelingPipeline,
     "ClassificationPipeline": ClassificationPipeline,
+    "FramesPipeline": FramesPipeline,
+    "FrameClassificationPipeline": FrameClassificationPipeline,
+    "FrameLabelingPipeline": FrameLabelingPipeline,
     "SequencePipeline": SequencePipeline,
     "MaskedLanguagePipeline": MaskedLanguagePipeline,
     "BidirectionalPipeline": BidirectionalPipeline,

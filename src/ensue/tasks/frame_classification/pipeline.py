@@ -55,7 +55,7 @@ class FrameClassificationPipeline(FramesPipeline):
         """The labels of each series: an array of numbers (T, d), one of `source`, or the samples (n,) of a sound at the
         rate of the training data.
         """
-        return [self._shown(answer) for answer in self.classify(self.given(texts))]
+        return [self._shown(answer) for answer in self.classify(self._given(texts))]
 
     def predict_json(self, texts: Iterable[Any]) -> list[Any]:
         return [found.as_json() for found in self.predict(texts)]
@@ -77,7 +77,7 @@ class FrameClassificationPipeline(FramesPipeline):
 
     def _judged(self, location: str | Path, encoding: str) -> Iterator[Judged]:
         answer = None
-        for answer in self.classify(map(self.checked, self.source(location, encoding=encoding))):
+        for answer in self.classify(map(self._checked, self.source(location, encoding=encoding))):
             right = class_labels(answer.series, self.recipe.data.separator, multiple=self.labels.multiple)
             yield Judged(right, answer.labels, answer.probabilities)
         if answer is None:
@@ -87,7 +87,7 @@ class FrameClassificationPipeline(FramesPipeline):
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
         color: bool = False,
     ) -> Iterator[str]:  # fmt: skip
-        for answer in self.classify(self.read(location, encoding)):
+        for answer in self.classify(self._read(location, encoding)):
             found = self._shown(answer)
             if as_json:
                 yield json.dumps(found.as_json(), ensure_ascii=False) + "\n"

@@ -51,7 +51,7 @@ class FrameLabelingPipeline(FramesPipeline):
         """The labels of the frames of each series: an array of numbers (T, d), one of `source`, or the samples (n,) of
         a sound at the rate of the training data. With `confidence` each has the probability of its label.
         """
-        return [found for _, found in self.label(self.given(texts), confidence=confidence)]
+        return [found for _, found in self.label(self._given(texts), confidence=confidence)]
 
     def predict_json(self, texts: Iterable[Any]) -> list[Any]:
         return [found.as_json() for found in self.predict(texts, confidence=True)]
@@ -75,7 +75,7 @@ class FrameLabelingPipeline(FramesPipeline):
 
     def _judged(self, location: str | Path, encoding: str) -> Iterator[Judged]:
         one = None
-        for one, found in self.label(map(self.checked, self.source(location, encoding=encoding))):
+        for one, found in self.label(map(self._checked, self.source(location, encoding=encoding))):
             yield frame_labels(one), list(found.labels)
         if one is None:
             raise DataError("no series in it", location)
@@ -84,7 +84,7 @@ class FrameLabelingPipeline(FramesPipeline):
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
         color: bool = False,
     ) -> Iterator[str]:  # fmt: skip
-        for _, found in self.label(self.read(location, encoding), confidence=as_json):
+        for _, found in self.label(self._read(location, encoding), confidence=as_json):
             if as_json:
                 yield json.dumps(found.as_json(), ensure_ascii=False) + "\n"
             else:

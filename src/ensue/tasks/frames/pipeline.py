@@ -45,13 +45,13 @@ class FramesPipeline(Predictor):
         check_path("the data", location)
         return FrameSource(location, self.recipe.reading()._replace(encoding=encoding), shape=self.seen.shape)
 
-    def given(self, series: Iterable[Any]) -> Iterator[Series]:
+    def _given(self, series: Iterable[Any]) -> Iterator[Series]:
         """The series of a caller. Raises EnsueError for numbers that the model does not read."""
         check_texts(series, GIVEN)
         for number, one in enumerate(series):
-            yield self.checked(one if isinstance(one, Series) else self._as_series(one, str(number)))
+            yield self._checked(one if isinstance(one, Series) else self._as_series(one, str(number)))
 
-    def checked(self, series: Series) -> Series:
+    def _checked(self, series: Series) -> Series:
         """The series, if the model reads it whole."""
         check_frames(series, self.recipe)
         return series
@@ -71,8 +71,8 @@ class FramesPipeline(Predictor):
             raise EnsueError(f"series {name}: frame {int(np.argwhere(wrong)[0][0])} has a number that is not finite")
         return Series(name, values)
 
-    def read(self, location: str, encoding: str) -> Iterator[Series]:
+    def _read(self, location: str, encoding: str) -> Iterator[Series]:
         """The series of a location for `ensue predict`. Raises EnsueError for stdin, which names no format."""
         if is_stream(location):
             raise EnsueError("frames are read from a file, a folder, a glob or a table of paths, not from a stream")
-        return map(self.checked, self.source(expanded(location), encoding=encoding))
+        return map(self._checked, self.source(expanded(location), encoding=encoding))
