@@ -50,7 +50,7 @@ class TextRoutes:
     async def inspect(self, request: Request) -> Response:
         """POST /v1/inspect."""
 
-        def work(model: Served, texts: list[Text], asked: InspectRequest) -> list[Any]:
+        def work(model: Served, texts: list[Any], asked: InspectRequest) -> list[Any]:
             inputs = [(text,) if isinstance(text, str) else text for text in texts]
             options = _options(asked, model)
             return [_parts(model.pipeline.inspect_texts(*some, **options), asked.parts) for some in inputs]

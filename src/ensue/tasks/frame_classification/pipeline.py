@@ -22,6 +22,7 @@ from ensue.tasks.classification.judging import Judged, items_of, scores_of
 from ensue.tasks.frame_classification.job import ClassifiedFrames, class_labels
 from ensue.tasks.frame_classification.recipe import FrameClassificationRecipe
 from ensue.tasks.frames.pipeline import FramesPipeline, windowed
+from ensue.tasks.shards import WHOLE, Shard
 
 
 class ClassifiedSeries(Classified):
@@ -85,9 +86,9 @@ class FrameClassificationPipeline(FramesPipeline):
 
     def prediction_lines(
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
-        color: bool = False,
+        color: bool = False, shard: Shard | None = None,
     ) -> Iterator[str]:  # fmt: skip
-        for answer in self.classify(self._read(location, encoding)):
+        for answer in self.classify(self._read(location, encoding, shard or WHOLE)):
             found = self._shown(answer)
             if as_json:
                 yield json.dumps(found.as_json(), ensure_ascii=False) + "\n"

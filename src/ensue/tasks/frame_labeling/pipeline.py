@@ -20,6 +20,7 @@ from ensue.tasks.frame_labeling.job import TaggedFrames, frame_labels
 from ensue.tasks.frame_labeling.recipe import FrameLabelingRecipe
 from ensue.tasks.frames.pipeline import FramesPipeline, windowed
 from ensue.tasks.labeling.judging import Judged, items_of, scores_of
+from ensue.tasks.shards import WHOLE, Shard
 
 
 @dataclass(frozen=True)
@@ -82,9 +83,9 @@ class FrameLabelingPipeline(FramesPipeline):
 
     def prediction_lines(
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
-        color: bool = False,
+        color: bool = False, shard: Shard | None = None,
     ) -> Iterator[str]:  # fmt: skip
-        for _, found in self.label(self._read(location, encoding), confidence=as_json):
+        for _, found in self.label(self._read(location, encoding, shard or WHOLE), confidence=as_json):
             if as_json:
                 yield json.dumps(found.as_json(), ensure_ascii=False) + "\n"
             else:

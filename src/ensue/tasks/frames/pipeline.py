@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,6 +19,7 @@ from ensue.tasks.frames.length import check_frames
 from ensue.tasks.frames.model import FrameParts
 from ensue.tasks.frames.recipe import FramesRecipe
 from ensue.tasks.pipeline import Predictor
+from ensue.tasks.shards import Shard
 from ensue.tasks.windows import windows
 
 WINDOW_FRAMES, WINDOW_SERIES = 262_144, 4_096
@@ -71,8 +73,11 @@ class FramesPipeline(Predictor):
             raise EnsueError(f"series {name}: frame {int(np.argwhere(wrong)[0][0])} has a number that is not finite")
         return Series(name, values)
 
-    def _read(self, location: str, encoding: str) -> Iterator[Series]:
-        """The series of a location for `ensue predict`. Raises EnsueError for stdin, which names no format."""
+    def _read(self, location: str, encoding: str, shard: Shard) -> Iterator[Series]:
+        """The series of a part of a location for `ensue predict`, in whole windows. Raises EnsueError for stdin, which
+        names no format.
+        """
         if is_stream(location):
             raise EnsueError("frames are read from a file, a folder, a glob or a table of paths, not from a stream")
-        return map(self._checked, self.source(expanded(location), encoding=encoding))
+        whole = self.source(expanded(location), encoding=encoding)
+        return chain.from_iterable(shard.items(lambda: windowed(map(self._checked, whole))))
