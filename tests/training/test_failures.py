@@ -196,7 +196,7 @@ def test_an_interrupt_before_the_first_validation_leaves_a_run_to_go_on_with(tex
     recipe = tiny_recipe(text)
     outcome = run_tiny(recipe, tmp_path / "run", reporter=At(1, lambda: signal.raise_signal(signal.SIGTERM)))
     assert (outcome.reason, outcome.step, outcome.valid) == ("interrupted", 1, None)
-    with pytest.raises(RunError, match="interrupted before its first validation"):
+    with pytest.raises(RunError, match="has not come to its first validation"):
         ensue.load(tmp_path / "run")
     assert run_tiny(None, tmp_path / "run", resume=True).reason == "finished"
     assert isinstance(ensue.load(tmp_path / "run").model, LanguageModel)

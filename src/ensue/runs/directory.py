@@ -161,7 +161,7 @@ class RunDirectory:
         if entry is None and self.weights.exists():
             raise DamagedError(f"{self.weights}: not of this run: {self.manifest.path.name} does not name it")
         if entry is None:
-            raise RunError(f"{self.weights}: no such file; was the run interrupted before its first validation?")
+            raise RunError(f"{self.weights}: no such file: the run has not come to its first validation")
         return entry
 
     def model(self, device: torch.device) -> Any:
