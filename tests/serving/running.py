@@ -101,6 +101,11 @@ class Running:
         """A connection to it."""
         return socket.create_connection(("127.0.0.1", self.port), timeout=30)
 
+    def resident(self) -> int:
+        """Its bytes in memory; 0 where the system does not say."""
+        file = Path(f"/proc/{self.process.pid}/statm")
+        return int(file.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if file.exists() else 0
+
     def descriptors(self) -> int:
         """The number of files that it has open; 0 where the system does not say."""
         folder = f"/proc/{self.process.pid}/fd"

@@ -147,10 +147,42 @@ def _received(connection: socket.socket) -> bytes:
 
 
 def test_what_is_no_http_is_told_so(run: Path) -> None:
+    long = b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"a" * 70_000
     with Running(run) as server:
-        answer = raw(server, b"\x16\x03\x01 hello\r\n\r\n")
-        assert b"400" in answer.splitlines()[0]
-        assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "invalid_http"
+        for sent in (b"\x16\x03\x01 hello\r\n\r\n", long + b"\r\n\r\n", long):
+            answer = raw(server, sent)
+            assert b"400" in answer.splitlines()[0]
+            assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "invalid_http"
+        assert server.status("/health") == 200
+
+
+def test_memory_stays_the_same_whatever_clients_do(run: Path) -> None:
+    """A short form of `benchmarks/serving.py soak`: right answers, streams that are left, bodies that are too long."""
+
+    def leave() -> None:
+        with server.connected() as connection:
+            connection.sendall(completion(max_tokens=60_000, stream=True))
+            connection.recv(100)
+
+    def send_too_much() -> None:
+        with server.connected() as connection:
+            connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n")
+            assert b" 413 " in _received(connection)
+
+    def ask() -> None:
+        assert server.post("/v1/completions", WISHES)["choices"] == expected
+
+    with Running(run) as server:
+        expected, sizes = server.post("/v1/completions", WISHES)["choices"], []
+        for _ in range(3):
+            for _ in range(60):
+                for client in (ask, leave, send_too_much):
+                    client()
+            until(lambda: 'ensue_live_rows{model="run"} 0.0' in numbers(server))
+            sizes.append(server.resident())
+        held = [line for line in numbers(server).splitlines() if line.startswith("ensue_held{")]
+        assert all(line.endswith(" 0.0") for line in held)
+    assert sizes[2] <= sizes[0] + (8 << 20)
 
 
 def test_clients_that_leave_hold_nothing(run: Path) -> None:
