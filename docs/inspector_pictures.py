@@ -1,0 +1,74 @@
+"""The pictures of docs/inspector.md: pages of trained models in Chromium, as PNG files of few colors.
+
+    PYTHONPATH=tests python docs/inspector_pictures.py --language RUN --beside RUN --tagger RUN --translator RUN
+
+It needs Chromium with its driver, and selenium (the extra `browser`).
+"""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from PIL import Image
+
+import ensue
+from ensue.inspection import Inspection
+from inspection.browser import Browser, browsing
+
+FOLDER = Path(__file__).parent
+COLORS = 128
+MOST_PIXELS = 1_150
+"""The height of a picture, at most."""
+VERSE = """GRUMIO:
+I am for thee straight: take thou the
+bill, give me thy mete-yard, and spare not me.
+
+HORTENSIO:
+God-a-mercy, Grumio! then he shall have no odds.
+
+PETRUCHIO:
+Well, sir, in brief, the gown is not for me.
+"""
+NEWS = "Angela Merkel met Barack Obama at the United Nations in New York on Monday ."
+CAPTION = "A man in a blue shirt is standing on a ladder cleaning a window."
+
+
+def picture(browser: Browser, inspection: Inspection, name: str, headings: list[str]) -> None:
+    """The sections with these headings; all, if there are none."""
+    with tempfile.TemporaryDirectory() as folder:
+        browser.open(inspection.save(Path(folder) / "page.html"))
+        browser.run(
+            "for (const part of document.querySelectorAll('section')) part.hidden = arguments[0].length > 0"
+            " && !arguments[0].some(name => part.querySelector('h2').textContent.startsWith(name));"
+            "document.querySelector('footer').hidden = true; document.body.style.padding = '1rem 1.5rem'",
+            headings,
+        )
+        browser.driver.set_window_size(1240, browser.run("return document.documentElement.offsetHeight") + 140)
+        whole = Image.open(io.BytesIO(browser.find("body").screenshot_as_png)).convert("RGB")
+    shown = whole.crop((0, 0, whole.width, min(whole.height, MOST_PIXELS)))
+    few = shown.quantize(COLORS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    few.save(FOLDER / f"inspector-{name}.png", optimize=True)
+
+
+def main(
+    language: Annotated[Path, typer.Option(help="A language model of characters, of plays.")],
+    beside: Annotated[Path, typer.Option(help="Another one.")],
+    tagger: Annotated[Path, typer.Option(help="A tagger of names.")],
+    translator: Annotated[Path, typer.Option(help="A translator from English.")],
+) -> None:
+    """Draws all pictures."""
+    one, other = ensue.load(language).inspect(VERSE), ensue.load(beside).inspect(VERSE)
+    with tempfile.TemporaryDirectory() as folder, browsing(Path(folder)) as browser:
+        picture(browser, one, "text", ["The text", "Units that follow"])
+        picture(browser, one.beside(other), "beside", ["The text"])
+        picture(browser, ensue.load(tagger).inspect(NEWS), "tagger", ["The sentence", "Emission", "The best"])
+        found = ensue.load(translator).inspect(CAPTION)
+        picture(browser, found, "translator", ["Source", "Attention", "The search"])
+
+
+if __name__ == "__main__":
+    typer.run(main)
