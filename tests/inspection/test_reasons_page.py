@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 from ensue.inspection.map_page import map_section
 from ensue.inspection.neighbor_map import map_vectors
@@ -47,6 +48,15 @@ def test_what_each_token_gives_and_what_changes_without_units() -> None:
     worst = cells(list(section.all("tr"))[1])
     assert int(worst[1]) == 1 + np.abs(changes).argmax()
     assert number(worst[4]) == pytest.approx(changes[int(worst[1]) - 1], abs=1e-3)
+
+
+@torch.no_grad()
+def test_a_model_whose_numbers_are_none_has_a_page() -> None:
+    pipeline = model_of("lstm")
+    pipeline.model.head.bias[3] = torch.nan
+    page = parsed(pipeline.inspect("The sea was calm", at=5, off="layer 1, cell: 0").page)
+    assert set(offered(page.section("Without some units"))["change of surprisal"]) == {None}
+    assert "NaN" not in "".join(script.text for script in page.all("script") if script.attributes.get("type"))
 
 
 def test_a_map_shows_all_words_and_labels_where_there_is_room() -> None:

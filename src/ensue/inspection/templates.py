@@ -5,6 +5,7 @@ A template stands beside the Python file that has its numbers, and is named by i
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from ensue.inspection.markup import clean, clipped, plain, share, signed, written
+from ensue.inspection.numbers import as_json
 
 if TYPE_CHECKING:  # it is imported with the first page
     from jinja2 import Environment
@@ -41,11 +43,20 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_finished,
     )
+    found.policies["json.dumps_function"] = _dumped
     found.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     found.filters |= {
         "clipped": clipped, "fixed": _fixed, "plain": plain, "share": share, "signed": signed, "written": written,
     }  # fmt: skip
     return found
+
+
+def _dumped(value: Any, **options: Any) -> str:
+    """JSON, with null for what is no number, as in a model whose weights are none."""
+    try:
+        return json.dumps(value, **options)
+    except ValueError:
+        return json.dumps(as_json(value), **options)
 
 
 def _finished(value: Any) -> Any:

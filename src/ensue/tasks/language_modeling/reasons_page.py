@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -67,9 +68,11 @@ def _kinds(found: Explanation) -> dict[str, NDArray[np.float64]]:
 
 
 def _placed(place: int, values: NDArray[np.float64]) -> list[float | None]:
-    """The values of the tokens before a place, as far as the page shows tokens; None for the others."""
+    """The values of the tokens before a place, as far as the page shows tokens; None for the others, and for what is no
+    number.
+    """
     behind = max(0, min(place, MOST_SHOWN) - (place - len(values)))
-    kept = [float(f"{value:.5g}") for value in values[:behind].tolist()]
+    kept = [float(f"{value:.5g}") if math.isfinite(value) else None for value in values[:behind].tolist()]
     return [*[None] * min(place - len(values), MOST_SHOWN), *kept]
 
 
@@ -105,7 +108,7 @@ def switched_off_section(view: LanguageView) -> list[Section]:
         "off": [one.name for one in view.off],
         "before": float(before.mean()),
         "after": float(after.mean()),
-        "colors": {"change of surprisal": [round(change, 4) for change in changes[:MOST_SHOWN].tolist()]},
+        "colors": {"change of surprisal": _placed(len(changes), changes)},
         "rows": [
             {
                 "token": shown(view.tokens[at]) or "·",
