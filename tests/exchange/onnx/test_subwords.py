@@ -227,6 +227,19 @@ def test_what_has_no_export_is_refused(folder: Path, tmp_path: Path) -> None:
     trained(folder, "labeling", "names.txt", tmp_path / "run", data={"context_words": 20}, train={"steps": 2})
     with pytest.raises(EnsueError, match=r"reads several sentences together \(data.context_words\) has no export"):
         export_run(tmp_path / "run", tmp_path / "out", "onnx")
+    words = {
+        "words": {"kind": "table", "d_words": 5},
+        "encoder": {"kind": "lstm", "d_model": 6},
+        "head": {"kind": "softmax"},
+    }
+    document = {"task": "bidirectional-language-modeling", "data": {"train": str(folder / "text.txt")}, **words}
+    train = {**FEW, "batch_size": 4, "segment_length": 8, "precision": "float32"}
+    run_tiny(validate_recipe(document | {"train": train}, where="elmo"), tmp_path / "elmo")
+    features = {"contextual": [str(tmp_path / "elmo")]}
+    trained(folder, "labeling", "names.txt", tmp_path / "reads", features=features, train={"steps": 2})
+    for run in ("elmo", "reads"):
+        with pytest.raises(EnsueError, match="no export to ONNX"):
+            export_run(tmp_path / run, tmp_path / "out", "onnx")
     recipe = pair_recipe(folder / "source.tsv", train=FEW, features={"contextual": [str(folder / "masked")]})
     run_tiny(recipe, tmp_path / "translator")
     with pytest.raises(EnsueError, match=r"reads what other runs compute \(features.contextual\) has no export"):
