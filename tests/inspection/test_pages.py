@@ -235,6 +235,13 @@ def test_nothing_is_fetched() -> None:
         assert any("default-src 'none'" in (node.attributes["content"] or "") for node in list(page.all("meta"))[1:])
 
 
+def test_a_page_is_small_but_for_its_content() -> None:
+    """With the library, whose license is in it."""
+    page = inspect_classifier(classifier(), TEXT).page
+    assert "Permission is hereby granted" in page
+    assert len(page.encode()) < 400_000
+
+
 LONG = " ".join(f"w{n}" for n in range(2_100))
 
 

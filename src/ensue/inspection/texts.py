@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from ensue.inspection.markup import LONGEST_WORD, clipped
 from ensue.inspection.page import cut
 from ensue.inspection.templates import drawn
 
@@ -77,7 +78,7 @@ def _words(shown: ShownText) -> list[Word]:
     """The words that are shown, each with the text before it."""
     ends = [0, *(end for _, end in shown.offsets)]
     return [
-        Word(_gap(shown, ends[place], start), shown.text[start:end])
+        Word(_gap(shown, ends[place], start), clipped(shown.text[start:end], LONGEST_WORD))
         for place, (start, end) in enumerate(shown.offsets[:MOST_SHOWN])
     ]
 
