@@ -3,7 +3,6 @@
 import os
 import signal
 import socket
-import time
 from pathlib import Path
 
 import pytest
@@ -84,26 +83,30 @@ def test_one_that_fails_ends_all(failing: int, text: Path, tmp_path: Path, monke
             monkeypatch.setattr(Trainer, "save", lambda self: fail())
         run_tiny(recipe, tmp_path / "run")
 
-    begun = time.monotonic()
     statuses = together(3, train, log=tmp_path / "log")
     assert sorted(map(int, statuses)) == [STATUS_OF_A_MISTAKE, SILENT, SILENT]
     assert said(tmp_path / "log") == ["no more of this"]
-    assert time.monotonic() - begun < 30
 
 
 @pytest.mark.parametrize(
     ("number", "expected"), [(signal.SIGKILL, "has ended"), (signal.SIGSTOP, "not answered for 5")]
 )
-def test_one_that_is_gone_or_hangs_ends_all(number: int, expected: str, text: Path, tmp_path: Path) -> None:
-    recipe = tiny_recipe(text, steps=100_000, validations=1)
+def test_one_that_is_gone_or_hangs_ends_all(
+    number: int, expected: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe, step = tiny_recipe(text), Trainer.step
+
+    def gone(trainer: Trainer) -> None:
+        if trainer.progress.step == 4:
+            os.kill(os.getpid(), number)
+        step(trainer)
 
     def train(rank: int) -> None:
         if rank == 1:
-            signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), number))
-            signal.setitimer(signal.ITIMER_REAL, 4)
+            monkeypatch.setattr(Trainer, "step", gone)
         run_tiny(recipe, tmp_path / "run", timeout=5)
 
-    statuses = together(3, train, log=tmp_path / "log", seconds=60)
+    statuses = together(3, train, log=tmp_path / "log", seconds=40)
     assert sorted((statuses[0], statuses[2])) == [STATUS_OF_A_MISTAKE, SILENT]
     (line,) = said(tmp_path / "log")
     assert line.startswith("process 1 of 3 has ")

@@ -1,0 +1,158 @@
+"""Several processes: what a step costs in one and in two, and whether runs whose ranks are killed end in the same bits.
+
+    python benchmarks/processes.py steps TEXT              1 process with 1 and 2 threads, 2 processes with 1 thread
+    python benchmarks/processes.py beside TEXT OTHER/src   a step in one process beside that of other sources
+    python benchmarks/processes.py kills TEXT --count 20   ranks killed at random times under torchrun
+
+`steps` takes `--rounds` turns and prints the fastest, by the clock. `beside` takes a chunk of steps in turns, and
+compares processor time. The recipe is char-lstm in float32.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+from machine import describe_machine
+
+SETTINGS = {"train.precision": "float32", "train.validations": 1, "train.sample_tokens": 0, "data.valid_fraction": 0}
+CHUNK = 10
+WORKER = """
+import sys, time
+from pathlib import Path
+import torch
+from ensue.recipe import read_recipe
+from ensue.runs.directory import RunDirectory
+from ensue.runs.reporter import Reporter
+from ensue.training.loop import Trainer
+from ensue.training.run import begin_job
+
+recipe = read_recipe("char-lstm", sys.argv[3:])
+torch.set_num_threads(1)
+torch.manual_seed(0)
+job = begin_job(recipe, None)
+out = Path(sys.argv[1])
+out.mkdir()
+model, run = job.build_model(), RunDirectory(out)
+trainer = Trainer(model, job.task, recipe.train, run, precision="float32", reporter=Reporter())
+for line in sys.stdin:
+    started = time.process_time()
+    for _ in range(int(sys.argv[2])):
+        trainer.step()
+    print(time.process_time() - started, flush=True)
+"""
+
+
+def command(text: Path, out: Path, **settings: object) -> list[str]:
+    """The command that trains on the text."""
+    sets = [part for key, value in (SETTINGS | settings).items() for part in ("--set", f"{key}={value}")]
+    return ["-m", "ensue", "train", "char-lstm", "--train", str(text), "--out", str(out), *sets]
+
+
+def seconds_of(text: Path, folder: Path, steps: int, options: list[str]) -> float:
+    """The seconds of the steps of a run by the clock, as the run says itself."""
+    out = Path(tempfile.mkdtemp(dir=folder)) / "run"
+    arguments = command(text, out, **{"train.steps": steps})
+    said = subprocess.run([sys.executable, *arguments, *options], capture_output=True, text=True, check=True).stderr
+    return float(said.partition(" seconds of training")[0].rpartition(" ")[2].replace(",", ""))
+
+
+def steps(text: Path, folder: Path, number: int, rounds: int) -> None:
+    """Prints the table of processes and threads."""
+    ways = {
+        "1 process, 1 thread": ["--threads", "1"],
+        "1 process, 2 threads": ["--threads", "2"],
+        "2 processes, 1 thread each": ["--threads", "1", "--processes", "2"],
+    }
+    found: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, options in ways.items():
+            found[name].append(seconds_of(text, folder, number, options))
+    print("| way | milliseconds of a step |\n|---|---|")
+    for name, seconds in found.items():
+        print(f"| {name} | {1000 * min(seconds) / number:.1f} |")
+
+
+def beside(text: Path, folder: Path, other: Path, rounds: int) -> None:
+    """Prints the processor time of a step with these sources, and with others."""
+    settings = [f"{key}={value}" for key, value in (SETTINGS | {"train.steps": 100_000, "data.train": text}).items()]
+    found: list[list[float]] = [[], []]
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WORKER, str(folder / str(number)), str(CHUNK), *settings], text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(source)},
+        )
+        for number, source in enumerate((Path("src").absolute(), other.absolute()))
+    ]  # fmt: skip
+    for turn in range(rounds + 1):
+        for worker, seconds in zip(workers, found, strict=True):
+            assert worker.stdin
+            assert worker.stdout
+            worker.stdin.write("go\n")
+            worker.stdin.flush()
+            took = float(worker.stdout.readline())
+            if turn:  # the first one compiles
+                seconds.append(took)
+    ours, theirs = (1000 * median(seconds) / CHUNK for seconds in found)
+    pairs = median(a / b for a, b in zip(*found, strict=True))
+    print(f"a step: {ours:.2f} ms of processor time, {theirs:.2f} ms there; median of the ratios {pairs:.4f}")
+    for worker in workers:
+        worker.terminate()
+        worker.wait()
+
+
+def kills(text: Path, folder: Path, count: int, number: int) -> None:
+    """Kills ranks at random times, and says whether the weights differ from those of an undisturbed run."""
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", str(count)]
+    settings = {"train.steps": number, "train.checkpoint_every": 5, "encoder.dropout": 0.2}
+    choose, ends = random.Random(0), []
+    for killed, name in ((0, "whole"), (count, "killed")):
+        arguments = command(text, folder / name, **settings)
+        process = subprocess.Popen([sys.executable, *torchrun, *arguments, "--threads", "1", "--resume"],
+                                   stderr=subprocess.DEVNULL)  # fmt: skip
+        for kill in range(killed):
+            wait_for_step(folder / name, number * kill // (killed + 1) + 1)
+            time.sleep(choose.random())
+            workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            os.kill(int(choose.choice(workers)), signal.SIGKILL)
+        print(f"{name}: {killed} kills, status {process.wait()}")
+        ends.append((folder / name / "model.safetensors").read_bytes())
+    print(f"weights differ: {ends[0] != ends[1]}")
+
+
+def wait_for_step(run: Path, least: int) -> None:
+    """Waits for a checkpoint of this step or a later one."""
+    while not any(int(path.name[5:]) >= least for path in run.glob("checkpoints/step-*")):
+        time.sleep(0.05)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("what", choices=["steps", "beside", "kills"])
+    parser.add_argument("text", type=Path)
+    parser.add_argument("other", type=Path, nargs="?")
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--count", type=int, default=20)
+    given = parser.parse_args()
+    print(describe_machine(seed=0))
+    with tempfile.TemporaryDirectory() as folder:
+        match given.what:
+            case "steps":
+                steps(given.text, Path(folder), given.steps, given.rounds)
+            case "beside":
+                beside(given.text, Path(folder), given.other, given.rounds)
+            case _:
+                kills(given.text, Path(folder), given.count, given.steps)
+
+
+if __name__ == "__main__":
+    main()
