@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from ensue.data.frames.source import Shape
 from ensue.inspection.inspection import Inspection
 from ensue.models.build import build_language_model
 from ensue.serving.application import application
@@ -17,8 +18,13 @@ from ensue.serving.metrics import Metrics
 from ensue.serving.served import Served
 from ensue.serving.service import LOOPBACK, Service
 from ensue.tasks import task_entry
+from ensue.tasks.frame_classification.model import FrameClassifierParts
+from ensue.tasks.frame_classification.pipeline import FrameClassificationPipeline
+from ensue.tasks.frame_classification.recipe import FrameClassificationRecipe
+from ensue.tasks.frames.model import FramesSeen
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
 from ensue.tasks.pipeline import Predictor
+from ensue.text.classes import Classes
 from ensue.text.tokenizers import train_tokenizer
 from layer_tables import layers
 from serving.client import Client
@@ -35,6 +41,14 @@ def language_pipeline(tokens: str = "characters", **encoder: Any) -> LanguagePip
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.6)
     return LanguagePipeline(model, tokenizer, run="/somewhere/runs/sea")
+
+
+def frame_pipeline() -> FrameClassificationPipeline:
+    seen = FramesSeen(Shape(2, 0.0, (), False, "the training data"), (0.0, 0.0), (1.0, 1.0))
+    parts = FrameClassifierParts(seen, Classes(["rest", "walk"]))
+    tables = {"task": "frame-classification", "encoder": {"kind": "lstm", "d_model": 4}, "train": {"steps": 1}}
+    recipe = FrameClassificationRecipe.model_validate(tables)
+    return FrameClassificationPipeline(parts.build(recipe), parts, recipe=recipe, run="/somewhere/runs/motion")
 
 
 class Shouter(Predictor):

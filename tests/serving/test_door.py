@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from serving.client import Answer, Client
-from serving.conftest import BUGS, Shouter, language_pipeline
+from serving.conftest import BUGS, Shouter, frame_pipeline, language_pipeline
 
 SAID = {"model": "shouter", "inputs": ["a"]}
 
@@ -28,6 +28,17 @@ def test_other_tasks_answer_in_order(sea: Client) -> None:
     scored = sea.post("/v1/score", {"model": "lstm", "inputs": ["The sea", ""]}).json["outputs"]
     assert [token["token"] for token in scored[0]["tokens"]] == list("The sea")
     assert scored[1] == {"nats": 0, "tokens": []}
+
+
+def test_a_model_of_frames_takes_numbers(serve: Any, bugs: list[BaseException]) -> None:
+    client, _ = serve({"motion": frame_pipeline(), "shouter": Shouter()})
+    series = [[[0.5, 1], [2, 3.5]], [[0, 0]]]
+    outputs = client.post("/v1/predict", {"model": "motion", "inputs": series}).json["outputs"]
+    assert [output["series"] for output in outputs] == ["0", "1"]
+    assert sum(outputs[0]["probabilities"].values()) == pytest.approx(1, abs=1e-5)
+    for wrong in ("a text", ["a text"], [1.5], [[1]], []):
+        refused(client.post("/v1/predict", {"model": "motion", "inputs": [wrong]}), 400, "invalid_value")
+    refused(client.post("/v1/predict", {"model": "shouter", "inputs": series}), 400, "invalid_value")
 
 
 def test_what_is_inside_in_numbers_and_as_a_page(sea: Client) -> None:

@@ -18,6 +18,7 @@ from ensue.models.frame_features import FrameFeatures, Frames
 from ensue.models.specification import Directions, NoEncoder
 from ensue.recipe import validate_recipe
 from ensue.recipe.tables import Recipe
+from ensue.tasks.shards import Shard
 from training.resuming import assert_resumes
 from training.tiny import run_tiny, seal
 from training.tiny_texts import Listener, without_pictures
@@ -89,6 +90,8 @@ def test_a_classifier_learns_and_says_what_it_has_learned(runs: Path, files: Pat
     assert json.loads(lines[0])["series"] == "labels.npz[0]"
     assert json.loads(lines[0])["probabilities"] == pytest.approx(alone["probabilities"], abs=1e-5)
     assert model.scored_items(files / "labels.npz").whole()["accuracy"] == model.evaluate(files / "labels.npz").accuracy
+    parts = [model.prediction_lines(str(files / "labels.npz"), as_json=True, shard=Shard(n, 2)) for n in (1, 2)]
+    assert [line for part in parts for line in part] == lines
     assert (files / "labels" / "README.md").read_text().count("classifier of frames") == 1
 
 

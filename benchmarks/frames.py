@@ -1,0 +1,166 @@
+"""Models of frames on real data: spoken digits, a speaker never heard, digits in a row, and images row by row.
+
+    python benchmarks/frames.py DATA NAME ... [--seeds 1] [--set KEY=VALUE] [--recipe NAME] [--keep FOLDER]
+
+DATA is a folder with `fsdd/recordings.tar.xz` and `mnist_t10k/t10k-{images-idx3,labels-idx1}-ubyte.gz`. Runs train with
+one thread. The test data are scored once.
+
+- digits: recordings 0 to 4 of each speaker and digit are the official test part; a tenth of the others is validation
+- speaker-NAME: all recordings of a speaker are for testing. The mean of the six is that of "leave one out"
+- joined: two to five recordings of one speaker in a row, of the same parts, with a digit for every frame; joined-crf:
+  with a CRF. `exact` is the share of series whose digits are right if equal neighbors count once, in both
+- mnist: the 10,000 images of MNIST's test part, 8,000 / 1,000 / 1,000 by order; 28 frames of 28
+
+`linear` is the accuracy of logistic regression on the mean of a recording's log-mel features.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import tarfile
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from trials import Trial, print_scores, trial_arguments
+
+from ensue.data.decoding import whole_bytes
+from ensue.data.frames.series import Reading
+from ensue.data.frames.source import FrameSource
+
+SPEAKERS = ("george", "jackson", "lucas", "nicolas", "theo", "yweweler")
+NAMES = ("digits", *(f"speaker-{name}" for name in SPEAKERS), "joined", "joined-crf", "mnist")
+OFFICIAL = 5
+"""Recordings below this number are for testing."""
+ROUNDS = {"train": 4, "test": 1}
+"""How often each recording is joined with others."""
+PARTS = {"train": (0, 8_000), "valid": (8_000, 9_000), "test": (9_000, 10_000)}
+MNIST = ("images-idx3", 16, 784), ("labels-idx1", 8, 1)
+"""The names of idx files, the bytes of their heads, and those of an item."""
+
+
+def trial_of(data: Path, name: str, folder: Path) -> Trial:
+    """The data of that name, written into the folder."""
+    if name == "mnist":
+        train, valid, test = mnist(data / "mnist_t10k", folder)
+        return Trial("classify-frames", train, valid, test)
+    train_files, test_files = divided(recordings(data, folder), name)
+    if name.startswith("joined"):
+        settings = ("head.kind=crf",) if name.endswith("crf") else ()
+        train = joined(train_files, folder / "joined-train.npz", ROUNDS["train"])
+        return Trial(
+            "tag-frames", train, "", joined(test_files, folder / "joined-test.npz", ROUNDS["test"]), settings, exact
+        )
+    train, test = (
+        table(files, folder / f"{name}-{part}.csv") for part, files in (("train", train_files), ("test", test_files))
+    )
+    return Trial("classify-frames", train, "", test, (), lambda model, path: {"linear": linear(train, path)})
+
+
+def recordings(data: Path, folder: Path) -> list[Path]:
+    """The recordings, unpacked."""
+    if not (folder / "recordings").exists():
+        with tarfile.open(data / "fsdd" / "recordings.tar.xz") as archive:
+            archive.extractall(folder, filter="data")
+    return sorted((folder / "recordings").glob("*.wav"))
+
+
+def said(path: Path) -> tuple[str, str, int]:
+    """Digit, speaker and number of a recording."""
+    digit, speaker, number = path.stem.split("_")
+    return digit, speaker, int(number)
+
+
+def divided(files: Sequence[Path], name: str) -> tuple[list[Path], list[Path]]:
+    """The files for training and for testing."""
+    speaker = name.partition("-")[2] if name.startswith("speaker") else ""
+    is_test = [said(path)[1] == speaker if speaker else said(path)[2] < OFFICIAL for path in files]
+    parts = [[path for path, test in zip(files, is_test, strict=True) if test == wanted] for wanted in (False, True)]
+    return parts[0], parts[1]
+
+
+def table(files: Sequence[Path], out: Path) -> str:
+    """A table of paths and labels."""
+    rows = [f"{path.relative_to(out.parent)},{said(path)[0]}" for path in files]
+    out.write_text("\n".join(["path,label", *rows, ""]))
+    return str(out)
+
+
+def joined(files: Sequence[Path], out: Path, rounds: int) -> str:
+    """Arrays of series of two to five recordings, with the digit of each frame."""
+    frames, lengths, labels = [], [], []
+    for group in groups(files, rounds):
+        parts = [next(iter(FrameSource(path, Reading()))).frames for path in group]
+        frames += parts
+        lengths.append(sum(map(len, parts)))
+        labels += [said(path)[0] for path, part in zip(group, parts, strict=True) for _ in part]
+    np.savez(out, frames=np.concatenate(frames), lengths=lengths, labels=labels)
+    return str(out)
+
+
+def groups(files: Sequence[Path], rounds: int) -> Iterator[list[Path]]:
+    """Two to five recordings of a speaker; each recording is in about one group of a round."""
+    choose = random.Random(0)
+    for _ in range(rounds):
+        for speaker in SPEAKERS:
+            rest = [path for path in files if said(path)[1] == speaker]
+            choose.shuffle(rest)
+            while len(rest) > 1:
+                size = choose.randint(2, 5)
+                yield rest[:size]
+                rest = rest[size:]
+
+
+def exact(model: Any, path: str) -> dict[str, float]:
+    """The share of series whose digits are right, in their order."""
+    series = list(model.source(path))
+    found = model.predict(series)
+    right = [runs(one.labels) == runs(answer.labels) for one, answer in zip(series, found, strict=True)]
+    return {"exact": float(np.mean(right))}
+
+
+def runs(labels: Sequence[str]) -> list[str]:
+    """The labels without repetitions."""
+    return [label for label, _ in groupby(labels)]
+
+
+def linear(train: str, test: str) -> float:
+    """The accuracy of logistic regression on mean log-mel features."""
+    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
+    from sklearn.pipeline import make_pipeline  # noqa: PLC0415
+    from sklearn.preprocessing import StandardScaler  # noqa: PLC0415
+
+    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
+    model.fit(*averaged(train))
+    return float(model.score(*averaged(test)))
+
+
+def averaged(path: str) -> tuple[Any, list[str]]:
+    """The mean frame and the label of each series."""
+    series = list(FrameSource(path, Reading()))
+    return np.stack([one.frames.mean(0) for one in series]), [one.labels[0] for one in series]
+
+
+def mnist(source: Path, folder: Path) -> list[str]:
+    """The three parts as idx files, images and labels side by side."""
+    for name, head, size in MNIST:
+        content = whole_bytes(source / f"t10k-{name}-ubyte.gz")
+        for part, (start, stop) in PARTS.items():
+            count = (stop - start).to_bytes(4, "big")
+            items = content[head + start * size : head + stop * size]
+            (folder / f"{part}-{name}-ubyte").write_bytes(content[:4] + count + content[8:head] + items)
+    return [str(folder / f"{part}-images-idx3-ubyte") for part in PARTS]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    given = trial_arguments(parser, NAMES)
+    print_scores(given, lambda name, folder: trial_of(given.data, name, folder))
+
+
+if __name__ == "__main__":
+    main()
