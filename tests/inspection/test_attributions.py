@@ -34,7 +34,7 @@ def output(y: Tensor) -> Tensor:
     return y[:, -1].sin().sum(-1) + y[:, -2].prod(-1)
 
 
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("name", some_slow(LAYERS, "lstms", "transformer"))
 def test_gradients_are_difference_quotients(name: str) -> None:
     """By a feature at each position; by a unit of each state, which is moved from outside."""
     layer, move = rough(name), 1e-6
@@ -84,7 +84,7 @@ def test_of_a_line_and_a_product_the_shares_are_known() -> None:
     assert integrated_gradients(lambda x: torch.ones(len(x)), x, points=24, rows=5).shares.tolist() == [0, 0]
 
 
-@pytest.mark.parametrize("rows", [1, 100])
+@pytest.mark.parametrize("rows", some_slow([1, 100], 100))
 def test_shares_add_up_and_are_those_of_many_small_steps(rows: int) -> None:
     layer = rough("lstms")
     x = 3 * torch.randn(1, T, D, dtype=torch.float64)
@@ -112,7 +112,7 @@ def test_points_are_taken_where_they_are_missing() -> None:
     assert many.shares == pytest.approx([1.0], abs=0.02)
 
 
-@pytest.mark.parametrize("name", some_slow(MODELS, "lstm", "transformer"))
+@pytest.mark.parametrize("name", some_slow(MODELS, "transformer"))
 def test_a_token_is_explained_by_those_that_the_model_has_read(name: str) -> None:
     pipeline = model_of(name)
     model = pipeline.model.eval()
@@ -141,6 +141,7 @@ def test_what_comes_next_is_explained() -> None:
     assert len(view.explanation.norms) == 6, "the window of 10 that predicts it begins at 10"
 
 
+@pytest.mark.slow
 def test_of_a_long_text_the_nearest_tokens_are_asked() -> None:
     pipeline = model_of("gru")
     inputs = np.concatenate(([pipeline.tokenizer.start_id], np.tile(pipeline.tokenizer.encode("sea "), 200)))
