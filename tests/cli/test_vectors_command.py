@@ -71,7 +71,7 @@ def test_mistakes_are_one_line(refused: Callable[..., str], vectors: Path, tmp_p
     assert "its embed has no --layer" in refused("embed", vectors, "--layer", "1")
     assert "a row of this format is one word" in refused("embed", vectors, "--out", tmp_path / "x.vec", stdin=b"a b\n")
     assert 'no format of vectors is named ".nyp"' in refused("embed", vectors, "--out", tmp_path / "x.nyp", stdin=b"a")
-    assert "for neighbors, embed, evaluate and export" in refused("predict", vectors)
+    assert "for neighbors, inspect, embed, evaluate and export" in refused("predict", vectors)
 
 
 def test_they_are_no_graph(refused: Callable[..., str], vectors: Path, tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ from PIL import Image
 from safetensors.numpy import save_file
 
 from ensue.data.frames.labels import compiled
-from ensue.data.frames.log_mel import LogMel, mel_triangles
-from ensue.data.frames.series import Reading, Series
+from ensue.data.frames.log_mel import log_mel, mel_triangles
+from ensue.data.frames.reading import LogMel, Reading
+from ensue.data.frames.series import Series
 from ensue.data.frames.source import FrameSource
 from ensue.data.frames.stored import FrameRows, moments
 from ensue.data.survey.measurement import summarize
@@ -74,7 +75,7 @@ FRAMES = np.arange(12, dtype=np.float32).reshape(6, 2)
 @pytest.mark.parametrize(("bits", "error"), [(8, 1e-2), (16, 1e-4), (24, 1e-6), (32, 1e-6)])
 def test_the_widths_of_samples_say_the_same(tmp_path: Path, bits: int, error: float) -> None:
     (series,) = read(tmp_path, {"a.wav": wav(0.5 * TONE, bits=bits)}, sound=LogMel(floor=1e-2))
-    expected = LogMel(floor=1e-2).features(0.5 * TONE, RATE)
+    expected = log_mel(LogMel(floor=1e-2), 0.5 * TONE, RATE)
     assert series.rate == RATE
     np.testing.assert_allclose(series.frames, expected, atol=30 * error)
 
@@ -84,7 +85,7 @@ def test_log_mels_are_those_of_the_definition() -> None:
     sound = LogMel(window=0.004, step=0.002, bands=5, lowest=100, highest=3000, floor=1e-5)
     samples = np.random.default_rng(0).normal(size=75).astype(np.float32) / 4
     size, step, points = 32, 16, 32
-    found = sound.features(samples, RATE)
+    found = log_mel(sound, samples, RATE)
     assert found.shape == (1 + -(-(75 - size) // step), 5)
     padded = np.concatenate((samples, np.zeros(64)))
     mels = np.linspace(*(2595 * np.log10(1 + f / 700) for f in (100, 3000)), 7)
@@ -107,11 +108,11 @@ def test_log_mels_are_those_of_the_definition() -> None:
 
 def test_a_tone_is_in_its_band_and_no_band_is_empty() -> None:
     assert mel_triangles(40, 256, RATE, 20, 4000).max(1).min() > 0
-    loudest = LogMel().features(TONE, RATE).mean(0).argmax()
+    loudest = log_mel(LogMel(), TONE, RATE).mean(0).argmax()
     corners = 700 * (10 ** (np.linspace(*(2595 * np.log10(1 + f / 700) for f in (20, 4000)), 42) / 2595) - 1)
     assert corners[loudest] < 1000 < corners[loudest + 2]
-    assert len(LogMel().features(TONE[:3], RATE)) == 1
-    assert LogMel().features(0 * TONE, RATE).max() == pytest.approx(np.log(1e-6))
+    assert len(log_mel(LogMel(), TONE[:3], RATE)) == 1
+    assert log_mel(LogMel(), 0 * TONE, RATE).max() == pytest.approx(np.log(1e-6))
 
 
 def test_several_channels_are_mixed(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from ensue.inspection.encoder import over_text
 from ensue.inspection.units import Units, named, unit_taps
 from ensue.nn import SequenceLayer, watch
-from ensue.types import State
+from ensue.types import State, exact
 
 STATES = {"hidden", "cell", "h", "c", "neurons"}
 """The kinds of units whose gradients are taken: states of recurrent layers, and the neurons of Transformers."""
@@ -174,5 +174,5 @@ def rows_together(model: nn.Module, length: int) -> int:
 
 
 def _array(values: Tensor) -> Array:
-    found: Array = values.detach().double().cpu().numpy()
+    found: Array = exact(values.detach()).cpu().numpy()
     return found

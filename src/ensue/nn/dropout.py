@@ -51,7 +51,7 @@ def _sixteen_bits(shape: Sequence[int]) -> Tensor:
     """Random numbers from -32,768 to 32,767."""
     size = math.prod(shape)
     numbers = torch.empty(-(-size // 4), dtype=torch.int64).random_(-(2**63), None)
-    return numbers.view(torch.int16)[:size].view(*shape)
+    return numbers.view(torch.int16)[:size].view(tuple(shape))
 
 
 class TorchDropout(nn.Dropout):

@@ -240,7 +240,7 @@ def test_training_says_that_ids_are_in_use(
     tokens = tokenize(source, tokenizer)
     (entry,) = cache_directory().iterdir()
     os.utime(entry, (0, 0))
-    monkeypatch.setattr(token_file, "_RELEASE_BYTES", 1 << 20)
+    monkeypatch.setattr(token_file, "RELEASE_BYTES", 1 << 20)
     for _ in range(20):
         tokens.read(0, 100)
     assert time.time() - entry.stat().st_mtime < 100

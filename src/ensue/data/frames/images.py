@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ensue.data.decoding import whole_bytes
-from ensue.data.frames.series import Reading, Series
+from ensue.data.frames.reading import Reading
+from ensue.data.frames.series import Series
 from ensue.errors import DataError
 
 IDX_TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}

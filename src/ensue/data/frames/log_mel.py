@@ -7,52 +7,38 @@ to K ≥ N, and W the triangles of the bands, the features are `log max(W P, flo
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ensue.data.frames.reading import LogMel
 from ensue.errors import DataError
 
 FRAMES_AT_ONCE = 4096
 
 
-class LogMel(NamedTuple):
-    """The parameters. `highest` 0 is half of the sampling rate."""
+def log_mel(sound: LogMel, samples: NDArray[np.float32], rate: int, place: str = "") -> NDArray[np.float32]:
+    """Frames (T, bands) from samples (n,), T = 1 + ⌈(n − N) / S⌉; the last frame is filled up with silence.
 
-    window: float = 0.025
-    """Seconds of a frame, N samples."""
-    step: float = 0.010
-    """Seconds from a frame to the next, S samples."""
-    bands: int = 40
-    lowest: float = 20.0
-    highest: float = 0.0
-    """The edges of the lowest and the highest band, in hertz."""
-    floor: float = 1e-6
-    """The least energy of a band; samples are from -1 to 1."""
-
-    def features(self, samples: NDArray[np.float32], rate: int, place: str = "") -> NDArray[np.float32]:
-        """Frames (T, bands) from samples (n,), T = 1 + ⌈(n − N) / S⌉; the last frame is filled up with silence.
-
-        Raises DataError for bands that do not fit the rate.
-        """
-        if not 0 <= self.lowest < (highest := self.highest or rate / 2) <= rate / 2:
-            odd = f"bands from {self.lowest:g} to {highest:g} hertz do not fit a rate of {rate:,}"
-            raise DataError(f"{odd}; features.lowest and features.highest set them", place)
-        size, step = max(1, round(self.window * rate)), max(1, round(self.step * rate))
-        count = 1 + max(0, -(-(len(samples) - size) // step))
-        padded = np.zeros((count - 1) * step + size, np.float32)
-        padded[: len(samples)] = samples[: len(padded)]
-        frames = np.lib.stride_tricks.sliding_window_view(padded, size)[::step]
-        points = 1 << (size - 1).bit_length()
-        hann = np.hanning(size + 1)[:-1].astype(np.float32)  # periodic
-        triangles = mel_triangles(self.bands, points, rate, self.lowest, highest)
-        found = np.empty((count, self.bands), np.float32)
-        for start in range(0, count, FRAMES_AT_ONCE):
-            part = slice(start, start + FRAMES_AT_ONCE)
-            power = np.abs(np.fft.rfft(frames[part] * hann, points)) ** 2 / size
-            found[part] = np.log(np.maximum(power @ triangles.T, self.floor))
-        return found
+    Raises DataError for bands that do not fit the rate.
+    """
+    if not 0 <= sound.lowest < (highest := sound.highest or rate / 2) <= rate / 2:
+        odd = f"bands from {sound.lowest:g} to {highest:g} hertz do not fit a rate of {rate:,}"
+        raise DataError(f"{odd}; features.lowest and features.highest set them", place)
+    size, step = max(1, round(sound.window * rate)), max(1, round(sound.step * rate))
+    count = 1 + max(0, -(-(len(samples) - size) // step))
+    padded = np.zeros((count - 1) * step + size, np.float32)
+    padded[: len(samples)] = samples[: len(padded)]
+    frames = np.lib.stride_tricks.sliding_window_view(padded, size)[::step]
+    points = 1 << (size - 1).bit_length()
+    hann = np.hanning(size + 1)[:-1].astype(np.float32)  # periodic
+    triangles = mel_triangles(sound.bands, points, rate, sound.lowest, highest)
+    found = np.empty((count, sound.bands), np.float32)
+    for start in range(0, count, FRAMES_AT_ONCE):
+        part = slice(start, start + FRAMES_AT_ONCE)
+        power = np.abs(np.fft.rfft(frames[part] * hann, points)) ** 2 / size
+        found[part] = np.log(np.maximum(power @ triangles.T, sound.floor))
+    return found
 
 
 @lru_cache(maxsize=8)

@@ -1,13 +1,12 @@
-"""A series of frames, and how files of them are read."""
+"""A series of frames."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.data.frames.log_mel import LogMel
 from ensue.errors import DataError
 
 Vectors = NDArray[np.float32]
@@ -34,21 +33,6 @@ class Series(NamedTuple):
     def error(self, message: str) -> DataError:
         """A mistake in this series."""
         return DataError(message, *self.place)
-
-
-class Reading(NamedTuple):
-    """How files become series."""
-
-    sound: LogMel = LogMel()
-    missing: Literal["refuse", "mean"] = "refuse"
-    """Whether missing values are a mistake, or are to be read as the mean."""
-    series: str = "series"
-    labels: str = "label"
-    time: str = "time"
-    """The columns of a table: the name of the series, its label, and when a frame was taken."""
-    pattern: str = ""
-    """Where a file's name has its label, such as `{label}_{}_{}`."""
-    encoding: str = "utf-8"
 
 
 def as_vectors(values: NDArray[Any], place: str) -> Vectors:

@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ensue.data.decoding import whole_bytes
-from ensue.data.frames.series import Reading, Series
+from ensue.data.frames.log_mel import log_mel
+from ensue.data.frames.reading import Reading
+from ensue.data.frames.series import Series
 from ensue.errors import DataError
 
 
@@ -20,7 +22,7 @@ def read_sound(path: Path, reading: Reading) -> Iterator[Series]:
     samples, rate = read_wav(path)
     if not len(samples):
         raise DataError("an empty recording", path)
-    frames = reading.sound.features(samples.mean(1), rate, str(path))
+    frames = log_mel(reading.sound, samples.mean(1), rate, str(path))
     place = (str(path), None)
     yield Series(path.name, frames, rate=rate, place=place, channels=samples.shape[1])
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from ensue.data.decoding import checked_encoding
 from ensue.data.detection.frame_signs import SERIES, dialect_of
-from ensue.data.frames.series import Reading, Series
+from ensue.data.frames.reading import Reading
+from ensue.data.frames.series import Series
 from ensue.data.lines import Lines
 from ensue.errors import DataError, nearest
 

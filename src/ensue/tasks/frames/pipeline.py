@@ -11,6 +11,7 @@ import numpy as np
 
 from ensue.arguments import check_path, check_texts
 from ensue.data.files import expanded
+from ensue.data.frames.log_mel import log_mel
 from ensue.data.frames.series import Series, as_vectors
 from ensue.data.frames.source import FrameSource
 from ensue.data.streams import is_stream
@@ -65,7 +66,7 @@ class FramesPipeline(Predictor):
             raise EnsueError(f"series {name}: expected {GIVEN}") from None
         shape = self.seen.shape
         if shape.is_sound and values.ndim == 1 and len(values):
-            values = self.recipe.reading().sound.features(values, round(shape.rate))
+            values = log_mel(self.recipe.reading().sound, values, round(shape.rate))
         if values.ndim != 2 or values.shape[1] != shape.width or not len(values):
             raise EnsueError(f"series {name}: numbers of the shape {values.shape}; expected (T, {shape.width})")
         wrong = np.isinf(values) if self.recipe.data.missing == "mean" else ~np.isfinite(values)

@@ -6,8 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from ensue.data.frames.log_mel import LogMel
-from ensue.data.frames.series import Reading
+from ensue.data.frames.reading import LogMel, Reading
 from ensue.models.feature_specification import FrameFeatureSpecification
 from ensue.models.specification import Directions, EncoderSpecification
 from ensue.recipe.tables import DataRecipe, Recipe, Rows, TrainRecipe
