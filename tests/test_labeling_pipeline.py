@@ -80,6 +80,7 @@ def test_a_single_sentence_goes_a_fast_way_to_the_same_labels(pipeline: Labeling
     assert len({tuple(answer.labels) for answer in together}) > 30
 
 
+@pytest.mark.slow
 def test_the_fast_way_reads_other_columns_too(runs: Path) -> None:
     pipeline = loaded(runs / "pos")
     source = list(pipeline.source(runs / "names.txt"))

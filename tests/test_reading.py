@@ -108,6 +108,7 @@ def test_a_text_may_come_in_any_pieces(specification: dict[str, Any], sizes: lis
     assert close(np.concatenate(nats), naive(model, tokens))
 
 
+@pytest.mark.slow
 def test_windows_of_a_long_text_are_read_side_by_side() -> None:
     model, tokens = model_of(attention(6)), text_of(240)
     calls = []

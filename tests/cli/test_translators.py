@@ -64,6 +64,7 @@ def test_the_surprisal_of_several_is_that_of_the_mean_of_their_probabilities(ens
     assert together != pytest.approx(other, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_an_evaluation_of_several_says_so(ensue: Ensue, translators: Path) -> None:
     one, data = translators / "one", translators / "test.tsv"
     alone = ensue("evaluate", one, data, "--json", "--beams", 1)

@@ -67,7 +67,8 @@ def test_greedy_in_a_batch_is_greedy_alone_and_as_the_naive_loop(name: str) -> N
         assert row.tolist() == naive_greedy(model, prompt, 20)
 
 
-@pytest.mark.parametrize("name", ["lstm", pytest.param("learned", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["lstm", "learned"])
 def test_many_rows_take_the_kernels_to_the_same_tokens(name: str) -> None:
     model = model_of(name)
     prompts = (PROMPTS * 8)[: reader.KERNEL_ROWS + 1]

@@ -13,6 +13,7 @@ from ensue.tasks.sequence_to_sequence.search_page import Box, boxes
 from ensue.tasks.sequence_to_sequence.view import SequenceView
 from inspection.small import Node, number, parsed, translator
 from inspection.test_pages import HARD
+from training.tiny import some_slow
 
 SOURCE = "the big cat sees Ada"
 LSTM = {"encoder": {"kind": "lstm", "d_model": 8}, "decoder": {"kind": "lstm", "d_model": 16}}
@@ -33,7 +34,7 @@ def viewed(tables: dict[str, Any], source: str = SOURCE, target: str | None = No
     return inspection.view, parsed(inspection.page)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", some_slow(MODELS, "copying"))
 def test_the_numbers_are_those_of_the_search_and_of_score(name: str) -> None:
     view, page = viewed(MODELS[name])
     assert view.search is not None

@@ -223,6 +223,7 @@ def test_traces_of_layers_are_numbered() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_layers_of_stacks_are_numbered_and_a_grid_has_two_dimensions() -> None:
     gated = view_of(tagger(model={"kind": "depth-gated", "d_model": 5, "num_layers": 2})).traces
     ways = ["left to right", "right to left"]

@@ -173,7 +173,7 @@ SUBJECTS = [
     Subject("dot attention", lambda: DotAttention(D, D, dropout=0.5)),
     Subject("bilinear attention", lambda: BilinearAttention(D, D_MEMORY, dropout=0.5)),
     Subject("additive attention", lambda: AdditiveAttention(D, D_MEMORY, d_attention=5, dropout=0.5)),
-    Subject("post-norm decoder block", decoder_block),
+    Subject("post-norm decoder block", decoder_block, is_slow=True),
     Subject(
         "pre-norm decoder block",
         lambda: PreNormDecoderBlock(D, num_heads=2, d_feedforward=5, d_memory=D_MEMORY, dropout=0.5),
@@ -184,7 +184,7 @@ SUBJECTS = [
     Subject("lstm from context", lambda: FromContext(LSTM(D, D_OUT), D_MEMORY)),
     Subject("grid lstm from context", lambda: FromContext(GridLSTM(D, D_OUT, num_layers=2), D_MEMORY), is_slow=True),
     Subject("clockwork from context", lambda: FromContext(Clockwork(D, 15, periods=(1, 2, 4)), D_MEMORY), is_slow=True),
-    Subject("gru with context", lambda: WithContext(GRU(D + 4, D_OUT), 4, bidirectional=True)),
+    Subject("gru with context", lambda: WithContext(GRU(D + 4, D_OUT), 4, bidirectional=True), is_slow=True),
     Subject(
         "without attention",
         lambda: WithContext(FromContext(Stack([LSTM(D + D_MEMORY, 5), LSTM(5, D_OUT)]), D_MEMORY), D_MEMORY),
@@ -218,7 +218,7 @@ SUBJECTS = [
     Subject("variational dropout", lambda: VariationalDropout(0.5, d_in=D)),
     Subject("weight drop lstm", lambda: WeightDrop(LSTM(D, D_OUT), 0.5)),
     Subject("weight drop gru before", lambda: WeightDrop(GRU(D, D_OUT, reset="before"), 0.5), is_slow=True),
-    Subject("residual lstm", lambda: Residual(LSTM(D, D))),
+    Subject("residual lstm", lambda: Residual(LSTM(D, D)), is_slow=True),
     Subject("residual attention", lambda: Residual(attention(rotary=True)), is_slow=True),
     Subject("alongside lstm", lambda: Alongside(LSTM(D, 3), d_past=2)),
     Subject(

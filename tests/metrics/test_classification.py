@@ -53,6 +53,7 @@ def assert_labels_agree(found: ClassificationScores, report: dict[str, Any]) -> 
         )
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from(EVERY), st.sampled_from(LABELS)), min_size=1, max_size=30))
 def test_single_labels_as_scikit_learn_scores_them(pairs: list[tuple[str, str]]) -> None:
     gold, predicted = [gold for gold, _ in pairs], [predicted for _, predicted in pairs]
@@ -69,6 +70,7 @@ def test_single_labels_as_scikit_learn_scores_them(pairs: list[tuple[str, str]])
     assert found.examples == len(pairs) == sum(map(sum, found.confusion))
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sets(st.sampled_from(EVERY)), st.sets(st.sampled_from(LABELS))), min_size=1, max_size=20))
 def test_several_labels_as_scikit_learn_scores_them(pairs: list[tuple[set[str], set[str]]]) -> None:
     gold = np.array([[label in right for label in EVERY] for right, _ in pairs])
@@ -163,6 +165,7 @@ def expected_calibration_error(confidences: NDArray[np.float64], came_true: NDAr
     return float(np.sum(sizes[sizes > 0] * np.abs(share - mean)) / len(confidences))
 
 
+@pytest.mark.slow
 def test_calibration_as_scikit_learn_has_it() -> None:
     random = np.random.default_rng(1)
     probabilities = random.dirichlet(np.ones(K) / 2, size=500)

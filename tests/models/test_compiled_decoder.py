@@ -78,6 +78,7 @@ def test_a_state_is_a_value():
     assert torch.equal(decoder.step(ids, before)[0], first)
 
 
+@pytest.mark.slow
 def test_many_rows_and_positions_take_more_than_one_chunk():
     model = model_of(dtype=torch.float32)
     state, decoder, written = both(model)

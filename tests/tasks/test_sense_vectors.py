@@ -56,6 +56,7 @@ def test_two_meanings_have_two_vectors(folder: Path) -> None:
     assert model.sense_of(["unheard", "note"], 1) == "note"
 
 
+@pytest.mark.slow
 def test_a_run_of_senses_is_whole_and_resumes_to_the_same_bits(folder: Path, tmp_path: Path) -> None:
     whole, parts, origin = tmp_path / "whole", tmp_path / "parts", tmp_path / "origin"
     run_tiny(recipe(folder), origin)

@@ -231,6 +231,7 @@ def test_several_labels_in_the_part_for_validation_alone(tmp_path: Path) -> None
         assert ClassificationJob(classifying(path, data={"valid_fraction": 0.5})).parts.labels.multiple
 
 
+@pytest.mark.slow
 def test_a_text_of_ten_thousand_words_among_short_ones(tmp_path: Path) -> None:
     choose = random.Random(0)
     words = choose.choices([*FILLERS, *TOPICS["music"]], k=10_000)

@@ -236,7 +236,8 @@ def test_of_longer_texts_the_part_is_read_that_the_recipe_says(
     assert pipeline.protocol(pipeline.evaluate(topics)) == f"of longer texts {words} 5 words are read"
 
 
-@pytest.mark.parametrize("encoder", some_slow(ONE_WAY, "gru"))
+@pytest.mark.slow
+@pytest.mark.parametrize("encoder", ONE_WAY)
 def test_reading_in_segments_is_reading_whole(encoder: str, topics: Path, tmp_path: Path) -> None:
     """For layers that read in one direction: the same weights give the same probabilities."""
     head = {"pooling": ["last", "mean", "max", "attention"]}

@@ -96,7 +96,8 @@ def test_gradients_reach_the_weights_of_layers(origin: Path, names: Path, tmp_pa
             assert not torch.equal(weight, start), name
 
 
-@pytest.mark.parametrize("kind", some_slow(["language model", "translator"], "translator"))
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["language model", "translator"])
 def test_layers_of_other_models_are_features_too(kind: str, names: Path, tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
     if kind == "translator":

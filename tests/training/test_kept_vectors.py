@@ -121,6 +121,7 @@ def test_layers_are_worked_out_on_the_device_of_the_run(
         run_tiny(tagging(names, features=of(origin), steps=1), tmp_path / "other", device="meta")
 
 
+@pytest.mark.slow
 def test_resumed_is_undisturbed_without_cache_and_origin(
     origin: Path, names: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

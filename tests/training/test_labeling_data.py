@@ -9,7 +9,7 @@ import torch
 from ensue.errors import RecipeError
 from ensue.tasks.labeling.job import LabelingJob
 from training.taggers import TAGGED, load
-from training.tiny import assert_refused, run_tiny, some_slow
+from training.tiny import assert_refused, run_tiny
 from training.tiny_texts import Listener, Tagged, columns, conllu, json_tokens, sentences, tagging
 
 
@@ -116,7 +116,8 @@ def test_other_columns_must_be_there(names: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("encoder", some_slow(["lstm", "window"], "lstm"))
+@pytest.mark.slow
+@pytest.mark.parametrize("encoder", ["lstm", "window"])
 def test_a_sentence_of_ten_thousand_words_among_short_ones(encoder: str, tmp_path: Path) -> None:
     """It is a batch alone, so that it pads nothing; predicted among others it gets the labels that it gets alone."""
     choose = random.Random(0)

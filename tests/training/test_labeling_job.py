@@ -232,6 +232,7 @@ def other_column(path: Path, count: int = 60) -> list[list[tuple[str, str, str]]
     return rows
 
 
+@pytest.mark.slow
 def test_another_column_is_a_feature(tmp_path: Path) -> None:
     path = tmp_path / "signs.txt"
     other_column(path)

@@ -58,6 +58,7 @@ def test_interrupted_and_resumed_is_bit_identical(corpus: Path, tmp_path: Path) 
     assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_columns_of_names_are_tokens(tmp_path: Path) -> None:
     """A lemma and its features: `V;PST` are two names, wherever they stand."""
     lines = [f"{verb}\t{verb}ed\tV;PST\n{verb}\t{verb}s\tV;3;SG\n" for verb in ("walk", "talk", "call", "look", "jump")]

@@ -199,6 +199,7 @@ def test_a_pair_has_segments_and_signs(origins: dict[str, Path]) -> None:
     assert batch.size == (1, 4)
 
 
+@pytest.mark.slow
 def test_features_stand_beside_the_tuned_layers(origins: dict[str, Path], data: Path, tmp_path: Path) -> None:
     features = {"d_words": 5, "affixes": 2, "d_affix": 2}
     for task, train in (("labeling", "names.txt"), ("classification", "topics.tsv")):

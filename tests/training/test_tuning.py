@@ -42,6 +42,7 @@ def model(text: Path) -> nn.Module:
     return model_of(tiny_recipe(text, model=DEEP["transformer"]))
 
 
+@pytest.mark.slow
 def test_a_transformer_has_its_input_its_blocks_and_its_head(model: nn.Module) -> None:
     levels = levels_of(model)
     assert {name.split(".")[0] for name in levels[0]} == {"features", "layers"}

@@ -220,6 +220,7 @@ def test_it_stands_in_a_stack() -> None:
     torch.testing.assert_close(stack.step(x[:, -1], state)[0], y[:, -1])
 
 
+@pytest.mark.slow
 def test_weights_are_dropped_around_it() -> None:
     """One dropped U for all positions, and kept units beside it; in `eval` neither."""
     layer = WeightDrop(Zoneout(Elman(1, 1, activation="relu"), hidden=0.5), 0.5)
