@@ -128,6 +128,7 @@ def test_a_new_word_does_not_cost_a_copy_of_all_others(runs: Path) -> None:
     assert len(places) < 15
 
 
+@pytest.mark.slow
 def test_a_stream_of_any_length_is_read_not_far_ahead(runs: Path) -> None:
     """50,000 sentences: how many are held at a time does not grow with the stream."""
     pipeline = loaded(runs / "plain")

@@ -55,6 +55,7 @@ def the_rest(name: str) -> object:
     return pytest.param(name, marks=[] if name in REPRESENTATIVE else pytest.mark.slow)
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("name", list(map(the_rest, CELLS)))
 def test_compiled_in_single_precision(name: str) -> None:

@@ -145,7 +145,7 @@ class _Tree(HTMLParser):
         node = Node(tag, dict(attrs))
         assert len(node.attributes) == len(attrs), f"an attribute twice in {tag}"
         self.open[-1].children.append(node)
-        if tag != "meta":
+        if tag not in ("meta", "input"):  # these have no end
             self.open.append(node)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:

@@ -131,7 +131,7 @@ def test_a_token_is_explained_by_those_that_the_model_has_read(name: str) -> Non
     assert float(found.integrated.shares.sum()) == pytest.approx(added, abs=found.integrated.error + 1e-4)
     assert len(found.norms) == len(found.products) == 8
     assert all(units.values.shape[0] == 8 for units in found.states)
-    assert bool(found.states) == any(units.kind in ("hidden", "neurons") for units in view.units)
+    assert bool(found.states) == any(units.kind.rpartition(" ")[2] in ("hidden", "neurons") for units in view.units)
 
 
 def test_what_comes_next_is_explained() -> None:

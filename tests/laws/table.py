@@ -114,9 +114,15 @@ SUBJECTS = [
     Subject("coupled lstm", lambda: CoupledLSTM(D, D_OUT)),
     Subject("layer norm lstm", lambda: LayerNormLSTM(D, D_OUT)),
     Subject("projected lstm", lambda: ProjectedLSTM(D, D_OUT, d_cell=5)),
-    Subject("projected lstm with clips", lambda: ProjectedLSTM(D, D_OUT, d_cell=5, clip_cell=0.4, clip_output=0.5)),
+    Subject(
+        "projected lstm with clips",
+        lambda: ProjectedLSTM(D, D_OUT, d_cell=5, clip_cell=0.4, clip_output=0.5),
+        is_slow=True,
+    ),
     Subject("zoneout lstm", lambda: Zoneout(LSTM(D, D_OUT), hidden=0.5, cell=0.5)),
-    Subject("zoneout lstm with masks given", lambda: Zoneout(LSTM(D, D_OUT), hidden=0.5, cell=0.5).given_masks),
+    Subject(
+        "zoneout lstm with masks given", lambda: Zoneout(LSTM(D, D_OUT), hidden=0.5, cell=0.5).given_masks, is_slow=True
+    ),
     Subject("zoneout gru before", lambda: Zoneout(GRU(D, D_OUT, reset="before"), hidden=0.5), is_slow=True),
     Subject(
         "weight drop zoneout projected lstm",
@@ -146,7 +152,7 @@ SUBJECTS = [
     Subject("depth-gated layer", lambda: DepthGatedLayer(D)),
     Subject("grid of one layer", lambda: GridLSTM(D, D_OUT, num_layers=1), is_slow=True),
     Subject("grid", lambda: GridLSTM(D, D_OUT, num_layers=3)),
-    Subject("grid layer", lambda: GridLayer(D)),
+    Subject("grid layer", lambda: GridLayer(D), is_slow=True),
     Subject("attention", attention),
     Subject("attention rotary", lambda: attention(rotary=True)),
     Subject("attention both ways", lambda: attention(is_causal=False)),
@@ -178,9 +184,9 @@ SUBJECTS = [
         "pre-norm decoder block",
         lambda: PreNormDecoderBlock(D, num_heads=2, d_feedforward=5, d_memory=D_MEMORY, dropout=0.5),
     ),
-    Subject("transformer decoder sinusoidal pre", lambda: decoder(positions="sinusoidal", norm="pre")),
+    Subject("transformer decoder sinusoidal pre", lambda: decoder(positions="sinusoidal", norm="pre"), is_slow=True),
     Subject("transformer decoder rotary post", lambda: decoder(positions="rotary", norm="post"), is_slow=True),
-    Subject("attentional layer", lambda: AttentionalLayer(BilinearAttention(D, D_MEMORY), d_out=D_OUT)),
+    Subject("attentional layer", lambda: AttentionalLayer(BilinearAttention(D, D_MEMORY), d_out=D_OUT), is_slow=True),
     Subject("lstm from context", lambda: FromContext(LSTM(D, D_OUT), D_MEMORY)),
     Subject("grid lstm from context", lambda: FromContext(GridLSTM(D, D_OUT, num_layers=2), D_MEMORY), is_slow=True),
     Subject("clockwork from context", lambda: FromContext(Clockwork(D, 15, periods=(1, 2, 4)), D_MEMORY), is_slow=True),
@@ -196,7 +202,7 @@ SUBJECTS = [
         is_slow=True,
     ),
     Subject("input feeding of an lstm", feeding),
-    Subject("cell that is fed", lambda: FedCell(feeding())),
+    Subject("cell that is fed", lambda: FedCell(feeding()), is_slow=True),
     Subject(
         "input feeding of a stack",
         lambda: InputFeeding(

@@ -43,6 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_two_meanings_have_two_vectors(folder: Path) -> None:
     model = ensue.load(folder / "senses")
     assert {"note", "note_2"} <= set(model.words)

@@ -256,6 +256,7 @@ def test_reading_in_segments_is_reading_whole(encoder: str, topics: Path, tmp_pa
             assert one.probabilities == pytest.approx(other.probabilities, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_model_is_trained_in_segments(topics: Path, tmp_path: Path) -> None:
     listener = Listener()
     recipe = classifying(topics, encoder=ONE_WAY["lstm"], data={"segment_tokens": 3}, steps=25)

@@ -30,6 +30,7 @@ WRITERS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", some_slow(WRITERS, "words"))
 def test_the_encoder_of_a_translator_has_them_too(kind: str, origin: Path, tmp_path: Path) -> None:
     """Kept in training and worked out afterwards, alone and together, they are the same; the origin is not needed."""

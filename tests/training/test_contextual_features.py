@@ -58,6 +58,7 @@ def test_a_config_without_the_origin_is_one_line(origin: Path, names: Path, tmp_
         ensue.load(tmp_path / "run", device="cpu")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", some_slow(["texts", "pairs", "segments"], "pairs"))
 def test_classifiers_have_them_too(kind: str, origin: Path, topics: Path, tmp_path: Path) -> None:
     changes: dict[str, Any] = {"features": of(origin, at="both")}

@@ -73,7 +73,19 @@ def cut_down(name: str, data: Path, origin: Path | None = None) -> Recipe:
     if name.endswith("-pretrained"):
         del settings["encoder.d_model"]
         settings |= {"encoder.from": str(origin), "encoder.dropout": 0.0, "features.d_words": 0}
+    if name.endswith("-frames"):
+        settings.pop("features.d_words", None)
     return read_recipe(name, settings)
+
+
+def sensors(*, a_label_each: bool) -> str:
+    """Two features of twelve series; with `a_label_each` each frame has a label, and else each series."""
+    rows = [
+        f"{series},{time / 9},{series % 3},{'ab'[(time if a_label_each else series) % 2]}"
+        for series in range(12)
+        for time in range(2 + series % 4)
+    ]
+    return "\n".join(["series,x,y,label", *rows, ""])
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +102,9 @@ def test_every_recipe_begins_as_on_record(
 ) -> None:
     recorder = Recorder()
     data = {"tag": names, "classify": topics}.get(name.partition("-")[0], running_text)
+    if name.endswith("-frames"):
+        data = tmp_path / "frames.csv"
+        data.write_text(sensors(a_label_each=name.startswith("tag")))
     if "decoder" in read_recipe(name).model_dump():
         data = tmp_path / "pairs.tsv"
         data.write_text(pairs(60))

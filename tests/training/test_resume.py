@@ -122,6 +122,7 @@ def things_done(recipe: Recipe, out: Path, monkeypatch: pytest.MonkeyPatch) -> i
     return 1_000_000 - counter.left
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("restless")
 @pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))])
 def test_killed_anywhere_between_two_writes(

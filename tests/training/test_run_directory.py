@@ -227,6 +227,7 @@ def test_clear_leaves_nothing_of_a_run_and_all_else(names: Path, tmp_path: Path)
     assert {path.name for path in run.path.iterdir()} == {".lock", "notes.txt", "mine.partial"}
 
 
+@pytest.mark.slow
 def test_every_altered_byte_of_a_weights_file_is_noticed(text: Path, tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "run")
     run_tiny(tiny_recipe(text, steps=2), run.path)

@@ -89,6 +89,7 @@ def tuned_of(origin: Path, **encoder: Any) -> Tuned:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "pooling"),
     [("masked", "first"), ("masked", "last"), ("masked", "mean"), ("words", "last"), ("bpe", "last")],

@@ -128,6 +128,7 @@ def test_what_is_new_is_trained_first(model: nn.Module) -> None:
     assert not torch.equal(table[old], before["features.weight"][old])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", some_slow([DEEP["lstm"], DEEP["transformer"]], DEEP["lstm"]), ids=list(DEEP))
 def test_a_run_that_unfreezes_resumes_with_the_same_bits(model: dict[str, Any], text: Path, tmp_path: Path) -> None:
     recipe = tiny_recipe(text, model=model, steps=12, weight_decay=0.1, checkpoint_every=5)

@@ -175,6 +175,7 @@ def test_a_state_does_not_keep_the_sequence(kind: str) -> None:
     assert final.h.untyped_storage().nbytes() == 2 * D * 8
 
 
+@pytest.mark.slow
 def test_a_gate_that_remembers_survives_autocast() -> None:
     """1 - z is 0.999, which in bfloat16 would be 1."""
     layer = MinGRU(1, 1)
