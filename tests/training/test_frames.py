@@ -16,6 +16,7 @@ from ensue.models.build_frames import build_frame_classifier
 from ensue.models.feature_specification import FrameFeatureSpecification, PoolingHeadSpecification
 from ensue.models.frame_features import FrameFeatures, Frames
 from ensue.models.specification import Directions, NoEncoder
+from ensue.nn.draws import PartOfBatch, drawing_for
 from ensue.recipe import validate_recipe
 from ensue.recipe.tables import Recipe
 from ensue.tasks.shards import Shard
@@ -140,6 +141,18 @@ def test_noise_is_added_in_training_alone() -> None:
     frames = Frames(torch.zeros(1, 2000, 2), None)
     assert features(frames).std() == pytest.approx(0.5, abs=0.05)
     assert not features.eval()(frames).any()
+
+
+def test_noise_and_dropout_of_a_series_do_not_depend_on_who_works_on_it() -> None:
+    specification = FrameFeatureSpecification(noise=0.5, dropout=0.5)
+    features = FrameFeatures(specification, torch.zeros(2), torch.ones(2)).train()
+    values = torch.ones(4, 3, 2)
+    torch.manual_seed(0)
+    of_all = features(Frames(values, None))
+    torch.manual_seed(0)
+    with drawing_for(PartOfBatch(slice(1, 3), 4)):
+        of_some = features(Frames(values[1:3], None))
+    assert torch.equal(of_some, of_all[1:3])
 
 
 def test_a_pooling_is_needed() -> None:

@@ -9,6 +9,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ensue.models.feature_specification import FrameFeatureSpecification
+from ensue.nn.draws import drawn
+from ensue.nn.dropout import TorchDropout
 
 
 class Frames(NamedTuple):
@@ -48,7 +50,7 @@ class FrameFeatures(nn.Module):
         self, specification: FrameFeatureSpecification, mean: Float[Tensor, " d"], deviation: Float[Tensor, " d"]
     ) -> None:
         super().__init__()
-        self.noise, self.dropout, self.d_out = specification.noise, nn.Dropout(specification.dropout), len(mean)
+        self.noise, self.dropout, self.d_out = specification.noise, TorchDropout(specification.dropout), len(mean)
         self.register_buffer("mean", mean.float(), persistent=False)  # the run has them in a file of their own
         self.register_buffer("deviation", deviation.float(), persistent=False)
 
@@ -56,6 +58,6 @@ class FrameFeatures(nn.Module):
         """The features of a batch."""
         x = ((frames.values - self.mean) / self.deviation).nan_to_num(nan=0.0)
         if self.training and self.noise:
-            x = x + self.noise * torch.randn_like(x)
+            x = x + self.noise * drawn(lambda shape: torch.randn(*shape, device=x.device), x.shape)
         features: Tensor = self.dropout(x)
         return features

@@ -4,72 +4,36 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from collections.abc import Iterator, Sized
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import nn
 
-from ensue.recipe.tables import DataRecipe
-from ensue.tasks.job import Job
 from ensue.tasks.label_table import label_table
+from ensue.tasks.split_job import SplitJob
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
 MOST_NAMES = 20
 """The most labels that the card names."""
 
 
-class LabeledData(Protocol):
+class LabeledData(Sized, Protocol):
     """Labeled texts, sentences or series in memory."""
 
     @property
     def label_counts(self) -> Counter[str]:
         """How often each label occurs."""
 
-    def __len__(self) -> int: ...
-
-
-class Selectable(LabeledData, Protocol):
-    """Labeled data of which any rows can be taken."""
-
-    def select(self, rows: NDArray[np.int64]) -> Self:
-        """Those in these rows."""
-
 
 DataT = TypeVar("DataT", bound=LabeledData)
 
 
-SelectableT = TypeVar("SelectableT", bound=Selectable)
-
-
-def drawn(whole: SelectableT, size: int, data: DataRecipe) -> tuple[SelectableT, SelectableT, str]:
-    """Two parts, the first of this size, drawn at random, since data are often sorted by label. They are the same for
-    every seed.
-    """
-    order = np.random.default_rng(0).permutation(len(whole))
-    chosen = f"{data.valid_fraction:.0%} of {data.train}, drawn at random"
-    return whole.select(np.sort(order[:size])), whole.select(np.sort(order[size:])), chosen
-
-
-class LabelsJob(Job[ModelT], Generic[ModelT, DataT]):
+class LabelsJob(SplitJob[ModelT, DataT], Generic[ModelT, DataT]):
     """Trains a model on labeled data. `unit` is what has a label."""
 
     counted_by: ClassVar[str]
     """The score that is the number of units."""
-    recipe: Any
     parts: Any
-    train: DataT
-    valid: DataT | None
-    test_data: DataT | None
-
-    @abstractmethod
-    def read(self, location: str) -> DataT:
-        """Validation or test data, in the format of the training data."""
-
-    @abstractmethod
-    def parted(self, whole: DataT, size: int) -> tuple[DataT, DataT, str]:
-        """The training data in two parts: `size` of them, and the others for validation; and how they were chosen."""
 
     @property
     @abstractmethod
@@ -81,18 +45,9 @@ class LabelsJob(Job[ModelT], Generic[ModelT, DataT]):
         """A text that the model reads from stdin; "" if a plain text is not enough for it."""
         return ""
 
-    def split(self, whole: DataT) -> tuple[DataT, DataT | None, str]:
-        """The training and the validation data, and where the latter come from, for people."""
-        data = self.recipe.data
-        if data.valid:
-            return whole, self.read(data.valid), data.valid
-        size = max(1, round(len(whole) * (1 - data.valid_fraction)))
-        return self.parted(whole, size) if size < len(whole) else (whole, None, "none")
-
     def notes_on_labels(self) -> Iterator[str]:
         """Remarks on a validation that is missing, and on labels that only later data have."""
-        if self.valid is None:
-            yield "no validation data: the last weights are kept, and no score is measured"
+        yield from self.notes_on_validation()
         for what, part in (("validation", self.valid), ("test", self.test_data)):
             counts: Counter[str] = part.label_counts if part is not None else Counter()
             missing = sorted(counts.keys() - set(self.parts.labels.names))

@@ -22,11 +22,12 @@ from ensue.tasks.classification.task import (
     score_classifier,
     with_best_threshold,
 )
-from ensue.tasks.labels_job import LabelsJob, Selectable, drawn
+from ensue.tasks.labels_job import LabeledData, LabelsJob
+from ensue.tasks.split_job import Selectable, drawn
 from ensue.text.classes import Classes
 
 
-class Chosen(Selectable, Protocol):
+class Chosen(LabeledData, Selectable, Protocol):
     """Texts or series in memory, with the labels of each."""
 
     labels: list[tuple[str, ...]]

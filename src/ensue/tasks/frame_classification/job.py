@@ -18,7 +18,7 @@ from ensue.tasks.classification.task import probabilities_of
 from ensue.tasks.frame_classification.model import FrameClassifierParts
 from ensue.tasks.frame_classification.recipe import FrameClassificationRecipe
 from ensue.tasks.frames.data import LabeledSeries, frames_of
-from ensue.tasks.frames.job import FramesJob
+from ensue.tasks.frames.job import LabeledFramesJob
 
 
 class ClassifiedFrames(NamedTuple):
@@ -42,7 +42,7 @@ class ClassifiedFrames(NamedTuple):
         return probabilities_of(model, self.lengths, lambda rows: model(self.batch(rows, device)))
 
 
-class FrameClassificationJob(ClassesJob[LabeledSeries], FramesJob[Classifier]):
+class FrameClassificationJob(ClassesJob[LabeledSeries], LabeledFramesJob[Classifier]):
     """Trains a classifier of frames."""
 
     one: ClassVar[str] = "series"

@@ -10,12 +10,12 @@ from ensue.models.classifier import Classifier
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.classification.model import ClassesContent
 from ensue.tasks.frame_classification.recipe import FrameClassificationRecipe
-from ensue.tasks.frames.model import FrameParts, read_frames_seen
+from ensue.tasks.frames.model import LabeledFrameParts, read_frames_seen
 from ensue.text.classes import Classes
 
 
 @dataclass(frozen=True)
-class FrameClassifierParts(FrameParts):
+class FrameClassifierParts(LabeledFrameParts):
     """The parts of a classifier of frames."""
 
     labels: Classes

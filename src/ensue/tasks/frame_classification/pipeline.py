@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from ensue.data.frames.series import Series
@@ -16,12 +15,11 @@ from ensue.data.frames.stored import FrameRows
 from ensue.errors import DataError
 from ensue.metrics.classification import ClassificationScores
 from ensue.metrics.comparison import ScoredItems
-from ensue.runs.directory import RunDirectory
 from ensue.tasks.classification.classified import Classified
 from ensue.tasks.classification.judging import Judged, items_of, scores_of
 from ensue.tasks.frame_classification.job import ClassifiedFrames, class_labels
 from ensue.tasks.frame_classification.recipe import FrameClassificationRecipe
-from ensue.tasks.frames.pipeline import FramesPipeline, windowed
+from ensue.tasks.frames.pipeline import LabeledFramesPipeline, windowed
 from ensue.tasks.shards import WHOLE, Shard
 
 
@@ -41,16 +39,10 @@ class LabelsOfSeries(NamedTuple):
     probabilities: NDArray[np.float32]
 
 
-class FrameClassificationPipeline(FramesPipeline):
+class FrameClassificationPipeline(LabeledFramesPipeline):
     """A classifier of frames: predicts and evaluates."""
 
     recipe: FrameClassificationRecipe
-
-    @classmethod
-    def of(cls, directory: RunDirectory, device: torch.device) -> Self:
-        """The trained model in a run directory."""
-        recipe: Any = directory.recipe
-        return cls(directory.model(device), directory.parts, recipe=recipe, run=directory.path)
 
     def predict(self, texts: Iterable[Any]) -> list[Classified]:
         """The labels of each series: an array of numbers (T, d), one of `source`, or the samples (n,) of a sound at the

@@ -18,7 +18,7 @@ from ensue.models.tagger import Tagger
 from ensue.tasks.frame_labeling.model import FrameTaggerParts
 from ensue.tasks.frame_labeling.recipe import FrameLabelingRecipe
 from ensue.tasks.frames.data import LabeledSeries, frames_of
-from ensue.tasks.frames.job import FramesJob
+from ensue.tasks.frames.job import LabeledFramesJob
 from ensue.tasks.labeling.contexts import Contexts
 from ensue.tasks.labeling.tags_job import TagsJob
 from ensue.tasks.labeling.task import Emissions, tag_rows
@@ -57,7 +57,7 @@ class TaggedFrames:
         return tag_rows(model, self.contexts, emissions, with_marginals=with_marginals)
 
 
-class FrameLabelingJob(TagsJob[LabeledSeries], FramesJob[Tagger]):
+class FrameLabelingJob(TagsJob[LabeledSeries], LabeledFramesJob[Tagger]):
     """Trains a tagger of frames."""
 
     recipe: FrameLabelingRecipe

@@ -9,13 +9,13 @@ from ensue.models.build_frames import build_frame_tagger
 from ensue.models.tagger import Tagger
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.frame_labeling.recipe import FrameLabelingRecipe
-from ensue.tasks.frames.model import FrameParts, read_frames_seen
+from ensue.tasks.frames.model import LabeledFrameParts, read_frames_seen
 from ensue.tasks.labeling.model import TagsContent
 from ensue.text.labels import Labels
 
 
 @dataclass(frozen=True)
-class FrameTaggerParts(FrameParts):
+class FrameTaggerParts(LabeledFrameParts):
     """The parts of a tagger of frames."""
 
     labels: Labels

@@ -6,19 +6,16 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
-
-import torch
+from typing import Any
 
 from ensue.data.frames.series import Series
 from ensue.data.frames.stored import FrameRows
 from ensue.errors import DataError
 from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.labeling import LabelingScores
-from ensue.runs.directory import RunDirectory
 from ensue.tasks.frame_labeling.job import TaggedFrames, frame_labels
 from ensue.tasks.frame_labeling.recipe import FrameLabelingRecipe
-from ensue.tasks.frames.pipeline import FramesPipeline, windowed
+from ensue.tasks.frames.pipeline import LabeledFramesPipeline, windowed
 from ensue.tasks.labeling.judging import Judged, items_of, scores_of
 from ensue.tasks.shards import WHOLE, Shard
 
@@ -37,16 +34,10 @@ class TaggedSeries:
         return {"series": self.series, "labels": self.labels, **({"probabilities": shares} if shares else {})}
 
 
-class FrameLabelingPipeline(FramesPipeline):
+class FrameLabelingPipeline(LabeledFramesPipeline):
     """A tagger of frames: predicts and evaluates."""
 
     recipe: FrameLabelingRecipe
-
-    @classmethod
-    def of(cls, directory: RunDirectory, device: torch.device) -> Self:
-        """The trained model in a run directory."""
-        recipe: Any = directory.recipe
-        return cls(directory.model(device), directory.parts, recipe=recipe, run=directory.path)
 
     def predict(self, texts: Iterable[Any], *, confidence: bool = False) -> list[TaggedSeries]:
         """The labels of the frames of each series: an array of numbers (T, d), one of `source`, or the samples (n,) of

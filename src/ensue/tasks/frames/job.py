@@ -1,9 +1,10 @@
-"""The base of the jobs that train on series of frames: reads and checks them, and writes its part of the card."""
+"""The base of the jobs that train on series of frames, labeled or not."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar, TypeVar
+from collections.abc import Iterable
+from typing import ClassVar, Generic, TypeVar
 
 from torch import nn
 
@@ -14,15 +15,16 @@ from ensue.errors import DataError
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.frames.data import LabeledSeries
 from ensue.tasks.frames.length import check_frames
-from ensue.tasks.frames.model import FrameParts, FramesSeen
+from ensue.tasks.frames.model import FrameParts, FramesSeen, LabeledFrameParts
 from ensue.tasks.frames.recipe import FramesRecipe
-from ensue.tasks.labels_job import LabelsJob, drawn
+from ensue.tasks.labels_job import LabelsJob
+from ensue.tasks.split_job import SplitJob, drawn
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
 
 
-class FramesJob(LabelsJob[ModelT, LabeledSeries]):
-    """Trains a model on series of frames."""
+class FramesJob(SplitJob[ModelT, LabeledSeries], Generic[ModelT]):
+    """Trains a model on series of frames: reads and checks them, and writes its part of the card."""
 
     unit: ClassVar[str] = "series"
     recipe: FramesRecipe
@@ -40,9 +42,9 @@ class FramesJob(LabelsJob[ModelT, LabeledSeries]):
         self.parts = self.made_parts() if run is None else run.parts
         self.begin_task()
 
-    @abstractmethod
     def labels_of(self, series: Series) -> tuple[str, ...]:
-        """The labels from which is learned. Raises DataError if the series has none of that kind."""
+        """The labels from which is learned; by default none. Raises DataError if the series has none of that kind."""
+        return ()
 
     @abstractmethod
     def made_parts(self) -> FrameParts:
@@ -78,12 +80,16 @@ class FramesJob(LabelsJob[ModelT, LabeledSeries]):
         valid = f"{len(self.valid):,} for validation" if self.valid else "none for validation"
         width = len(self.parts.seen.mean)
         frames = f"{self.train.lengths.sum():,} frames of {width:,} features"
-        return f"{len(self.train):,} series, {frames}, {valid}; {len(self.parts.labels.names)} labels"
+        return f"{len(self.train):,} series, {frames}, {valid}"
 
     @property
     def notes(self) -> list[str]:
         mixed = [f"{self.num_mixed:,} recordings have several channels, which are mixed"] if self.num_mixed else []
-        return [*mixed, *self.notes_on_labels()]
+        return [*mixed, *self.notes_on_targets()]
+
+    def notes_on_targets(self) -> Iterable[str]:
+        """Remarks on what is learned."""
+        return self.notes_on_validation()
 
     def data_lines(self) -> list[str]:
         data = self.recipe.data
@@ -94,6 +100,22 @@ class FramesJob(LabelsJob[ModelT, LabeledSeries]):
 
     def python(self) -> list[str]:
         return ['print(model.predict(model.source("FILE")))']
+
+
+class LabeledFramesJob(LabelsJob[ModelT, LabeledSeries], FramesJob[ModelT], Generic[ModelT]):
+    """Trains a model on labeled series of frames."""
+
+    parts: LabeledFrameParts
+
+    @abstractmethod
+    def labels_of(self, series: Series) -> tuple[str, ...]: ...
+
+    @property
+    def data(self) -> str:
+        return f"{super().data}; {len(self.parts.labels.names)} labels"
+
+    def notes_on_targets(self) -> Iterable[str]:
+        return self.notes_on_labels()
 
 
 def _amount(data: LabeledSeries) -> str:

@@ -1,4 +1,4 @@
-"""The parts that models of frames share: what the training data look like, and their labels."""
+"""The parts that models of frames share: what the training data have alike, and their labels."""
 
 from __future__ import annotations
 
@@ -70,7 +70,6 @@ class FrameParts(ModelParts):
     """What a model of frames is built from."""
 
     seen: FramesSeen
-    labels: Any
 
     def features(self, recipe: FramesRecipe) -> FrameFeatures:
         """The features of the model."""
@@ -78,7 +77,17 @@ class FrameParts(ModelParts):
         return FrameFeatures(recipe.features, mean, deviation)
 
     def files(self) -> dict[str, Any]:
-        return {"frames.json": self.seen.to_json(), "labels.json": self.labels.to_json()}
+        return {"frames.json": self.seen.to_json()}
+
+
+@dataclass(frozen=True)
+class LabeledFrameParts(FrameParts):
+    """What a model that gives labels to frames is built from."""
+
+    labels: Any
+
+    def files(self) -> dict[str, Any]:
+        return {**super().files(), "labels.json": self.labels.to_json()}
 
 
 def read_frames_seen(run: RunDirectory) -> FramesSeen:

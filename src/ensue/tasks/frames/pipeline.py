@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import torch
 
 from ensue.arguments import check_path, check_texts
 from ensue.data.files import expanded
@@ -16,8 +17,9 @@ from ensue.data.frames.series import Series, as_vectors
 from ensue.data.frames.source import FrameSource
 from ensue.data.streams import is_stream
 from ensue.errors import DataError, EnsueError
+from ensue.runs.directory import RunDirectory
 from ensue.tasks.frames.length import check_frames
-from ensue.tasks.frames.model import FrameParts
+from ensue.tasks.frames.model import FrameParts, LabeledFrameParts
 from ensue.tasks.frames.recipe import FramesRecipe
 from ensue.tasks.pipeline import Predictor
 from ensue.tasks.shards import Shard
@@ -41,7 +43,13 @@ class FramesPipeline(Predictor):
 
     def __init__(self, model: Any, parts: FrameParts, *, recipe: FramesRecipe, run: str | Path | None = None) -> None:
         super().__init__(model.eval())
-        self.recipe, self.run, self.labels, self.seen = recipe, run, parts.labels, parts.seen
+        self.recipe, self.run, self.seen = recipe, run, parts.seen
+
+    @classmethod
+    def of(cls, directory: RunDirectory, device: torch.device) -> Self:
+        """The trained model in a run directory."""
+        recipe: Any = directory.recipe
+        return cls(directory.model(device), directory.parts, recipe=recipe, run=directory.path)
 
     def source(self, location: str | Path, *, encoding: str = "utf-8") -> FrameSource:
         """The series of a file, a folder, a glob or a table of paths. They have to look like the training data."""
@@ -82,3 +90,13 @@ class FramesPipeline(Predictor):
             raise EnsueError("frames are read from a file, a folder, a glob or a table of paths, not from a stream")
         whole = self.source(expanded(location), encoding=encoding)
         return chain.from_iterable(shard.items(lambda: windowed(map(self._checked, whole))))
+
+
+class LabeledFramesPipeline(FramesPipeline):
+    """The base of the pipelines of models that give labels to frames."""
+
+    def __init__(
+        self, model: Any, parts: LabeledFrameParts, *, recipe: FramesRecipe, run: str | Path | None = None
+    ) -> None:
+        super().__init__(model, parts, recipe=recipe, run=run)
+        self.labels = parts.labels

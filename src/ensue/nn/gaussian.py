@@ -1,0 +1,42 @@
+"""Normal distributions of real vectors, whose features are independent."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ensue.nn.draws import drawn
+
+HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
+
+
+class Gaussian(NamedTuple):
+    """`N(μ, diag(σ²))` for each row and place: `mean` is μ, and `log_deviation` is log σ. Rows are on dim 0."""
+
+    mean: Float[Tensor, "*shape d"]
+    log_deviation: Float[Tensor, "*shape d"]
+
+    def draw(self) -> Float[Tensor, "*shape d"]:
+        """`μ + σ ε` with ε from N(0, 1), which lets gradients through (Kingma & Welling 2014). The draws of a row are
+        those of its batch, whoever works on the row.
+        """
+        mean = self.mean
+        noise = drawn(lambda shape: torch.randn(*shape, dtype=mean.dtype, device=mean.device), mean.shape)
+        return mean + self.log_deviation.exp() * noise
+
+    def nats(self, x: Float[Tensor, "*shape d"]) -> Float[Tensor, "*shape"]:
+        """The surprisal `-log p(x)` in nats, the sum over the features. As p is a density, it may be below 0."""
+        distance = (x - self.mean) * (-self.log_deviation).exp()
+        return (0.5 * distance.square() + self.log_deviation + HALF_LOG_TAU).sum(-1)
+
+    def divergence(self, other: Gaussian | None = None) -> Float[Tensor, "*shape"]:
+        """`KL(self ‖ other)` in nats, `Σ log σ' - log σ + (σ² + (μ - μ')²) / 2σ'² - 1/2`; None stands for N(0, 1)."""
+        mean, log_deviation = self
+        if other is not None:
+            mean = (mean - other.mean) * (-other.log_deviation).exp()
+            log_deviation = log_deviation - other.log_deviation
+        return (0.5 * (mean.square() + (2 * log_deviation).exp() - 1) - log_deviation).sum(-1)

@@ -1,0 +1,48 @@
+"""Normal distributions, against those of torch."""
+
+from __future__ import annotations
+
+import torch
+from torch.distributions import Normal, kl_divergence
+
+from ensue.nn.draws import PartOfBatch, drawing_for
+from ensue.nn.gaussian import Gaussian
+
+
+def gaussian(seed: int) -> Gaussian:
+    """One for each of four rows and three places, of two features."""
+    numbers = torch.Generator().manual_seed(seed)
+    return Gaussian(*torch.randn(2, 4, 3, 2, generator=numbers, dtype=torch.float64))
+
+
+def of_torch(one: Gaussian) -> Normal:
+    return Normal(one.mean, one.log_deviation.exp())
+
+
+def test_surprisals_and_divergences_are_those_of_torch() -> None:
+    one, other, x = gaussian(0), gaussian(1), gaussian(2).mean
+    torch.testing.assert_close(one.nats(x), -of_torch(one).log_prob(x).sum(-1))
+    torch.testing.assert_close(one.divergence(other), kl_divergence(of_torch(one), of_torch(other)).sum(-1))
+    standard = Normal(torch.zeros(2, dtype=torch.float64), 1.0)
+    torch.testing.assert_close(one.divergence(), kl_divergence(of_torch(one), standard).sum(-1))
+
+
+def test_draws_have_the_mean_and_the_deviation_and_let_gradients_through() -> None:
+    torch.manual_seed(0)
+    mean, log_deviation = torch.tensor([3.0, -1.0]), torch.tensor([0.5, -2.0], requires_grad=True)
+    drawn = Gaussian(mean.expand(20_000, 2), log_deviation.expand(20_000, 2)).draw()
+    torch.testing.assert_close(drawn.mean(0), mean, rtol=0.02, atol=0)
+    torch.testing.assert_close(drawn.std(0), log_deviation.exp(), rtol=0.02, atol=0)
+    drawn[0].sum().backward()
+    assert log_deviation.grad is not None
+    torch.testing.assert_close(log_deviation.grad, (drawn[0] - mean).detach())
+
+
+def test_a_row_has_the_same_draws_wherever_it_is_worked_on() -> None:
+    whole = gaussian(0)
+    torch.manual_seed(3)
+    of_all = whole.draw()
+    torch.manual_seed(3)
+    with drawing_for(PartOfBatch(slice(1, 3), 4)):
+        of_some = Gaussian(*(part[1:3] for part in whole)).draw()
+    assert torch.equal(of_some, of_all[1:3])
