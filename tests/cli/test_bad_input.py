@@ -239,6 +239,7 @@ def test_a_prompt_longer_than_the_context(refused: Refused, ensue: Ensue, traine
         (["--temperature", "nan"], "temperature"), (["--threads", "0"], "--threads"),
         (["--samples", "999999999999"], "--samples"), (["--beams", "0"], "--beams"),
         (["--beams", "2", "--seed", "1"], "--seed has no meaning with --beams"),
+        (["--out", "x.npz"], "its generate has no --out"), (["--frames", "3"], "its generate has no --frames"),
         (["--n-best", "2"], "--n-best needs --beams"), (["--beams", "2", "--n-best", "3"], "n_best is 3"),
     ],
 )  # fmt: skip

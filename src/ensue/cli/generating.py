@@ -1,22 +1,26 @@
-"""The command that writes text: samples of a language model, or the most probable text that a search finds."""
+"""The command that generates: text that a model samples or a search finds, or a file of frames or images."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ensue.cli.options import DeviceOption, OneThreadOption, RunArgument, load_for
+from ensue.cli.options import DeviceOption, OneThreadOption, RunArgument, load_for, say
 from ensue.errors import EnsueError
 
 DRAWING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "samples")
 SEARCHING = ("n_best", "no_repeat_ngram")
+OF_ALL = ("run", "device", "threads")
 
 
 def generate(
     context: typer.Context,
     run: RunArgument,
-    prompt: Annotated[str, typer.Option(help="The beginning of the text; - reads stdin.")] = "",
+    prompt: Annotated[
+        str, typer.Option(help="The beginning of the text; - reads stdin. For frames: a file of series that go on.")
+    ] = "",
     max_tokens: Annotated[int, typer.Option(min=1, max=1_000_000_000, help="The most tokens to write.")] = 500,
     temperature: Annotated[
         float, typer.Option(help="Below 1 more cautious, above 1 more varied; 0 takes the most probable token.")
@@ -31,8 +35,13 @@ def generate(
     repetition_penalty: Annotated[
         float, typer.Option(help="Above 1: make tokens that occurred before less probable.")
     ] = 1.0,
-    seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="The same seed writes the same text.")] = None,
-    samples: Annotated[int, typer.Option(min=1, max=10_000, help="The number of texts.")] = 1,
+    seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="The same seed writes the same.")] = None,
+    samples: Annotated[int, typer.Option(min=1, max=10_000, help="The number of texts, series or images.")] = 1,
+    frames: Annotated[int, typer.Option(min=1, max=1_000_000, help="For frames: how many to write.")] = 100,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="For frames and images: the file to write, in the format of its suffix.", show_default=False),
+    ] = None,
     beams: Annotated[
         int | None,
         typer.Option(min=1, max=10_000, help="Draw nothing: search for the most probable text with N beams."),
@@ -44,9 +53,15 @@ def generate(
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
 ) -> None:
-    """Write text with a language model. It appears as it is sampled."""
+    """Write what a model generates. Text appears as it is sampled; frames and images go into a file (--out)."""
     check_options(context, is_search=beams is not None)
-    pipeline = load_for("generate", run, device, threads)
+    given = {name: context.params[name] for name in context.params if name not in OF_ALL and is_given(context, name)}
+    pipeline = load_for("generate", run, device, threads, **given)
+    if pipeline.generates_files:
+        if out is None:
+            raise EnsueError(f"{run}: this model writes a file; --out FILE names it")
+        say(pipeline.generate_into(**given))
+        return
     options: dict[str, Any] = {
         "max_tokens": max_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p,
         "repetition_penalty": repetition_penalty, "seed": seed,
@@ -76,10 +91,15 @@ def generate(
 def check_options(context: typer.Context, *, is_search: bool) -> None:
     """Raises EnsueError for an option of the search without `--beams`, or one of drawing with it."""
     for name in DRAWING if is_search else SEARCHING:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
+        if is_given(context, name):
             why = "has no meaning with --beams, which draws nothing" if is_search else "needs --beams"
             raise EnsueError(f"--{name.replace('_', '-')} {why}")
+
+
+def is_given(context: typer.Context, name: str) -> bool:
+    """Whether an option stands on the command line."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def show_found(begin: str, found: list[Any]) -> None:

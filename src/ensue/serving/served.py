@@ -38,14 +38,15 @@ class Served:
         self.name, self.pipeline = name, pipeline
         self.entry = entry
         self.task: str = entry.recipe.model_fields["task"].default
-        self.routes = [route for command, route in ROUTES.items() if command in entry.commands]
+        commands = entry.commands.keys() - ({"generate"} if pipeline.generates_files else set())
+        self.routes = [route for command, route in ROUTES.items() if command in commands]
         self.created = int(time.time())
         self.sessions = Sessions(limits.sessions, limits.session_seconds)
         weights = HeldWeights()
         self.worker = Worker(f"worker of {self.name}", weights)
         """What is computed at a stroke: one request after another, so that each gets what it would get alone."""
         self.loop: Loop | None = None
-        if "generate" in entry.commands:
+        if "generate" in commands:
             self.loop = Loop(
                 pipeline.model, rows=limits.rows, weights=weights, metrics=metrics, name=self.name, report=report
             )

@@ -32,6 +32,11 @@ class Pipeline(ABC):
     reads_frames: ClassVar[bool] = False
     """Whether an input is numbers, a list for each frame, in place of texts."""
 
+    generates_files: ClassVar[bool] = False
+    """Whether `ensue generate` writes a file, by `generate_into(out, ...)`, which says what it wrote, in one line. Its
+    arguments are those options of the command that the entry of the task names.
+    """
+
     def __init__(self, model: Any) -> None:
         self.model = model
 
