@@ -152,7 +152,7 @@ class Completions:
 
     async def _whole(self, task: Task) -> dict[str, Any]:
         while task.job.left:
-            await task.job.bell.heard()
+            await task.job.end.heard()
             _check(task.job)
         choices = []
         for number, prompt in enumerate(task.job.prompts):
@@ -171,7 +171,7 @@ class Completions:
         begun, open_rows, start = [False] * len(rows), set(range(len(rows))), time.perf_counter()
         while open_rows:
             if not any(rows[n].finish or rows[n].pieces for n in open_rows):
-                await task.job.bell.heard()
+                await task.job.news.heard()
             _check(task.job)
             parts = []
             for n in sorted(open_rows):
@@ -188,7 +188,8 @@ class Completions:
                     self.service.metrics.first.labels(task.model.name).observe(time.perf_counter() - start)
                     start = 0.0
                 yield b"".join(parts)
-                await asyncio.sleep(BETWEEN_PIECES + FOR_EACH_REQUEST * len(self.service.live) if open_rows else 0)
+                if open_rows:
+                    await task.job.end.heard(within=BETWEEN_PIECES + FOR_EACH_REQUEST * len(self.service.live))
         if counts:
             yield event({**head, "choices": [], "usage": task.usage()})
 

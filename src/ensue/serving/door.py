@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from random import getrandbits
 from typing import Any
-from uuid import uuid4
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -114,7 +114,7 @@ class Visit:
     """A request on its way: what was sent of its answer. `scope["noted"]` is what the log says of it beside."""
 
     def __init__(self, service: Service, scope: Scope, send: Send) -> None:
-        self.service, self._send, self.start, self.id = service, send, time.perf_counter(), uuid4().hex
+        self.service, self._send, self.start, self.id = service, send, time.perf_counter(), f"{getrandbits(128):032x}"
         self.scope: dict[str, Any] = {**scope, "app": self, "noted": {}, "request_id": self.id}
         self.status, self.is_stream, self.is_complete = 0, False, False
 

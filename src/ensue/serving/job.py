@@ -1,4 +1,4 @@
-"""A request to write, as the loop sees it: its prompts, its rows, and the bell that says that something is new."""
+"""A request to write, as the loop sees it: its prompts, its rows, and bells that say that something is new."""
 
 from __future__ import annotations
 
@@ -27,9 +27,11 @@ class Bell:
             with suppress(RuntimeError):  # the event loop has ended
                 self._loop.call_soon_threadsafe(self._event.set)
 
-    async def heard(self) -> None:
-        """Waits until the bell has rung since the last time."""
-        await self._event.wait()
+    async def heard(self, within: float | None = None) -> None:
+        """Waits until the bell has rung since the last time, or for so many seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self._event.wait()
         self._event.clear()
         self._rung = False
 
@@ -39,13 +41,22 @@ class Job:
 
     def __init__(self, *, is_streamed: bool = False, keeps: bool = False) -> None:
         self.prompts: list[Prompt] = []
-        self.bell, self.is_streamed, self.keeps = Bell(), is_streamed, keeps
+        self.news, self.end = Bell(), Bell()
+        """They ring at every new piece of a stream, and at the last one of any request."""
+        self.is_streamed, self.keeps = is_streamed, keeps
         self.has_left = False
         self.left = 0
         """The rows that have not ended."""
         self.error: Exception | None = None
         self.kept: Kept | None = None
         """What a session goes on from."""
+
+    def tell(self) -> None:
+        """Something is new; called by the loop."""
+        if self.is_streamed:
+            self.news.ring()
+        if not self.left or self.error is not None:
+            self.end.ring()
 
     def add(self, prompt: Prompt) -> None:
         """One more prompt, with its rows."""

@@ -174,8 +174,8 @@ class Loop:
                 row.ids = np.append(row.ids, ids[place])
             if row.finish is not None:
                 self._finish(row, job, partial(self._lanes.state_of, place))
-            elif job.is_streamed:
-                job.bell.ring()
+            else:
+                job.tell()
         self.metrics.stepped(self.name, len(ids), time.perf_counter() - start)
 
     def _finish(self, row: Row, job: Job, state: Callable[[], State]) -> None:
@@ -183,8 +183,7 @@ class Loop:
             ids: NDArray[np.int64] = row.ids if self.context is not None else np.array([row.last])
             job.kept = Kept(state(), ids)
         job.left -= 1
-        if job.is_streamed or not job.left:
-            job.bell.ring()
+        job.tell()
 
     def _fail(self, error: Exception) -> None:
         """Every job that is begun ends with an error; what was computed is dropped."""
@@ -196,4 +195,4 @@ class Loop:
         self._reading.clear()
         for job in jobs:
             job.error = error
-            job.bell.ring()
+            job.tell()
