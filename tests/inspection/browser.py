@@ -65,6 +65,17 @@ class Browser:
 
         WebDriverWait(self.driver, PATIENCE, 0.05).until(lambda _: self.run(f"return {condition}"))
 
+    def barriers(self) -> list[str]:
+        """What keeps somebody from using the page, by the rules of axe-core; skips without it."""
+        if not AXE.exists():
+            pytest.skip("there is no axe-core: npm install --no-save axe-core")
+        self.run(AXE.read_text(encoding="utf-8"))
+        found: list[str] = self.driver.execute_async_script(
+            "const done = arguments[0]; axe.run(document).then(r => done(r.violations.map("
+            "v => `${v.id}: ${v.nodes[0].html.slice(0, 200)}`)))"
+        )
+        return found
+
     def complaints(self) -> list[str]:
         """What the browser has complained of, such as what its policy forbids."""
         return [entry["message"] for entry in self.driver.get_log("browser")]

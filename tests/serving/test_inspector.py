@@ -85,6 +85,10 @@ def test_another_model_beside(browser: Browser, server: Running, runs: list[Path
     assert "surprisal, less that beside" in browser.texts("select.color option")
 
 
+def test_everybody_can_use_it(browser: Browser, server: Running) -> None:
+    assert browser.barriers() == []
+
+
 def test_it_asks_its_own_server_alone(browser: Browser, server: Running) -> None:
     asked = browser.run("return performance.getEntriesByType('resource').map(entry => entry.name)")
     assert asked
