@@ -67,9 +67,14 @@ def said(path: Path) -> str:
     if name in NOTES or not path.exists():
         return NOTES.get(name, "")
     text = path.read_text(encoding="utf-8")
-    is_python = path.suffix == ".py"
-    text = (ast.get_docstring(ast.parse(text)) or "") if is_python else re.sub(r"^\s*(?:/\*+|//|\{#)\s*", "", text)
+    text = docstring(text) if path.suffix == ".py" else re.sub(r"^\s*(?:/\*+|//|\{#)\s*", "", text)
     return re.split(r"(?<=\.)\s|\n", text, maxsplit=1)[0]
+
+
+def docstring(text: str) -> str:
+    """The docstring of a module, without parsing what follows it; "" if it does not begin with one."""
+    found = re.match(r'r?"""(?:[^"\\]|\\.|"(?!""))*"""', text)
+    return ast.get_docstring(ast.parse(found[0])) or "" if found else ""
 
 
 def line(name: str, depth: int, *, folder: bool, text: str) -> str:

@@ -58,6 +58,8 @@ ROOMS = {
 ALONE = {"engine": FLOORS[0], "nn": [*FLOORS[0], "engine"]}
 """What works without everything else, though other floors lie below it."""
 WITHOUT_TORCH = {"text", "data"}
+STATEMENTS = (ast.stmt, ast.ExceptHandler, ast.match_case)
+"""What an import statement can stand in."""
 SAY_NOTHING = {"utils", "util", "helpers", "helper", "common", "base", "core", "manager", "misc"}
 
 
@@ -102,7 +104,8 @@ def walk(node: ast.AST, name: str, package: str, known: set[str], *, at_use: boo
         for target in targets(node, package, known):
             yield Import(name, target, node.lineno, at_use)
     for child in ast.iter_child_nodes(node):
-        yield from walk(child, name, package, known, at_use=at_use)
+        if isinstance(child, STATEMENTS):
+            yield from walk(child, name, package, known, at_use=at_use)
 
 
 def targets(node: ast.Import | ast.ImportFrom, package: str, known: set[str]) -> list[str]:
