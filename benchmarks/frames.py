@@ -9,6 +9,7 @@ one thread. The test data are scored once.
 - speaker-NAME: all recordings of a speaker are for testing. The mean of the six is that of "leave one out"
 - joined: two to five recordings of one speaker in a row, of the same parts, with a digit for every frame; joined-crf:
   with a CRF. `exact` is the share of series whose digits are right if equal neighbors count once, in both
+- next-gaussian, next-mixture, next-storn, next-vrnn: the next frame of the recordings of `digits`, in nats per frame
 - mnist: the 10,000 images of MNIST's test part, 8,000 / 1,000 / 1,000 by order; 28 frames of 28
 
 `linear` is the accuracy of logistic regression on the mean of a recording's log-mel features.
@@ -32,7 +33,14 @@ from ensue.data.frames.reading import Reading
 from ensue.data.frames.source import FrameSource
 
 SPEAKERS = ("george", "jackson", "lucas", "nicolas", "theo", "yweweler")
-NAMES = ("digits", *(f"speaker-{name}" for name in SPEAKERS), "joined", "joined-crf", "mnist")
+NEXT = {
+    "next-gaussian": ("predict-frames",),
+    "next-mixture": ("predict-frames", "head.components=20"),
+    "next-storn": ("storn",),
+    "next-vrnn": ("vrnn",),
+}
+"""The recipes of models of the next frame, and their settings."""
+NAMES = ("digits", *(f"speaker-{name}" for name in SPEAKERS), "joined", "joined-crf", *NEXT, "mnist")
 OFFICIAL = 5
 """Recordings below this number are for testing."""
 ROUNDS = {"train": 4, "test": 1}
@@ -57,6 +65,9 @@ def trial_of(data: Path, name: str, folder: Path) -> Trial:
     train, test = (
         table(files, folder / f"{name}-{part}.csv") for part, files in (("train", train_files), ("test", test_files))
     )
+    if name in NEXT:
+        recipe, *settings = NEXT[name]
+        return Trial(recipe, train, "", test, settings)
     return Trial("classify-frames", train, "", test, (), lambda model, path: {"linear": linear(train, path)})
 
 

@@ -24,6 +24,8 @@ from ensue.models.feature_specification import (
     ContextualSpecification,
     FeatureSpecification,
     FrameFeatureSpecification,
+    LatentSpecification,
+    MixtureHeadSpecification,
     PathHeadSpecification,
     PoolingHeadSpecification,
     SentenceFeatureSpecification,
@@ -133,6 +135,8 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ("`[head]` of a classifier, of texts or frames", PoolingHeadSpecification),
     ("`[head]` of a classifier of texts", ClassHeadSpecification),
     ("`[head]` from sequence to sequence", TextHead),
+    ("`[head]` of the next frame", MixtureHeadSpecification),
+    ("`[latent]` of the next frame", LatentSpecification),
     ("`[search]` from sequence to sequence", SearchTable),
     ("`[train]`", TrainRecipe),
     ("`[train]` of a language model", LanguageModelingTrain),
@@ -165,10 +169,11 @@ def rows(model: type[BaseModel]) -> Iterator[str]:
 
 
 def own_fields(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
-    """The keys of this class alone, without the tables of the recipe and the encoder's name."""
+    """The keys of this class alone, without the tables of the recipe, and without a name that titles tell."""
+    explained = meanings(model)
     for name in inspect.get_annotations(model):
         field = model.model_fields.get(name)
-        if field is not None and name != "kind" and not (model is Recipe and name in INNER):
+        if field is not None and (name != "kind" or name in explained) and not (model is Recipe and name in INNER):
             yield name, field
 
 

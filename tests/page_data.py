@@ -48,6 +48,7 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "senses": ("vectors-skipgram", "book.txt", {"senses.from": "vectors", "senses.words": 5}),
     "spoken": ("classify-frames", "digits", {}),
     "motion": ("tag-frames", "sensors.csv", {}),
+    "next": ("predict-frames", "digits", {}),
     "minilm": ("bert-tiny", "book.txt", {"tokenizer.max_size": 100}),
     "gpt2": ("bpe-transformer", "book.txt", {"tokenizer.max_size": 300}),
     "ende-2": ("translate-transformer", "train.en,train.de", {"train.seed": 1}),

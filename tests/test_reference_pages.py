@@ -26,6 +26,7 @@ from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.tasks.contextual import ContextualPipeline
 from ensue.tasks.frame_classification.pipeline import FrameClassificationPipeline
 from ensue.tasks.frame_labeling.pipeline import FrameLabelingPipeline
+from ensue.tasks.frame_prediction.pipeline import FramePredictionPipeline
 from ensue.tasks.frames.pipeline import FramesPipeline
 from ensue.tasks.labeling import tagged_sentence
 from ensue.tasks.labeling.pipeline import LabelingPipeline
@@ -128,6 +129,7 @@ INTERFACE = {
     "FramesPipeline": FramesPipeline,
     "FrameClassificationPipeline": FrameClassificationPipeline,
     "FrameLabelingPipeline": FrameLabelingPipeline,
+    "FramePredictionPipeline": FramePredictionPipeline,
     "SequencePipeline": SequencePipeline,
     "MaskedLanguagePipeline": MaskedLanguagePipeline,
     "BidirectionalPipeline": BidirectionalPipeline,

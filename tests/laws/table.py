@@ -48,6 +48,7 @@ from ensue.nn import (
     Stack,
     Transformer,
     VariationalDropout,
+    VariationalRecurrent,
     WeightDrop,
     Window,
     WithContext,
@@ -133,6 +134,10 @@ SUBJECTS = [
         "bidirectional variants",
         lambda: Bidirectional(PeepholeLSTM(D, D_OUT), Zoneout(CoupledLSTM(D, D_OUT), hidden=0.5, cell=0.5)),
         is_slow=True,
+    ),
+    Subject(
+        "variational recurrent",
+        lambda: VariationalRecurrent(GRU(10, D_OUT), d_x=3, d_latent=2, d_hidden=5),
     ),
     Subject("mingru", lambda: MinGRU(D, D_OUT)),
     Subject("minlstm", lambda: MinLSTM(D, D_OUT)),

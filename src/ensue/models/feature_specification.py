@@ -194,3 +194,35 @@ class ClassHeadSpecification(PoolingHeadSpecification):
     """Rows of the table of n-grams, which share them by a hash."""
     dropout_ngrams: Share = 0.3
     """Chance that an n-gram is left out in a training step."""
+
+
+class MixtureHeadSpecification(BaseModel):
+    """The head of a model of the next frame."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    components: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Normal distributions in the mixture; 1: a Gaussian."""
+    least_deviation: Annotated[float, Field(gt=0, le=1)] = 0.01
+    """The least deviation of a normalized feature. Without it, what never changes is predicted without bound."""
+
+
+class LatentSpecification(BaseModel):
+    """The latent variables of a model of the next frame."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    kind: Literal["none", "storn", "vrnn"] = "none"
+    """storn: each by itself, from N(0, 1) (Bayer & Osendorfer 2014); vrnn: their prior depends on the frames before
+    (Chung et al. 2015).
+    """
+    size: Size = 32
+    """Latent variables of a frame."""
+    d_hidden: Size = 128
+    """Width of the hidden layers between frames, latent variables and recurrent layers (vrnn)."""
+    looks_ahead: bool = False
+    """Whether the layers that recognize the latent variables of a frame also read the frames behind it (storn)."""
+    draws: Annotated[int, Field(ge=0, le=100_000)] = 0
+    """Draws of a series by which `evaluate` estimates its nats (importance sampling), beside the bound; 0: the bound
+    alone.
+    """

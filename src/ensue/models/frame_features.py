@@ -56,7 +56,14 @@ class FrameFeatures(nn.Module):
 
     def forward(self, frames: Frames) -> Float[Tensor, "B T d"]:
         """The features of a batch."""
-        x = ((frames.values - self.mean) / self.deviation).nan_to_num(nan=0.0)
+        return self.disturbed(self.normalized(frames.values))
+
+    def normalized(self, values: Float[Tensor, "*shape d"]) -> Float[Tensor, "*shape d"]:
+        """The normalized features of frames, as they are without noise."""
+        return ((values - self.mean) / self.deviation).nan_to_num(nan=0.0)
+
+    def disturbed(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T d"]:
+        """Normalized features, in training with noise and dropout."""
         if self.training and self.noise:
             x = x + self.noise * drawn(lambda shape: torch.randn(*shape, device=x.device), x.shape)
         features: Tensor = self.dropout(x)

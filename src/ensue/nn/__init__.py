@@ -34,6 +34,7 @@ from ensue.nn.heads.chain import log_partition, marginals
 from ensue.nn.heads.copying import CopyingHead, CopyingNats, CopyingSource, CopyingState
 from ensue.nn.heads.crf import ChainScores, LegalTags, LinearChainCRF
 from ensue.nn.heads.linear_cross_entropy import linear_cross_entropy
+from ensue.nn.heads.mixture import Mixture, MixtureHead
 from ensue.nn.heads.paths import k_best, viterbi
 from ensue.nn.heads.sampled_cross_entropy import WordSample, sampled_cross_entropy
 from ensue.nn.heads.single_chain import marginals_of_one, viterbi_path
@@ -56,6 +57,7 @@ from ensue.nn.recurrent.peephole import PeepholeLSTM
 from ensue.nn.recurrent.projected import ProjectedLSTM, ProjectedLSTMState
 from ensue.nn.recurrent.qrnn import QRNN, QRNNState
 from ensue.nn.recurrent.scan import scan
+from ensue.nn.recurrent.variational import VariationalRecurrent, VariationalState
 from ensue.nn.recurrent.zoneout import Zoneout
 from ensue.nn.scalar_mix import ScalarMix
 from ensue.nn.taps import Tap, Taps, replace, tap_names, watch
@@ -112,6 +114,8 @@ __all__ = [
     "MeanPooling",
     "MinGRU",
     "MinLSTM",
+    "Mixture",
+    "MixtureHead",
     "MultiHeadAttention",
     "MultiHeadCrossAttention",
     "Parallel",
@@ -143,6 +147,8 @@ __all__ = [
     "TransformedSoftmaxHead",
     "Transformer",
     "VariationalDropout",
+    "VariationalRecurrent",
+    "VariationalState",
     "VectorInput",
     "WeightDrop",
     "Window",

@@ -6,6 +6,7 @@ import math
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
@@ -20,13 +21,20 @@ class Gaussian(NamedTuple):
     mean: Float[Tensor, "*shape d"]
     log_deviation: Float[Tensor, "*shape d"]
 
+    @classmethod
+    def of(cls, parameters: Float[Tensor, "*shape d2"], *, least: float = 1e-4) -> Gaussian:
+        """μ is the first half of the parameters, of 2 d, and σ = softplus(the second) + `least`."""
+        mean, deviation = parameters.chunk(2, dim=-1)
+        return cls(mean, (F.softplus(deviation) + least).log())
+
+    def at(self, noise: Float[Tensor, "*shape d"]) -> Float[Tensor, "*shape d"]:
+        """`μ + σ ε` for this noise ε, which lets gradients through (Kingma & Welling 2014)."""
+        return self.mean + self.log_deviation.exp() * noise
+
     def draw(self) -> Float[Tensor, "*shape d"]:
-        """`μ + σ ε` with ε from N(0, 1), which lets gradients through (Kingma & Welling 2014). The draws of a row are
-        those of its batch, whoever works on the row.
-        """
+        """`at` of noise from N(0, 1). The draws of a row are those of its batch, whoever works on the row."""
         mean = self.mean
-        noise = drawn(lambda shape: torch.randn(*shape, dtype=mean.dtype, device=mean.device), mean.shape)
-        return mean + self.log_deviation.exp() * noise
+        return self.at(drawn(lambda shape: torch.randn(*shape, dtype=mean.dtype, device=mean.device), mean.shape))
 
     def nats(self, x: Float[Tensor, "*shape d"]) -> Float[Tensor, "*shape"]:
         """The surprisal `-log p(x)` in nats, the sum over the features. As p is a density, it may be below 0."""

@@ -13,6 +13,7 @@ TASKS = {
     "classification": "ensue.tasks.classification",
     "frame-classification": "ensue.tasks.frame_classification",
     "frame-labeling": "ensue.tasks.frame_labeling",
+    "frame-prediction": "ensue.tasks.frame_prediction",
     "sequence-to-sequence": "ensue.tasks.sequence_to_sequence",
     "masked-language-modeling": "ensue.tasks.masked_language_modeling",
     "bidirectional-language-modeling": "ensue.tasks.bidirectional_language_modeling",

@@ -3,22 +3,10 @@
 from ensue.tasks.entry import TaskEntry
 from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe
 
-GENERATE = frozenset(
-    [
-        "prompt",
-        "max-tokens",
-        "temperature",
-        "top-k",
-        "top-p",
-        "min-p",
-        "repetition-penalty",
-        "seed",
-        "samples",
-        "beams",
-        "n-best",
-        "no-repeat-ngram",
-    ]
-)
+GENERATE = frozenset({
+    "prompt", "max-tokens", "temperature", "top-k", "top-p", "min-p", "repetition-penalty", "seed", "samples", "beams",
+    "n-best", "no-repeat-ngram",
+})  # fmt: skip
 
 TASK = TaskEntry(
     recipe=LanguageModelingRecipe,

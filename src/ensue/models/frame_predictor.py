@@ -1,0 +1,84 @@
+"""A model of the next frame: the density of each frame of a series, given all frames before it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ensue.models.frame_features import FrameFeatures, Frames
+from ensue.models.frame_readers import FrameReader, ReaderState
+from ensue.nn.draws import drawn
+from ensue.nn.heads.mixture import Mixture, MixtureHead
+from ensue.types import Loss
+
+
+class FrameNats(NamedTuple):
+    """What each frame costs, in nats (B, T), zero at padding. All are of frames as they are in the files.
+
+    `nats` is `-log p(x_t | z_≤t, x_<t)`, and `divergence` the KL of the posterior of z_t from its prior; without latent
+    variables it is zero. Their sum is the bound. `ratio` is `log q(z_t) - log p(z_t)` for the z_t that was drawn, so
+    that `nats + ratio` is `-log w_t` of importance sampling.
+    """
+
+    nats: Float[Tensor, "B T"]
+    divergence: Float[Tensor, "B T"]
+    ratio: Float[Tensor, "B T"]
+
+
+class FramePredictor(nn.Module):
+    """`p(x_1 .. x_T) = Π_t p(x_t | x_<t)`, each a mixture of diagonal Gaussians over normalized features.
+
+    A density of normalized features x̂ = (x - μ) / σ becomes one of x by the factor Π 1/σ. So what is lost and scored,
+    in nats, is that of the frames as they are in the files, and models with other normalizations can be compared.
+    Missing features are summed out.
+    """
+
+    def __init__(self, features: FrameFeatures, reader: FrameReader, head: MixtureHead) -> None:
+        super().__init__()
+        self.features, self.reader, self.head = features, reader, head
+
+    @property
+    def d_latent(self) -> int:
+        """The number of latent variables of a frame; 0: there are none."""
+        return self.reader.d_latent
+
+    def forward(self, frames: Frames, noise: Float[Tensor, "B T d_latent"]) -> FrameNats:
+        """What each frame costs, with latent variables drawn by this noise from N(0, 1)."""
+        x = self.features.normalized(frames.values)
+        read = self.reader(x, self.features.disturbed(x), noise, mask=frames.mask)
+        observed = frames.values.isnan().logical_not()
+        scale = (self.features.deviation.log() * observed).sum(-1)
+        nats = self.head(read.decoded).nats(x, observed) + scale
+        parts = nats, read.divergence, read.ratio
+        if frames.mask is not None:
+            parts = tuple(part.masked_fill(~frames.mask, 0.0) for part in parts)  # type: ignore[assignment]
+        return FrameNats(*parts)
+
+    def loss(self, frames: Frames) -> Loss:
+        """The bound on all frames, with latent variables drawn as the step's rows."""
+        values = frames.values
+        shape = (*frames.shape, self.d_latent)
+        noise = drawn(lambda sizes: torch.randn(*sizes, device=values.device), shape) if self.d_latent else None
+        found = self(frames, values.new_zeros(shape) if noise is None else noise)
+        return Loss((found.nats + found.divergence).sum(), frames.num_real)
+
+    def read(self, frames: Frames, noise: Float[Tensor, "B T d_latent"]) -> ReaderState:
+        """The state after the frames of each row."""
+        x = self.features.normalized(frames.values)
+        return self.reader(x, x, noise, mask=frames.mask).state
+
+    def init_state(self, rows: int) -> ReaderState:
+        """The state before the first frame."""
+        return self.reader.init_state(rows)
+
+    def next(self, noise: Float[Tensor, "B d_latent"], state: ReaderState) -> tuple[Mixture, ReaderState]:
+        """The distribution of the next frame, of normalized features, and what `after` needs once it is known."""
+        decoded, opened = self.reader.open(noise, state)
+        return self.head(decoded), opened
+
+    def after(self, x: Float[Tensor, "B d"], opened: ReaderState) -> ReaderState:
+        """The state after a frame of normalized features."""
+        return self.reader.close(x, opened)

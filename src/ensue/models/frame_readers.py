@@ -1,0 +1,173 @@
+"""What a model knows before the next frame: by causal layers alone, or with latent variables (STORN, VRNN)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from ensue.nn import SequenceLayer, VariationalRecurrent
+from ensue.nn.gaussian import Gaussian
+from ensue.types import State
+
+ReaderState: TypeAlias = Any
+"""What a reader knows between two frames: a `State`."""
+
+
+class Read(NamedTuple):
+    """What a reader finds: `decoded`, from which the head tells each frame, what the latent variables cost (see
+    `FrameNats`), and the state after the last real frame.
+    """
+
+    decoded: Float[Tensor, "B T d"]
+    divergence: Float[Tensor, "B T"]
+    ratio: Float[Tensor, "B T"]
+    state: ReaderState
+
+
+class FrameReader(nn.Module, ABC):
+    """`forward` reads whole series. Where frames are generated, `open` says what is known before the next one, with
+    latent variables from the prior, and `close` reads it.
+    """
+
+    d_out: int
+    d_latent: int = 0
+
+    @abstractmethod
+    def forward(
+        self,
+        x: Float[Tensor, "B T d"],
+        disturbed: Float[Tensor, "B T d"],
+        noise: Float[Tensor, "B T d_latent"],
+        *,
+        mask: Bool[Tensor, "B T"] | None = None,
+    ) -> Read:
+        """Frames as they are, and as the layers read them in training; `noise` is that of the latent variables."""
+
+    @abstractmethod
+    def init_state(self, rows: int) -> ReaderState:
+        """The state before the first frame."""
+
+    @abstractmethod
+    def open(self, noise: Float[Tensor, "B d_latent"], state: ReaderState) -> tuple[Tensor, ReaderState]:
+        """What is known before the next frame (B, d_out), and what `close` needs."""
+
+    @abstractmethod
+    def close(self, x: Float[Tensor, "B d"], opened: ReaderState) -> ReaderState:
+        """The state after a frame."""
+
+
+class PlainState(NamedTuple):
+    """The last frame, which no layer has read yet, and the state of the layers before it."""
+
+    last: Float[Tensor, "B d"]
+    layers: State
+
+
+class PlainReader(FrameReader):
+    """`h_t = layers(x_<t)`: the layers read the frame before; before the first frame they read zeros.
+
+    Raises `ValueError` for layers that look ahead.
+    """
+
+    def __init__(self, layers: SequenceLayer) -> None:
+        super().__init__()
+        if not layers.is_causal:
+            raise ValueError("the layers of a model of the next frame must be causal")
+        self.layers, self.d_out = layers, layers.d_out
+
+    @property
+    def d_frame(self) -> int:
+        """The features of a frame."""
+        return self.layers.d_in - self.d_latent
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T d"],
+        disturbed: Float[Tensor, "B T d"],
+        noise: Float[Tensor, "B T d_latent"],
+        *,
+        mask: Bool[Tensor, "B T"] | None = None,
+    ) -> Read:
+        zeros = x.new_zeros(x.shape[:2])
+        return self._read(x, disturbed, noise, zeros, zeros, mask)
+
+    def _read(
+        self, x: Tensor, disturbed: Tensor, z: Tensor, divergence: Tensor, ratio: Tensor, mask: Tensor | None
+    ) -> Read:
+        before = torch.cat((disturbed.new_zeros(len(x), 1, x.shape[2]), disturbed[:, :-1]), dim=1)
+        decoded, state = self.layers(torch.cat((before, z), dim=-1), mask=mask)
+        last = x[:, -1] if mask is None else x[torch.arange(len(x), device=x.device), mask.sum(1) - 1]
+        return Read(decoded, divergence, ratio, PlainState(last, state))
+
+    def init_state(self, rows: int) -> PlainState:
+        like = next(self.parameters())
+        return PlainState(like.new_zeros(rows, self.d_frame), self.layers.init_state(rows))
+
+    def open(self, noise: Float[Tensor, "B d_latent"], state: PlainState) -> tuple[Tensor, State]:
+        return self.layers.step(torch.cat((state.last, noise), dim=-1), state.layers)
+
+    def close(self, x: Float[Tensor, "B d"], opened: State) -> PlainState:
+        return PlainState(x, opened)
+
+
+class StochasticReader(PlainReader):
+    """STORN (Bayer & Osendorfer 2014): latent variables z_t ~ N(0, 1), each by itself, are an input of the layers too:
+
+        h_t = layers([x_{t-1}; z_t])_t        q(z_t) = N(μ, σ²), (μ, σ) = W recognition(x)_t + b
+
+    The recognition layers may look ahead; generating does not need them.
+    """
+
+    def __init__(self, layers: SequenceLayer, recognition: SequenceLayer, *, d_latent: int) -> None:
+        super().__init__(layers)
+        self.recognition, self.d_latent = recognition, d_latent
+        self.posterior = nn.Linear(recognition.d_out, 2 * d_latent)
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T d"],
+        disturbed: Float[Tensor, "B T d"],
+        noise: Float[Tensor, "B T d_latent"],
+        *,
+        mask: Bool[Tensor, "B T"] | None = None,
+    ) -> Read:
+        posterior = Gaussian.of(self.posterior(self.recognition(x, mask=mask)[0]))
+        z = posterior.at(noise)
+        ratio = Gaussian(torch.zeros_like(z), torch.zeros_like(z)).nats(z) - posterior.nats(z)
+        return self._read(x, disturbed, z, posterior.divergence(), ratio, mask)
+
+
+class VariationalReader(FrameReader):
+    """VRNN (Chung et al. 2015): prior and posterior of the latent variables depend on all frames before."""
+
+    def __init__(self, layer: VariationalRecurrent) -> None:
+        super().__init__()
+        self.layer, self.d_latent, self.d_out = layer, layer.d_latent, layer.d_decoded
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T d"],
+        disturbed: Float[Tensor, "B T d"],
+        noise: Float[Tensor, "B T d_latent"],
+        *,
+        mask: Bool[Tensor, "B T"] | None = None,
+    ) -> Read:
+        y, state = self.layer(torch.cat((disturbed, noise), dim=-1), mask=mask)
+        posterior, prior = self.layer.gaussians(y)
+        z = posterior.at(noise)
+        ratio = prior.nats(z) - posterior.nats(z)
+        return Read(y[..., : self.d_out], posterior.divergence(prior), ratio, state)
+
+    def init_state(self, rows: int) -> ReaderState:
+        return self.layer.init_state(rows)
+
+    def open(self, noise: Float[Tensor, "B d_latent"], state: ReaderState) -> tuple[Tensor, ReaderState]:
+        decoded, z = self.layer.imagine(noise, state)
+        return decoded, (z, state)
+
+    def close(self, x: Float[Tensor, "B d"], opened: ReaderState) -> ReaderState:
+        return self.layer.after(x, *opened)

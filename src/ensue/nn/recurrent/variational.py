@@ -1,0 +1,98 @@
+"""A recurrent layer with a latent variable at each position, whose prior follows from the positions before."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ensue.nn.gaussian import Gaussian
+from ensue.nn.layer import Recurrent, SequenceLayer
+from ensue.nn.taps import Tap
+from ensue.types import Memory, State
+
+
+class VariationalState(NamedTuple):
+    """The output h of the cell, on which prior and posterior of the next position depend, and the cell's state."""
+
+    h: Float[Tensor, "B d"]
+    cell: State
+
+
+class VariationalRecurrent(Recurrent):
+    """A variational recurrent net (Chung et al. 2015), with h the output of `cell` at the position before:
+
+        (μ₀, σ₀) = prior(h)        (μ, σ) = posterior([φ_x(x); h])        z = μ + σ ε
+        y = [φ_z(z); h; μ; log σ; μ₀; log σ₀]        (h', c') = cell.step([φ_x(x); φ_z(z)], c)
+
+    The noise ε, from N(0, 1), stands in the input behind x, so the layer itself draws nothing: x is (B, T, d_x) and ε
+    (B, T, d_latent) of `d_in` = d_x + d_latent. What decodes x reads the first `d_decoded` features of y, [φ_z(z); h],
+    which say nothing of x but what z says. The others are for the divergence (`gaussians`). `prior`, `posterior`, φ_x
+    and φ_z have one hidden layer of `d_hidden` ReLUs; φ_x and φ_z end with `d_hidden` ReLUs. A deviation is
+    softplus(·) + 0.0001.
+
+    `cell` reads 2 · d_hidden features. Raises `ValueError` for another one.
+    """
+
+    def __init__(self, cell: SequenceLayer, *, d_x: int, d_latent: int, d_hidden: int) -> None:
+        super().__init__()
+        if cell.d_in != 2 * d_hidden or not cell.is_causal:
+            raise ValueError(f"the cell is a causal layer of {2 * d_hidden} features in, which {cell!r} is not")
+        self.d_x, self.d_latent, self.d_hidden, self.cell = d_x, d_latent, d_hidden, cell
+        self.d_decoded = d_hidden + cell.d_out
+        self.d_in, self.d_out = d_x + d_latent, self.d_decoded + 4 * d_latent
+        self.read_x = nn.Sequential(nn.Linear(d_x, d_hidden), nn.ReLU(), nn.Linear(d_hidden, d_hidden), nn.ReLU())
+        self.read_z = nn.Sequential(nn.Linear(d_latent, d_hidden), nn.ReLU(), nn.Linear(d_hidden, d_hidden), nn.ReLU())
+        self.prior = nn.Sequential(nn.Linear(cell.d_out, d_hidden), nn.ReLU(), nn.Linear(d_hidden, 2 * d_latent))
+        self.posterior = nn.Sequential(
+            nn.Linear(d_hidden + cell.d_out, d_hidden), nn.ReLU(), nn.Linear(d_hidden, 2 * d_latent)
+        )
+        self.latent = Tap()
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> VariationalState:
+        zeros = next(self.prior.parameters()).new_zeros(batch_size, self.cell.d_out)
+        return VariationalState(zeros, self.cell.init_state(batch_size))
+
+    def step(
+        self, x_t: Float[Tensor, "B d_in"], state: State = None
+    ) -> tuple[Float[Tensor, "B d_out"], VariationalState]:
+        state = self.init_state(len(x_t)) if state is None else state
+        x, noise = torch.split(x_t, [self.d_x, self.d_latent], dim=-1)
+        seen = self.read_x(x)
+        prior, posterior = (
+            Gaussian.of(self.prior(state.h)),
+            Gaussian.of(self.posterior(torch.cat((seen, state.h), dim=-1))),
+        )
+        z = self._drawn(posterior, noise)
+        y = torch.cat((z, state.h, *posterior, *prior), dim=-1)
+        h, cell = self.cell.step(torch.cat((seen, z), dim=-1), state.cell)
+        return y, VariationalState(h, cell)
+
+    def gaussians(self, y: Float[Tensor, "*shape d_out"]) -> tuple[Gaussian, Gaussian]:
+        """The posterior and the prior of each position, from the layer's output."""
+        d = self.d_latent
+        _, *parts = torch.split(y, [self.d_decoded, d, d, d, d], dim=-1)
+        return Gaussian(*parts[:2]), Gaussian(*parts[2:])
+
+    def imagine(
+        self, noise: Float[Tensor, "B d_latent"], state: VariationalState
+    ) -> tuple[Float[Tensor, "B d_decoded"], Float[Tensor, "B d_hidden"]]:
+        """What decodes the next x if nobody has seen it, [φ_z(z); h] with z from the prior; and φ_z(z)."""
+        z = self._drawn(Gaussian.of(self.prior(state.h)), noise)
+        return torch.cat((z, state.h), dim=-1), z
+
+    def after(
+        self, x: Float[Tensor, "B d_x"], z: Float[Tensor, "B d_hidden"], state: VariationalState
+    ) -> VariationalState:
+        """The state after x, with the φ_z(z) that `imagine` gave."""
+        return VariationalState(*self.cell.step(torch.cat((self.read_x(x), z), dim=-1), state.cell))
+
+    def _drawn(self, latent: Gaussian, noise: Tensor) -> Tensor:
+        """φ_z(z)"""
+        read: Tensor = self.read_z(self.latent(latent.at(noise)))
+        return read
+
+    def extra_repr(self) -> str:
+        return f"{self.cell!r}, d_x={self.d_x}, d_latent={self.d_latent}, d_hidden={self.d_hidden}"

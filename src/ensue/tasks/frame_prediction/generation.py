@@ -1,0 +1,79 @@
+"""Free running: frames that a model draws and reads again, and what it expects of the next one."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ensue.data.buckets import by_length
+from ensue.data.frames.series import Vectors
+from ensue.data.frames.stored import FrameRows
+from ensue.models.frame_predictor import FramePredictor
+from ensue.models.frame_readers import ReaderState
+from ensue.models.modules import device_of, evaluating
+from ensue.tasks.frame_prediction.scoring import READ_FRAMES, READ_SERIES, Noise, noise_for
+from ensue.tasks.frames.data import frames_of
+from ensue.types import select_rows
+
+PRIOR_DRAWS = 64
+"""Draws of the latent variables of the next frame, over which its mean and deviation are taken."""
+Moments = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+@torch.inference_mode()
+def free_running(
+    model: FramePredictor, begin: Vectors, *, frames: int, samples: int, temperature: float, seed: int | None
+) -> NDArray[np.float32]:
+    """New frames (samples, frames, d) behind those of a series (T, d), of which T may be 0."""
+    device = device_of(model)
+    generator = torch.Generator(device)
+    generator.seed() if seed is None else generator.manual_seed(int(seed))
+    found = np.empty((samples, frames, begin.shape[1]), np.float32)
+    scale, shift = (part.cpu().numpy() for part in (model.features.deviation, model.features.mean))
+    with evaluating(model):
+        state = model.init_state(samples)
+        if len(begin):
+            state = _state_after(model, FrameRows.of([begin]), [0])
+            state = select_rows(state, torch.zeros(samples, dtype=torch.int64, device=device))
+        for number in range(frames):
+            noise = torch.randn(samples, model.d_latent, generator=generator, device=device)
+            density, opened = model.next(temperature * noise, state)
+            x = density.draw(temperature=temperature, generator=generator)
+            state = model.after(x, opened)
+            found[:, number] = x.cpu().numpy() * scale + shift
+    return found
+
+
+@torch.inference_mode()
+def next_moments(model: FramePredictor, rows: FrameRows) -> Moments:
+    """The mean and the deviation of each feature of the frame behind each series, (N, d)."""
+    shape = len(rows), rows.values.shape[1]
+    means, deviations = np.empty(shape), np.empty(shape)
+    with evaluating(model):
+        for chosen in by_length(rows.lengths, batch_size=READ_SERIES, batch_tokens=READ_FRAMES):
+            state = _state_after(model, rows, chosen.tolist())
+            means[chosen], deviations[chosen] = _moments(model, state, rows, chosen.tolist())
+    scale, shift = (part.double().cpu().numpy() for part in (model.features.deviation, model.features.mean))
+    return means * scale + shift, deviations * scale
+
+
+def _state_after(model: FramePredictor, rows: FrameRows, chosen: list[int]) -> ReaderState:
+    frames = frames_of(rows, chosen, device_of(model))
+    return model.read(frames, _noise(model, rows, chosen, frames.shape[1]))
+
+
+def _noise(model: FramePredictor, rows: FrameRows, chosen: list[int], length: int) -> Tensor:
+    return noise_for([Noise(rows[row], model.d_latent) for row in chosen], length, device_of(model))
+
+
+def _moments(model: FramePredictor, state: ReaderState, rows: FrameRows, chosen: list[int]) -> Moments:
+    """Those of a mixture over draws of the latent variables, of which there is one if there are none."""
+    device, draws = device_of(model), PRIOR_DRAWS if model.d_latent else 1
+    noise = np.stack([Noise(rows[row], model.d_latent).draw(draws) for row in chosen])
+    moments = [model.next(torch.from_numpy(noise[:, draw]).to(device), state)[0].moments() for draw in range(draws)]
+    means, deviations = (torch.stack(part).double() for part in zip(*moments, strict=True))
+    mean = means.mean(0)
+    variance = (deviations.square() + (means - mean).square()).mean(0)
+    return mean.cpu().numpy(), variance.sqrt().cpu().numpy()

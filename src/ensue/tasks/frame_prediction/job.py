@@ -1,0 +1,104 @@
+"""The job of training a model of the next frame, and its task."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple, Self
+
+import torch
+
+from ensue.data.buckets import Buckets
+from ensue.data.frames.stored import FrameRows
+from ensue.metrics.frames import FrameScores
+from ensue.models.frame_features import Frames
+from ensue.models.frame_predictor import FramePredictor
+from ensue.tasks.frame_prediction.model import FramePredictorParts
+from ensue.tasks.frame_prediction.recipe import FramePredictionRecipe
+from ensue.tasks.frame_prediction.scoring import nats_of, scores_of
+from ensue.tasks.frames.data import LabeledSeries, frames_of
+from ensue.tasks.frames.job import FramesJob
+from ensue.tasks.task import Task
+from ensue.types import Loss, State
+
+
+class FramesBatch(NamedTuple):
+    """Series, each of whose frames is a prediction."""
+
+    frames: Frames
+    count: int  # type: ignore[assignment]  # it hides tuple.count, which a batch has no use for
+    first: bool = True
+
+    @property
+    def rows(self) -> int:
+        """The number of series."""
+        return self.frames.shape[0]
+
+    def part(self, rows: slice) -> Self:
+        """The batch of some of its rows."""
+        return self._replace(frames=self.frames.part(rows))
+
+
+class FramePrediction(Task[FramePredictor, FramesBatch]):
+    """Whole series in batches of similar length; judged by nats per frame."""
+
+    judged_by = "nats_per_frame"
+    less_is_better = True
+
+    def __init__(self, train: FrameRows, valid: FrameRows | None, recipe: FramePredictionRecipe) -> None:
+        self.train, self.valid, table = train, valid, recipe.train
+        self.buckets = Buckets(
+            train.lengths, batch_size=table.batch_size, batch_tokens=table.batch_tokens, seed=table.seed
+        )
+        self.steps_per_epoch = self.buckets.steps_per_epoch
+        self.tokens_per_step = float(train.lengths.sum()) / self.steps_per_epoch
+
+    def batch(self, step: int, device: torch.device) -> FramesBatch:
+        rows = self.buckets.rows(step)
+        return FramesBatch(frames_of(self.train, rows, device), int(self.train.lengths[rows].sum()))
+
+    def loss(self, model: FramePredictor, batch: FramesBatch, state: State) -> tuple[Loss, State]:
+        return model.loss(batch.frames), None
+
+    def validate(self, model: FramePredictor) -> FrameScores | None:
+        return None if self.valid is None else score(model, self.valid)
+
+
+def score(model: FramePredictor, rows: FrameRows, *, draws: int = 0) -> FrameScores:
+    """The scores of a model on series in memory."""
+    return scores_of(nats_of(model, rows, draws=draws), has_latent=model.d_latent > 0, sampled=draws > 0)
+
+
+class FramePredictionJob(FramesJob[FramePredictor]):
+    """Trains a model of the next frame."""
+
+    unit: ClassVar[str] = "frames"
+    recipe: FramePredictionRecipe
+    parts: FramePredictorParts
+    task: FramePrediction
+
+    def made_parts(self) -> FramePredictorParts:
+        return FramePredictorParts(self.seen())
+
+    def begin_task(self) -> None:
+        valid: LabeledSeries | None = self.valid
+        self.task = FramePrediction(self.train.rows, None if valid is None else valid.rows, self.recipe)
+
+    def test(self, model: FramePredictor) -> FrameScores | None:
+        if self.test_data is None:
+            return None
+        return score(model, self.test_data.rows, draws=self.recipe.latent.draws)
+
+    def about(self) -> str:
+        return f"of {len(self.parts.seen.mean):,} features"
+
+    def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
+        names = ("nats_per_frame", "divergence_per_frame", "importance_nats_per_frame")
+        columns = [name for name in names if any(name in found for found in scores.values())]
+        lines = [f"| data | {' | '.join(name.replace('_', ' ') for name in columns)} | frames |"]
+        lines.append(f"|---{'|---' * len(columns)}|---|")
+        for data, found in scores.items():
+            numbers = (f"{found[name]:.4f}" if found.get(name) is not None else "-" for name in columns)
+            lines.append(f"| {data} | {' | '.join(numbers)} | {found['frames']:,} |")
+        return lines
+
+    def python(self) -> list[str]:
+        return self.parts.python(self.recipe)

@@ -1,0 +1,188 @@
+"""A model of the next frame in use: generates series, scores frames, predicts the next one, and evaluates."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from numbers import Real
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.arguments import check_path, check_type, check_whole
+from ensue.data.frames.series import Series, Vectors
+from ensue.data.frames.stored import FrameRows
+from ensue.data.frames.writing import check_writable, written
+from ensue.errors import DataError, EnsueError
+from ensue.metrics.comparison import ItemRows, ScoredItems, ratio
+from ensue.metrics.frames import FrameScores
+from ensue.runs.weights import written_beside
+from ensue.tasks.frame_prediction.generation import free_running, next_moments
+from ensue.tasks.frame_prediction.recipe import FramePredictionRecipe
+from ensue.tasks.frame_prediction.scoring import SeriesNats, nats_of, scores_of
+from ensue.tasks.frames.pipeline import FramesPipeline, windowed
+from ensue.tasks.shards import WHOLE, Shard
+
+MOST_FRAMES, MOST_SAMPLES = 1_000_000, 10_000
+MOST_NUMBERS = 1 << 28
+"""The most numbers that are generated at once, a gigabyte."""
+
+
+@dataclass(frozen=True)
+class NextFrame:
+    """The next frame of a series, by its name: the mean and the deviation of each feature."""
+
+    series: str
+    mean: NDArray[np.float64]
+    deviation: NDArray[np.float64]
+
+    def as_json(self) -> dict[str, Any]:
+        """The prediction as JSON values."""
+        mean, deviation = ([float(f"{number:.6g}") for number in part] for part in (self.mean, self.deviation))
+        return {"series": self.series, "mean": mean, "deviation": deviation}
+
+
+class FramePredictionPipeline(FramesPipeline):
+    """A model of the next frame: generates, scores, predicts and evaluates."""
+
+    recipe: FramePredictionRecipe
+    generates_files: ClassVar[bool] = True
+
+    def generate(
+        self,
+        prompt: Any = None,
+        *,
+        frames: int = 100,
+        samples: int = 1,
+        temperature: float = 1.0,
+        seed: int | None = None,
+    ) -> list[Vectors]:
+        """Series (T, d) that the model writes, `samples` of them; each frame is drawn and read again.
+
+        `prompt` is a series, an array of numbers (T, d) or one of `source`, with which all begin; `frames` come behind
+        it. The deviation of what is drawn is multiplied by `temperature`; with 0 it is the mean, of a mixture that of
+        the heaviest component. Without a seed the series differ each time. Raises EnsueError for values out of range.
+        """
+        begin = None if prompt is None else next(self._given([prompt]))
+        return self._generated(begin, frames, samples, temperature, seed)
+
+    def _generated(
+        self, begin: Series | None, frames: int, samples: int, temperature: float, seed: int | None
+    ) -> list[Vectors]:
+        check_whole("frames", frames, 1, MOST_FRAMES)
+        check_whole("samples", samples, 1, MOST_SAMPLES)
+        check_type("temperature", temperature, Real, "a number")
+        if not 0 <= temperature < 1e6:
+            raise EnsueError(f"temperature is {temperature}; expected a number that is not below 0")
+        if seed is not None:
+            check_whole("seed", seed, 0, (1 << 63) - 1)
+        numbers = samples * (frames + (len(begin.frames) if begin else 0)) * len(self.seen.mean)
+        if numbers > MOST_NUMBERS:
+            raise EnsueError(f"{numbers:,} numbers in all; up to {MOST_NUMBERS:,} are generated at once")
+        given = np.zeros((0, len(self.seen.mean)), np.float32) if begin is None else begin.frames
+        behind = free_running(self.model, given, frames=frames, samples=samples, temperature=temperature, seed=seed)
+        return [np.concatenate((given, one)) for one in behind]
+
+    def generate_into(
+        self,
+        out: Path,
+        *,
+        prompt: str = "",
+        frames: int = 100,
+        samples: int = 1,
+        temperature: float = 1.0,
+        seed: int | None = None,
+    ) -> str:
+        """`generate` into a file: .npz, .npy or .csv. `prompt` names a file with one series. Returns what it wrote."""
+        check_path("the file to write", out)
+        check_writable(Path(out))
+        series = self._generated(self._only(prompt) if prompt else None, frames, samples, temperature, seed)
+        shape = self.seen.shape
+        content = written(Path(out), series, columns=shape.columns, rate=shape.rate)
+        try:
+            with written_beside(Path(out)) as partial:
+                partial.write_bytes(content)
+        except OSError as error:
+            raise DataError(f"cannot be written ({error.strerror})", out) from None
+        return f"wrote {samples:,} series of {len(series[0]):,} frames to {out}"
+
+    def _only(self, location: str) -> Series:
+        """The series of a file that has one."""
+        found = [one for one, _ in zip(map(self._checked, self.source(location)), range(2), strict=False)]
+        if len(found) != 1:
+            raise DataError(f"{'several' if found else 'no'} series in it; a prompt is one", location)
+        return found[0]
+
+    def predict(self, texts: Iterable[Any]) -> list[NextFrame]:
+        """The next frame behind each series: an array of numbers (T, d), one of `source`, or the samples (n,) of a
+        sound at the rate of the training data.
+        """
+        return list(self.expect(self._given(texts)))
+
+    def predict_json(self, texts: Iterable[Any]) -> list[Any]:
+        return [found.as_json() for found in self.predict(texts)]
+
+    def expect(self, series: Iterable[Series]) -> Iterator[NextFrame]:
+        """The next frame behind each of a stream of series of any length, in order, in constant memory."""
+        for window in windowed(series):
+            means, deviations = next_moments(self.model, FrameRows.of([one.frames for one in window]))
+            for one, mean, deviation in zip(window, means, deviations, strict=True):
+                yield NextFrame(one.name, mean, deviation)
+
+    def score(self, series: Any) -> NDArray[np.float64]:
+        """The nats of each frame (T,) of a series, read from its beginning; with latent variables a bound."""
+        ((_, cost),) = self._costs(self._given([series]))
+        return cost.frames
+
+    def score_json(self, text: Any) -> Any:
+        nats = [round(cost, 6) for cost in self.score(text).tolist()]
+        return {"nats": round(sum(nats), 6), "frames": nats}
+
+    def score_lines(self, location: str, *, encoding: str = "utf-8", as_json: bool = False) -> Iterator[str]:
+        """The lines of `ensue score`: the nats of each frame, its series and its number."""
+        for one, cost in self._costs(self._read(location, encoding, WHOLE)):
+            for number, nats in enumerate(cost.frames.tolist()):
+                if as_json:
+                    found = {"series": one.name, "frame": number, "nats": round(nats, 6)}
+                    yield json.dumps(found, ensure_ascii=False)
+                else:
+                    yield f"{nats:9.4f}\t{one.name}\t{number}"
+
+    def evaluate(self, location: str | Path, *, encoding: str = "utf-8") -> FrameScores:
+        """The nats per frame; with latent variables the bound, and with `latent.draws` importance sampling."""
+        draws = self.recipe.latent.draws
+        whole = map(self._checked, self.source(location, encoding=encoding))
+        costs = [cost for _, cost in self._costs(whole, draws=draws)]
+        if not costs:
+            raise DataError("no series in it", location)
+        return scores_of(costs, has_latent=self.model.d_latent > 0, sampled=draws > 0)
+
+    def scored_items(self, location: str | Path, *, encoding: str = "utf-8") -> ScoredItems:
+        rows = ItemRows()
+        for _, cost in self._costs(map(self._checked, self.source(location, encoding=encoding))):
+            rows.append((cost.frames.sum(), len(cost.frames)))
+        return rows.scored("series", {"nats_per_frame": ratio(0, 1)})
+
+    def _costs(self, series: Iterable[Series], *, draws: int = 0) -> Iterator[tuple[Series, SeriesNats]]:
+        for window in windowed(series):
+            yield from zip(
+                window, nats_of(self.model, FrameRows.of([one.frames for one in window]), draws=draws), strict=True
+            )
+
+    def prediction_lines(
+        self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
+        color: bool = False, shard: Shard | None = None,
+    ) -> Iterator[str]:  # fmt: skip
+        for found in self.expect(self._read(location, encoding, shard or WHOLE)):
+            if as_json:
+                yield json.dumps(found.as_json(), ensure_ascii=False) + "\n"
+            else:
+                yield f"{found.series}\t{' '.join(f'{number:.6g}' for number in found.mean)}\n"
+
+    def __repr__(self) -> str:
+        kind = self.recipe.latent.kind
+        latent = [] if kind == "none" else [f"{kind} {self.recipe.latent.size}"]
+        return self._described(self.recipe.describe(), *latent, f"{self.num_parameters:,} parameters")

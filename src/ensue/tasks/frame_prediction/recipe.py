@@ -1,0 +1,30 @@
+"""Recipes of models of the next frame."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, Self
+
+from pydantic import model_validator
+
+from ensue.models.feature_specification import LatentSpecification, MixtureHeadSpecification
+from ensue.models.specification import ONE_WAY, Directions, RecurrentEncoder
+from ensue.tasks.frames.recipe import FramesRecipe
+
+
+class FramePredictionRecipe(FramesRecipe):
+    """The recipe of a model of the next frame."""
+
+    what: ClassVar[str] = "model of frames"
+
+    task: Literal["frame-prediction"] = "frame-prediction"
+    directions: Directions = ONE_WAY
+    latent: LatentSpecification = LatentSpecification()
+    head: MixtureHeadSpecification = MixtureHeadSpecification()
+
+    @model_validator(mode="after")
+    def _knows_no_later_frame(self) -> Self:
+        if self.directions.bidirectional:
+            raise ValueError("has directions.bidirectional, but a model of the next frame reads from left to right")
+        if self.latent.kind == "vrnn" and not isinstance(self.encoder, RecurrentEncoder):
+            raise ValueError(f'has latent.kind "vrnn", which needs a recurrent encoder, not {self.encoder.kind}')
+        return self

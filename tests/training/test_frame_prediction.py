@@ -1,0 +1,225 @@
+"""Models of the next frame, trained: what they generate, score and predict, resuming, mistakes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import ensue
+from ensue.cli.program import app
+from ensue.data.frames.writing import written
+from ensue.errors import DataError, EnsueError, RecipeError
+from ensue.recipe import validate_recipe
+from ensue.recipe.tables import Recipe
+from ensue.tasks.shards import Shard
+from training.resuming import assert_resumes
+from training.tiny import run_tiny, some_slow
+from training.tiny_texts import without_pictures
+
+KINDS = ("none", "storn", "vrnn")
+COLUMNS = ("x", "y")
+
+
+def waves(count: int = 24, seed: int = 0) -> list[np.ndarray[Any, np.dtype[np.float32]]]:
+    """Series of a sine and its negative, far from normal."""
+    generator = np.random.default_rng(seed)
+    found = []
+    for _ in range(count):
+        wave = np.sin(np.arange(int(generator.integers(5, 9))) + generator.uniform(0, 6))
+        noisy = np.stack((wave, -wave), 1) + 0.1 * generator.normal(size=(len(wave), 2))
+        found.append((40 * noisy + 1000).astype(np.float32))
+    return found
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("waves") / "waves.csv"
+    path.write_bytes(written(path, waves(), columns=COLUMNS))
+    return path
+
+
+def recipe(location: Path, kind: str = "none", **changes: Any) -> Recipe:
+    budget = {"steps": 12, "batch_size": 8, "learning_rate": 0.02, "validations": 1, "precision": "float32"}
+    document = {
+        "task": "frame-prediction", "data": {"train": str(location), "valid_fraction": 0.25},
+        "encoder": {"kind": "lstm", "d_model": 4}, "head": {"components": 2},
+        "latent": {"kind": kind, "size": 2, "d_hidden": 5, "draws": 3}, "train": budget,
+    }  # fmt: skip
+    for table, values in changes.items():
+        document[table] = document.get(table, {}) | values  # type: ignore[operator]
+    return validate_recipe(document, where="tiny")
+
+
+@pytest.fixture(scope="module")
+def runs(file: Path) -> Path:
+    """A plain run, which learns for a while."""
+    with pytest.MonkeyPatch.context() as patch:
+        without_pictures(patch)
+        run_tiny(recipe(file, train={"steps": 30, "learning_rate": 0.05}), file.parent / "none")
+    return file.parent
+
+
+@pytest.fixture(scope="module")
+def latent(runs: Path, file: Path) -> Path:
+    """The same, and one with latent variables."""
+    with pytest.MonkeyPatch.context() as patch:
+        without_pictures(patch)
+        run_tiny(recipe(file, "vrnn", train={"steps": 4}), runs / "vrnn")
+    return runs
+
+
+some_kinds = pytest.mark.parametrize("kind", ["none", pytest.param("vrnn", marks=pytest.mark.slow)])
+
+
+def loaded(request: pytest.FixtureRequest, kind: str) -> Any:
+    """The trained model of a kind."""
+    folder: Path = request.getfixturevalue("runs" if kind == "none" else "latent")
+    return ensue.load(folder / kind)
+
+
+def test_a_plain_model_learns(runs: Path, file: Path) -> None:
+    model = ensue.load(runs / "none")
+    scores = model.evaluate(file)
+    frames = np.concatenate(waves())
+    alone = np.log(frames.std(0)).sum() + 1 + np.log(2 * np.pi)  # nats of a normal distribution of all frames
+    assert scores.nats_per_frame < alone - 0.5
+    assert scores.as_json().keys() == {"nats_per_frame", "frames", "series"}
+    assert (scores.frames, scores.series) == (len(frames), 24)
+    assert model.scored_items(file).whole()["nats_per_frame"] == pytest.approx(scores.nats_per_frame)
+    assert "| validation | " in (runs / "none" / "README.md").read_text()
+
+
+@pytest.mark.slow
+def test_scores_of_latent_variables_are_bounds(latent: Path, file: Path) -> None:
+    model = ensue.load(latent / "vrnn")
+    found = model.evaluate(file).as_json()
+    assert found["importance_nats_per_frame"] < found["nats_per_frame"]
+    assert 0 < found["divergence_per_frame"] < found["nats_per_frame"]
+    assert "of the latent variables" in model.evaluate(file).summary()
+    assert model.evaluate(file).as_json() == found, "draws follow from the frames"
+
+
+@some_kinds
+def test_what_is_said_of_a_series_depends_on_no_other(file: Path, kind: str, request: pytest.FixtureRequest) -> None:
+    model, series = loaded(request, kind), waves()
+    lines = list(model.score_lines(str(file)))
+    nats = [float(line.split("\t")[0]) for line in lines]
+    assert nats == pytest.approx(np.concatenate([model.score(one) for one in series]), abs=1e-3)
+    assert lines[0].split("\t")[1:] == ["0", "0"]
+    assert json.loads(next(model.score_lines(str(file), as_json=True))).keys() == {"series", "frame", "nats"}
+    answer = model.score_json(series[0])
+    assert answer["nats"] == pytest.approx(sum(answer["frames"]))
+    together = model.predict(series)
+    for one, found in zip(series[:4], together, strict=False):
+        (alone,) = model.predict([one])
+        np.testing.assert_allclose(alone.mean, found.mean, rtol=1e-5)
+        np.testing.assert_allclose(alone.deviation, found.deviation, rtol=1e-4)
+        assert abs(found.mean - 1000).max() < 100
+    parts = [model.prediction_lines(str(file), as_json=True, shard=Shard(n, 2)) for n in (1, 2)]
+    assert [line for part in parts for line in part] == list(model.prediction_lines(str(file), as_json=True))
+    assert len(next(model.prediction_lines(str(file))).split("\t")[1].split()) == 2
+
+
+@some_kinds
+def test_generating(kind: str, request: pytest.FixtureRequest) -> None:
+    model, begin = loaded(request, kind), waves()[0]
+    first, second = model.generate(begin, frames=5, samples=2, seed=1)
+    assert first.shape == (len(begin) + 5, 2)
+    np.testing.assert_array_equal(first[: len(begin)], begin)
+    assert abs(first - second)[len(begin) :].min() > 0
+    assert abs(first - 1000).max() < 1000
+    again = model.generate(begin, frames=5, samples=2, seed=1)
+    np.testing.assert_array_equal(again[1], second)
+    (mean, other) = model.generate(begin, frames=1, samples=2, temperature=0)
+    np.testing.assert_array_equal(mean, other)
+    assert [one.shape for one in model.generate(frames=2)] == [(2, 2)]
+
+
+@pytest.mark.parametrize("suffix", some_slow(["npz", "npy", "csv"], "csv"))
+def test_what_is_generated_is_a_file_that_is_read_again(runs: Path, tmp_path: Path, suffix: str) -> None:
+    out, run = tmp_path / f"new.{suffix}", str(runs / "none")
+    said = CliRunner().invoke(
+        app, ["generate", run, "--out", str(out), "--frames", "4", "--samples", "2", "--seed", "3"]
+    )
+    assert said.exit_code == 0
+    assert said.stderr == f"wrote 2 series of 4 frames to {out}\n"
+    model = ensue.load(run)
+    for one, right in zip(model.source(out), model.generate(frames=4, samples=2, seed=3), strict=True):
+        np.testing.assert_allclose(one.frames, right, rtol=1e-6)
+    prompt = tmp_path / "prompt.csv"
+    prompt.write_bytes(written(prompt, waves(1), columns=COLUMNS))
+    assert "of 9 frames" in model.generate_into(out, prompt=str(prompt), frames=9 - len(waves(1)[0]))
+
+
+def test_mistakes_are_one_line(runs: Path, file: Path, tmp_path: Path) -> None:
+    model = ensue.load(runs / "none")
+    with pytest.raises(DataError, match=r'frames are not written as "\.nzp"; did you mean "\.npz"\?'):
+        model.generate_into(tmp_path / "a.nzp")
+    with pytest.raises(DataError, match="cannot be written"):
+        model.generate_into(tmp_path / "none" / "a.npz")
+    with pytest.raises(DataError, match="several series in it; a prompt is one"):
+        model.generate_into(tmp_path / "a.npz", prompt=str(file))
+    for wrong in (
+        {"frames": 0},
+        {"samples": 0},
+        {"temperature": -1},
+        {"seed": -1},
+        {"frames": 10**6, "samples": 10**4},
+    ):
+        with pytest.raises(EnsueError):
+            model.generate(**wrong)
+    with pytest.raises(EnsueError, match=r"expected \(T, 2\)"):
+        model.score(np.zeros((3, 5)))
+    with pytest.raises(EnsueError, match="not from a stream"):
+        next(model.score_lines("-"))
+    with pytest.raises(DataError, match="no room for series of different lengths"):
+        written(tmp_path / "a.npy", waves())
+    for tables, message in (
+        ({"directions": {"bidirectional": True}}, "reads from left to right"),
+        ({"head": {"components": 0}}, "components"),
+        ({"latent": {"kind": "vrnn"}, "encoder": {"kind": "transformer", "d_model": 8}}, "needs a recurrent encoder"),
+    ):
+        with pytest.raises(RecipeError, match=message):
+            recipe(file, **tables)  # type: ignore[arg-type]
+
+
+@some_kinds
+def test_a_series_of_one_frame(kind: str, request: pytest.FixtureRequest) -> None:
+    model = loaded(request, kind)
+    assert model.score(np.array([[1000.0, 1000.0]])).shape == (1,)
+    assert model.predict([np.array([[1000.0, 1000.0]])])[0].mean.shape == (2,)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_resumes_bit_for_bit(file: Path, tmp_path: Path, kind: str) -> None:
+    assert_resumes(recipe(file, kind, features={"noise": 0.3, "dropout": 0.1}), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["transformer", "window", "qrnn"])
+def test_any_causal_encoder(file: Path, tmp_path: Path, kind: str) -> None:
+    """What follows a prompt does not depend on whether it is read at once or frame by frame."""
+    run_tiny(recipe(file, encoder={"d_model": 8, "kind": kind}), tmp_path / "run")
+    model, begin = ensue.load(tmp_path / "run"), waves()[0]
+    (known,) = model.generate(begin, frames=3, temperature=0)
+    (again,) = model.generate(known[:-1], frames=1, temperature=0)
+    np.testing.assert_allclose(again, known, rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_missing_values_are_summed_out(tmp_path: Path) -> None:
+    series = waves()
+    for one in series:
+        one[1, 0] = np.nan
+    path = tmp_path / "a.npz"
+    path.write_bytes(written(path, series))
+    run_tiny(
+        recipe(path, "storn", data={"missing": "mean"}, latent={"kind": "storn", "looks_ahead": True}), tmp_path / "run"
+    )
+    model = ensue.load(tmp_path / "run")
+    assert np.isfinite(model.evaluate(path).nats_per_frame)
+    assert np.isfinite(model.generate(series[0], frames=3)[0][-3:]).all()
