@@ -31,6 +31,7 @@ from ensue.models.feature_specification import (
     SentenceFeatureSpecification,
     TagHeadSpecification,
 )
+from ensue.models.painter_specification import CanvasSpecification
 from ensue.models.specification import (
     Attention,
     CellEncoder,
@@ -57,6 +58,7 @@ from ensue.recipe.tables import CorpusRecipe, CorpusTuning, TokenizerRecipe, Tun
 from ensue.tasks import TASKS
 from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalTrain, WordsOfText
 from ensue.tasks.classification.recipe import ClassificationData
+from ensue.tasks.drawing.recipe import DrawingData, DrawingTrain
 from ensue.tasks.frames.recipe import FramesData, FramesTrain
 from ensue.tasks.labeling.recipe import LabelingData
 from ensue.tasks.language_modeling.recipe import LanguageModelingTrain
@@ -91,6 +93,7 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ("`[data]` of a tagger", LabelingData),
     ("`[data]` of a classifier", ClassificationData),
     ("`[data]` of frames", FramesData),
+    ("`[data]` of a painter", DrawingData),
     ("`[data]` from sequence to sequence", PairData),
     ("`[data]` of word vectors", WordVectorsData),
     ("`[tokenizer]` of a language model, and from sequence to sequence", TokenizerRecipe),
@@ -131,6 +134,7 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ("`[directions]` of a tagger or classifier", Directions),
     ("`[head]` of a tagger, of words or frames", PathHeadSpecification),
     ("`[head]` of a tagger of words", TagHeadSpecification),
+    ("`[canvas]` of a painter", CanvasSpecification),
     ("`[attention]` from sequence to sequence", Attention),
     ("`[head]` of a classifier, of texts or frames", PoolingHeadSpecification),
     ("`[head]` of a classifier of texts", ClassHeadSpecification),
@@ -143,6 +147,7 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ("`[train]` of a bidirectional language model", BidirectionalTrain),
     ("`[train]` of a tagger or classifier", TextsTrain),
     ("`[train]` of frames", FramesTrain),
+    ("`[train]` of a painter", DrawingTrain),
     ("`[train]` from sequence to sequence", PairTrain),
     ("`[train]` of word vectors", WordVectorsTrain),
     ("`[tuning]`", TuningRecipe),

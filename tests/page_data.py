@@ -10,6 +10,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ensue.recipe import BUDGETS, Recipe, validate_recipe
 from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe
 from ensue.text.schemes import Span, encode
@@ -49,6 +51,7 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "spoken": ("classify-frames", "digits", {}),
     "motion": ("tag-frames", "sensors.csv", {}),
     "next": ("predict-frames", "digits", {}),
+    "painter": ("draw", "images", {"canvas.glimpses": 3}),
     "minilm": ("bert-tiny", "book.txt", {"tokenizer.max_size": 100}),
     "gpt2": ("bpe-transformer", "book.txt", {"tokenizer.max_size": 300}),
     "ende-2": ("translate-transformer", "train.en,train.de", {"train.seed": 1}),
@@ -75,7 +78,7 @@ def write_data(folder: Path) -> None:
     }
     files |= labeled_sentences() | labeled_texts() | translations() | judged_texts() | word_uses()
     files |= {"sensors.csv": motions()}
-    for name, content in ({name: text.encode() for name, text in files.items()} | recordings()).items():
+    for name, content in ({name: text.encode() for name, text in files.items()} | recordings() | images()).items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
@@ -99,6 +102,17 @@ def recordings() -> dict[str, bytes]:
                 out.setparams((1, 2, 8000, len(samples), "NONE", ""))
                 out.writeframes(struct.pack(f"<{len(samples)}h", *samples))
             files[f"digits/{label}/{number}.wav"] = file.getvalue()
+    return files
+
+
+def images() -> dict[str, bytes]:
+    """Images of one size, in two folders."""
+    files = {}
+    for place, count in (("images", 9), ("others", 3)):
+        for number in range(count):
+            file = io.BytesIO()
+            np.save(file, np.eye(7, 6, k=number - 4))
+            files[f"{place}/{number}.npy"] = file.getvalue()
     return files
 
 
@@ -198,6 +212,8 @@ def tiny(recipe: Recipe) -> Recipe:
     }
     if recipe.task == "word-vectors":
         sizes = {"vectors": {"d_words": 8, "ngram_buckets": 64}}
+    if recipe.task == "drawing":
+        sizes["decoder"] = {"d_model": 16}
     if recipe.task == "sequence-to-sequence":
         layers = {"d_model": 16, "num_layers": 1, "d_feedforward": 16}
         sizes |= {"encoder": layers, "decoder": layers, "tokens": {"d_embedding": 16}, "search": {"max_tokens": 8}}

@@ -49,7 +49,7 @@ ROOMS = {
         ["words", "frames"],
         [
             "language_modeling", "labeling", "classification", "sequence_to_sequence", "masked_language_modeling",
-            "bidirectional_language_modeling", "word_vectors",
+            "bidirectional_language_modeling", "word_vectors", "drawing",
         ],
         ["frame_classification", "frame_labeling", "frame_prediction"],
     ],

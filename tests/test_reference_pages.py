@@ -24,6 +24,7 @@ from ensue.tasks.bidirectional_language_modeling.pipeline import BidirectionalPi
 from ensue.tasks.classification import pipeline as classification_pipeline
 from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.tasks.contextual import ContextualPipeline
+from ensue.tasks.drawing.pipeline import DrawingPipeline
 from ensue.tasks.frame_classification.pipeline import FrameClassificationPipeline
 from ensue.tasks.frame_labeling.pipeline import FrameLabelingPipeline
 from ensue.tasks.frame_prediction.pipeline import FramePredictionPipeline
@@ -130,6 +131,7 @@ INTERFACE = {
     "FrameClassificationPipeline": FrameClassificationPipeline,
     "FrameLabelingPipeline": FrameLabelingPipeline,
     "FramePredictionPipeline": FramePredictionPipeline,
+    "DrawingPipeline": DrawingPipeline,
     "SequencePipeline": SequencePipeline,
     "MaskedLanguagePipeline": MaskedLanguagePipeline,
     "BidirectionalPipeline": BidirectionalPipeline,

@@ -45,7 +45,7 @@ def assert_resumes(recipe: Recipe, folder: Path) -> None:
     parts = run_tiny(None, folder / "parts", resume=True)
     assert kept(folder / "parts") == kept(folder / "whole")
     assert parts.valid == whole.valid
-    for name in ("tokenizer.json", "labels.json", "frames.json"):
+    for name in ("tokenizer.json", "labels.json", "frames.json", "image.json"):
         if (folder / "whole" / name).exists():  # a language model has no labels
             assert (folder / "parts" / name).read_bytes() == (folder / "whole" / name).read_bytes()
 

@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ensue.recipe import Recipe, read_recipe, recipe_names
@@ -48,6 +49,7 @@ OF_THE_KIND: dict[str, dict[str, Any]] = {
     "transformer": {"encoder.num_heads": 2, "encoder.context": 8},
     "clockwork": {"encoder.d_model": 12},
     "projected": {"encoder.d_cell": 11},
+    "draw": {"decoder.d_model": 8, "canvas.glimpses": 3, "canvas.read": 2, "canvas.write": 2},
 }
 """By the parts of a recipe's name."""
 REPRESENTATIVE = {
@@ -105,7 +107,10 @@ def test_every_recipe_begins_as_on_record(
     if name.endswith("-frames"):
         data = tmp_path / "frames.csv"
         data.write_text(sensors(a_label_each=name.startswith("tag")))
-    if "decoder" in read_recipe(name).model_dump():
+    if name.startswith("draw"):
+        data = tmp_path / "images.npy"
+        np.save(data, np.random.default_rng(0).random((12, 5, 4)))
+    elif "decoder" in read_recipe(name).model_dump():
         data = tmp_path / "pairs.tsv"
         data.write_text(pairs(60))
     if name.endswith("-pretrained"):

@@ -50,6 +50,10 @@ def evaluate(
         str | None,
         typer.Option(help="The format of labeled data; default: by name and first lines.", show_default=False),
     ] = None,
+    draws: Annotated[
+        int | None,
+        typer.Option(min=1, max=100_000, help="Of latent variables: draws for each example; several estimate -log p."),
+    ] = None,
     compare: Annotated[
         Path | None,
         typer.Option(help="Another run: test the difference by paired bootstrap.", show_default=False),
@@ -73,7 +77,9 @@ def evaluate(
         raise EnsueError(f"evaluate takes a PATH, or a file with one of {others_are}")
     if (word_in_context is None) != (threshold_from is None):
         raise EnsueError("--word-in-context FILE and --threshold-from FILE go together")
-    options: dict[str, Any] = {"format": format} if format else {}
+    options: dict[str, Any] = {
+        name: value for name, value in (("format", format), ("draws", draws)) if value not in (None, "")
+    }
     search = {"beams": beams, "length_penalty": length_penalty, "max_tokens": max_tokens}
     pipeline = load_for(
         "evaluate", run, device, threads, vectors=vectors, others=others, search=search, compare=compare,

@@ -14,6 +14,7 @@ TASKS = {
     "frame-classification": "ensue.tasks.frame_classification",
     "frame-labeling": "ensue.tasks.frame_labeling",
     "frame-prediction": "ensue.tasks.frame_prediction",
+    "drawing": "ensue.tasks.drawing",
     "sequence-to-sequence": "ensue.tasks.sequence_to_sequence",
     "masked-language-modeling": "ensue.tasks.masked_language_modeling",
     "bidirectional-language-modeling": "ensue.tasks.bidirectional_language_modeling",

@@ -1,0 +1,85 @@
+"""Images in memory, of one size, and how their pixels become 0 or 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.data.frames.reading import Reading
+from ensue.data.frames.series import Series
+from ensue.data.frames.source import FrameSource
+from ensue.errors import DataError
+from ensue.models.painter import ImageSize
+
+Pixels = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Images:
+    """Images (N, H, P·W), whose P colors are planes side by side. Values are from 0 to 1."""
+
+    pixels: Pixels
+    size: ImageSize
+
+    def select(self, rows: NDArray[np.int64]) -> Self:
+        """The images in these rows."""
+        return replace(self, pixels=self.pixels[rows])
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+
+def read_images(location: str, *, planes: int, encoding: str, size: ImageSize | None = None) -> Images:
+    """The images of a file, a folder or a glob. With a `size` they have to have it. Raises DataError for images of
+    several sizes, for values that are not from 0 to 1, and for what is no image.
+    """
+    found: list[Pixels] = []
+    first = "the training data"
+    for series in FrameSource(location, Reading(encoding=encoding)):
+        if size is None:
+            size, first = _size(series, planes), series.name
+        found.append(_checked(series, size, first))
+    if size is None:
+        raise DataError("no image in it", location)
+    return Images(np.stack(found), size)
+
+
+def _size(series: Series, planes: int) -> ImageSize:
+    rows, width = series.frames.shape
+    if width % planes:
+        raise series.error(
+            f"{series.name}: {width:,} values in a row, which are not {planes} (canvas.planes) for a pixel"
+        )
+    return ImageSize(rows, width // planes, planes)
+
+
+def _checked(series: Series, size: ImageSize, first: str) -> Pixels:
+    """The planes (H, P·W) of an image."""
+    values = series.frames
+    if series.channels:
+        raise series.error(f"{series.name}: a sound; expected images")
+    if values.shape != size.shape:
+        found, wanted = (f"{rows} × {width // size.planes}" for rows, width in (values.shape, size.shape))
+        raise series.error(f"{series.name}: an image of {found}; expected {wanted}, as in {first}")
+    if values.min() < 0 or values.max() > 1:
+        worst = values.max() if values.max() > 1 else values.min()
+        raise series.error(f"{series.name}: a pixel of {worst:g}; expected values from 0 to 1")
+    return values.reshape(size.rows, size.columns, size.planes).transpose(0, 2, 1).reshape(size.shape)
+
+
+def drawn_pixels(pixels: Pixels, generator: np.random.Generator) -> Pixels:
+    """0 or 1, each pixel 1 with the probability of its value."""
+    return (generator.random(pixels.shape, np.float32) < pixels).astype(np.float32)
+
+
+def binarized(images: Images, how: str) -> Images:
+    """Images for scores, which do not change from call to call: the draws of an image depend on its number alone."""
+    if how == "none":
+        return images
+    if how == "threshold":
+        return replace(images, pixels=(images.pixels >= 0.5).astype(np.float32))
+    drawn = [drawn_pixels(image, np.random.default_rng(number)) for number, image in enumerate(images.pixels)]
+    return replace(images, pixels=np.stack(drawn))
