@@ -3,9 +3,12 @@
     python benchmarks/processes.py steps TEXT              1 process with 1 and 2 threads, 2 processes with 1 thread
     python benchmarks/processes.py beside TEXT OTHER/src   a step in one process beside that of other sources
     python benchmarks/processes.py kills TEXT --count 20   ranks killed at random times under torchrun
+    python benchmarks/processes.py memory TEXT             memory of processes with all parameters, or parts of them
 
 `steps` takes `--rounds` turns and prints the fastest, by the clock. `beside` takes a chunk of steps in turns, and
-compares processor time. The recipe is char-lstm in float32.
+compares processor time. The recipe is char-lstm in float32, for `kills` with 64 features and 8 rows: most of the time a
+rank begins, talks or writes. `memory` prints how far the processes grow over one that has imported torch, with
+char-transformer of 8 layers of 1,024 features (about 101 million parameters, 403 MB).
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -24,7 +28,24 @@ from statistics import median
 from machine import describe_machine
 
 SETTINGS = {"train.precision": "float32", "train.validations": 1, "train.sample_tokens": 0, "data.valid_fraction": 0}
+SMALL = {"encoder.d_model": 64, "train.batch_size": 8}
 CHUNK = 10
+LARGE = {
+    "encoder.d_model": 1024, "encoder.num_layers": 8, "encoder.num_heads": 8, "tokens.d_embedding": 1024,
+    "train.batch_size": 4, "train.segment_length": 16, "train.steps": 3,
+}  # fmt: skip
+GROWTH = """
+import os, resource, sys
+from ensue.recipe import read_recipe
+from ensue.training.run import train_run
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+before = peak()
+train_run(read_recipe("char-transformer", sys.argv[2:]), sys.argv[1], device="cpu", threads=1)
+print(f"{os.environ['RANK']} grew by {peak() - before:.0f} MB", flush=True)
+"""
 WORKER = """
 import sys, time
 from pathlib import Path
@@ -112,7 +133,7 @@ def beside(text: Path, folder: Path, other: Path, rounds: int) -> None:
 def kills(text: Path, folder: Path, count: int, number: int) -> None:
     """Kills ranks at random times, and says whether the weights differ from those of an undisturbed run."""
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", str(count)]
-    settings = {"train.steps": number, "train.checkpoint_every": 5, "encoder.dropout": 0.2}
+    settings = SMALL | {"train.steps": number, "train.checkpoint_every": 5, "encoder.dropout": 0.2}
     choose, ends = random.Random(0), []
     for killed, name in ((0, "whole"), (count, "killed")):
         arguments = command(text, folder / name, **settings)
@@ -128,6 +149,22 @@ def kills(text: Path, folder: Path, count: int, number: int) -> None:
     print(f"weights differ: {ends[0] != ends[1]}")
 
 
+def memory(text: Path, folder: Path) -> None:
+    """Prints by how much the processes grow."""
+    script = folder / "growth.py"
+    script.write_text(GROWTH)
+    print("| processes | parameters | growth of the first one | of the largest other one |\n|---|---|---|---|")
+    for sharded, processes in ((False, 1), (False, 2), (True, 2), (True, 4)):
+        settings = SETTINGS | LARGE | {"data.train": text, "train.sharded": str(sharded).lower()}
+        torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+        arguments = [str(folder / f"{processes} {sharded}"), *(f"{key}={value}" for key, value in settings.items())]
+        command = [sys.executable, *torchrun, str(script), *arguments]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        (_, first), *others = sorted((int(a), int(b)) for a, b in re.findall(r"(\d+) grew by (\d+) MB", said))
+        other = f"{max(grown for _, grown in others):,} MB" if others else ""
+        print(f"| {processes} | {'in parts' if sharded else 'whole'} | {first:,} MB | {other} |", flush=True)
+
+
 def wait_for_step(run: Path, least: int) -> None:
     """Waits for a checkpoint of this step or a later one."""
     while not any(int(path.name[5:]) >= least for path in run.glob("checkpoints/step-*")):
@@ -136,7 +173,7 @@ def wait_for_step(run: Path, least: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("what", choices=["steps", "beside", "kills"])
+    parser.add_argument("what", choices=["steps", "beside", "kills", "memory"])
     parser.add_argument("text", type=Path)
     parser.add_argument("other", type=Path, nargs="?")
     parser.add_argument("--steps", type=int, default=200)
@@ -150,6 +187,8 @@ def main() -> None:
                 steps(given.text, Path(folder), given.steps, given.rounds)
             case "beside":
                 beside(given.text, Path(folder), given.other, given.rounds)
+            case "memory":
+                memory(given.text, Path(folder))
             case _:
                 kills(given.text, Path(folder), given.count, given.steps)
 

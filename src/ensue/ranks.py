@@ -61,6 +61,14 @@ class Ranks:
         """The sum over all processes, in each of them."""
         return numbers
 
+    def whole(self, tensor: Tensor) -> Tensor:
+        """The tensor, which the processes may hold in parts; then all of them call it."""
+        return tensor
+
+    def take(self, tensor: Tensor, whole: Tensor) -> None:
+        """Copies into a tensor what is held here of the whole."""
+        tensor.copy_(whole)
+
     def gathered(self, found: Any) -> list[Any]:
         """What each process has, by rank."""
         return [found]
@@ -81,6 +89,16 @@ _ranks: ContextVar[Ranks] = ContextVar("ranks", default=Ranks())  # noqa: B039  
 def ranks() -> Ranks:
     """The processes that work together here."""
     return _ranks.get()
+
+
+def is_in_parts(tensor: Tensor) -> bool:
+    """Whether the processes hold a tensor in parts: whether it is a DTensor."""
+    return hasattr(tensor, "to_local")
+
+
+def held(tensor: Tensor) -> Tensor:
+    """What is held here of a tensor that processes may hold in parts; it shares the memory."""
+    return tensor.to_local() if is_in_parts(tensor) else tensor  # type: ignore[attr-defined, no-any-return]
 
 
 @contextmanager

@@ -4,12 +4,13 @@ import errno
 import os
 import shutil
 import signal
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors import SafetensorError
+from torch import Tensor
 
 import ensue
 from ensue.errors import RunError, TrainingError
@@ -20,7 +21,7 @@ from ensue.runs.weights import read_tensors
 from ensue.tasks.language_modeling.task import LanguageModeling
 from ensue.training.loop import Trainer
 from training.resuming import At
-from training.tiny import kept, run_tiny, tiny_recipe
+from training.tiny import kept, run_tiny, some_slow, tiny_recipe
 from training.tiny_texts import classifying, tagging
 
 
@@ -104,44 +105,30 @@ def full_disk(*args: Any, **kwargs: Any) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def full_disk_in_rust(*args: Any, **kwargs: Any) -> None:
-    raise SafetensorError("I/O error: No space left on device (os error 28)")
-
-
-QUICK = {(3, full_disk), (4, full_disk_in_rust)}
-
-
 class FullAt:
-    """A writing function that works `times` times; then the disk is full, and a part of the file is there."""
+    """`serialized` that works `times` times; then the disk is full, and a part of the file is there."""
 
-    def __init__(self, original: Any, times: int, error: Any) -> None:
-        self.original, self.left, self.error = original, times, error
+    def __init__(self, times: int) -> None:
+        self.original, self.left = weights.serialized, times
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> Iterator[Any]:
         self.left -= 1
-        if self.left >= 0:
-            return self.original(*args, **kwargs)
-        path = next(arg for arg in args if isinstance(arg, Path))
-        path.write_bytes(b"half of it")
-        return self.error()
+        pieces = self.original(tensors, metadata)
+        yield next(pieces)
+        if self.left < 0:
+            full_disk()
+        yield from pieces
 
 
-@pytest.mark.parametrize(
-    ("times", "error"),
-    [
-        pytest.param(times, error, marks=[] if (times, error) in QUICK else [pytest.mark.slow])
-        for times in range(3, 7)
-        for error in (full_disk, full_disk_in_rust)
-    ],
-)
+@pytest.mark.parametrize("times", some_slow(range(3, 7), 3, 4))
 def test_a_full_disk_leaves_the_last_checkpoint_and_resuming_loses_nothing(
-    times: int, error: Any, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    times: int, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each validation writes three files of tensors."""
     recipe = tiny_recipe(text)
     run_tiny(recipe, tmp_path / "whole")
     with monkeypatch.context() as patch:
-        patch.setattr(weights, "save_file", FullAt(weights.save_file, times, error))
+        patch.setattr(weights, "serialized", FullAt(times))
         with pytest.raises(TrainingError) as caught:
             run_tiny(recipe, tmp_path / "run")
     step = 4 if times < 6 else 8

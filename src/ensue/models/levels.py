@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from torch import nn
 
-from ensue.nn import LearnedPositions, Pointwise, SequenceLayer, Stack
+from ensue.nn import Bidirectional, LearnedPositions, Pointwise, SequenceLayer, Stack
+from ensue.nn.attention.decoder_blocks import PostNormDecoderBlock
 
 Level = dict[str, nn.Parameter]
 
@@ -37,6 +38,25 @@ def _passed(model: nn.Module) -> Iterator[nn.Module]:
     for part, has in zip(parts, layered, strict=True):
         if has:
             yield from _layers(part)
+
+
+def called_layers(module: nn.Module) -> Iterator[nn.Module]:
+    """The layers of stacks whose parameters nothing needs but their `forward`. Of a block that attends to a memory, for
+    which some are needed before, these are its other parts.
+    """
+    if isinstance(module, Stack):
+        for layer in module:
+            yield from called_layers(layer) if isinstance(layer, Stack) else _called(layer)
+    elif isinstance(module, Bidirectional) or not isinstance(module, SequenceLayer):
+        for child in module.children():
+            yield from called_layers(child)
+
+
+def _called(layer: SequenceLayer) -> Iterator[nn.Module]:
+    if isinstance(layer, PostNormDecoderBlock):
+        yield from (layer.attention, layer.feedforward)
+    elif layer.d_memory is None and any(parameter.dim() > 1 for parameter in layer.parameters()):
+        yield layer
 
 
 def _layers(part: nn.Module) -> Iterator[nn.Module]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
+from typing import TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+
+ModelT = TypeVar("ModelT", bound=nn.Module)
 
 
 def count_parameters(model: nn.Module) -> int:
@@ -17,6 +21,12 @@ def count_parameters(model: nn.Module) -> int:
 def device_of(model: nn.Module) -> torch.device:
     """The device of a model's parameters."""
     return next(model.parameters()).device
+
+
+def copied(model: ModelT, parameters: Mapping[str, Tensor]) -> ModelT:
+    """A copy of a model with these parameters, by name; they are not copied, and not trained."""
+    memo = {id(old): nn.Parameter(parameters[name], requires_grad=False) for name, old in model.named_parameters()}
+    return deepcopy(model, memo)
 
 
 def parts_of(model: nn.Module) -> list[nn.Module]:

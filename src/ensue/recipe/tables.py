@@ -135,12 +135,22 @@ class TrainRecipe(Table):
     """The type of matrix products; auto: the faster one on this machine, by its profile."""
     deterministic: bool = False
     """1, 2, 4 or 8 processes train the same model bit for bit. It cuts a batch into 8 parts, which is slower."""
+    sharded: bool = False
+    """Several processes hold the parameters, gradients and moments in parts, each one its own, for models that do not
+    fit into the memory of one. A step is slower.
+    """
 
     @model_validator(mode="after")
     def _one_budget(self) -> Self:
         given = [name for name in BUDGETS if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(f"needs exactly one of {', '.join(BUDGETS)}; found {' and '.join(given) or 'none'}")
+        return self
+
+    @model_validator(mode="after")
+    def _one_way_to_add(self) -> Self:
+        if self.deterministic and self.sharded:
+            raise ValueError("has deterministic and sharded; sharded gradients are not added in a fixed order")
         return self
 
     @model_validator(mode="after")

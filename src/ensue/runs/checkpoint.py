@@ -11,15 +11,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
+from ensue.ranks import is_in_parts, ranks
 from ensue.runs.manifest import Manifest, entry_of
 from ensue.runs.schema import DamagedError, Entry, ManifestContent, Progress, checked, parsed, told
-from ensue.runs.weights import flush, load_parameters, read_tensors, write_tensors, write_text
+from ensue.runs.weights import flush, load_parameters, read_tensors, serialized, write_tensors, write_text
 from ensue.types import State, leaves, map_state
 
 KEPT = 2
@@ -54,10 +55,8 @@ def save_checkpoint(
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     try:
-        write_tensors(partial / "model.safetensors", dict(model.named_parameters()))
-        if average is not None:
-            write_tensors(partial / AVERAGE, dict(average.named_parameters()))
-        write_tensors(partial / "optimizer.safetensors", _moments(optimizer))
+        for name, tensors in _files(model, optimizer, average):
+            write_tensors(partial / name, tensors)
         write_tensors(partial / "state.safetensors", {str(i): leaf for i, leaf in enumerate(leaves(state))})
         write_text(partial / "progress.json", json.dumps(progress.model_dump(), indent=2) + "\n")
         if progress.best_step:
@@ -77,6 +76,23 @@ def save_checkpoint(
     for leftover in directory.glob(".step-*"):  # of a process that was killed while it wrote or removed
         shutil.rmtree(leftover, ignore_errors=True)
     return target
+
+
+def give_parts(model: nn.Module, optimizer: torch.optim.Optimizer, *, average: nn.Module | None = None) -> None:
+    """Gives another process, which saves a checkpoint meanwhile, what is held here."""
+    for _, tensors in _files(model, optimizer, average):
+        for _ in serialized({name: tensor for name, tensor in tensors.items() if is_in_parts(tensor)}):
+            pass
+
+
+def _files(
+    model: nn.Module, optimizer: torch.optim.Optimizer, average: nn.Module | None
+) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    """The files of what processes may hold in parts."""
+    yield "model.safetensors", dict(model.named_parameters())
+    if average is not None:
+        yield AVERAGE, dict(average.named_parameters())
+    yield "optimizer.safetensors", _moments(optimizer)
 
 
 def load_checkpoint(
@@ -157,11 +173,18 @@ def _load_moments(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], 
             raise DamagedError(f"{path}: not of this model: {key} should be in {dtype}, is in {value.dtype}")
         if value.shape not in ((), shape) or (value.dim() == 0) != (name == "step" or not shape):
             raise DamagedError(f"{path}: not of this model: {key} should be {tuple(shape)}, is {tuple(value.shape)}")
-        state.setdefault(int(index), {})[name] = value
+        state.setdefault(int(index), {})[name] = value if name == "step" else _held(value, parameters[int(index)])
     expected = MOMENTS[type(optimizer)]
     if wrong := next((found for found in state.values() if found.keys() != expected), None):
         raise DamagedError(f"{path}: not of this optimizer: it keeps {_list(expected)}, not {_list(wrong)}")
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def _held(whole: Tensor, parameter: Tensor) -> Tensor:
+    """What this process holds of a tensor that it holds like a parameter."""
+    held = torch.empty_like(parameter, requires_grad=False)
+    ranks().take(held, whole)
+    return held
 
 
 def _carried(saved: dict[str, Tensor], initial_state: State, path: Path) -> State:

@@ -1,36 +1,70 @@
-"""Tensors and texts on disk, as files that are complete or absent. The manifest checks their content."""
+"""Tensors and texts on disk, as files that are complete or absent. The manifest checks their content.
+
+Tensors are written one after the other, so that what several processes have in parts is never in one place as a whole.
+"""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from ensue.errors import RunError, TrainingError
+from ensue.ranks import ranks
 from ensue.runs.schema import DamagedError, told
 
 IS_WINDOWS = os.name == "nt"
+NAMES = {
+    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.bool: "BOOL",
+    torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8",
+}  # fmt: skip
+"""The names of types in safetensors."""
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """Writes tensors to a file that is complete or absent."""
-    contiguous = {  # copies: safetensors refuses tensors that share memory, as the parts of a state may
-        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
-    }
+    """Writes tensors to a file that is complete or absent. For tensors that several processes have in parts, the others
+    call `serialized`.
+    """
     with written_beside(path) as partial:
-        partial.touch()
-        mode = partial.stat().st_mode  # as the umask wants it; the library makes its files private
-        with _system_errors(partial):
-            save_file(contiguous, partial, metadata)
-        partial.chmod(mode)
+        _write(partial, serialized(tensors, metadata))
+
+
+def serialized(tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> Iterator[bytes | memoryview]:
+    """The bytes of a file of safetensors: a header, then tensor by tensor. What several processes have in parts is put
+    together for as long as it is asked for, so all of them go through this at the same time.
+    """
+    ordered = sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0]))  # so that each is aligned
+    header: dict[str, Any] = {} if metadata is None else {"__metadata__": metadata}
+    end = 0
+    for name, tensor in ordered:
+        start, end = end, end + tensor.numel() * tensor.element_size()
+        header[name] = {"dtype": NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    yield len(text).to_bytes(8, "little") + text
+    for _, tensor in ordered:
+        yield bytes_of(ranks().whole(tensor.detach()))
+
+
+def bytes_of(tensor: Tensor) -> memoryview:
+    """The content of a tensor."""
+    return tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data
+
+
+def _write(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
+    try:
+        with path.open("wb") as file:
+            file.writelines(pieces)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error  # writing leaves out which file it was
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -71,21 +105,9 @@ def partial_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.partial")
 
 
-@contextmanager
-def _system_errors(path: Path) -> Iterator[None]:
-    """Raises the system's error in place of the library's error that wraps it."""
-    try:
-        yield
-    except SafetensorError as error:
-        if (found := re.search(r"\(os error (\d+)\)", str(error))) is None:
-            raise
-        number = int(found[1])
-        raise OSError(number, os.strerror(number), str(path)) from error
-
-
 def load_parameters(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Copies the tensors of `path` into the parameters of the same names. Raises RunError if a name
-    or shape differs.
+    """Copies the tensors of `path` into the parameters of the same names, of each what this process holds. Raises
+    RunError if a name or shape differs.
     """
     parameters = dict(model.named_parameters())
     if parameters.keys() != tensors.keys():
@@ -98,7 +120,7 @@ def load_parameters(model: nn.Module, tensors: Mapping[str, Tensor], path: Path)
                 raise RunError(f"{path}: not the weights of this model: {name} should be {expected}, is {found}")
             if parameter.dtype != tensors[name].dtype:
                 raise RunError(f"{path}: altered: {name} should be {parameter.dtype}, is {tensors[name].dtype}")
-            parameter.copy_(tensors[name])
+            ranks().take(parameter, tensors[name])
 
 
 @contextmanager

@@ -14,8 +14,10 @@ from ensue.data.sources import digest_of
 from ensue.errors import EnsueError, RecipeError
 from ensue.ranks import SHARDS, Ranks
 from ensue.recipe import Recipe
+from ensue.recipe.tables import TuningRecipe
 from ensue.runs.checkpoint import complete_checkpoints
 from ensue.runs.directory import RunDirectory
+from ensue.runs.weights import bytes_of
 from ensue.tasks.job import Job
 from ensue.types import leaves
 from ensue.version import VERSION
@@ -25,6 +27,8 @@ def check_together(company: Ranks, recipe: Recipe, run: RunDirectory, job: Job[A
     """Raises EnsueError if the processes cannot train this recipe together, or differ in something."""
     if recipe.has_own_update and recipe.train.deterministic:
         raise RecipeError(f"train.deterministic: a {recipe.what} is trained by one process, and always repeats itself")
+    if recipe.train.sharded:
+        _check_sharded(recipe)
     if company.size == 1:
         return
     if recipe.has_own_update:
@@ -37,6 +41,15 @@ def check_together(company: Ranks, recipe: Recipe, run: RunDirectory, job: Job[A
     if company.size > rows:
         raise EnsueError(f"{company.size} processes need as many rows of a batch; found {rows} ({where})")
     _compare(company.gathered(facts(recipe, run, job, model)))
+
+
+def _check_sharded(recipe: Recipe) -> None:
+    """Raises RecipeError for a recipe whose parameters cannot be held in parts."""
+    if recipe.has_own_update:
+        raise RecipeError(f"train.sharded: a {recipe.what} is trained by one process")
+    for name in ("freeze", "unfreeze", "new_first"):
+        if getattr(recipe.tuning, name) != getattr(TuningRecipe(), name):
+            raise RecipeError(f"train.sharded does not go with tuning.{name}; it trains all parameters in every step")
 
 
 def facts(recipe: Recipe, run: RunDirectory, job: Job[Any], model: nn.Module) -> dict[str, Any]:
@@ -70,5 +83,5 @@ def _short(value: Any) -> str:
 def _digest(model: nn.Module) -> str:
     digest = hashlib.sha256()
     for parameter in model.parameters():
-        digest.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        digest.update(bytes_of(parameter))
     return digest.hexdigest()

@@ -45,6 +45,8 @@ class Gradients:
         self, model: nn.Module, task: Task[Any, Any], *, seed: int, precision: Precision, ranks: Ranks
     ) -> None:
         self.model, self.task, self.seed, self.precision, self.ranks = model, task, seed, precision, ranks
+        self.form = model
+        """A model of the same form, for what does not depend on the weights."""
         self.device = next(model.parameters()).device
         self.total = torch.zeros((), device=self.device)
         self.count = 0
@@ -59,7 +61,7 @@ class Gradients:
         try:
             seed_generators(self.device, step_seed(self.seed, step))  # a second attempt draws the same numbers
             with drawing_for(self._rows_here(batch.rows, parts)):
-                before = self.task.carried(self.model, batch, state)
+                before = self.task.carried(self.form, batch, state)
             if not self.model.training:  # it asks every part
                 self.model.train()
             self.total, self.count, self.taken = torch.zeros((), device=self.device), 0, []
@@ -70,6 +72,18 @@ class Gradients:
             failed = True
         stop = self._add(summed, failed=failed, stop=stop)
         return StepLoss(Loss(self.total, self.count), after, stop)
+
+    def loss(self, batch: Batch, state: State) -> tuple[Loss, State]:
+        """The summed loss of a batch, and the state after it."""
+        return self.task.loss(self.model, batch, state)
+
+    def whole(self, model: nn.Module) -> nn.Module:
+        """The model, or its average, in one piece; all processes call it."""
+        return model
+
+    def clip(self, most: float) -> float:
+        """Scales the gradients so that their norm is `most` at most. Returns what it was."""
+        return float(nn.utils.clip_grad_norm_(self.model.parameters(), most))
 
     def own_rows(self, rows: int, parts: int) -> Tensor:
         """The numbers of the rows of a batch that are worked on here, in their order."""
@@ -103,16 +117,22 @@ class Gradients:
             elif begin < end:
                 with drawing_for(PartOfBatch(within, of_run.rows)):
                     states.append(self._backward(of_run.part(within), state, slice(begin, end), batch.count))
-            elif run.stop < batch.rows:
-                self._only_draw(of_run)
+            else:
+                self._without_rows(of_run, is_last=run.stop == batch.rows)
             begin = end
         return None, _joined(states)
 
-    def _only_draw(self, batch: Batch) -> None:
+    def _without_rows(self, batch: Batch, *, is_last: bool) -> None:
         """Takes from the random stream what a part takes of which no row is here, for the next one."""
+        if not is_last:
+            with torch.no_grad():
+                self._loss_of_a_row(batch)
+
+    def _loss_of_a_row(self, batch: Batch) -> Tensor:
         row = slice(0, 1)
-        with torch.no_grad(), drawing_for(PartOfBatch(row, batch.rows)), autocast(self.precision, self.device):
-            self.task.loss(self.model, batch.part(row), None)
+        with drawing_for(PartOfBatch(row, batch.rows)), autocast(self.precision, self.device):
+            loss, _ = self.loss(batch.part(row), None)
+        return loss.total
 
     def _exactly(self, batch: Batch, state: State, step: int, parts: int) -> tuple[Tensor, State]:
         """The sum of the shards that are here, and the state after them."""
@@ -134,7 +154,7 @@ class Gradients:
     def _backward(self, batch: Batch, state: State, rows: slice, count: int) -> State:
         """Adds the gradients of a batch, which are `rows` of the state; returns the state after it."""
         with autocast(self.precision, self.device):
-            loss, after = self.task.loss(self.model, batch, map_state(lambda leaf: leaf[rows], state))
+            loss, after = self.loss(batch, map_state(lambda leaf: leaf[rows], state))
         (loss.total / count).backward()  # type: ignore[no-untyped-call]
         self.total, self.count = self.total + loss.total.detach(), self.count + loss.count
         return detach(after)

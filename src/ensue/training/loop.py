@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from ensue.errors import EnsueError, RunError, TrainingError
-from ensue.ranks import ranks
+from ensue.ranks import held, ranks
 from ensue.recipe import TrainRecipe
-from ensue.runs.checkpoint import AVERAGE, BEST, complete_checkpoints, load_checkpoint, save_checkpoint
+from ensue.runs.checkpoint import AVERAGE, BEST, complete_checkpoints, give_parts, load_checkpoint, save_checkpoint
 from ensue.runs.directory import RunDirectory
 from ensue.runs.log import MetricsLog
 from ensue.runs.manifest import Manifest
@@ -54,6 +54,7 @@ class Trainer:
         reporter: Reporter,
         interrupted: Callable[[], bool] = lambda: False,
         tuning: Tuning | None = None,
+        computed: Gradients | None = None,
     ) -> None:
         self.model, self.task, self.recipe, self.run = model, task, recipe, run
         self.precision, self.reporter, self.interrupted = precision, reporter, interrupted
@@ -63,14 +64,16 @@ class Trainer:
         self.budget = Budget.of(recipe, steps_per_epoch=task.steps_per_epoch, tokens_per_step=task.tokens_per_step)
         self.log = MetricsLog(run.metrics)
         self.progress = Progress(parts=recipe.accumulate)
-        self.average = Average(model, recipe.average) if recipe.average else None
+        self.ranks = ranks()
+        self.computed = computed or Gradients(model, task, seed=recipe.seed, precision=precision, ranks=self.ranks)
+        self.average = Average(model, recipe.average, form=self.computed.form) if recipe.average else None
         self.averaged = None if self.average is None else self.average.model
         self.state: State = None
         """The carried state in the rows that are worked on here."""
         self.stop = False
         """Whether one of the processes was asked to stop."""
-        self.ranks = ranks()
-        self.computed = Gradients(model, task, seed=recipe.seed, precision=precision, ranks=self.ranks)
+        self.saved: int | None = None
+        """The step of the newest checkpoint."""
 
     def resume(self) -> bool:
         """Loads the newest checkpoint; returns False if there is none."""
@@ -81,13 +84,13 @@ class Trainer:
             return False
         newest = checkpoints[-1]
         try:
-            initial = self.task.initial_state(self.model)
+            initial = self.task.initial_state(self.computed.form)
             state, self.progress = load_checkpoint(newest, self.model, self.optimizer, initial, average=self.averaged)
             best = Manifest(newest).check(BEST) if self.progress.best_step else None
         except DamagedError as error:
             before = f" to go on from {checkpoints[-2].name}" if len(checkpoints) > 1 else ""
             raise RunError(f"{error}; or remove {newest}{before}") from None
-        self.state = self.own_state(state)
+        self.state, self.saved = self.own_state(state), self.progress.step
         if self.ranks.is_first:
             self._wind_back(newest, best)
         return True
@@ -148,7 +151,7 @@ class Trainer:
 
     def _descend(self, step: int) -> None:
         """Moves the weights against their gradients."""
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip or math.inf)
+        norm = self.computed.clip(self.recipe.clip or math.inf)
         if not math.isfinite(norm):
             raise TrainingError(self._not_finite(step, "the gradient is not finite"))
         self.optimizer.step()
@@ -193,7 +196,7 @@ class Trainer:
         rows = self.computed.own_rows(sum(len(state[0]) for state in found), self.progress.parts)
         order = torch.cat(self.ranks.gathered(rows)).argsort()
         whole = iter([torch.cat(parts)[order].to(self.device) for parts in zip(*found, strict=True)])
-        return map_state(lambda leaf: next(whole), self.task.initial_state(self.model))
+        return map_state(lambda leaf: next(whole), self.task.initial_state(self.computed.form))
 
     def own_state(self, whole: State) -> State:
         """The rows of a carried state that are worked on here."""
@@ -208,7 +211,7 @@ class Trainer:
         """
         self._check_weights()
         self._check_loss()
-        judged = self.model if self.averaged is None else self.averaged
+        judged = self.computed.whole(self.model if self.averaged is None else self.averaged)
         scores = self.task.validate(judged)
         if scores is None:
             self.progress.best_step = self.progress.step
@@ -240,17 +243,24 @@ class Trainer:
     def save(self) -> None:
         """Writes a checkpoint, and then the best weights to the file that `ensue.load` reads."""
         self._check_weights()
-        state = self.whole_state()
-        if self.ranks.is_first:
-            self._write(lambda: self._save(state))
+        if self.saved != self.progress.step:
+            self._save()
+            self.saved = self.progress.step
+        if self.ranks.is_first and self.progress.best_step == self.progress.step:
+            name = "model.safetensors" if self.average is None else AVERAGE
+            self._write(lambda: self.run.publish(self.run.checkpoints / f"step-{self.saved}" / name))
 
-    def _save(self, state: State) -> None:
-        checkpoint = save_checkpoint(
-            self.run.checkpoints, self.model, self.optimizer, state, self.progress,
-            best=self.run.weights, log=self.log.entry(), average=self.averaged,
+    def _save(self) -> None:
+        state = self.whole_state()
+        if not self.ranks.is_first:
+            give_parts(self.model, self.optimizer, average=self.averaged)
+            return
+        self._write(
+            lambda: save_checkpoint(
+                self.run.checkpoints, self.model, self.optimizer, state, self.progress,
+                best=self.run.weights, log=self.log.entry(), average=self.averaged,
+            )
         )  # fmt: skip
-        if self.progress.best_step == self.progress.step:
-            self.run.publish(checkpoint / ("model.safetensors" if self.averaged is None else AVERAGE))
 
     def _count(self, loss: Loss, nats: float, seconds: float) -> None:
         progress = self.progress
@@ -297,7 +307,7 @@ class Trainer:
         """Raises TrainingError for weights that are not finite, which the last step may have left without a loss that
         shows it.
         """
-        if not all(torch.isfinite(parameter).all() for _, parameter in self._trained()):
+        if not all(_is_finite(parameter.detach()) for _, parameter in self._trained()):
             raise TrainingError(self._not_finite(self.progress.step - 1, "the weights are not finite"))
 
     def _check_loss(self) -> None:
@@ -308,7 +318,7 @@ class Trainer:
         parts = self.progress.parts * self.ranks.pieces
         self.model.train()
         with torch.no_grad(), autocast(self.precision, self.device):
-            loss, _ = self.task.loss(self.model, batch.part(slice(math.ceil(batch.rows / parts))), None)
+            loss, _ = self.computed.loss(batch.part(slice(math.ceil(batch.rows / parts))), None)
         self._nats(loss, self.progress.step - 1)
 
     def _trained(self) -> Iterator[tuple[str, nn.Parameter]]:
@@ -320,7 +330,7 @@ class Trainer:
         what has been saved.
         """
         parameters = list(self._trained())
-        values = [name for name, p in parameters if not torch.isfinite(p).all()]
+        values = [name for name, p in parameters if not _is_finite(p.detach())]
         gradients = [f"{name} (its gradient)" for name, p in parameters if not _is_finite(p.grad)]
         offender = f"first parameter that is not finite: {found[0]}; " if (found := values + gradients) else ""
         epoch, batch = divmod(step, self.task.steps_per_epoch)
@@ -351,5 +361,6 @@ class Trainer:
         return f"{self.run.path}: the disk is full while saving step {self.progress.step}; {kept}"
 
 
-def _is_finite(gradient: Tensor | None) -> bool:
-    return gradient is None or bool(torch.isfinite(gradient).all())
+def _is_finite(found: Tensor | None) -> bool:
+    """Whether what is here of a tensor is finite."""
+    return found is None or bool(torch.isfinite(held(found)).all())

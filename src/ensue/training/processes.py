@@ -21,7 +21,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ensue.errors import EnsueError, SilentError, TrainingError
-from ensue.ranks import Ranks, ranks, together
+from ensue.ranks import Ranks, held, is_in_parts, ranks, together
 
 Result = TypeVar("Result")
 TIMEOUT = 600
@@ -48,7 +48,7 @@ class Processes(Ranks):
 
     def add(self, numbers: Tensor) -> Tensor:
         """The sum over all processes, in place; of an exact run as a binary tree."""
-        with self._answered():
+        with self.answered():
             if not self.exact:
                 dist.all_reduce(numbers)
                 return numbers
@@ -62,10 +62,22 @@ class Processes(Ranks):
                 distance *= 2
         return numbers
 
+    def whole(self, tensor: Tensor) -> Tensor:
+        if not is_in_parts(tensor):
+            return tensor
+        with self.answered():
+            return tensor.full_tensor()  # type: ignore[attr-defined, no-any-return]
+
+    def take(self, tensor: Tensor, whole: Tensor) -> None:
+        if is_in_parts(tensor):
+            most = -(-len(whole) // self.size)  # rows of a process; the last ones have fewer, or none
+            whole = whole[self.rank * most : (self.rank + 1) * most]
+        held(tensor).copy_(whole)
+
     def gathered(self, found: Any) -> list[Any]:
         """What each process has, by rank."""
         all_found = [None] * self.size
-        with self._answered():
+        with self.answered():
             dist.all_gather_object(all_found, found)
         return all_found
 
@@ -103,12 +115,14 @@ class Processes(Ranks):
             raise LostError(f"process {self.rank}: the others are gone") from None
 
     @contextmanager
-    def _answered(self) -> Iterator[None]:
-        """Tells in one line that others have ended or do not answer."""
+    def answered(self, told_by: Callable[[RuntimeError], bool] = lambda error: True) -> Iterator[None]:
+        """Tells in one line that others have ended or do not answer, if that is what an error says."""
         begun = time.monotonic()
         try:
             yield
-        except RuntimeError:
+        except RuntimeError as error:
+            if not told_by(error):
+                raise
             raise LostError(self._loss(time.monotonic() - begun)) from None
 
     def _loss(self, waited: float) -> str:

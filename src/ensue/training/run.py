@@ -33,12 +33,13 @@ from ensue.tasks import task_entry
 from ensue.tasks.job import Job
 from ensue.training.agreement import check_together
 from ensue.training.device import computing
+from ensue.training.gradients import Gradients
 from ensue.training.loop import Trainer
-from ensue.training.processes import TIMEOUT, joined
+from ensue.training.processes import TIMEOUT, Processes, joined
 from ensue.training.runtime import Runtime, choose_runtime
 from ensue.training.tuning import Tuning
 
-CHANGEABLE = {*(f"train.{name}" for name in BUDGETS), "train.checkpoint_every", "train.patience"}
+CHANGEABLE = {*(f"train.{name}" for name in BUDGETS), "train.checkpoint_every", "train.patience", "train.sharded"}
 """The keys that may differ from the run's own recipe when it is resumed."""
 
 
@@ -86,7 +87,7 @@ def _trained(
             raise RunError(f"{run.path}: {recipe.data.train} has changed since this run began; choose another --out")
         model = _initial_model(job)
         check_together(company, recipe, run, job, model)
-        tuning = Tuning(model, recipe.tuning, job.inherited)
+        Tuning(model, recipe.tuning, job.inherited)  # raises what is wrong with it
         kept, size = None if fresh else run.config["runtime"], getattr(model, "vocabulary_size", 0)
         runtime = choose_runtime(recipe, size, kept, device=device, threads=threads, say=reporter.noted)
         company.in_turn(lambda: job.work_out(torch.device(runtime.device), reporter.working))
@@ -99,9 +100,11 @@ def _trained(
             if fresh and is_first:
                 _begin(run, recipe, job, runtime, overwrite=overwrite)
             company.first_to_others("begun")
+            computed = _gradients(job, model, runtime)
             trainer = Trainer(
-                model.to(runtime.device), job.task, recipe.train, run,
-                precision=runtime.precision, reporter=reporter, interrupted=interrupted, tuning=tuning,
+                model, job.task, recipe.train, run,
+                precision=runtime.precision, reporter=reporter, interrupted=interrupted,
+                tuning=Tuning(model, recipe.tuning, job.inherited), computed=computed,
             )  # fmt: skip
             resumed = trainer.resume()
             if (
@@ -179,6 +182,18 @@ def _initial_model(job: Job[Any]) -> nn.Module:
         except (RuntimeError, MemoryError):  # what torch raises when there is no room for a tensor
             raise RecipeError("model: too large for this machine's memory; try a smaller encoder.d_model") from None
     return model
+
+
+def _gradients(job: Job[Any], model: nn.Module, runtime: Runtime) -> Gradients:
+    """What computes the gradients of the model, which it moves to its device, and may cut in parts."""
+    train, company, device = job.recipe.train, ranks(), torch.device(runtime.device)
+    if not train.sharded or company.size == 1:
+        model.to(device)
+        return Gradients(model, job.task, seed=train.seed, precision=runtime.precision, ranks=company)
+    from ensue.training.sharding import ShardedGradients  # noqa: PLC0415 (it takes a while)
+
+    assert isinstance(company, Processes)
+    return ShardedGradients(model, job.task, seed=train.seed, precision=runtime.precision, ranks=company, device=device)
 
 
 def _facts(job: Job[Any], model: nn.Module, runtime: Runtime, resumed: Trainer | None) -> Facts:

@@ -1,0 +1,136 @@
+"""Gradients of a model that the processes hold in parts, with FSDP2 of torch (Zhao et al. 2023).
+
+A process holds its rows of each parameter, gradient and moment. The rows of a layer are put together before its forward
+and before its backward, and given back behind them. What is no layer of a stack, such as the vectors of tokens and the
+softmax, and what attends to a memory, is put together for the whole step.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+
+from ensue.errors import TrainingError
+from ensue.models.levels import called_layers
+from ensue.models.modules import copied
+from ensue.nn import SequenceLayer
+from ensue.ranks import held
+from ensue.tasks.task import Batch, Task
+from ensue.training.device import Precision
+from ensue.training.gradients import Gradients, OutOfMemory, StepLoss
+from ensue.training.processes import Processes
+from ensue.types import Loss, State
+
+
+class ShardedGradients(Gradients):
+    """Gradients of a model whose parameters are DTensors from then on, on `device`, wherever they have been."""
+
+    ranks: Processes
+
+    def __init__(
+        self,
+        model: nn.Module,
+        task: Task[Any, Any],
+        *,
+        seed: int,
+        precision: Precision,
+        ranks: Processes,
+        device: torch.device,
+    ) -> None:
+        form = copied(model, {name: _formal(parameter, device) for name, parameter in model.named_parameters()})
+        self.root, self.scalars = _shard(_StepLoss(model, task), form, device)
+        super().__init__(model, task, seed=seed, precision=precision, ranks=ranks)
+        self.form = form
+
+    def whole(self, model: nn.Module) -> nn.Module:
+        """A copy of the model, or of its average, with whole parameters. All processes call it."""
+        return copied(self.form, {name: self.ranks.whole(p.detach()) for name, p in model.named_parameters()})
+
+    def of(self, batch: Batch, state: State, *, step: int, parts: int, stop: bool = False) -> StepLoss:
+        try:
+            with warnings.catch_warnings(), self.ranks.answered(_is_of_the_network):
+                warnings.filterwarnings("ignore", ".*returned a view tensor", UserWarning)  # we change nothing in place
+                return super().of(batch, state, step=step, parts=parts, stop=stop)
+        except OutOfMemory:  # the others are in the middle of the step, and wait
+            raise TrainingError(
+                f"out of memory at step {step + 1}, which sharded processes cannot begin again; "
+                "try more processes or a larger train.accumulate"
+            ) from None
+
+    def loss(self, batch: Batch, state: State) -> tuple[Loss, State]:
+        found: tuple[Loss, State] = self.root(batch, state)  # type: ignore[operator]
+        if not torch.is_grad_enabled():  # no backward will do it
+            self.root.reshard()
+        return found
+
+    def clip(self, most: float) -> float:
+        parts = [held(p.grad) for p in self.model.parameters() if p.dim() and p.grad is not None]
+        squares = sum((part.double().square().sum() for part in parts), torch.zeros((), dtype=torch.float64))
+        alike = [scalar.grad for scalar in self.scalars if scalar.grad is not None]
+        norm = math.sqrt(float(self.ranks.add(squares.cpu())) + sum(float(gradient) ** 2 for gradient in alike))
+        torch._foreach_mul_([*parts, *alike], min(1.0, most / (norm + 1e-6)))
+        return norm
+
+    def _without_rows(self, batch: Batch, *, is_last: bool) -> None:
+        """Helps to put parameters together and to add gradients, and adds nothing."""
+        (0 * self._loss_of_a_row(batch)).backward()  # type: ignore[no-untyped-call]
+
+    def _add(self, summed: Tensor | None, *, failed: bool, stop: bool) -> bool:
+        """Adds up losses; gradients have been added up on the way, but for those of scalars."""
+        if failed:
+            raise OutOfMemory
+        numbers = torch.tensor([float(self.total), self.count, stop], dtype=torch.float64)
+        total, count, stops = self.ranks.add(numbers).tolist()
+        self.total, self.count = self.total.new_tensor(total), int(count)
+        for scalar in self.scalars:
+            scalar.grad = self.ranks.add(torch.zeros_like(scalar) if scalar.grad is None else scalar.grad)
+        return bool(stops)
+
+
+class _StepLoss(nn.Module):
+    """The loss of a task as a module, since torch puts parameters together where a module is called."""
+
+    def __init__(self, model: nn.Module, task: Task[Any, Any]) -> None:
+        super().__init__()
+        self.model, self.task = model, task
+
+    def forward(self, batch: Batch, state: State) -> tuple[Loss, State]:
+        return self.task.loss(self.model, batch, state)
+
+
+def _shard(whole: _StepLoss, form: nn.Module, device: torch.device) -> tuple[FSDPModule, list[nn.Parameter]]:
+    """Makes the parameters DTensors. Returns the module, and the trained numbers, which cannot be cut."""
+    scalars = [parameter for parameter in whole.parameters() if not parameter.dim()]
+    for scalar in scalars:
+        scalar.data = scalar.data.to(device)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    mesh = init_device_mesh(device.type, (dist.get_world_size(),))
+    for layer, like in zip(called_layers(whole.model), called_layers(form), strict=True):
+        if isinstance(like, SequenceLayer):
+            layer.__dict__["init_state"] = like.init_state  # asked for outside of forward; it needs sizes alone
+        fully_shard(layer, mesh=mesh, ignored_params=set(scalars))
+    root = fully_shard(whole, mesh=mesh, ignored_params=set(scalars))
+    for part in whole.modules():
+        if isinstance(part, FSDPModule):
+            part.set_gradient_divide_factor(1.0)  # a sum, as each loss is divided by the count of the whole batch
+            part.set_force_sum_reduction_for_comms(True)
+    if hasattr(root, "set_reduce_scatter_unused_params"):  # torch 2.8 has none
+        root.set_reduce_scatter_unused_params(True)
+    return root, [scalar for scalar in scalars if scalar.requires_grad]
+
+
+def _formal(parameter: nn.Parameter, device: torch.device) -> Tensor:
+    """A tensor of the same size that takes no memory."""
+    return torch.zeros((), dtype=parameter.dtype, device=device).expand(parameter.shape)
+
+
+def _is_of_the_network(error: RuntimeError) -> bool:
+    return isinstance(error, dist.DistError) or "gloo" in str(error)

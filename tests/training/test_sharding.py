@@ -1,0 +1,151 @@
+"""Processes that hold the parameters in parts train the same model as one that has them all."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load, load_file, save
+
+import ensue
+from ensue.errors import RecipeError
+from ensue.models.levels import called_layers
+from ensue.nn import LSTM, AdditiveAttention, AttentionalLayer, Bidirectional, Stack, Transformer
+from ensue.recipe import Recipe, validate_recipe
+from ensue.runs.weights import serialized
+from ensue.training.loop import Trainer
+from training.contextual import of
+from training.test_golden import cut_down
+from training.tiny import kept, run_tiny, tiny_recipe, words
+from training.tiny_pairs import pairs
+from training.tiny_texts import tagging
+from training.together import STATUS_OF_A_MISTAKE, losses_of, together
+
+STEPS = 16
+
+
+def sharded(recipe: Recipe, **train: Any) -> tuple[Recipe, Recipe]:
+    """The recipe, and the one whose parameters are sharded."""
+    document = recipe.model_dump(exclude_none=True, by_alias=True)
+    document["train"] |= {"steps": STEPS, "validations": 3} | train
+    alone = validate_recipe(document, where="alone")
+    document["train"]["sharded"] = True
+    return alone, validate_recipe(document, where="sharded")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "processes"),
+    [
+        ("char-lstm-large", 3), ("char-transformer", 2), ("elmo-small", 3), ("tag-lstm-crf", 3),
+        ("classify-pairs", 3), ("translate-transformer", 2), ("translate-lstm", 2),
+    ],
+)  # fmt: skip
+def test_losses_are_those_of_one_process(name: str, processes: int, names: Path, topics: Path, tmp_path: Path) -> None:
+    data = {"tag": names, "classify": topics}.get(name.partition("-")[0], tmp_path / "data.tsv")
+    (tmp_path / "data.tsv").write_text(pairs(60) if name.startswith("translate") else words(600))
+    alone, apart = sharded(cut_down(name, data))
+    expected = losses_of(alone, tmp_path / "alone")
+    assert losses_of(apart, tmp_path / "sharded", processes=processes) == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.slow
+def test_parameters_that_are_numbers_are_trained_too(origin: Path, names: Path, tmp_path: Path) -> None:
+    """The factor of a mix of layers."""
+    alone, apart = sharded(tagging(names, features=of(origin), learning_rate=0.1))
+    expected = losses_of(alone, tmp_path / "alone")
+    assert losses_of(apart, tmp_path / "sharded", processes=2) == pytest.approx(expected, rel=1e-6, abs=1e-6)
+    ours, theirs = (load_file(tmp_path / run / "model.safetensors") for run in ("alone", "sharded"))
+    (name,) = (name for name in ours if name.endswith("gamma"))
+    assert theirs[name].item() == pytest.approx(ours[name].item(), rel=1e-5) != 1
+
+
+@pytest.mark.slow
+def test_runs_go_on_with_another_number_of_processes(text: Path, tmp_path: Path) -> None:
+    """Also in parts that have fewer rows than there are processes, and with an average of the weights."""
+    alone, apart = sharded(tiny_recipe(text, accumulate=2, average=0.9))
+    expected = losses_of(alone, tmp_path / "alone")
+    found = []
+    for step, processes in ((4, 2), (8, 3), (12, 1), (None, 4)):
+        found += losses_of(apart, tmp_path / "run", processes=processes, resume=True, stop_after=step)
+    assert found == pytest.approx(expected, rel=1e-6, abs=1e-6)
+    last = Path("checkpoints") / f"step-{STEPS}"
+    for name in ("model", "optimizer", "average", "state"):
+        ours, theirs = (load_file(tmp_path / run / last / f"{name}.safetensors") for run in ("alone", "run"))
+        torch.testing.assert_close(theirs, ours, rtol=1e-3, atol=1e-4)
+    assert ensue.load(tmp_path / "run")
+
+
+@pytest.mark.slow
+def test_a_checkpoint_has_the_bits_of_the_run(text: Path, tmp_path: Path) -> None:
+    """What was stopped and goes on with as many processes ends as if it had not been."""
+    _, apart = sharded(tiny_recipe(text, model="transformer"))
+    losses_of(apart, tmp_path / "whole", processes=2)
+    losses_of(apart, tmp_path / "parts", processes=2, stop_after=7)
+    losses_of(apart, tmp_path / "parts", processes=2, resume=True)
+    assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "expected"), [(signal.SIGKILL, "has ended"), (signal.SIGSTOP, "not answered for 5")]
+)
+def test_one_that_is_gone_or_hangs_ends_all(
+    number: int, expected: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, apart = sharded(tiny_recipe(text))
+    step = Trainer.step
+
+    def gone(trainer: Trainer) -> None:
+        if trainer.progress.step == 4:
+            os.kill(os.getpid(), number)
+        step(trainer)
+
+    def train(rank: int) -> None:
+        if rank == 1:
+            monkeypatch.setattr(Trainer, "step", gone)
+        run_tiny(apart, tmp_path / "run", timeout=5)
+
+    statuses = together(2, train, log=tmp_path / "log", seconds=20)
+    assert statuses[0] == STATUS_OF_A_MISTAKE
+    (line,) = [path.read_text().strip() for path in (tmp_path / "log").iterdir()]
+    assert line.startswith("process 1 of 2 has ")
+    assert expected in line
+
+
+@pytest.mark.parametrize(
+    ("tuning", "train", "expected"),
+    [
+        ({}, {"deterministic": True}, "has deterministic and sharded"),
+        ({"unfreeze": 0.5}, {}, "train.sharded does not go with tuning.unfreeze"),
+    ],
+)
+def test_what_cannot_be_sharded_is_one_line(
+    tuning: dict[str, Any], train: dict[str, Any], expected: str, text: Path, tmp_path: Path
+) -> None:
+    document = tiny_recipe(text).model_dump(exclude_none=True, by_alias=True)
+    document["train"] |= {"sharded": True} | train
+    with pytest.raises(RecipeError, match=expected) as caught:
+        run_tiny(validate_recipe(document | {"tuning": tuning}, where="tiny"), tmp_path / "run")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_layers_that_need_their_parameters_in_forward_alone_are_put_together_alone() -> None:
+    stack = Stack([LSTM(4, 4), AttentionalLayer(AdditiveAttention(4, 3))])
+    assert list(called_layers(stack)) == [stack.layers[0]]
+    both = Bidirectional(Stack([LSTM(4, 4)]), LSTM(4, 4))
+    assert [type(layer) for layer in called_layers(both)] == [LSTM]
+    decoder = Transformer(4, num_heads=2, num_layers=1, d_memory=3, max_positions=8)
+    block = decoder.layers[2]
+    assert list(called_layers(decoder)) == [decoder.layers[0], block.attention, block.feedforward]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.uint8])
+def test_tensors_are_written_as_the_library_writes_them(dtype: torch.dtype) -> None:
+    tensors = {"b": torch.arange(6).view(2, 3).to(dtype), "a": torch.ones((), dtype=dtype), "ü": torch.zeros(0, 3)}
+    ours = b"".join(serialized({**tensors, "turned": tensors["b"].T}, {"format": "pt"}))
+    assert ours == save({**tensors, "turned": tensors["b"].T.contiguous()}, {"format": "pt"})
+    torch.testing.assert_close(load(ours)["turned"], tensors["b"].T)
