@@ -18,6 +18,7 @@ from ensue.tasks.shards import Shard
 from training.resuming import assert_resumes
 from training.tiny import run_tiny, some_slow
 from training.tiny_texts import without_pictures
+from training.together import losses_of
 
 KINDS = ("none", "storn", "vrnn")
 COLUMNS = ("x", "y")
@@ -197,6 +198,14 @@ def test_a_series_of_one_frame(kind: str, request: pytest.FixtureRequest) -> Non
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_resumes_bit_for_bit(file: Path, tmp_path: Path, kind: str) -> None:
     assert_resumes(recipe(file, kind, features={"noise": 0.3, "dropout": 0.1}), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_processes_draw_what_one_draws(file: Path, tmp_path: Path, kind: str) -> None:
+    noisy = recipe(file, kind, features={"noise": 0.3, "dropout": 0.1})
+    alone = losses_of(noisy, tmp_path / "alone")
+    assert losses_of(noisy, tmp_path / "together", processes=2) == pytest.approx(alone, rel=1e-5)
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from ensue.recipe import Recipe, read_recipe, recipe_names
+from ensue.tasks.frames.recipe import FramesRecipe
 from training.tiny import Recorder, run_tiny, words
 from training.tiny_pairs import pairs
 
@@ -50,6 +51,8 @@ OF_THE_KIND: dict[str, dict[str, Any]] = {
     "clockwork": {"encoder.d_model": 12},
     "projected": {"encoder.d_cell": 11},
     "draw": {"decoder.d_model": 8, "canvas.glimpses": 3, "canvas.read": 2, "canvas.write": 2},
+    "vrnn": {"latent.size": 3, "latent.d_hidden": 5},
+    "storn": {"latent.size": 3},
 }
 """By the parts of a recipe's name."""
 REPRESENTATIVE = {
@@ -75,9 +78,14 @@ def cut_down(name: str, data: Path, origin: Path | None = None) -> Recipe:
     if name.endswith("-pretrained"):
         del settings["encoder.d_model"]
         settings |= {"encoder.from": str(origin), "encoder.dropout": 0.0, "features.d_words": 0}
-    if name.endswith("-frames"):
+    if reads_frames(name):
         settings.pop("features.d_words", None)
     return read_recipe(name, settings)
+
+
+def reads_frames(name: str) -> bool:
+    """Whether a recipe is that of a model of frames."""
+    return isinstance(read_recipe(name), FramesRecipe)
 
 
 def sensors(*, a_label_each: bool) -> str:
@@ -104,7 +112,7 @@ def test_every_recipe_begins_as_on_record(
 ) -> None:
     recorder = Recorder()
     data = {"tag": names, "classify": topics}.get(name.partition("-")[0], running_text)
-    if name.endswith("-frames"):
+    if reads_frames(name):
         data = tmp_path / "frames.csv"
         data.write_text(sensors(a_label_each=name.startswith("tag")))
     if name.startswith("draw"):

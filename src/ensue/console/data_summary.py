@@ -229,9 +229,7 @@ def _command(summary: Summary, words: str, labels: str, sources: str, targets: s
         return ""
     if isinstance(summary, LabeledSummary) and not summary.is_labeled:
         return f"ensue predict RUN {path}"
-    if isinstance(summary, FrameSummary) and not summary.labels:
-        return f"ensue predict RUN {path}"
-    if isinstance(summary, LabeledSummary | FrameSummary) and len(summary.labels) < 2 and not _per_frame(summary):
+    if isinstance(summary, LabeledSummary) and len(summary.labels) < 2:
         return ""
     match summary:
         case SentenceSummary():
@@ -240,6 +238,8 @@ def _command(summary: Summary, words: str, labels: str, sources: str, targets: s
             recipe, out = "classify-lstm", "classifier"
         case PairSummary():
             recipe, out = pair_recipe(summary)
+        case FrameSummary() if len(summary.labels) < 2:
+            recipe, out = "predict-frames", "model"
         case FrameSummary():
             recipe, out = ("tag-frames", "tagger") if summary.per_frame else ("classify-frames", "classifier")
         case _:
@@ -247,10 +247,6 @@ def _command(summary: Summary, words: str, labels: str, sources: str, targets: s
     asked = [*_settings(summary, words, labels), *pair_settings(sources, targets)]
     settings = "".join(f" --set {shlex.quote(setting)}" for setting in asked)
     return f"ensue train {recipe} --train {path}{settings} --out {out}"
-
-
-def _per_frame(summary: Summary) -> bool:
-    return isinstance(summary, FrameSummary) and summary.per_frame
 
 
 def _settings(summary: Summary, words: str, labels: str) -> Iterator[str]:
