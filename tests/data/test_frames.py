@@ -5,6 +5,7 @@ import io
 import struct
 import wave
 from pathlib import Path
+from time import tzset
 from typing import Any
 
 import numpy as np
@@ -194,6 +195,21 @@ def test_a_pattern_has_one_label() -> None:
             compiled(wrong)
 
 
+def with_rate(rate: int) -> bytes:
+    """A recording whose head says another rate."""
+    content = wav(TONE)
+    return content[:24] + struct.pack("<I", rate) + content[28:]
+
+
+def header(shape: tuple[int, ...]) -> bytes:
+    """A `.npy` file that ends behind its header."""
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    return file.getvalue()
+
+
+NO_NUMBER = struct.pack(">HBBIf", 0, 13, 1, 1, float("nan"))
+"""A file of labels, one of which is NaN."""
 WRONG: list[tuple[dict[str, bytes], str]] = [
     ({"a.wav": wav(TONE), "b.wav": wav(TONE, rate=16000)}, "b.wav: b.wav: a rate of 16,000; expected 8,000"),
     ({"a.wav": wav(TONE[:0])}, "a.wav: an empty recording"),
@@ -229,6 +245,15 @@ WRONG: list[tuple[dict[str, bytes], str]] = [
     ({"a.csv": b"x,y\n1,2\n", "b.csv": b"y,x\n1,2\n"}, "columns y, x; expected x, y"),
     ({"a.csv": b"path,label\nb.wav,x\n"}, "a.csv:2: no such file: b.wav"),
     ({"a.txt": b"x"}, "no file of frames by its name; expected .wav"),
+    ({"a.wav": with_rate(4_000_000_000)}, "a rate of 4,000,000,000 makes 1 frames of 100,000,000 samples"),
+    ({"a.npy": header((2_000_000_000, 0, 3))}, r"the shape \(2000000000, 0, 3\): a series without frames"),
+    ({"a.npy": npy(np.array([[1e300]]))}, "frame 0, feature 0: a number that is infinite"),
+    ({"a.csv": b"x\n1e300\n"}, 'frame 0, feature "x": a number that is infinite'),
+    ({"a.npz": npz(frames=FRAMES, lengths=[0, 6])}, r"lengths are not whole numbers \(N,\) above 0"),
+    ({"a.npz": npz(frames=FRAMES, lengths=np.array([2**63, 2**63], np.uint64))}, "lengths of 18,446,744,073"),
+    ({"t-images-idx3-ubyte": idx(np.zeros((1, 3, 4), np.uint8)), "t-labels-idx1-ubyte": NO_NUMBER}, "expected 1 whole"),
+    ({"a.csv": b"time,x\n0,1\ninf,2\ninf,3\n"}, 'a.csv:3: expected a time, .* found "inf"'),
+    ({"a.csv": b"time,x\n0,1\n5e-324,2\n"}, "a.csv:3: a gap in time: .* expected a time above 0"),
 ]  # fmt: skip
 
 
@@ -244,6 +269,30 @@ def test_a_gap_within_rounding_is_none(tmp_path: Path) -> None:
     times = "".join(f"a,2026-01-01T00:00:{second:02},1\n" for second in range(3))
     (series,) = read(tmp_path, {"a.csv": f"series,time,x\n{times}".encode()})
     assert series.rate == 1
+
+
+def test_times_without_a_zone_are_utc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where clocks are put forward, an hour is missing, which is no gap in the data."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    tzset()
+    try:
+        times = "".join(f"a,2026-03-29T{hour:02}:30:00,1\n" for hour in range(4))
+        (series,) = read(tmp_path, {"a.csv": f"series,time,x\n{times}".encode()})
+    finally:
+        monkeypatch.undo()
+        tzset()
+    assert series.rate == pytest.approx(1 / 3600)
+
+
+def test_no_more_is_unpacked_than_fits_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = io.BytesIO()
+    np.savez_compressed(file, frames=np.zeros((10_000, 1), np.float32))
+    for module in ("decoding", "frames.arrays"):
+        monkeypatch.setattr(f"ensue.data.{module}.memory", lambda: 40_000)
+    with pytest.raises(DataError, match=r"arrays of 40,\d+ bytes, more than half of this machine's memory"):
+        read(tmp_path, {"a.npz": file.getvalue()})
+    with pytest.raises(DataError, match=r"b\.npy\.gz: more than 20,000 bytes, half of this machine's memory"):
+        read(tmp_path, {"b.npy.gz": gzip.compress(npy(np.zeros((10_000, 1))))}, "b.npy.gz")
 
 
 def test_rows_side_by_side() -> None:

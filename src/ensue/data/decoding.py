@@ -14,6 +14,7 @@ from typing import BinaryIO, cast
 
 from ensue.data.files import readable
 from ensue.errors import DataError, nearest
+from ensue.processor import memory
 
 BLOCK_BYTES = 1 << 20
 MAX_CHARACTERS = 1 << 24
@@ -81,8 +82,14 @@ def blocks(path: Path) -> Iterator[bytes]:
 
 
 def whole_bytes(path: Path) -> bytes:
-    """The decompressed bytes of a file, all at once."""
-    return b"".join(blocks(path))
+    """The decompressed bytes of a file, all at once. Raises DataError for more than half of the machine's memory."""
+    found, size, most = [], 0, memory() / 2
+    for block in blocks(path):
+        found.append(block)
+        size += len(block)
+        if size > most:
+            raise DataError(f"more than {most:,.0f} bytes, half of this machine's memory", path)
+    return b"".join(found)
 
 
 @contextmanager

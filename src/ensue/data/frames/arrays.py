@@ -18,6 +18,7 @@ from ensue.data.decoding import whole_bytes
 from ensue.data.frames.reading import Reading
 from ensue.data.frames.series import Series, as_vectors
 from ensue.errors import DataError, nearest
+from ensue.processor import memory
 
 KEYS = ("frames", "lengths", "labels", "rate")
 Arrays = Mapping[str, NDArray[Any]]
@@ -70,12 +71,14 @@ def _parts(path: Path, frames: NDArray[np.float32], lengths: NDArray[Any] | None
     if not (frames.ndim == 2 or (frames.ndim == 3 and lengths is None)):
         expected = "(T, d)" if lengths is not None else "(T, d), or (N, T, d) for several series"
         raise DataError(f"frames of the shape {frames.shape}; expected {expected}", path)
+    if not frames.size:  # of which there may be billions
+        raise DataError(f"frames of the shape {frames.shape}: a series without frames", path)
     if lengths is None:
         return [frames] if frames.ndim == 2 else list(frames)
-    if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 0).any():
-        raise DataError("lengths are not whole numbers (N,)", path)
-    if int(lengths.sum(dtype=object)) != len(frames):
-        raise DataError(f"lengths of {int(lengths.sum()):,} frames in all; there are {len(frames):,}", path)
+    if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 1).any():
+        raise DataError("lengths are not whole numbers (N,) above 0", path)
+    if (total := int(lengths.sum(dtype=object))) != len(frames):
+        raise DataError(f"lengths of {total:,} frames in all; there are {len(frames):,}", path)
     return np.split(frames, np.cumsum(lengths)[:-1]) if len(lengths) else []
 
 
@@ -106,6 +109,11 @@ def _loaded(path: Path) -> Any:
     content = whole_bytes(path)
     try:
         found = np.load(io.BytesIO(content), allow_pickle=False)
-        return found if isinstance(found, np.ndarray) else {name: found[name] for name in found.files}
+        if isinstance(found, np.ndarray):
+            return found
+        size = sum(member.file_size for member in found.zip.infolist())
+        if size <= memory() / 2:
+            return {name: found[name] for name in found.files}
     except Exception as error:  # numpy's reader raises errors of many kinds for damaged files
         raise DataError(f"damaged, or no file of numpy ({error})", path) from None
+    raise DataError(f"arrays of {size:,} bytes, more than half of this machine's memory", path)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ensue.data.decoding import whole_bytes
 from ensue.data.frames.reading import Reading
-from ensue.data.frames.series import Series
+from ensue.data.frames.series import Series, as_vectors
 from ensue.errors import DataError
 
 IDX_TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
@@ -31,12 +31,12 @@ def read_idx(path: Path, reading: Reading) -> Iterator[Series]:
         raise DataError(f"an array of {images.ndim} dimensions; expected images (N, rows, columns)", path)
     beside = labels_beside(path)
     labels = _read_idx(beside) if beside is not None else None
-    if labels is not None and labels.shape != images.shape[:1]:
-        raise DataError(f"labels of the shape {labels.shape}; {path} has {len(images):,} images", beside)
+    if labels is not None and (labels.shape != images.shape[:1] or labels.dtype.kind not in "iu"):
+        raise DataError(f"{labels.dtype} of the shape {labels.shape}; expected {len(images):,} whole numbers", beside)
     scale = 255 if images.dtype == np.uint8 else 1
     for number, image in enumerate(images):
         own = () if labels is None else (str(int(labels[number])),)
-        yield Series(f"{path.name}[{number}]", (image / scale).astype(np.float32), own, place=(str(path), None))
+        yield Series(f"{path.name}[{number}]", as_vectors(image / scale, str(path)), own, place=(str(path), None))
 
 
 def labels_beside(path: Path) -> Path | None:

@@ -15,18 +15,23 @@ from ensue.data.frames.reading import LogMel
 from ensue.errors import DataError
 
 FRAMES_AT_ONCE = 4096
+MOST_WEIGHTS, MOST_NUMBERS = 1 << 26, 1 << 28
+"""The most weights of bands, and the most features of a sound: half a gigabyte, and one. The head of a file may lie."""
 
 
 def log_mel(sound: LogMel, samples: NDArray[np.float32], rate: int, place: str = "") -> NDArray[np.float32]:
     """Frames (T, bands) from samples (n,), T = 1 + ⌈(n − N) / S⌉; the last frame is filled up with silence.
 
-    Raises DataError for bands that do not fit the rate.
+    Raises DataError for bands that do not fit the rate, and for a rate that makes frames too large or too many.
     """
     if not 0 <= sound.lowest < (highest := sound.highest or rate / 2) <= rate / 2:
         odd = f"bands from {sound.lowest:g} to {highest:g} hertz do not fit a rate of {rate:,}"
         raise DataError(f"{odd}; features.lowest and features.highest set them", place)
     size, step = max(1, round(sound.window * rate)), max(1, round(sound.step * rate))
     count = 1 + max(0, -(-(len(samples) - size) // step))
+    if size * sound.bands > MOST_WEIGHTS or count * sound.bands > MOST_NUMBERS:
+        odd = f"a rate of {rate:,} makes {count:,} frames of {size:,} samples, in {sound.bands:,} bands"
+        raise DataError(f"{odd}, which is too much; features.window and features.step set them", place)
     padded = np.zeros((count - 1) * step + size, np.float32)
     padded[: len(samples)] = samples[: len(padded)]
     frames = np.lib.stride_tricks.sliding_window_view(padded, size)[::step]

@@ -36,7 +36,8 @@ class Series(NamedTuple):
 
 
 def as_vectors(values: NDArray[Any], place: str) -> Vectors:
-    """Numbers as float32. Raises DataError for what are none."""
+    """Numbers as float32, infinite if they are too large for it. Raises DataError for what are none."""
     if values.dtype.kind not in "fiub":
         raise DataError(f"expected numbers, found an array of {values.dtype}", place)
-    return values.astype(np.float32)
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, which is a mistake of its own
+        return values.astype(np.float32)

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from ensue.data.compact_texts import side_by_side
 from ensue.data.frames.series import Vectors
 
+AT_ONCE = 65_536
+"""Frames that are counted together."""
+
 
 class FrameRows:
     """Series of frames as rows: `values` (F, d) from `starts[n]` to `starts[n + 1]`."""
@@ -51,9 +54,8 @@ class FrameRows:
 
 def moments(series: Iterable[Vectors]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The mean and the deviation (d,) of each feature, without missing values; 0 and 1 where there is nothing else."""
-    frames = np.concatenate([np.asarray(part, np.float64) for part in series])
-    real = ~np.isnan(frames)
-    counts = np.maximum(1, real.sum(0))
-    mean = np.where(real, frames, 0).sum(0) / counts
-    spread = np.sqrt((np.where(real, frames - mean, 0) ** 2).sum(0) / counts)
+    parts = [part[start : start + AT_ONCE] for part in series for start in range(0, len(part), AT_ONCE)]
+    counts = np.maximum(1, sum(np.isfinite(part).sum(0) for part in parts))
+    mean = sum(np.nansum(part, 0, dtype=np.float64) for part in parts) / counts
+    spread = np.sqrt(sum(np.nansum((part - mean) ** 2, 0) for part in parts) / counts)
     return mean, np.where(spread > 1e-6 * np.maximum(1, np.abs(mean)), spread, 1.0)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -13,11 +14,13 @@ import numpy as np
 from ensue.data.decoding import checked_encoding
 from ensue.data.detection.frame_signs import SERIES, dialect_of
 from ensue.data.frames.reading import Reading
-from ensue.data.frames.series import Series
+from ensue.data.frames.series import Series, as_vectors
 from ensue.data.lines import Lines
 from ensue.errors import DataError, nearest
 
 MISSING = {"", "nan", "na", "n/a", "null", "none", "?"}
+LEAST_STEP = 1e-12
+"""Seconds from a frame to the next, which may not be fewer."""
 EVEN = 0.01
 """By which share of a step the time of a frame may be off."""
 
@@ -63,7 +66,7 @@ def read_table(path: Path, reading: Reading) -> Iterator[Series]:
         seen.add(name)
         labels = tuple(frame.label for frame in frames) if header.label is not None else ()
         yield Series(
-            name, np.array([frame.features for frame in frames], np.float32), labels, bool(labels),
+            name, as_vectors(np.array([frame.features for frame in frames]), str(path)), labels, bool(labels),
             _rate(frames, path), (str(path), frames[0].line), header.names,
         )  # fmt: skip
 
@@ -107,6 +110,13 @@ def _number(cell: str, name: str, path: Path, line: int) -> float:
         raise DataError(f'column "{name}": expected a number, found "{cell:.40}"', path, line) from None
 
 
+def _finite(number: float) -> float:
+    """The number; raises ValueError if it is infinite."""
+    if not math.isfinite(number):
+        raise ValueError(number)
+    return number
+
+
 def _is_number(cell: str) -> bool:
     try:
         return float(cell) == float(cell)
@@ -115,9 +125,12 @@ def _is_number(cell: str) -> bool:
 
 
 def _time(cell: str, path: Path, line: int) -> float:
-    """Seconds, as a number or as a date with a time."""
+    """Seconds, as a number or as a date with a time, which is UTC unless it says otherwise: no hour comes twice."""
     try:
-        return float(cell) if _is_number(cell) else datetime.fromisoformat(cell).timestamp()
+        if _is_number(cell):
+            return _finite(float(cell))
+        date = datetime.fromisoformat(cell)
+        return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError, OSError):
         raise DataError(
             f'expected a time, as a number or as 2026-01-31T12:00:00; found "{cell:.40}"', path, line
@@ -131,8 +144,9 @@ def _rate(frames: list[Frame], path: Path) -> float:
         return 0.0
     step = times[1] - times[0]
     for frame, before, time in zip(frames[1:], times, times[1:], strict=False):
-        if step <= 0 or abs(time - before - step) > EVEN * abs(step):
+        if step < LEAST_STEP or abs(time - before - step) > EVEN * abs(step):
             found = f"{time - before:g} after the frame before"
-            expected = "a time above 0" if step <= 0 else f"{step:g}, as between the first two frames of the series"
+            usual = f"{step:g}, as between the first two frames of the series"
+            expected = "a time above 0" if step < LEAST_STEP else usual
             raise DataError(f"a gap in time: {found}; expected {expected}", path, frame.line)
     return 1 / step
