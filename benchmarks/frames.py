@@ -67,8 +67,13 @@ def trial_of(data: Path, name: str, folder: Path) -> Trial:
     )
     if name in NEXT:
         recipe, *settings = NEXT[name]
-        return Trial(recipe, train, "", test, settings)
+        return Trial(recipe, train, "", test, settings, by_importance)
     return Trial("classify-frames", train, "", test, (), lambda model, path: {"linear": linear(train, path)})
+
+
+def by_importance(model: Any, path: str) -> dict[str, Any]:
+    """The scores by 20 draws of the latent variables, if the model has any."""
+    return dict(model.evaluate(path, draws=20).as_json())
 
 
 def recordings(data: Path, folder: Path) -> list[Path]:

@@ -51,6 +51,7 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "spoken": ("classify-frames", "digits", {}),
     "motion": ("tag-frames", "sensors.csv", {}),
     "next": ("predict-frames", "digits", {}),
+    "vrnn": ("vrnn", "digits", {}),
     "painter": ("draw", "images", {"canvas.glimpses": 3}),
     "minilm": ("bert-tiny", "book.txt", {"tokenizer.max_size": 100}),
     "gpt2": ("bpe-transformer", "book.txt", {"tokenizer.max_size": 300}),

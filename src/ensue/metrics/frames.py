@@ -13,7 +13,7 @@ class FrameScores:
     below 0: what says something are the differences between models of the same frames.
 
     With latent variables `total_nats` is the bound, of which `divergence` is the part of the variables; `importance`
-    are the nats estimated by importance sampling, if this was asked. Both are None without latent variables.
+    are the nats estimated by importance sampling, from several draws. Both are None without latent variables.
     """
 
     total_nats: float

@@ -222,7 +222,3 @@ class LatentSpecification(BaseModel):
     """Width of the hidden layers between frames, latent variables and recurrent layers (vrnn)."""
     looks_ahead: bool = False
     """Whether the layers that recognize the latent variables of a frame also read the frames behind it (storn)."""
-    draws: Annotated[int, Field(ge=0, le=100_000)] = 0
-    """Draws of a series by which `evaluate` estimates its nats (importance sampling), beside the bound; 0: the bound
-    alone.
-    """

@@ -12,7 +12,7 @@ TASK = TaskEntry(
         "generate": frozenset({"out", "frames", "prompt", "samples", "temperature", "seed"}),
         "score": frozenset(),
         "predict": frozenset({"shard"}),
-        "evaluate": frozenset(),
+        "evaluate": frozenset({"draws"}),
     },
     judged_by=("nats_per_frame",),
     files=("frames.json",),

@@ -62,9 +62,9 @@ class FramePrediction(Task[FramePredictor, FramesBatch]):
         return None if self.valid is None else score(model, self.valid)
 
 
-def score(model: FramePredictor, rows: FrameRows, *, draws: int = 0) -> FrameScores:
+def score(model: FramePredictor, rows: FrameRows) -> FrameScores:
     """The scores of a model on series in memory."""
-    return scores_of(nats_of(model, rows, draws=draws), has_latent=model.d_latent > 0, sampled=draws > 0)
+    return scores_of(nats_of(model, rows), d_latent=model.d_latent)
 
 
 class FramePredictionJob(FramesJob[FramePredictor]):
@@ -83,21 +83,19 @@ class FramePredictionJob(FramesJob[FramePredictor]):
         self.task = FramePrediction(self.train.rows, None if valid is None else valid.rows, self.recipe)
 
     def test(self, model: FramePredictor) -> FrameScores | None:
-        if self.test_data is None:
-            return None
-        return score(model, self.test_data.rows, draws=self.recipe.latent.draws)
+        return None if self.test_data is None else score(model, self.test_data.rows)
 
     def about(self) -> str:
         return f"of {len(self.parts.seen.mean):,} features"
 
     def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
-        names = ("nats_per_frame", "divergence_per_frame", "importance_nats_per_frame")
+        names = ("nats_per_frame", "divergence_per_frame")
         columns = [name for name in names if any(name in found for found in scores.values())]
         lines = [f"| data | {' | '.join(name.replace('_', ' ') for name in columns)} | frames |"]
         lines.append(f"|---{'|---' * len(columns)}|---|")
         for data, found in scores.items():
-            numbers = (f"{found[name]:.4f}" if found.get(name) is not None else "-" for name in columns)
-            lines.append(f"| {data} | {' | '.join(numbers)} | {found['frames']:,} |")
+            numbers = " | ".join("-" if found[name] is None else f"{found[name]:.4f}" for name in columns)
+            lines.append(f"| {data} | {numbers} | {found['frames']:,} |")
         return lines
 
     def python(self) -> list[str]:

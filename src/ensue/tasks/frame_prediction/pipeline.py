@@ -26,7 +26,7 @@ from ensue.tasks.frame_prediction.scoring import SeriesNats, nats_of, scores_of
 from ensue.tasks.frames.pipeline import FramesPipeline, windowed
 from ensue.tasks.shards import WHOLE, Shard
 
-MOST_FRAMES, MOST_SAMPLES = 1_000_000, 10_000
+MOST_FRAMES, MOST_SAMPLES, MOST_DRAWS = 1_000_000, 10_000, 100_000
 MOST_NUMBERS = 1 << 28
 """The most numbers that are generated at once, a gigabyte."""
 
@@ -151,14 +151,16 @@ class FramePredictionPipeline(FramesPipeline):
                 else:
                     yield f"{nats:9.4f}\t{one.name}\t{number}"
 
-    def evaluate(self, location: str | Path, *, encoding: str = "utf-8") -> FrameScores:
-        """The nats per frame; with latent variables the bound, and with `latent.draws` importance sampling."""
-        draws = self.recipe.latent.draws
+    def evaluate(self, location: str | Path, *, encoding: str = "utf-8", draws: int = 1) -> FrameScores:
+        """The nats per frame; with latent variables the bound, and with several `draws` of these also an estimate by
+        importance sampling. Raises EnsueError for draws out of range.
+        """
+        check_whole("draws", draws, 1, MOST_DRAWS)
         whole = map(self._checked, self.source(location, encoding=encoding))
         costs = [cost for _, cost in self._costs(whole, draws=draws)]
         if not costs:
             raise DataError("no series in it", location)
-        return scores_of(costs, has_latent=self.model.d_latent > 0, sampled=draws > 0)
+        return scores_of(costs, d_latent=self.model.d_latent, draws=draws)
 
     def scored_items(self, location: str | Path, *, encoding: str = "utf-8") -> ScoredItems:
         rows = ItemRows()
@@ -166,7 +168,7 @@ class FramePredictionPipeline(FramesPipeline):
             rows.append((cost.frames.sum(), len(cost.frames)))
         return rows.scored("series", {"nats_per_frame": ratio(0, 1)})
 
-    def _costs(self, series: Iterable[Series], *, draws: int = 0) -> Iterator[tuple[Series, SeriesNats]]:
+    def _costs(self, series: Iterable[Series], *, draws: int = 1) -> Iterator[tuple[Series, SeriesNats]]:
         for window in windowed(series):
             yield from zip(
                 window, nats_of(self.model, FrameRows.of([one.frames for one in window]), draws=draws), strict=True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 from zlib import crc32
 
@@ -26,8 +26,8 @@ READ_FRAMES, READ_SERIES = 4_096, 256
 
 
 class SeriesNats(NamedTuple):
-    """What a series costs: the nats of each frame (T,), with latent variables a bound; the part of these variables, and
-    the nats estimated by importance sampling (NaN if this was not asked).
+    """What a series costs: the nats of each frame (T,), with latent variables a bound, the mean over draws; the part of
+    these variables; and the nats by importance sampling, which for one draw are those of the draw.
     """
 
     frames: NDArray[np.float64]
@@ -36,8 +36,8 @@ class SeriesNats(NamedTuple):
 
 
 @torch.inference_mode()
-def nats_of(model: FramePredictor, rows: FrameRows, *, draws: int = 0) -> list[SeriesNats]:
-    """What each series costs, in order. Importance sampling takes the mean of the weights of `draws` draws.
+def nats_of(model: FramePredictor, rows: FrameRows, *, draws: int = 1) -> list[SeriesNats]:
+    """What each series costs, in order, by so many draws of its latent variables, if the model has any.
 
     The draws of a series follow from its frames, so they are the same whatever else is scored with it.
     """
@@ -47,13 +47,14 @@ def nats_of(model: FramePredictor, rows: FrameRows, *, draws: int = 0) -> list[S
     def scored(chosen: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[SeriesNats]]:
         frames = frames_of(rows, chosen, device)
         sources = [Noise(rows[row], model.d_latent) for row in chosen.tolist()]
-        cost = model(frames, noise_for(sources, frames.shape[1], device))
-        nats, parts = ((part.double().cpu().numpy()) for part in (cost.nats + cost.divergence, cost.divergence))
-        weights = [_log_weights(model, frames, sources) for _ in range(draws if model.d_latent else 0)]
-        importance = -log_mean(np.stack(weights)) if weights else np.full(len(chosen), np.nan)
+        costs = [_cost(model, frames, sources) for _ in range(draws if model.d_latent else 1)]
+        nats, divergences, weights = (np.stack(part) for part in zip(*costs, strict=True))
+        importance = -log_mean(weights)
         return chosen, [
-            SeriesNats(nats[place, : rows.lengths[row]], float(parts[place].sum()), float(importance[place]))
-            for place, row in enumerate(chosen.tolist())
+            SeriesNats(found[: rows.lengths[row]], float(divergence), float(estimate))
+            for row, found, divergence, estimate in zip(
+                chosen.tolist(), nats.mean(0), divergences.mean(0), importance, strict=True
+            )
         ]
 
     with evaluating(model):
@@ -63,10 +64,11 @@ def nats_of(model: FramePredictor, rows: FrameRows, *, draws: int = 0) -> list[S
     return [cost for cost in found if cost is not None]
 
 
-def _log_weights(model: FramePredictor, frames: Frames, sources: list[Noise]) -> NDArray[np.float64]:
+def _cost(model: FramePredictor, frames: Frames, sources: list[Noise]) -> list[NDArray[np.float64]]:
+    """The bound on each frame (B, T), the divergence of each series (B,), and the logarithm of its weight (B,)."""
     cost = model(frames, noise_for(sources, frames.shape[1], frames.values.device))
-    weights: NDArray[np.float64] = -(cost.nats + cost.ratio).double().sum(1).cpu().numpy()
-    return weights
+    nats, divergence, ratio = (part.double() for part in cost)
+    return [part.cpu().numpy() for part in (nats + divergence, divergence.sum(1), -(nats + ratio).sum(1))]
 
 
 def log_mean(logs: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -96,12 +98,12 @@ def noise_for(sources: list[Noise], length: int, device: torch.device) -> Tensor
     return torch.from_numpy(found).to(device)
 
 
-def scores_of(costs: Iterator[SeriesNats] | list[SeriesNats], *, has_latent: bool, sampled: bool) -> FrameScores:
-    """The scores of series that cost this much."""
+def scores_of(costs: Iterable[SeriesNats], *, d_latent: int, draws: int = 1) -> FrameScores:
+    """The scores of series that cost this much, by so many draws of `d_latent` variables."""
     nats, frames, series, divergence, importance = 0.0, 0, 0, 0.0, 0.0
     for cost in costs:
         nats, frames, series = nats + float(cost.frames.sum()), frames + len(cost.frames), series + 1
         divergence, importance = divergence + cost.divergence, importance + cost.importance
     return FrameScores(
-        nats, frames, series, divergence if has_latent else None, importance if has_latent and sampled else None
+        nats, frames, series, divergence if d_latent else None, importance if d_latent and draws > 1 else None
     )
