@@ -17,10 +17,12 @@ def prepare(
     recipe: Annotated[
         str | None, typer.Argument(help="A recipe's name or a TOML file; its tokenizer counts.", show_default=False)
     ] = None,
-    train: Annotated[str, typer.Option("--train", help="Training text: a file, a folder or a glob.")] = "",
+    train: Annotated[str, typer.Option("--train", help="Training text: a file, a folder or a glob, or hf:NAME.")] = "",
     valid: Annotated[str, typer.Option(help="Validation text; default: a tenth of the training text.")] = "",
     out: Annotated[Path, typer.Option(help="The folder of the ids.", show_default=False)] = ...,  # type: ignore[assignment]
-    column: Annotated[str, typer.Option(help="The column of Parquet files, or the key of JSON lines.")] = "",
+    column: Annotated[
+        str, typer.Option(help="The column of Parquet files or data sets, or the key of JSON lines.")
+    ] = "",
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe.")
     ] = None,

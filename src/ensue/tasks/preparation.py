@@ -9,6 +9,7 @@ from typing import Any
 
 from ensue.data.corpus.cache import trained_tokenizer
 from ensue.data.corpus.columns import ColumnSource
+from ensue.data.corpus.datasets import DatasetName, DatasetSource
 from ensue.data.corpus.parallel_ids import encoded
 from ensue.data.corpus.prepared import Prepared, prepare
 from ensue.data.sources import TextSource
@@ -41,11 +42,15 @@ def prepare_corpus(
         )
 
     def source_of(location: str) -> TextSource:
+        if DatasetName.parse(location):
+            if not column:
+                raise DataError("a data set has columns; --column names one", location)
+            return DatasetSource(location, column)
         if column:
             return ColumnSource(location, column, encoding=data.encoding)
         return TextSource(location, encoding=data.encoding)
 
-    if not column:
+    if not column and not DatasetName.parse(data.train):
         training_source(data)  # raises if there is none
     elif not data.train:
         raise DataError("no training text: --train PATH names a file, a folder or a glob")

@@ -34,11 +34,13 @@ class ColumnSource(TextSource):
         return f"{super().fingerprint()}-{json.dumps(self.column)}"
 
     def _blocks(self) -> Iterator[str]:
+        for text in self._texts():
+            if text:
+                yield text if text.endswith("\n") else f"{text}\n"
+
+    def _texts(self) -> Iterator[str | None]:
         for path in self.paths:
-            texts = self._parquet(path) if path.suffix in PARQUET else self._json(path)
-            for text in texts:
-                if text:
-                    yield text if text.endswith("\n") else f"{text}\n"
+            yield from self._parquet(path) if path.suffix in PARQUET else self._json(path)
 
     def _json(self, path: Path) -> Iterator[str | None]:
         for number, line in Lines(decoded(path, self.encoding), str(path)):
@@ -69,11 +71,11 @@ class ColumnSource(TextSource):
         except (ArrowException, OSError) as error:
             raise DataError(f"not Parquet: {error}", path) from None
 
-    def _text(self, value: Any, path: Path, number: int) -> str | None:
+    def _text(self, value: Any, path: Path | str, number: int) -> str | None:
         if value is not None and not isinstance(value, str):
             raise DataError(f'"{self.column}": expected a text, found {value!r:.60}', path, number)
         return value
 
-    def _missing(self, names: list[str], path: Path, number: int | None = None) -> DataError:
+    def _missing(self, names: list[str], path: Path | str, number: int | None = None) -> DataError:
         known = f"; it has {', '.join(names)}" if names else ""
         return DataError(f'no column "{self.column}"{nearest(self.column, names)}{known:.200}', path, number)
