@@ -17,6 +17,7 @@ from ensue.nn import (
     AdditiveAttention,
     Alongside,
     AttentionalLayer,
+    AttentionBefore,
     Bidirectional,
     BilinearAttention,
     Clockwork,
@@ -27,6 +28,7 @@ from ensue.nn import (
     Elman,
     FromContext,
     GridLSTM,
+    HardAttention,
     Highway,
     InputFeeding,
     LayerNormLSTM,
@@ -100,6 +102,11 @@ transformer = partial(Transformer, D, num_heads=2, num_layers=2, d_feedforward=5
 def feeding() -> InputFeeding:
     cell, attention = FromContext(LSTM(D + 5, D_OUT), D_MEMORY), BilinearAttention(D_OUT, D_MEMORY)
     return InputFeeding(cell, AttentionalLayer(attention, d_out=5))
+
+
+def attending() -> AttentionBefore:
+    cell = FromContext(LSTM(D + D_MEMORY, 5), D_MEMORY, mean=True)
+    return AttentionBefore(cell, AdditiveAttention(5, D_MEMORY), d_out=D_OUT)
 
 
 SUBJECTS = [
@@ -220,6 +227,13 @@ SUBJECTS = [
         lambda: InputFeeding(Elman(2 * D, D), AttentionalLayer(MultiHeadCrossAttention(D, D_MEMORY, num_heads=2))),
         is_slow=True,
     ),
+    Subject("attention before the cell", attending),
+    Subject(
+        "hard attention before the cell",
+        lambda: AttentionBefore(Elman(D + D_MEMORY, D), HardAttention(D, D_MEMORY), d_out=D_OUT, gated=False),
+        is_slow=True,
+    ),
+    Subject("hard attention", lambda: HardAttention(D, D_MEMORY, d_attention=5), is_slow=True),
     Subject("learned positions", lambda: LearnedPositions(D, max_positions=16)),
     Subject("sinusoidal positions", lambda: SinusoidalPositions(D)),
     Subject("pointwise projection", lambda: Pointwise(nn.Linear(D, D_OUT), d_in=D, d_out=D_OUT)),

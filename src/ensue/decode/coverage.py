@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,9 @@ from torch import Tensor, nn
 
 from ensue.errors import EnsueError
 from ensue.nn import CopyingHead
-from ensue.nn.attention.cross import CrossAttention, Source
+from ensue.nn.attention.cross import CrossAttention, sources_in
 from ensue.nn.taps import watch
-from ensue.types import Shared, State
+from ensue.types import State
 
 SMALLEST = 1e-38
 """The least attention of which a logarithm is taken."""
@@ -51,16 +50,7 @@ def attention_taps(model: nn.Module) -> list[str]:
 
 def covered(attention: Float[Tensor, "R S"], state: State) -> NDArray[np.float64]:
     """Σ_i ln min(Σ_t a_ti, 1) of each row, over the real positions of its source (Wu et al. 2016, eq. 14)."""
-    source, rows = next(_sources(state))
+    source, rows = next(sources_in(state))
     logarithms = attention.cpu().double().clamp(SMALLEST, 1).log()
     found: NDArray[np.float64] = logarithms.where(source.real[rows].cpu(), 0.0).sum(1).numpy()
     return found
-
-
-def _sources(state: State) -> Iterator[tuple[Source, Tensor]]:
-    """What a state attends to, with the text that each row reads."""
-    if isinstance(state, Shared) and isinstance(state.content, Source):
-        yield state.content, state.rows
-    elif isinstance(state, tuple):
-        for part in state:
-            yield from _sources(part)

@@ -80,10 +80,10 @@ def script(*, live: bool) -> Markup:
 
 @cache
 def policy(*, live: bool) -> str:
-    """What a browser allows the page: its own script, and of the network at most the server that it is from."""
+    """What a browser allows the page: its own script, images in it, and of the network at most its own server."""
     digest = b64encode(sha256(script(live=live).encode()).digest()).decode()
     network = "; connect-src 'self'; base-uri 'none'; form-action 'none'" if live else ""
-    return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'{network}"
+    return f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'{network}"
 
 
 def cut(whole: int, drawn: int, what: str, which: str = "first") -> str:

@@ -62,12 +62,13 @@ def _recurrent(decoder: Recurrent, attention: Attention, d_in: int, d_memory: in
     begun = FromContext(cells, d_memory, bidirectional=both_ways)
     if attention.kind == "none":
         return WithContext(begun, d_memory, bidirectional=both_ways)
-    attentional = AttentionalLayer(_attention(attention, cells.d_out, d_memory))
+    attentional = AttentionalLayer(build_attention(attention, cells.d_out, d_memory))
     layers: list[SequenceLayer] = [InputFeeding(begun, attentional)] if attention.feeding else [begun, attentional]
     return Stack([*layers, *([Dropout(attention.dropout, d_in=attentional.d_out)] if attention.dropout else [])])
 
 
-def _attention(attention: Attention, d_in: int, d_memory: int) -> CrossAttention:
+def build_attention(attention: Attention, d_in: int, d_memory: int) -> CrossAttention:
+    """The attention of a recurrent decoder of `d_in` features. Raises ValueError for sizes that do not fit."""
     match attention.kind:
         case "dot":
             return DotAttention(d_in, d_memory)

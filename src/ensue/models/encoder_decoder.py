@@ -53,18 +53,15 @@ class TextModel(nn.Module, ABC):
 
     @property
     @abstractmethod
-    def readers(self) -> tuple[TokenEmbedding, SequenceLayer]:
+    def readers(self) -> tuple[nn.Module, SequenceLayer]:
         """The vectors and the layers that read the source."""
 
     @abstractmethod
     def begin(
-        self,
-        sources: Int[Tensor, "B S"],
-        mask: Bool[Tensor, "B S"] | None = None,
-        contextual: Sequence[Float[Tensor, "B S _ _"]] = (),
+        self, sources: Tensor, mask: Bool[Tensor, "B S"] | None = None, contextual: Sequence[Tensor] = ()
     ) -> State:
-        """The state before the first token of the texts for these sources. `mask` is True at real tokens, and
-        `contextual` are the sources' words in the layers of other models.
+        """The state before the first token of the texts for these sources: ids (B, S), or frames (B, S, d). `mask` is
+        True at real ones, and `contextual` are the sources' words in the layers of other models, (B, S, _, _).
         """
 
     def forward(self, ids: Int[Tensor, "B T"], state: State = None) -> tuple[Float[Tensor, "B T V"], State]:

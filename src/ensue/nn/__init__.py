@@ -8,6 +8,7 @@ The layers need nothing of ensue but the ground and the engine.
 """
 
 from ensue.nn.attention.attentional import AttentionalLayer, InputFeeding, InputFeedingState
+from ensue.nn.attention.before import AttentionBefore, BeforeState, HardAttention, joined_steps
 from ensue.nn.attention.blocks import FeedForward, PostNormBlock, PreNormBlock
 from ensue.nn.attention.cross import (
     AdditiveAttention,
@@ -40,6 +41,7 @@ from ensue.nn.heads.sampled_cross_entropy import WordSample, sampled_cross_entro
 from ensue.nn.heads.single_chain import marginals_of_one, viterbi_path
 from ensue.nn.heads.softmax import SoftmaxHead, TiedSoftmaxHead, TransformedSoftmaxHead
 from ensue.nn.highway import Highway
+from ensue.nn.image_grid import ImageGrid
 from ensue.nn.layer import Parallel, Pointwise, Recurrent, SequenceLayer
 from ensue.nn.pooling import AttentionPooling, FirstPooling, LastPooling, MaxPooling, MeanPooling, Pooling, Poolings
 from ensue.nn.recurrent.clockwork import Clockwork, ClockworkState
@@ -69,8 +71,10 @@ __all__ = [
     "QRNN",
     "AdditiveAttention",
     "Alongside",
+    "AttentionBefore",
     "AttentionPooling",
     "AttentionalLayer",
+    "BeforeState",
     "Bidirectional",
     "BilinearAttention",
     "ChainScores",
@@ -97,8 +101,10 @@ __all__ = [
     "FromContext",
     "GRUState",
     "GridLSTM",
+    "HardAttention",
     "Highway",
     "HighwayCharacterCNN",
+    "ImageGrid",
     "InputFeeding",
     "InputFeedingState",
     "KVState",
@@ -156,6 +162,7 @@ __all__ = [
     "WithContext",
     "WordSample",
     "Zoneout",
+    "joined_steps",
     "k_best",
     "linear_cross_entropy",
     "log_partition",

@@ -86,7 +86,7 @@ class InputFeeding(Recurrent):
         attention = self.attentional.attention
         if attention.num_heads != 1 or attention.scale != 1 or (attention.dropout and self.training):
             return None
-        is_known = isinstance(attention, (DotAttention, BilinearAttention, AdditiveAttention))
+        is_known = type(attention) in (DotAttention, BilinearAttention, AdditiveAttention)  # a subclass may do else
         return self._fed_cell[0] if is_known else None
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> InputFeedingState:

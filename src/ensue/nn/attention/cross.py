@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -112,6 +113,15 @@ class CrossAttention(Parallel):
 
     def extra_repr(self) -> str:
         return f"d_in={self.d_in}, d_memory={self.d_memory}, dropout={self.dropout}"
+
+
+def sources_in(state: State) -> Iterator[tuple[Source, Tensor]]:
+    """What a state attends to, with the text that each row reads."""
+    if isinstance(state, Shared) and isinstance(state.content, Source):
+        yield state.content, state.rows
+    elif isinstance(state, tuple):
+        for part in state:
+            yield from sources_in(part)
 
 
 def grouped(queries: Tensor, state: Shared) -> tuple[Tensor, Any]:

@@ -10,45 +10,48 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ensue.nn.layer import SequenceLayer
-from ensue.nn.pooling import LastPooling
+from ensue.nn.pooling import LastPooling, MeanPooling, Pooling
 from ensue.types import Memory, State, map_state
 
 
 class Summarized(SequenceLayer):
-    """A layer around another that reads the summary c of a memory: the features at its last position.
+    """A layer around another that reads the summary c of a memory: the features at its last position, or their mean.
 
-    `bidirectional` is for the memory of a `Bidirectional` encoder, whose halves end at different ends. Without a memory
-    c is zero.
+    `bidirectional` is for the memory of a `Bidirectional` encoder, whose halves end at different ends. With `mean` c is
+    the mean of all positions. Without a memory c is zero.
     """
 
-    def __init__(self, layer: SequenceLayer, d_memory: int, *, bidirectional: bool) -> None:
+    def __init__(self, layer: SequenceLayer, d_memory: int, *, bidirectional: bool = False, mean: bool = False) -> None:
         super().__init__()
         if layer.d_memory not in (None, d_memory):
             raise ValueError(f"{layer!r} attends to a memory of {layer.d_memory} features, not {d_memory}")
         self.layer, self.d_memory = layer, d_memory
         self.d_in, self.d_out, self.is_causal = layer.d_in, layer.d_out, layer.is_causal
-        self.pooling = LastPooling(d_memory, bidirectional=bidirectional)
+        self.bidirectional = bidirectional
+        self.pooling: Pooling = MeanPooling(d_memory) if mean else LastPooling(d_memory, bidirectional=bidirectional)
 
     def summary(self, batch_size: int, memory: Memory | None) -> Float[Tensor, "B d_memory"]:
         """c."""
         if memory is None:
-            return self.pooling.result(self.pooling.init_state(batch_size))
+            nothing: Tensor = self.pooling.result(self.pooling.init_state(batch_size))
+            return nothing
         c: Tensor = self.pooling(memory.values, memory.mask)
         return c
 
     def extra_repr(self) -> str:
-        return f"{self.layer!r}, d_memory={self.d_memory}, bidirectional={self.pooling.bidirectional}"
+        how = "mean" if isinstance(self.pooling, MeanPooling) else f"bidirectional={self.bidirectional}"
+        return f"{self.layer!r}, d_memory={self.d_memory}, {how}"
 
 
 class FromContext(Summarized):
     """A recurrent layer that begins with the summary c of a memory: each part of its state is tanh(W c + b) (Cho et al.
-    2014; Bahdanau et al. 2015).
+    2014; Bahdanau et al. 2015; of the mean, Xu et al. 2015).
 
     Raises `ValueError` for a layer whose state has no features.
     """
 
-    def __init__(self, layer: SequenceLayer, d_memory: int, *, bidirectional: bool = False) -> None:
-        super().__init__(layer, d_memory, bidirectional=bidirectional)
+    def __init__(self, layer: SequenceLayer, d_memory: int, *, bidirectional: bool = False, mean: bool = False) -> None:
+        super().__init__(layer, d_memory, bidirectional=bidirectional, mean=mean)
         widths: list[int] = []
 
         def noted(leaf: Tensor) -> Tensor:

@@ -42,6 +42,10 @@ class FramesJob(SplitJob[ModelT, LabeledSeries], Generic[ModelT]):
         self.parts = self.made_parts() if run is None else run.parts
         self.begin_task()
 
+    def check(self, series: Series) -> None:
+        """Raises DataError for a series that the model cannot read."""
+        check_frames(series, self.recipe)
+
     def labels_of(self, series: Series) -> tuple[str, ...]:
         """The labels from which is learned; by default none. Raises DataError if the series has none of that kind."""
         return ()
@@ -58,7 +62,7 @@ class FramesJob(SplitJob[ModelT, LabeledSeries], Generic[ModelT]):
         source = FrameSource(location, self.recipe.reading(), shape=self.shape)
         frames, labels = [], []
         for series in source:
-            check_frames(series, self.recipe)
+            self.check(series)
             self.num_mixed += series.channels > 1
             frames.append(series.frames)
             labels.append(self.labels_of(series))

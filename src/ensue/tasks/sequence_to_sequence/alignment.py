@@ -47,10 +47,10 @@ def align(
     if tap is None:
         return found
     targets = Ragged.of(np.array([*output.ids, coder.target.end_id]) for _, output in answers)
-    pairs = EncodedPairs(sources.ids, targets, sources.contextual[0])
+    pairs = EncodedPairs(sources.rows, targets, sources.contextual[0])
     for rows in by_length(pairs.lengths, batch_size=ROWS, batch_tokens=TOKENS):
         for row, places in zip(rows.tolist(), _places(model, tap, pairs, rows, coder.target.begin_id), strict=True):
-            (pair, output), (source,) = answers[row], sources.ids.padded(np.array([row])).tolist()
+            (pair, output), (source,) = answers[row], sources.rows.padded(np.array([row])).tolist()
             read, written = Symbols(coder, pair.sources, is_source=True), Symbols(coder, pair.sources)
             found[row] = TokenAlignment(
                 tuple(map(read.of, source)), tuple(map(written.of, output.ids)), tuple(places[: len(output.ids)])

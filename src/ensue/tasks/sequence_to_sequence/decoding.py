@@ -25,8 +25,8 @@ from ensue.models.modules import device_of, evaluating
 from ensue.tasks.sequence_to_sequence.recipe import SearchTable
 from ensue.tasks.sequence_to_sequence.sources import Sources
 from ensue.tasks.sequence_to_sequence.task import EncodedPairs, surprisals
-from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.tasks.task import on_device
+from ensue.text.special_tokens import TokenizerWithSpecials
 from ensue.types import State
 
 SEARCH_ROWS, SEARCH_TOKENS = 64, 4_096
@@ -37,9 +37,8 @@ MORE_TOKENS = 10
 """So many tokens more than the training data's ratio says may an output have."""
 
 
-def search_of(table: SearchTable, coder: PairCoder, **changes: Any) -> BeamSearch:
+def search_of(table: SearchTable, target: TokenizerWithSpecials, **changes: Any) -> BeamSearch:
     """The search of a recipe's table, in which only tokens of text may come. Raises EnsueError for what cannot be."""
-    target = coder.target
     special = tuple((id,) for id in target.special_ids if id != target.end_id)
     search = BeamSearch(
         width=table.beams,
@@ -63,7 +62,7 @@ def outputs(
     sources: Sources,
     search: BeamSearch,
     *,
-    coder: PairCoder,
+    target: TokenizerWithSpecials,
     limits: Sequence[int],
     record: list[Candidate] | None = None,
 ) -> list[list[Hypothesis]]:
@@ -75,9 +74,9 @@ def outputs(
     batch_size = max(1, min(SEARCH_ROWS, SEARCH_HYPOTHESES // search.width))
     for rows in by_length(sources.lengths, batch_size=batch_size, batch_tokens=SEARCH_TOKENS):
         model, state = begin(models, sources, rows, fast=not search.coverage_penalty)
-        starts = torch.full((len(rows),), coder.target.begin_id, device=device_of(models[0]))
+        starts = torch.full((len(rows),), target.begin_id, device=device_of(models[0]))
         best = beam_search(
-            model, state, starts, end_id=coder.target.end_id, search=search,
+            model, state, starts, end_id=target.end_id, search=search,
             max_tokens=[limits[row] for row in rows.tolist()], record=record,
         )  # fmt: skip
         for row, hypotheses in zip(rows.tolist(), best, strict=True):
@@ -90,14 +89,14 @@ def begin(
     models: Sequence[TextModel], sources: Sources, rows: NDArray[np.int64], *, fast: bool = False
 ) -> tuple[Any, State]:
     """What can be stepped, and its state after reading these sources. What is `fast` cannot be watched."""
-    device, mask = device_of(models[0]), sources.ids.mask(rows)
-    ids = on_device(sources.ids.padded(rows), device)
+    device, mask = device_of(models[0]), sources.rows.mask(rows)
+    read = on_device(sources.rows.padded(rows), device)
     steppers: list[Any] = []
     states: list[State] = []
     for model, contextual in zip(models, sources.contextual, strict=True):
         layers = [part.batch(rows, device) for part in contextual]
         with evaluating(model):
-            state = model.begin(ids, None if mask is None else on_device(mask, device), layers)
+            state = model.begin(read, None if mask is None else on_device(mask, device), layers)
         stepper, state = (compiled(model, state) if fast else None) or (model, state)
         steppers.append(stepper)
         states.append(state)
@@ -108,7 +107,7 @@ def mean_surprisals(
     models: Sequence[TextModel], sources: Sources, targets: Ragged, *, begin_id: int
 ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
     """`surprisals` of one model, or of several by the mean of their probabilities."""
-    pairs = [EncodedPairs(sources.ids, targets, contextual) for contextual in sources.contextual]
+    pairs = [EncodedPairs(sources.rows, targets, contextual) for contextual in sources.contextual]
     each = [surprisals(*one, begin_id=begin_id) for one in zip(models, pairs, strict=True)]
     for found in zip(*each, strict=True):
         (rows, nats), others = found[0], [nats for _, nats in found[1:]]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ensue.arguments import check_type
 from ensue.data.pairs import Pair
@@ -12,12 +12,15 @@ from ensue.decode.record import Candidate
 from ensue.errors import EnsueError
 from ensue.inspection.inspection import TITLE, Inspection
 from ensue.inspection.markup import clipped
+from ensue.tasks.sequence_to_sequence.output_view import Search
 from ensue.tasks.sequence_to_sequence.page import sequence_sections
 from ensue.tasks.sequence_to_sequence.sources import Sources
-from ensue.tasks.sequence_to_sequence.view import Search, SequenceView, Symbols, view_output
+from ensue.tasks.sequence_to_sequence.symbols import Symbols
+from ensue.tasks.sequence_to_sequence.view import SequenceView, view_output
 
 if TYPE_CHECKING:
     from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
+    from ensue.tasks.sequence_to_sequence.writer import Writer
 
 LONGEST = 2_000
 """The most tokens of a source or a target for a page."""
@@ -37,7 +40,7 @@ def inspect_output(pipeline: SequencePipeline, source: str | Sequence[str], targ
     _check_length("source", length := len(source_ids))
     sources = pipeline.sources([Pair(columns)])
     if target is None:
-        search = _searched(pipeline, columns, sources)
+        search = searched(pipeline, sources, Symbols(coder, columns).of)
         best = search.hypotheses[0]
         ids = [*best.ids, *([coder.target.end_id] if best.is_complete else [])]
         text = coder.decode(best.ids, columns)
@@ -64,13 +67,12 @@ def _facts(pipeline: SequencePipeline, view: SequenceView) -> dict[str, str]:
     }
 
 
-def _searched(pipeline: SequencePipeline, columns: Sequence[str], sources: Sources) -> Search:
+def searched(pipeline: Writer[Any], sources: Sources, symbol: Callable[[int], str]) -> Search:
     """The search for one source, with all that it considered."""
     record: list[Candidate] = []
     (hypotheses,) = pipeline.hypotheses(sources, record=record)
-    symbols = Symbols(pipeline.coder, columns)
     return Search(
-        record, hypotheses, {id: symbols.of(id) for found in record for id in found.ids[-1:]}, *pipeline.limits(sources)
+        record, hypotheses, {id: symbol(id) for found in record for id in found.ids[-1:]}, *pipeline.limits(sources)
     )
 
 

@@ -18,19 +18,17 @@ from ensue.models.encoder_decoder import TextModel
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import origins_for
 from ensue.tasks.job import Job
+from ensue.tasks.sequence_to_sequence.card import sample_lines, score_table
 from ensue.tasks.sequence_to_sequence.decoding import most_tokens, outputs, search_of
 from ensue.tasks.sequence_to_sequence.length import check_lengths, most_written
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline, references
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
 from ensue.tasks.sequence_to_sequence.sources import Sources
-from ensue.tasks.sequence_to_sequence.task import EncodedPairs, SequenceToSequence
+from ensue.tasks.sequence_to_sequence.task import EncodedPairs, SequenceToSequence, usual_ratio
 from ensue.tasks.sequence_to_sequence.texts import Ids, PairCoder
 from ensue.tasks.words.contextual import ContextualFeatures
 from ensue.tasks.words.kept_vectors import Told
-
-USUAL = 0.999
-"""The share of training pairs whose ratio of lengths bounds that of outputs."""
 
 
 class SequenceToSequenceJob(Job[TextModel]):
@@ -53,12 +51,12 @@ class SequenceToSequenceJob(Job[TextModel]):
         pairs, self.valid_pairs = self._split(list(source))
         self.test_pairs = self._later(data.test) if data.test else []
         self.parts = EncoderDecoderParts(self._coder(pairs), self.contextual.shapes) if run is None else run.parts
-        search_of(recipe.search, self.parts.coder)  # what cannot be is said before anything is computed
+        search_of(recipe.search, self.parts.coder.target)  # what cannot be is said before anything is computed
         train = self._encoded(pairs, most=data.target_tokens)
         if not len(train):
             raise DataError("no pair is left to learn from: data.target_tokens leaves out all", data.train)
         self.left_out = sum(len(pair.targets) for pair in pairs) - len(train)
-        self.ratio = float(np.quantile(train.targets.lengths / train.sources.lengths, USUAL))
+        self.ratio = usual_ratio(train)
         firsts = [pair._replace(targets=pair.targets[:1]) for pair in self.valid_pairs]
         valid = self._encoded(firsts) if firsts else None
         self.task = SequenceToSequence(
@@ -125,14 +123,13 @@ class SequenceToSequenceJob(Job[TextModel]):
             return ""
         ids, columns = [coder.encode(pair.sources)[0] for pair in pairs], [pair.sources for pair in pairs]
         sources = Sources.of(ids, columns, coder, [self.contextual])
-        search = search_of(self.recipe.search, coder, width=1)
-        limits = most_tokens(sources, self.ratio, search, most_written(self.recipe))
-        found = outputs([model], sources, search, coder=coder, limits=limits)
-        lines = []
-        for pair, hypotheses in zip(pairs, found, strict=True):
-            text = coder.decode(hypotheses[0].ids, pair.sources)
-            lines.append(f"{_line(' | '.join(pair.sources))} → {_line(text)} ({_line(pair.targets[0])})")
-        return "\n".join(lines)
+        search = search_of(self.recipe.search, coder.target, width=1)
+        limits = most_tokens(sources, self.ratio, search, most_written(self.recipe.decoder))
+        found = outputs([model], sources, search, target=coder.target, limits=limits)
+        return sample_lines(
+            (" | ".join(pair.sources), coder.decode(hypotheses[0].ids, pair.sources), pair.targets[0])
+            for pair, hypotheses in zip(pairs, found, strict=True)
+        )
 
     @property
     def data(self) -> str:
@@ -192,17 +189,7 @@ class SequenceToSequenceJob(Job[TextModel]):
         return f"from {' to '.join('subwords' if kind == 'bpe' else kind for kind in kinds)}"
 
     def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
-        columns = ["nats_per_token", "bleu", "chrf", "rouge1", "rouge2", "rougeL", "exact_match", "edit_rate"]
-        columns = [name for name in columns if any(name in found for found in scores.values())]
-        lines = [
-            f"| data | {' | '.join(name.replace('_', ' ') for name in columns)} |",
-            "|---" * (len(columns) + 1) + "|",
-        ]
-        for data, found in scores.items():
-            values = (found.get(name) for name in columns)
-            lines.append(f"| {data} | {' | '.join('-' if value is None else f'{value:.4g}' for value in values)} |")
-        signatures = {found["signature"] for found in scores.values() if "signature" in found}
-        return [*lines, *(f"\n{signature}" for signature in signatures)]
+        return score_table(scores)
 
     def data_lines(self) -> list[str]:
         data = self.recipe.data
@@ -217,9 +204,3 @@ def _fingerprint(source: PairSource) -> str:
     """A digest of the bytes of all files, in their order."""
     digests = [digest_of([path]) for path in source.paths]
     return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
-
-
-def _line(text: str) -> str:
-    """The text on one line, cut if it is long."""
-    line = " ".join(text.split())
-    return line if len(line) <= 100 else line[:97] + "..."

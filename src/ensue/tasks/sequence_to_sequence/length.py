@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ensue.data.pairs import Pair
-from ensue.models.specification import TransformerEncoder
+from ensue.models.specification import EncoderSpecification, TransformerEncoder
 from ensue.tasks.length import MOST_ATTENDED, check_read, most_read
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
 
@@ -24,8 +24,7 @@ def check_lengths(recipe: SequenceToSequenceRecipe, pair: Pair, source: int, tar
         check_read(what, count, most, encoder, table=table, advice=advice, path=pair.path, line=pair.line)
 
 
-def most_written(*recipes: SequenceToSequenceRecipe) -> int | None:
+def most_written(*decoders: EncoderSpecification) -> int | None:
     """The most tokens that all decoders can write before an end, which is read after them; None: any number."""
-    decoders = [recipe.decoder for recipe in recipes]
     learned = [d for d in decoders if isinstance(d, TransformerEncoder) and d.positions == "learned"]
     return max(1, min(decoder.context for decoder in learned) - 1) if learned else None

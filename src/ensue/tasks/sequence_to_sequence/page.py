@@ -13,6 +13,7 @@ from ensue.inspection.drawing import WordColumns, matrix
 from ensue.inspection.encoder_page import Seen, encoder_sections
 from ensue.inspection.page import Section, cut
 from ensue.inspection.texts import STRONGEST
+from ensue.tasks.sequence_to_sequence.output_view import OutputView
 from ensue.tasks.sequence_to_sequence.search_page import search_sections
 from ensue.tasks.sequence_to_sequence.view import SequenceView
 
@@ -35,7 +36,7 @@ def sequence_sections(view: SequenceView, search: BeamSearch) -> list[Section]:
         Section("Source and output", "tasks/sequence_to_sequence/sides.html", _both_sides(view)),
         _alignments(view),
         *_copying(view),
-        Section("Token by token", "tasks/sequence_to_sequence/tokens.html", _tokens(view)),
+        token_section(view),
         *search_sections(view, search),
         *encoder,
     ]
@@ -107,8 +108,12 @@ def _copying(view: SequenceView) -> list[Section]:
     return [Section("Copying", "inspection/plain.html", {"about": about, "drawing": drawing})]
 
 
-def _tokens(view: SequenceView) -> dict[str, Any]:
+def token_section(view: OutputView) -> Section:
     """A row for each token: its probability, what else could have come, the share of copying."""
+    return Section("Token by token", "tasks/sequence_to_sequence/tokens.html", _tokens(view))
+
+
+def _tokens(view: OutputView) -> dict[str, Any]:
     count = min(len(view.output), MOST_OUTPUT)
     copying = view.copying
     return {

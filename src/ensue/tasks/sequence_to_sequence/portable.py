@@ -66,7 +66,7 @@ def portable(pipeline: SequencePipeline) -> Portable:
         "copies": coder.copies,
         "ratio": pipeline.ratio,
         "more": MORE_TOKENS + search.min_tokens,
-        "most": min(search.max_tokens, most_written(pipeline.recipe) or search.max_tokens),
+        "most": min(search.max_tokens, most_written(pipeline.recipe.decoder) or search.max_tokens),
         "beams": search.width,
         "length_penalty": search.length_penalty,
         "min_tokens": search.min_tokens,

@@ -10,7 +10,7 @@ from ensue.decode.record import Candidate
 from ensue.decode.search import BeamSearch
 from ensue.inspection.markup import plain
 from ensue.inspection.page import Section, cut
-from ensue.tasks.sequence_to_sequence.view import Search, SequenceView
+from ensue.tasks.sequence_to_sequence.output_view import OutputView, Search
 
 MOST_STEPS, MOST_BEAMS = 40, 12
 """The most steps, and the most beginnings that go on after each, which are drawn."""
@@ -40,7 +40,7 @@ class Box(NamedTuple):
         return COLUMN * (len(self.candidate.ids) - 1) + 2, ROW * self.row + 1
 
 
-def search_sections(view: SequenceView, search: BeamSearch) -> list[Section]:
+def search_sections(view: OutputView, search: BeamSearch) -> list[Section]:
     """The drawing and the best hypotheses; nothing for an output that was given."""
     if view.search is None:
         return []

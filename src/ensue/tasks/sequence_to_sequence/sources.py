@@ -1,24 +1,29 @@
-"""Sources of models: their ids, and their words in the layers of other runs."""
+"""Sources of models: their ids or frames, and their words in the layers of other runs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ensue.data.compact_texts import Ragged
+from ensue.data.frames.stored import FrameRows
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.tasks.words.contextual import ContextualFeatures
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 
+SourceRows: TypeAlias = Ragged | FrameRows
+"""Ids, or series of frames."""
+
 
 @dataclass(frozen=True)
 class Sources:
-    """Sources as ids, and for each of the models that read them their words in the layers of other runs."""
+    """Sources as ids or frames, and for each of the models that read them their words in the layers of other runs."""
 
-    ids: Ragged
+    rows: SourceRows
     contextual: tuple[tuple[LayersOfTexts, ...], ...] = ((),)
 
     @classmethod
@@ -35,8 +40,8 @@ class Sources:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """The number of tokens of each source."""
-        return self.ids.lengths
+        """The number of tokens, or frames, of each source."""
+        return self.rows.lengths
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self.rows)

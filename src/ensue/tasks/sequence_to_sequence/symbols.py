@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
+from ensue.text.special_tokens import TokenizerWithSpecials
 
 
 class Symbols:
@@ -21,7 +22,12 @@ class Symbols:
         """The text of an id."""
         if id in self.words:
             return self.words[id]
-        symbol = self.side.symbol(id)
-        if self.side.tokenizer.kind == "bpe" and symbol[:1].isalnum():
-            return f"·{symbol}"
-        return symbol.strip() or {" ": "␣", "\n": "⏎"}.get(symbol, "␣")
+        return shown(self.side, id)
+
+
+def shown(tokenizer: TokenizerWithSpecials, id: int) -> str:
+    """The text of an id of a tokenizer."""
+    symbol = tokenizer.symbol(id)
+    if tokenizer.tokenizer.kind == "bpe" and symbol[:1].isalnum():
+        return f"·{symbol}"
+    return symbol.strip() or {" ": "␣", "\n": "⏎"}.get(symbol, "␣")

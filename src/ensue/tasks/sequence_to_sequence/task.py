@@ -15,6 +15,7 @@ from ensue.data.compact_texts import Ragged, RaggedRows
 from ensue.models.encoder_decoder import TextModel, right_shifted
 from ensue.models.modules import device_of, evaluating
 from ensue.ranks import spread
+from ensue.tasks.sequence_to_sequence.sources import SourceRows
 from ensue.tasks.sequence_to_sequence.texts import Ids
 from ensue.tasks.task import NamedScores, Task, on_device
 from ensue.tasks.words.kept_vectors import LayersOfTexts
@@ -23,9 +24,13 @@ from ensue.types import Loss, State
 READ_TOKENS, READ_ROWS = 8_192, 256
 """The most tokens, and the most pairs, in a batch outside of training."""
 
+USUAL = 0.999
+"""The share of training pairs whose ratio of lengths bounds that of outputs."""
+
 
 class PairBatch(NamedTuple):
-    """Sources (B, S) and targets (B, T), which end with the end symbol, padded on the right; and the numbers of tokens.
+    """Sources, ids (B, S) or frames (B, S, d), and targets (B, T), which end with the end symbol, padded on the right;
+    and the numbers of tokens.
 
     A mask is None where nothing is padded.
     """
@@ -61,9 +66,9 @@ class PairBatch(NamedTuple):
 
 
 class EncodedPairs(NamedTuple):
-    """Pairs as rows of ids, and the sources' words in the layers of other models."""
+    """Pairs as rows of ids, or of frames and ids, and the sources' words in the layers of other models."""
 
-    sources: Ragged
+    sources: SourceRows
     targets: Ragged
     contextual: tuple[LayersOfTexts, ...] = ()
 
@@ -76,10 +81,19 @@ class EncodedPairs(NamedTuple):
             targets.append(target)
         return cls(sources.ragged(), targets.ragged())
 
+    @classmethod
+    def of_targets(cls, sources: SourceRows, targets: Iterable[Ids]) -> Self:
+        """Sources with a target each."""
+        rows = RaggedRows()
+        for target in targets:
+            rows.append(target)
+        return cls(sources, rows.ragged())
+
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """The number of tokens of both sides of each pair."""
-        return self.sources.lengths + self.targets.lengths
+        """The number of tokens, or frames, of both sides of each pair."""
+        found: NDArray[np.int64] = self.sources.lengths + self.targets.lengths
+        return found
 
     def batch(self, rows: NDArray[np.int64], device: torch.device) -> PairBatch:
         """The batch of the pairs in these rows."""
@@ -136,6 +150,11 @@ class SequenceToSequence(Task[TextModel, PairBatch]):
 
     def sample(self, model: TextModel, seed: int) -> str:
         return self.sampled(model)
+
+
+def usual_ratio(train: EncodedPairs) -> float:
+    """Target tokens for one of the source, or for a frame, which hardly a training pair exceeds."""
+    return float(np.quantile(train.targets.lengths / train.sources.lengths, USUAL))
 
 
 def surprisals(model: TextModel, pairs: EncodedPairs, *, begin_id: int) -> Iterator[tuple[NDArray[np.int64], Tensor]]:

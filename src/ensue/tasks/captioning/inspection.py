@@ -1,0 +1,98 @@
+"""From a captioner, an image and perhaps a caption to an `Inspection`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ensue.arguments import check_type
+from ensue.data.frames.series import Series
+from ensue.errors import EnsueError
+from ensue.inspection.inspection import TITLE, Inspection
+from ensue.inspection.markup import clipped
+from ensue.tasks.captioning.captioned import Captioned, check_caption
+from ensue.tasks.captioning.page import caption_sections
+from ensue.tasks.captioning.view import CaptionView
+from ensue.tasks.sequence_to_sequence.inspection import searched
+from ensue.tasks.sequence_to_sequence.output_view import output_parts
+from ensue.tasks.sequence_to_sequence.symbols import shown
+
+if TYPE_CHECKING:
+    from ensue.tasks.captioning.pipeline import CaptioningPipeline
+
+NUMBERED = re.compile(r"(.+)\[(\d+)\]")
+
+
+def inspect_caption(pipeline: CaptioningPipeline, image: Any, caption: str | None = None) -> Inspection:
+    """What happens in the model while it writes its caption for an image, or a given one.
+
+    An image is a path, an array, or a `Series`. A file of many has theirs by number, from 0 on: `strips.npz[3]`. Raises
+    EnsueError for another number of images.
+    """
+    series = _series(pipeline, image)
+    target = pipeline.target
+    sources = pipeline.sources([Captioned(series)])
+
+    def symbol(id: int) -> str:
+        return shown(target, id)
+
+    if caption is None:
+        search = searched(pipeline, sources, symbol)
+        best = search.hypotheses[0]
+        ids = [*best.ids, *([target.end_id] if best.is_complete else [])]
+        text = target.decode(best.ids)
+    else:
+        check_type("the target", caption, str, "a string")
+        search, text, ids = None, caption, [*target.encode(caption).tolist(), target.end_id]
+        check_caption(series, len(ids), pipeline.recipe)
+    if not ids:
+        raise EnsueError("there is nothing to look into: the caption has no tokens")
+    parts, seen = output_parts(pipeline.models, sources, ids, begin_id=target.begin_id, symbol=symbol)
+    view = CaptionView(
+        **parts, text=text, search=search, series=series.name, gates=seen.gates, **_picture(pipeline, series)
+    )
+    return Inspection(
+        clipped(series.name, TITLE), view, _facts(pipeline, view), caption_sections(view, pipeline.search)
+    )
+
+
+def _series(pipeline: CaptioningPipeline, image: Any) -> Series:
+    """The only image."""
+    if not isinstance(image, str | Path):
+        (given,) = pipeline._given([image])
+        return given
+    numbered = None if Path(image).exists() else NUMBERED.fullmatch(str(image))
+    location, start = (str(image), 0) if numbered is None else (numbered[1], int(numbered[2]))
+    source: Iterator[Series] = map(pipeline._checked, pipeline.source(location))
+    found = list(islice(source, start, start + (2 if numbered is None else 1)))
+    if not found:
+        raise EnsueError(f"{location}: no image number {start}")
+    if len(found) > 1 and found[0].name != found[1].name:
+        raise EnsueError(f"{location}: several images; expected one, such as {location}[0]")
+    return found[0]
+
+
+def _picture(pipeline: CaptioningPipeline, series: Series) -> dict[str, Any]:
+    """The image (rows, columns, colors) and its grid; None for a series that is none."""
+    if not pipeline.recipe.reads_images:
+        return {"image": None, "grid": None}
+    grid: Any = pipeline.model.grid
+    image: NDArray[np.float32] = series.frames.reshape(*series.frames.shape[:1], -1, pipeline.recipe.grid.colors)
+    return {"image": image, "grid": grid.grid}
+
+
+def _facts(pipeline: CaptioningPipeline, view: CaptionView) -> dict[str, str]:
+    """What stands at the top of the page."""
+    return {
+        **({} if pipeline.run is None else {"run": Path(pipeline.run).name}),
+        "model": pipeline.recipe.describe(),
+        "parameters": f"{pipeline.num_parameters:,}",
+        "search": "none, the caption was given" if view.search is None else pipeline.protocol_of_search(),
+        "caption": view.text,
+    }

@@ -1,0 +1,120 @@
+"""The job of training a captioner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from ensue.data.frames.series import Series
+from ensue.metrics.generation import GenerationScores
+from ensue.models.encoder_decoder import TextModel
+from ensue.models.modules import evaluating
+from ensue.runs.directory import RunDirectory
+from ensue.tasks.captioning.captioned import Captioned, captions_of, check_caption, check_image
+from ensue.tasks.captioning.model import CaptionerParts
+from ensue.tasks.captioning.pipeline import CaptioningPipeline
+from ensue.tasks.captioning.recipe import CaptioningRecipe
+from ensue.tasks.frames.data import LabeledSeries
+from ensue.tasks.frames.job import FramesJob
+from ensue.tasks.sequence_to_sequence.card import sample_lines, score_table
+from ensue.tasks.sequence_to_sequence.decoding import search_of
+from ensue.tasks.sequence_to_sequence.task import EncodedPairs, SequenceToSequence, usual_ratio
+from ensue.text.special_tokens import TokenizerWithSpecials
+from ensue.text.tokenizers import train_tokenizer
+
+
+class CaptioningJob(FramesJob[TextModel]):
+    """Trains a captioner."""
+
+    unit: ClassVar[str] = "tokens"
+    recipe: CaptioningRecipe
+    parts: CaptionerParts
+    task: SequenceToSequence
+
+    def __init__(self, recipe: CaptioningRecipe, run: RunDirectory | None = None) -> None:
+        self.rows = 0 if run is None else run.parts.rows
+        super().__init__(recipe, run)
+
+    def check(self, series: Series) -> None:
+        super().check(series)
+        check_image(series, self.recipe, self.rows)
+        if self.recipe.reads_images:
+            self.rows = len(series.frames)
+
+    def labels_of(self, series: Series) -> tuple[str, ...]:
+        return captions_of(series, self.recipe.data.separator)
+
+    def made_parts(self) -> CaptionerParts:
+        texts = (part for captions in self.train.labels for caption in captions for part in (" ", caption, "\n"))
+        tokenizer = train_tokenizer(chunks=texts, **self.recipe.tokenizer.model_dump())
+        return CaptionerParts(self.seen(), TokenizerWithSpecials(tokenizer), self.rows)
+
+    def begin_task(self) -> None:
+        recipe, target = self.recipe, self.parts.target
+        search_of(recipe.search, target)  # what cannot be is said before anything is computed
+        train = self._encoded(self.train)
+        self.ratio = usual_ratio(train)
+        self.task = SequenceToSequence(
+            train, None if self.valid is None else self._encoded(self.valid), begin_id=target.begin_id,
+            batch_size=recipe.train.batch_size, batch_tokens=recipe.train.batch_tokens, seed=recipe.train.seed,
+            sampled=self._sampled,
+        )  # fmt: skip
+
+    def _encoded(self, data: LabeledSeries) -> EncodedPairs:
+        """Each series with each of its captions."""
+        rows = np.repeat(np.arange(len(data)), [len(captions) for captions in data.labels])
+        sources = data.rows if len(rows) == len(data) else data.rows.select(rows)
+        found = EncodedPairs.of_targets(sources, self._ids(data))
+        for row, length in zip(rows.tolist(), found.targets.lengths.tolist(), strict=True):
+            check_caption(Series(str(row), data.rows[row]), length, self.recipe)
+        return found
+
+    def _ids(self, data: LabeledSeries) -> Iterator[Any]:
+        target = self.parts.target
+        for captions in data.labels:
+            for caption in captions:
+                yield np.append(target.encode(caption), target.end_id)
+
+    def pipeline(self, model: TextModel) -> CaptioningPipeline:
+        """The model at work."""
+        return CaptioningPipeline(model, self.parts, recipe=self.recipe, ratio=self.ratio)
+
+    def _sampled(self, model: TextModel) -> str:
+        """The captions of some validation images, with the right ones, a line each."""
+        if self.valid is None:
+            return ""
+        count = min(self.recipe.train.samples, len(self.valid))
+        items = [
+            Captioned(Series(f"image {row + 1}", self.valid.rows[row]), self.valid.labels[row]) for row in range(count)
+        ]
+        with evaluating(model):
+            answers = list(self.pipeline(model).with_search(width=1).answers(items))
+        return sample_lines((item.series.name, output.text, item.targets[0]) for item, output in answers)
+
+    def prepare(self, model: TextModel) -> None:
+        counts = np.bincount(self.task.train.targets.values, minlength=model.vocabulary_size)
+        model.start_from_counts(torch.from_numpy(counts))
+
+    def config(self) -> dict[str, Any]:
+        return {"target_size": self.parts.target.vocabulary_size, "rows": self.parts.rows, "ratio": self.ratio}
+
+    def test(self, model: TextModel) -> GenerationScores | None:
+        data = self.recipe.data
+        return self.pipeline(model).evaluate(data.test, encoding=data.encoding) if data.test else None
+
+    @property
+    def data(self) -> str:
+        tokens = int(self.task.train.targets.lengths.sum())
+        return f"{super().data}; captions of {tokens:,} tokens, {self.parts.target.vocabulary_size:,} symbols"
+
+    def about(self) -> str:
+        return f"of {'images' if self.recipe.reads_images else 'series of frames'}"
+
+    def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
+        return score_table(scores)
+
+    def commands(self, path: str) -> list[str]:
+        return [f"ensue predict {path} FILE > captions", f"ensue evaluate {path} FILE --json"]

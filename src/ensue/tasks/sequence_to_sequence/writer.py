@@ -1,0 +1,191 @@
+"""The base of pipelines that write a text for each source: search, ensembles, surprisal, scores."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
+from dataclasses import fields, replace
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+import numpy as np
+
+from ensue.data.compact_texts import Ragged
+from ensue.decode.hypotheses import Hypothesis
+from ensue.decode.record import Candidate
+from ensue.errors import EnsueError
+from ensue.metrics.comparison import ScoredItems
+from ensue.metrics.generation import GenerationScores, compare_texts, score_texts, scored_items
+from ensue.models.encoder_decoder import TextModel
+from ensue.tasks.pipeline import Predictor
+from ensue.tasks.sequence_to_sequence.decoding import mean_surprisals, most_tokens, outputs, search_of
+from ensue.tasks.sequence_to_sequence.outputs import Output
+from ensue.tasks.sequence_to_sequence.sources import Sources
+from ensue.tasks.sequence_to_sequence.windows import in_windows
+from ensue.tasks.shards import EVERY
+from ensue.text.scripts import are_unsplit
+from ensue.text.special_tokens import TokenizerWithSpecials
+
+
+class WithTargets(Protocol):
+    """A source with the texts that are right for it, of which there may be none."""
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The texts."""
+
+    def _replace(self, *, targets: tuple[str, ...]) -> Self: ...
+
+
+ItemT = TypeVar("ItemT", bound=WithTargets)
+
+
+class Writer(Predictor, Generic[ItemT]):
+    """A text model with its tokenizer. Several runs with the same tokens can answer together."""
+
+    unit: str
+    """What a source is called."""
+
+    recipe: Any
+
+    def begin_writing(self, target: TokenizerWithSpecials, ratio: float) -> None:
+        """What `__init__` does behind that of `Pipeline`: `ratio` tokens for one of the source are enough."""
+        self.models: tuple[TextModel, ...] = (self.model,)
+        self.recipes: tuple[Any, ...] = (self.recipe,)
+        self.target, self.ratio = target, ratio
+        self.search = search_of(self.recipe.search, target)
+
+    @property
+    @abstractmethod
+    def alike(self) -> Any:
+        """What the runs of an ensemble have alike, as JSON values."""
+
+    @property
+    @abstractmethod
+    def most_written(self) -> int | None:
+        """The most tokens that all models write; None: any number."""
+
+    @abstractmethod
+    def sources(self, items: Sequence[ItemT]) -> Sources:
+        """The sources as the models read them. Raises DataError for one that is too long."""
+
+    @abstractmethod
+    def encoded(self, items: Sequence[tuple[ItemT, str]]) -> tuple[Sources, Ragged]:
+        """The sources and the ids of a target of each, with the end. Raises DataError for what is too long."""
+
+    def decoded(self, ids: Sequence[int], item: ItemT) -> str:
+        """The text that is written for a source."""
+        return self.target.decode(ids)
+
+    def with_search(self, **changes: Any) -> Self:
+        """The same model with another search, by the names of `ensue.decode.search.BeamSearch`. Raises EnsueError for
+        others.
+        """
+        names = [field.name for field in fields(self.search)]
+        for name in changes.keys() - names:
+            raise EnsueError(f'a search has no "{name}"; expected one of {", ".join(names)}')
+        other = copy(self)
+        other.search = replace(self.search, **changes)
+        return other
+
+    def with_others(self, *others: Self) -> Self:
+        """An ensemble of this model and others, with the search of this one. It reads and writes no more than each of
+        them can. Raises EnsueError unless all have the same tokens.
+        """
+        for other in others:
+            if other.alike != self.alike:
+                raise EnsueError(f"{other.run}: other tokens than {self.run}; runs of an ensemble have the same ones")
+        together = copy(self)
+        together.models = (*self.models, *(model for other in others for model in other.models))
+        together.recipes = (*self.recipes, *(recipe for other in others for recipe in other.recipes))
+        together.ratio = max(self.ratio, *(other.ratio for other in others))
+        return together
+
+    def answers(self, items: Iterable[ItemT], chosen: range | None = None) -> Iterator[tuple[ItemT, Output]]:
+        """Each source with the output for it, in order, in constant memory; or those of some windows."""
+        wanted = EVERY if chosen is None else chosen
+        for place, window in enumerate(in_windows(items)):
+            if place >= wanted.stop:
+                return
+            if place >= wanted.start:
+                sources = self.sources(window)
+                yield from zip(window, map(self._output, window, self.hypotheses(sources)), strict=True)
+
+    def hypotheses(self, sources: Sources, *, record: list[Candidate] | None = None) -> list[list[Hypothesis]]:
+        """What the search finds for each source. All that it considered is added to `record`, for one source."""
+        limits = self.limits(sources)
+        return outputs(self.models, sources, self.search, target=self.target, limits=limits, record=record)
+
+    def limits(self, sources: Sources) -> list[int]:
+        """The most tokens of the output for each source."""
+        return most_tokens(sources, self.ratio, self.search, self.most_written)
+
+    def _output(self, item: ItemT, hypotheses: Sequence[Hypothesis]) -> Output:
+        best, *others = (
+            Output(
+                self.decoded(found.ids, item),
+                found.score,
+                found.log_probability,
+                found.is_complete,
+                ids=found.ids,
+            )
+            for found in hypotheses
+        )
+        return replace(best, others=tuple(others))
+
+    def surprisal(self, items: Iterable[ItemT]) -> Iterator[tuple[ItemT, str, float, int]]:
+        """Each source and each of its targets with the surprisal in nats and the number of tokens; in order."""
+        for window in in_windows((item, target) for item in items for target in item.targets):
+            sources, written = self.encoded(window)
+            nats = np.zeros(len(window))
+            for rows, found in mean_surprisals(self.models, sources, written, begin_id=self.target.begin_id):
+                nats[rows] = found.double().sum(1).cpu().numpy()
+            for (item, target), total, tokens in zip(window, nats, written.lengths, strict=True):
+                yield item, target, float(total), int(tokens)
+
+    def score_pairs(self, pairs: Sequence[ItemT], *, compare: Self | None = None) -> GenerationScores:
+        """The scores of the outputs for these sources, all of whose targets are references."""
+        texts, wanted, found = self._answered(pairs)
+        nats = sum(nats for nats, _ in found) / sum(tokens for _, tokens in found)
+        tokenize = self._tokenization(wanted)
+        scores = score_texts(texts, wanted, tokenize=tokenize, nats_per_token=nats)
+        if compare is None:
+            return scores
+        theirs = [output.text for _, output in compare.answers(pairs)]
+        return replace(scores, comparison=compare_texts(texts, theirs, wanted, tokenize=tokenize))
+
+    def items_scored(self, items: Sequence[ItemT]) -> ScoredItems:
+        """The same scores, with the sources that they are made of."""
+        texts, wanted, found = self._answered(items)
+        return scored_items(texts, wanted, tokenize=self._tokenization(wanted), nats=found)
+
+    def _answered(self, items: Sequence[ItemT]) -> tuple[list[str], list[tuple[str, ...]], list[tuple[float, int]]]:
+        """The outputs for sources, all targets of each, and the surprisal of the first with its number of tokens."""
+        if not items:
+            raise EnsueError(f"there is nothing to score: no {self.unit}")
+        texts = [output.text for _, output in self.answers(items)]
+        firsts = [item._replace(targets=item.targets[:1]) for item in items]
+        found = [(nats, tokens) for _, _, nats, tokens in self.surprisal(firsts)]
+        return texts, [item.targets for item in items], found
+
+    def _tokenization(self, references: Sequence[Sequence[str]]) -> str:
+        """How sacrebleu cuts texts: into characters if most have no blank, by blanks if the model does, else 13a."""
+        texts = [reference for given in references for reference in given]
+        if are_unsplit(texts) or 2 * sum(" " in text for text in texts) < len(texts):
+            return "char"
+        return "none" if self.target.tokenizer.kind == "words" else "13a"
+
+    def protocol_of_search(self) -> str:
+        """How outputs are found."""
+        search = self.search
+        how = "greedy" if search.width == 1 else f"beam {search.width}, length penalty {search.length_penalty:g}"
+        return how + (f", {len(self.models)} models together" if len(self.models) > 1 else "")
+
+    def protocol(self, scores: GenerationScores) -> str:
+        """How the outputs were found, and how they are compared."""
+        how, cut = self.protocol_of_search(), ""
+        if "tok:char" in scores.signature:
+            cut = "; BLEU and edits of characters, since most references have no blanks"
+        elif "tok:none" in scores.signature:
+            cut = "; BLEU of the file's own tokens"
+        return f"{how}{cut}"
