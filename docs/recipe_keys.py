@@ -19,6 +19,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from ensue.models.bidirectional_specification import CharacterWords, ContextOutput, WordTable
+from ensue.models.caption_specification import GridSpecification, LookingSpecification
 from ensue.models.feature_specification import (
     ClassHeadSpecification,
     ContextualSpecification,
@@ -57,6 +58,7 @@ from ensue.recipe import DataRecipe, Recipe, TrainRecipe
 from ensue.recipe.tables import CorpusRecipe, CorpusTuning, TokenizerRecipe, TuningRecipe
 from ensue.tasks import TASKS
 from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalTrain, WordsOfText
+from ensue.tasks.captioning.recipe import CaptionData, CaptionTrain
 from ensue.tasks.classification.recipe import ClassificationData
 from ensue.tasks.drawing.recipe import DrawingData, DrawingTrain
 from ensue.tasks.frames.recipe import FramesData, FramesTrain
@@ -94,6 +96,7 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ("`[data]` of a classifier", ClassificationData),
     ("`[data]` of frames", FramesData),
     ("`[data]` of a painter", DrawingData),
+    ("`[data]` of captions", CaptionData),
     ("`[data]` from sequence to sequence", PairData),
     ("`[data]` of word vectors", WordVectorsData),
     ("`[tokenizer]` of a language model, and from sequence to sequence", TokenizerRecipe),
@@ -118,6 +121,7 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ("`[features]` of a tagger or classifier", FeatureSpecification),
     ("`[features]` of a tagger", SentenceFeatureSpecification),
     ("`[features]` of frames", FrameFeatureSpecification),
+    ("`[grid]` of captions", GridSpecification),
     ("`[encoder]`, every encoder", Encoder),
     ("`[encoder]`, every encoder but `window`, `transformer` and `none`", RecurrentEncoder),
     ("`[encoder]`, encoders `elman`, `gru`, `clockwork`, `lstm` and its variants", HiddenEncoder),
@@ -136,6 +140,7 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ("`[head]` of a tagger of words", TagHeadSpecification),
     ("`[canvas]` of a painter", CanvasSpecification),
     ("`[attention]` from sequence to sequence", Attention),
+    ("`[attention]` of captions", LookingSpecification),
     ("`[head]` of a classifier, of texts or frames", PoolingHeadSpecification),
     ("`[head]` of a classifier of texts", ClassHeadSpecification),
     ("`[head]` from sequence to sequence", TextHead),
@@ -148,6 +153,7 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ("`[train]` of a tagger or classifier", TextsTrain),
     ("`[train]` of frames", FramesTrain),
     ("`[train]` of a painter", DrawingTrain),
+    ("`[train]` of captions", CaptionTrain),
     ("`[train]` from sequence to sequence", PairTrain),
     ("`[train]` of word vectors", WordVectorsTrain),
     ("`[tuning]`", TuningRecipe),

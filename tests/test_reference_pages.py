@@ -21,6 +21,7 @@ from ensue.metrics.language import LanguageScores
 from ensue.recipe import Recipe, recipe_names
 from ensue.tasks import TASKS, task_entry
 from ensue.tasks.bidirectional_language_modeling.pipeline import BidirectionalPipeline
+from ensue.tasks.captioning.pipeline import CaptioningPipeline
 from ensue.tasks.classification import pipeline as classification_pipeline
 from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.tasks.contextual import ContextualPipeline
@@ -35,6 +36,7 @@ from ensue.tasks.language_modeling.pipeline import LanguagePipeline
 from ensue.tasks.masked_language_modeling.pipeline import MaskedLanguagePipeline
 from ensue.tasks.pipeline import Pipeline, Predictor
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
+from ensue.tasks.sequence_to_sequence.writer import Writer
 from ensue.tasks.text_vectors import TextVectors
 from ensue.tasks.word_vectors.pipeline import WordVectorsPipeline
 from pages import (
@@ -133,6 +135,8 @@ INTERFACE = {
     "FramePredictionPipeline": FramePredictionPipeline,
     "DrawingPipeline": DrawingPipeline,
     "SequencePipeline": SequencePipeline,
+    "Writer": Writer,
+    "CaptioningPipeline": CaptioningPipeline,
     "MaskedLanguagePipeline": MaskedLanguagePipeline,
     "BidirectionalPipeline": BidirectionalPipeline,
     "WordVectorsPipeline": WordVectorsPipeline,

@@ -85,8 +85,10 @@ class FrameSource:
             frames.shape[1], series.rate, series.columns, series.channels > 0, series.name
         )
         if frames.shape[1] != shape.width:
+            one_is_colored = 3 * min(frames.shape[1], shape.width) == max(frames.shape[1], shape.width)
             raise series.error(
                 f"{series.name}: frames of {frames.shape[1]:,} features; expected {shape.width:,}, as in {shape.first}"
+                + (": colors against gray, if these are images" if one_is_colored and len(frames) > 1 else "")
             )
         if shape.columns and series.columns and series.columns != shape.columns:
             raise series.error(f"columns {', '.join(series.columns)}; expected {', '.join(shape.columns)}")
