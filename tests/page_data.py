@@ -53,6 +53,7 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "next": ("predict-frames", "digits", {}),
     "vrnn": ("vrnn", "digits", {}),
     "painter": ("draw", "images", {"canvas.glimpses": 3}),
+    "captioner": ("caption-lstm", "captions.csv", {}),
     "minilm": ("bert-tiny", "book.txt", {"tokenizer.max_size": 100}),
     "gpt2": ("bpe-transformer", "book.txt", {"tokenizer.max_size": 300}),
     "ende-2": ("translate-transformer", "train.en,train.de", {"train.seed": 1}),
@@ -78,7 +79,7 @@ def write_data(folder: Path) -> None:
         "glove.txt": "anna 0.1 0.2\nboat 0.3 -0.4\nlima 0.5 0\nsees -1 1\n",
     }
     files |= labeled_sentences() | labeled_texts() | translations() | judged_texts() | word_uses()
-    files |= {"sensors.csv": motions()}
+    files |= {"sensors.csv": motions(), "captions.csv": captions()}
     for name, content in ({name: text.encode() for name, text in files.items()} | recordings() | images()).items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -115,6 +116,12 @@ def images() -> dict[str, bytes]:
             np.save(file, np.eye(7, 6, k=number - 4))
             files[f"{place}/{number}.npy"] = file.getvalue()
     return files
+
+
+def captions() -> str:
+    """A table of images with their captions."""
+    rows = (f"images/{number}.npy,a line {'above' if number > 4 else 'below'}" for number in range(9))
+    return "\n".join(["path,caption", *rows, ""])
 
 
 def judged_texts() -> dict[str, str]:

@@ -22,10 +22,10 @@ class GridSpecification(Specification):
     colors: Annotated[int, Field(ge=1, le=1_000)] = 1
     """The numbers of a pixel, which stand side by side in a row: 3 for red, green and blue."""
     channels: Annotated[list[Size], Field(min_length=1, max_length=100)] = Field(
-        default_factory=lambda: [16, 32, 64, 128]
+        default_factory=lambda: [16, 32, 64, 96]
     )
     """The features of each convolution of 3 × 3; the last ones are those of a place."""
-    halvings: Few = 3
+    halvings: Few = 4
     """So many of the first convolutions are followed by a maximum over 2 × 2 pixels."""
     dropout: Share = 0.0
     """Dropout on the vectors of the places."""
@@ -39,7 +39,7 @@ class LookingSpecification(Attention):
     """Whether a recurrent decoder looks at the source before its step, with the state that it has (Xu et al. 2015)."""
     gate: bool = True
     """Whether the state decides how much of what it sees enters the step: β of Xu et al."""
-    doubly_stochastic: Weight = 1.0
+    doubly_stochastic: Weight = 0.01
     """λ in λ Σ_i (1 − Σ_t α_ti)², by which each place is looked at about once; 0: none."""
     hard: bool = False
     """Whether one place is drawn in each step, in place of the mean."""

@@ -30,8 +30,8 @@ class ImageGrid(nn.Module):
         width: int,
         *,
         colors: int = 1,
-        channels: Sequence[int] = (16, 32, 64, 128),
-        halvings: int = 3,
+        channels: Sequence[int] = (16, 32, 64, 96),
+        halvings: int = 4,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
@@ -44,8 +44,8 @@ class ImageGrid(nn.Module):
         self.d_out = channels[-1]
         self.convolutions = nn.ModuleList(starmap(_convolution, pairwise([colors, *channels])))
         self.norm = nn.LayerNorm(self.d_out)
-        self.of_row = nn.Parameter(0.1 * torch.randn(self.grid[0], 1, self.d_out))
-        self.of_column = nn.Parameter(0.1 * torch.randn(self.grid[1], self.d_out))
+        self.of_row = nn.Parameter(torch.randn(self.grid[0], 1, self.d_out))
+        self.of_column = nn.Parameter(torch.randn(self.grid[1], self.d_out))
         self.dropout = ElementDropout(dropout)
 
     def forward(self, images: Float[Tensor, "B rows width"]) -> Float[Tensor, "B L d_out"]:
