@@ -211,6 +211,14 @@ def test_the_references_of_a_test_are_found_by_the_name_of_training(tmp_path: Pa
     assert sides(source(tmp_path, REFERENCES, "a.jsonl", like=like)) == [(("d",), ("a", "b", "c"))]
 
 
+def test_what_is_not_recognized_is_read_as_the_training_data(tmp_path: Path) -> None:
+    """Phonemes without the stress of vowels could be anything."""
+    text = "A 1 AH\nA 2 EY\n"
+    with pytest.raises(DataError, match="no pairs found"):
+        source(tmp_path, text)
+    assert sides(source(tmp_path, text, like=PairLayout("cmudict"))) == [(("A",), ("AH",)), (("A",), ("EY",))]
+
+
 def test_equal_sources_become_one_pair_with_references(tmp_path: Path) -> None:
     pairs = with_references(source(tmp_path, "A 1 AH0\nB 1 B IY1\nA 2 EY1\nA 3 AH0\n"))
     assert [(pair.sources, pair.targets, pair.line) for pair in pairs] == [

@@ -64,11 +64,15 @@ def _layout(name: str, lines: Lines, choice: PairChoice) -> PairLayout:
 
 
 def _layout_like(like: PairLayout, lines: Lines, choice: PairChoice, format: str) -> PairLayout:
-    """The layout with the columns of a run; in another format only if the file has columns of these names."""
+    """The layout with the columns of a run; in another format only if the file has columns of these names.
+
+    What no format is recognized in has that of the run, if this has no columns.
+    """
     as_named = like.choice(is_labeled=choice.is_labeled)
     names = [column.name for column in like.sources if column.name]
     known = like.format if like.format in FORMATS else ""
     name = checked_format(format) or pair_format(lines, is_labeled=choice.is_labeled, known=known, names=names)
+    name = name or (known if known in _WITHOUT_COLUMNS else "")
     name = csv_format(lines) if name == "csv" else like.format if {name, like.format} <= _TABBED else name
     if name == like.format and as_named.sources:
         return _layout(name, lines, as_named)
