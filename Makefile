@@ -58,7 +58,7 @@ $(VENV)/bin/python:
 	  { rm -rf $(VENV); echo "no virtual environment: on Debian install python3-venv, or have uv on the path" >&2; exit 1; }
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
-	@$(INSTALL) --editable . && touch $@
+	@$(INSTALL) --editable . && $(BIN)/python -m compileall -q src && touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed
 	@$(INSTALL) --editable '.[test]' && touch $@

@@ -15,6 +15,7 @@ from rich.console import Console
 
 import ensue as package
 from cli.conftest import SMALL, Ensue
+from ensue.cli.training import first_use
 from ensue.console.reporter import ConsoleReporter
 from ensue.recipe import read_recipe, recipe_names
 from training.tiny import some_slow
@@ -75,6 +76,11 @@ def test_train_says_what_it_does_and_what_to_try(ensue: Ensue, text: Path) -> No
     assert "step 3  validation" in said.err
     assert said.err.endswith("try\n  ensue generate 'my run'\n")
     assert "Traceback" not in said.err
+
+
+def test_what_to_try_writes_a_file_where_a_model_writes_no_text() -> None:
+    assert first_use("language-modeling", Path("my run")) == "ensue generate 'my run'"
+    assert first_use("drawing", Path("run")) == "ensue generate run --out FILE"
 
 
 def test_evaluate_json_is_one_object_and_nothing_else(ensue: Ensue, trained: Path, text: Path) -> None:

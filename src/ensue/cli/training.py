@@ -86,10 +86,17 @@ def train(
         outcome = _train(chosen, out, track=track or (), **options)
     if speaks:
         _exit_if_interrupted(outcome, out)
-        command = next(iter(task_entry(outcome.task).commands))
-        say(f"wrote {out}: curve.png, README.md; try\n  ensue {command} {quoted(out)}")
+        say(f"wrote {out}: curve.png, README.md; try\n  {first_use(outcome.task, out)}")
     elif outcome.reason == "interrupted":
         raise typer.Exit(130)
+
+
+def first_use(task: str, run: Path) -> str:
+    """The command to try with a run of that task."""
+    entry = task_entry(task)
+    command = next(iter(entry.commands))
+    file = " --out FILE" if command == "generate" and entry.pipeline_class.generates_files else ""
+    return f"ensue {command} {quoted(run)}{file}"
 
 
 def recipes(
