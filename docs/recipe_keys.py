@@ -61,6 +61,7 @@ from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalTrai
 from ensue.tasks.captioning.recipe import CaptionData, CaptionTrain
 from ensue.tasks.classification.recipe import ClassificationData
 from ensue.tasks.drawing.recipe import DrawingData, DrawingTrain
+from ensue.tasks.frame_prediction.recipe import FramePredictionTrain
 from ensue.tasks.frames.recipe import FramesData, FramesTrain
 from ensue.tasks.labeling.recipe import LabelingData
 from ensue.tasks.language_modeling.recipe import LanguageModelingTrain
@@ -152,6 +153,7 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ("`[train]` of a bidirectional language model", BidirectionalTrain),
     ("`[train]` of a tagger or classifier", TextsTrain),
     ("`[train]` of frames", FramesTrain),
+    ("`[train]` of the next frame", FramePredictionTrain),
     ("`[train]` of a painter", DrawingTrain),
     ("`[train]` of captions", CaptionTrain),
     ("`[train]` from sequence to sequence", PairTrain),

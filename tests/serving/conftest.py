@@ -21,6 +21,9 @@ from ensue.tasks import task_entry
 from ensue.tasks.frame_classification.model import FrameClassifierParts
 from ensue.tasks.frame_classification.pipeline import FrameClassificationPipeline
 from ensue.tasks.frame_classification.recipe import FrameClassificationRecipe
+from ensue.tasks.frame_prediction.model import FramePredictorParts
+from ensue.tasks.frame_prediction.pipeline import FramePredictionPipeline
+from ensue.tasks.frame_prediction.recipe import FramePredictionRecipe
 from ensue.tasks.frames.model import FramesSeen
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
 from ensue.tasks.pipeline import Predictor
@@ -43,12 +46,27 @@ def language_pipeline(tokens: str = "characters", **encoder: Any) -> LanguagePip
     return LanguagePipeline(model, tokenizer, run="/somewhere/runs/sea")
 
 
+SEEN = FramesSeen(Shape(2, 0.0, (), False, "the training data"), (0.0, 0.0), (1.0, 1.0))
+
+
+def next_pipeline() -> FramePredictionPipeline:
+    parts = FramePredictorParts(SEEN)
+    recipe = FramePredictionRecipe.model_validate({"encoder": {"kind": "gru", "d_model": 3}, "train": {"steps": 1}})
+    return FramePredictionPipeline(parts.build(recipe), parts, recipe=recipe, run="/somewhere/runs/next")
+
+
 def frame_pipeline() -> FrameClassificationPipeline:
-    seen = FramesSeen(Shape(2, 0.0, (), False, "the training data"), (0.0, 0.0), (1.0, 1.0))
-    parts = FrameClassifierParts(seen, Classes(["rest", "walk"]))
+    parts = FrameClassifierParts(SEEN, Classes(["rest", "walk"]))
     tables = {"task": "frame-classification", "encoder": {"kind": "lstm", "d_model": 4}, "train": {"steps": 1}}
     recipe = FrameClassificationRecipe.model_validate(tables)
     return FrameClassificationPipeline(parts.build(recipe), parts, recipe=recipe, run="/somewhere/runs/motion")
+
+
+def task_of(pipeline: Any) -> str:
+    """A task with the same commands."""
+    if isinstance(pipeline, FramePredictionPipeline):
+        return "frame-prediction"
+    return "language-modeling" if hasattr(pipeline, "generate") else "labeling"
 
 
 class Shouter(Predictor):
@@ -81,7 +99,7 @@ def serve() -> Iterator[Callable[..., tuple[Client, Service]]]:
         )
         models = [
             Served(
-                name, pipeline, task_entry("language-modeling" if hasattr(pipeline, "generate") else "labeling"),
+                name, pipeline, task_entry(task_of(pipeline)),
                 limits=bounds, metrics=metrics, report=BUGS.append,
             )
             for name, pipeline in pipelines.items()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from serving.client import Answer, Client
-from serving.conftest import BUGS, Shouter, frame_pipeline, language_pipeline
+from serving.conftest import BUGS, Shouter, frame_pipeline, language_pipeline, next_pipeline
 
 SAID = {"model": "shouter", "inputs": ["a"]}
 
@@ -31,11 +31,16 @@ def test_other_tasks_answer_in_order(sea: Client) -> None:
 
 
 def test_a_model_of_frames_takes_numbers(serve: Any, bugs: list[BaseException]) -> None:
-    client, _ = serve({"motion": frame_pipeline(), "shouter": Shouter()})
+    client, _ = serve({"motion": frame_pipeline(), "next": next_pipeline(), "shouter": Shouter()})
     series = [[[0.5, 1], [2, 3.5]], [[0, 0]]]
     outputs = client.post("/v1/predict", {"model": "motion", "inputs": series}).json["outputs"]
     assert [output["series"] for output in outputs] == ["0", "1"]
     assert sum(outputs[0]["probabilities"].values()) == pytest.approx(1, abs=1e-5)
+    expected = client.post("/v1/predict", {"model": "next", "inputs": series}).json["outputs"]
+    assert [len(output["mean"]) for output in expected] == [2, 2]
+    scored = client.post("/v1/score", {"model": "next", "inputs": series}).json["outputs"]
+    assert [len(output["frames"]) for output in scored] == [2, 1]
+    assert refused(client.post("/v1/completions", {"model": "next", "prompt": ""}), 400)
     for wrong in ("a text", ["a text"], [1.5], [[1]], []):
         refused(client.post("/v1/predict", {"model": "motion", "inputs": [wrong]}), 400, "invalid_value")
     refused(client.post("/v1/predict", {"model": "shouter", "inputs": series}), 400, "invalid_value")

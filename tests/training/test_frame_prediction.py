@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 import ensue
@@ -14,6 +15,7 @@ from ensue.data.frames.writing import written
 from ensue.errors import DataError, EnsueError, RecipeError
 from ensue.recipe import validate_recipe
 from ensue.recipe.tables import Recipe
+from ensue.tasks.frame_prediction.job import FramePredictionJob
 from ensue.tasks.shards import Shard
 from training.resuming import assert_resumes
 from training.tiny import run_tiny, some_slow
@@ -186,6 +188,20 @@ def test_mistakes_are_one_line(runs: Path, file: Path, tmp_path: Path) -> None:
     ):
         with pytest.raises(RecipeError, match=message):
             recipe(file, **tables)  # type: ignore[arg-type]
+
+
+def test_one_long_series(tmp_path: Path) -> None:
+    """It is cut for training, and its end is kept for validation."""
+    path = tmp_path / "a.npy"
+    path.write_bytes(written(path, [np.concatenate(waves())[:100]]))
+    asked: Any = recipe(path, train={"longest": 40})
+    job = FramePredictionJob(asked)
+    assert (job.train.lengths.tolist(), job.valid.lengths.tolist()) == ([75], [25])
+    assert job.task.train.lengths.tolist() == [37, 38]
+    assert job.valid_from == f"the last 25% of {path}"
+    assert job.notes == ["1 of the series are longer than 40 frames and are cut for training"]
+    batch = job.task.batch(0, torch.device("cpu"))
+    assert (batch.rows, batch.count) == (2, 75)
 
 
 @some_kinds

@@ -31,6 +31,14 @@ class FrameRows:
         """Some of the series."""
         return self.of([self[row] for row in rows.tolist()])
 
+    def cut(self, longest: int) -> FrameRows:
+        """The same frames, where each series is cut into equal pieces of at most `longest`."""
+        pieces = [
+            np.linspace(start, end, -(-(end - start) // longest) + 1, dtype=np.int64)[:-1]
+            for start, end in zip(self.starts[:-1].tolist(), self.starts[1:].tolist(), strict=True)
+        ]
+        return FrameRows(self.values, np.append(np.concatenate(pieces), self.starts[-1]))
+
     def padded(self, rows: NDArray[np.int64]) -> Vectors:
         """The series side by side (B, T, d), filled up with zeros."""
         places, real = side_by_side(self.starts, self.lengths, rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, NamedTuple, Self
 
+import numpy as np
 import torch
 
 from ensue.data.buckets import Buckets
@@ -44,9 +45,9 @@ class FramePrediction(Task[FramePredictor, FramesBatch]):
     less_is_better = True
 
     def __init__(self, train: FrameRows, valid: FrameRows | None, recipe: FramePredictionRecipe) -> None:
-        self.train, self.valid, table = train, valid, recipe.train
+        self.train, self.valid, table = train.cut(recipe.train.longest), valid, recipe.train
         self.buckets = Buckets(
-            train.lengths, batch_size=table.batch_size, batch_tokens=table.batch_tokens, seed=table.seed
+            self.train.lengths, batch_size=table.batch_size, batch_tokens=table.batch_tokens, seed=table.seed
         )
         self.steps_per_epoch = self.buckets.steps_per_epoch
         self.tokens_per_step = float(train.lengths.sum()) / self.steps_per_epoch
@@ -74,6 +75,22 @@ class FramePredictionJob(FramesJob[FramePredictor]):
     recipe: FramePredictionRecipe
     parts: FramePredictorParts
     task: FramePrediction
+
+    def split(self, whole: LabeledSeries) -> tuple[LabeledSeries, LabeledSeries | None, str]:
+        """Of a single series the end is kept for validation."""
+        data, length = self.recipe.data, int(whole.lengths[0])
+        kept = round(length * data.valid_fraction)
+        if len(whole) > 1 or data.valid or not 0 < kept < length:
+            return super().split(whole)
+        first, last = (LabeledSeries(FrameRows.of([part]), [()]) for part in np.split(whole.rows[0], [length - kept]))
+        return first, last, f"the last {data.valid_fraction:.0%} of {data.train}"
+
+    @property
+    def notes(self) -> list[str]:
+        longest = self.recipe.train.longest
+        many = int((self.train.lengths > longest).sum())
+        cut = [f"{many:,} of the series are longer than {longest:,} frames and are cut for training"] if many else []
+        return [*super().notes, *cut]
 
     def made_parts(self) -> FramePredictorParts:
         return FramePredictorParts(self.seen())

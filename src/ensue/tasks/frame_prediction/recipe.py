@@ -8,7 +8,15 @@ from pydantic import model_validator
 
 from ensue.models.feature_specification import LatentSpecification, MixtureHeadSpecification
 from ensue.models.specification import ONE_WAY, Directions, RecurrentEncoder
-from ensue.tasks.frames.recipe import FramesRecipe
+from ensue.recipe.tables import Rows
+from ensue.tasks.frames.recipe import FramesRecipe, FramesTrain
+
+
+class FramePredictionTrain(FramesTrain):
+    """The table `[train]` of a model of the next frame."""
+
+    longest: Rows = 1_000
+    """Longer series are cut for training, into pieces of at most so many frames. They are scored whole."""
 
 
 class FramePredictionRecipe(FramesRecipe):
@@ -20,6 +28,7 @@ class FramePredictionRecipe(FramesRecipe):
     directions: Directions = ONE_WAY
     latent: LatentSpecification = LatentSpecification()
     head: MixtureHeadSpecification = MixtureHeadSpecification()
+    train: FramePredictionTrain
 
     @model_validator(mode="after")
     def _knows_no_later_frame(self) -> Self:
