@@ -97,6 +97,23 @@ def test_samples_become_pictures(run: Path, tmp_path: Path) -> None:
         assert size_of(tmp_path / f"c.{suffix}") == (3 * 11, 3 * 6, 3)
 
 
+def test_a_page_shows_the_windows_of_each_glimpse(run: Path, files: Path) -> None:
+    model = ensue.load(run)
+    found = model.inspect(str(files / "bars.npz"))
+    assert len(found.view) == 4
+    view = found.view[0]
+    assert (view.canvases.shape, view.divergence.shape, len(view.read), len(view.written)) == ((3, 6, 5, 1), (3,), 3, 3)
+    assert all(-6 < window.row < 12 and window.deviation > 0 for window in view.read)
+    assert found.page.count("<rect") >= 4 * 2 * 3
+    (alone,) = model.inspect_texts(*view.image[..., 0].tolist()).view  # the rows of one image, as the server has them
+    np.testing.assert_array_equal(alone.image, view.image)
+    for wrong in ([], ["a"], [[0.5], [0.5, 0.5]], [1.5], [[float("nan")] * 5] * 6):
+        with pytest.raises(EnsueError, match=r"expected a path, or a list of arrays|expected 6 × 5|from 0 to 1"):
+            model.inspect([wrong])
+    with pytest.raises(EnsueError, match="expected a path"):
+        model.inspect_texts()
+
+
 def size_of(path: Path) -> tuple[int, int, int]:
     """Width, height and number of frames of a picture."""
     with Image.open(path) as opened:
@@ -135,6 +152,14 @@ def test_a_batch_is_a_function_of_its_step(how: str, files: Path) -> None:
     assert len(epoch) == 48
     same = torch.cat([task.batch(step + task.steps_per_epoch, device).tensors[0] for step in range(3)])
     assert torch.equal(epoch.sum(0), same.sum(0)) == (how == "once")
+
+
+@pytest.mark.slow
+def test_a_page_without_windows(files: Path, tmp_path: Path) -> None:
+    run_tiny(recipe(files / "bars.npz", canvas={"attention": False}, steps=2), tmp_path / "run")
+    found = ensue.load(tmp_path / "run").inspect(files / "bars.npz")
+    assert not found.view[0].read
+    assert "This model has no attention" in found.page
 
 
 @pytest.mark.slow

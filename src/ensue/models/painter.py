@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ensue.nn import SequenceLayer
+from ensue.nn import SequenceLayer, Tap
 from ensue.nn.filters import WindowPlacer
 from ensue.nn.gaussian import Gaussian
 from ensue.types import State
@@ -105,21 +105,19 @@ class PaintState(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """The parts of the bound on `-log p(x)` of each image, in nats: `reconstruction + divergence` is not below it, in
-    the mean over draws.
-    """
+    """The parts of the bound on `-log p(x)` of each image, in nats. In the mean over draws it is not below."""
 
     reconstruction: Float[Tensor, " B"]
     """`-log D(x | c_T)` (eq. 9)."""
-    divergence: Float[Tensor, " B"]
-    """`Σ_t KL(Q(z_t | h^enc_t) ‖ N(0, 1))` (eq. 10)."""
+    divergence: Float[Tensor, "B T"]
+    """`KL(Q(z_t | h^enc_t) ‖ N(0, 1))` of each glimpse (eq. 10)."""
     weight: Float[Tensor, " B"]
     """`log p(x, z) / Q(z | x)` of the draw z, for importance sampling."""
 
     @property
     def total(self) -> Float[Tensor, " B"]:
         """Nats of an image."""
-        return self.reconstruction + self.divergence
+        return self.reconstruction + self.divergence.sum(1)
 
 
 class Painter(nn.Module):
@@ -140,6 +138,7 @@ class Painter(nn.Module):
         self.size, self.glimpses, self.d_latent = size, glimpses, decoder.d_in
         self.encoder, self.decoder, self.reader, self.writer = encoder, decoder, reader, writer
         self.posterior = nn.Linear(encoder.d_out, 2 * self.d_latent)
+        self.canvas = Tap()
         self.first_canvas = nn.Parameter(torch.zeros(size.shape))
         self.first_h = nn.Parameter(torch.zeros(decoder.d_out))
 
@@ -162,12 +161,12 @@ class Painter(nn.Module):
         # log N(z; 0, 1) - log Q(z) with z = μ + σ ε: the constants cancel.
         z = q.mean + q.log_deviation.exp() * noise
         ratio = (0.5 * (noise.square() - z.square()) + q.log_deviation).sum((1, 2))
-        return Bound(reconstruction, q.divergence().sum(1), ratio - reconstruction)
+        return Bound(reconstruction, q.divergence(), ratio - reconstruction)
 
     def paint(self, z: Float[Tensor, "B d_latent"], state: PaintState) -> PaintState:
         """One stroke."""
         h, decoder = self.decoder.step(z, state.decoder)
-        return state._replace(canvas=state.canvas + self.writer(h), h=h, decoder=decoder)
+        return state._replace(canvas=self.canvas(state.canvas + self.writer(h)), h=h, decoder=decoder)
 
     def canvases(self, noise: Float[Tensor, "B T d_latent"]) -> Float[Tensor, "B T H PW"]:
         """The probabilities of the pixels after each stroke, painted from draws `noise` of N(0, 1) alone."""

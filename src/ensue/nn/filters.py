@@ -70,11 +70,13 @@ class WindowPlacer(nn.Module):
     def forward(self, h: Float[Tensor, "B d_in"]) -> ImageWindow:
         """The window of each row."""
         with torch.autocast(h.device.type, enabled=False):  # places need more than the 8 bits of bfloat16
-            five = self.five(self.parameters_of(h.to(self.parameters_of.weight.dtype)))
+            return self.placed(self.five(self.parameters_of(h.to(self.parameters_of.weight.dtype))))
+
+    def placed(self, five: Float[Tensor, "B 5"]) -> ImageWindow:
+        """The window that five numbers place."""
         x, y, log_variance, log_stride, log_intensity = five.unbind(1)
         center = torch.stack([(self.rows + 1) / 2 * (y + 1) - 1, (self.columns + 1) / 2 * (x + 1) - 1], 1)
-        stride = self.full_stride * log_stride.exp()
-        variance = log_variance.exp()
+        stride, variance = self.full_stride * log_stride.exp(), log_variance.exp()
         return ImageWindow(
             center, stride, variance, log_intensity.exp(),
             filters(center[:, 0], stride, variance, size=self.size, length=self.rows),

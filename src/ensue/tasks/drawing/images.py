@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Self
 
 import numpy as np
@@ -32,19 +34,28 @@ class Images:
         return len(self.pixels)
 
 
-def read_images(location: str, *, planes: int, encoding: str, size: ImageSize | None = None) -> Images:
-    """The images of a file, a folder or a glob. With a `size` they have to have it. Raises DataError for images of
-    several sizes, for values that are not from 0 to 1, and for what is no image.
+def read_images(
+    location: str, *, planes: int, encoding: str = "utf-8", size: ImageSize | None = None, most: int | None = None
+) -> Images:
+    """The images of a file, a folder or a glob, or the first `most` of them. With a `size` they have to have it. Raises
+    DataError for images of several sizes, for values that are not from 0 to 1, and for what is no image.
     """
+    source = FrameSource(location, Reading(encoding=encoding))
+    images = images_of(islice(source, most), planes=planes, size=size)
+    if images is None:
+        raise DataError("no image in it", location)
+    return images
+
+
+def images_of(series: Iterable[Series], *, planes: int, size: ImageSize | None = None) -> Images | None:
+    """Series as images; None for no series. Raises DataError as `read_images`."""
     found: list[Pixels] = []
     first = "the training data"
-    for series in FrameSource(location, Reading(encoding=encoding)):
+    for one in series:
         if size is None:
-            size, first = _size(series, planes), series.name
-        found.append(_checked(series, size, first))
-    if size is None:
-        raise DataError("no image in it", location)
-    return Images(np.stack(found), size)
+            size, first = _size(one, planes), one.name
+        found.append(_checked(one, size, first))
+    return None if size is None or not found else Images(np.stack(found), size)
 
 
 def _size(series: Series, planes: int) -> ImageSize:
@@ -64,10 +75,15 @@ def _checked(series: Series, size: ImageSize, first: str) -> Pixels:
     if values.shape != size.shape:
         found, wanted = (f"{rows} × {width // size.planes}" for rows, width in (values.shape, size.shape))
         raise series.error(f"{series.name}: an image of {found}; expected {wanted}, as in {first}")
-    if values.min() < 0 or values.max() > 1:
-        worst = values.max() if values.max() > 1 else values.min()
-        raise series.error(f"{series.name}: a pixel of {worst:g}; expected values from 0 to 1")
+    wrong = values[~((values >= 0) & (values <= 1))]  # NaN too
+    if wrong.size:
+        raise series.error(f"{series.name}: a pixel of {wrong[0]:g}; expected values from 0 to 1")
     return values.reshape(size.rows, size.columns, size.planes).transpose(0, 2, 1).reshape(size.shape)
+
+
+def as_colors(pixels: Pixels, size: ImageSize) -> Pixels:
+    """Planes (N, H, P·W) as images (N, H, W, P)."""
+    return pixels.reshape(len(pixels), size.rows, size.planes, size.columns).transpose(0, 1, 3, 2)
 
 
 def drawn_pixels(pixels: Pixels, generator: np.random.Generator) -> Pixels:

@@ -10,25 +10,33 @@ import torch
 from numpy.typing import NDArray
 
 from ensue.arguments import check_path
-from ensue.errors import EnsueError
+from ensue.data.frames.series import Series, as_vectors
+from ensue.errors import DataError, EnsueError
+from ensue.inspection.inspection import TITLE, Inspection
+from ensue.inspection.markup import clipped
 from ensue.models.modules import device_of
-from ensue.models.painter import Painter
+from ensue.models.painter import ImageSize, Painter
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.drawing.images import binarized, read_images
+from ensue.tasks.drawing.images import Images, as_colors, binarized, images_of, read_images
+from ensue.tasks.drawing.page import painting_sections
 from ensue.tasks.drawing.picture import check_picture, draw_canvases
 from ensue.tasks.drawing.recipe import DrawingRecipe
 from ensue.tasks.drawing.task import noise_of, score_painter
+from ensue.tasks.drawing.view import view_painting
 from ensue.tasks.pipeline import Pipeline
 from ensue.tasks.task import NamedScores
 
 AT_ONCE = 100
 """The images that are painted together."""
+MOST_SHOWN = 4
+"""The most images that a page shows."""
 
 
 class DrawingPipeline(Pipeline):
     """A painter: paints and evaluates."""
 
     generates_files: ClassVar[bool] = True
+    reads_frames: ClassVar[bool] = True
 
     def __init__(self, model: Painter, *, recipe: DrawingRecipe, run: str | Path | None = None) -> None:
         super().__init__(model.eval())
@@ -50,8 +58,9 @@ class DrawingPipeline(Pipeline):
         for first in range(0, samples, AT_ONCE):
             noise = noise_of(self.model, range(first, min(first + AT_ONCE, samples)), device, seed=seed)
             found.append(self.model.canvases(noise).cpu().numpy())
-        canvases = np.concatenate(found).reshape(samples, -1, size.rows, size.planes, size.columns)
-        return np.moveaxis(canvases, 3, 4) if size.planes > 1 else canvases[:, :, :, 0]
+        canvases = as_colors(np.concatenate(found).reshape(-1, *size.shape), size)
+        canvases = canvases.reshape(samples, -1, *canvases.shape[1:])
+        return canvases if size.planes > 1 else canvases[..., 0]
 
     def generate_into(
         self, out: str | Path, *, samples: int = 16, frames: int | None = None, seed: int | None = None
@@ -72,6 +81,40 @@ class DrawingPipeline(Pipeline):
             raise EnsueError(f"draws is {draws}; expected 1 or more")
         images = read_images(str(location), planes=self.model.size.planes, encoding=encoding, size=self.model.size)
         return score_painter(self.model, binarized(images, self.recipe.data.binarize), draws=draws)
+
+    def inspect_texts(self, *texts: Any, **options: Any) -> Inspection:
+        """`inspect` of a location, or of the rows of one image, as the server has them."""
+        return self.inspect(texts[0] if texts and isinstance(texts[0], str) else [list(texts)])
+
+    def inspect(self, images: Any) -> Inspection:
+        """How the model reads and paints images, glimpse by glimpse: the first few of a file, a folder or a glob, or of
+        a list of arrays (rows, columns · colors).
+        """
+        given = self._images(images)
+        shown = binarized(given, self.recipe.data.binarize)
+        views = [view_painting(self.model, pixels) for pixels in shown.pixels]
+        facts = {
+            **({} if self.run is None else {"run": Path(self.run).name}),
+            "model": self.recipe.describe(), "parameters": f"{self.num_parameters:,}",
+        }  # fmt: skip
+        title = clipped(str(images), TITLE) if isinstance(images, str | Path) else "images"
+        sections = [section for number, view in enumerate(views) for section in painting_sections(view, number + 1)]
+        return Inspection(title, views, facts, sections)
+
+    def _images(self, images: Any) -> Images:
+        """The first few images of a caller. Raises EnsueError for numbers that are none."""
+        size: ImageSize = self.model.size
+        if isinstance(images, str | Path):
+            return read_images(str(images), planes=size.planes, size=size, most=MOST_SHOWN)
+        try:
+            arrays = [as_vectors(np.asarray(image), "") for image in images[:MOST_SHOWN]]
+            series = [Series(f"image {number}", array.reshape(len(array), -1)) for number, array in enumerate(arrays)]
+        except (TypeError, ValueError, DataError):
+            series = []
+        found = images_of(series, planes=size.planes, size=size)
+        if found is None:
+            raise EnsueError(f"expected a path, or a list of arrays of numbers ({size.rows}, {size.shape[1]})")
+        return found
 
     def protocol(self, scores: Any) -> str:
         how = {

@@ -61,10 +61,10 @@ def score_painter(model: Painter, images: Images, *, draws: int = 1) -> NamedSco
     importance sampling, `-log 1/K Σ_k p(x, z_k) / Q(z_k | x)` (Rezende et al. 2014). It is closer, and in the mean over
     draws not below `-log p(x)` either.
     """
-    parts = list(_bounds(model, images, draws))
-    reconstruction, divergence, weight = (
-        torch.cat(part).double().view(len(images), draws) for part in zip(*parts, strict=True)
-    )
+    bounds = list(_bounds(model, images, draws))
+    reconstruction = torch.cat([bound.reconstruction for bound in bounds]).double()
+    divergence = torch.cat([bound.divergence for bound in bounds]).double().sum(1)
+    weight = torch.cat([bound.weight for bound in bounds]).double().view(len(images), draws)
     scores = NamedScores(
         nats_per_image=float((reconstruction + divergence).mean()),
         reconstruction=float(reconstruction.mean()),
