@@ -78,9 +78,11 @@ def test_train_says_what_it_does_and_what_to_try(ensue: Ensue, text: Path) -> No
     assert "Traceback" not in said.err
 
 
-def test_what_to_try_writes_a_file_where_a_model_writes_no_text() -> None:
+def test_what_to_try_names_a_file_where_a_model_reads_or_writes_no_text() -> None:
     assert first_use("language-modeling", Path("my run")) == "ensue generate 'my run'"
     assert first_use("drawing", Path("run")) == "ensue generate run --out FILE"
+    assert first_use("frame-labeling", Path("run")) == "ensue predict run FILE"
+    assert first_use("labeling", Path("run")) == "ensue predict run"
 
 
 def test_evaluate_json_is_one_object_and_nothing_else(ensue: Ensue, trained: Path, text: Path) -> None:

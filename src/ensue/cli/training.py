@@ -95,7 +95,11 @@ def first_use(task: str, run: Path) -> str:
     """The command to try with a run of that task."""
     entry = task_entry(task)
     command = next(iter(entry.commands))
-    file = " --out FILE" if command == "generate" and entry.pipeline_class.generates_files else ""
+    pipeline = entry.pipeline_class
+    if command == "generate":
+        file = " --out FILE" if pipeline.generates_files else ""
+    else:
+        file = " FILE" if pipeline.reads_frames else ""
     return f"ensue {command} {quoted(run)}{file}"
 
 
