@@ -10,6 +10,7 @@ one thread. The test data are scored once.
 - joined: two to five recordings of one speaker in a row, of the same parts, with a digit for every frame; joined-crf:
   with a CRF. `exact` is the share of series whose digits are right if equal neighbors count once, in both
 - next-gaussian, next-mixture, next-storn, next-vrnn: the next frame of the recordings of `digits`, in nats per frame
+- strips: one to five digits and their caption, by `read-glimpses` (`drawn_images.py` draws them)
 - mnist: the 10,000 images of MNIST's test part, 8,000 / 1,000 / 1,000 by order; 28 frames of 28
 
 `linear` is the accuracy of logistic regression on the mean of a recording's log-mel features.
@@ -40,7 +41,7 @@ NEXT = {
     "next-vrnn": ("vrnn",),
 }
 """The recipes of models of the next frame, and their settings."""
-NAMES = ("digits", *(f"speaker-{name}" for name in SPEAKERS), "joined", "joined-crf", *NEXT, "mnist")
+NAMES = ("digits", *(f"speaker-{name}" for name in SPEAKERS), "joined", "joined-crf", *NEXT, "strips", "mnist")
 OFFICIAL = 5
 """Recordings below this number are for testing."""
 ROUNDS = {"train": 4, "test": 1}
@@ -52,6 +53,10 @@ MNIST = ("images-idx3", 16, 784), ("labels-idx1", 8, 1)
 
 def trial_of(data: Path, name: str, folder: Path) -> Trial:
     """The data of that name, written into the folder."""
+    if name == "strips":
+        from drawn_images import strips  # noqa: PLC0415 (it imports this file)
+
+        return Trial("read-glimpses", *strips(data, folder))
     if name == "mnist":
         train, valid, test = mnist(data / "mnist_t10k", folder)
         return Trial("classify-frames", train, valid, test)

@@ -32,6 +32,7 @@ from ensue.models.feature_specification import (
     SentenceFeatureSpecification,
     TagHeadSpecification,
 )
+from ensue.models.glimpse_specification import GlimpseSpecification
 from ensue.models.painter_specification import CanvasSpecification
 from ensue.models.specification import (
     Attention,
@@ -147,6 +148,7 @@ TABLES: list[tuple[str, type[BaseModel]]] = [
     ("`[head]` from sequence to sequence", TextHead),
     ("`[head]` of the next frame", MixtureHeadSpecification),
     ("`[latent]` of the next frame", LatentSpecification),
+    ("`[glimpses]`", GlimpseSpecification),
     ("`[search]` from sequence to sequence", SearchTable),
     ("`[train]`", TrainRecipe),
     ("`[train]` of a language model", LanguageModelingTrain),

@@ -52,6 +52,7 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "motion": ("tag-frames", "sensors.csv", {}),
     "next": ("predict-frames", "digits", {}),
     "vrnn": ("vrnn", "digits", {}),
+    "reader": ("read-glimpses", "strips.npz", {}),
     "painter": ("draw", "images", {"canvas.glimpses": 3}),
     "captioner": ("caption-lstm", "captions.csv", {}),
     "minilm": ("bert-tiny", "book.txt", {"tokenizer.max_size": 100}),
@@ -80,7 +81,9 @@ def write_data(folder: Path) -> None:
     }
     files |= labeled_sentences() | labeled_texts() | translations() | judged_texts() | word_uses()
     files |= {"sensors.csv": motions(), "captions.csv": captions()}
-    for name, content in ({name: text.encode() for name, text in files.items()} | recordings() | images()).items():
+    for name, content in (
+        {name: text.encode() for name, text in files.items()} | recordings() | images() | strips()
+    ).items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
@@ -91,6 +94,13 @@ def motions() -> str:
     labels = ("rest", "walk")
     rows = [f"{series},{time},{time % 2},{series},{labels[time % 2]}" for series, time in product(range(9), range(4))]
     return "\n".join(["series,time,x,y,label", *rows, ""])
+
+
+def strips() -> dict[str, bytes]:
+    """Images with captions of one or two words."""
+    file = io.BytesIO()
+    np.savez(file, frames=np.eye(16, 40, dtype=np.float32)[None].repeat(12, 0), labels=["one", "two one"] * 6)
+    return {"strips.npz": file.getvalue()}
 
 
 def recordings() -> dict[str, bytes]:

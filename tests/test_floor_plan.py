@@ -51,7 +51,7 @@ ROOMS = {
             "language_modeling", "labeling", "classification", "sequence_to_sequence", "masked_language_modeling",
             "bidirectional_language_modeling", "word_vectors", "drawing",
         ],
-        ["frame_classification", "frame_labeling", "frame_prediction", "captioning"],
+        ["frame_classification", "frame_labeling", "frame_prediction", "captioning", "glimpses"],
     ],
 }  # fmt: skip
 """Folders of a part, from the ground up. Its own files lie below them and import from none; those of a row, neither."""

@@ -30,6 +30,7 @@ from ensue.tasks.frame_classification.pipeline import FrameClassificationPipelin
 from ensue.tasks.frame_labeling.pipeline import FrameLabelingPipeline
 from ensue.tasks.frame_prediction.pipeline import FramePredictionPipeline
 from ensue.tasks.frames.pipeline import FramesPipeline
+from ensue.tasks.glimpses.pipeline import GlimpsesPipeline
 from ensue.tasks.labeling import tagged_sentence
 from ensue.tasks.labeling.pipeline import LabelingPipeline
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
@@ -133,6 +134,7 @@ INTERFACE = {
     "FrameClassificationPipeline": FrameClassificationPipeline,
     "FrameLabelingPipeline": FrameLabelingPipeline,
     "FramePredictionPipeline": FramePredictionPipeline,
+    "GlimpsesPipeline": GlimpsesPipeline,
     "DrawingPipeline": DrawingPipeline,
     "SequencePipeline": SequencePipeline,
     "Writer": Writer,

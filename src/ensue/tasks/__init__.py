@@ -15,6 +15,7 @@ TASKS = {
     "frame-labeling": "ensue.tasks.frame_labeling",
     "frame-prediction": "ensue.tasks.frame_prediction",
     "drawing": "ensue.tasks.drawing",
+    "glimpses": "ensue.tasks.glimpses",
     "captioning": "ensue.tasks.captioning",
     "sequence-to-sequence": "ensue.tasks.sequence_to_sequence",
     "masked-language-modeling": "ensue.tasks.masked_language_modeling",

@@ -1,0 +1,107 @@
+"""Glimpses of an image: patches of one place at several scales, and a vector of what and where (Mnih et al. 2014)."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ensue.nn.border import expect
+
+FARTHEST = 1e6
+"""Beyond this many pixels a place is as good as there, outside of any image."""
+
+
+class Glimpses(nn.Module):
+    """Patches (B, M, scales · C, size, size) of images (B, C, H, W) at places (B, M, 2).
+
+    A place is (row, column), measured from the middle of the image in halves of its longer side. Patch k, from 0, is
+    around it with (size · 2ᵏ)² pixels, of which it has the means of (2ᵏ)² each. Patches begin at whole pixels; outside
+    of the image is 0. No gradient goes to the places.
+    """
+
+    def __init__(self, size: int, scales: int) -> None:
+        super().__init__()
+        self.size, self.scales = size, scales
+
+    @property
+    def reach(self) -> int:
+        """The side of the largest patch, in pixels of the image."""
+        return self.size << (self.scales - 1)
+
+    def forward(self, images: Tensor, places: Tensor) -> Float[Tensor, "B M channels size size"]:
+        """The patches. Raises ValueError for wrong sizes, TypeError for a wrong type."""
+        expect("Glimpses", "images", images, ("B", "C", "H", "W"))
+        expect("Glimpses", "places", places, (len(images), "M", 2), like=images)
+        whole = self._around(images, places)
+        patches = []
+        for scale in range(self.scales):
+            side, margin = self.size << scale, (self.reach - (self.size << scale)) // 2
+            part = whole[:, :, margin : margin + side, margin : margin + side]
+            patches.append(F.avg_pool2d(part, 1 << scale) if scale else part)
+        found = torch.cat(patches, 1)
+        return found.view(*places.shape[:2], *found.shape[1:])
+
+    def _around(self, images: Tensor, places: Tensor) -> Tensor:
+        """The largest patches (B · M, C, reach, reach), unscaled."""
+        (rows, inside_rows), (columns, inside_columns) = (
+            self._pixels(places[..., axis], images.shape[2 + axis], max(images.shape[2:])) for axis in (0, 1)
+        )
+        number = torch.arange(len(images), device=images.device).repeat_interleave(places.shape[1])
+        found = images.permute(0, 2, 3, 1)[number[:, None, None], rows[:, :, None], columns[:, None, :]]
+        inside = inside_rows[:, :, None] & inside_columns[:, None, :]
+        return (found * inside.unsqueeze(-1)).permute(0, 3, 1, 2)
+
+    def _pixels(self, places: Tensor, count: int, longer: int) -> tuple[Tensor, Tensor]:
+        """The numbers (B · M, reach) of the rows or columns around places (B, M), and which are in the image."""
+        middle = (count + places.detach().flatten().double() * longer) / 2
+        first = (middle - self.reach / 2).clamp(-FARTHEST, FARTHEST).round().long()
+        pixels = first[:, None] + torch.arange(self.reach, device=places.device)
+        return pixels.clamp(0, count - 1), (pixels >= 0) & (pixels < count)
+
+    def extra_repr(self) -> str:
+        return f"size={self.size}, scales={self.scales}"
+
+
+class ImageVector(nn.Module):
+    """Images (N, C, H, W) as vectors (N, d_out): convolutions of 3 × 3 with the maxima of 2 × 2, then a layer of ReLUs.
+
+    There is a convolution for each number of `channels`; an image of one row or column is not made smaller.
+    """
+
+    def __init__(self, d_in: int, height: int, width: int, channels: tuple[int, ...], d_out: int) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        for count in channels:
+            pooled = (min(2, height), min(2, width))
+            layers += [nn.Conv2d(d_in, count, 3, padding=1), nn.MaxPool2d(pooled), nn.ReLU()]
+            d_in, height, width = count, height // pooled[0], width // pooled[1]
+        self.layers = nn.Sequential(
+            *layers, nn.Flatten(), nn.Linear(d_in * height * width, d_out), nn.LayerNorm(d_out), nn.ReLU()
+        )
+        for layer in self.layers:
+            if isinstance(layer, nn.Conv2d | nn.Linear):  # as large behind each layer as before it (He et al. 2015)
+                nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+                assert layer.bias is not None
+                nn.init.zeros_(layer.bias)
+
+    def forward(self, images: Float[Tensor, "N C H W"]) -> Float[Tensor, "N d_out"]:
+        """The vectors."""
+        found: Tensor = self.layers(images)
+        return found
+
+
+class GlimpseVector(nn.Module):
+    """What a glimpse shows, times where it is: g = G_image(x) ⊙ G_place(l) (Ba, Mnih & Kavukcuoglu 2015)."""
+
+    def __init__(self, d_in: int, size: int, channels: tuple[int, ...], d_out: int) -> None:
+        super().__init__()
+        self.image, self.place = ImageVector(d_in, size, size, channels, d_out), nn.Linear(2, d_out)
+        nn.init.ones_(self.place.bias)
+
+    def forward(self, patches: Float[Tensor, "N C n n"], places: Float[Tensor, "N 2"]) -> Float[Tensor, "N d_out"]:
+        """The vectors of patches at their places."""
+        what: Tensor = self.image(patches)
+        where: Tensor = F.relu(self.place(places))
+        return what * where

@@ -1,0 +1,15 @@
+"""Reading of images in glimpses: several for each symbol of a caption, then a stop."""
+
+from ensue.tasks.entry import TaskEntry
+from ensue.tasks.frames import COMMANDS
+from ensue.tasks.glimpses.recipe import GlimpsesRecipe
+
+TASK = TaskEntry(
+    recipe=GlimpsesRecipe,
+    parts="ensue.tasks.glimpses.model:GlimpseParts",
+    job="ensue.tasks.glimpses.job:GlimpsesJob",
+    pipeline="ensue.tasks.glimpses.pipeline:GlimpsesPipeline",
+    commands={**COMMANDS, "inspect": frozenset()},
+    judged_by=("exact_match",),
+    files=("frames.json", "labels.json"),
+)

@@ -1,0 +1,101 @@
+"""Images with their captions as rows of symbols, and what a model reads in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ensue.data.frames.series import Series
+from ensue.data.frames.stored import FrameRows
+from ensue.models.glimpse_reader import GlimpseReader
+from ensue.models.modules import device_of
+from ensue.ranks import spread
+from ensue.tasks.frames.data import frames_of
+from ensue.tasks.glimpses.recipe import GlimpsesRecipe
+from ensue.text.classes import Classes
+
+READ_ROWS = 256
+"""Images that are read together outside of training."""
+
+
+class ReadImage(NamedTuple):
+    """The symbols of an image, their probabilities with that of the stop, and the places (S, N, 2) of the glimpses."""
+
+    symbols: tuple[str, ...]
+    probabilities: NDArray[np.float32]
+    places: NDArray[np.float32]
+
+
+def caption_of(series: Series, recipe: GlimpsesRecipe) -> tuple[str, ...]:
+    """The symbols of an image. Raises DataError for no caption, for several, and for one that is too long."""
+    captions = tuple(dict.fromkeys(series.labels))
+    symbols = tuple(captions[0].split(recipe.data.separator or None)) if len(captions) == 1 else ()
+    if not symbols:
+        found = "several captions" if len(captions) > 1 else "no caption"
+        raise series.error(f"{series.name}: {found}; expected one for the image, symbols with blanks between them")
+    if len(symbols) > (most := recipe.glimpses.most_symbols):
+        raise series.error(f"{series.name}: {len(symbols):,} symbols; glimpses.most_symbols is {most:,}")
+    return symbols
+
+
+def check_image(series: Series, recipe: GlimpsesRecipe, rows: int) -> None:
+    """Raises DataError for an image that is no grid of pixels, is smaller than a glimpse, or has not so many `rows`."""
+    height, width = series.frames.shape
+    channels, size = recipe.glimpses.channels, recipe.glimpses.size
+    if width % channels:
+        raise series.error(f"{series.name}: rows of {width:,} numbers, which are no pixels of {channels} channels")
+    if height != rows:
+        raise series.error(f"{series.name}: an image of {height:,} rows; expected {rows:,}, as in the training data")
+    if size > min(height, width // channels):
+        found = f"an image of {height:,} × {width // channels:,} pixels"
+        raise series.error(f"{series.name}: {found} is smaller than a glimpse; glimpses.size is {size:,}")
+
+
+def targets_of(labels: Classes, captions: Sequence[tuple[str, ...]]) -> NDArray[np.int64]:
+    """The ids (N, S) of the symbols, then the stop, then -1; also -1 for a symbol that the model does not have."""
+    found = np.full((len(captions), max(map(len, captions), default=0) + 1), -1)
+    for row, caption in zip(found, captions, strict=True):
+        row[: len(caption) + 1] = [*(labels.ids.get(symbol, -1) for symbol in caption), len(labels)]
+    return found
+
+
+def read_images(
+    model: GlimpseReader, labels: Classes, rows: FrameRows, captions: Sequence[tuple[str, ...]], *, most: int, ways: int
+) -> Iterator[tuple[ReadImage, float]]:
+    """What the model reads in images, at most so many symbols, and the surprisal of their captions with the stop.
+
+    With `ways` the probabilities are the means of so many ways through an image, and the places are those of the first.
+    """
+    targets = targets_of(labels, captions)
+    batches = np.split(np.arange(len(rows)), range(READ_ROWS, len(rows), READ_ROWS))
+    for found in spread(lambda batch: list(_read(model, labels, rows, batch, targets[batch], most, ways)), batches):
+        yield from found
+
+
+@torch.inference_mode()
+def _read(
+    model: GlimpseReader,
+    labels: Classes,
+    rows: FrameRows,
+    batch: NDArray[np.int64],
+    targets: NDArray[np.int64],
+    most: int,
+    ways: int,
+) -> Iterator[tuple[ReadImage, float]]:
+    frames = frames_of(rows, batch, device_of(model))
+    logp, places = (part.cpu().numpy() for part in model.read(frames, least=targets.shape[1], most=most, ways=ways))
+    ids = logp.argmax(-1)
+    nats = -np.where(
+        targets < 0, 0, np.take_along_axis(logp[:, : targets.shape[1]], targets.clip(0)[..., None], 2)[..., 0]
+    )
+    for row, said in enumerate(ids.tolist()):
+        length = [*said, model.stop].index(model.stop)
+        found = tuple(labels.names[number] for number in said[:length])
+        yield (
+            ReadImage(found, np.exp(logp[row, : length + 1].max(-1)), places[row, : length + 1]),
+            float(nats[row].sum()),
+        )

@@ -1,0 +1,42 @@
+"""The parts of a model that reads images in glimpses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from pydantic import PositiveInt
+
+from ensue.models.build_glimpses import build_glimpse_reader
+from ensue.models.glimpse_reader import GlimpseReader
+from ensue.runs.directory import RunDirectory
+from ensue.runs.schema import Config
+from ensue.tasks.classification.model import ClassesContent
+from ensue.tasks.frames.model import LabeledFrameParts, read_frames_seen
+from ensue.tasks.glimpses.recipe import GlimpsesRecipe
+from ensue.text.classes import Classes
+
+
+class GlimpsesConfig(Config):
+    """`config.json`."""
+
+    rows: PositiveInt
+
+
+@dataclass(frozen=True)
+class GlimpseParts(LabeledFrameParts):
+    """The parts of a model that reads images of so many `rows`; its labels are the symbols."""
+
+    config: ClassVar[type[Config]] = GlimpsesConfig
+    labels: Classes
+    rows: int
+
+    @classmethod
+    def read(cls, run: RunDirectory) -> Self:
+        labels = run.read_json("labels.json", ClassesContent, Classes.from_json)
+        return cls(read_frames_seen(run), labels, run.config["rows"])
+
+    def build(self, recipe: GlimpsesRecipe) -> GlimpseReader:
+        return build_glimpse_reader(
+            self.features(recipe), recipe.encoder, recipe.glimpses, rows=self.rows, num_symbols=len(self.labels)
+        )

@@ -1,0 +1,147 @@
+"""A model that reads images in glimpses, in use: predicts symbols, evaluates, and shows where it looks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ensue.arguments import check_whole
+from ensue.data.frames.series import Series
+from ensue.data.frames.stored import FrameRows
+from ensue.errors import DataError
+from ensue.inspection.inspection import Inspection
+from ensue.metrics.comparison import ScoredItems
+from ensue.metrics.symbols import JudgedSymbols, SymbolScores, score_symbols, symbol_items
+from ensue.tasks.frames.pipeline import LabeledFramesPipeline, windowed
+from ensue.tasks.glimpses.data import caption_of, check_image, read_images
+from ensue.tasks.glimpses.inspection import MOST_IMAGES, inspect_glimpses
+from ensue.tasks.glimpses.model import GlimpseParts
+from ensue.tasks.glimpses.recipe import GlimpsesRecipe
+from ensue.tasks.shards import WHOLE, Shard
+
+MOST_SAMPLES = 10_000
+
+
+@dataclass(frozen=True)
+class ReadSeries:
+    """An image, by its name, with its symbols, their probabilities with that of the stop, and the places (S, N, 2) of
+    the glimpses for each, (down, right), in pixels from the upper left corner.
+    """
+
+    series: str
+    symbols: tuple[str, ...]
+    probabilities: tuple[float, ...] = field(repr=False)
+    places: NDArray[np.float32] = field(repr=False, compare=False)
+
+    @property
+    def text(self) -> str:
+        """The symbols with blanks between them."""
+        return " ".join(self.symbols)
+
+    @property
+    def probability(self) -> float:
+        """That of all symbols and the stop."""
+        return float(np.prod(self.probabilities))
+
+    def as_json(self) -> dict[str, Any]:
+        """The prediction as JSON values."""
+        return {
+            "series": self.series, "text": self.text, "symbols": list(self.symbols),
+            "probabilities": [round(share, 6) for share in self.probabilities],
+            "places": np.round(self.places.astype(np.float64), 2).tolist(),
+        }  # fmt: skip
+
+
+class GlimpsesPipeline(LabeledFramesPipeline):
+    """A reader of images in glimpses: predicts, evaluates, and shows where it looks."""
+
+    recipe: GlimpsesRecipe
+
+    def __init__(
+        self, model: Any, parts: GlimpseParts, *, recipe: GlimpsesRecipe, run: str | Path | None = None
+    ) -> None:
+        super().__init__(model, parts, recipe=recipe, run=run)
+        self.rows = parts.rows
+
+    def _checked(self, series: Series) -> Series:
+        check_image(super()._checked(series), self.recipe, self.rows)
+        return series
+
+    def predict(self, texts: Iterable[Any], *, samples: int = 0, seed: int = 0) -> list[ReadSeries]:
+        """The symbols of each image: an array of numbers (rows, columns · channels), or one of `source`.
+
+        By default places are their means. With `samples` the probabilities are averaged over so many ways through the
+        image, whose places are drawn. Raises EnsueError for images that the model does not read.
+        """
+        check_whole("samples", samples, least=0, most=MOST_SAMPLES)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return [found for _, found, _ in self.read(self._given(texts), ways=samples)]
+
+    def predict_json(self, texts: Iterable[Any]) -> list[Any]:
+        return [found.as_json() for found in self.predict(texts)]
+
+    def read(
+        self, series: Iterable[Series], *, with_captions: bool = False, ways: int = 0
+    ) -> Iterator[tuple[Series, ReadSeries, float]]:
+        """A stream of images with what is read in them and, if asked for, the surprisal of their captions."""
+        for window in windowed(series):
+            captions = [caption_of(one, self.recipe) if with_captions else () for one in window]
+            rows = FrameRows.of([one.frames for one in window])
+            most = self.recipe.glimpses.most_symbols
+            found = read_images(self.model, self.labels, rows, captions, most=most, ways=ways)
+            for one, (image, nats) in zip(window, found, strict=True):
+                shares = tuple(image.probabilities.tolist())
+                yield one, ReadSeries(one.name, image.symbols, shares, self._pixels(image.places)), nats
+
+    def _pixels(self, places: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Places in pixels from the upper left corner."""
+        sides = np.array([self.rows, self.seen.shape.width // self.recipe.glimpses.channels], np.float32)
+        found: NDArray[np.float32] = (sides + places * sides.max()) / 2
+        return found
+
+    def evaluate(self, location: str | Path, *, encoding: str = "utf-8") -> SymbolScores:
+        """The scores on images with captions. Raises DataError for one without."""
+        return score_symbols(self._judged(location, encoding))
+
+    def scored_items(self, location: str | Path, *, encoding: str = "utf-8") -> ScoredItems:
+        return symbol_items(self._judged(location, encoding), "series")
+
+    def _judged(self, location: str | Path, encoding: str) -> Iterator[JudgedSymbols]:
+        one = None
+        for one, found, nats in self.read(
+            map(self._checked, self.source(location, encoding=encoding)), with_captions=True
+        ):
+            yield JudgedSymbols(caption_of(one, self.recipe), found.symbols, nats)
+        if one is None:
+            raise DataError("no series in it", location)
+
+    def prediction_lines(
+        self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
+        color: bool = False, shard: Shard | None = None,
+    ) -> Iterator[str]:  # fmt: skip
+        for one, found, _ in self.read(self._read(location, encoding, shard or WHOLE)):
+            yield json.dumps(found.as_json(), ensure_ascii=False) + "\n" if as_json else f"{one.name}\t{found.text}\n"
+
+    def inspect_texts(self, *texts: Any, **options: Any) -> Inspection:
+        """`inspect` of a location, or of the rows of one image, as the server has them."""
+        return self.inspect(texts[0] if isinstance(texts[0], str) else [texts], **options)
+
+    def inspect(self, images: Any) -> Inspection:
+        """Where the model looks in images, the path of its glimpses with the symbol read at each: a file, a folder, a
+        glob or a table of paths, of which the first few are shown; or a list of arrays as for `predict`.
+        """
+        is_place = isinstance(images, str | Path)
+        series = map(self._checked, self.source(images)) if is_place else self._given(images)
+        return inspect_glimpses(self, list(self.read(islice(series, MOST_IMAGES + 1))), str(images) if is_place else "")
+
+    def __repr__(self) -> str:
+        return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", repr(self.labels))

@@ -1,0 +1,33 @@
+"""Recipes of models that read images in glimpses."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, Self
+
+from pydantic import model_validator
+
+from ensue.models.glimpse_specification import GlimpseSpecification
+from ensue.models.specification import ONE_WAY, Directions, describe_encoder
+from ensue.tasks.frames.recipe import FramesRecipe
+
+
+class GlimpsesRecipe(FramesRecipe):
+    """The recipe of a model that reads images in glimpses. Both of its recurrent layers are `[encoder]`s."""
+
+    what: ClassVar[str] = "reader of images in glimpses"
+
+    task: Literal["glimpses"] = "glimpses"
+    directions: Directions = ONE_WAY
+    glimpses: GlimpseSpecification = GlimpseSpecification()
+
+    @model_validator(mode="after")
+    def _goes_on(self) -> Self:
+        if self.directions.bidirectional:
+            raise ValueError(f"has directions.bidirectional, but a {self.what} does not know what it has not seen")
+        if self.encoder.kind == "none":
+            raise ValueError(f'has encoder.kind "none", but a {self.what} needs layers that remember')
+        return self
+
+    def describe(self) -> str:
+        table = self.glimpses
+        return f"{table.each} glimpses of {table.scales}×{table.size}×{table.size}, {describe_encoder(self.encoder)}"

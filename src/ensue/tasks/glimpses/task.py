@@ -1,0 +1,63 @@
+"""Reading of images in glimpses: batches, the bound, scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from ensue.data.buckets import Buckets
+from ensue.metrics.symbols import JudgedSymbols, SymbolScores, score_symbols
+from ensue.models.frame_features import Frames
+from ensue.models.glimpse_reader import GlimpseReader
+from ensue.models.modules import evaluating
+from ensue.tasks.frames.data import LabeledSeries, frames_of
+from ensue.tasks.glimpses.data import read_images, targets_of
+from ensue.tasks.glimpses.recipe import GlimpsesRecipe
+from ensue.tasks.task import Task, TensorBatch, on_device
+from ensue.text.classes import Classes
+from ensue.types import Loss, State
+
+
+class ReadingInGlimpses(Task[GlimpseReader, TensorBatch]):
+    """Images in batches with their symbols, judged by the share that is read without a mistake."""
+
+    judged_by = "exact_match"
+
+    def __init__(
+        self, train: LabeledSeries, valid: LabeledSeries | None, labels: Classes, recipe: GlimpsesRecipe
+    ) -> None:
+        self.train, self.valid, self.labels, self.most = train, valid, labels, recipe.glimpses.most_symbols
+        self.targets = targets_of(labels, train.labels)
+        table = recipe.train
+        self.buckets = Buckets(
+            train.lengths, batch_size=table.batch_size, batch_tokens=table.batch_tokens, seed=table.seed
+        )
+        self.steps_per_epoch = self.buckets.steps_per_epoch
+        self.tokens_per_step = float(train.lengths.sum() / self.steps_per_epoch)
+
+    def batch(self, step: int, device: torch.device) -> TensorBatch:
+        rows = self.buckets.rows(step)
+        targets = self.targets[rows]
+        longest = int((targets >= 0).sum(1).max())
+        return TensorBatch((frames_of(self.train.rows, rows, device).values, on_device(targets[:, :longest], device)))
+
+    def loss(self, model: GlimpseReader, batch: TensorBatch, state: State) -> tuple[Loss, State]:
+        frames, targets = batch.tensors
+        return model.loss(Frames(frames, None), targets), None
+
+    def validate(self, model: GlimpseReader) -> SymbolScores | None:
+        return None if self.valid is None else score_reader(model, self.labels, self.valid, self.most)
+
+
+def score_reader(model: GlimpseReader, labels: Classes, data: LabeledSeries, most: int) -> SymbolScores:
+    """The scores of a model on images with captions."""
+    with evaluating(model):
+        return score_symbols(judged(model, labels, data, most))
+
+
+def judged(model: GlimpseReader, labels: Classes, data: LabeledSeries, most: int) -> Iterator[JudgedSymbols]:
+    """What the model says of each image, beside what is right."""
+    answers = read_images(model, labels, data.rows, data.labels, most=most, ways=0)
+    for right, (found, nats) in zip(data.labels, answers, strict=True):
+        yield JudgedSymbols(right, found.symbols, nats)

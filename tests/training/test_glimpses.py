@@ -1,0 +1,155 @@
+"""Reading images in glimpses: what a run keeps and says, where it looks, resuming, mistakes."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import ensue
+from ensue.errors import DataError, EnsueError, RecipeError
+from ensue.metrics.symbols import JudgedSymbols, score_symbols
+from ensue.recipe import validate_recipe
+from ensue.recipe.tables import Recipe
+from ensue.tasks.shards import Shard
+from training.resuming import assert_resumes
+from training.tiny import run_tiny
+from training.tiny_texts import without_pictures
+
+HEIGHT, WIDTH = 4, 12
+
+
+def strips(count: int, seed: int = 0) -> tuple[NDArray[np.float32], list[str]]:
+    """Images of one or two bars, "low" or "high", from left to right."""
+    generator = np.random.default_rng(seed)
+    images, captions = np.zeros((count, HEIGHT, WIDTH), np.float32), []
+    for image in images:
+        symbols = generator.integers(0, 2, generator.integers(1, 3))
+        for place, symbol in enumerate(symbols):
+            image[2 * (1 - symbol) : 2 * (1 - symbol) + 2, 1 + 6 * place : 5 + 6 * place] = 1
+        captions.append(" ".join(["low", "high"][symbol] for symbol in symbols))
+    return images, captions
+
+
+def recipe(train: Path, glimpses: dict[str, Any] | None = None, **changes: Any) -> Recipe:
+    table = {
+        "size": 4, "scales": 1, "convolutions": [4], "view": 4, "view_convolutions": [2], "start": [0.0, -0.9],
+        "move": [0.0, 0.4], "samples": 2, **(glimpses or {}),
+    }  # fmt: skip
+    budget = {"steps": 10, "batch_size": 16, "learning_rate": 0.02, "validations": 1, "precision": "float32"}
+    document = {
+        "task": "glimpses", "data": {"train": str(train), "valid_fraction": 0.2, **changes.pop("data", {})},
+        "encoder": {"kind": "lstm", "d_model": 8}, "glimpses": table, **changes.pop("tables", {}),
+        "train": budget | changes,
+    }  # fmt: skip
+    return validate_recipe(document, where="tiny")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("glimpses")
+    images, captions = strips(60)
+    np.savez(folder / "strips.npz", frames=images, labels=captions)
+    with pytest.MonkeyPatch.context() as patch:
+        without_pictures(patch)
+        run_tiny(recipe(folder / "strips.npz"), folder / "run")
+    return folder
+
+
+def test_what_is_read_is_said_in_every_way(files: Path) -> None:
+    model, data = ensue.load(files / "run"), files / "strips.npz"
+    images, _ = strips(3)
+    found = model.predict(images)
+    again = model.predict_json(list(model.source(data))[:3])
+    lines = list(model.prediction_lines(str(data), as_json=True))
+    assert [one["places"] for one in again] == [one.as_json()["places"] for one in found]
+    assert json.loads(lines[2])["places"] == again[2]["places"]
+    assert [
+        line for n in (1, 2) for line in model.prediction_lines(str(data), as_json=True, shard=Shard(n, 2))
+    ] == lines
+    assert next(iter(model.prediction_lines(str(data)))) == f"strips.npz[0]\t{found[0].text}\n"
+    assert found[0].places.shape == (len(found[0].symbols) + 1, 2, 2)
+    assert found[0].places[0, 0] == pytest.approx([2, 6 - 0.5 * 6], abs=0.2)
+    assert 0 < found[0].probability < 1
+    scores = model.evaluate(data)
+    assert scores.as_json().keys() == {"exact_match", "edit_rate", "nats_per_symbol", "symbols", "examples"}
+    assert model.scored_items(data).whole()["edit_rate"] == scores.edit_rate
+    assert "nats per symbol" in (files / "run" / "README.md").read_text()
+    drawn = [model.predict(images, samples=4, seed=seed)[0].probabilities for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_the_page_shows_where_it_looks(files: Path) -> None:
+    model = ensue.load(files / "run")
+    found = model.inspect_texts(str(files / "strips.npz"))
+    assert found.page.count("<polyline") == len(found.view) == 12
+    assert found.as_json()[0]["caption"] == strips(1)[1][0]
+    one = model.inspect_texts(*strips(1)[0][0].tolist())
+    assert [symbol.symbol for symbol in one.view[0].symbols] == [*model.predict(strips(1)[0])[0].symbols, ""]
+    np.testing.assert_allclose(one.view[0].symbols[0].places, found.view[0].symbols[0].places, rtol=1e-4)
+
+
+def test_scores_of_symbols() -> None:
+    scores = score_symbols([JudgedSymbols(("a", "b"), ("a", "b"), 1.5), JudgedSymbols(("a", "b", "c"), ("b", "c"), 2)])
+    assert scores.as_json() == {
+        "exact_match": 50, "edit_rate": pytest.approx(20), "nats_per_symbol": 0.5, "symbols": 5, "examples": 2,
+    }  # fmt: skip
+    with pytest.raises(EnsueError, match="nothing to score"):
+        score_symbols([])
+
+
+def saved(folder: Path, images: Any, captions: Any) -> Path:
+    np.savez(folder / "odd.npz", frames=np.asarray(images, np.float32), labels=captions)
+    return folder / "odd.npz"
+
+
+WRONG: list[tuple[Callable[[Path], Any], str]] = [
+    (lambda folder: saved(folder, np.ones((2, 4, 12)), ["a", " "]), r"odd\.npz\[1\]: no caption; expected one"),
+    (lambda folder: saved(folder, np.ones((1, 3, 12)), ["a"]), "an image of 3 × 12 pixels is smaller than a glimpse"),
+    (lambda folder: saved(folder, np.ones((2, 2, 4)), ["a", "b", "a", "a"]), "several captions"),
+    (lambda folder: saved(folder, np.ones((1, 4, 12)), ["a " * 21]), r"21 symbols; glimpses\.most_symbols is 20"),
+]
+
+
+@pytest.mark.parametrize(("data", "message"), WRONG, ids=[message[:20] for _, message in WRONG])
+def test_wrong_images_are_one_line(tmp_path: Path, data: Callable[[Path], Path], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        run_tiny(recipe(data(tmp_path), {"size": 2} if "several" in message else {}), tmp_path / "run")
+
+
+def test_images_of_several_sizes_are_one_line(files: Path, tmp_path: Path) -> None:
+    for name, height in (("a", 4), ("b", 5)):
+        np.save(tmp_path / f"{name}.npy", np.ones((height, WIDTH), np.float32))
+    (tmp_path / "all.csv").write_text("path,caption\na.npy,low\nb.npy,high\n")
+    with pytest.raises(DataError, match=r"b\.npy: an image of 5 rows; expected 4, as in the training data"):
+        run_tiny(recipe(tmp_path / "all.csv", data={"labels": "caption"}), tmp_path / "run")
+    with pytest.raises(DataError, match="an image of 5 rows; expected 4"):
+        ensue.load(files / "run").predict(np.ones((1, 5, WIDTH)))
+    with pytest.raises(DataError, match="rows of 12 numbers, which are no pixels of 5 channels"):
+        run_tiny(recipe(files / "strips.npz", {"channels": 5}), tmp_path / "run")
+
+
+@pytest.mark.parametrize(("tables", "message"), [
+    ({"directions": {"bidirectional": True}}, "does not know what it has not seen"),
+    ({"encoder": {"kind": "none"}}, "needs layers that remember"),
+    ({"glimpses": {"start": [0.0]}}, r"glimpses\.start"),
+])  # fmt: skip
+def test_recipes_that_do_not_fit(tables: dict[str, Any], message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        recipe(Path("x.npz"), tables=tables)
+
+
+@pytest.mark.slow
+def test_it_resumes_bit_for_bit(files: Path, tmp_path: Path) -> None:
+    assert_resumes(recipe(files / "strips.npz", steps=12), tmp_path)
+
+
+@pytest.mark.slow
+def test_it_learns_to_read_and_to_stop(tmp_path: Path) -> None:
+    images, captions = strips(400)
+    np.savez(tmp_path / "strips.npz", frames=images, labels=captions)
+    run_tiny(recipe(tmp_path / "strips.npz", steps=300, learning_rate=0.01), tmp_path / "run")
+    assert ensue.load(tmp_path / "run").evaluate(tmp_path / "strips.npz").exact_match > 95
