@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from random import Random
 
-from fuzz import command_lines, data_files, exchanged_models, odd_streams, recipes, run_directories
+from fuzz import command_lines, data_files, exchanged_models, frame_files, odd_streams, recipes, run_directories
 from fuzz.case import Case
 from fuzz.material import Material
 
@@ -17,10 +17,12 @@ KINDS: dict[str, Callable[[Random, Case, Material], None]] = {
     "command": command_lines.arrange,
     "stream": odd_streams.arrange,
     "exchange": exchanged_models.arrange,
+    "frames": frame_files.arrange,
 }
 TURNS = ["data", "run", "data", "command", "run", "data", "recipe", "data", "command", "run"] * 2
 TURNS[8] = "stream"
 TURNS[11] = "exchange"
+TURNS[13] = "frames"
 TURNS[16] = "recipe"
 ENDLESS = ("/dev/zero", "/dev/full")
 
