@@ -7,13 +7,15 @@ DATA is a folder with the data sets that `DATA_SETS` names. Runs train with one 
 development data; the test data are scored once, or not at all with `--dev`, which scores the development data.
 `--recipe` trains another recipe than the one that a data set is meant for.
 CMUdict is divided by words: a word whose SHA-256 begins with a byte below 6 is for testing, below 12 for development,
-about 2.3 % each. SIGMORPHON 2017 is the setting "high" of task 1. SCAN's development data are 2 % of its training data.
+about 2.3 % each; `cmudict-39` has no stress of vowels, as in most publications. SIGMORPHON 2017 is the setting "high"
+of task 1. SCAN's development data are 2 % of its training data.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import re
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -73,8 +75,9 @@ DATA_SETS = {
     "multi30k-en-fr": DataSet("translate-transformer", **multi30k("en", "fr")),
     "multi30k-en-de-lstm": DataSet("translate-lstm", **multi30k("en", "de")),
     "multi30k-en-de-plain": DataSet("translate-lstm-plain", **multi30k("en", "de")),
-    "en-ja": DataSet("translate-transformer", **enja("en", "ja"), settings=WORDS),
-    "ja-en": DataSet("translate-transformer", **enja("ja", "en"), settings=WORDS),
+    "en-ja": DataSet("translate-transformer", **enja("en", "ja")),
+    "ja-en": DataSet("translate-transformer", **enja("ja", "en")),
+    "en-ja-words": DataSet("translate-lstm", **enja("en", "ja"), settings=WORDS),
     **{
         f"sigmorphon-{language}": DataSet(
             "transduce-lstm", *(f"sigmorphon2017/{language}-{part}" for part in ("train-high", "dev", "test"))
@@ -82,6 +85,7 @@ DATA_SETS = {
         for language in LANGUAGES
     },
     "cmudict": DataSet("transduce-lstm", "", "", "", PHONEMES),
+    "cmudict-39": DataSet("transduce-lstm", "", "", "", (*PHONEMES, "data.format=cmudict")),
     "scan-simple": scan("simple"),
     "scan-length": scan("length"),
     "scan-jump": scan("addprim_jump"),
@@ -101,12 +105,13 @@ def located(data: Path, paths: str) -> str:
     return ",".join(found(data, path) for path in paths.split(",")) if paths else ""
 
 
-def divided_cmudict(data: Path, folder: Path) -> dict[str, str]:
-    """The parts of CMUdict as files of words and pronunciations."""
+def divided_cmudict(data: Path, folder: Path, *, stress: bool) -> dict[str, str]:
+    """The parts of CMUdict as files of words and pronunciations, with the stress of vowels or without."""
     lines: dict[str, list[str]] = {"train": [], "valid": [], "test": []}
     for line in "".join(decoded(Path(found(data, "cmudict/cmudict")), "utf-8")).splitlines():
         first = hashlib.sha256(line.split()[0].encode()).digest()[0]
-        lines["test" if first < 6 else "valid" if first < 12 else "train"].append(line + "\n")
+        kept = line if stress else re.sub(r"(?<=[A-Z])[012]\b", "", line)
+        lines["test" if first < 6 else "valid" if first < 12 else "train"].append(kept + "\n")
     for part, kept in lines.items():
         (folder / f"cmudict.{part}").write_text("".join(kept))
     return {part: str(folder / f"cmudict.{part}") for part in lines}
@@ -131,12 +136,12 @@ def trial_of(data: Path, name: str, folder: Path, *, dev: bool) -> Trial:
     """The data set of that name."""
     chosen = DATA_SETS[name]
     paths = {part: located(data, getattr(chosen, part)) for part in ("train", "valid", "test")}
-    if name == "cmudict":
-        paths = divided_cmudict(data, folder)
+    if name.startswith("cmudict"):
+        paths = divided_cmudict(data, folder, stress=name == "cmudict")
     if dev and not paths["valid"]:
         raise SystemExit(f"{name} has no development file: its validation scores are in the run's metrics.jsonl")
     trial = Trial(chosen.recipe, paths["train"], paths["valid"], paths["test"], chosen.settings)
-    return replace(trial, others=without_stress) if name == "cmudict" else trial
+    return replace(trial, others=without_stress) if name.startswith("cmudict") else trial
 
 
 def main() -> None:
