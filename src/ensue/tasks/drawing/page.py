@@ -22,7 +22,8 @@ class Frame(NamedTuple):
 
     x: float
     y: float
-    side: float
+    width: float
+    height: float
     line: float
     title: str
 
@@ -43,9 +44,9 @@ def painting_sections(view: PaintingView, number: int) -> list[Section]:
     glimpses = [
         Glimpse(
             float(view.divergence[time]),
-            _frame(view.read[time]) if view.read else None,
+            _frame(view.read[time], rows, columns) if view.read else None,
             _address(view.canvases[time]),
-            _frame(view.written[time]) if view.written else None,
+            _frame(view.written[time], rows, columns) if view.written else None,
         )
         for time in range(count)
     ]
@@ -61,13 +62,20 @@ def _address(pixels: Pixels) -> str:
     return data_address(pixels if pixels.shape[2] in (1, 3) else np.asarray(pixels.mean(2, keepdims=True)))
 
 
-def _frame(window: PlacedWindow) -> Frame:
-    """The grid with σ on each side; the line is as thick as σ, as in the paper, but stays a line."""
-    half = window.reach / 2 + window.deviation
+def _frame(window: PlacedWindow, rows: int, columns: int) -> Frame:
+    """The grid with σ on each side, cut at the edges of the image. The line is as thick as σ/2, but stays a line."""
+    half, line = window.reach / 2 + window.deviation, min(2.0, max(0.3, window.deviation / 2))
     title = (
         f"middle at row {window.row:.1f}, column {window.column:.1f}; reach {window.reach:.1f}, "
         f"σ {window.deviation:.2f}, γ {window.intensity:.2f}"
     )
-    return Frame(
-        window.column + 0.5 - half, window.row + 0.5 - half, 2 * half, min(2.0, max(0.3, window.deviation / 2)), title
+    (left, width), (top, height) = (
+        _cut(middle + 0.5, half, length, line) for middle, length in ((window.column, columns), (window.row, rows))
     )
+    return Frame(left, top, width, height, line, title)
+
+
+def _cut(middle: float, half: float, length: int, line: float) -> tuple[float, float]:
+    """Where a side begins, and how long it is, in an image of that length."""
+    first, last = (min(length - line / 2, max(line / 2, middle + end)) for end in (-half, half))
+    return first, last - first
