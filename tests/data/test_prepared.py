@@ -1,6 +1,7 @@
 """Prepared ids: those of the text, whatever the shards, the processes and the kills; and shards that have changed."""
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from ensue.data.corpus.columns import ColumnSource
 from ensue.data.corpus.parallel_ids import encoded
 from ensue.data.corpus.prepared import Prepared, is_prepared, prepare
 from ensue.data.sources import TextSource
-from ensue.errors import DataError
+from ensue.errors import DataError, EnsueError
 from ensue.text.tokenizers import train_tokenizer
 
 WORDS = "the cat sat on a warm mat while rain fell over the quiet house\n"
@@ -120,15 +121,35 @@ def test_shards_that_are_missing_or_changed(prepared: Prepare, tmp_path: Path) -
     with pytest.raises(DataError, match=f"^{second}: a shard that cannot be read: No such file"):
         Prepared(tmp_path / "out").tokens("train")
     index = json.loads((tmp_path / "out" / "index.json").read_text())
+    shard = index["parts"]["train"][0]
     for content in (
         "[1]",
         "{",
+        json.dumps({name: value for name, value in index.items() if name != "tokenizer"}),
+        *(
+            json.dumps({**index, "parts": {"train": [{**shard, name: value}]}})
+            for name, value in (("file", 5), ("file", "../00000.ids"), ("characters", -1), ("unknown", 1.5))
+        ),
         json.dumps({**index, "parts": {"train": [{"file": "x"}]}}),
         json.dumps({**index, "parts": 3}),
     ):
         (tmp_path / "out" / "index.json").write_text(content)
         with pytest.raises(DataError, match=r"index.json: damaged: "):
             Prepared(tmp_path / "out")
+
+
+class Deadly:
+    """Reads a piece by ending its process."""
+
+    def encode(self, piece: str) -> Any:
+        os._exit(9)
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_is_one_line() -> None:
+    reads: Any = Deadly()
+    with pytest.raises(EnsueError, match="a process that makes ids was killed; the same command goes on with"):
+        list(encoded(reads, ["a", "b"], 2))
 
 
 @pytest.mark.slow

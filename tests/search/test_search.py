@@ -17,6 +17,7 @@ from ensue.errors import EnsueError, RunError
 from ensue.recipe import Recipe, read_recipe
 from ensue.search.search import TrialResult, begin, search
 from ensue.search.space import read_space
+from ensue.search.study import Study
 from training.tiny import tiny_recipe, words
 from training.tiny_texts import without_pictures
 
@@ -57,6 +58,7 @@ def space_of(folder: Path, text: str) -> Path:
         ("train.learning_rate = { low = 0.1, high = nan }", "high: expected a number, found nan"),
         ("train.batch_size = { low = 0, high = 4 }", "train.batch_size = 0: the recipe: train.batch_size: input"),
         ("train.batch_size = [2, 2.5]", "train.batch_size = 2.5: the recipe: train.batch_size: input"),
+        ("train.batch_size = [2026-01-01]", 'train.batch_size = "2026-01-01": the recipe: train.batch_size: input'),
         ("train.batch_size = 4", "train.batch_size: expected a list of choices, or { low, high }; found 4"),
         ("train.batch_size = []", "expected a list of choices, or { low, high }; found []"),
         ("", "no key; expected such as train.learning_rate"),
@@ -93,6 +95,16 @@ def test_without_optuna_one_line_names_the_extra(
     monkeypatch.setattr("ensue.search.study.find_spec", lambda name: None)
     with pytest.raises(EnsueError, match=r"^search needs the package optuna: pip install 'ensue\[search\]'$"):
         search(recipe, {}, tmp_path / "out", trials=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", ["[]", "null", '{"op_code": 99}', '{"op_code": 4, "worker_id": "x"}', "{}"])
+def test_a_damaged_journal_is_one_line(line: str, recipe: Recipe, tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    (tmp_path / "journal.jsonl").write_text(f"{line}\n")
+    with pytest.raises(RunError, match=r"journal.jsonl: damaged: ") as caught:
+        Study(tmp_path, {}, seed=0, prune=True)
+    assert "\n" not in str(caught.value)
 
 
 def trials_of(folder: Path) -> list[Any]:

@@ -124,6 +124,22 @@ def test_weights_and_biases_is_told_each_step_once(text: Path, tmp_path: Path, m
     assert len(set(service.ids)) == 1
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("content", ["", "[1]", '{"x": 1}'])
+def test_what_was_told_and_is_damaged_is_told_again(
+    content: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, out, listener = Service(), tmp_path / "run", Listener()
+    monkeypatch.setitem(sys.modules, "wandb", service)  # type: ignore[arg-type]
+    monkeypatch.setattr("ensue.trackers.find_spec", lambda name: True)
+    run_tiny(tiny_recipe(text), out, reporter=TrackedReporter(listener, out, trackers_of(["wandb"])))
+    once = list(service.logged)
+    (out / "wandb" / "told.json").write_text(content)
+    run_tiny(None, out, resume=True, reporter=TrackedReporter(listener, out, trackers_of(["wandb"])))
+    assert service.logged == once * 2
+    assert not any("tracker" in note for note in listener.notes)
+
+
 def test_a_server_that_cannot_be_reached(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", Service(is_there=False))  # type: ignore[arg-type]
     monkeypatch.setattr("ensue.trackers.find_spec", lambda name: True)

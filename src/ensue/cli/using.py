@@ -148,9 +148,9 @@ def predict(
     )  # fmt: skip
     pipeline = pipeline.with_splitter(splitter) if splitter else pipeline
     texts = "-" if path is None else path
-    part = {} if shard is None else {"shard": Shard.parse(shard, texts)}
+    part = Shard.parse(shard, texts)
     lines = pipeline.prediction_lines(
-        texts, format=format, encoding=encoding, as_json=as_json, color=sys.stdout.isatty(), **part
+        texts, format=format, encoding=encoding, as_json=as_json, color=sys.stdout.isatty(), shard=part
     )
     for line in lines:
         print(line, end="", flush=True)

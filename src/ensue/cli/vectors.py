@@ -39,11 +39,10 @@ def embed(
     pipeline = load_for("embed", run, device, threads, **given)
     from ensue.console.vectors import embedded, text_line
     from ensue.data.vector_files import json_line, write_vectors
-    from ensue.tasks.shards import WHOLE, Shard
+    from ensue.tasks.shards import Shard
 
     texts = "-" if path is None else path
-    part = WHOLE if shard is None else Shard.parse(shard, texts)
-    rows = embedded(pipeline, texts, encoding=encoding, shard=part, **given)
+    rows = embedded(pipeline, texts, encoding=encoding, shard=Shard.parse(shard, texts), **given)
     if out is not None:
         say(f"wrote {write_vectors(out, rows):,} vectors to {out}")
         return

@@ -80,7 +80,7 @@ def read_space(path: Path, recipe: Recipe) -> Space:
             try:
                 read_recipe(recipe, {key: value})
             except RecipeError as error:
-                raise RecipeError(f"{path}: {key} = {json.dumps(value)}: {error}") from None
+                raise RecipeError(f"{path}: {key} = {json.dumps(value, default=str)}: {error}") from None
     return space
 
 

@@ -49,7 +49,7 @@ class Study:
                 self.study = optuna.create_study(
                     storage=storage, study_name="search", direction="minimize", pruner=pruner, load_if_exists=True
                 )
-        except (ValueError, KeyError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, AssertionError) as error:  # whatever stands there
             raise RunError(f"{journal}: damaged: {error}") from None
 
     def trials(self) -> list[Any]:

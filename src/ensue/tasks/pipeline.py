@@ -114,7 +114,7 @@ class Predictor(Pipeline):
         encoding: str,
         as_json: bool,
         color: bool,
-        shard: Shard | None = None,
+        shard: Shard = WHOLE,
     ) -> Iterator[str]:
         """The lines of `ensue predict`: the texts of a file ("-": stdin) with their predictions, in order.
 
@@ -126,7 +126,7 @@ class Predictor(Pipeline):
                 return Lines(stream_text(location, encoding), location)
             return Lines(TextSource(location, encoding=encoding).chunks(), location)
 
-        for _, line in (shard or WHOLE).items(lines):
+        for _, line in shard.items(lines):
             text = line.rstrip("\r\n")
             if as_json:
                 (found,) = self.predict_json([text])

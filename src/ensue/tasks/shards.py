@@ -27,8 +27,10 @@ class Shard:
     count: int = 1
 
     @classmethod
-    def parse(cls, text: str, location: str) -> Shard:
-        """The shard "i/N" of a location. Raises EnsueError for another text, and for a stream."""
+    def parse(cls, text: str | None, location: str) -> Shard:
+        """The shard "i/N" of a location; None: all of it. Raises EnsueError for another text, and for a stream."""
+        if text is None:
+            return WHOLE
         found = re.fullmatch(r"([0-9]{1,7})/([0-9]{1,7})", text)
         shard = cls(*map(int, found.groups())) if found else cls(0, 0)
         if not 1 <= shard.number <= shard.count <= MOST:

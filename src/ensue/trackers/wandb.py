@@ -7,6 +7,7 @@ import json
 import os
 from typing import Any
 
+from ensue.parsing import ParseError, parse_json
 from ensue.runs.directory import RunDirectory
 from ensue.runs.weights import write_text
 from ensue.trackers.tracker import Record, Tracker, numbers
@@ -29,8 +30,7 @@ class WeightsAndBiases(Tracker):
         id = hashlib.sha256(written.encode()).hexdigest()[:12]
         (run.path / "wandb").mkdir(exist_ok=True)
         self.path, self.id = run.path / "wandb" / "told.json", id
-        told = json.loads(self.path.read_text()) if self.path.exists() else {}
-        self.told = self.step = int(told.get(id, -1))
+        self.told = self.step = self._last()
         self.there: Any = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "ensue"),
             name=run.path.resolve().name,
@@ -40,6 +40,13 @@ class WeightsAndBiases(Tracker):
             config=run.recipe.values(),
             settings=wandb.Settings(init_timeout=SECONDS, console="off", silent=True),
         )
+
+    def _last(self) -> int:
+        """The last step that was told; -1 if nothing was, or nobody knows."""
+        try:
+            return int(parse_json(self.path.read_bytes())[self.id])
+        except (OSError, ParseError, LookupError, TypeError, ValueError):
+            return -1
 
     def record(self, record: Record) -> None:
         found = dict(numbers(record))

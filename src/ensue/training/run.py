@@ -107,9 +107,7 @@ def _trained(
                 tuning=Tuning(model, recipe.tuning, job.inherited), computed=computed,
             )  # fmt: skip
             resumed = trainer.resume()
-            if (
-                is_first and not fresh and recipe != run.recipe
-            ):  # only now, as a damaged checkpoint leaves all as it was
+            if is_first and not fresh and recipe != run.recipe:  # only now: a damaged checkpoint leaves all as it was
                 run.write({"recipe.toml": recipe.to_toml()})
             reporter.started(_facts(job, model, runtime, trainer if resumed else None))
             reason = trainer.train()

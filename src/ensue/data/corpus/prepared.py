@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -50,9 +51,9 @@ class Prepared:
             index = parse_json(path.read_bytes())
             if index["format_version"] != FORMAT:
                 raise DataError(f"of another version ({index['format_version']}; this ensue reads {FORMAT})", path)
-            for name in PARTS:
-                for shard in index["parts"].get(name, []):
-                    _ = (shard["file"], shard["tokens"] + shard["unknown"] + shard["characters"] + shard["crc32"])
+            shards = [shard for name in PARTS for shard in index["parts"].get(name, [])]
+            if not all(map(_is_shard, shards)) or not isinstance(index["tokenizer"], str):
+                raise DataError("damaged: not what `ensue prepare` writes", path)
         except (ParseError, KeyError, TypeError, AttributeError, OSError) as error:
             raise DataError(f"damaged: {type(error).__name__} {error}", path) from None
         found: dict[str, Any] = index
@@ -214,6 +215,14 @@ def _write(folder: Path, index: dict[str, Any]) -> None:
     partial = folder / f"{INDEX}.partial"
     partial.write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
     partial.replace(folder / INDEX)
+
+
+def _is_shard(shard: dict[str, Any]) -> bool:
+    """Whether an entry of the index names a file beside it, with counts."""
+    numbers = [shard[name] for name in ("tokens", "unknown", "characters", "crc32")]
+    return re.fullmatch(r"[0-9]{5,}\.ids", shard["file"]) is not None and all(
+        type(number) is int and number >= 0 for number in numbers
+    )
 
 
 def digest_of(value: Any) -> str:

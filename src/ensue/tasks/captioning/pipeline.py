@@ -94,9 +94,9 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
 
     def prediction_lines(
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
-        color: bool = False, shard: Shard | None = None,
+        color: bool = False, shard: Shard = WHOLE,
     ) -> Iterator[str]:  # fmt: skip
-        for item, output in self.answers(map(Captioned, self._read(location, encoding, shard or WHOLE))):
+        for item, output in self.answers(map(Captioned, self._read(location, encoding, shard))):
             if as_json:
                 yield json.dumps(self._json(item, output), ensure_ascii=False) + "\n"
                 continue

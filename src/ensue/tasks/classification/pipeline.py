@@ -114,12 +114,12 @@ class ClassificationPipeline(WordPipeline):
         """What happens in the model with a text or a pair, as numbers and as a page."""
         return inspect_classifier(self, text)
 
-    def classify(self, documents: Iterable[Document], shard: Shard | None = None) -> Iterator[LabelsOfDocument]:
+    def classify(self, documents: Iterable[Document], shard: Shard = WHOLE) -> Iterator[LabelsOfDocument]:
         """The labels of a stream of documents of any length, or of a part of it, in order, in constant memory.
 
         Raises DataError for a document with the wrong number of texts.
         """
-        chosen = (shard or WHOLE).windows(lambda: self._windows(documents))
+        chosen = shard.windows(lambda: self._windows(documents))
         for place, window in enumerate(self._windows(documents)):
             if place >= chosen.stop:
                 return
@@ -172,11 +172,9 @@ class ClassificationPipeline(WordPipeline):
 
     def prediction_lines(
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
-        color: bool = False, shard: Shard | None = None,
+        color: bool = False, shard: Shard = WHOLE,
     ) -> Iterator[str]:  # fmt: skip
-        return class_lines(
-            self, location, format=format, encoding=encoding, as_json=as_json, color=color, shard=shard or WHOLE
-        )
+        return class_lines(self, location, format=format, encoding=encoding, as_json=as_json, color=color, shard=shard)
 
     @property
     def num_texts(self) -> int:

@@ -78,9 +78,9 @@ class FrameClassificationPipeline(LabeledFramesPipeline):
 
     def prediction_lines(
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
-        color: bool = False, shard: Shard | None = None,
+        color: bool = False, shard: Shard = WHOLE,
     ) -> Iterator[str]:  # fmt: skip
-        for answer in self.classify(self._read(location, encoding, shard or WHOLE)):
+        for answer in self.classify(self._read(location, encoding, shard)):
             found = self._shown(answer)
             if as_json:
                 yield json.dumps(found.as_json(), ensure_ascii=False) + "\n"

@@ -74,9 +74,9 @@ class FrameLabelingPipeline(LabeledFramesPipeline):
 
     def prediction_lines(
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
-        color: bool = False, shard: Shard | None = None,
+        color: bool = False, shard: Shard = WHOLE,
     ) -> Iterator[str]:  # fmt: skip
-        for _, found in self.label(self._read(location, encoding, shard or WHOLE), confidence=as_json):
+        for _, found in self.label(self._read(location, encoding, shard), confidence=as_json):
             if as_json:
                 yield json.dumps(found.as_json(), ensure_ascii=False) + "\n"
             else:

@@ -176,9 +176,9 @@ class FramePredictionPipeline(FramesPipeline):
 
     def prediction_lines(
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
-        color: bool = False, shard: Shard | None = None,
+        color: bool = False, shard: Shard = WHOLE,
     ) -> Iterator[str]:  # fmt: skip
-        for found in self.expect(self._read(location, encoding, shard or WHOLE)):
+        for found in self.expect(self._read(location, encoding, shard)):
             if as_json:
                 yield json.dumps(found.as_json(), ensure_ascii=False) + "\n"
             else:

@@ -117,10 +117,10 @@ class LabelingPipeline(WordPipeline):
         return inspect_tagger(self, text)
 
     def label(
-        self, sentences: Iterable[Sentence], *, confidence: bool = False, shard: Shard | None = None
+        self, sentences: Iterable[Sentence], *, confidence: bool = False, shard: Shard = WHOLE
     ) -> Iterator[LabelsOfSentence]:
         """The labels of a stream of sentences of any length, or of a part of it, in order, in constant memory."""
-        chosen = (shard or WHOLE).windows(lambda: self._windows(sentences))
+        chosen = shard.windows(lambda: self._windows(sentences))
         for place, window in enumerate(self._windows(sentences)):
             if place >= chosen.stop:
                 return
@@ -187,11 +187,9 @@ class LabelingPipeline(WordPipeline):
 
     def prediction_lines(
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
-        color: bool = False, shard: Shard | None = None,
+        color: bool = False, shard: Shard = WHOLE,
     ) -> Iterator[str]:  # fmt: skip
-        return label_lines(
-            self, location, format=format, encoding=encoding, as_json=as_json, color=color, shard=shard or WHOLE
-        )
+        return label_lines(self, location, format=format, encoding=encoding, as_json=as_json, color=color, shard=shard)
 
     def portable(self) -> Portable:
         return portable(self)

@@ -135,10 +135,10 @@ class MaskedLanguagePipeline(ContextualPipeline, TextVectors, Predictor):
         encoding: str,
         as_json: bool,
         color: bool,
-        shard: Shard | None = None,
+        shard: Shard = WHOLE,
     ) -> Iterator[str]:
         """The lines of `ensue predict`: those of a file ("-": stdin) with their masks filled."""
-        return filled_lines(self, location, encoding, as_json=as_json, shard=shard or WHOLE)
+        return filled_lines(self, location, encoding, as_json=as_json, shard=shard)
 
     def inspect(self, text: str) -> Inspection:
         """What happens in the model with a text, in which `[MASK]` may stand: what it expects at each token that is

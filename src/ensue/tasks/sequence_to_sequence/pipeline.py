@@ -176,10 +176,10 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
         encoding: str,
         as_json: bool,
         color: bool,
-        shard: Shard | None = None,
+        shard: Shard = WHOLE,
     ) -> Iterator[str]:
         """The lines of `ensue predict`: an output for each source ("-": stdin), in order."""
-        return output_lines(self, location, format=format, encoding=encoding, as_json=as_json, shard=shard or WHOLE)
+        return output_lines(self, location, format=format, encoding=encoding, as_json=as_json, shard=shard)
 
     def score_lines(
         self, location: str, *, encoding: str = "utf-8", as_json: bool = False, format: str | None = None
