@@ -121,7 +121,7 @@ def test_reading_by_means_is_reading_without_noise_and_stops() -> None:
 
 def test_draws_are_those_of_the_whole_batch_however_it_is_shared_out() -> None:
     model, frames = reader(samples=2), Frames(images(5), None)
-    targets = torch.tensor([[0, 3, -1], [1, 2, 3], [3, -1, -1], [2, 1, 3], [1, 3, -1]])
+    targets = torch.tensor([[0, 3, -1], [3, -1, -1], [1, 2, 3], [2, 1, 3], [1, 3, -1]])  # the first two are shorter
     torch.manual_seed(3)
     whole = model.loss(frames, targets)
     totals = []

@@ -18,6 +18,7 @@ from ensue.tasks.shards import Shard
 from training.resuming import assert_resumes
 from training.tiny import run_tiny
 from training.tiny_texts import without_pictures
+from training.together import losses_of
 
 HEIGHT, WIDTH = 4, 12
 
@@ -145,6 +146,14 @@ def test_recipes_that_do_not_fit(tables: dict[str, Any], message: str) -> None:
 @pytest.mark.slow
 def test_it_resumes_bit_for_bit(files: Path, tmp_path: Path) -> None:
     assert_resumes(recipe(files / "strips.npz", steps=12), tmp_path)
+
+
+@pytest.mark.slow
+def test_several_processes_train_the_same_model(files: Path, tmp_path: Path) -> None:
+    for processes, parts in ((2, 1), (3, 2)):
+        cut = recipe(files / "strips.npz", accumulate=parts)
+        alone = losses_of(cut, tmp_path / f"alone {parts}")
+        assert losses_of(cut, tmp_path / f"of {processes}", processes=processes) == pytest.approx(alone, rel=1e-5)
 
 
 @pytest.mark.slow

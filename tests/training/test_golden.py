@@ -51,6 +51,7 @@ OF_THE_KIND: dict[str, dict[str, Any]] = {
     "clockwork": {"encoder.d_model": 12},
     "projected": {"encoder.d_cell": 11},
     "draw": {"decoder.d_model": 8, "canvas.glimpses": 3, "canvas.read": 2, "canvas.write": 2},
+    "glimpses": {"glimpses.size": 3, "glimpses.convolutions": [2], "glimpses.view_convolutions": [2]},
     "vrnn": {"latent.size": 3, "latent.d_hidden": 5},
     "storn": {"latent.size": 3},
 }
@@ -115,6 +116,10 @@ def test_every_recipe_begins_as_on_record(
     if reads_frames(name):
         data = tmp_path / "frames.csv"
         data.write_text(sensors(a_label_each=name.startswith("tag")))
+    if name == "read-glimpses":
+        data = tmp_path / "strips.npz"
+        images = np.random.default_rng(0).random((12, 5, 8))
+        np.savez(data, frames=images, labels=["a", "b a", "c"] * 4)
     if name.startswith("draw"):
         data = tmp_path / "images.npy"
         np.save(data, np.random.default_rng(0).random((12, 5, 4)))

@@ -156,7 +156,7 @@ class GlimpseReader(nn.Module):
         noise = drawn(lambda shape: torch.randn(*shape, dtype=images.dtype, device=images.device), shape)
         lengths, order = (targets >= 0).sum(1).sort(descending=True, stable=True)
         found = self(images[order], lengths.tolist(), noise[order])
-        nats = bound(found, targets[order], table.deviation, policy=table.policy)
+        nats = bound(found, targets[order, : int(lengths[0])], table.deviation, policy=table.policy)
         return Loss(nats.sum(), len(images))
 
     def read(
