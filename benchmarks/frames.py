@@ -12,6 +12,7 @@ one thread. The test data are scored once.
 - next-gaussian, next-mixture, next-storn, next-vrnn: the next frame of the recordings of `digits`, in nats per frame
 - strips: one to five digits and their caption, by `read-glimpses` (`drawn_images.py` draws them)
 - mnist: the 10,000 images of MNIST's test part, 8,000 / 1,000 / 1,000 by order; 28 frames of 28
+- pixels-lstm, pixels-gru, pixels-mingru, pixels-clockwork: the same images pixel by pixel, 784 frames of 1
 
 `linear` is the accuracy of logistic regression on the mean of a recording's log-mel features.
 """
@@ -41,7 +42,9 @@ NEXT = {
     "next-vrnn": ("vrnn",),
 }
 """The recipes of models of the next frame, and their settings."""
-NAMES = ("digits", *(f"speaker-{name}" for name in SPEAKERS), "joined", "joined-crf", *NEXT, "strips", "mnist")
+PIXELS = {f"pixels-{kind}": kind for kind in ("lstm", "gru", "mingru", "clockwork")}
+SPOKEN = ("digits", *(f"speaker-{name}" for name in SPEAKERS), "joined", "joined-crf", *NEXT)
+NAMES = (*SPOKEN, "strips", "mnist", *PIXELS)
 OFFICIAL = 5
 """Recordings below this number are for testing."""
 ROUNDS = {"train": 4, "test": 1}
@@ -57,9 +60,9 @@ def trial_of(data: Path, name: str, folder: Path) -> Trial:
         from drawn_images import strips  # noqa: PLC0415 (it imports this file)
 
         return Trial("read-glimpses", *strips(data, folder))
-    if name == "mnist":
-        train, valid, test = mnist(data / "mnist_t10k", folder)
-        return Trial("classify-frames", train, valid, test)
+    if name == "mnist" or name in PIXELS:
+        images = mnist(data / "mnist_t10k", folder)
+        return Trial("classify-frames", *images) if name == "mnist" else pixels(images, folder, PIXELS[name])
     train_files, test_files = divided(recordings(data, folder), name)
     if name.startswith("joined"):
         settings = ("head.kind=crf",) if name.endswith("crf") else ()
@@ -174,6 +177,18 @@ def mnist(source: Path, folder: Path) -> list[str]:
             items = content[head + start * size : head + stop * size]
             (folder / f"{part}-{name}-ubyte").write_bytes(content[:4] + count + content[8:head] + items)
     return [str(folder / f"{part}-images-idx3-ubyte") for part in PARTS]
+
+
+def pixels(images: Sequence[str], folder: Path, kind: str) -> Trial:
+    """The images as series of pixels, for an encoder of that kind."""
+    paths = []
+    for part, path in zip(PARTS, images, strict=True):
+        series = list(FrameSource(path, Reading()))
+        paths.append(str(folder / f"pixels-{part}.npz"))
+        frames = np.stack([one.frames.reshape(-1, 1) for one in series])
+        np.savez(paths[-1], frames=frames, labels=[one.labels[0] for one in series])
+    encoder = f'encoder={{kind="{kind}",d_model=128,dropout=0.1}}'
+    return Trial("classify-frames", *paths, (encoder, "features.noise=0", "train.epochs=6"))
 
 
 def main() -> None:
