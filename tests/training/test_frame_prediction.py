@@ -16,6 +16,7 @@ from ensue.errors import DataError, EnsueError, RecipeError
 from ensue.recipe import validate_recipe
 from ensue.recipe.tables import Recipe
 from ensue.tasks.frame_prediction.job import FramePredictionJob
+from ensue.tasks.frame_prediction.picture import draw_series
 from ensue.tasks.shards import Shard
 from training.resuming import assert_resumes
 from training.tiny import run_tiny, some_slow
@@ -156,6 +157,16 @@ def test_what_is_generated_is_a_file_that_is_read_again(runs: Path, tmp_path: Pa
     prompt = tmp_path / "prompt.csv"
     prompt.write_bytes(written(prompt, waves(1), columns=COLUMNS))
     assert "of 9 frames" in model.generate_into(out, prompt=str(prompt), frames=9 - len(waves(1)[0]))
+
+
+@pytest.mark.slow
+def test_what_is_generated_as_a_picture(runs: Path, tmp_path: Path) -> None:
+    model = ensue.load(runs / "none")
+    said = model.generate_into(tmp_path / "a.png", samples=30, frames=4)
+    assert said == f"wrote 24 of 30 series of 4 frames to {tmp_path / 'a.png'}"
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert "1 series" in draw_series(tmp_path / "b.svg", [np.zeros((5, 9), np.float32)], given=2)
+    assert "<svg" in (tmp_path / "b.svg").read_text()
 
 
 def test_mistakes_are_one_line(runs: Path, file: Path, tmp_path: Path) -> None:

@@ -42,13 +42,12 @@ WRITERS: dict[str, Callable[[Sequence[Vectors], Sequence[str], float], bytes]] =
 }  # fmt: skip
 
 
-def check_writable(path: Path) -> None:
-    """Raises DataError for a name that says no format."""
-    if path.suffix not in WRITERS:
-        known = ", ".join(WRITERS)
-        raise DataError(
-            f'frames are not written as "{path.suffix}"{nearest(path.suffix, WRITERS)}; known: {known}', path
-        )
+def check_writable(path: Path, *, others: Sequence[str] = ()) -> None:
+    """Raises DataError for a suffix that names no format of frames, and none of `others`."""
+    known = (*WRITERS, *others)
+    if path.suffix not in known:
+        said = f'frames are not written as "{path.suffix}"{nearest(path.suffix, known)}; known: {", ".join(known)}'
+        raise DataError(said, path)
 
 
 def written(path: Path, series: Sequence[Vectors], *, columns: Sequence[str] = (), rate: float = 0.0) -> bytes:

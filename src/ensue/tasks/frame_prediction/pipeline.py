@@ -21,6 +21,7 @@ from ensue.metrics.comparison import ItemRows, ScoredItems, ratio
 from ensue.metrics.frames import FrameScores
 from ensue.runs.weights import written_beside
 from ensue.tasks.frame_prediction.generation import free_running, next_moments
+from ensue.tasks.frame_prediction.picture import SUFFIXES, draw_series
 from ensue.tasks.frame_prediction.recipe import FramePredictionRecipe
 from ensue.tasks.frame_prediction.scoring import SeriesNats, nats_of, scores_of
 from ensue.tasks.frames.pipeline import FramesPipeline, windowed
@@ -96,18 +97,25 @@ class FramePredictionPipeline(FramesPipeline):
         temperature: float = 1.0,
         seed: int | None = None,
     ) -> str:
-        """`generate` into a file: .npz, .npy or .csv. `prompt` names a file with one series. Returns what it wrote."""
+        """`generate` into a file: .npz, .npy or .csv, or a picture. `prompt` names a file with one series. Returns what
+        it wrote.
+        """
         check_path("the file to write", out)
-        check_writable(Path(out))
-        series = self._generated(self._only(prompt) if prompt else None, frames, samples, temperature, seed)
-        shape = self.seen.shape
-        content = written(Path(out), series, columns=shape.columns, rate=shape.rate)
+        path, shape = Path(out), self.seen.shape
+        check_writable(path, others=SUFFIXES)
+        begin = self._only(prompt) if prompt else None
+        series = self._generated(begin, frames, samples, temperature, seed)
+        what = f"{samples:,} series"
         try:
-            with written_beside(Path(out)) as partial:
-                partial.write_bytes(content)
+            if path.suffix in SUFFIXES:
+                what = draw_series(path, series, given=len(begin.frames) if begin else 0, columns=shape.columns)
+            else:
+                content = written(path, series, columns=shape.columns, rate=shape.rate)
+                with written_beside(path) as partial:
+                    partial.write_bytes(content)
         except OSError as error:
             raise DataError(f"cannot be written ({error.strerror})", out) from None
-        return f"wrote {samples:,} series of {len(series[0]):,} frames to {out}"
+        return f"wrote {what} of {len(series[0]):,} frames to {out}"
 
     def _only(self, location: str) -> Series:
         """The series of a file that has one."""
