@@ -38,6 +38,7 @@ from ensue.tasks.masked_language_modeling.pipeline import MaskedLanguagePipeline
 from ensue.tasks.pipeline import Pipeline, Predictor
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
 from ensue.tasks.sequence_to_sequence.writer import Writer
+from ensue.tasks.shards import WHOLE
 from ensue.tasks.text_vectors import TextVectors
 from ensue.tasks.word_vectors.pipeline import WordVectorsPipeline
 from pages import (
@@ -114,7 +115,7 @@ def parameters(function: Any) -> list[tuple[str, Any, Any]]:
 
 
 def as_written(arguments: str) -> list[tuple[str, Any, Any]]:
-    namespace: dict[str, Any] = {}
+    namespace: dict[str, Any] = {"WHOLE": WHOLE}
     exec(f"def function({arguments}): ...", namespace)
     return parameters(namespace["function"])
 
