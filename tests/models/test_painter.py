@@ -77,6 +77,7 @@ def test_an_image_is_read_by_itself_and_known_to_the_canvas_by_its_draws_alone()
     torch.testing.assert_close(bound.reconstruction, F.binary_cross_entropy(canvas, x, reduction="none").sum((1, 2)))
 
 
+@pytest.mark.slow
 def test_the_gradient_of_the_bound_is_that_of_differences() -> None:
     model = painter(glimpses=2, d_latent=2)
     noise = torch.randn(1, 2, 2, dtype=torch.float64)

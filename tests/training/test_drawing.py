@@ -90,7 +90,7 @@ def test_samples_become_pictures(run: Path, tmp_path: Path) -> None:
     assert said == f"wrote {tmp_path / 'a.png'}: 4 samples"
     assert size_of(tmp_path / "a.png") == (3 * 11, 3 * 13, 1)
     said = model.generate_into(tmp_path / "b.png", samples=4, frames=2, seed=1)
-    assert said.endswith("4 samples, a row for each, after 2 of 3 strokes")
+    assert said.endswith("4 samples, a row for each, at 2 times")
     assert size_of(tmp_path / "b.png") == (3 * 11, 3 * 27, 1)
     for suffix in ("gif", "apng"):
         model.generate_into(tmp_path / f"c.{suffix}", samples=2, seed=1)
@@ -202,6 +202,9 @@ def test_other_mistakes_are_one_line(run: Path, tmp_path: Path) -> None:
         model.generate_into(tmp_path / "a.gfi")
     with pytest.raises(EnsueError, match=r"a\.png: the picture cannot be written"):
         model.generate_into(tmp_path / "nowhere" / "a.png", samples=1)
+    for name, call in (("draws", model.evaluate), ("samples", model.generate_into)):
+        with pytest.raises(EnsueError, match=f"{name} is 0; expected a whole number from 1 to 100,000"):
+            call(tmp_path / "a.png", **{name: 0})
     with pytest.raises(DataError, match="7 values in a row, which are not 3"):
         read_images(str(tmp_path / "wide.npy"), planes=3, encoding="utf-8")
     for table in ({"dropout_kind": "variational"}, {"dropout_recurrent": 0.1}):

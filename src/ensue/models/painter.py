@@ -18,7 +18,7 @@ from ensue.nn.filters import WindowPlacer
 from ensue.nn.gaussian import Gaussian
 from ensue.types import State
 
-BRIEF = 1e-2
+LEAST = 1e-2
 """The least probability of a pixel on the first canvas, and of its opposite."""
 
 
@@ -145,7 +145,7 @@ class Painter(nn.Module):
     @torch.no_grad()
     def begin_with(self, mean: Float[Tensor, "H PW"]) -> None:
         """Makes the first canvas the mean of the training images, whose pixels are from 0 to 1."""
-        self.first_canvas.copy_(mean.clamp(BRIEF, 1 - BRIEF).logit())
+        self.first_canvas.copy_(mean.clamp(LEAST, 1 - LEAST).logit())
 
     def forward(self, x: Float[Tensor, "B H PW"], noise: Float[Tensor, "B T d_latent"]) -> Bound:
         """The bound of each image, for draws `z = μ + σ ε` with the ε of `noise`, from N(0, 1)."""

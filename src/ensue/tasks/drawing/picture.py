@@ -26,18 +26,29 @@ def check_picture(path: str | Path) -> None:
         raise EnsueError(f'{path}: no picture by its suffix "{suffix}"{nearest(suffix, known)} ({", ".join(known)})')
 
 
-def draw_canvases(path: Path, canvases: NDArray[np.float32], frames: int | None = None) -> str:
-    """Writes canvases (N, T, H, W) or (N, T, H, W, colors) and says so. Raises EnsueError if it cannot."""
-    times = _times(canvases.shape[1], frames)
-    if path.suffix.lower() in ANIMATED:
-        _save(path, [tiled(canvases[:, time], columns=_side(len(canvases))) for time in times])
-        return f"wrote {path}: {_samples(canvases)}, painted in {len(times):,} frames"
-    if frames is None:
-        _save(path, [tiled(canvases[:, -1], columns=_side(len(canvases)))])
-        return f"wrote {path}: {_samples(canvases)}"
-    shown = canvases[:, times]
-    _save(path, [tiled(shown.reshape(-1, *shown.shape[2:]), columns=len(times))])
-    return f"wrote {path}: {_samples(canvases)}, a row for each, after {len(times):,} of {canvases.shape[1]:,} strokes"
+def shown_strokes(path: Path, strokes: int, frames: int | None) -> list[int]:
+    """The strokes behind which a canvas is shown: `frames` of them, evenly, or all in an animation. The last is one."""
+    count = min(frames or (strokes if is_animated(path) else 1), strokes)
+    return [math.ceil((number + 1) * strokes / count) - 1 for number in range(count)]
+
+
+def is_animated(path: Path) -> bool:
+    """Whether the suffix is that of an animation."""
+    return path.suffix.lower() in ANIMATED
+
+
+def draw_canvases(path: Path, canvases: NDArray[np.float32]) -> str:
+    """Writes canvases (N, T, H, W) or (N, T, H, W, colors) and says so: one moment of a still picture as tiles, several
+    as a row for each N. Raises EnsueError if it cannot.
+    """
+    count, times, *_ = canvases.shape
+    side = math.ceil(math.sqrt(count))
+    said = f"wrote {path}: {count:,} sample{'s' if count > 1 else ''}"
+    if is_animated(path):
+        _save(path, [tiled(canvases[:, time], columns=side) for time in range(times)])
+        return f"{said}, painted in {times:,} frames"
+    _save(path, [tiled(canvases.reshape(-1, *canvases.shape[2:]), columns=side if times == 1 else times)])
+    return said if times == 1 else f"{said}, a row for each, at {times:,} times"
 
 
 def tiled(images: NDArray[np.float32], *, columns: int) -> NDArray[np.uint8]:
@@ -53,26 +64,12 @@ def tiled(images: NDArray[np.float32], *, columns: int) -> NDArray[np.uint8]:
     return picture.repeat(SCALE, 0).repeat(SCALE, 1)
 
 
-def _side(count: int) -> int:
-    return math.ceil(math.sqrt(count))
-
-
-def _samples(canvases: NDArray[np.float32]) -> str:
-    return f"{len(canvases):,} sample{'s' if len(canvases) > 1 else ''}"
-
-
-def _times(strokes: int, frames: int | None) -> list[int]:
-    """Which states of the canvas are shown: evenly, the last one among them."""
-    count = min(frames or strokes, strokes)
-    return [math.ceil((number + 1) * strokes / count) - 1 for number in range(count)]
-
-
 def _save(path: Path, pictures: list[NDArray[np.uint8]]) -> None:
     from PIL import Image  # noqa: PLC0415 (slow to import)
 
     first, *others = (Image.fromarray(picture) for picture in pictures)
     try:
-        if path.suffix.lower() in ANIMATED:
+        if is_animated(path):
             each = max(20, round(1000 * SECONDS / len(pictures)))
             durations = [each] * len(others) + [round(1000 * LAST)]
             kind = "GIF" if path.suffix.lower() == ".gif" else "PNG"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -9,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ensue.arguments import check_path
+from ensue.arguments import check_path, check_whole
 from ensue.data.frames.series import Series, as_vectors
 from ensue.errors import DataError, EnsueError
 from ensue.inspection.inspection import TITLE, Inspection
@@ -19,7 +20,7 @@ from ensue.models.painter import ImageSize, Painter
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.drawing.images import Images, as_colors, binarized, images_of, read_images
 from ensue.tasks.drawing.page import painting_sections
-from ensue.tasks.drawing.picture import check_picture, draw_canvases
+from ensue.tasks.drawing.picture import check_picture, draw_canvases, shown_strokes
 from ensue.tasks.drawing.recipe import DrawingRecipe
 from ensue.tasks.drawing.task import noise_of, score_painter
 from ensue.tasks.drawing.view import view_painting
@@ -28,6 +29,8 @@ from ensue.tasks.task import NamedScores
 
 AT_ONCE = 100
 """The images that are painted together."""
+MOST_DRAWS = 100_000
+"""The most samples, and the most draws for an image."""
 MOST_SHOWN = 4
 """The most images that a page shows."""
 
@@ -48,16 +51,22 @@ class DrawingPipeline(Pipeline):
         recipe: Any = directory.recipe
         return cls(directory.model(device), recipe=recipe, run=directory.path)
 
-    @torch.inference_mode()
     def paint(self, samples: int = 1, *, seed: int = 0) -> NDArray[np.float32]:
         """The probabilities of pixels after each stroke, (samples, T, rows, columns), with the colors of a pixel as a
         last dim if there are several. A sample depends on its number and the seed alone.
         """
+        return self._canvases(samples, seed, range(self.model.glimpses))
+
+    @torch.inference_mode()
+    def _canvases(self, samples: int, seed: int, strokes: Sequence[int]) -> NDArray[np.float32]:
+        """`paint` after some of the strokes."""
+        check_whole("samples", samples, 1, MOST_DRAWS)
+        check_whole("seed", seed, 0, 2**63 - 1)
         size, device = self.model.size, device_of(self.model)
         found = []
         for first in range(0, samples, AT_ONCE):
             noise = noise_of(self.model, range(first, min(first + AT_ONCE, samples)), device, seed=seed)
-            found.append(self.model.canvases(noise).cpu().numpy())
+            found.append(self.model.canvases(noise)[:, list(strokes)].cpu().numpy())
         canvases = as_colors(np.concatenate(found).reshape(-1, *size.shape), size)
         canvases = canvases.reshape(samples, -1, *canvases.shape[1:])
         return canvases if size.planes > 1 else canvases[..., 0]
@@ -70,15 +79,17 @@ class DrawingPipeline(Pipeline):
         Returns what was written. Raises EnsueError for a suffix that is none of a picture.
         """
         check_picture(out)
+        if frames is not None:
+            check_whole("frames", frames, 1, 1_000_000)
         if seed is None:
             seed = int(np.random.SeedSequence().generate_state(1)[0])
-        return draw_canvases(Path(out), self.paint(samples, seed=seed), frames)
+        strokes = shown_strokes(Path(out), self.model.glimpses, frames)
+        return draw_canvases(Path(out), self._canvases(samples, seed, strokes))
 
     def evaluate(self, location: str | Path, *, encoding: str = "utf-8", draws: int = 1) -> NamedScores:
         """The bound on images in nats per image; with several `draws` of z also an estimate by importance sampling."""
         check_path("the data", location)
-        if draws < 1:
-            raise EnsueError(f"draws is {draws}; expected 1 or more")
+        check_whole("draws", draws, 1, MOST_DRAWS)
         images = read_images(str(location), planes=self.model.size.planes, encoding=encoding, size=self.model.size)
         return score_painter(self.model, binarized(images, self.recipe.data.binarize), draws=draws)
 

@@ -90,5 +90,6 @@ def _bounds(model: Painter, images: Images, draws: int) -> Iterator[Bound]:
 def noise_of(model: Painter, numbers: NDArray[np.int64] | range, device: torch.device, *, seed: int = 0) -> Tensor:
     """The draws of N(0, 1) of these rows, (B, T, d_latent). Those of a row depend on its number and the seed alone."""
     shape = (model.glimpses, model.d_latent)
-    rows = [np.random.default_rng((seed, int(number))).standard_normal(shape, np.float32) for number in numbers]
+    generators = (np.random.default_rng((seed, int(number), 1)) for number in numbers)  # other ones than pixels have
+    rows = [generator.standard_normal(shape, np.float32) for generator in generators]
     return on_device(np.stack(rows), device)
