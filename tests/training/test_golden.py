@@ -52,6 +52,13 @@ OF_THE_KIND: dict[str, dict[str, Any]] = {
     "projected": {"encoder.d_cell": 11},
     "draw": {"decoder.d_model": 8, "canvas.glimpses": 3, "canvas.read": 2, "canvas.write": 2},
     "glimpses": {"glimpses.size": 3, "glimpses.convolutions": [2], "glimpses.view_convolutions": [2]},
+    "caption": {
+        "train.samples": 0,
+        "tokens.d_embedding": 8,
+        "decoder.d_model": 8,
+        "grid.channels": [4],
+        "grid.halvings": 1,
+    },
     "vrnn": {"latent.size": 3, "latent.d_hidden": 5},
     "storn": {"latent.size": 3},
 }
@@ -70,7 +77,7 @@ def cut_down(name: str, data: Path, origin: Path | None = None) -> Recipe:
         settings |= OF_THE_KIND.get(part, {})
     if part == "transformer" and "decoder.d_model" in settings:
         settings["decoder.num_heads"] = 2
-    if name in ("classify-bag", "classify-pairs", "summarize-lm") or name.startswith("vectors"):
+    if name in ("classify-bag", "classify-pairs", "summarize-lm", "caption-lstm") or name.startswith("vectors"):
         del settings["encoder.d_model"]
     if name.startswith("vectors"):  # an update of their own, in one precision
         del settings["train.precision"]
@@ -123,6 +130,10 @@ def test_every_recipe_begins_as_on_record(
     if name.startswith("draw"):
         data = tmp_path / "images.npy"
         np.save(data, np.random.default_rng(0).random((12, 5, 4)))
+    elif name.startswith("caption"):
+        data = tmp_path / "images.npz"
+        texts = [f"{'abc'[number % 3]} {'de'[number % 2]}" for number in range(12)]
+        np.savez(data, frames=np.random.default_rng(0).random((12, 5, 4)), labels=texts)
     elif "decoder" in read_recipe(name).model_dump():
         data = tmp_path / "pairs.tsv"
         data.write_text(pairs(60))

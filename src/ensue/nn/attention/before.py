@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ensue.nn.attention.cross import AdditiveAttention, CrossAttention, Source
 from ensue.nn.draws import drawn
+from ensue.nn.dropout import checked_share
 from ensue.nn.layer import Recurrent, SequenceLayer
 from ensue.nn.pooling import MeanPooling
 from ensue.nn.taps import Tap
@@ -89,7 +90,7 @@ class HardAttention(AdditiveAttention):
 
     def __init__(self, d_in: int, d_memory: int, *, d_attention: int | None = None, expected: float = 0.0) -> None:
         super().__init__(d_in, d_memory, d_attention=d_attention)
-        self.expected, self.chosen = expected, Tap()
+        self.expected, self.chosen = checked_share(expected), Tap()
 
     def _weights(self, scores: Tensor, source: Source, sizes: tuple[int, int]) -> Tensor:
         alpha = super()._weights(scores, source, sizes)
@@ -110,7 +111,8 @@ class HardAttention(AdditiveAttention):
         return torch.zeros_like(alpha).scatter_(-1, place, 1.0) * (alpha > 0)
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, expected={self.expected}"
+        sizes = f"d_in={self.d_in}, d_memory={self.d_memory}, d_attention={self.d_attention}"
+        return f"{sizes}, expected={self.expected}"
 
 
 def joined_steps(seen: Sequence[Tensor], length: int) -> Float[Tensor, "B T S"]:

@@ -39,7 +39,7 @@ class Summarized(SequenceLayer):
         return c
 
     def extra_repr(self) -> str:
-        how = "mean" if isinstance(self.pooling, MeanPooling) else f"bidirectional={self.bidirectional}"
+        how = "mean=True" if isinstance(self.pooling, MeanPooling) else f"bidirectional={self.bidirectional}"
         return f"{self.layer!r}, d_memory={self.d_memory}, {how}"
 
 
