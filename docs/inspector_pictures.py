@@ -1,6 +1,7 @@
 """The pictures of docs/inspector.md: pages of trained models in Chromium, as PNG files of few colors.
 
-    PYTHONPATH=tests python docs/inspector_pictures.py --language RUN --beside RUN --tagger RUN --translator RUN
+    PYTHONPATH=tests python docs/inspector_pictures.py --language RUN --beside RUN --tagger RUN --translator RUN \
+        --captioner RUN --strip FILE
 
 It needs Chromium with its driver, and selenium (the extra `browser`).
 """
@@ -59,6 +60,8 @@ def main(
     beside: Annotated[Path, typer.Option(help="Another one.")],
     tagger: Annotated[Path, typer.Option(help="A tagger of names.")],
     translator: Annotated[Path, typer.Option(help="A translator from English.")],
+    captioner: Annotated[Path, typer.Option(help="A captioner of strips of digits.")],
+    strip: Annotated[str, typer.Option(help="A strip, such as strips-test.npz[2].")],
 ) -> None:
     """Draws all pictures."""
     one, other = ensue.load(language).inspect(VERSE), ensue.load(beside).inspect(VERSE)
@@ -68,6 +71,7 @@ def main(
         picture(browser, ensue.load(tagger).inspect(NEWS), "tagger", ["The sentence", "Emission", "The best"])
         found = ensue.load(translator).inspect(CAPTION)
         picture(browser, found, "translator", ["Source", "Attention", "The search"])
+        picture(browser, ensue.load(captioner).inspect(strip), "captions", ["Where it looks"])
 
 
 if __name__ == "__main__":
