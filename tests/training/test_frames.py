@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 import ensue
+from ensue.data.frames.series import Series
 from ensue.errors import DataError, EnsueError, RecipeError, RunError
 from ensue.models.build_frames import build_frame_classifier
 from ensue.models.feature_specification import FrameFeatureSpecification, PoolingHeadSpecification
@@ -198,6 +199,10 @@ def test_several_labels_and_missing_values(tmp_path: Path) -> None:
 
 WRONG: list[tuple[Callable[[Any], Any], str]] = [
     (lambda model: model.predict([np.zeros((3, 5))]), r"series 0: numbers of the shape \(3, 5\); expected \(T, 2\)"),
+    (
+        lambda model: model.predict([Series("a", np.zeros((3, 5), np.float32))]),
+        r"series a: numbers of the shape \(3, 5\)",
+    ),
     (lambda model: model.predict([np.zeros(3)]), r"series 0: numbers of the shape \(3,\)"),
     (lambda model: model.predict([[[1, 2], [3]]]), "series 0: expected arrays of numbers"),
     (lambda model: model.predict([[["a", "b"]]]), "series 0: expected arrays of numbers"),

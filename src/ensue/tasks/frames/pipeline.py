@@ -60,6 +60,8 @@ class FramesPipeline(Predictor):
         """The series of a caller. Raises EnsueError for numbers that the model does not read."""
         check_texts(series, GIVEN)
         for number, one in enumerate(series):
+            if isinstance(one, Series):
+                self._as_series(one.frames, one.name)
             yield self._checked(one if isinstance(one, Series) else self._as_series(one, str(number)))
 
     def _checked(self, series: Series) -> Series:
