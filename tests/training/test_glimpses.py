@@ -118,7 +118,7 @@ WRONG: list[tuple[Callable[[Path], Any], str]] = [
 @pytest.mark.parametrize(("data", "message"), WRONG, ids=[message[:20] for _, message in WRONG])
 def test_wrong_images_are_one_line(tmp_path: Path, data: Callable[[Path], Path], message: str) -> None:
     with pytest.raises(DataError, match=message):
-        run_tiny(recipe(data(tmp_path), {"size": 2} if "several" in message else {}), tmp_path / "run")
+        run_tiny(recipe(data(tmp_path), {"size": 2, "view": 2} if "several" in message else {}), tmp_path / "run")
 
 
 def test_images_of_several_sizes_are_one_line(files: Path, tmp_path: Path) -> None:
@@ -129,8 +129,18 @@ def test_images_of_several_sizes_are_one_line(files: Path, tmp_path: Path) -> No
         run_tiny(recipe(tmp_path / "all.csv", data={"labels": "caption"}), tmp_path / "run")
     with pytest.raises(DataError, match="an image of 5 rows; expected 4"):
         ensue.load(files / "run").predict(np.ones((1, 5, WIDTH)))
-    with pytest.raises(DataError, match="rows of 12 numbers, which are no pixels of 5 channels"):
-        run_tiny(recipe(files / "strips.npz", {"channels": 5}), tmp_path / "run")
+
+
+@pytest.mark.parametrize(("table", "message"), [
+    ({"channels": 5}, "rows of 12 numbers are no pixels of 5 channels"),
+    ({"view": 5}, "too small for a view 5 times smaller"),
+    ({"scales": 4}, "much smaller than the widest patch, 32"),
+])  # fmt: skip
+def test_glimpses_that_do_not_suit_the_images_are_one_line(
+    files: Path, tmp_path: Path, table: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        run_tiny(recipe(files / "strips.npz", table), tmp_path / "run")
 
 
 @pytest.mark.parametrize(("tables", "message"), [

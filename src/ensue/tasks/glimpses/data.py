@@ -43,16 +43,20 @@ def caption_of(series: Series, recipe: GlimpsesRecipe) -> tuple[str, ...]:
 
 
 def check_image(series: Series, recipe: GlimpsesRecipe, rows: int) -> None:
-    """Raises DataError for an image that is no grid of pixels, is smaller than a glimpse, or has not so many `rows`."""
-    height, width = series.frames.shape
-    channels, size = recipe.glimpses.channels, recipe.glimpses.size
-    if width % channels:
-        raise series.error(f"{series.name}: rows of {width:,} numbers, which are no pixels of {channels} channels")
+    """Raises DataError for an image that is no grid, has not so many `rows`, or does not suit the glimpses."""
+    (height, width), table = series.frames.shape, recipe.glimpses
+    if width % table.channels:
+        raise series.error(f"{series.name}: rows of {width:,} numbers are no pixels of {table.channels} channels")
     if height != rows:
         raise series.error(f"{series.name}: an image of {height:,} rows; expected {rows:,}, as in the training data")
-    if size > min(height, width // channels):
-        found = f"an image of {height:,} × {width // channels:,} pixels"
-        raise series.error(f"{series.name}: {found} is smaller than a glimpse; glimpses.size is {size:,}")
+    width //= table.channels
+    image = f"{series.name}: an image of {height:,} × {width:,} pixels"
+    if table.size > min(height, width):
+        raise series.error(f"{image} is smaller than a glimpse; glimpses.size is {table.size:,}")
+    if table.view > min(height, width):
+        raise series.error(f"{image} is too small for a view {table.view:,} times smaller; glimpses.view sets it")
+    if (widest := table.size << (table.scales - 1)) > 2 * max(height, width):
+        raise series.error(f"{image} is much smaller than the widest patch, {widest:,}; glimpses.scales sets it")
 
 
 def targets_of(labels: Classes, captions: Sequence[tuple[str, ...]]) -> NDArray[np.int64]:
