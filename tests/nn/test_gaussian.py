@@ -46,3 +46,11 @@ def test_a_row_has_the_same_draws_wherever_it_is_worked_on() -> None:
     with drawing_for(PartOfBatch(slice(1, 3), 4)):
         of_some = Gaussian(*(part[1:3] for part in whole)).draw()
     assert torch.equal(of_some, of_all[1:3])
+
+
+def test_parameters_in_sixteen_bits_are_widened() -> None:
+    parameters = torch.tensor([[1.0, -3.0]], dtype=torch.bfloat16)
+    found = Gaussian.of(parameters, least=0.5)
+    assert found.mean.dtype == found.log_deviation.dtype == torch.float32
+    torch.testing.assert_close(found.log_deviation.exp(), 0.5 + torch.log1p(torch.tensor([[-3.0]]).exp()))
+    torch.testing.assert_close(found.at(torch.ones(1, 1)), 1 + found.log_deviation.exp())

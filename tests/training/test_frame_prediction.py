@@ -248,6 +248,16 @@ def test_any_causal_encoder(file: Path, tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.slow
+def test_no_more_is_generated_than_a_transformer_has_positions(file: Path, tmp_path: Path) -> None:
+    encoder = {"kind": "transformer", "d_model": 8, "positions": "learned", "context": 10}
+    run_tiny(recipe(file, encoder=encoder, train={"steps": 1}), tmp_path / "run")
+    model, begin = ensue.load(tmp_path / "run"), waves()[0]
+    assert len(model.generate(begin, frames=10 - len(begin))[0]) == 10
+    with pytest.raises(EnsueError, match=r"11 frames in all; this model \(transformer\) reads up to 10"):
+        model.generate(begin, frames=11 - len(begin))
+
+
+@pytest.mark.slow
 def test_missing_values_are_summed_out(tmp_path: Path) -> None:
     series = waves()
     for one in series:

@@ -23,7 +23,9 @@ class Gaussian(NamedTuple):
 
     @classmethod
     def of(cls, parameters: Float[Tensor, "*shape d2"], *, least: float = 1e-4) -> Gaussian:
-        """μ is the first half of the parameters, of 2 d, and σ = softplus(the second) + `least`."""
+        """μ is the first half of the parameters, of 2 d, and σ = softplus(the other) + `least`, in float32 at least."""
+        if parameters.dtype in (torch.bfloat16, torch.float16):  # which would round a divergence by a percent
+            parameters = parameters.float()
         mean, deviation = parameters.chunk(2, dim=-1)
         return cls(mean, (F.softplus(deviation) + least).log())
 

@@ -25,6 +25,7 @@ from ensue.tasks.frame_prediction.picture import SUFFIXES, draw_series
 from ensue.tasks.frame_prediction.recipe import FramePredictionRecipe
 from ensue.tasks.frame_prediction.scoring import SeriesNats, nats_of, scores_of
 from ensue.tasks.frames.pipeline import FramesPipeline, windowed
+from ensue.tasks.length import most_read
 from ensue.tasks.shards import WHOLE, Shard
 
 MOST_FRAMES, MOST_SAMPLES, MOST_DRAWS = 1_000_000, 10_000, 100_000
@@ -80,7 +81,10 @@ class FramePredictionPipeline(FramesPipeline):
             raise EnsueError(f"temperature is {temperature}; expected a number that is not below 0")
         if seed is not None:
             check_whole("seed", seed, 0, (1 << 63) - 1)
-        numbers = samples * (frames + (len(begin.frames) if begin else 0)) * len(self.seen.mean)
+        length = frames + (len(begin.frames) if begin else 0)
+        if length > (most := most_read(self.recipe.encoder, 2 * MOST_FRAMES)):
+            raise EnsueError(f"{length:,} frames in all; this model ({self.recipe.encoder.kind}) reads up to {most:,}")
+        numbers = samples * length * len(self.seen.mean)
         if numbers > MOST_NUMBERS:
             raise EnsueError(f"{numbers:,} numbers in all; up to {MOST_NUMBERS:,} are generated at once")
         given = np.zeros((0, len(self.seen.mean)), np.float32) if begin is None else begin.frames

@@ -47,14 +47,15 @@ def nats_of(model: FramePredictor, rows: FrameRows, *, draws: int = 1) -> list[S
     def scored(chosen: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[SeriesNats]]:
         frames = frames_of(rows, chosen, device)
         sources = [Noise(rows[row], model.d_latent) for row in chosen.tolist()]
-        costs = [_cost(model, frames, sources) for _ in range(draws if model.d_latent else 1)]
-        nats, divergences, weights = (np.stack(part) for part in zip(*costs, strict=True))
-        importance = -log_mean(weights)
+        nats, divergence, weight = _cost(model, frames, sources)
+        weights = [weight]
+        for _ in range(1, draws if model.d_latent else 1):
+            one, other, weight = _cost(model, frames, sources)
+            nats, divergence, weights = nats + one, divergence + other, [*weights, weight]
+        importance, count = -log_mean(np.stack(weights)), len(weights)
         return chosen, [
-            SeriesNats(found[: rows.lengths[row]], float(divergence), float(estimate))
-            for row, found, divergence, estimate in zip(
-                chosen.tolist(), nats.mean(0), divergences.mean(0), importance, strict=True
-            )
+            SeriesNats(nats[place, : rows.lengths[row]] / count, divergence[place] / count, importance[place])
+            for place, row in enumerate(chosen.tolist())
         ]
 
     with evaluating(model):
