@@ -56,7 +56,8 @@ def test_an_entry_holds_what_it_promises(name: str) -> None:
     assert entry.commands
     for found in (entry.parts_class, entry.job_class, entry.pipeline_class):
         assert found.__module__.startswith(TASKS[name])
-    methods = {"predict": "prediction_lines", "score": "score_lines"}
+    generates = "generate_into" if entry.pipeline_class.generates_files else "generate"
+    methods = {"predict": "prediction_lines", "score": "score_lines", "generate": generates}
     assert all(hasattr(entry.pipeline_class, methods.get(command, command)) for command in entry.commands)
 
 
