@@ -105,6 +105,9 @@ def test_the_page_shows_where_it_looks(run: Path, data: Path, tmp_path: Path) ->
     given = model.inspect(images(1)[0][0], "up down")
     assert given.view.search is None
     assert given.view.output[:2] == ("up", "down")
+    assert model.inspect_texts(*images(1)[0][0].tolist()).view.image.shape == (ROWS, COLUMNS, 1)  # as the server asks
+    with pytest.raises(EnsueError, match="the surprisal is that of a caption"):
+        model.score_json(images(1)[0][0].tolist())
     with pytest.raises(EnsueError, match=r"several images; expected one, such as .*bars\.npz\[0\]"):
         model.inspect(data / "bars.npz")
     with pytest.raises(EnsueError, match=r"no image number 48"):

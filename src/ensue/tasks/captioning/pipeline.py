@@ -13,6 +13,7 @@ import torch
 from ensue.data.compact_texts import Ragged
 from ensue.data.frames.series import Series
 from ensue.data.frames.stored import FrameRows
+from ensue.errors import EnsueError
 from ensue.inspection.inspection import Inspection
 from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.generation import GenerationScores
@@ -111,6 +112,10 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
         ((_, _, nats, _),) = self.surprisal([Captioned(series, (caption,))])
         return nats
 
+    def score_json(self, text: Any) -> Any:
+        """Raises EnsueError: the server's inputs are images, and a caption has no place there."""
+        raise EnsueError("the surprisal is that of a caption, and the input is an image; `ensue score` reads both")
+
     def score_lines(self, location: str, *, encoding: str = "utf-8", as_json: bool = False) -> Iterator[str]:
         """The lines of `ensue score`: the nats of each caption, its tokens, the caption; or a JSON object."""
         for item, text, nats, tokens in self.surprisal(self._captioned(location, encoding)):
@@ -132,6 +137,10 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
 
     def scored_items(self, location: str | Path, *, encoding: str = "utf-8") -> ScoredItems:
         return self.items_scored(list(self._captioned(location, encoding)))
+
+    def inspect_texts(self, *texts: Any, **options: Any) -> Inspection:
+        """`inspect` of a path, perhaps with a caption behind it; or of the rows of an image, as the server has them."""
+        return self.inspect(*texts, **options) if isinstance(texts[0], str) else self.inspect(list(texts), **options)
 
     def inspect(self, image: Any, target: str | None = None) -> Inspection:
         """What happens in the model with an image, a path or an array: while it writes its caption, or a given one."""
