@@ -116,6 +116,8 @@ class HardAttention(AdditiveAttention):
 
 
 def joined_steps(seen: Sequence[Tensor], length: int) -> Float[Tensor, "B T S"]:
-    """The weights of attention at `length` positions, the mean of heads: from one call for all, or one for each."""
-    by_head = [found.mean(1) for found in seen]
+    """The weights of attention, (B, H, T, S) or (B, T, S), at `length` positions, the mean of heads: from one call for
+    all positions, or from one for each.
+    """
+    by_head = [found.mean(1) if found.dim() == 4 else found for found in seen]
     return by_head[0] if len(by_head) == 1 else torch.cat(by_head[:: len(by_head) // length], dim=1)

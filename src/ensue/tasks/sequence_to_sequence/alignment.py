@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from ensue.data.buckets import by_length
 from ensue.data.compact_texts import Ragged
@@ -16,7 +15,7 @@ from ensue.data.pairs import Pair
 from ensue.decode.coverage import attention_taps
 from ensue.models.encoder_decoder import TextModel, right_shifted
 from ensue.models.modules import device_of, evaluating
-from ensue.nn import CopyingHead, watch
+from ensue.nn import CopyingHead, joined_steps, watch
 from ensue.tasks.sequence_to_sequence.outputs import Output, TokenAlignment
 from ensue.tasks.sequence_to_sequence.sources import Sources
 from ensue.tasks.sequence_to_sequence.symbols import Symbols
@@ -65,11 +64,5 @@ def _places(model: TextModel, tap: str, pairs: EncodedPairs, rows: NDArray[np.in
     with evaluating(model), watch(model, tap) as seen:
         state = model.begin(batch.sources, batch.source_mask, batch.contextual)
         model.nats(right_shifted(batch.targets, begin_id), batch.targets, state)
-    places: list[list[int]] = _weights(seen[tap], batch.targets.shape[1]).argmax(2).tolist()
+    places: list[list[int]] = joined_steps(seen[tap], batch.targets.shape[1]).argmax(2).tolist()
     return places
-
-
-def _weights(seen: Sequence[Tensor], length: int) -> Any:
-    """(B, T, S), from one call for all positions or one for each; the mean of heads."""
-    by_head = [found.mean(1) if found.dim() == 4 else found for found in seen]
-    return by_head[0] if len(by_head) == 1 else torch.cat(by_head[:: len(by_head) // length], dim=1)
