@@ -142,6 +142,20 @@ def test_arrays(tmp_path: Path, name: str, content: bytes, found: list[tuple[int
     assert np.concatenate([one.frames for one in series]).ravel()[0] == 0
 
 
+def test_one_of_many_by_its_number(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    path.write_bytes(npz(frames=FRAMES, lengths=[2, 4]))
+    every = list(FrameSource(path, Reading()))
+    for number, one in enumerate(every):
+        (found,) = FrameSource(f"{path}[{number}]", Reading())
+        assert (found.name, len(found.frames)) == (f"a.npz[{number}]", len(one.frames))
+    with pytest.raises(DataError, match="no series number 2"):
+        list(FrameSource(f"{path}[2]", Reading()))
+    (tmp_path / "a.npz[2]").mkdir()
+    with pytest.raises(DataError, match="no file in this folder"):
+        FrameSource(f"{path}[2]", Reading())
+
+
 def test_safetensors(tmp_path: Path) -> None:
     lengths = np.array([2, 4], np.int64)
     save_file({"frames": FRAMES, "lengths": lengths, "labels": lengths}, tmp_path / "a.safetensors")

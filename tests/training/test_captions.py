@@ -110,7 +110,7 @@ def test_the_page_shows_where_it_looks(run: Path, data: Path, tmp_path: Path) ->
         model.score_json(images(1)[0][0].tolist())
     with pytest.raises(EnsueError, match=r"several images; expected one, such as .*bars\.npz\[0\]"):
         model.inspect(data / "bars.npz")
-    with pytest.raises(EnsueError, match=r"no image number 48"):
+    with pytest.raises(EnsueError, match=r"no series number 48"):
         model.inspect(f"{data / 'bars.npz'}[48]")
 
 

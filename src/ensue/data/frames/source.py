@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +30,8 @@ READERS: dict[str, Reader] = {
     "image": images.read_image,
     "table": tables.read_table,
 }
+NUMBERED = re.compile(r"(.+)\[([0-9]{1,15})\]")
+"""How a series of a file of many is called: `FILE[n]`, from 0 on."""
 
 
 class Shape(NamedTuple):
@@ -41,13 +45,15 @@ class Shape(NamedTuple):
 
 
 class FrameSource:
-    """Series in the order of their files. A `shape` is what they have to have; without one the first series says it.
+    """Series in the order of their files, or the one that is called `FILE[n]`. A `shape` is what they have to have;
+    without one the first series says it.
 
     Raises DataError for no file, and as they are read for a series that cannot be used.
     """
 
     def __init__(self, location: str | Path, reading: Reading, *, shape: Shape | None = None) -> None:
-        self.location, self.reading, self.shape = str(location), reading, shape
+        self.location, self.number = numbered(str(location))
+        self.reading, self.shape = reading, shape
         self.manifest: Path | None = None
         paths = files_of(self.location)
         if len(paths) == 1 and suffix(paths[0].name) in FRAME_TABLES and is_manifest(paths[0], reading.encoding):
@@ -70,6 +76,14 @@ class FrameSource:
         return digest_of([*([self.manifest] if self.manifest else []), *(file.path for file in self.files)])
 
     def __iter__(self) -> Iterator[Series]:
+        if self.number is None:
+            return self._all()
+        found = list(islice(self._all(), self.number, self.number + 1))
+        if not found:
+            raise DataError(f"no series number {self.number}", self.location)
+        return iter(found)
+
+    def _all(self) -> Iterator[Series]:
         for file in self.files:
             for series in READERS[kind_of(file.path)](file.path, self.reading):
                 yield self._checked(self._labeled(series, file))
@@ -98,6 +112,14 @@ class FrameSource:
             )
         _check_numbers(series, self.reading)
         return series
+
+
+def numbered(location: str) -> tuple[str, int | None]:
+    """The file and the number in `FILE[n]`; else the location, and None."""
+    found = None if Path(location).exists() else NUMBERED.fullmatch(location)
+    if found is None or not Path(found[1]).is_file():
+        return location, None
+    return found[1], int(found[2])
 
 
 def _check_numbers(series: Series, reading: Reading) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -26,14 +25,12 @@ from ensue.tasks.sequence_to_sequence.symbols import shown
 if TYPE_CHECKING:
     from ensue.tasks.captioning.pipeline import CaptioningPipeline
 
-NUMBERED = re.compile(r"(.+)\[(\d+)\]")
-
 
 def inspect_caption(pipeline: CaptioningPipeline, image: Any, caption: str | None = None) -> Inspection:
     """What happens in the model while it writes its caption for an image, or a given one.
 
-    An image is a path, an array, or a `Series`. A file of many has theirs by number, from 0 on: `strips.npz[3]`. Raises
-    EnsueError for another number of images.
+    An image is a path, an array, or a `Series`; one of a file of many is called `strips.npz[3]`. Raises EnsueError for
+    another number of images.
     """
     series = _series(pipeline, image)
     target = pipeline.target
@@ -67,14 +64,12 @@ def _series(pipeline: CaptioningPipeline, image: Any) -> Series:
     if not isinstance(image, str | Path):
         (given,) = pipeline._given([image])
         return given
-    numbered = None if Path(image).exists() else NUMBERED.fullmatch(str(image))
-    location, start = (str(image), 0) if numbered is None else (numbered[1], int(numbered[2]))
-    source: Iterator[Series] = map(pipeline._checked, pipeline.source(location))
-    found = list(islice(source, start, start + (2 if numbered is None else 1)))
+    source: Iterator[Series] = map(pipeline._checked, pipeline.source(image))
+    found = list(islice(source, 2))
     if not found:
-        raise EnsueError(f"{location}: no image number {start}")
+        raise EnsueError(f"{image}: no image in it")
     if len(found) > 1 and found[0].name != found[1].name:
-        raise EnsueError(f"{location}: several images; expected one, such as {location}[0]")
+        raise EnsueError(f"{image}: several images; expected one, such as {image}[0]")
     return found[0]
 
 

@@ -126,9 +126,9 @@ class GlimpsesPipeline(LabeledFramesPipeline):
 
     def prediction_lines(
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,
-        color: bool = False, shard: Shard | None = None,
+        color: bool = False, shard: Shard = WHOLE,
     ) -> Iterator[str]:  # fmt: skip
-        for one, found, _ in self.read(self._read(location, encoding, shard or WHOLE)):
+        for one, found, _ in self.read(self._read(location, encoding, shard)):
             yield json.dumps(found.as_json(), ensure_ascii=False) + "\n" if as_json else f"{one.name}\t{found.text}\n"
 
     def inspect_texts(self, *texts: Any, **options: Any) -> Inspection:
