@@ -70,7 +70,7 @@ def test_a_painter_is_scored(run: Path, files: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("attention", [True, False])
 def test_a_painter_learns_what_no_pixel_says_alone(attention: bool, files: Path, tmp_path: Path) -> None:
-    pixels = read_images(str(files / "bars.npz"), planes=1, encoding="utf-8").pixels.mean(0)
+    pixels = read_images(str(files / "bars.npz"), colors=1, encoding="utf-8").pixels.mean(0)
     each_alone = -(pixels * np.log(pixels) + (1 - pixels) * np.log(1 - pixels)).sum()
     run_tiny(recipe(files / "bars.npz", canvas={"attention": attention}, steps=400), tmp_path / "run")
     assert ensue.load(tmp_path / "run").evaluate(files / "bars.npz")["nats_per_image"] < each_alone - 1
@@ -134,7 +134,7 @@ def test_pixels_are_drawn_once_for_scores() -> None:
 def test_colors_are_planes_and_come_back_as_colors(tmp_path: Path) -> None:
     colored = np.random.default_rng(0).random((2, 3, 4, 3), np.float32)
     np.save(tmp_path / "colored.npy", colored.reshape(2, 3, 12))
-    images = read_images(str(tmp_path / "colored.npy"), planes=3, encoding="utf-8")
+    images = read_images(str(tmp_path / "colored.npy"), colors=3, encoding="utf-8")
     assert images.size == ImageSize(3, 4, 3)
     planes = images.pixels.reshape(2, 3, 3, 4)
     np.testing.assert_array_equal(planes[1, :, 2], colored[1, :, :, 2])
@@ -205,8 +205,8 @@ def test_other_mistakes_are_one_line(run: Path, tmp_path: Path) -> None:
     for name, call in (("draws", model.evaluate), ("samples", model.generate_into)):
         with pytest.raises(EnsueError, match=f"{name} is 0; expected a whole number from 1 to 100,000"):
             call(tmp_path / "a.png", **{name: 0})
-    with pytest.raises(DataError, match="7 values in a row, which are not 3"):
-        read_images(str(tmp_path / "wide.npy"), planes=3, encoding="utf-8")
+    with pytest.raises(DataError, match=r"rows of 7 numbers are no pixels of 3 numbers each \(canvas\.colors\)"):
+        read_images(str(tmp_path / "wide.npy"), colors=3, encoding="utf-8")
     for table in ({"dropout_kind": "variational"}, {"dropout_recurrent": 0.1}):
         with pytest.raises(RecipeError, match=rf"encoder\.{next(iter(table))}"):
             validate_recipe(

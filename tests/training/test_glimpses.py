@@ -125,14 +125,14 @@ def test_images_of_several_sizes_are_one_line(files: Path, tmp_path: Path) -> No
     for name, height in (("a", 4), ("b", 5)):
         np.save(tmp_path / f"{name}.npy", np.ones((height, WIDTH), np.float32))
     (tmp_path / "all.csv").write_text("path,caption\na.npy,low\nb.npy,high\n")
-    with pytest.raises(DataError, match=r"b\.npy: an image of 5 rows; expected 4, as in the training data"):
+    with pytest.raises(DataError, match=r"b\.npy: an image of 5 rows; expected 4, since all images have one size"):
         run_tiny(recipe(tmp_path / "all.csv", data={"labels": "caption"}), tmp_path / "run")
     with pytest.raises(DataError, match="an image of 5 rows; expected 4"):
         ensue.load(files / "run").predict(np.ones((1, 5, WIDTH)))
 
 
 @pytest.mark.parametrize(("table", "message"), [
-    ({"channels": 5}, "rows of 12 numbers are no pixels of 5 channels"),
+    ({"colors": 5}, r"rows of 12 numbers are no pixels of 5 numbers each \(glimpses\.colors\)"),
     ({"view": 5}, "too small for a view 5 times smaller"),
     ({"scales": 4}, "much smaller than the widest patch, 32"),
 ])  # fmt: skip

@@ -95,7 +95,7 @@ class GlimpseReader(nn.Module):
     def images(self, frames: Frames) -> Float[Tensor, "B C H W"]:
         """The images of a batch of series, whose frames are rows of pixels."""
         x: Tensor = self.features(frames)
-        return x.view(*x.shape[:2], -1, self.table.channels).permute(0, 3, 1, 2)
+        return x.view(*x.shape[:2], -1, self.table.colors).permute(0, 3, 1, 2)
 
     def begin(self, images: Float[Tensor, "B C H W"], ways: int) -> Looking:
         """The state before the first glimpse, in so many ways through each image."""

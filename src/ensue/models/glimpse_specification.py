@@ -18,7 +18,7 @@ class GlimpseSpecification(Specification):
     middle of the image, down and to the right, in halves of its longer side.
     """
 
-    channels: Few = 1
+    colors: Few = 1
     """Numbers of a pixel, side by side in a frame: 1 for gray, 3 for colors."""
     size: Side = 16
     """Pixels of a side of a patch."""

@@ -23,16 +23,16 @@ LEAST = 1e-2
 
 
 class ImageSize(NamedTuple):
-    """The sizes of an image (H, P·W): H `rows` of W `columns`, of P `planes` side by side, one for each color."""
+    """The sizes of an image (H, P·W): H `rows` of W `columns`, of P `colors` side by side."""
 
     rows: int
     columns: int
-    planes: int = 1
+    colors: int = 1
 
     @property
     def shape(self) -> tuple[int, int]:
         """(H, P·W)."""
-        return self.rows, self.planes * self.columns
+        return self.rows, self.colors * self.columns
 
     @property
     def pixels(self) -> int:
@@ -40,7 +40,7 @@ class ImageSize(NamedTuple):
         return math.prod(self)
 
     def __str__(self) -> str:
-        return f"{self.rows} × {self.columns}" + (f" × {self.planes}" if self.planes > 1 else "")
+        return f"{self.rows} × {self.columns}" + (f" × {self.colors}" if self.colors > 1 else "")
 
 
 class WholeReader(nn.Module):
@@ -74,7 +74,7 @@ class WindowReader(nn.Module):
     def __init__(self, size: ImageSize, d_in: int, window: int) -> None:
         super().__init__()
         self.window = WindowPlacer(d_in, size=window, rows=size.rows, columns=size.columns)
-        self.d_out = 2 * size.planes * window**2
+        self.d_out = 2 * size.colors * window**2
 
     def forward(self, images: Float[Tensor, "B H 2PW"], h: Float[Tensor, "B d"]) -> Float[Tensor, "B d_out"]:
         """`images` are x and x̂, side by side."""
@@ -87,7 +87,7 @@ class WindowWriter(nn.Module):
     def __init__(self, size: ImageSize, d_in: int, window: int) -> None:
         super().__init__()
         self.window = WindowPlacer(d_in, size=window, rows=size.rows, columns=size.columns)
-        self.patch = nn.Linear(d_in, size.planes * window**2)
+        self.patch = nn.Linear(d_in, size.colors * window**2)
 
     def forward(self, h: Float[Tensor, "B d"]) -> Float[Tensor, "B H PW"]:
         """What is added to the canvas."""

@@ -41,5 +41,5 @@ class CanvasSpecification(Specification):
     """The side of the window that is read, in filters."""
     write: Size = 5
     """The side of the window that is written, in filters."""
-    planes: Annotated[int, Field(ge=1, le=1000)] = 1
+    colors: Annotated[int, Field(ge=1, le=1000)] = 1
     """The colors of a pixel: 1 for gray images, 3 for colored ones."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ensue.data.frames.series import Series
 from ensue.tasks.captioning.recipe import CaptioningRecipe
+from ensue.tasks.frames.image import check_image
 from ensue.tasks.length import MOST_ATTENDED, check_read, most_read
 
 LEAVE = "cut it, or leave it out"
@@ -41,18 +42,10 @@ def captions_of(series: Series, separator: str) -> tuple[str, ...]:
     return captions
 
 
-def check_image(series: Series, recipe: CaptioningRecipe, rows: int) -> None:
+def check_looked_at(series: Series, recipe: CaptioningRecipe, rows: int) -> None:
     """Raises DataError unless an image has the `rows` (0: any) and the colors that the model reads."""
-    if not recipe.reads_images:
-        return
-    count, width = series.frames.shape
-    if width % recipe.grid.colors:
-        colors = f"{recipe.grid.colors} numbers each (grid.colors)"
-        raise series.error(f"{series.name}: rows of {width:,} numbers are no pixels of {colors}")
-    if rows and count != rows:
-        raise series.error(
-            f"{series.name}: an image of {count:,} rows; expected {rows:,}, since all images have one size"
-        )
+    if recipe.reads_images:
+        check_image(series, colors=recipe.grid.colors, key="grid.colors", rows=rows)
 
 
 def check_caption(series: Series, tokens: int, recipe: CaptioningRecipe) -> None:

@@ -13,7 +13,7 @@ from ensue.metrics.generation import GenerationScores
 from ensue.models.encoder_decoder import TextModel
 from ensue.models.modules import evaluating
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.captioning.captioned import Captioned, captions_of, check_caption, check_image
+from ensue.tasks.captioning.captioned import Captioned, captions_of, check_caption, check_looked_at
 from ensue.tasks.captioning.model import CaptionerParts
 from ensue.tasks.captioning.pipeline import CaptioningPipeline
 from ensue.tasks.captioning.recipe import CaptioningRecipe
@@ -40,7 +40,7 @@ class CaptioningJob(FramesJob[TextModel]):
 
     def check(self, series: Series) -> None:
         super().check(series)
-        check_image(series, self.recipe, self.rows)
+        check_looked_at(series, self.recipe, self.rows)
         if self.recipe.reads_images:
             self.rows = len(series.frames)
 

@@ -19,7 +19,7 @@ from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.generation import GenerationScores
 from ensue.models.encoder_decoder import TextModel
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.captioning.captioned import Captioned, captioned, check_caption, check_image
+from ensue.tasks.captioning.captioned import Captioned, captioned, check_caption, check_looked_at
 from ensue.tasks.captioning.inspection import inspect_caption
 from ensue.tasks.captioning.model import CaptionerParts
 from ensue.tasks.captioning.recipe import CaptioningRecipe
@@ -77,7 +77,7 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
         return self.sources([item for item, _ in items]), Ragged.of(ids)
 
     def _checked(self, series: Series) -> Series:
-        check_image(super()._checked(series), self.recipe, self.rows)
+        check_looked_at(super()._checked(series), self.recipe, self.rows)
         return series
 
     def predict(self, texts: Iterable[Any]) -> list[Output]:

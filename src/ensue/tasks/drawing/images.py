@@ -15,6 +15,7 @@ from ensue.data.frames.series import Series
 from ensue.data.frames.source import FrameSource
 from ensue.errors import DataError
 from ensue.models.painter import ImageSize
+from ensue.tasks.frames.image import check_image
 
 Pixels = NDArray[np.float32]
 
@@ -35,36 +36,33 @@ class Images:
 
 
 def read_images(
-    location: str, *, planes: int, encoding: str = "utf-8", size: ImageSize | None = None, most: int | None = None
+    location: str, *, colors: int, encoding: str = "utf-8", size: ImageSize | None = None, most: int | None = None
 ) -> Images:
     """The images of a file, a folder or a glob, or the first `most` of them. With a `size` they have to have it. Raises
     DataError for images of several sizes, for values that are not from 0 to 1, and for what is no image.
     """
     source = FrameSource(location, Reading(encoding=encoding))
-    images = images_of(islice(source, most), planes=planes, size=size)
+    images = images_of(islice(source, most), colors=colors, size=size)
     if images is None:
         raise DataError("no image in it", location)
     return images
 
 
-def images_of(series: Iterable[Series], *, planes: int, size: ImageSize | None = None) -> Images | None:
+def images_of(series: Iterable[Series], *, colors: int, size: ImageSize | None = None) -> Images | None:
     """Series as images; None for no series. Raises DataError as `read_images`."""
     found: list[Pixels] = []
     first = "the training data"
     for one in series:
         if size is None:
-            size, first = _size(one, planes), one.name
+            size, first = _size(one, colors), one.name
         found.append(_checked(one, size, first))
     return None if size is None or not found else Images(np.stack(found), size)
 
 
-def _size(series: Series, planes: int) -> ImageSize:
+def _size(series: Series, colors: int) -> ImageSize:
     rows, width = series.frames.shape
-    if width % planes:
-        raise series.error(
-            f"{series.name}: {width:,} values in a row, which are not {planes} (canvas.planes) for a pixel"
-        )
-    return ImageSize(rows, width // planes, planes)
+    check_image(series, colors=colors, key="canvas.colors")
+    return ImageSize(rows, width // colors, colors)
 
 
 def _checked(series: Series, size: ImageSize, first: str) -> Pixels:
@@ -73,17 +71,17 @@ def _checked(series: Series, size: ImageSize, first: str) -> Pixels:
     if series.channels:
         raise series.error(f"{series.name}: a sound; expected images")
     if values.shape != size.shape:
-        found, wanted = (f"{rows} × {width // size.planes}" for rows, width in (values.shape, size.shape))
+        found, wanted = (f"{rows} × {width // size.colors}" for rows, width in (values.shape, size.shape))
         raise series.error(f"{series.name}: an image of {found}; expected {wanted}, as in {first}")
     wrong = values[~((values >= 0) & (values <= 1))]  # NaN too
     if wrong.size:
         raise series.error(f"{series.name}: a pixel of {wrong[0]:g}; expected values from 0 to 1")
-    return values.reshape(size.rows, size.columns, size.planes).transpose(0, 2, 1).reshape(size.shape)
+    return values.reshape(size.rows, size.columns, size.colors).transpose(0, 2, 1).reshape(size.shape)
 
 
 def as_colors(pixels: Pixels, size: ImageSize) -> Pixels:
     """Planes (N, H, P·W) as images (N, H, W, P)."""
-    return pixels.reshape(len(pixels), size.rows, size.planes, size.columns).transpose(0, 1, 3, 2)
+    return pixels.reshape(len(pixels), size.rows, size.colors, size.columns).transpose(0, 1, 3, 2)
 
 
 def drawn_pixels(pixels: Pixels, generator: np.random.Generator) -> Pixels:

@@ -39,8 +39,8 @@ class DrawingJob(SplitJob[Painter, Images]):
         self.task = Drawing(self.train, self.valid, recipe)
 
     def read(self, location: str) -> Images:
-        data, planes = self.recipe.data, self.recipe.canvas.planes
-        images = read_images(location, planes=planes, encoding=data.encoding, size=self.size)
+        data, colors = self.recipe.data, self.recipe.canvas.colors
+        images = read_images(location, colors=colors, encoding=data.encoding, size=self.size)
         self.size = images.size
         return images
 

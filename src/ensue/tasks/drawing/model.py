@@ -24,7 +24,7 @@ class ImageContent(Content):
     format_version: Annotated[int, Field(ge=1, le=1)]
     rows: Side
     columns: Side
-    planes: Side
+    colors: Side
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class DrawingParts(ModelParts):
     @classmethod
     def read(cls, run: RunDirectory) -> Self:
         def size_of(content: dict[str, Any]) -> ImageSize:
-            return ImageSize(content["rows"], content["columns"], content["planes"])
+            return ImageSize(content["rows"], content["columns"], content["colors"])
 
         return cls(run.read_json("image.json", ImageContent, size_of))
 

@@ -69,7 +69,7 @@ class DrawingPipeline(Pipeline):
             found.append(self.model.canvases(noise)[:, list(strokes)].cpu().numpy())
         canvases = as_colors(np.concatenate(found).reshape(-1, *size.shape), size)
         canvases = canvases.reshape(samples, -1, *canvases.shape[1:])
-        return canvases if size.planes > 1 else canvases[..., 0]
+        return canvases if size.colors > 1 else canvases[..., 0]
 
     def generate_into(
         self, out: str | Path, *, samples: int = 16, frames: int | None = None, seed: int | None = None
@@ -90,7 +90,7 @@ class DrawingPipeline(Pipeline):
         """The bound on images in nats per image; with several `draws` of z also an estimate by importance sampling."""
         check_path("the data", location)
         check_whole("draws", draws, 1, MOST_DRAWS)
-        images = read_images(str(location), planes=self.model.size.planes, encoding=encoding, size=self.model.size)
+        images = read_images(str(location), colors=self.model.size.colors, encoding=encoding, size=self.model.size)
         return score_painter(self.model, binarized(images, self.recipe.data.binarize), draws=draws)
 
     def inspect_texts(self, *texts: Any, **options: Any) -> Inspection:
@@ -116,13 +116,13 @@ class DrawingPipeline(Pipeline):
         """The first few images of a caller. Raises EnsueError for numbers that are none."""
         size: ImageSize = self.model.size
         if isinstance(images, str | Path):
-            return read_images(str(images), planes=size.planes, size=size, most=MOST_SHOWN)
+            return read_images(str(images), colors=size.colors, size=size, most=MOST_SHOWN)
         try:
             arrays = [as_vectors(np.asarray(image), "") for image in images[:MOST_SHOWN]]
             series = [Series(f"image {number}", array.reshape(len(array), -1)) for number, array in enumerate(arrays)]
         except (TypeError, ValueError, DataError):
             series = []
-        found = images_of(series, planes=size.planes, size=size)
+        found = images_of(series, colors=size.colors, size=size)
         if found is None:
             raise EnsueError(f"expected a path, or a list of arrays of numbers ({size.rows}, {size.shape[1]})")
         return found

@@ -15,6 +15,7 @@ from ensue.models.glimpse_reader import GlimpseReader
 from ensue.models.modules import device_of
 from ensue.ranks import spread
 from ensue.tasks.frames.data import frames_of
+from ensue.tasks.frames.image import check_image
 from ensue.tasks.glimpses.recipe import GlimpsesRecipe
 from ensue.text.classes import Classes
 
@@ -42,14 +43,11 @@ def caption_of(series: Series, recipe: GlimpsesRecipe) -> tuple[str, ...]:
     return symbols
 
 
-def check_image(series: Series, recipe: GlimpsesRecipe, rows: int) -> None:
+def check_glimpsed(series: Series, recipe: GlimpsesRecipe, rows: int) -> None:
     """Raises DataError for an image that is no grid, has not so many `rows`, or does not suit the glimpses."""
     (height, width), table = series.frames.shape, recipe.glimpses
-    if width % table.channels:
-        raise series.error(f"{series.name}: rows of {width:,} numbers are no pixels of {table.channels} channels")
-    if height != rows:
-        raise series.error(f"{series.name}: an image of {height:,} rows; expected {rows:,}, as in the training data")
-    width //= table.channels
+    check_image(series, colors=table.colors, key="glimpses.colors", rows=rows)
+    width //= table.colors
     image = f"{series.name}: an image of {height:,} × {width:,} pixels"
     if table.size > min(height, width):
         raise series.error(f"{image} is smaller than a glimpse; glimpses.size is {table.size:,}")

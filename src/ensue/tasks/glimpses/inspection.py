@@ -39,7 +39,7 @@ def inspect_glimpses(
 
 
 def _view(pipeline: GlimpsesPipeline, series: Series, found: ReadSeries) -> GlimpsesView:
-    pixels = series.frames.reshape(len(series.frames), -1, pipeline.recipe.glimpses.channels)
+    pixels = series.frames.reshape(len(series.frames), -1, pipeline.recipe.glimpses.colors)
     places = [[(float(down), float(right)) for down, right in of_symbol] for of_symbol in found.places]
     symbols = [SymbolView(*one) for one in zip((*found.symbols, ""), found.probabilities, places, strict=False)]
     return GlimpsesView(series.name, " ".join(dict.fromkeys(series.labels)), symbols, pixels)

@@ -9,7 +9,7 @@ from ensue.metrics.symbols import SymbolScores
 from ensue.models.glimpse_reader import GlimpseReader
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.frames.job import LabeledFramesJob
-from ensue.tasks.glimpses.data import caption_of, check_image
+from ensue.tasks.glimpses.data import caption_of, check_glimpsed
 from ensue.tasks.glimpses.model import GlimpseParts
 from ensue.tasks.glimpses.recipe import GlimpsesRecipe
 from ensue.tasks.glimpses.task import ReadingInGlimpses, score_reader
@@ -32,7 +32,7 @@ class GlimpsesJob(LabeledFramesJob[GlimpseReader]):
     def check(self, series: Series) -> None:
         super().check(series)
         self.rows = self.rows or len(series.frames)
-        check_image(series, self.recipe, self.rows)
+        check_glimpsed(series, self.recipe, self.rows)
 
     def labels_of(self, series: Series) -> tuple[str, ...]:
         return caption_of(series, self.recipe)

@@ -21,7 +21,7 @@ from ensue.inspection.inspection import Inspection
 from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.symbols import JudgedSymbols, SymbolScores, score_symbols, symbol_items
 from ensue.tasks.frames.pipeline import LabeledFramesPipeline, windowed
-from ensue.tasks.glimpses.data import caption_of, check_image, read_images
+from ensue.tasks.glimpses.data import caption_of, check_glimpsed, read_images
 from ensue.tasks.glimpses.inspection import MOST_IMAGES, inspect_glimpses
 from ensue.tasks.glimpses.model import GlimpseParts
 from ensue.tasks.glimpses.recipe import GlimpsesRecipe
@@ -72,11 +72,11 @@ class GlimpsesPipeline(LabeledFramesPipeline):
         self.rows = parts.rows
 
     def _checked(self, series: Series) -> Series:
-        check_image(super()._checked(series), self.recipe, self.rows)
+        check_glimpsed(super()._checked(series), self.recipe, self.rows)
         return series
 
     def predict(self, texts: Iterable[Any], *, samples: int = 0, seed: int = 0) -> list[ReadSeries]:
-        """The symbols of each image: an array of numbers (rows, columns · channels), or one of `source`.
+        """The symbols of each image: an array of numbers (rows, columns · colors), or one of `source`.
 
         By default places are their means. With `samples` the probabilities are averaged over so many ways through the
         image, whose places are drawn. Raises EnsueError for images that the model does not read.
@@ -104,7 +104,7 @@ class GlimpsesPipeline(LabeledFramesPipeline):
 
     def _pixels(self, places: NDArray[np.float32]) -> NDArray[np.float32]:
         """Places in pixels from the upper left corner."""
-        sides = np.array([self.rows, self.seen.shape.width // self.recipe.glimpses.channels], np.float32)
+        sides = np.array([self.rows, self.seen.shape.width // self.recipe.glimpses.colors], np.float32)
         found: NDArray[np.float32] = (sides + places * sides.max()) / 2
         return found
 
