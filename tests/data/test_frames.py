@@ -228,6 +228,7 @@ WRONG: list[tuple[dict[str, bytes], str]] = [
     ({"a.wav": wav(TONE), "b.wav": wav(TONE, rate=16000)}, "b.wav: b.wav: a rate of 16,000; expected 8,000"),
     ({"a.wav": wav(TONE[:0])}, "a.wav: an empty recording"),
     ({"a.wav": b"RIFFxxxxWAVEfmt "}, "expected a WAV file"),
+    ({"a.wav": b"RIFF\x10\0\0\0WAVELIST\xff\xff\0\0"}, "expected a WAV file"),
     ({"a.wav": wav(TONE).replace(b"\x01\x00\x01\x00", b"\x03\x00\x01\x00", 1)}, "expected a WAV file"),
     ({"a.wav": b""}, "expected a WAV file"),
     ({"a.npy": npy(np.array([[1, np.nan]]))}, "frame 0, feature 1: a missing value"),

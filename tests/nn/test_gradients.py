@@ -32,6 +32,8 @@ OF_PARTS = {
     "transformer sinusoidal post", "zoneout lstm",
 }  # fmt: skip
 """Layers whose parts are tried by themselves; that their gradients agree however they are run, the laws say."""
+ESTIMATED = {"hard attention", "hard attention before the cell"}
+"""Their outputs jump from place to place; tests/models/test_captioner.py has what their gradients estimate."""
 CASES = [
     pytest.param(
         subject,
@@ -39,6 +41,7 @@ CASES = [
         marks=[pytest.mark.slow] if subject.is_slow or subject.name in OF_PARTS else [],
     )
     for subject in SUBJECTS
+    if subject.name not in ESTIMATED
 ]
 
 

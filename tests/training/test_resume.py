@@ -100,7 +100,7 @@ class KilledAt:
         self.left = at
         for owner, name in (
             (Path, "rename"), (Path, "replace"), (Path, "unlink"), (Path, "write_text"), (Path, "touch"),
-            (Path, "mkdir"), (os, "link"), (os, "fsync"), (shutil, "rmtree"), (weights, "save_file"),
+            (Path, "mkdir"), (os, "link"), (os, "fsync"), (shutil, "rmtree"), (weights, "_write"),
         ):  # fmt: skip
             monkeypatch.setattr(owner, name, self.counted(getattr(owner, name)))
 

@@ -33,7 +33,7 @@ def read_wav(path: Path) -> tuple[NDArray[np.float32], int]:
         with wave.open(io.BytesIO(whole_bytes(path))) as file:
             width, channels, rate = file.getsampwidth(), file.getnchannels(), file.getframerate()
             content = file.readframes(file.getnframes())
-    except (wave.Error, EOFError) as error:
+    except (wave.Error, EOFError, RuntimeError) as error:  # the last one is for a part that is said to be longer
         known = "expected a WAV file with whole numbers of 8 to 32 bits"
         raise DataError(f"{known} ({error or 'it ends early'})", path) from None
     if width > 4 or rate < 1:

@@ -35,7 +35,7 @@ class AttentionBefore(Recurrent):
 
     f_att is that of `attention`. h_0 is tanh(U ā + b) of the mean ā of the memory; the state of `cell` is its own
     business, which a cell that starts `FromContext` makes of the mean, too. `gated` False: β is 1. Raises `ValueError`
-    if the sizes do not fit. Tap: `beta`, (B, 1).
+    if the sizes do not fit. Tap, if gated: `beta`, (B, 1).
     """
 
     def __init__(self, cell: SequenceLayer, attention: CrossAttention, *, d_out: int, gated: bool = True) -> None:
@@ -52,7 +52,7 @@ class AttentionBefore(Recurrent):
         self.pooling = MeanPooling(attention.d_memory)
         self.start = nn.Linear(attention.d_memory, cell.d_out)
         self.gate = nn.Linear(cell.d_out, 1) if gated else None
-        self.beta = Tap()
+        self.beta = Tap() if gated else None
         self.combine = nn.Linear(self.d_in + cell.d_out + attention.d_out, d_out, bias=False)
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> BeforeState:
@@ -70,7 +70,7 @@ class AttentionBefore(Recurrent):
     def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], BeforeState]:
         h, inner, memory = self.init_state(len(x_t)) if state is None else state
         z, memory = self.attention.step(h, memory)
-        if self.gate is not None:
+        if self.gate is not None and self.beta is not None:
             z = self.beta(torch.sigmoid(self.gate(h))) * z
         h, inner = self.cell.step(torch.cat((x_t, z), dim=-1), inner)
         y_t = torch.tanh(self.combine(torch.cat((x_t, h, z), dim=-1)))
@@ -85,7 +85,7 @@ class HardAttention(AdditiveAttention):
 
     A draw has no derivative, so α learns from an estimate (`ensue.models.hard_attention`). In a share `expected` of the
     steps the mean stands in place of the draw. In evaluation it is the most probable position, which has the derivative
-    of the mean. Taps: `weights`, α, and `chosen`, (B, 1, T, S): 1 at a position that was drawn.
+    of the mean. Taps: `weights`, α, and `chosen`, (B, 1, T, S): 1 at a position that stands for all.
     """
 
     def __init__(self, d_in: int, d_memory: int, *, d_attention: int | None = None, expected: float = 0.0) -> None:
@@ -98,7 +98,7 @@ class HardAttention(AdditiveAttention):
             return alpha
         if not self.training:
             best = F.one_hot(alpha.argmax(-1), alpha.shape[-1]).to(alpha.dtype) * (alpha > 0)
-            return best + alpha - alpha.detach()
+            return self.chosen(best + alpha - alpha.detach())
         is_drawn = drawn(torch.rand, alpha.shape[:-1]).to(alpha.device) >= self.expected
         chosen = self.chosen(self.draw(alpha.detach()) * is_drawn.unsqueeze(-1))
         return torch.where(is_drawn.unsqueeze(-1), chosen, alpha)
