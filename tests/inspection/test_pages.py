@@ -280,6 +280,7 @@ def test_one_enormous_word_is_cut() -> None:
         assert len(inspection.content) < 60_000
 
 
+@pytest.mark.slow
 def test_many_tags_are_cut_to_those_that_matter() -> None:
     names = [f"T{n}" for n in range(80)]
     view, page = tagged(tagger(labels=Labels(names, scheme=None, tag_scheme=None)))

@@ -68,6 +68,7 @@ def test_the_loss_has_the_looks_and_the_nats() -> None:
     torch.testing.assert_close(found.total, expected + 0.7 * uneven_looks(looks, frame_mask, mask))
 
 
+@pytest.mark.slow
 def test_the_gradient_of_hard_attention_is_exact_in_expectation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over all draws, each with its probability, the mean of the estimates is the gradient of the bound
     Σ_s p(s) · nats(s), whatever the baseline.

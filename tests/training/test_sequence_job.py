@@ -125,11 +125,12 @@ def test_recurrent_decoders_agree_with_their_steps(name: str, corpus: Path, tmp_
             assert model.score(source, output.text) == pytest.approx(-output.log_probability, abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("known", "train"),
     [
         (60, SOON | {"learning_rate": 0.05}),
-        pytest.param(380, LEARNED | {"learning_rate": 0.02}, marks=pytest.mark.slow),
+        (380, LEARNED | {"learning_rate": 0.02}),
     ],
 )
 def test_unknown_words_are_copied(known: int, train: dict[str, Any], tmp_path: Path) -> None:
