@@ -115,7 +115,7 @@ def test_reading_by_means_is_reading_without_noise_and_stops() -> None:
     with torch.no_grad():
         model.head.bias[SYMBOLS] = 100
     assert model.read(frames, least=1, most=9)[0].shape[1] == 1
-    averaged = model.read(frames, least=2, most=2, ways=5)[0]
+    averaged = model.read(frames, least=2, most=2, ways=5, noise=lambda: torch.randn(10, 2, 2).double())[0]
     torch.testing.assert_close(averaged.logsumexp(-1), torch.zeros(2, 2).double())
 
 

@@ -23,8 +23,11 @@ def test_surprisals_and_divergences_are_those_of_torch() -> None:
     one, other, x = gaussian(0), gaussian(1), gaussian(2).mean
     torch.testing.assert_close(one.nats(x), -of_torch(one).log_prob(x).sum(-1))
     torch.testing.assert_close(one.divergence(other), kl_divergence(of_torch(one), of_torch(other)).sum(-1))
+    logp, others = (of_torch(each).log_prob(x).sum(-1) for each in (one, other))
+    torch.testing.assert_close(one.ratio(x, other), logp - others)
     standard = Normal(torch.zeros(2, dtype=torch.float64), 1.0)
     torch.testing.assert_close(one.divergence(), kl_divergence(of_torch(one), standard).sum(-1))
+    torch.testing.assert_close(one.ratio(x), logp - standard.log_prob(x).sum(-1))
 
 
 def test_draws_have_the_mean_and_the_deviation_and_let_gradients_through() -> None:

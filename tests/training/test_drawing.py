@@ -193,7 +193,7 @@ def test_images_that_do_not_fit_are_one_line(arrays: dict[str, Any], message: st
         run_tiny(recipe(tmp_path / "*.npy"), tmp_path / "run")
 
 
-def test_other_mistakes_are_one_line(run: Path, tmp_path: Path) -> None:
+def test_other_mistakes_are_one_line(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = ensue.load(run)
     np.save(tmp_path / "wide.npy", np.zeros((6, 7)))
     with pytest.raises(DataError, match="an image of 6 × 7; expected 6 × 5, as in the training data"):
@@ -205,6 +205,10 @@ def test_other_mistakes_are_one_line(run: Path, tmp_path: Path) -> None:
     for name, call in (("draws", model.evaluate), ("samples", model.generate_into)):
         with pytest.raises(EnsueError, match=f"{name} is 0; expected a whole number from 1 to 100,000"):
             call(tmp_path / "a.png", **{name: 0})
+    monkeypatch.setattr("ensue.tasks.frames.length.MOST_GENERATED", 3 * 30)
+    assert model.paint(1).size == 3 * 30
+    with pytest.raises(EnsueError, match="180 numbers in all; up to 90 are generated at once"):
+        model.paint(2)
     with pytest.raises(DataError, match=r"rows of 7 numbers are no pixels of 3 numbers each \(canvas\.colors\)"):
         read_images(str(tmp_path / "wide.npy"), colors=3, encoding="utf-8")
     for table in ({"dropout_kind": "variational"}, {"dropout_recurrent": 0.1}):

@@ -81,6 +81,8 @@ def test_what_is_read_is_said_in_every_way(files: Path) -> None:
     assert "nats per symbol" in (files / "run" / "README.md").read_text()
     drawn = [model.predict(images, samples=4, seed=seed)[0].probabilities for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
+    alone = model.predict(images[:1], samples=4, seed=1)[0].probabilities
+    assert alone == pytest.approx(drawn[0], rel=1e-5)
 
 
 def test_the_page_shows_where_it_looks(files: Path) -> None:

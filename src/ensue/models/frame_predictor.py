@@ -59,10 +59,8 @@ class FramePredictor(nn.Module):
 
     def loss(self, frames: Frames) -> Loss:
         """The bound on all frames, with latent variables drawn as the step's rows."""
-        values = frames.values
-        shape = (*frames.shape, self.d_latent)
-        noise = drawn(lambda sizes: torch.randn(*sizes, device=values.device), shape) if self.d_latent else None
-        found = self(frames, values.new_zeros(shape) if noise is None else noise)
+        shape, device = (*frames.shape, self.d_latent), frames.values.device
+        found = self(frames, drawn(lambda sizes: torch.randn(*sizes, device=device), shape))
         return Loss((found.nats + found.divergence).sum(), frames.num_real)
 
     def read(self, frames: Frames, noise: Float[Tensor, "B T d_latent"]) -> ReaderState:

@@ -137,8 +137,7 @@ class StochasticReader(PlainReader):
     ) -> Read:
         posterior = Gaussian.of(self.posterior(self.recognition(x, mask=mask)[0]))
         z = posterior.at(noise)
-        ratio = Gaussian(torch.zeros_like(z), torch.zeros_like(z)).nats(z) - posterior.nats(z)
-        return self._read(x, disturbed, z, posterior.divergence(), ratio, mask)
+        return self._read(x, disturbed, z, posterior.divergence(), posterior.ratio(z), mask)
 
 
 class VariationalReader(FrameReader):
@@ -159,8 +158,7 @@ class VariationalReader(FrameReader):
         y, state = self.layer(torch.cat((disturbed, noise), dim=-1), mask=mask)
         posterior, prior = self.layer.gaussians(y)
         z = posterior.at(noise)
-        ratio = prior.nats(z) - posterior.nats(z)
-        return Read(y[..., : self.d_out], posterior.divergence(prior), ratio, state)
+        return Read(y[..., : self.d_out], posterior.divergence(prior), posterior.ratio(z, prior), state)
 
     def init_state(self, rows: int) -> ReaderState:
         return self.layer.init_state(rows)

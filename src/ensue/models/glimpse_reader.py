@@ -6,6 +6,7 @@ Mnih et al. 2014; Ba, Mnih & Kavukcuoglu 2015.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -160,23 +161,22 @@ class GlimpseReader(nn.Module):
         return Loss(nats.sum(), len(images))
 
     def read(
-        self, frames: Frames, *, least: int, most: int, ways: int = 0
+        self, frames: Frames, *, least: int, most: int, ways: int = 1, noise: Callable[[], Tensor] | None = None
     ) -> tuple[Float[Tensor, "B S K"], Float[Tensor, "B S N 2"]]:
         """The log-probabilities of symbols and stop, and the places of their glimpses, until all images ended; at least
         and at most so many symbols.
 
-        Places are the means. With `ways` they are drawn, the probabilities are means over so many ways through an
-        image, and the places are those of the first.
+        Places are the means, or drawn with the `noise` (B · ways, N, 2) of each next symbol. The probabilities are
+        means over the ways through an image, and the places are those of the first.
         """
         images = self.images(frames)
         found: list[tuple[Tensor, Tensor]] = []
-        looking, ended = self.begin(images, ways or 1), torch.zeros(len(images), dtype=torch.bool, device=images.device)
+        looking, ended = self.begin(images, ways), torch.zeros(len(images), dtype=torch.bool, device=images.device)
         while len(found) < least or (len(found) <= most and not ended.all()):
-            noise = images.new_empty(len(looking.seen), self.table.each, 2).normal_() if ways else None
-            symbol, looking = self.symbol(images, looking, noise)
-            logp = symbol.logits.log_softmax(-1).view(len(images), ways or 1, -1)
-            mean = logp.logsumexp(1) - math.log(ways or 1)
-            found.append((mean, symbol.places[:: ways or 1]))
+            symbol, looking = self.symbol(images, looking, noise and noise())
+            logp = symbol.logits.log_softmax(-1).view(len(images), ways, -1)
+            mean = logp.logsumexp(1) - math.log(ways)
+            found.append((mean, symbol.places[::ways]))
             ended |= mean.argmax(-1) == self.stop
         logp, places = (torch.stack(part, 1) for part in zip(*found, strict=True))
         return logp, places

@@ -155,13 +155,10 @@ class Painter(nn.Module):
             read = self.reader(torch.cat([x, x - state.canvas.sigmoid()], 2), state.h)
             e, encoder = self.encoder.step(torch.cat([read, state.h], 1), state.encoder)
             found.append(q := Gaussian(*self.posterior(e).chunk(2, 1)))
-            state = self.paint(q.mean + q.log_deviation.exp() * epsilon, state)._replace(encoder=encoder)
+            state = self.paint(q.at(epsilon), state)._replace(encoder=encoder)
         q = Gaussian(*(torch.stack(parts, 1).to(noise.dtype) for parts in zip(*found, strict=True)))
         reconstruction = F.binary_cross_entropy_with_logits(state.canvas, x, reduction="none").sum((1, 2))
-        # log N(z; 0, 1) - log Q(z) with z = μ + σ ε: the constants cancel.
-        z = q.mean + q.log_deviation.exp() * noise
-        ratio = (0.5 * (noise.square() - z.square()) + q.log_deviation).sum((1, 2))
-        return Bound(reconstruction, q.divergence(), ratio - reconstruction)
+        return Bound(reconstruction, q.divergence(), -reconstruction - q.ratio(q.at(noise)).sum(1))
 
     def paint(self, z: Float[Tensor, "B d_latent"], state: PaintState) -> PaintState:
         """One stroke."""

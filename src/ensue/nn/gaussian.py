@@ -29,6 +29,11 @@ class Gaussian(NamedTuple):
         mean, deviation = parameters.chunk(2, dim=-1)
         return cls(mean, (F.softplus(deviation) + least).log())
 
+    @classmethod
+    def standard(cls, like: Float[Tensor, "*shape d"]) -> Gaussian:
+        """N(0, 1) of that shape."""
+        return cls(torch.zeros_like(like), torch.zeros_like(like))
+
     def at(self, noise: Float[Tensor, "*shape d"]) -> Float[Tensor, "*shape d"]:
         """`μ + σ ε` for this noise ε, which lets gradients through (Kingma & Welling 2014)."""
         return self.mean + self.log_deviation.exp() * noise
@@ -42,6 +47,10 @@ class Gaussian(NamedTuple):
         """The surprisal `-log p(x)` in nats, the sum over the features. As p is a density, it may be below 0."""
         distance = (x - self.mean) * (-self.log_deviation).exp()
         return (0.5 * distance.square() + self.log_deviation + HALF_LOG_TAU).sum(-1)
+
+    def ratio(self, x: Float[Tensor, "*shape d"], other: Gaussian | None = None) -> Float[Tensor, "*shape"]:
+        """`log p(x) - log p'(x)` in nats, whose mean over x ~ p is `divergence`; None stands for N(0, 1)."""
+        return (Gaussian.standard(x) if other is None else other).nats(x) - self.nats(x)
 
     def divergence(self, other: Gaussian | None = None) -> Float[Tensor, "*shape"]:
         """`KL(self ‖ other)` in nats, `Σ log σ' - log σ + (σ² + (μ - μ')²) / 2σ'² - 1/2`; None stands for N(0, 1)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,9 +54,7 @@ def _facts(pipeline: BidirectionalPipeline, view: BidirectionalView) -> dict[str
     count, unknown = len(view.words), int((view.ids == pipeline.tokenizer.unknown_id).sum())
     found = [part.surprisals for part in (view.rightward, view.leftward) if part is not None]
     return {
-        **({} if pipeline.run is None else {"run": Path(pipeline.run).name}),
-        "model": pipeline.recipe.describe(),
-        "parameters": f"{pipeline.num_parameters:,}",
+        **pipeline.facts(pipeline.recipe.describe()),
         "words": f"{count:,}" if count == view.length else f"{count:,} of {view.length:,}",
         **({"unknown": f"{unknown:,}"} if unknown else {}),
         **({"nats per word": f"{np.mean(found):.4f}"} if found else {}),

@@ -2,8 +2,7 @@
 
 from ensue.tasks.captioning.recipe import CaptioningRecipe
 from ensue.tasks.entry import TaskEntry
-
-SEARCH = frozenset({"beams", "max-tokens", "length-penalty"})
+from ensue.tasks.sequence_to_sequence import SEARCH
 
 TASK = TaskEntry(
     recipe=CaptioningRecipe,

@@ -85,9 +85,7 @@ def _picture(pipeline: CaptioningPipeline, series: Series) -> dict[str, Any]:
 def _facts(pipeline: CaptioningPipeline, view: CaptionView) -> dict[str, str]:
     """What stands at the top of the page."""
     return {
-        **({} if pipeline.run is None else {"run": Path(pipeline.run).name}),
-        "model": pipeline.recipe.describe(),
-        "parameters": f"{pipeline.num_parameters:,}",
+        **pipeline.facts(pipeline.recipe.describe()),
         "search": "none, the caption was given" if view.search is None else pipeline.protocol_of_search(),
         "caption": view.text,
     }

@@ -115,6 +115,3 @@ class CaptioningJob(FramesJob[TextModel]):
 
     def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
         return score_table(scores)
-
-    def commands(self, path: str) -> list[str]:
-        return [f"ensue predict {path} FILE > captions", f"ensue evaluate {path} FILE --json"]

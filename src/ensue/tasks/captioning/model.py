@@ -45,6 +45,9 @@ class CaptionerParts(FrameParts):
     def files(self) -> dict[str, Any]:
         return {**super().files(), "tokenizer.json": self.target.to_json()}
 
+    def commands(self, recipe: Any, path: str) -> list[str]:
+        return [f"ensue predict {path} FILE > captions", f"ensue evaluate {path} FILE --json"]
+
     def build(self, recipe: CaptioningRecipe) -> Captioner:
         return build_captioner(
             self.features(recipe), recipe.grid, recipe.encoder, recipe.directions, recipe.tokens, recipe.decoder,

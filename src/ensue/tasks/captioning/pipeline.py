@@ -126,8 +126,7 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
                 yield f"{nats:.4f}\t{tokens}\t{on_one_line(text)}"
 
     def _captioned(self, location: str | Path, encoding: str) -> Iterator[Captioned]:
-        series = map(self._checked, self.source(location, encoding=encoding))
-        return captioned(series, self.recipe.data.separator)
+        return captioned(self._whole(location, encoding), self.recipe.data.separator)
 
     def evaluate(
         self, location: str | Path, *, encoding: str = "utf-8", compare: Self | None = None

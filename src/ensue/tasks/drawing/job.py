@@ -66,6 +66,3 @@ class DrawingJob(SplitJob[Painter, Images]):
 
     def about(self) -> str:
         return f"of images of {self.parts.size}"
-
-    def python(self) -> list[str]:
-        return ['print(model.evaluate("FILE").summary())', "canvases = model.paint(16)"]

@@ -49,5 +49,8 @@ class DrawingParts(ModelParts):
             f"ensue evaluate {path} FILE --json",
         ]  # fmt: skip
 
+    def python(self, recipe: Any) -> list[str]:
+        return ['print(model.evaluate("FILE").summary())', "canvases = model.paint(16)"]
+
     def build(self, recipe: DrawingRecipe) -> Painter:
         return build_painter(recipe.canvas, recipe.encoder, recipe.decoder, size=self.size)

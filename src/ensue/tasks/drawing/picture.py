@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ensue.errors import EnsueError, nearest
+from ensue.runs.weights import written_beside
 
 STILL = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tiff")
 ANIMATED = (".gif", ".apng")
@@ -68,13 +70,12 @@ def _save(path: Path, pictures: list[NDArray[np.uint8]]) -> None:
     from PIL import Image  # noqa: PLC0415 (slow to import)
 
     first, *others = (Image.fromarray(picture) for picture in pictures)
+    animation: dict[str, Any] = {}
+    if is_animated(path):
+        durations = [max(20, round(1000 * SECONDS / len(pictures)))] * len(others) + [round(1000 * LAST)]
+        animation = {"save_all": True, "append_images": others, "duration": durations, "loop": 0}
     try:
-        if is_animated(path):
-            each = max(20, round(1000 * SECONDS / len(pictures)))
-            durations = [each] * len(others) + [round(1000 * LAST)]
-            kind = "GIF" if path.suffix.lower() == ".gif" else "PNG"
-            first.save(path, kind, save_all=True, append_images=others, duration=durations, loop=0)
-        else:
-            first.save(path)
+        with written_beside(path) as partial:
+            first.save(partial, Image.registered_extensions()[path.suffix.lower()], **animation)
     except OSError as error:
         raise EnsueError(f"{path}: the picture cannot be written: {error.strerror or error}") from error

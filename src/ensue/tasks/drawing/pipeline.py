@@ -24,6 +24,7 @@ from ensue.tasks.drawing.picture import check_picture, draw_canvases, shown_stro
 from ensue.tasks.drawing.recipe import DrawingRecipe
 from ensue.tasks.drawing.task import noise_of, score_painter
 from ensue.tasks.drawing.view import view_painting
+from ensue.tasks.frames.length import check_generated
 from ensue.tasks.pipeline import Pipeline
 from ensue.tasks.task import NamedScores
 
@@ -63,6 +64,7 @@ class DrawingPipeline(Pipeline):
         check_whole("samples", samples, 1, MOST_DRAWS)
         check_whole("seed", seed, 0, 2**63 - 1)
         size, device = self.model.size, device_of(self.model)
+        check_generated(samples * len(strokes) * size.pixels)
         found = []
         for first in range(0, samples, AT_ONCE):
             noise = noise_of(self.model, range(first, min(first + AT_ONCE, samples)), device, seed=seed)
@@ -104,13 +106,9 @@ class DrawingPipeline(Pipeline):
         given = self._images(images)
         shown = binarized(given, self.recipe.data.binarize)
         views = [view_painting(self.model, pixels) for pixels in shown.pixels]
-        facts = {
-            **({} if self.run is None else {"run": Path(self.run).name}),
-            "model": self.recipe.describe(), "parameters": f"{self.num_parameters:,}",
-        }  # fmt: skip
         title = clipped(str(images), TITLE) if isinstance(images, str | Path) else "images"
         sections = [section for number, view in enumerate(views) for section in painting_sections(view, number + 1)]
-        return Inspection(title, views, facts, sections)
+        return Inspection(title, views, self.facts(self.recipe.describe()), sections)
 
     def _images(self, images: Any) -> Images:
         """The first few images of a caller. Raises EnsueError for numbers that are none."""

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.data.permutation import Permutation, mix
 from ensue.models.modules import device_of, evaluating
 from ensue.models.painter import Bound, Painter
 from ensue.nn.draws import drawn
+from ensue.ranks import spread
 from ensue.tasks.drawing.images import Images, binarized, drawn_pixels
 from ensue.tasks.drawing.recipe import DrawingRecipe
 from ensue.tasks.task import NamedScores, Task, TensorBatch, on_device
@@ -61,35 +60,31 @@ def score_painter(model: Painter, images: Images, *, draws: int = 1) -> NamedSco
     importance sampling, `-log 1/K Σ_k p(x, z_k) / Q(z_k | x)` (Rezende et al. 2014). It is closer, and in the mean over
     draws not below `-log p(x)` either.
     """
-    bounds = list(_bounds(model, images, draws))
-    reconstruction = torch.cat([bound.reconstruction for bound in bounds]).double()
-    divergence = torch.cat([bound.divergence for bound in bounds]).double().sum(1)
-    weight = torch.cat([bound.weight for bound in bounds]).double().view(len(images), draws)
+    device, rows = device_of(model), range(len(images) * draws)
+
+    @torch.inference_mode()
+    def scored(batch: range) -> Tensor:
+        """The reconstruction, the divergence and the weight of each row (3, B)."""
+        x = on_device(images.pixels[np.array(batch) // draws], device)
+        bound: Bound = model(x, noise_of(model, batch, device))
+        return torch.stack([bound.reconstruction, bound.divergence.sum(1), bound.weight]).double().cpu()
+
+    with evaluating(model):
+        batches = [rows[first : first + AT_ONCE] for first in rows[::AT_ONCE]]
+        reconstruction, divergence, weight = torch.cat(list(spread(scored, batches)), 1)
     scores = NamedScores(
         nats_per_image=float((reconstruction + divergence).mean()),
         reconstruction=float(reconstruction.mean()),
         divergence=float(divergence.mean()),
     )
     if draws > 1:
-        scores["importance_nats"] = float((math.log(draws) - weight.logsumexp(1)).mean())
+        scores["importance_nats"] = float((math.log(draws) - weight.view(-1, draws).logsumexp(1)).mean())
     return scores
 
 
-@torch.inference_mode()
-def _bounds(model: Painter, images: Images, draws: int) -> Iterator[Bound]:
-    """The bounds of all images, `draws` times each."""
-    device = device_of(model)
-    with evaluating(model):
-        for first in range(0, len(images) * draws, AT_ONCE):
-            rows = np.arange(first, min(first + AT_ONCE, len(images) * draws))
-            x = on_device(images.pixels[rows // draws], device)
-            bound: Bound = model(x, noise_of(model, rows, device))
-            yield Bound(*(part.cpu() for part in bound))
-
-
-def noise_of(model: Painter, numbers: NDArray[np.int64] | range, device: torch.device, *, seed: int = 0) -> Tensor:
+def noise_of(model: Painter, numbers: range, device: torch.device, *, seed: int = 0) -> Tensor:
     """The draws of N(0, 1) of these rows, (B, T, d_latent). Those of a row depend on its number and the seed alone."""
     shape = (model.glimpses, model.d_latent)
-    generators = (np.random.default_rng((seed, int(number), 1)) for number in numbers)  # other ones than pixels have
+    generators = (np.random.default_rng((seed, number, 1)) for number in numbers)  # other ones than pixels have
     rows = [generator.standard_normal(shape, np.float32) for generator in generators]
     return on_device(np.stack(rows), device)

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from ensue.data.frames.series import Series
 from ensue.data.frames.stored import FrameRows
-from ensue.errors import DataError
 from ensue.metrics.classification import ClassificationScores
 from ensue.metrics.comparison import ScoredItems
 from ensue.tasks.classification.classified import Classified
@@ -69,12 +68,9 @@ class FrameClassificationPipeline(LabeledFramesPipeline):
         return items_of(self.labels, self._judged(location, encoding), "series")
 
     def _judged(self, location: str | Path, encoding: str) -> Iterator[Judged]:
-        answer = None
-        for answer in self.classify(map(self._checked, self.source(location, encoding=encoding))):
+        for answer in self.classify(self._whole(location, encoding)):
             right = class_labels(answer.series, self.recipe.data.separator, multiple=self.labels.multiple)
             yield Judged(right, answer.labels, answer.probabilities)
-        if answer is None:
-            raise DataError("no series in it", location)
 
     def prediction_lines(
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,

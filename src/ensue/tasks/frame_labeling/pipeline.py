@@ -10,7 +10,6 @@ from typing import Any
 
 from ensue.data.frames.series import Series
 from ensue.data.frames.stored import FrameRows
-from ensue.errors import DataError
 from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.labeling import LabelingScores
 from ensue.tasks.frame_labeling.job import TaggedFrames, frame_labels
@@ -66,11 +65,8 @@ class FrameLabelingPipeline(LabeledFramesPipeline):
         return items_of(self.labels, self._judged(location, encoding), "series")
 
     def _judged(self, location: str | Path, encoding: str) -> Iterator[Judged]:
-        one = None
-        for one, found in self.label(map(self._checked, self.source(location, encoding=encoding))):
+        for one, found in self.label(self._whole(location, encoding)):
             yield frame_labels(one), list(found.labels)
-        if one is None:
-            raise DataError("no series in it", location)
 
     def prediction_lines(
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,

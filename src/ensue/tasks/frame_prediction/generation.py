@@ -13,8 +13,9 @@ from ensue.data.frames.stored import FrameRows
 from ensue.models.frame_predictor import FramePredictor
 from ensue.models.frame_readers import ReaderState
 from ensue.models.modules import device_of, evaluating
-from ensue.tasks.frame_prediction.scoring import READ_FRAMES, READ_SERIES, Noise, noise_for
+from ensue.tasks.frame_prediction.scoring import READ_FRAMES, READ_SERIES
 from ensue.tasks.frames.data import frames_of
+from ensue.tasks.frames.noise import SeriesNoise, noise_for
 from ensue.types import select_rows
 
 PRIOR_DRAWS = 64
@@ -65,13 +66,13 @@ def _state_after(model: FramePredictor, rows: FrameRows, chosen: list[int]) -> R
 
 
 def _noise(model: FramePredictor, rows: FrameRows, chosen: list[int], length: int) -> Tensor:
-    return noise_for([Noise(rows[row], model.d_latent) for row in chosen], length, device_of(model))
+    return noise_for([SeriesNoise(rows[row], model.d_latent) for row in chosen], length, device_of(model))
 
 
 def _moments(model: FramePredictor, state: ReaderState, rows: FrameRows, chosen: list[int]) -> Moments:
     """Those of a mixture over draws of the latent variables, of which there is one if there are none."""
     device, draws = device_of(model), PRIOR_DRAWS if model.d_latent else 1
-    noise = np.stack([Noise(rows[row], model.d_latent).draw(draws) for row in chosen])
+    noise = np.stack([SeriesNoise(rows[row], model.d_latent).draw(draws) for row in chosen])
     moments = [model.next(torch.from_numpy(noise[:, draw]).to(device), state)[0].moments() for draw in range(draws)]
     means, deviations = (torch.stack(part).double() for part in zip(*moments, strict=True))
     mean = means.mean(0)

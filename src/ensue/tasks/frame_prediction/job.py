@@ -114,6 +114,3 @@ class FramePredictionJob(FramesJob[FramePredictor]):
             numbers = " | ".join("-" if found[name] is None else f"{found[name]:.4f}" for name in columns)
             lines.append(f"| {data} | {numbers} | {found['frames']:,} |")
         return lines
-
-    def python(self) -> list[str]:
-        return self.parts.python(self.recipe)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from numbers import Real
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,13 +25,12 @@ from ensue.tasks.frame_prediction.generation import free_running, next_moments
 from ensue.tasks.frame_prediction.picture import SUFFIXES, draw_series
 from ensue.tasks.frame_prediction.recipe import FramePredictionRecipe
 from ensue.tasks.frame_prediction.scoring import SeriesNats, nats_of, scores_of
+from ensue.tasks.frames.length import check_generated
 from ensue.tasks.frames.pipeline import FramesPipeline, windowed
 from ensue.tasks.length import most_read
 from ensue.tasks.shards import WHOLE, Shard
 
 MOST_FRAMES, MOST_SAMPLES, MOST_DRAWS = 1_000_000, 10_000, 100_000
-MOST_NUMBERS = 1 << 28
-"""The most numbers that are generated at once, a gigabyte."""
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,7 @@ class FramePredictionPipeline(FramesPipeline):
         length = frames + (len(begin.frames) if begin else 0)
         if length > (most := most_read(self.recipe.encoder, 2 * MOST_FRAMES)):
             raise EnsueError(f"{length:,} frames in all; this model ({self.recipe.encoder.kind}) reads up to {most:,}")
-        numbers = samples * length * len(self.seen.mean)
-        if numbers > MOST_NUMBERS:
-            raise EnsueError(f"{numbers:,} numbers in all; up to {MOST_NUMBERS:,} are generated at once")
+        check_generated(samples * length * len(self.seen.mean))
         given = np.zeros((0, len(self.seen.mean)), np.float32) if begin is None else begin.frames
         behind = free_running(self.model, given, frames=frames, samples=samples, temperature=temperature, seed=seed)
         return [np.concatenate((given, one)) for one in behind]
@@ -123,7 +121,7 @@ class FramePredictionPipeline(FramesPipeline):
 
     def _only(self, location: str) -> Series:
         """The series of a file that has one."""
-        found = [one for one, _ in zip(map(self._checked, self.source(location)), range(2), strict=False)]
+        found = list(islice(map(self._checked, self.source(location)), 2))
         if len(found) != 1:
             raise DataError(f"{'several' if found else 'no'} series in it; a prompt is one", location)
         return found[0]
@@ -168,15 +166,12 @@ class FramePredictionPipeline(FramesPipeline):
         importance sampling. Raises EnsueError for draws out of range.
         """
         check_whole("draws", draws, 1, MOST_DRAWS)
-        whole = map(self._checked, self.source(location, encoding=encoding))
-        costs = [cost for _, cost in self._costs(whole, draws=draws)]
-        if not costs:
-            raise DataError("no series in it", location)
+        costs = (cost for _, cost in self._costs(self._whole(location, encoding), draws=draws))
         return scores_of(costs, d_latent=self.model.d_latent, draws=draws)
 
     def scored_items(self, location: str | Path, *, encoding: str = "utf-8") -> ScoredItems:
         rows = ItemRows()
-        for _, cost in self._costs(map(self._checked, self.source(location, encoding=encoding))):
+        for _, cost in self._costs(self._whole(location, encoding)):
             rows.append((cost.frames.sum(), len(cost.frames)))
         return rows.scored("series", {"nats_per_frame": ratio(0, 1)})
 

@@ -102,9 +102,6 @@ class FramesJob(SplitJob[ModelT, LabeledSeries], Generic[ModelT]):
             lines[-1] += f", {_amount(self.valid)}"
         return [*lines, *([f"- test: `{data.test}`, {_amount(self.test_data)}"] if self.test_data else [])]
 
-    def python(self) -> list[str]:
-        return ['print(model.predict(model.source("FILE")))']
-
 
 class LabeledFramesJob(LabelsJob[ModelT, LabeledSeries], FramesJob[ModelT], Generic[ModelT]):
     """Trains a model on labeled series of frames."""

@@ -1,10 +1,20 @@
-"""The length of the longest series that a model reads."""
+"""The longest series that a model reads, and the most that it generates."""
 
 from __future__ import annotations
 
 from ensue.data.frames.series import Series
+from ensue.errors import EnsueError
 from ensue.tasks.frames.recipe import FramesRecipe
 from ensue.tasks.length import check_read, most_read
+
+MOST_GENERATED = 1 << 28
+"""The most numbers that are generated at once, a gigabyte."""
+
+
+def check_generated(numbers: int) -> None:
+    """Raises EnsueError if these are more numbers than a model generates at once."""
+    if numbers > MOST_GENERATED:
+        raise EnsueError(f"{numbers:,} numbers in all; up to {MOST_GENERATED:,} are generated at once")
 
 
 def check_frames(series: Series, recipe: FramesRecipe) -> None:

@@ -79,6 +79,9 @@ class FrameParts(ModelParts):
     def files(self) -> dict[str, Any]:
         return {"frames.json": self.seen.to_json()}
 
+    def python(self, recipe: Any) -> list[str]:
+        return ['print(model.predict(model.source("FILE")))']
+
 
 @dataclass(frozen=True)
 class LabeledFrameParts(FrameParts):

@@ -84,6 +84,14 @@ class FramesPipeline(Predictor):
             raise EnsueError(f"series {name}: frame {int(np.argwhere(wrong)[0][0])} has a number that is not finite")
         return Series(name, values)
 
+    def _whole(self, location: str | Path, encoding: str) -> Iterator[Series]:
+        """The series of a location, to be scored. Raises DataError for none."""
+        one = None
+        for one in self.source(location, encoding=encoding):
+            yield self._checked(one)
+        if one is None:
+            raise DataError("no series in it", location)
+
     def _read(self, location: str, encoding: str, shard: Shard) -> Iterator[Series]:
         """The series of a part of a location for `ensue predict`, in whole windows. Raises EnsueError for stdin, which
         names no format.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ensue.data.frames.series import Series
 from ensue.data.frames.stored import FrameRows
@@ -16,6 +18,7 @@ from ensue.models.modules import device_of
 from ensue.ranks import spread
 from ensue.tasks.frames.data import frames_of
 from ensue.tasks.frames.image import check_image
+from ensue.tasks.frames.noise import SeriesNoise
 from ensue.tasks.glimpses.recipe import GlimpsesRecipe
 from ensue.text.classes import Classes
 
@@ -29,6 +32,19 @@ class ReadImage(NamedTuple):
     symbols: tuple[str, ...]
     probabilities: NDArray[np.float32]
     places: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Ways:
+    """How places are drawn: in so many ways through each image, over which probabilities are averaged and of which the
+    first has the places. With none they are the means.
+    """
+
+    count: int = 0
+    seed: int = 0
+
+
+MEANS = Ways()
 
 
 def caption_of(series: Series, recipe: GlimpsesRecipe) -> tuple[str, ...]:
@@ -66,12 +82,10 @@ def targets_of(labels: Classes, captions: Sequence[tuple[str, ...]]) -> NDArray[
 
 
 def read_images(
-    model: GlimpseReader, labels: Classes, rows: FrameRows, captions: Sequence[tuple[str, ...]], *, most: int, ways: int
-) -> Iterator[tuple[ReadImage, float]]:
-    """What the model reads in images, at most so many symbols, and the surprisal of their captions with the stop.
-
-    With `ways` the probabilities are the means of so many ways through an image, and the places are those of the first.
-    """
+    model: GlimpseReader, labels: Classes, rows: FrameRows, captions: Sequence[tuple[str, ...]], *, most: int,
+    ways: Ways = MEANS,
+) -> Iterator[tuple[ReadImage, float]]:  # fmt: skip
+    """What the model reads in images, at most so many symbols, and the surprisal of their captions with the stop."""
     targets = targets_of(labels, captions)
     batches = np.split(np.arange(len(rows)), range(READ_ROWS, len(rows), READ_ROWS))
     for found in spread(lambda batch: list(_read(model, labels, rows, batch, targets[batch], most, ways)), batches):
@@ -86,18 +100,25 @@ def _read(
     batch: NDArray[np.int64],
     targets: NDArray[np.int64],
     most: int,
-    ways: int,
+    ways: Ways,
 ) -> Iterator[tuple[ReadImage, float]]:
-    frames = frames_of(rows, batch, device_of(model))
-    logp, places = (part.cpu().numpy() for part in model.read(frames, least=targets.shape[1], most=most, ways=ways))
+    frames, count = frames_of(rows, batch, device_of(model)), ways.count or 1
+    sources = [SeriesNoise(rows[row], 2, seed=ways.seed) for row in batch.tolist()]
+
+    def noise() -> Tensor:
+        each = [source.draw(count * model.table.each) for source in sources]
+        return torch.from_numpy(np.stack(each)).to(frames.values.device).view(-1, model.table.each, 2)
+
+    found = model.read(frames, least=targets.shape[1], most=most, ways=count, noise=noise if ways.count else None)
+    logp, places = (part.cpu().numpy() for part in found)
     ids = logp.argmax(-1)
     nats = -np.where(
         targets < 0, 0, np.take_along_axis(logp[:, : targets.shape[1]], targets.clip(0)[..., None], 2)[..., 0]
     )
     for row, said in enumerate(ids.tolist()):
         length = [*said, model.stop].index(model.stop)
-        found = tuple(labels.names[number] for number in said[:length])
+        symbols = tuple(labels.names[number] for number in said[:length])
         yield (
-            ReadImage(found, np.exp(logp[row, : length + 1].max(-1)), places[row, : length + 1]),
+            ReadImage(symbols, np.exp(logp[row, : length + 1].max(-1)), places[row, : length + 1]),
             float(nats[row].sum()),
         )

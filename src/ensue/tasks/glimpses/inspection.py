@@ -30,7 +30,7 @@ def inspect_glimpses(
     if not read:
         raise DataError("no series in it", location)
     views = [_view(pipeline, series, found) for series, found, _ in read[:MOST_IMAGES]]
-    facts = {"model": pipeline.recipe.describe(), "symbols": f"{len(pipeline.labels):,}"}
+    facts = {**pipeline.facts(pipeline.recipe.describe()), "symbols": f"{len(pipeline.labels):,}"}
     if len(read) > MOST_IMAGES:
         facts["images"] = f"the first {MOST_IMAGES}"
     size = pipeline.recipe.glimpses.size

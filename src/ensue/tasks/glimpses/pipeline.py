@@ -10,18 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from ensue.arguments import check_whole
 from ensue.data.frames.series import Series
 from ensue.data.frames.stored import FrameRows
-from ensue.errors import DataError
 from ensue.inspection.inspection import Inspection
 from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.symbols import JudgedSymbols, SymbolScores, score_symbols, symbol_items
 from ensue.tasks.frames.pipeline import LabeledFramesPipeline, windowed
-from ensue.tasks.glimpses.data import caption_of, check_glimpsed, read_images
+from ensue.tasks.glimpses.data import MEANS, Ways, caption_of, check_glimpsed, read_images
 from ensue.tasks.glimpses.inspection import MOST_IMAGES, inspect_glimpses
 from ensue.tasks.glimpses.model import GlimpseParts
 from ensue.tasks.glimpses.recipe import GlimpsesRecipe
@@ -79,18 +77,18 @@ class GlimpsesPipeline(LabeledFramesPipeline):
         """The symbols of each image: an array of numbers (rows, columns · colors), or one of `source`.
 
         By default places are their means. With `samples` the probabilities are averaged over so many ways through the
-        image, whose places are drawn. Raises EnsueError for images that the model does not read.
+        image. Their places follow from its pixels and the seed. Raises EnsueError for images that the model does not
+        read.
         """
         check_whole("samples", samples, least=0, most=MOST_SAMPLES)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            return [found for _, found, _ in self.read(self._given(texts), ways=samples)]
+        check_whole("seed", seed, least=0, most=(1 << 32) - 1)
+        return [found for _, found, _ in self.read(self._given(texts), ways=Ways(samples, seed))]
 
     def predict_json(self, texts: Iterable[Any]) -> list[Any]:
         return [found.as_json() for found in self.predict(texts)]
 
     def read(
-        self, series: Iterable[Series], *, with_captions: bool = False, ways: int = 0
+        self, series: Iterable[Series], *, with_captions: bool = False, ways: Ways = MEANS
     ) -> Iterator[tuple[Series, ReadSeries, float]]:
         """A stream of images with what is read in them and, if asked for, the surprisal of their captions."""
         for window in windowed(series):
@@ -116,13 +114,8 @@ class GlimpsesPipeline(LabeledFramesPipeline):
         return symbol_items(self._judged(location, encoding), "series")
 
     def _judged(self, location: str | Path, encoding: str) -> Iterator[JudgedSymbols]:
-        one = None
-        for one, found, nats in self.read(
-            map(self._checked, self.source(location, encoding=encoding)), with_captions=True
-        ):
+        for one, found, nats in self.read(self._whole(location, encoding), with_captions=True):
             yield JudgedSymbols(caption_of(one, self.recipe), found.symbols, nats)
-        if one is None:
-            raise DataError("no series in it", location)
 
     def prediction_lines(
         self, location: str, *, format: str | None = None, encoding: str = "utf-8", as_json: bool = False,

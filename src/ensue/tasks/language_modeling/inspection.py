@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,9 +58,7 @@ def _facts(pipeline: LanguagePipeline, view: LanguageView) -> dict[str, str]:
     nats, count = float(view.predictions.surprisals[:-1].mean()), len(view.tokens)
     unknown = int((view.ids == pipeline.tokenizer.unknown_id).sum())
     return {
-        **({} if pipeline.run is None else {"run": Path(pipeline.run).name}),
-        "model": pipeline.encoder,
-        "parameters": f"{pipeline.num_parameters:,}",
+        **pipeline.facts(pipeline.encoder),
         "tokens": f"{count:,}" if count == view.length else f"{count:,} of {view.length:,}",
         **({"unknown": f"{unknown:,}"} if unknown else {}),
         "nats per token": f"{nats:.4f}",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ensue.arguments import check_type
@@ -32,9 +31,7 @@ def _facts(pipeline: MaskedLanguagePipeline, view: MaskedView) -> dict[str, str]
     """What stands at the top of the page."""
     nats, count = view.predictions.surprisals[~view.is_mask], len(view.tokens)
     return {
-        **({} if pipeline.run is None else {"run": Path(pipeline.run).name}),
-        "model": pipeline.recipe.describe(),
-        "parameters": f"{pipeline.num_parameters:,}",
+        **pipeline.facts(pipeline.recipe.describe()),
         "tokens": f"{count:,}" if count == view.length else f"{count:,} of {view.length:,}",
         "masks": f"{int(view.is_mask.sum()):,}",
         **({"nats per hidden token": f"{nats.mean():.4f}"} if len(nats) else {}),

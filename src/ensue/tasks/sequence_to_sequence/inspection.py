@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ensue.arguments import check_type
@@ -59,9 +58,7 @@ def inspect_output(pipeline: SequencePipeline, source: str | Sequence[str], targ
 def _facts(pipeline: SequencePipeline, view: SequenceView) -> dict[str, str]:
     """What stands at the top of the page."""
     return {
-        **({} if pipeline.run is None else {"run": Path(pipeline.run).name}),
-        "model": pipeline.recipe.describe(),
-        "parameters": f"{pipeline.num_parameters:,}",
+        **pipeline.facts(pipeline.recipe.describe()),
         "search": "none, the target was given" if view.search is None else pipeline.protocol_of_search(),
         "tokens": f"{len(view.source):,} → {len(view.output):,}",
     }
