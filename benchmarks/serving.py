@@ -23,7 +23,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-STREAMS, TOKENS, TURNS = 64, 200, 3
+STREAMS, TOKENS = 64, 200
+STREAM_TURNS, TAGGER_TURNS = 15, 3
 SENTENCES = [
     "EU rejects German call to boycott British lamb .",
     "The committee met in Geneva on Tuesday to hear what the farmers of northern Italy had to say .",
@@ -163,7 +164,7 @@ async def streams(run: str) -> None:
     wishes = [{"model": name, "prompt": "The", "max_tokens": TOKENS, "seed": n} for n in range(STREAMS)]
     await asyncio.gather(*(stream(server.port, one) for one in wishes[:8]))
     ratios, count = [], STREAMS * TOKENS
-    for _ in range(TURNS):
+    for _ in range(STREAM_TURNS):
         other.stdin.write("\n")
         other.stdin.flush()
         wall, busy = map(float, (await asyncio.to_thread(other.stdout.readline)).split())
@@ -255,7 +256,7 @@ async def tagger(run: str, python: str | None = None, model: str = "en_core_web_
     for server, wishes in ((ours, {"model": name}), (theirs, {})):
         if server:
             await requests(server, wishes, 8, 1)
-    for _ in range(TURNS):
+    for _ in range(TAGGER_TURNS):
         mine, busy = await requests(ours, {"model": name}, 8, 4)
         peer, peer_busy = await requests(theirs, {}, 8, 4) if theirs else (float("nan"), float("nan"))
         ratios.append((mine / peer, peer_busy / busy))
