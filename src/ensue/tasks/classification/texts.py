@@ -54,8 +54,10 @@ def describe_reading(data: ClassificationData, longer: str) -> str:
         return f"texts are read whole, in segments of {data.segment_tokens} words, state carried"
     if not data.max_tokens or not longer:
         return "texts are read whole, in one piece"
-    part = {"start": "the first", "end": "the last", "both": "the first and last"}[data.keep]
-    return f"{longer} {part} {data.max_tokens} words are read"
+    most, first = data.max_tokens, data.max_tokens // 2
+    both = f"the first {first} and last {most - first}"
+    part = {"start": f"the first {most}", "end": f"the last {most}", "both": both}[data.keep]
+    return f"{longer} {part} words are read"
 
 
 def shortened(words: list[Word], data: ClassificationData) -> list[Word]:
