@@ -9,7 +9,7 @@ are drawn with the seed, as many of each label, from the training reviews that `
 22,500. The 2,500 that it holds out, of other films, choose nothing but the weights where all labels are used; with
 fewer, the last weights are taken. So many labels as there are, and no more, are learned from.
 
-A model of fewer labels is scored on 5,000 test reviews that are drawn once, one of all labels on all 25,000; with
+A model of fewer labels is scored on 2,500 test reviews that are drawn once, one of all labels on all 25,000; with
 `--dev` all are scored on held-out reviews, and no test review is read. Everything is kept in OUT: what is there is not
 repeated, and the picture is drawn of all that is there.
 """
@@ -62,10 +62,24 @@ class Model:
 
 
 MODELS = {
-    "read": Model("classify-pretrained", ("encoder.from=ORIGIN", *TEXTS)),
-    "scratch": Model("classify-lstm", (*TEXTS, "features.d_words=256", "features.affixes=0", *SHAPE)),
-    "bag": Model("classify-bag", ()),
-}
+    "read": Model(
+        "classify-pretrained", ("encoder.from=ORIGIN", *TEXTS, "train.learning_rate=0.001"),
+        {100: ("train.epochs=20",), 500: ("train.epochs=10",), 2_000: ("train.epochs=4",),
+         ALL: ("train.epochs=2", "train.batch_size=32", "train.batch_tokens=12000", "train.learning_rate=0.0015")},
+    ),
+    "scratch": Model(
+        "classify-lstm",
+        (*TEXTS, *SHAPE, "directions.bidirectional=false", "features.d_words=256", "features.affixes=0",
+         "features.dropout_words=0.1", "encoder.dropout=0.2", "encoder.dropout_input=0.2", "train.learning_rate=0.004"),
+        {100: ("train.epochs=30",), 500: ("train.epochs=15",), 2_000: ("train.epochs=8",),
+         ALL: ("train.epochs=3", "train.learning_rate=0.002")},
+    ),
+    "bag": Model(
+        "classify-bag", (),
+        {100: ("train.epochs=100",), 500: ("train.epochs=60",), 2_000: ("train.epochs=20",)},
+    ),
+}  # fmt: skip
+"""The settings were chosen with `--dev`, seed 0."""
 TITLES = {"read": "LSTM that has read reviews", "scratch": "the same LSTM from scratch", "bag": "bag of n-grams"}
 
 
@@ -97,7 +111,7 @@ class Reviews:
         return written(chosen, self.folder / f"held-out-{len(chosen)}.jsonl")
 
     def tested(self, size: int) -> Path:
-        chosen = self.test if size == ALL else drawn(self.test, 5_000, 0)
+        chosen = self.test if size == ALL else drawn(self.test, 2_500, 0)
         return written(chosen, self.folder / f"test-{len(chosen)}.jsonl")
 
 
@@ -129,13 +143,21 @@ def language_model(reviews: Reviews, out: Path, seconds: float) -> Path:
     return out
 
 
-def accuracies(given: argparse.Namespace, reviews: Reviews, origin: Path) -> Iterator[tuple[str, int, int, float]]:
-    """The model, the number of labels, the seed and the accuracy in per cent of each run that is asked for."""
+Scores = dict[str, dict[str, dict[str, float]]]
+"""Accuracies by the name of the model, the number of labels and the seed."""
+
+
+def accuracies(
+    given: argparse.Namespace, known: Scores, reviews: Reviews, origin: Path
+) -> Iterator[tuple[str, int, int, float]]:
+    """The model, the number of labels, the seed and the accuracy of each run that is asked for and not known."""
     for size in given.sizes:
         held_out = reviews.held_out(size)
         scored = held_out if given.dev else reviews.tested(size)
         for name in given.models:
             for seed in range(given.seeds):
+                if str(seed) in known.get(name, {}).get(str(size), {}):
+                    continue
                 print(f"{name}, {size} labels, seed {seed} ...", file=sys.stderr)
                 settings = [*MODELS[name].settings_for(size, origin), *given.set, f"train.seed={seed}"]
                 train = reviews.labeled(size, seed)
@@ -164,19 +186,23 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     print(describe_machine(seed=0))
     kept = given.out / ("scores-dev.json" if given.dev else "scores.json")
-    scores = json.loads(kept.read_text()) if kept.exists() else {}
+    scores: Scores = json.loads(kept.read_text()) if kept.exists() else {}
     reviews = Reviews(given.data, given.out)
     origin = given.origin or language_model(reviews, given.out / "read", given.seconds)
-    for name, size, seed, accuracy in accuracies(given, reviews, origin):
+    for name, size, seed, accuracy in accuracies(given, scores, reviews, origin):
         scores.setdefault(name, {}).setdefault(str(size), {})[str(seed)] = accuracy
         kept.write_text(json.dumps(scores, indent=1))
     print(f"| labels | {' | '.join(TITLES[name] for name in scores)} |\n|---|{'---|' * len(scores)}")
     for size in SIZES:
-        cells = [spread(list(found.get(str(size), {}).values())) for found in scores.values()]
+        cells = [spread(by_size(found).get(size, [])) for found in scores.values()]
         print(f"| {size:,} | {' | '.join(cells)} |")
     if given.picture:
-        curves = {TITLES[name]: {int(s): list(v.values()) for s, v in found.items()} for name, found in scores.items()}
-        draw(curves, given.picture)
+        draw({TITLES[name]: by_size(found) for name, found in scores.items()}, given.picture)
+
+
+def by_size(found: dict[str, dict[str, float]]) -> dict[int, list[float]]:
+    """Accuracies of a model in per cent."""
+    return {int(size): [100 * value for value in seeds.values()] for size, seeds in found.items()}
 
 
 def spread(values: list[float]) -> str:
