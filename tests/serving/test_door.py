@@ -41,6 +41,11 @@ def test_a_model_of_frames_takes_numbers(serve: Any, bugs: list[BaseException]) 
     scored = client.post("/v1/score", {"model": "next", "inputs": series}).json["outputs"]
     assert [len(output["frames"]) for output in scored] == [2, 1]
     assert refused(client.post("/v1/completions", {"model": "next", "prompt": ""}), 400)
+    for name, what in (("motion", "integrated"), ("next", "mean")):
+        (seen,) = client.post("/v1/inspect", {"model": name, "inputs": series[:1], "parts": ["view"]}).json["outputs"]
+        assert seen["view"]["frames"] == series[0]
+        assert what in seen["view"]
+        refused(client.post("/v1/inspect", {"model": name, "inputs": [[]]}), 400, "invalid_value")
     for wrong in ("a text", ["a text"], [1.5], [[1]], []):
         refused(client.post("/v1/predict", {"model": "motion", "inputs": [wrong]}), 400, "invalid_value")
     refused(client.post("/v1/predict", {"model": "shouter", "inputs": series}), 400, "invalid_value")

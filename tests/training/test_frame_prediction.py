@@ -175,7 +175,7 @@ def test_mistakes_are_one_line(runs: Path, file: Path, tmp_path: Path) -> None:
         model.generate_into(tmp_path / "a.nzp")
     with pytest.raises(DataError, match="cannot be written"):
         model.generate_into(tmp_path / "none" / "a.npz")
-    with pytest.raises(DataError, match="several series in it; a prompt is one"):
+    with pytest.raises(DataError, match="several series in it; expected one, such as"):
         model.generate_into(tmp_path / "a.npz", prompt=str(file))
     for wrong in (
         {"frames": 0},

@@ -159,7 +159,10 @@ def predict(
 def inspect(
     run: RunArgument,
     texts: Annotated[
-        list[str], typer.Argument(help="A text, or two for a model of pairs; - reads stdin.", show_default=False)
+        list[str],
+        typer.Argument(
+            help="A text, or two for a model of pairs, or a file of frames; - reads stdin.", show_default=False
+        ),
     ],
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("inspection.html"),
     target: Annotated[

@@ -38,10 +38,12 @@ def write_inspection(
 
     Raises EnsueError if a model reads another number of texts.
     """
-    read = [whole_text("-", encoding).strip() if text == "-" else text for text in texts]
+    reads_frames = any(pipeline.reads_frames for pipeline in pipelines)
+    read = [whole_text("-", encoding).strip() if text == "-" and not reads_frames else text for text in texts]
     for wanted in [pipeline.num_texts for pipeline in pipelines]:
         if len(read) != wanted:
-            raise EnsueError(f"the model reads {NUMBERS.get(wanted, f'{wanted} texts')}; found {len(read)}")
+            what = "one file" if reads_frames else NUMBERS.get(wanted, f"{wanted} texts")
+            raise EnsueError(f"the model reads {what}; found {len(read)}")
     given = () if target is None else (target,)
     first, *others = [pipeline.inspect_texts(*read, *given, **options) for pipeline in pipelines]
     path: Path = reduce(lambda one, other: one.beside(other), others, first).save(out)

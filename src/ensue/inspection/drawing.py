@@ -1,31 +1,45 @@
-"""Drawings over the words of a text, as inline SVG: matrices and lines. They know nothing of models.
+"""Drawings over the words of a text, or the frames of a series, as inline SVG: matrices and lines. They know nothing of
+models.
 
 `drawing.html` has the pieces that other drawings are made of.
 
-All drawings of a page that share `WordColumns` have a word at the same place.
+All drawings of a page that share `WordColumns`, or `FrameColumns`, have a word or a frame at the same place.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from ensue.inspection.markup import clipped, width_of
+from ensue.inspection.markup import clipped, short, width_of
+from ensue.inspection.page import cut
 from ensue.inspection.templates import drawn
 
 HEAD = 26
 """Pixels of the words on top."""
 ROOMY = 18
-"""Columns up to which a matrix has large cells."""
+"""Columns up to which a matrix has large cells, and pixels from which on frames have gaps."""
+MOST_FRAMES = 500
+"""The most frames that are drawn."""
+ROOM, NARROWEST_FRAME, WIDEST_FRAME = 1_000, 3, 44
+"""The pixels that all frames share, if they can, and those of one."""
+NUMBERED, NUMBER_ROOM = (1, 2, 5, 10, 20, 50), 40
+"""How many frames have a number together, and the pixels that it needs."""
 
 
 class WordColumns:
     """The places of words side by side. `key` distinguishes the words of two texts."""
+
+    unit = "word"
+    gap = 2.0
+    """Pixels between columns."""
 
     def __init__(self, words: Sequence[str], *, key: str = "") -> None:
         self.words, self.key = [clipped(word, 60) for word in words], key
@@ -39,30 +53,82 @@ class WordColumns:
 
     def mid(self, column: int) -> float:
         """The middle of a column, in pixels."""
-        return self.lefts[column] + self.widths[column] / 2 - 1
+        return self.lefts[column] + (self.widths[column] - self.gap) / 2
 
 
-def lines(series: Mapping[str, NDArray[np.float64]], columns: WordColumns, *, name: str) -> Markup:
-    """Numbers over the words, a line for each name."""
+class FrameColumns(WordColumns):
+    """The places of the first of `length` frames side by side, which are narrow. `seconds` is the time from frame to
+    frame, 0 if nobody knows it.
+    """
+
+    unit = "frame"
+
+    def __init__(self, length: int, *, seconds: float = 0.0, key: str = "") -> None:
+        self.length, self.key = length, key
+        numbers = range(min(length, MOST_FRAMES))
+        width = float(min(WIDEST_FRAME, max(NARROWEST_FRAME, ROOM // len(numbers))))
+        self.gap = 2.0 if width >= ROOMY else 0.0
+        every = next(step for step in NUMBERED if step * width >= NUMBER_ROOM)
+        self.words = [f"frame {n}, {n * seconds:.3g} s" if seconds else f"frame {n}" for n in numbers]
+        self.shown = ["" if n % every else str(n) for n in numbers]
+        self.widths = [width] * len(numbers)
+        self.lefts = [width * n for n in range(len(numbers) + 1)]
+        self.width = self.lefts[-1]
+
+    @property
+    def note(self) -> str:
+        """What is left out."""
+        return cut(self.length, len(self), "frames")
+
+
+Ranges = Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]]
+
+
+def lines(
+    series: Mapping[str, NDArray[np.float64]], columns: WordColumns, *, name: str,
+    ranges: Ranges = MappingProxyType({}),
+) -> Markup:  # fmt: skip
+    """Numbers over the words or frames, a line for each name, which NaN interrupts. A name may have a range, between
+    two lines.
+    """
     height, count = max(100, 17 * len(series) + 8), len(columns)
-    low = min(float(values[:count].min()) for values in series.values())
-    high = max(float(values[:count].max()) for values in series.values())
-    ticks = [tick / 10 for tick in range(math.floor(10 * low), math.ceil(10 * high) + 1)]
-    ticks = ticks if len(ticks) > 1 else [ticks[0], ticks[0] + 0.1]
+    ticks = ticks_of(*extent([values[:count] for values in (*series.values(), *chain(*ranges.values()))]))
 
     def y(value: float) -> float:
         return HEAD + 6 + (height - 12) * (ticks[-1] - value) / (ticks[-1] - ticks[0])
 
+    def ways(values: NDArray[np.float64]) -> list[list[tuple[float, float]]]:
+        known = np.flatnonzero(np.isfinite(values[:count]))
+        runs = np.split(known, np.flatnonzero(np.diff(known) > 1) + 1)
+        return [[(columns.mid(at), y(float(values[at]))) for at in run.tolist()] for run in runs if len(run)]
+
     titles = [
-        "\n".join([word, *(f"{kind} {values[column]:.4f}" for kind, values in series.items())])
+        "\n".join([word, *(f"{kind} {short(float(values[column]))}" for kind, values in series.items())])
         for column, word in enumerate(columns.words)
     ]
-    points = [[(columns.mid(at), y(float(values[at]))) for at in range(count)] for values in series.values()]
-    shown = [(tick, y(tick)) for tick in ticks[:: math.ceil(len(ticks) / 6)]]
+    areas = {
+        kind: [low + high[::-1] for low, high in zip(*map(ways, pair), strict=True)] for kind, pair in ranges.items()
+    }
     return drawn(
-        "inspection/lines.html", columns=columns, height=height, kinds=list(series), titles=titles, ticks=shown,
-        points=points, name=name,
+        "inspection/lines.html", columns=columns, height=height, titles=titles, name=name,
+        ticks=[(short(tick), y(tick)) for tick in ticks],
+        kinds=[(kind, ways(values), areas.get(kind, [])) for kind, values in series.items()],
     )  # fmt: skip
+
+
+def extent(values: Sequence[NDArray[Any]]) -> tuple[float, float]:
+    """The least and the largest number that is finite; 0 and 1 if there is none."""
+    found = np.concatenate([part[np.isfinite(part)].astype(np.float64).ravel() for part in values])
+    return (float(found.min()), float(found.max())) if found.size else (0.0, 1.0)
+
+
+def ticks_of(low: float, high: float) -> list[float]:
+    """Up to seven round numbers at equal distances, of which the first and the last enclose the range."""
+    size = max(high - low, 1e-6 * max(abs(low), abs(high))) or 1.0
+    power = 10.0 ** math.floor(math.log10(size / 5))
+    step = next(tick * power for tick in (1, 2, 5, 10) if tick * power * 5 >= size * (1 - 1e-9))
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [step * number for number in range(first, max(last, first + 1) + 1)]
 
 
 def matrix(

@@ -50,7 +50,8 @@ def _about(texts: Sequence[Seen]) -> str:
             "may be negative, the candidate and the hidden state, it is the mean size."
         )
     if any(text.attention for text in texts):
-        about.append("In a square the row of a word shows what the word looks at. A row sums to 1.")
+        unit = texts[0].columns.unit
+        about.append(f"In a square the row of a {unit} shows what the {unit} looks at. A row sums to 1.")
     return " ".join(about)
 
 
@@ -84,4 +85,4 @@ def _attention(text: Seen) -> list[list[tuple[str, Markup]]]:
 
 def _cut(text: Seen) -> str:
     size = min(len(text.columns), MOST_DRAWN)
-    return cut(text.attention[0].weights.shape[1], size, "words") if text.attention else ""
+    return cut(text.attention[0].weights.shape[1], size, f"{text.columns.unit}s") if text.attention else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 
@@ -66,6 +67,11 @@ def signed(value: float, digits: int = 2) -> str:
 def plain(value: float, digits: int = 2) -> str:
     """A number with a minus sign in place of a hyphen."""
     return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
+
+
+def short(value: float, digits: int = 5) -> str:
+    """A number of any size with a few digits; a value that is missing is called so."""
+    return "missing" if math.isnan(value) else f"{value:.{digits}g}".replace("-", "−")
 
 
 def share(value: float) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from ensue.inspection.markup import clean, clipped, plain, share, signed, written
+from ensue.inspection.markup import clean, clipped, plain, share, short, signed, written
 from ensue.inspection.numbers import as_json
 
 if TYPE_CHECKING:  # it is imported with the first page
@@ -46,7 +46,8 @@ def _environment() -> Environment:
     found.policies["json.dumps_function"] = _dumped
     found.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     found.filters |= {
-        "clipped": clipped, "fixed": _fixed, "plain": plain, "share": share, "signed": signed, "written": written,
+        "clipped": clipped, "fixed": _fixed, "plain": plain, "share": share, "short": short, "signed": signed,
+        "written": written,
     }  # fmt: skip
     return found
 

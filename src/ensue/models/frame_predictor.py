@@ -68,6 +68,16 @@ class FramePredictor(nn.Module):
         x = self.features.normalized(frames.values)
         return self.reader(x, x, noise, mask=frames.mask).state
 
+    def expected(
+        self, frames: Frames, noise: Float[Tensor, "1 T d_latent"], draws: Float[Tensor, "N S d_latent"]
+    ) -> Mixture:
+        """The distributions (N, S) of the first S frames of a series, each given those before it, of normalized
+        features; with latent variables one for each of N draws from their prior.
+        """
+        x = self.features.normalized(frames.values)
+        found: Mixture = self.head(self.reader.imagined(x, noise, draws))
+        return found
+
     def init_state(self, rows: int) -> ReaderState:
         """The state before the first frame."""
         return self.reader.init_state(rows)

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from ensue.nn import SequenceLayer, VariationalRecurrent
 from ensue.nn.gaussian import Gaussian
-from ensue.types import State
+from ensue.nn.recurrent.variational import VariationalState
+from ensue.types import State, select_rows
 
 ReaderState: TypeAlias = Any
 """What a reader knows between two frames: a `State`."""
@@ -46,6 +47,14 @@ class FrameReader(nn.Module, ABC):
         mask: Bool[Tensor, "B T"] | None = None,
     ) -> Read:
         """Frames as they are, and as the layers read them in training; `noise` is that of the latent variables."""
+
+    @abstractmethod
+    def imagined(
+        self, x: Float[Tensor, "1 T d"], noise: Float[Tensor, "1 T d_latent"], draws: Float[Tensor, "N S d_latent"]
+    ) -> Float[Tensor, "N S d_out"]:
+        """What is known before each of the first S frames of a series, with latent variables from their prior by the
+        noise of N `draws`. The frames before are read as `forward` reads them with `noise`.
+        """
 
     @abstractmethod
     def init_state(self, rows: int) -> ReaderState:
@@ -98,10 +107,16 @@ class PlainReader(FrameReader):
     def _read(
         self, x: Tensor, disturbed: Tensor, z: Tensor, divergence: Tensor, ratio: Tensor, mask: Tensor | None
     ) -> Read:
-        before = torch.cat((disturbed.new_zeros(len(x), 1, x.shape[2]), disturbed[:, :-1]), dim=1)
-        decoded, state = self.layers(torch.cat((before, z), dim=-1), mask=mask)
+        decoded, state = self.layers(torch.cat((_before(disturbed), z), dim=-1), mask=mask)
         last = x[:, -1] if mask is None else x[torch.arange(len(x), device=x.device), mask.sum(1) - 1]
         return Read(decoded, divergence, ratio, PlainState(last, state))
+
+    def imagined(
+        self, x: Float[Tensor, "1 T d"], noise: Float[Tensor, "1 T d_latent"], draws: Float[Tensor, "N S d_latent"]
+    ) -> Float[Tensor, "N S d_out"]:
+        count, length, _ = draws.shape
+        read: Read = self(x, x, noise)
+        return read.decoded[:, :length].expand(count, -1, -1)
 
     def init_state(self, rows: int) -> PlainState:
         like = next(self.parameters())
@@ -135,9 +150,25 @@ class StochasticReader(PlainReader):
         *,
         mask: Bool[Tensor, "B T"] | None = None,
     ) -> Read:
-        posterior = Gaussian.of(self.posterior(self.recognition(x, mask=mask)[0]))
+        posterior = self._posterior(x, mask)
         z = posterior.at(noise)
         return self._read(x, disturbed, z, posterior.divergence(), posterior.ratio(z), mask)
+
+    def _posterior(self, x: Tensor, mask: Tensor | None = None) -> Gaussian:
+        return Gaussian.of(self.posterior(self.recognition(x, mask=mask)[0]))
+
+    def imagined(
+        self, x: Float[Tensor, "1 T d"], noise: Float[Tensor, "1 T d_latent"], draws: Float[Tensor, "N S d_latent"]
+    ) -> Float[Tensor, "N S d_out"]:
+        count, length, _ = draws.shape
+        before, z, state = _before(x), self._posterior(x).at(noise), self.layers.init_state(1)
+        first = torch.zeros(count, dtype=torch.int64, device=x.device)
+        found = []
+        for t in range(length):
+            drawn = torch.cat((before[:, t].expand(count, -1), draws[:, t]), dim=-1)
+            found.append(self.layers.step(drawn, select_rows(state, first))[0])
+            _, state = self.layers.step(torch.cat((before[:, t], z[:, t]), dim=-1), state)
+        return torch.stack(found, dim=1)
 
 
 class VariationalReader(FrameReader):
@@ -160,6 +191,15 @@ class VariationalReader(FrameReader):
         z = posterior.at(noise)
         return Read(y[..., : self.d_out], posterior.divergence(prior), posterior.ratio(z, prior), state)
 
+    def imagined(
+        self, x: Float[Tensor, "1 T d"], noise: Float[Tensor, "1 T d_latent"], draws: Float[Tensor, "N S d_latent"]
+    ) -> Float[Tensor, "N S d_out"]:
+        count, length, _ = draws.shape
+        y, _ = self.layer(torch.cat((x, noise), dim=-1))
+        h = y[:, :length, self.layer.d_hidden : self.d_out].expand(count, -1, -1).flatten(0, 1)
+        decoded, _ = self.layer.imagine(draws.flatten(0, 1), VariationalState(h, None))
+        return decoded.view(count, length, -1)
+
     def init_state(self, rows: int) -> ReaderState:
         return self.layer.init_state(rows)
 
@@ -169,3 +209,8 @@ class VariationalReader(FrameReader):
 
     def close(self, x: Float[Tensor, "B d"], opened: ReaderState) -> ReaderState:
         return self.layer.after(x, *opened)
+
+
+def _before(x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T d"]:
+    """The frame before each; before the first one zeros."""
+    return torch.cat((x.new_zeros(len(x), 1, x.shape[2]), x[:, :-1]), dim=1)

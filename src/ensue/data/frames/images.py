@@ -36,7 +36,8 @@ def read_idx(path: Path, reading: Reading) -> Iterator[Series]:
     scale = 255 if images.dtype == np.uint8 else 1
     for number, image in enumerate(images):
         own = () if labels is None else (str(int(labels[number])),)
-        yield Series(f"{path.name}[{number}]", as_vectors(image / scale, str(path)), own, place=(str(path), None))
+        frames = as_vectors(image / scale, str(path))
+        yield Series(f"{path.name}[{number}]", frames, own, place=(str(path), None), colors=1)
 
 
 def labels_beside(path: Path) -> Path | None:
@@ -85,4 +86,5 @@ def read_image(path: Path, reading: Reading) -> Iterator[Series]:
         raise DataError(f"damaged, or no image ({error})", path) from None
     if pixels is None:
         raise DataError(f"an image of the mode {mode}; expected 8 bits for each color", path)
-    yield Series(path.name, (pixels.reshape(len(pixels), -1) / 255).astype(np.float32), place=(str(path), None))
+    frames = (pixels.reshape(len(pixels), -1) / 255).astype(np.float32)
+    yield Series(path.name, frames, place=(str(path), None), colors=1 if pixels.ndim == 2 else 3)

@@ -29,6 +29,8 @@ class Series(NamedTuple):
     """The names of the d features, if they have names."""
     channels: int = 0
     """Of a sound: how many were mixed; 0: it is no sound."""
+    colors: int = 0
+    """Of an image: the numbers of a pixel; 0: it is no image."""
 
     def error(self, message: str) -> DataError:
         """A mistake in this series."""

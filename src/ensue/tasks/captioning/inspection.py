@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,7 +29,7 @@ def inspect_caption(pipeline: CaptioningPipeline, image: Any, caption: str | Non
     An image is a path, an array, or a `Series`; one of a file of many is called `strips.npz[3]`. Raises EnsueError for
     another number of images.
     """
-    series = _series(pipeline, image)
+    series = pipeline.only(image)
     target = pipeline.target
     sources = pipeline.sources([Captioned(series)])
 
@@ -57,20 +54,6 @@ def inspect_caption(pipeline: CaptioningPipeline, image: Any, caption: str | Non
     return Inspection(
         clipped(series.name, TITLE), view, _facts(pipeline, view), caption_sections(view, pipeline.search)
     )
-
-
-def _series(pipeline: CaptioningPipeline, image: Any) -> Series:
-    """The only image."""
-    if not isinstance(image, str | Path):
-        (given,) = pipeline._given([image])
-        return given
-    source: Iterator[Series] = map(pipeline._checked, pipeline.source(image))
-    found = list(islice(source, 2))
-    if not found:
-        raise EnsueError(f"{image}: no image in it")
-    if len(found) > 1 and found[0].name != found[1].name:
-        raise EnsueError(f"{image}: several images; expected one, such as {image}[0]")
-    return found[0]
 
 
 def _picture(pipeline: CaptioningPipeline, series: Series) -> dict[str, Any]:

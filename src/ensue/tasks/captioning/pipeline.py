@@ -137,10 +137,6 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
     def scored_items(self, location: str | Path, *, encoding: str = "utf-8") -> ScoredItems:
         return self.items_scored(list(self._captioned(location, encoding)))
 
-    def inspect_texts(self, *texts: Any, **options: Any) -> Inspection:
-        """`inspect` of a path, perhaps with a caption behind it; or of the rows of an image, as the server has them."""
-        return self.inspect(*texts, **options) if isinstance(texts[0], str) else self.inspect(list(texts), **options)
-
     def inspect(self, image: Any, target: str | None = None) -> Inspection:
         """What happens in the model with an image, a path or an array: while it writes its caption, or a given one."""
         return inspect_caption(self, image, target)

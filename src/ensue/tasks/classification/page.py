@@ -36,7 +36,7 @@ def classifier_sections(
     keys = [f"{side}-" for side in range(len(views))]
     columns = [WordColumns(view.words[:MOST_WORDS], key=key) for view, key in zip(views, keys, strict=True)]
     sections = [
-        Section("Labels", "tasks/classification/labels.html", _labels(views[0], names, colors, threshold)),
+        labels_section(views[0].probabilities, views[0].label, names, colors=colors, threshold=threshold),
         Section(
             f"What each word does for “{label}”",
             "tasks/classification/contributions.html",
@@ -59,17 +59,20 @@ def classifier_sections(
     return [*sections, *encoder_sections(seen)]
 
 
-def _labels(
-    view: ClassifierView, names: Sequence[str], colors: Mapping[str, str], threshold: float | None
-) -> dict[str, Any]:
+def labels_section(
+    probabilities: NDArray[np.float32], label: int, names: Sequence[str], *, colors: Mapping[str, str],
+    threshold: float | None, what: str = "text",
+) -> Section:  # fmt: skip
     """A bar for each label, the most probable first; a chosen one has its color."""
-    order = np.argsort(-view.probabilities, kind="stable")[:MOST_LABELS].tolist()
+    order = np.argsort(-probabilities, kind="stable")[:MOST_LABELS].tolist()
     rows = []
     for place in order:
-        probability = float(view.probabilities[place])
-        is_chosen = probability >= threshold if threshold is not None else place == view.label
+        probability = float(probabilities[place])
+        is_chosen = probability >= threshold if threshold is not None else place == label
         rows.append((names[place], probability, colors[names[place]] if is_chosen else None))
-    return {"rows": rows, "threshold": threshold, "note": cut(len(names), len(order), "labels", "most probable")}
+    note = cut(len(names), len(order), "labels", "most probable")
+    shown = {"rows": rows, "threshold": threshold, "note": note, "what": what}
+    return Section("Labels", "tasks/classification/labels.html", shown)
 
 
 def _contributions(
@@ -101,7 +104,7 @@ def _integrated(
     numbers = {
         "label": label,
         "most": most,
-        "sums": [(one.baseline, one.value, one.error, one.is_exact) for one in integrated],
+        "sums": integrated,
         "texts": [
             weighted_text(text, _shares(view.words, one, most), key=key)
             for view, one, text, key in zip(views, integrated, texts, keys, strict=True)

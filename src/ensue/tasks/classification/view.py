@@ -69,7 +69,7 @@ def view_classifier(model: Classifier, texts: Sequence[ReadWords]) -> tuple[Clas
         readings = [read.reading() for read in texts]
         pooled = [model.pooled(reading.x, reading.keys, None, reading.subwords) for reading in readings]
         label = int(model.probabilities(model.logits_of(pooled))[0].argmax())
-    integrated = [_integrated(model, reading, pooled, side, label) for side, reading in enumerate(readings)]
+    integrated = [integrated_of(model, reading, pooled, side, label) for side, reading in enumerate(readings)]
     with torch.inference_mode():
         return _views(model, texts, readings, pooled, label, integrated)
 
@@ -91,8 +91,8 @@ def _views(
             label=label,
             probabilities=probabilities.cpu().numpy(),
             contributions=_contributions(model, read, pooled, side=side, logits=logits, label=label),
-            attention=_attention_weights(model, reading),
-            maxima=_maxima(model, reading),
+            attention=attention_weights(model, reading),
+            maxima=maxima_of(model, reading),
             traces=[] if model.pooling is None else traces_of(model.layers, reading.x),
             heads=[] if model.pooling is None else attention_of(model.layers, reading.x),
             integrated=integrated[side],
@@ -101,7 +101,7 @@ def _views(
     )
 
 
-def _integrated(
+def integrated_of(
     model: Classifier, reading: ReadFeatures, pooled: Sequence[Pooled], side: int, label: int
 ) -> Integrated | None:
     """The integrated gradients of the label's log-odds by the features of one text's words."""
@@ -113,7 +113,7 @@ def _integrated(
     def output(x: Tensor) -> Tensor:
         texts = [Pooled(*(part.expand(len(x), -1) for part in text)) for text in pooled]
         texts[side] = model.pooled(x, reading.keys.expand(len(x), -1), None)
-        return _log_odds(model, model.logits_of(texts), label)
+        return log_odds(model, model.logits_of(texts), label)
 
     rows = rows_together(model.layers, length)
     return integrated_gradients(output, reading.x, points=max(FEWEST_POINTS, POSITIONS // length), rows=rows)
@@ -130,7 +130,7 @@ def _contributions(
 ) -> list[Contribution]:
     """The effects of the words of one text; the other text of a pair is not changed."""
     groups, found = groups_of(len(read)), []
-    before = float(_log_odds(model, logits, label)[0])
+    before = float(log_odds(model, logits, label)[0])
     rows = max(1, CALL_WORDS // len(read))
     for start in range(0, len(groups), rows):
         some = groups[start : start + rows]
@@ -141,12 +141,12 @@ def _contributions(
             both[1 - side] = both[1 - side]._replace(vector=both[side].vector)
         logits_without = model.logits_of(both)
         probabilities = model.probabilities(logits_without)[:, label].tolist()
-        falls = (before - _log_odds(model, logits_without, label)).tolist()
+        falls = (before - log_odds(model, logits_without, label)).tolist()
         found += [Contribution(*each) for each in zip(some, probabilities, falls, strict=True)]
     return found
 
 
-def _log_odds(model: Classifier, logits: Tensor, label: int) -> Tensor:
+def log_odds(model: Classifier, logits: Tensor, label: int) -> Tensor:
     """log p / (1 - p) of the label (B,), exact even if p is almost 1."""
     logits = exact(logits)
     if model.multiple:
@@ -164,7 +164,7 @@ def _slots(model: Classifier, reading: ReadFeatures) -> tuple[Tensor, slice]:
     return model.layers(reading.x)[0], slice(None)
 
 
-def _attention_weights(model: Classifier, reading: ReadFeatures) -> NDArray[np.float64] | None:
+def attention_weights(model: Classifier, reading: ReadFeatures) -> NDArray[np.float64] | None:
     """The weights of attention pooling (T,)."""
     pooling = _pooling(model, AttentionPooling)
     if pooling is None or model.is_joint:
@@ -176,7 +176,7 @@ def _attention_weights(model: Classifier, reading: ReadFeatures) -> NDArray[np.f
     return weights[own]
 
 
-def _maxima(model: Classifier, reading: ReadFeatures) -> NDArray[np.float64] | None:
+def maxima_of(model: Classifier, reading: ReadFeatures) -> NDArray[np.float64] | None:
     """The share of the features whose maximum is at each word (T,); among equal values the first counts."""
     if _pooling(model, MaxPooling) is None or model.is_joint:
         return None

@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 from ensue.data.frames.series import Series
 from ensue.data.frames.stored import FrameRows
+from ensue.inspection.inspection import Inspection
 from ensue.metrics.classification import ClassificationScores
 from ensue.metrics.comparison import ScoredItems
 from ensue.tasks.classification.classified import Classified
 from ensue.tasks.classification.judging import Judged, items_of, scores_of
+from ensue.tasks.frame_classification.inspection import inspect_series
 from ensue.tasks.frame_classification.job import ClassifiedFrames, class_labels
 from ensue.tasks.frame_classification.recipe import FrameClassificationRecipe
 from ensue.tasks.frames.pipeline import LabeledFramesPipeline, windowed
@@ -59,6 +61,12 @@ class FrameClassificationPipeline(LabeledFramesPipeline):
             probabilities = ClassifiedFrames(rows, []).probabilities(self.model)
             for one, shares in zip(window, probabilities, strict=True):
                 yield LabelsOfSeries(one, self.labels.chosen(shares), shares)
+
+    def inspect(self, series: Any) -> Inspection:
+        """What happens in the model with a series, as numbers and as a page. `series` is the path of a file that has
+        one, or as for `predict`.
+        """
+        return inspect_series(self, series)
 
     def evaluate(self, location: str | Path, *, encoding: str = "utf-8") -> ClassificationScores:
         """The scores on labeled series. Raises DataError for one without a label."""

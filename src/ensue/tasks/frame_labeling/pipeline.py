@@ -10,8 +10,10 @@ from typing import Any
 
 from ensue.data.frames.series import Series
 from ensue.data.frames.stored import FrameRows
+from ensue.inspection.inspection import Inspection
 from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.labeling import LabelingScores
+from ensue.tasks.frame_labeling.inspection import inspect_series
 from ensue.tasks.frame_labeling.job import TaggedFrames, frame_labels
 from ensue.tasks.frame_labeling.recipe import FrameLabelingRecipe
 from ensue.tasks.frames.pipeline import LabeledFramesPipeline, windowed
@@ -56,6 +58,12 @@ class FrameLabelingPipeline(LabeledFramesPipeline):
                 labels = self.labels.decode(path.tolist())
                 shares = self.labels.confidence(labels, marginals[number]) if confidence else []
                 yield one, TaggedSeries(one.name, tuple(labels), tuple(shares))
+
+    def inspect(self, series: Any) -> Inspection:
+        """What happens in the model with a series, as numbers and as a page: scores, paths, probabilities. `series` is
+        the path of a file that has one, or as for `predict`.
+        """
+        return inspect_series(self, series)
 
     def evaluate(self, location: str | Path, *, encoding: str = "utf-8") -> LabelingScores:
         """The scores on series with a label for each frame. Raises DataError for one without."""

@@ -13,6 +13,7 @@ TASK = TaskEntry(
         "score": frozenset(),
         "predict": frozenset({"shard"}),
         "evaluate": frozenset({"draws"}),
+        "inspect": frozenset(),
     },
     judged_by=("nats_per_frame",),
     files=("frames.json",),

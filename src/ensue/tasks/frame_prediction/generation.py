@@ -74,7 +74,12 @@ def _moments(model: FramePredictor, state: ReaderState, rows: FrameRows, chosen:
     device, draws = device_of(model), PRIOR_DRAWS if model.d_latent else 1
     noise = np.stack([SeriesNoise(rows[row], model.d_latent).draw(draws) for row in chosen])
     moments = [model.next(torch.from_numpy(noise[:, draw]).to(device), state)[0].moments() for draw in range(draws)]
-    means, deviations = (torch.stack(part).double() for part in zip(*moments, strict=True))
+    return over_draws(*(torch.stack(part) for part in zip(*moments, strict=True)))
+
+
+def over_draws(means: Tensor, deviations: Tensor) -> Moments:
+    """The moments of a mixture of draws (N, ...), each as likely as the others."""
+    means, deviations = means.double(), deviations.double()
     mean = means.mean(0)
     variance = (deviations.square() + (means - mean).square()).mean(0)
     return mean.cpu().numpy(), variance.sqrt().cpu().numpy()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from numbers import Real
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,10 +17,12 @@ from ensue.data.frames.series import Series, Vectors
 from ensue.data.frames.stored import FrameRows
 from ensue.data.frames.writing import check_writable, written
 from ensue.errors import DataError, EnsueError
+from ensue.inspection.inspection import Inspection
 from ensue.metrics.comparison import ItemRows, ScoredItems, ratio
 from ensue.metrics.frames import FrameScores
 from ensue.runs.weights import written_beside
 from ensue.tasks.frame_prediction.generation import free_running, next_moments
+from ensue.tasks.frame_prediction.inspection import inspect_series
 from ensue.tasks.frame_prediction.picture import SUFFIXES, draw_series
 from ensue.tasks.frame_prediction.recipe import FramePredictionRecipe
 from ensue.tasks.frame_prediction.scoring import SeriesNats, nats_of, scores_of
@@ -105,7 +106,7 @@ class FramePredictionPipeline(FramesPipeline):
         check_path("the file to write", out)
         path, shape = Path(out), self.seen.shape
         check_writable(path, others=SUFFIXES)
-        begin = self._only(prompt) if prompt else None
+        begin = self.only(prompt) if prompt else None
         series = self._generated(begin, frames, samples, temperature, seed)
         what = f"{samples:,} series"
         try:
@@ -118,13 +119,6 @@ class FramePredictionPipeline(FramesPipeline):
         except OSError as error:
             raise DataError(f"cannot be written ({error.strerror})", out) from None
         return f"wrote {what} of {len(series[0]):,} frames to {out}"
-
-    def _only(self, location: str) -> Series:
-        """The series of a file that has one."""
-        found = list(islice(map(self._checked, self.source(location)), 2))
-        if len(found) != 1:
-            raise DataError(f"{'several' if found else 'no'} series in it; a prompt is one", location)
-        return found[0]
 
     def predict(self, texts: Iterable[Any]) -> list[NextFrame]:
         """The next frame behind each series: an array of numbers (T, d), one of `source`, or the samples (n,) of a
@@ -141,6 +135,12 @@ class FramePredictionPipeline(FramesPipeline):
             means, deviations = next_moments(self.model, FrameRows.of([one.frames for one in window]))
             for one, mean, deviation in zip(window, means, deviations, strict=True):
                 yield NextFrame(one.name, mean, deviation)
+
+    def inspect(self, series: Any) -> Inspection:
+        """What happens in the model with a series, as numbers and as a page: what it expected of each frame, and what
+        each costs. `series` is the path of a file that has one, or as for `predict`.
+        """
+        return inspect_series(self, series)
 
     def score(self, series: Any) -> NDArray[np.float64]:
         """The nats of each frame (T,) of a series, read from its beginning; with latent variables a bound."""

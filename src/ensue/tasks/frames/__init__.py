@@ -2,5 +2,9 @@
 
 from collections.abc import Mapping
 
-COMMANDS: Mapping[str, frozenset[str]] = {"predict": frozenset({"shard"}), "evaluate": frozenset()}
+COMMANDS: Mapping[str, frozenset[str]] = {
+    "predict": frozenset({"shard"}),
+    "evaluate": frozenset(),
+    "inspect": frozenset(),
+}
 """The commands that take a run of these tasks."""

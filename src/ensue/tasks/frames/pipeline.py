@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -17,6 +17,7 @@ from ensue.data.frames.series import Series, as_vectors
 from ensue.data.frames.source import FrameSource
 from ensue.data.streams import is_stream
 from ensue.errors import DataError, EnsueError
+from ensue.inspection.series import SeriesView
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.frames.length import check_frames
 from ensue.tasks.frames.model import FrameParts, LabeledFrameParts
@@ -27,6 +28,7 @@ from ensue.tasks.windows import windows
 
 WINDOW_FRAMES, WINDOW_SERIES = 262_144, 4_096
 """The most frames and series that are held and sorted by length."""
+NO_STREAM = "frames are read from a file, a folder, a glob or a table of paths, not from a stream"
 GIVEN = "arrays of numbers (T, d), or of the samples (n,) of sounds"
 
 
@@ -64,6 +66,34 @@ class FramesPipeline(Predictor):
                 self._as_series(one.frames, one.name)
             yield self._checked(one if isinstance(one, Series) else self._as_series(one, str(number)))
 
+    def only(self, given: Any) -> Series:
+        """The series of a location that has one, or of a caller. Raises EnsueError for another number of series."""
+        if not isinstance(given, str | Path):
+            (one,) = self._given([given])
+            return one
+        if is_stream(str(given)):
+            raise EnsueError(NO_STREAM)
+        found = list(islice(map(self._checked, self.source(given)), 2))
+        if not found:
+            raise DataError("no series in it", given)
+        if len(found) > 1 and found[0].name != found[1].name:
+            example = f"{given}[0]" if Path(given).is_file() else found[0].place[0]
+            raise DataError(f"several series in it; expected one, such as {example}", given)
+        return found[0]
+
+    def _seen_as(self, series: Series) -> SeriesView:
+        """A series as a page shows it. Raises EnsueError for one that is too long."""
+        shape = self.seen.shape
+        rate = 1 / self.recipe.features.step if shape.is_sound else series.rate or shape.rate
+        names = tuple(f"band {band}" for band in range(shape.width)) if shape.is_sound else shape.columns
+        return SeriesView.of(series, features=names, seconds=1 / rate if rate else 0.0)
+
+    def inspect_texts(self, *texts: Any, **options: Any) -> Any:
+        """`inspect` of a location, perhaps with a target behind it; or of frames, as the server has them."""
+        inspected: Any = self
+        is_place = any(isinstance(text, str) for text in texts)
+        return inspected.inspect(*texts, **options) if is_place else inspected.inspect(list(texts), **options)
+
     def _checked(self, series: Series) -> Series:
         """The series, if the model reads it whole."""
         check_frames(series, self.recipe)
@@ -97,7 +127,7 @@ class FramesPipeline(Predictor):
         names no format.
         """
         if is_stream(location):
-            raise EnsueError("frames are read from a file, a folder, a glob or a table of paths, not from a stream")
+            raise EnsueError(NO_STREAM)
         whole = self.source(expanded(location), encoding=encoding)
         return chain.from_iterable(shard.items(lambda: windowed(map(self._checked, whole))))
 

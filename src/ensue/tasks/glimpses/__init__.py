@@ -9,7 +9,7 @@ TASK = TaskEntry(
     parts="ensue.tasks.glimpses.model:GlimpseParts",
     job="ensue.tasks.glimpses.job:GlimpsesJob",
     pipeline="ensue.tasks.glimpses.pipeline:GlimpsesPipeline",
-    commands={**COMMANDS, "inspect": frozenset()},
+    commands=COMMANDS,
     judged_by=("exact_match",),
     files=("frames.json", "labels.json"),
 )

@@ -88,14 +88,16 @@ class GlimpsesPipeline(LabeledFramesPipeline):
         return [found.as_json() for found in self.predict(texts)]
 
     def read(
-        self, series: Iterable[Series], *, with_captions: bool = False, ways: Ways = MEANS
+        self, series: Iterable[Series], *, with_captions: bool = False, ways: Ways | None = None
     ) -> Iterator[tuple[Series, ReadSeries, float]]:
-        """A stream of images with what is read in them and, if asked for, the surprisal of their captions."""
+        """A stream of images with what is read in them and, if asked for, the surprisal of their captions. Places are
+        their means, unless there are `ways` by which they are drawn.
+        """
         for window in windowed(series):
             captions = [caption_of(one, self.recipe) if with_captions else () for one in window]
             rows = FrameRows.of([one.frames for one in window])
             most = self.recipe.glimpses.most_symbols
-            found = read_images(self.model, self.labels, rows, captions, most=most, ways=ways)
+            found = read_images(self.model, self.labels, rows, captions, most=most, ways=ways or MEANS)
             for one, (image, nats) in zip(window, found, strict=True):
                 shares = tuple(image.probabilities.tolist())
                 yield one, ReadSeries(one.name, image.symbols, shares, self._pixels(image.places)), nats
@@ -126,7 +128,7 @@ class GlimpsesPipeline(LabeledFramesPipeline):
 
     def inspect_texts(self, *texts: Any, **options: Any) -> Inspection:
         """`inspect` of a location, or of the rows of one image, as the server has them."""
-        return self.inspect(texts[0] if isinstance(texts[0], str) else [texts], **options)
+        return self.inspect(texts[0] if any(isinstance(text, str) for text in texts) else [texts], **options)
 
     def inspect(self, images: Any) -> Inspection:
         """Where the model looks in images, the path of its glimpses with the symbol read at each: a file, a folder, a

@@ -51,15 +51,9 @@ class Effect(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TaggerView:
-    """A sentence in a tagger. `emissions` and `marginals` are (T, K); `effects` and `characters` are those of the first
-    words.
+class TagsView:
+    """What a tagger of words or of frames decides. `emissions` and `marginals` are (T, K), `path` (T,)."""
 
-    `effects[t]` are the effects of `parts[t]`. `letters[t]` are the effects of reading one letter of the word as
-    unknown, if the model reads letters.
-    """
-
-    words: tuple[str, ...]
     tags: tuple[str, ...]
     emissions: NDArray[np.float32]
     path: NDArray[np.int64]
@@ -67,13 +61,24 @@ class TaggerView:
     tables: ChainScores | None
     """The scores of pairs of tags; None for a head without them."""
     paths: list[TagPath]
+    traces: list[Trace]
+    attention: list[Attention] | None
+    """The attention of the layers; None for a text that is too long."""
+
+
+@dataclass(frozen=True)
+class TaggerView(TagsView):
+    """A sentence in a tagger. `effects` and `characters` are those of the first words.
+
+    `effects[t]` are the effects of `parts[t]`. `letters[t]` are the effects of reading one letter of the word as
+    unknown, if the model reads letters.
+    """
+
+    words: tuple[str, ...]
     parts: list[list[Part]]
     effects: list[list[Effect]]
     letters: list[list[Effect]]
     characters: list[CharacterView]
-    traces: list[Trace]
-    attention: list[Attention] | None
-    """The attention of the layers; None for a text that is too long."""
 
 
 @torch.inference_mode()
@@ -83,22 +88,30 @@ def view_tagger(model: Tagger, read: ReadWords, tags: tuple[str, ...], *, num_wo
     """
     x, keys, subwords = read.reading()
     emissions = model.emissions(x, keys, None, subwords)
-    path = model.head.best(emissions, None)[0].cpu().numpy()
+    whole = view_tags(model, x, emissions, tags)
     parts = read.parts()
-    effects, letters = _effects(model, read, parts, emissions[0], path, num_words)
-    scores, tables = _chain(model.head, emissions)
+    effects, letters = _effects(model, read, parts, emissions[0], whole.path, num_words)
     return TaggerView(
+        **vars(whole),
         words=read.words,
-        tags=tags,
-        emissions=emissions[0].cpu().numpy(),
-        path=path,
-        marginals=model.head.marginals(emissions, None)[0].cpu().numpy(),
-        tables=tables,
-        paths=[] if tables is None else _paths(scores, tables),
         parts=parts,
         effects=effects,
         letters=letters,
         characters=characters_of(read.features, read, len(effects)),
+    )
+
+
+@torch.inference_mode()
+def view_tags(model: Tagger, x: Tensor, emissions: Tensor, tags: tuple[str, ...]) -> TagsView:
+    """What follows from features (1, T, d) and emissions (1, T, K)."""
+    scores, tables = _chain(model.head, emissions)
+    return TagsView(
+        tags=tags,
+        emissions=emissions[0].cpu().numpy(),
+        path=model.head.best(emissions, None)[0].cpu().numpy(),
+        marginals=model.head.marginals(emissions, None)[0].cpu().numpy(),
+        tables=tables,
+        paths=[] if tables is None else _paths(scores, tables),
         traces=traces_of(model.layers, x),
         attention=attention_of(model.layers, x),
     )

@@ -1,0 +1,123 @@
+"""Drawings over the frames of a series: maps of many numbers for each frame, bars, labels over time, and images, whose
+frames are rows. They know nothing of models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from ensue.inspection.drawing import FrameColumns, extent
+from ensue.inspection.markup import short
+from ensue.inspection.pixels import data_address
+from ensue.inspection.templates import drawn
+
+TALLEST, TALL = 18, 220
+"""Pixels of a row of a map, and of all rows of a large one."""
+MOST_NAMED = 12
+"""The most rows of a map that have names, and the most numbers that are told of a frame."""
+BAR_HEIGHT = 110
+WIDE = 360
+"""The pixels that an image has room for, both ways."""
+PALE_TO_DARK = np.array([[253, 243, 205], [240, 150, 60], [178, 40, 90], [30, 20, 70]]) / 255
+COOL_TO_WARM = np.array([[28, 110, 190], [240, 240, 240], [220, 80, 10]]) / 255
+MISSING = np.array([150, 150, 150]) / 255
+
+
+def feature_map(
+    values: NDArray[Any], columns: FrameColumns, rows: Sequence[str], *, name: str, signed: bool = False
+) -> Markup:
+    """Numbers (T, d), NaN for what is missing: a column for each frame, with the first row at the bottom. Of `signed`
+    ones 0 is pale, of others the least one.
+    """
+    count = len(columns)
+    shown = values[:count]
+    low, high = extent([shown])
+    if signed:
+        low, high = -max(abs(low), abs(high)), max(abs(low), abs(high))
+    side = max(1, min(TALLEST, TALL // len(rows)))
+    names = list(enumerate(rows)) if len(rows) <= MOST_NAMED else [(0, rows[0]), (len(rows) - 1, rows[-1])]
+    return drawn(
+        "inspection/frame_map.html", columns=columns, height=side * len(rows), name=name,
+        address=data_address(_colored(shown, low, high, signed=signed).transpose(1, 0, 2)[::-1]),
+        names=[(row, side * (len(rows) - place - 0.5)) for place, row in names],
+        titles=_titles(shown, columns, rows), low=low, high=high, signed=signed,
+    )  # fmt: skip
+
+
+def bars(values: NDArray[np.float64], columns: FrameColumns, *, name: str, what: str) -> Markup:
+    """A number for each frame: what is above zero warm and upward, what is below cool and downward."""
+    shown = [value if np.isfinite(value) else 0.0 for value in values[: len(columns)].tolist()]
+    low, high = min(0.0, *shown), max(0.0, *shown)
+    scale = BAR_HEIGHT / ((high - low) or 1.0)
+    titles = [f"{word}\n{what} {short(value)}" for word, value in zip(columns.words, values.tolist(), strict=False)]
+    boxes = [
+        (column, "warm" if value > 0 else "cool", scale * (high - max(value, 0.0)), scale * abs(value))
+        for column, value in enumerate(shown)
+        if value
+    ]
+    ticks = [(short(value, 3), scale * (high - value)) for value in dict.fromkeys((high, 0.0, low))]
+    return drawn(
+        "inspection/frame_bars.html", columns=columns, height=BAR_HEIGHT, boxes=boxes, titles=titles, ticks=ticks,
+        zero=scale * high, name=name,
+    )  # fmt: skip
+
+
+def labels_over_time(
+    rows: Mapping[str, Sequence[str]], columns: FrameColumns, *, colors: Mapping[str, str], name: str
+) -> Markup:
+    """Rows of labels, one for each frame; equal neighbors are one piece."""
+    count = len(columns)
+    pieces = []
+    for labels in rows.values():
+        runs, start = [], 0
+        for label, run in groupby(labels[:count]):
+            end = start + len(list(run))
+            runs.append((label, columns.lefts[start], columns.lefts[end] - columns.gap))
+            start = end
+        pieces.append(runs)
+    told = [
+        "\n".join([word, *(f"{kind} {labels[at]}" for kind, labels in rows.items())])
+        for at, word in enumerate(columns.words)
+    ]
+    return drawn(
+        "inspection/frame_labels.html", columns=columns, kinds=list(rows), pieces=pieces, titles=told, colors=colors,
+        name=name,
+    )  # fmt: skip
+
+
+def upright(values: NDArray[Any], columns: FrameColumns, *, colors: int, name: str) -> Markup:
+    """An image whose rows are frames (T, d), with so many numbers for each pixel."""
+    shown = values[: len(columns)].reshape(len(columns), -1, colors)
+    tall, wide, _ = shown.shape
+    zoom = max(1.0, min(12.0, WIDE / max(tall, wide)))
+    pixels = np.nan_to_num(shown if colors in (1, 3) else shown.mean(2, keepdims=True))
+    return drawn(
+        "inspection/upright.html", columns=columns, address=data_address(pixels), tall=tall * zoom, wide=wide * zoom,
+        zoom=zoom, name=name,
+    )  # fmt: skip
+
+
+def _colored(values: NDArray[Any], low: float, high: float, *, signed: bool) -> NDArray[np.float32]:
+    """The colors (T, d, 3) of numbers between two."""
+    scale = COOL_TO_WARM if signed else PALE_TO_DARK
+    places = np.linspace(low, high if high > low else low + 1, len(scale))
+    found = np.stack([np.interp(values, places, of_color) for of_color in scale.T], axis=-1)
+    return np.where(np.isfinite(values)[..., None], found, MISSING).astype(np.float32)
+
+
+def _titles(values: NDArray[Any], columns: FrameColumns, rows: Sequence[str]) -> list[str]:
+    """What is told of each frame: all its numbers, or of many the least and the largest one."""
+    told = []
+    for word, numbers in zip(columns.words, values, strict=True):
+        some = list(range(len(rows)))
+        if len(rows) > MOST_NAMED:
+            known = np.flatnonzero(np.isfinite(numbers))
+            some = [int(known[numbers[known].argmin()]), int(known[numbers[known].argmax()])] if len(known) else []
+        told.append("\n".join([word, *(f"{rows[row]} {short(float(numbers[row]))}" for row in dict.fromkeys(some))]))
+    return told

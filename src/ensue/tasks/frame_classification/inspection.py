@@ -1,0 +1,28 @@
+"""From a classifier of frames and a series to an `Inspection`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ensue.inspection.colors import color_of
+from ensue.inspection.inspection import TITLE, Inspection
+from ensue.inspection.markup import clipped
+from ensue.models.modules import device_of
+from ensue.tasks.frame_classification.page import series_sections
+from ensue.tasks.frame_classification.view import view_series
+
+if TYPE_CHECKING:
+    from ensue.tasks.frame_classification.pipeline import FrameClassificationPipeline
+
+
+def inspect_series(pipeline: FrameClassificationPipeline, given: Any) -> Inspection:
+    """What happens in the classifier with a series: a path, an array, or a `Series`."""
+    series, labels = pipeline._seen_as(pipeline.only(given)), pipeline.labels
+    view = view_series(pipeline.model, series, device_of(pipeline.model))
+    colors = {name: color_of(name) for name in labels.names}
+    sections = series_sections(
+        view, labels.names, colors=colors, threshold=labels.threshold if labels.multiple else None
+    )
+    facts = pipeline.facts(pipeline.recipe.describe())
+    facts |= {"head": " + ".join(pipeline.recipe.head.pooling), "frames": f"{len(view.frames):,}"}
+    return Inspection(clipped(view.series, TITLE), view, facts, sections)

@@ -1,0 +1,24 @@
+"""From a tagger of frames and a series to an `Inspection`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ensue.inspection.inspection import TITLE, Inspection
+from ensue.inspection.markup import clipped
+from ensue.models.modules import device_of
+from ensue.tasks.frame_labeling.page import series_sections
+from ensue.tasks.frame_labeling.view import view_series
+
+if TYPE_CHECKING:
+    from ensue.tasks.frame_labeling.pipeline import FrameLabelingPipeline
+
+
+def inspect_series(pipeline: FrameLabelingPipeline, given: Any) -> Inspection:
+    """What happens in the tagger with a series: a path, an array, or a `Series`."""
+    series = pipeline._seen_as(pipeline.only(given))
+    view = view_series(pipeline.model, series, pipeline.labels, device_of(pipeline.model))
+    facts = pipeline.facts(pipeline.recipe.describe())
+    facts |= {"head": pipeline.recipe.head.kind, "frames": f"{len(view.frames):,}"}
+    sections = series_sections(view, has_spans=pipeline.labels.has_spans)
+    return Inspection(clipped(view.series, TITLE), view, facts, sections)

@@ -1,0 +1,46 @@
+"""The sections of a page for a series in a tagger."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ensue.inspection.colors import color_of
+from ensue.inspection.drawing import WordColumns
+from ensue.inspection.encoder_page import Seen, encoder_sections
+from ensue.inspection.frame_drawing import feature_map, labels_over_time
+from ensue.inspection.page import Section
+from ensue.inspection.series_page import curves_or_map, series_section
+from ensue.tasks.frame_labeling.view import FrameTaggerView
+from ensue.tasks.labeling.page import MOST_WORDS, path_sections
+
+
+def series_sections(view: FrameTaggerView, *, has_spans: bool) -> list[Section]:
+    """All sections; `has_spans` tells whether the tags write spans."""
+    columns = view.columns
+    places = WordColumns([str(number) for number in range(len(view.path))][:MOST_WORDS])
+    names = [f"frame {number}" for number in range(len(view.path))]
+    probabilities = curves_or_map(view.marginals, columns, view.tags, name="probabilities of the tags")
+    emissions = feature_map(view.emissions, columns, view.tags, name="emissions", signed=True)
+    return [
+        series_section(view, columns),
+        _labels(view),
+        _plain("Probabilities of the tags", "The probability of each tag at each frame.", probabilities, columns.note),
+        _plain("Emission scores", "The scores that the network gives each tag at each frame.", emissions, columns.note),
+        *path_sections(view, places, names, has_spans=has_spans, unit="frame"),
+        *encoder_sections([Seen(columns, view.traces, view.attention)]),
+    ]
+
+
+def _plain(heading: str, about: str, drawing: str, note: str) -> Section:
+    return Section(heading, "inspection/plain.html", {"about": about, "note": note, "drawing": drawing})
+
+
+def _labels(view: FrameTaggerView) -> Section:
+    """The labels of the model over time, beside those of the file if it has some."""
+    columns, rows, about = view.columns, {"model": view.said}, "Equal labels of neighbors are one piece."
+    if view.per_frame:
+        rows["file"] = view.labels
+        right = int(np.sum(np.array(view.said) == np.array(view.labels)))
+        about += f" The model has the label of the file at {right:,} of {len(view.said):,} frames."
+    colors = {label: color_of(label) for labels in rows.values() for label in labels}
+    return _plain("The labels", about, labels_over_time(rows, columns, colors=colors, name="labels"), columns.note)
