@@ -3,14 +3,18 @@
 import ast
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+import numpy as np
 import pytest
 
 import ensue
 from ensue.errors import DataError, EnsueError
 from ensue.exchange.exporting import export_run
 from ensue.recipe.tables import TokenizerRecipe
+from ensue.tasks.labeling.portable import written_as
+from ensue.text.labels import Labels
+from ensue.text.schemes import Scheme
 from training import tiny_pairs
 from training.tiny import run_tiny, tiny_recipe, words
 from training.tiny_texts import (
@@ -115,6 +119,7 @@ TAGGERS: dict[str, dict[str, Any]] = {
     "filters": {"encoder": "gru", "features": {"characters": "cnn"}},
     "transformer": {"encoder": "transformer", "head": {"kind": "viterbi"}},
     "iob1": {"scheme": "iob1", "head": {"kind": "crf"}},
+    "ioe1": {"scheme": "ioe1", "head": {"kind": "crf"}},
     "ioe2": {"scheme": "ioe2", "encoder": "window"},
     "iobes": {"scheme": "iobes", "encoder": "elman"},
 }
@@ -125,6 +130,18 @@ TAGGERS: dict[str, dict[str, Any]] = {
 def test_taggers_of_all_kinds(kind: str, tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     without_pictures(monkeypatch)
     check_tagger(tagger(tmp_path, **{"steps": 40} | TAGGERS[kind]), tmp_path, program)
+
+
+@pytest.mark.parametrize("scheme", get_args(Scheme))
+def test_the_program_writes_spans_in_each_scheme(scheme: Scheme) -> None:
+    parts = ast.parse((PROGRAMS / "tagger.py").read_text()).body
+    functions = [part for part in parts if isinstance(part, ast.FunctionDef) and part.name == "labels_of"]
+    found: dict[str, Any] = {"config": written_as(scheme)}
+    exec(compile(ast.Module(functions, []), "tagger.py", "exec"), found)
+    labels = Labels([f"{letter}-{name}" for letter in "IB" for name in "xy"], scheme=scheme, tag_scheme="iobes")
+    rows = np.random.default_rng(0).integers(0, len(labels.tags.symbols), (200, 6)).tolist()
+    for row in rows:
+        assert found["labels_of"]([labels.tags.symbols[tag] for tag in row]) == labels.decode(row)
 
 
 @pytest.mark.parametrize("program_of", [path.name for path in sorted(PROGRAMS.glob("*.py"))])

@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from ensue.errors import EnsueError
 from ensue.models.subword_encoder import beside
 from ensue.tasks.portable import Portable, PortableFunction, no_export
 from ensue.tasks.words.portable import PortableWords, WithOrigins
-from ensue.text.schemes import PREFIXES
+from ensue.text.schemes import PREFIXES, Scheme
 
 if TYPE_CHECKING:
     from ensue.tasks.labeling.pipeline import LabelingPipeline
 
-LETTERS = {"bio": "BIIB", "iob1": "IIII", "ioe2": "IIEE"}
+LETTERS = {"bio": "BIIB", "iob1": "IIII", "ioe1": "IIII", "ioe2": "IIEE"}
 """The prefixes of the first word of a span, of those inside, of the last one, and of one alone."""
+PARTING = {"iob1": "B", "ioe1": "E"}
+"""The prefix between two spans of one class that touch: of the first word of the second, or the last of the first."""
 
 
 def portable(pipeline: LabelingPipeline) -> Portable:
@@ -24,8 +25,6 @@ def portable(pipeline: LabelingPipeline) -> Portable:
     if pipeline.recipe.data.context_words:
         raise no_export(pipeline.run, "several sentences together (data.context_words)")
     labels = pipeline.labels
-    if labels.scheme == "ioe1":
-        raise EnsueError(f"{pipeline.run}: labels in the scheme ioe1 have no export to ONNX")
     words = PortableWords(pipeline, keys=pipeline.model.repeats)
 
     def tagged(both: WithOrigins, **given: Any) -> dict[str, Tensor]:
@@ -36,11 +35,13 @@ def portable(pipeline: LabelingPipeline) -> Portable:
         tags = model.head.best(emissions, mask)
         return {"tags": tags.masked_fill(~mask, 0), "emissions": emissions.masked_fill(~mask.unsqueeze(-1), 0.0)}
 
-    settings = {
-        **words.settings(),
-        "tags": list(labels.tags.symbols),
-        "letters": LETTERS.get(labels.scheme, PREFIXES[labels.scheme]) if labels.scheme else None,
-        "again": "B" if labels.scheme == "iob1" else None,
-    }
+    settings = {**words.settings(), "tags": list(labels.tags.symbols), **written_as(labels.scheme)}
     function = PortableFunction("model", tagged, words.inputs, words.sample)
     return Portable(words.model, (function,), ("tagger", *words.programs), settings, words.tokenizers)
+
+
+def written_as(scheme: Scheme | None) -> dict[str, Any]:
+    """How the program of the export writes spans; None: tags are labels."""
+    if scheme is None:
+        return {"letters": None}
+    return {"letters": LETTERS.get(scheme, PREFIXES[scheme]), "parting": PARTING.get(scheme)}

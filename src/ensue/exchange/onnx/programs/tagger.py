@@ -24,8 +24,10 @@ def labels_of(tags):
     for t, name in enumerate(names):
         ends = t + 1 == len(tags) or begins[t + 1] or names[t + 1] is None
         letter = (alone if ends else first) if begins[t] else last if ends else inside
-        if config["again"] and begins[t] and t and names[t - 1] == name:
-            letter = config["again"]
+        if config["parting"] == "B" and begins[t] and t and names[t - 1] == name:
+            letter = "B"
+        if config["parting"] == "E" and ends and names[t + 1 : t + 2] == [name]:
+            letter = "E"
         found.append("O" if name is None else f"{letter}-{name}" if name else letter)
     return found
 
