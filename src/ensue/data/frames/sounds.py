@@ -35,7 +35,7 @@ def read_wav(path: Path) -> tuple[NDArray[np.float32], int]:
             content = file.readframes(file.getnframes())
     except (wave.Error, EOFError, RuntimeError) as error:  # the last one is for a part that is said to be longer
         known = "expected a WAV file with whole numbers of 8 to 32 bits"
-        raise DataError(f"{known} ({error or 'it ends early'})", path) from None
+        raise DataError(f"{known} ({str(error) or 'it ends early'})", path) from None
     if width > 4 or rate < 1:
         raise DataError(f"samples of {8 * width} bits, {rate:,} a second; expected 8 to 32 bits", path)
     if len(content) % (width * channels):

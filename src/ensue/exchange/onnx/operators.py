@@ -198,6 +198,17 @@ def _product_and_bias(trace: Tracing, out: Tensor, bias: Tensor, a: Tensor, b: T
     return trace.add("Add", _product(trace, out, a, b), trace.of(bias))
 
 
+def _without_missing(trace: Tracing, out: Tensor, x: Tensor, nan: float | None = None, *others: Any) -> Any:
+    """NaN replaced, and what is infinite by the largest number."""
+    value = trace.of(x)
+    known = trace.add("Where", trace.add("IsNaN", value), trace.of(float(nan or 0.0), out.dtype), value)
+    ends = torch.finfo(out.dtype)
+    largest, least = (default if given is None else given for default, given in zip(
+        (ends.max, ends.min), (*others, None, None), strict=False
+    ))  # fmt: skip
+    return trace.add("Min", trace.add("Max", known, trace.of(least, out.dtype)), trace.of(largest, out.dtype))
+
+
 HANDLERS: dict[str, Handler] = {
     **{name: _of_two(op) for name, op in {"add": "Add", "sub": "Sub", "mul": "Mul", "remainder": "Mod"}.items()},
     "rsub": lambda trace, out, a, b, alpha=1: _of_two("Sub")(trace, out, b, a, alpha=alpha),
@@ -237,6 +248,7 @@ HANDLERS: dict[str, Handler] = {
     "lerp": _between,
     "where": _chosen,
     "masked_fill": _filled,
+    "nan_to_num": _without_missing,
     **{name: _reduced(op) for name, op in {
         "sum": "ReduceSum", "mean": "ReduceMean", "amax": "ReduceMax", "amin": "ReduceMin", "any": "ReduceMax",
         "all": "ReduceMin", "prod": "ReduceProd",

@@ -74,11 +74,14 @@ class MixtureHead(nn.Module):
     def forward(self, h: Float[Tensor, "*shape d_in"]) -> Mixture:
         """The distribution of x behind each h. Raises `ValueError` for a wrong size, `TypeError` for a wrong type."""
         expect_features("MixtureHead", "h", h, self.d_in, self.projection.weight)
-        size = self.num_components * self.d_x
         with torch.autocast(h.device.type, enabled=False):  # densities need more than the 8 bits of bfloat16
-            found = self.projection(h.to(self.projection.weight.dtype))
+            return self.of(self.projection(h.to(self.projection.weight.dtype)))
+
+    def of(self, found: Float[Tensor, "*shape d_found"]) -> Mixture:
+        """The distribution from what the projection of h is."""
+        size = self.num_components * self.d_x
         weights, *parts = torch.split(found, [self.num_components, size, size], dim=-1)
-        mean, deviation = (part.view(*h.shape[:-1], self.num_components, self.d_x) for part in parts)
+        mean, deviation = (part.view(*found.shape[:-1], self.num_components, self.d_x) for part in parts)
         return Mixture(weights.log_softmax(-1), Gaussian(mean, (F.softplus(deviation) + self.least).log()))
 
     def extra_repr(self) -> str:

@@ -19,8 +19,10 @@ from ensue.tasks.classification.classified import Classified
 from ensue.tasks.classification.judging import Judged, items_of, scores_of
 from ensue.tasks.frame_classification.inspection import inspect_series
 from ensue.tasks.frame_classification.job import ClassifiedFrames, class_labels
+from ensue.tasks.frame_classification.portable import portable
 from ensue.tasks.frame_classification.recipe import FrameClassificationRecipe
 from ensue.tasks.frames.pipeline import LabeledFramesPipeline, windowed
+from ensue.tasks.portable import Portable
 from ensue.tasks.shards import WHOLE, Shard
 
 
@@ -94,6 +96,9 @@ class FrameClassificationPipeline(LabeledFramesPipeline):
     def _shown(self, answer: LabelsOfSeries) -> Classified:
         shares = dict(zip(self.labels.names, answer.probabilities.tolist(), strict=True))
         return ClassifiedSeries((answer.series.name,), answer.labels, shares)
+
+    def portable(self) -> Portable:
+        return portable(self)
 
     def __repr__(self) -> str:
         return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", repr(self.labels))

@@ -15,9 +15,11 @@ from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.labeling import LabelingScores
 from ensue.tasks.frame_labeling.inspection import inspect_series
 from ensue.tasks.frame_labeling.job import TaggedFrames, frame_labels
+from ensue.tasks.frame_labeling.portable import portable
 from ensue.tasks.frame_labeling.recipe import FrameLabelingRecipe
 from ensue.tasks.frames.pipeline import LabeledFramesPipeline, windowed
 from ensue.tasks.labeling.judging import Judged, items_of, scores_of
+from ensue.tasks.portable import Portable
 from ensue.tasks.shards import WHOLE, Shard
 
 
@@ -85,6 +87,9 @@ class FrameLabelingPipeline(LabeledFramesPipeline):
                 yield json.dumps(found.as_json(), ensure_ascii=False) + "\n"
             else:
                 yield f"{found.series}\t{' '.join(found.labels)}\n"
+
+    def portable(self) -> Portable:
+        return portable(self)
 
     def __repr__(self) -> str:
         parameters = f"{self.num_parameters:,} parameters"

@@ -24,11 +24,13 @@ from ensue.runs.weights import written_beside
 from ensue.tasks.frame_prediction.generation import free_running, next_moments
 from ensue.tasks.frame_prediction.inspection import inspect_series
 from ensue.tasks.frame_prediction.picture import SUFFIXES, draw_series
+from ensue.tasks.frame_prediction.portable import portable
 from ensue.tasks.frame_prediction.recipe import FramePredictionRecipe
 from ensue.tasks.frame_prediction.scoring import SeriesNats, nats_of, scores_of
 from ensue.tasks.frames.length import check_generated
 from ensue.tasks.frames.pipeline import FramesPipeline, windowed
 from ensue.tasks.length import most_read
+from ensue.tasks.portable import Portable
 from ensue.tasks.shards import WHOLE, Shard
 
 MOST_FRAMES, MOST_SAMPLES, MOST_DRAWS = 1_000_000, 10_000, 100_000
@@ -190,6 +192,9 @@ class FramePredictionPipeline(FramesPipeline):
                 yield json.dumps(found.as_json(), ensure_ascii=False) + "\n"
             else:
                 yield f"{found.series}\t{' '.join(f'{number:.6g}' for number in found.mean)}\n"
+
+    def portable(self) -> Portable:
+        return portable(self)
 
     def __repr__(self) -> str:
         kind = self.recipe.latent.kind

@@ -9,6 +9,7 @@ from torch import Tensor
 from ensue.models.subword_encoder import beside
 from ensue.tasks.portable import Portable, PortableFunction, no_export
 from ensue.tasks.words.portable import PortableWords, WithOrigins
+from ensue.text.labels import Labels
 from ensue.text.schemes import PREFIXES, Scheme
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ def portable(pipeline: LabelingPipeline) -> Portable:
     """The model as one function, with the best path inside."""
     if pipeline.recipe.data.context_words:
         raise no_export(pipeline.run, "several sentences together (data.context_words)")
-    labels = pipeline.labels
     words = PortableWords(pipeline, keys=pipeline.model.repeats)
 
     def tagged(both: WithOrigins, **given: Any) -> dict[str, Tensor]:
@@ -35,9 +35,14 @@ def portable(pipeline: LabelingPipeline) -> Portable:
         tags = model.head.best(emissions, mask)
         return {"tags": tags.masked_fill(~mask, 0), "emissions": emissions.masked_fill(~mask.unsqueeze(-1), 0.0)}
 
-    settings = {**words.settings(), "tags": list(labels.tags.symbols), **written_as(labels.scheme)}
+    settings = {**words.settings(), **tag_settings(pipeline.labels)}
     function = PortableFunction("model", tagged, words.inputs, words.sample)
-    return Portable(words.model, (function,), ("tagger", *words.programs), settings, words.tokenizers)
+    return Portable(words.model, (function,), ("tagger", "labels", *words.programs), settings, words.tokenizers)
+
+
+def tag_settings(labels: Labels) -> dict[str, Any]:
+    """What a program needs to write tags as labels."""
+    return {"tags": list(labels.tags.symbols), **written_as(labels.scheme)}
 
 
 def written_as(scheme: Scheme | None) -> dict[str, Any]:

@@ -1,0 +1,22 @@
+"""A tagger of frames with onnxruntime and numpy.
+
+python predict.py FILE ...    prints the name of each series and the labels of its frames, as `ensue predict` does
+"""
+
+import sys
+
+from frames import config, inputs, model, series
+from labels import labels_of
+
+
+def predict(some):
+    """The labels of the frames of a list of arrays (T, d)."""
+    (tags,) = model.run(["tags"], inputs(some))
+    rows = [row[: len(frames)] for row, frames in zip(tags, some, strict=True)]
+    return [labels_of([config["tags"][tag] for tag in row], config) for row in rows]
+
+
+if __name__ == "__main__":
+    for path in sys.argv[1:]:
+        for name, frames in series(path):
+            print(f"{name}\t{' '.join(predict([frames])[0])}")

@@ -1,0 +1,28 @@
+"""A classifier of frames elsewhere: the probability of each label for series."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from ensue.models.classifier import Classifier
+from ensue.tasks.frames.portable import PortableFrames, frames_from
+from ensue.tasks.portable import Portable, PortableFunction
+
+if TYPE_CHECKING:
+    from ensue.tasks.frame_classification.pipeline import FrameClassificationPipeline
+
+
+def portable(pipeline: FrameClassificationPipeline) -> Portable:
+    """The model as one function."""
+    frames, labels = PortableFrames(pipeline), pipeline.labels
+    decided = {"labels": list(labels.names), "multiple": labels.multiple, "threshold": labels.threshold}
+    function = PortableFunction("model", _classified, frames.inputs, frames.sample)
+    settings = {**frames.settings(), **decided}
+    return Portable(pipeline.model, (function,), ("frame_classifier", "frames"), settings)
+
+
+def _classified(model: Classifier, frames: Tensor, lengths: Tensor) -> dict[str, Tensor]:
+    logits = model([frames_from(frames, lengths)])
+    return {"probabilities": model.probabilities(logits), "logits": logits}

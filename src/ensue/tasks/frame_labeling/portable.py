@@ -1,0 +1,31 @@
+"""A tagger of frames elsewhere: the best tags of series, and the scores that they follow from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from ensue.models.tagger import Tagger
+from ensue.tasks.frames.portable import PortableFrames, frames_from
+from ensue.tasks.labeling.portable import tag_settings
+from ensue.tasks.portable import Portable, PortableFunction
+
+if TYPE_CHECKING:
+    from ensue.tasks.frame_labeling.pipeline import FrameLabelingPipeline
+
+
+def portable(pipeline: FrameLabelingPipeline) -> Portable:
+    """The model as one function, with the best path inside."""
+    frames = PortableFrames(pipeline)
+    settings = {**frames.settings(), **tag_settings(pipeline.labels)}
+    function = PortableFunction("model", _tagged, frames.inputs, frames.sample)
+    return Portable(pipeline.model, (function,), ("frame_tagger", "frames", "labels"), settings)
+
+
+def _tagged(model: Tagger, frames: Tensor, lengths: Tensor) -> dict[str, Tensor]:
+    read = frames_from(frames, lengths)
+    assert read.mask is not None
+    emissions = model(read)
+    tags = model.head.best(emissions, read.mask)
+    return {"tags": tags.masked_fill(~read.mask, 0), "emissions": emissions.masked_fill(~read.mask.unsqueeze(-1), 0.0)}
