@@ -65,7 +65,8 @@ MODELS = {
     "read": Model(
         "classify-pretrained", ("encoder.from=ORIGIN", *TEXTS, "train.learning_rate=0.001"),
         {100: ("train.epochs=20",), 500: ("train.epochs=10",), 2_000: ("train.epochs=4",),
-         ALL: ("train.epochs=2", "train.batch_size=32", "train.batch_tokens=12000", "train.learning_rate=0.0015")},
+         ALL: ("train.epochs=1", "train.batch_size=32", "train.batch_tokens=12000", "train.average=0.99",
+               "encoder.dropout=0.3", "head.dropout=0.3", "train.validations=2")},
     ),
     "scratch": Model(
         "classify-lstm",
