@@ -36,6 +36,8 @@ class Trial:
             self.recipe, train=self.train, valid=self.valid, out=out, threads=1,
             settings=self.settings, resume=out.exists(),
         )  # fmt: skip
+        if not (out / "README.md").exists():  # the card comes last
+            raise SystemExit(f"{out}: interrupted, and not scored; with --keep the same command goes on")
         torch.set_num_threads(1)
         scores = model.evaluate(self.scored).as_json()
         records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
