@@ -31,7 +31,7 @@ def series_section(view: SeriesView, columns: FrameColumns) -> Section:
         about += f" {int(np.isnan(view.frames).sum()):,} values are missing."
     if view.labels and not view.per_frame:
         about += f" Its file says: {' '.join(dict.fromkeys(view.labels))}."
-    return Section("The series", "inspection/plain.html", {"about": about, "note": columns.note, "drawing": drawing})
+    return Section("The series", "inspection/plain.html", {"about": about, "note": columns.note, "shown": drawing})
 
 
 def curves_or_map(

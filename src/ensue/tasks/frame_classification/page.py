@@ -37,7 +37,7 @@ def series_sections(
     ]
     if view.integrated is None:
         note = f"Those of series of more than {MOST_INTEGRATED:,} frames are not computed."
-        sections.append(Section("Integrated gradients", "inspection/plain.html", {"note": note, "drawing": ""}))
+        sections.append(Section("Integrated gradients", "inspection/plain.html", {"note": note, "shown": ""}))
     else:
         drawing = bars(view.integrated.shares, columns, name="integrated gradients", what="share")
         shown = {"label": label, "sums": view.integrated, "drawing": drawing, "note": columns.note}
@@ -51,4 +51,4 @@ def series_sections(
 
 def _bars(heading: str, about: str, values: NDArray[np.float64], columns: FrameColumns, what: str) -> Section:
     drawing = bars(values, columns, name=heading, what=what)
-    return Section(heading, "inspection/plain.html", {"about": about, "note": columns.note, "drawing": drawing})
+    return Section(heading, "inspection/plain.html", {"about": about, "note": columns.note, "shown": drawing})

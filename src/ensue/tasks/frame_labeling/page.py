@@ -32,7 +32,7 @@ def series_sections(view: FrameTaggerView, *, has_spans: bool) -> list[Section]:
 
 
 def _plain(heading: str, about: str, drawing: str, note: str) -> Section:
-    return Section(heading, "inspection/plain.html", {"about": about, "note": note, "drawing": drawing})
+    return Section(heading, "inspection/plain.html", {"about": about, "note": note, "shown": drawing})
 
 
 def _labels(view: FrameTaggerView) -> Section:

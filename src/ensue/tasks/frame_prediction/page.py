@@ -26,7 +26,7 @@ def series_sections(view: FramePredictorView) -> list[Section]:
     if view.weights is not None:
         names = [f"k = {number}" for number in range(view.weights.shape[1])]
         drawing = curves_or_map(view.weights, columns, names, name="weights of the components")
-        shown = {"about": "The weights of the mixture.", "note": columns.note, "drawing": drawing}
+        shown = {"about": "The weights of the mixture.", "note": columns.note, "shown": drawing}
         sections.append(Section("Components", "inspection/plain.html", shown))
     return sections
 
@@ -38,7 +38,7 @@ def _nats(view: FramePredictorView, columns: FrameColumns) -> Section:
         about = BOUND
         curves = {"bound": view.nats, "frame": view.nats - view.divergence, "divergence": view.divergence}
     drawing = lines(curves, columns, name="nats of each frame")
-    shown = {"about": about, "note": columns.note, "drawing": drawing}
+    shown = {"about": about, "note": columns.note, "shown": drawing}
     return Section("Nats of each frame", "inspection/plain.html", shown)
 
 

@@ -32,7 +32,7 @@ def tagger_sections(view: TaggerView, text: ShownText, *, colors: Mapping[str, s
     """
     columns = WordColumns(view.words[:MOST_WORDS])
     sections = [
-        Section("The sentence and its labels", "inspection/plain.html", {"drawing": labeled_text(text, colors)}),
+        Section("The sentence and its labels", "inspection/plain.html", {"shown": labeled_text(text, colors)}),
         *path_sections(view, columns, view.words, has_spans=has_spans),
         words_section(view),
     ]

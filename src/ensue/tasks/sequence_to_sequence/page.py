@@ -105,7 +105,7 @@ def _copying(view: SequenceView) -> list[Section]:
         "shows from where it would copy. “Token by token” has how much of each token's probability is copied."
     )
     drawing = _matrix(view, view.copying.weights, "where the head copies from")
-    return [Section("Copying", "inspection/plain.html", {"about": about, "drawing": drawing})]
+    return [Section("Copying", "inspection/plain.html", {"about": about, "shown": drawing})]
 
 
 def token_section(view: OutputView) -> Section:
