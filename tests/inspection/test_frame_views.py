@@ -250,7 +250,7 @@ def test_a_model_of_the_next_frame_on_a_page(width: int) -> None:
         found = told(section, r"frame \d+\nframe (\S+)\nmean (\S+)\ndeviation (\S+)")
         values = np.concatenate(np.stack([x, view.mean, view.deviation], 2).transpose(1, 0, 2))
         assert [[number(part) for part in row] for row in found] == pytest.approx(values, rel=1e-4)
-        assert len(list(section.all("path", "range"))) == 2
+        assert len(list(section.all("path", "spread"))) == 2
     else:
         told_last = told(section, "".join([r"frame \d+", *[rf"\nfeature {n} (\S+)" for n in range(9)]]))[-8:]
         values = (x - view.mean) / view.deviation

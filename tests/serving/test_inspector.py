@@ -3,10 +3,14 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ensue import load
+from ensue.recipe import read_recipe
+from ensue.training.run import train_run
 from inspection.browser import Browser, browsing
+from page_data import tiny
 from serving.running import Running, language_run
 
 pytestmark = pytest.mark.slow
@@ -98,3 +102,21 @@ def test_it_asks_its_own_server_alone(browser: Browser, server: Running) -> None
     browser.run("fetch('https://example.org').catch(error => { window.blocked = String(error); })")
     browser.until("window.blocked")
     assert any("Content Security Policy" in said for said in browser.complaints())
+
+
+def test_frames_are_typed_as_lines_of_numbers(tmp_path: Path, browser: Browser) -> None:
+    frames = np.random.default_rng(0).normal(size=(12, 3, 2)).astype(np.float32)
+    np.savez(tmp_path / "series.npz", frames=frames, labels=["up", "down"] * 6)
+    recipe = read_recipe("classify-frames", {"data.train": str(tmp_path / "series.npz")})
+    train_run(tiny(recipe), tmp_path / "motion", threads=1)
+    with Running(tmp_path / "motion") as server:
+        browser.open(server.url)
+        browser.until("document.querySelector('[name=model]').options.length === 1")
+        area = browser.find("textarea")
+        area.send_keys("0.5, 1\n2 x")
+        browser.until("document.querySelector('.state').textContent.includes('no number')")
+        area.send_keys("\b3.5")
+        browser.until(ANSWERED)
+    (expected,) = load(tmp_path / "motion").predict([np.array([[0.5, 1], [2, 3.5]])])
+    assert facts(browser)[0]["frames"] == "2"
+    assert browser.text("section .chip") == expected.label

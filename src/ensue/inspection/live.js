@@ -34,10 +34,16 @@ async function begin() {
   choose();
 }
 
-function names({ num_texts: count, num_scored: scored }) {
+function names({ num_texts: count, num_scored: scored, reads_frames: readsFrames }) {
+  if (readsFrames) return ["frames: a line of numbers for each"];
   const texts = Array.from({ length: count }, (_, place) => count > 1 ? `text ${place + 1}` : "text");
   if (scored === count) return texts;
   return [...texts.map(name => name.replace("text", "source")), "target (the model’s own if empty)"];
+}
+
+// What is typed for a model of frames: a line for each, with blanks, commas or semicolons between its numbers.
+function framesOf(text) {
+  return text.trim().split("\n").map(line => line.trim().split(/[\s,;]+/).map(Number));
 }
 
 function choose() {
@@ -67,11 +73,13 @@ async function show() {
   const texts = [...inputs.querySelectorAll("textarea")].map(area => area.value);
   if (texts.length > model.num_texts && !texts.at(-1)) texts.pop();
   if (texts.some(text => !text)) return say("Type, and see.");
+  const input = model.reads_frames ? framesOf(texts[0]) : texts;
+  if (model.reads_frames && !input.flat().every(Number.isFinite)) return say("A line has what is no number.", true);
   const start = performance.now();
   say("…");
   try {
     const asked = [form.model.value, form.beside.value].filter(Boolean);
-    const body = { inputs: [texts], parts: ["content"], ...options };
+    const body = { inputs: [input], parts: ["content"], ...options };
     const found = await Promise.all(asked.map(id => ask("/v1/inspect", { model: id, ...body }, signal)));
     replace(found.map(({ outputs: [{ content }] }) => new DOMParser().parseFromString(content, "text/html")));
     say(`${(performance.now() - start).toFixed(0)} ms`);

@@ -197,6 +197,8 @@ class Model(BaseModel):
     """The texts of an input."""
     num_scored: int
     """The texts of an input of `score`: one more where a target comes behind them."""
+    reads_frames: bool
+    """Whether an input is a list of frames, each a list of numbers, in place of texts."""
 
 
 class Models(BaseModel):

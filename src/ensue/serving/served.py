@@ -61,6 +61,7 @@ class Served:
         return {
             "id": self.name, "object": "model", "created": self.created, "owned_by": "ensue", "task": self.task,
             "routes": self.routes, "num_texts": self.pipeline.num_texts, "num_scored": self.pipeline.num_scored,
+            "reads_frames": self.pipeline.reads_frames,
         }  # fmt: skip
 
     def close(self) -> None:
