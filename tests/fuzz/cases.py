@@ -6,7 +6,16 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from random import Random
 
-from fuzz import command_lines, data_files, exchanged_models, frame_files, odd_streams, recipes, run_directories
+from fuzz import (
+    command_lines,
+    data_files,
+    exchanged_models,
+    frame_files,
+    frame_models,
+    odd_streams,
+    recipes,
+    run_directories,
+)
 from fuzz.case import Case
 from fuzz.material import Material
 
@@ -18,12 +27,17 @@ KINDS: dict[str, Callable[[Random, Case, Material], None]] = {
     "stream": odd_streams.arrange,
     "exchange": exchanged_models.arrange,
     "frames": frame_files.arrange,
+    "captions": frame_models.captions,
+    "glimpses": frame_models.glimpses,
+    "paintings": frame_models.paintings,
+    "series": frame_models.series,
 }
-TURNS = ["data", "run", "data", "command", "run", "data", "recipe", "data", "command", "run"] * 2
+TURNS = ["data", "run", "data", "command", "run", "data", "recipe", "data", "command", "run"] * 3
 TURNS[8] = "stream"
 TURNS[11] = "exchange"
 TURNS[13] = "frames"
 TURNS[16] = "recipe"
+TURNS[20], TURNS[22], TURNS[25], TURNS[27] = "series", "captions", "glimpses", "paintings"
 ENDLESS = ("/dev/zero", "/dev/full")
 
 

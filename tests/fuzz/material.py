@@ -19,6 +19,7 @@ from ensue.exchange.importing import import_run
 from ensue.recipe import Recipe, validate_recipe
 from ensue.tasks.labeling.recipe import LabelingRecipe
 from exchange.published import Bert, wordpiece, write_bert
+from fuzz import frame_runs
 from fuzz.samples import glove
 from training.tiny import MODELS, plain_profile, run_tiny, tiny_recipe, words
 from training.tiny_masked import masked_recipe
@@ -84,6 +85,7 @@ def trained(folder: Path) -> Material:
         *_encoder_decoders(folder),
         ("tuned", folder / "names.txt", _tuned(folder)),
         ("beside", folder / "topics.tsv", _beside(folder)),
+        *frame_runs.recipes(folder),
     ]
     for name, data, recipe in recipes:
         run_tiny(recipe, folder / name)
@@ -102,6 +104,8 @@ def _warm(runs: list[Run]) -> None:
     asked = [["recipes"], ["recipes", "char-lstm"]]
     for run in runs:
         asked += [["evaluate", str(run.path), str(run.data)], ["data", str(run.data)]]
+        if run.task in frame_runs.TABLES:
+            continue
         asked += (
             [["generate", str(run.path), "--max-tokens", "5"], ["score", str(run.path), str(run.data)]]
             if run.task == LANGUAGE_MODELS

@@ -13,7 +13,7 @@ from random import Random
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
-from fuzz import odd
+from fuzz import frame_runs, odd
 from fuzz.case import Case, Outcome
 from fuzz.damage import damaged
 from fuzz.material import LANGUAGE_MODELS, MASKED, SEQUENCES, Material, Run
@@ -61,6 +61,8 @@ def questions(run: Run) -> list[list[str]]:
     if run.task == SEQUENCES:
         asked = [["predict", "run", str(run.data)], ["predict", "run", str(run.data), "--n-best", "2", "--beams", "3"]]
         return [*asked, ["evaluate", "run", str(run.data)], ["score", "run", str(run.data)]]
+    if run.task in frame_runs.TABLES:
+        return frame_runs.questions(run.task, str(run.data))
     look = ["inspect", "run", *["the cat"] * (1 + (run.path.name == "pairs"))]
     return [["predict", "run", str(run.data)], ["evaluate", "run", str(run.data)], look]
 

@@ -83,7 +83,8 @@ def read_image(path: Path, reading: Reading) -> Iterator[Series]:
             mode = image.mode
             pixels = np.asarray(image.convert("L" if mode in GRAY else "RGB")) if mode in GRAY | COLORED else None
     except Exception as error:  # Pillow raises errors of many kinds for damaged files
-        raise DataError(f"damaged, or no image ({error})", path) from None
+        reason = f" ({error})" if "<" not in str(error) else ""  # which names an object in memory
+        raise DataError(f"damaged, or no image{reason}", path) from None
     if pixels is None:
         raise DataError(f"an image of the mode {mode}; expected 8 bits for each color", path)
     frames = (pixels.reshape(len(pixels), -1) / 255).astype(np.float32)
