@@ -67,7 +67,7 @@ def test_a_missing_value_is_read_as_the_mean_and_drawn_as_a_gap() -> None:
     np.testing.assert_allclose(view.gradients, whole.gradients, atol=1e-7)
     np.testing.assert_allclose(view.integrated.shares, whole.integrated.shares, atol=1e-7)
     section = page.section("The series")
-    assert "1 values are missing" in section.text
+    assert "1 of 18 values is missing" in section.text
     (drawn,) = [path for path in section.all("path", "line") if (path.attributes["d"] or "").count("M") == 2]
     assert drawn is list(section.all("path", "line"))[1]
     assert "feature 1 missing" in section.titles()[3]

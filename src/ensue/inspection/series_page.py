@@ -27,8 +27,8 @@ def series_section(view: SeriesView, columns: FrameColumns) -> Section:
         drawing = curves_or_map(view.frames, columns, view.names, name="the series")
         is_map = view.frames.shape[1] > MOST_CURVES
         about = "Each column is a frame, with the first feature at the bottom." if is_map else "A curve is a feature."
-    if np.isnan(view.frames).any():
-        about += f" {int(np.isnan(view.frames).sum()):,} values are missing."
+    if missing := int(np.isnan(view.frames).sum()):
+        about += f" {missing:,} of {view.frames.size:,} values {'is' if missing == 1 else 'are'} missing."
     if view.labels and not view.per_frame:
         about += f" Its file says: {' '.join(dict.fromkeys(view.labels))}."
     return Section("The series", "inspection/plain.html", {"about": about, "note": columns.note, "shown": drawing})
