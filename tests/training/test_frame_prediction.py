@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import ensue
 from ensue.cli.program import app
 from ensue.data.frames.writing import written
-from ensue.errors import DataError, EnsueError, RecipeError
+from ensue.errors import DataError, EnsueError, RecipeError, TrainingError
 from ensue.recipe import validate_recipe
 from ensue.recipe.tables import Recipe
 from ensue.tasks.frame_prediction.job import FramePredictionJob
@@ -270,3 +270,12 @@ def test_missing_values_are_summed_out(tmp_path: Path) -> None:
     model = ensue.load(tmp_path / "run")
     assert np.isfinite(model.evaluate(path).nats_per_frame)
     assert np.isfinite(model.generate(series[0], frames=3)[0][-3:]).all()
+
+
+def test_scores_beyond_all_numbers_are_one_line(tmp_path: Path) -> None:
+    """A frame far from all others, whose nats no float has."""
+    frames = np.concatenate(waves(2))
+    frames[-1] = 1e38
+    np.save(tmp_path / "far.npy", frames)
+    with pytest.raises(TrainingError, match=r"the scores are not finite \(nan\) at step"):
+        run_tiny(recipe(tmp_path / "far.npy"), tmp_path / "run")

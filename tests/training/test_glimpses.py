@@ -1,6 +1,7 @@
 """Reading images in glimpses: what a run keeps and says, where it looks, resuming, mistakes."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,15 @@ import pytest
 from numpy.typing import NDArray
 
 import ensue
-from ensue.errors import DataError, EnsueError, RecipeError
+from ensue.errors import DataError, EnsueError, RecipeError, RunError
 from ensue.metrics.symbols import JudgedSymbols, score_symbols
 from ensue.recipe import validate_recipe
 from ensue.recipe.tables import Recipe
+from ensue.runs.directory import RunDirectory
 from ensue.tasks.shards import Shard
+from ensue.training.run import begin_job
 from training.resuming import assert_resumes
-from training.tiny import run_tiny
+from training.tiny import run_tiny, seal
 from training.tiny_texts import without_pictures
 from training.together import losses_of
 
@@ -174,3 +177,13 @@ def test_it_learns_to_read_and_to_stop(tmp_path: Path) -> None:
     np.savez(tmp_path / "strips.npz", frames=images, labels=captions)
     run_tiny(recipe(tmp_path / "strips.npz", steps=300, learning_rate=0.01), tmp_path / "run")
     assert ensue.load(tmp_path / "run").evaluate(tmp_path / "strips.npz").exact_match > 95
+
+
+def test_the_settings_of_another_task_are_told_before_training_goes_on(files: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(files / "run", tmp_path / "run"))
+    config = json.loads((run / "config.json").read_text()) | {"task": "frame-prediction"}
+    del config["rows"]
+    (run / "config.json").write_text(json.dumps(config))
+    seal(run)
+    with pytest.raises(RunError, match=r"damaged: config\.json is of frame-prediction, recipe\.toml of glimpses"):
+        begin_job(RunDirectory(run).recipe, RunDirectory(run))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
@@ -114,9 +115,11 @@ class Task(ABC, Generic[ModelT, BatchT]):
         """The scores on the validation data; None if there are none."""
 
     def selection(self, scores: Scores) -> float:
-        """The number that chooses the best weights: the lowest one is the best."""
-        value: float = scores.as_json()[self.judged_by]
-        return value if self.less_is_better else -value
+        """The number that chooses the best weights: the lowest one is the best. NaN for a score that JSON does not
+        have.
+        """
+        value: float | None = scores.as_json()[self.judged_by]
+        return math.nan if value is None else value if self.less_is_better else -value
 
     def sample(self, model: ModelT, seed: int) -> str:
         """A sample that shows what the model does now; "" if there is none."""

@@ -26,7 +26,7 @@ class GlimpsesJob(LabeledFramesJob[GlimpseReader]):
     task: ReadingInGlimpses
 
     def __init__(self, recipe: GlimpsesRecipe, run: RunDirectory | None = None) -> None:
-        self.rows = 0 if run is None else run.config["rows"]
+        self.rows = 0 if run is None else run.parts.rows
         super().__init__(recipe, run)
 
     def check(self, series: Series) -> None:
