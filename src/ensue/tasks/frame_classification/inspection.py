@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def inspect_series(pipeline: FrameClassificationPipeline, given: Any) -> Inspection:
     """What happens in the classifier with a series: a path, an array, or a `Series`."""
-    series, labels = pipeline._seen_as(pipeline.only(given)), pipeline.labels
+    series, labels = pipeline.series_view(pipeline.only(given)), pipeline.labels
     view = view_series(pipeline.model, series, device_of(pipeline.model))
     colors = {name: color_of(name) for name in labels.names}
     sections = series_sections(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def inspect_series(pipeline: FrameLabelingPipeline, given: Any) -> Inspection:
     """What happens in the tagger with a series: a path, an array, or a `Series`."""
-    series = pipeline._seen_as(pipeline.only(given))
+    series = pipeline.series_view(pipeline.only(given))
     view = view_series(pipeline.model, series, pipeline.labels, device_of(pipeline.model))
     facts = pipeline.facts(pipeline.recipe.describe())
     facts |= {"head": pipeline.recipe.head.kind, "frames": f"{len(view.frames):,}"}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def inspect_series(pipeline: FramePredictionPipeline, given: Any) -> Inspection:
     """What happens in the model with a series: a path, an array, or a `Series`."""
-    view = view_series(pipeline.model, pipeline._seen_as(pipeline.only(given)))
+    view = view_series(pipeline.model, pipeline.series_view(pipeline.only(given)))
     recipe = pipeline.recipe
     facts = pipeline.facts(recipe.describe())
     if pipeline.model.d_latent:

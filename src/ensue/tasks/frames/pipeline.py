@@ -81,7 +81,7 @@ class FramesPipeline(Predictor):
             raise DataError(f"several series in it; expected one, such as {example}", given)
         return found[0]
 
-    def _seen_as(self, series: Series) -> SeriesView:
+    def series_view(self, series: Series) -> SeriesView:
         """A series as a page shows it. Raises EnsueError for one that is too long."""
         shape = self.seen.shape
         rate = 1 / self.recipe.features.step if shape.is_sound else series.rate or shape.rate
