@@ -9,12 +9,12 @@ from starlette.types import ASGIApp
 
 from ensue.errors import nearest
 from ensue.serving.completions import Completions
-from ensue.serving.exchange import answered
 from ensue.serving.metrics import TEXT
 from ensue.serving.openapi import document
 from ensue.serving.refusal import Refusal
 from ensue.serving.service import Service
 from ensue.serving.texts import TextRoutes
+from ensue.serving.transport import answered
 
 
 def application(service: Service) -> ASGIApp:

@@ -16,14 +16,14 @@ from ensue.errors import EnsueError
 from ensue.serving.admission import Amounts, Ticket
 from ensue.serving.api import CompletionRequest, parsed
 from ensue.serving.asked import Asked, Given, encoded, wrong
-from ensue.serving.exchange import EventStream, answered, event, read_body, unless_left
-from ensue.serving.job import Job, Prompt
 from ensue.serving.logprobs import shown_tokens, tokens_of_prompt
 from ensue.serving.refusal import Refusal, bug
 from ensue.serving.row import Kept, Row
 from ensue.serving.served import Served
 from ensue.serving.service import Service
 from ensue.serving.stopping import Stops
+from ensue.serving.transport import EventStream, answered, event, read_body, unless_left
+from ensue.serving.writing import Prompt, Writing
 from ensue.version import VERSION
 
 BETWEEN_PIECES, FOR_EACH_REQUEST = 0.02, 0.001
@@ -35,12 +35,12 @@ FEW_CHARACTERS = 2048
 
 
 @dataclass
-class Task:
+class Completion:
     """A request that is being answered."""
 
     asked: Asked
     model: Served
-    job: Job
+    writing: Writing
     given: Sequence[Given]
     id: str
     created: int
@@ -48,7 +48,7 @@ class Task:
     @property
     def rows(self) -> list[Row]:
         """All rows, in the order of prompts."""
-        return [row for prompt in self.job.prompts for row in prompt.rows]
+        return [row for prompt in self.writing.prompts for row in prompt.rows]
 
     def head(self) -> dict[str, Any]:
         """What every answer and every piece of a stream begins with."""
@@ -74,19 +74,19 @@ class Completions:
         self.service.check_open()
         ticket = self.service.admission.ticket()
         try:
-            task = await self._begun(request, ticket)
+            completion = await self._begun(request, ticket)
         except BaseException:
             ticket.give_back()
             raise
-        end = self._ending(request, task, ticket)
-        if task.asked.wishes.stream:
-            return EventStream(self._pieces(task), end)
+        end = self._ending(request, completion, ticket)
+        if completion.asked.wishes.stream:
+            return EventStream(self._pieces(completion), end)
         try:
-            return answered(await unless_left(request.receive, self._whole(task)))
+            return answered(await unless_left(request.receive, self._whole(completion)))
         finally:
             end()
 
-    async def _begun(self, request: Request, ticket: Ticket) -> Task:
+    async def _begun(self, request: Request, ticket: Ticket) -> Completion:
         limits = self.service.limits
         ticket.reserve(Amounts(places=1))
         wishes = parsed(CompletionRequest, await read_body(request, ticket, limits))
@@ -99,50 +99,50 @@ class Completions:
         for prompt in asked.prompts:
             call = (prompt, pipeline.tokenizer, limits, pipeline.model.context)
             given.append(encoded(*call) if len(prompt) <= FEW_CHARACTERS else await asyncio.to_thread(encoded, *call))
-        job = Job(is_streamed=bool(wishes.stream), keeps=wishes.session is not None)
-        task = Task(asked, model, job, given, f"cmpl-{request.scope['request_id']}", int(time.time()))
+        writing = Writing(is_streamed=bool(wishes.stream), keeps=wishes.session is not None)
+        completion = Completion(asked, model, writing, given, f"cmpl-{request.scope['request_id']}", int(time.time()))
         several = [
-            [self._row(task, choosing, number * asked.best_of + n, one) for n in range(asked.best_of)]
+            [self._row(completion, choosing, number * asked.best_of + n, one) for n in range(asked.best_of)]
             for number, one in enumerate(given)
         ]
         looks = wishes.logprobs if wishes.echo else None
-        kept = self._kept(task)  # last, since from here on the session is in use
+        kept = self._kept(completion)  # last, since from here on the session is in use
         for one, rows in zip(given, several, strict=True):
             state, ids = _beginning(one, kept, pipeline.tokenizer.start_id, pipeline.model.context)
-            job.add(Prompt(job, ids, rows, state=state, logprobs=looks))
+            writing.add(Prompt(writing, ids, rows, state=state, logprobs=looks))
         assert model.loop is not None
         request.scope["noted"].update(model=model.name)
-        model.loop.submit(job)
-        return task
+        model.loop.submit(writing)
+        return completion
 
-    def _kept(self, task: Task) -> Kept | None:
-        name = task.asked.wishes.session
+    def _kept(self, completion: Completion) -> Kept | None:
+        name = completion.asked.wishes.session
         if name is None:
             return None
         if not self.service.has_sessions:
             raise wrong("session", "a server of several processes keeps no sessions", "unsupported_parameter")
-        return task.model.sessions.begin(name)
+        return completion.model.sessions.begin(name)
 
-    def _row(self, task: Task, choosing: Any, index: int, given: Given) -> Row:
-        asked, wishes, ids = task.asked, task.asked.wishes, given.ids.tolist()
+    def _row(self, completion: Completion, choosing: Any, index: int, given: Given) -> Row:
+        asked, wishes, ids = completion.asked, completion.asked.wishes, given.ids.tolist()
         return Row(
             choosing, seed=asked.seed, index=index, tokens=asked.max_tokens,
-            decoder=task.model.pipeline.decoder_after(ids), stops=Stops(asked.stops), logprobs=wishes.logprobs,
+            decoder=completion.model.pipeline.decoder_after(ids), stops=Stops(asked.stops), logprobs=wishes.logprobs,
             offset=len(given.text) if wishes.echo else 0, sums=asked.best_of > asked.n,
         )  # fmt: skip
 
-    def _ending(self, request: Request, task: Task, ticket: Ticket) -> Callable[[], None]:
+    def _ending(self, request: Request, completion: Completion, ticket: Ticket) -> Callable[[], None]:
         """What has to happen once when a request ends, however it does."""
 
         def end() -> None:
-            job, loop = task.job, task.model.loop
-            is_done = job.error is None and job.left == 0
-            job.has_left = True
+            writing, loop = completion.writing, completion.model.loop
+            is_done = writing.error is None and writing.left == 0
+            writing.has_left = True
             if loop is not None and not is_done:
                 loop.wake()
-            if task.asked.wishes.session is not None:
-                task.model.sessions.end(task.asked.wishes.session, job.kept if is_done else None)
-            usage = task.usage()
+            if completion.asked.wishes.session is not None:
+                completion.model.sessions.end(completion.asked.wishes.session, writing.kept if is_done else None)
+            usage = completion.usage()
             request.scope["noted"].update(
                 prompt_tokens=usage["prompt_tokens"], completion_tokens=usage["completion_tokens"]
             )
@@ -150,53 +150,57 @@ class Completions:
 
         return end
 
-    async def _whole(self, task: Task) -> dict[str, Any]:
-        while task.job.left:
-            await task.job.end.heard()
-            _check(task.job)
+    async def _whole(self, completion: Completion) -> dict[str, Any]:
+        while completion.writing.left:
+            await completion.writing.end.heard()
+            _check(completion.writing)
         choices = []
-        for number, prompt in enumerate(task.job.prompts):
+        for number, prompt in enumerate(completion.writing.prompts):
             rows = list(prompt.rows)
-            if task.asked.best_of > task.asked.n:
-                rows = sorted(rows, key=lambda row: -row.mean_log_p)[: task.asked.n]
+            if completion.asked.best_of > completion.asked.n:
+                rows = sorted(rows, key=lambda row: -row.mean_log_p)[: completion.asked.n]
             for n, row in enumerate(rows):
-                choices.append(_choice(task, number * task.asked.n + n, row, finish=row.finish, begins=True))
-        return {**task.head(), "choices": choices, "usage": task.usage()}
+                choices.append(
+                    _choice(completion, number * completion.asked.n + n, row, finish=row.finish, begins=True)
+                )
+        return {**completion.head(), "choices": choices, "usage": completion.usage()}
 
-    async def _pieces(self, task: Task) -> AsyncIterator[bytes]:
-        head, rows = task.head(), task.rows
-        options = task.asked.wishes.stream_options
+    async def _pieces(self, completion: Completion) -> AsyncIterator[bytes]:
+        head, rows = completion.head(), completion.rows
+        options = completion.asked.wishes.stream_options
         counts = options is not None and options.include_usage
         more = {"usage": None} if counts else {}
         begun, open_rows, start = [False] * len(rows), set(range(len(rows))), time.perf_counter()
         while open_rows:
             if not any(rows[n].finish or rows[n].pieces for n in open_rows):
-                await task.job.news.heard()
-            _check(task.job)
+                await completion.writing.news.heard()
+            _check(completion.writing)
             parts = []
             for n in sorted(open_rows):
                 finish = rows[n].finish  # before the pieces: then they are all that will come
                 if not (finish or rows[n].pieces):
                     continue
-                choice = _choice(task, n, rows[n], finish=finish, begins=not begun[n])
+                choice = _choice(completion, n, rows[n], finish=finish, begins=not begun[n])
                 begun[n] = True
                 parts.append(event({**head, "choices": [choice], **more}))
                 if finish is not None:
                     open_rows.discard(n)
             if parts:
                 if start:
-                    self.service.metrics.first.labels(task.model.name).observe(time.perf_counter() - start)
+                    self.service.metrics.first.labels(completion.model.name).observe(time.perf_counter() - start)
                     start = 0.0
                 yield b"".join(parts)
                 if open_rows:
-                    await task.job.end.heard(within=BETWEEN_PIECES + FOR_EACH_REQUEST * len(self.service.live))
+                    await completion.writing.end.heard(
+                        within=BETWEEN_PIECES + FOR_EACH_REQUEST * len(self.service.live)
+                    )
         if counts:
-            yield event({**head, "choices": [], "usage": task.usage()})
+            yield event({**head, "choices": [], "usage": completion.usage()})
 
 
-def _check(job: Job) -> None:
-    if job.error is not None:
-        raise Refusal(500, str(job.error)) if isinstance(job.error, EnsueError) else bug()
+def _check(writing: Writing) -> None:
+    if writing.error is not None:
+        raise Refusal(500, str(writing.error)) if isinstance(writing.error, EnsueError) else bug()
 
 
 def _beginning(given: Given, kept: Kept | None, start_id: int, context: int | None) -> tuple[Any, Any]:
@@ -213,13 +217,13 @@ def _beginning(given: Given, kept: Kept | None, start_id: int, context: int | No
     return None, ids[-max(1, context // 2, len(given.ids)) :]
 
 
-def _choice(task: Task, index: int, row: Row, *, finish: str | None, begins: bool) -> dict[str, Any]:
+def _choice(completion: Completion, index: int, row: Row, *, finish: str | None, begins: bool) -> dict[str, Any]:
     """What is new of a choice. With its beginning comes the prompt, if it is to be repeated."""
-    number, tokenizer = index // task.asked.n, task.model.pipeline.tokenizer
-    text, before, given = row.text(), [], task.given[number]
-    if begins and task.asked.wishes.echo:
+    number, tokenizer = index // completion.asked.n, completion.model.pipeline.tokenizer
+    text, before, given = row.text(), [], completion.given[number]
+    if begins and completion.asked.wishes.echo:
         text = given.text + text
         if row.logprobs is not None:
-            before = tokens_of_prompt(tokenizer, given.ids.tolist(), task.job.prompts[number].looked)
+            before = tokens_of_prompt(tokenizer, given.ids.tolist(), completion.writing.prompts[number].looked)
     shown = shown_tokens(tokenizer, row, before)
     return {"index": index, "text": text, "logprobs": shown, "finish_reason": finish}

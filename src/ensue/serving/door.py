@@ -11,11 +11,11 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ensue.serving.exchange import STREAM, HasLeft, answered, event
 from ensue.serving.inspector import inspector
 from ensue.serving.openapi import OPERATIONS
 from ensue.serving.refusal import Refusal, bug
 from ensue.serving.service import Service
+from ensue.serving.transport import STREAM, HasLeft, answered, event
 
 PROBES = ("/health", "/ready")
 """What looks after a server asks these, often and without a key."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from threading import Condition, Thread
 from typing import Any
@@ -23,9 +23,9 @@ from ensue.decode.lanes import Lanes
 from ensue.engine import HeldWeights
 from ensue.models.modules import device_of, evaluating
 from ensue.serving.chooser import Chooser, looked
-from ensue.serving.job import Job, Prompt
 from ensue.serving.metrics import Metrics
 from ensue.serving.row import Kept, Row
+from ensue.serving.writing import Prompt, Writing
 from ensue.types import State
 
 PIECE = 256
@@ -42,19 +42,19 @@ class Loop:
         self.model, self.most, self.weights = model, rows, weights
         self.metrics, self.name, self.report = metrics, name, report
         self.context: int | None = getattr(model, "context", None)
-        self._new: deque[Job] = deque()
+        self._new: deque[Writing] = deque()
         self._reading: deque[Prompt] = deque()
-        self._ready: deque[tuple[Row, Job, State]] = deque()
-        self._live: list[tuple[Row, Job]] = []
+        self._ready: deque[tuple[Row, Writing, State]] = deque()
+        self._live: list[tuple[Row, Writing]] = []
         self._lanes, self._chooser = Lanes(model), Chooser([], device_of(model))
         self._awake, self._has_ended = Condition(), False
         self._thread = Thread(target=self._run, name=f"loop of {name}", daemon=True)
         self._thread.start()
 
-    def submit(self, job: Job) -> None:
-        """Begins to answer a job."""
+    def submit(self, writing: Writing) -> None:
+        """Begins to answer a writing."""
         with self._awake:
-            self._new.append(job)
+            self._new.append(writing)
             self._awake.notify()
 
     def wake(self) -> None:
@@ -72,7 +72,7 @@ class Loop:
     @property
     def waiting(self) -> int:
         """The prompts that are not read yet, and the rows for which there is no room."""
-        return sum(len(job.prompts) for job in list(self._new)) + len(self._reading) + len(self._ready)
+        return sum(len(writing.prompts) for writing in list(self._new)) + len(self._reading) + len(self._ready)
 
     @torch.inference_mode()
     def _run(self) -> None:
@@ -102,7 +102,7 @@ class Loop:
         left = PIECE
         while self._reading and left > 0 and len(self._live) + len(self._ready) < self.most:
             prompt = self._reading.popleft()
-            if prompt.job.has_left:
+            if prompt.writing.has_left:
                 continue
             left -= self._read_piece(prompt)
             if prompt.is_read:
@@ -131,35 +131,35 @@ class Loop:
         for row in prompt.rows:
             row.last, row.ids = int(prompt.ids[-1]), prompt.ids if self.context is not None else prompt.ids[-1:]
             if row.left > 0:
-                self._ready.append((row, prompt.job, state))
+                self._ready.append((row, prompt.writing, state))
             else:
                 row.end_at_once()
-                self._finish(row, prompt.job, lambda: state)
+                self._finish(row, prompt.writing, lambda: state)
 
     def _change(self) -> None:
         """Rows leave that have ended, are full or are not wanted any more; others enter."""
         staying: list[int] = []
-        entering: list[tuple[Row, Job, State]] = []
-        for place, (row, job) in enumerate(self._live):
-            if row.finish is not None or job.has_left:
+        entering: list[tuple[Row, Writing, State]] = []
+        for place, (row, writing) in enumerate(self._live):
+            if row.finish is not None or writing.has_left:
                 continue
             if self.context is not None and len(row.ids) > self.context:
-                self._read_again(row, job)
+                self._read_again(row, writing)
             else:
                 staying.append(place)
         while self._ready and len(staying) + len(entering) < self.most:
-            row, job, state = self._ready.popleft()
-            if not job.has_left:
-                entering.append((row, job, state))
+            row, writing, state = self._ready.popleft()
+            if not writing.has_left:
+                entering.append((row, writing, state))
         if len(staying) < len(self._live) or entering:
-            self._live = [self._live[place] for place in staying] + [(row, job) for row, job, _ in entering]
+            self._live = [self._live[place] for place in staying] + [(row, writing) for row, writing, _ in entering]
             self._lanes.change(staying, [state for _, _, state in entering])
             self._chooser = Chooser([row for row, _ in self._live], device_of(self.model))
             self.metrics.live(self.name, len(self._live))
 
-    def _read_again(self, row: Row, job: Job) -> None:
+    def _read_again(self, row: Row, writing: Writing) -> None:
         assert self.context is not None
-        self._reading.appendleft(Prompt(job, row.ids[-max(1, self.context // 2) :], [row]))
+        self._reading.appendleft(Prompt(writing, row.ids[-max(1, self.context // 2) :], [row]))
 
     def _step(self) -> None:
         start = time.perf_counter()
@@ -167,32 +167,31 @@ class Loop:
         ids = self._chooser.choose(logits)
         looks = self._chooser.look(logits, ids)
         self._chooser.count(ids, logits.shape[1])
-        for place, (row, job) in enumerate(self._live):
+        for place, (row, writing) in enumerate(self._live):
             found = looks.get(place)
             row.take(ids[place]) if found is None else row.take(ids[place], found.log_p, found.top)
             if self.context is not None:
                 row.ids = np.append(row.ids, ids[place])
             if row.finish is not None:
-                self._finish(row, job, partial(self._lanes.state_of, place))
+                self._finish(row, writing, partial(self._lanes.state_of, place))
             else:
-                job.tell()
+                writing.tell()
         self.metrics.stepped(self.name, len(ids), time.perf_counter() - start)
 
-    def _finish(self, row: Row, job: Job, state: Callable[[], State]) -> None:
-        if job.keeps:
+    def _finish(self, row: Row, writing: Writing, state: Callable[[], State]) -> None:
+        if writing.keeps:
             ids: NDArray[np.int64] = row.ids if self.context is not None else np.array([row.last])
-            job.kept = Kept(state(), ids)
-        job.left -= 1
-        job.tell()
+            writing.kept = Kept(state(), ids)
+        writing.left -= 1
+        writing.tell()
 
     def _fail(self, error: Exception) -> None:
-        """Every job that is begun ends with an error; what was computed is dropped."""
-        jobs: Sequence[Job] = [
-            *(job for _, job in self._live), *(job for _, job, _ in self._ready), *(each.job for each in self._reading)
-        ]  # fmt: skip
+        """Every writing that is begun ends with an error; what was computed is dropped."""
+        writings = {prompt.writing for prompt in self._reading}
+        writings |= {writing for _, writing in self._live} | {writing for _, writing, _ in self._ready}
         self._live, self._lanes = [], Lanes(self.model)
         self._ready.clear()
         self._reading.clear()
-        for job in jobs:
-            job.error = error
-            job.tell()
+        for writing in writings:
+            writing.error = error
+            writing.tell()

@@ -8,9 +8,9 @@ from typing import ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from ensue.serving.exchange import as_bytes
 from ensue.serving.limits import Limits
 from ensue.serving.refusal import Refusal
+from ensue.serving.transport import as_bytes
 
 BAD_REQUEST = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"

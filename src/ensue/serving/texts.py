@@ -15,10 +15,10 @@ from ensue.errors import EnsueError
 from ensue.inspection.inspection import Inspection
 from ensue.serving.admission import Amounts, Ticket
 from ensue.serving.api import EmbeddingRequest, InspectRequest, SomeRequest, TextsRequest, parsed
-from ensue.serving.exchange import answered, read_body, unless_left
 from ensue.serving.refusal import Refusal
 from ensue.serving.served import Served
 from ensue.serving.service import Service
+from ensue.serving.transport import answered, read_body, unless_left
 from ensue.text.utf8 import without_surrogates
 
 Text = str | tuple[str, ...]

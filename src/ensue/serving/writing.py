@@ -36,7 +36,7 @@ class Bell:
         self._rung = False
 
 
-class Job:
+class Writing:
     """One request. `has_left` is set by its client, `left`, `error` and `kept` by the loop."""
 
     def __init__(self, *, is_streamed: bool = False, keeps: bool = False) -> None:
@@ -71,9 +71,15 @@ class Prompt:
     """
 
     def __init__(
-        self, job: Job, ids: NDArray[np.int64], rows: Sequence[Row], *, state: State = None, logprobs: int | None = None
+        self,
+        writing: Writing,
+        ids: NDArray[np.int64],
+        rows: Sequence[Row],
+        *,
+        state: State = None,
+        logprobs: int | None = None,
     ) -> None:
-        self.job, self.ids, self.rows, self.state, self.logprobs = job, ids, rows, state, logprobs
+        self.writing, self.ids, self.rows, self.state, self.logprobs = writing, ids, rows, state, logprobs
         self.read = 0
         self.looked: list[Looked] = []
 
