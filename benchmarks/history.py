@@ -5,9 +5,10 @@
 
 Every kind of layer is trained on each of the texts that are given: to predict characters, to predict words, and to
 label words. Within a task only the table `[encoder]` differs, and in it the sizes: `d_model` is chosen so that the
-whole model has `--parameters` as nearly as a size gives it. The last twentieth of each text is for validation, eight
-times in a run, and the best score is reported. Learning rates are those of one recipe for each task, but for `OWN`: the
-table tells how far a kind comes without a search of its own.
+whole model has `--parameters` as nearly as a size gives it. Learning rates are those of one recipe for each task, but
+for `OWN`: the table tells how far a kind comes without a search of its own. The end of each text is for validation, a
+fiftieth, of labels a twentieth. It is read four times in a run, since in a short one more would take longer than
+training; the best score is reported.
 
 Seconds are the processor's, of the process that trains, on one thread. Each run is kept in FOLDER/TASK/KIND-seed-N,
 and a line in FOLDER/results.jsonl; what has a line there is not made again, and what was interrupted goes on. All kinds
@@ -66,10 +67,11 @@ KINDS = {
     "minlstm": Kind(2024, "Feng et al.", {"kind": "minlstm", "num_layers": 3}),
 }
 TASKS = {
-    "characters": ("char-lstm", {"encoder": {"dropout": 0.2}, "train.learning_rate": 0.006}, "bits_per_character"),
+    "characters": ("char-lstm", {"encoder": {"dropout": 0.2}, "train.learning_rate": 0.006,
+                                 "data.valid_fraction": 0.02}, "bits_per_character"),
     "words": ("word-lstm", {"encoder": {"dropout": 0.3}, "tokens.tied": False, "tokens.d_embedding": 64,
-                            "tokenizer.max_size": 10_000}, "perplexity"),
-    "labels": ("tag-lstm", {"encoder": {"dropout": 0.3}}, "accuracy"),
+                            "tokenizer.max_size": 10_000, "data.valid_fraction": 0.02}, "perplexity"),
+    "labels": ("tag-lstm", {"encoder": {"dropout": 0.3}, "data.valid_fraction": 0.05}, "accuracy"),
 }  # fmt: skip
 """For each task its recipe, what is changed in it for all kinds, and the score on the page."""
 ATTENDS = {"characters": {"positions": "rotary", "context": 128}, "words": {"positions": "rotary", "context": 70},
@@ -84,8 +86,8 @@ def recipe_of(task: str, kind: str, text: Path, d_model: int, seconds: float) ->
     sizes = {"d_model": d_model} | ({"d_cell": 2 * d_model} if kind == "projected" else {})
     settings = {**changes, "encoder": {**KINDS[kind].table, **own, **changes["encoder"], **sizes}}  # type: ignore[dict-item]
     rate = {"train.learning_rate": OWN[kind]} if kind in OWN else {}
-    return read_recipe(name, {**settings, **rate, "train.seconds": seconds, "train.validations": 8,
-                              "data.valid_fraction": 0.05, "data.train": str(text)})  # fmt: skip
+    return read_recipe(name, {**settings, **rate, "train.seconds": seconds, "train.validations": 4,
+                              "data.train": str(text)})  # fmt: skip
 
 
 def count(model: torch.nn.Module) -> int:
