@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,7 @@ from ensue.tasks.bidirectional_language_modeling.pipeline import BidirectionalPi
 from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalRecipe
 from ensue.tasks.bidirectional_language_modeling.scoring import score_both_ways
 from ensue.tasks.bidirectional_language_modeling.words import WordReader, WordText
+from ensue.tasks.minimal_pairs import PairScore
 from ensue.text.word_characters import BOUNDARIES, word_characters
 from ensue.text.words import WordTokenizer
 from training.resuming import assert_resumes
@@ -285,6 +287,15 @@ def test_surprisals_of_words_are_the_mean_of_both_directions(elmo: Bidirectional
     assert alone.nats == pytest.approx(sum(nats) / 2, rel=1e-5)
 
 
+def test_the_better_text_of_a_pair_is_the_one_with_fewer_nats(elmo: BidirectionalPipeline, tmp_path: Path) -> None:
+    pairs = [("the cat sat", "cat the sat on"), ("on mats", "a zebra on the mat"), ("the cat", "the cat"), ("", "sat")]
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(json.dumps({"sentence_good": a, "sentence_bad": b}) + "\n" for a, b in pairs))
+    nats = [[sum(token.nats for token in elmo.score(text)) for text in pair] for pair in pairs]
+    better = sum(0.5 if good == bad else float(good < bad) for good, bad in nats)
+    assert elmo.minimal_pairs(path).total == PairScore("total", 4, better)
+
+
 def test_neighbors_of_words_and_of_gaps(elmo: BidirectionalPipeline, context2vec: BidirectionalPipeline) -> None:
     assert [n.word for n in elmo.neighbors("cats", 2)] != []
     assert "cat" not in [n.word for n in elmo.neighbors("cat", 5)]
@@ -311,6 +322,8 @@ def test_what_a_model_cannot_do_is_told(elmo: BidirectionalPipeline, context2vec
         elmo.neighbors("the [] sat")
     with pytest.raises(EnsueError, match='the head of this model is "context"'):
         context2vec.score("the cat")
+    with pytest.raises(EnsueError, match='the head of this model is "context"'):
+        context2vec.minimal_pairs("pairs.jsonl")
     with pytest.raises(EnsueError, match='no pooling "meen"'):
         elmo.layers_of_words([["a"]], pooling="meen")
 

@@ -11,7 +11,7 @@ TASK = TaskEntry(
     commands={
         "embed": frozenset({"pooling", "layer"}),
         "neighbors": frozenset(),
-        "evaluate": frozenset({"similarity"}) | CONTEXTUAL,
+        "evaluate": frozenset({"minimal-pairs", "similarity"}) | CONTEXTUAL,
         "score": frozenset(),
         "inspect": frozenset(),
     },

@@ -33,6 +33,7 @@ from ensue.tasks.bidirectional_language_modeling.scoring import (
 )
 from ensue.tasks.bidirectional_language_modeling.words import LINE_END, WordReader, WordText
 from ensue.tasks.contextual import ContextualPipeline, checked_layer
+from ensue.tasks.minimal_pairs import MinimalPairScores, PairScore, ScoredTexts, score_pairs
 from ensue.tasks.poolings import Vectors, pooling_of
 from ensue.tasks.text_pieces import NatsOfParts
 from ensue.tasks.text_vectors import TextVectors
@@ -172,21 +173,39 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors):
         self._head()
         for _, line in Lines(chunks, "the text"):
             words = self.words_of(line)
-            for word, nats in zip(words, self._nats(words).tolist(), strict=True):
+            for word, nats in zip(words, self._nats([words])[0].tolist(), strict=True):
                 yield TokenScore(word, nats)
 
     @torch.inference_mode()
-    def _nats(self, words: Sequence[str]) -> NDArray[np.float64]:
-        if not words:
-            return np.zeros(0)
-        numbered, mask = self.reader.sentences([words])
+    def _nats(self, sentences: Sequence[Sequence[str]]) -> list[NDArray[np.float64]]:
+        """The surprisal of each word of each sentence, the mean of both directions."""
+        numbered, mask = self.reader.sentences(sentences)
         device, inside = device_of(self.model), torch.from_numpy(mask[:, 1:])
         both, rightward, leftward = (torch.from_numpy(part).to(device) for part in numbered)
         features, _ = self.model.read(both, rightward, leftward)
-        ids = torch.tensor([self.reader.ids(words)], device=device)
-        nats = [self._head().nats(h, ids) for h in self.model.beside(features[-1], inside.to(device))]
-        mean: NDArray[np.float64] = torch.stack(nats).double().mean(0)[0].cpu().numpy()
-        return mean
+        ids = torch.zeros(inside.shape, dtype=torch.int64)
+        ids[inside] = torch.tensor([id for words in sentences for id in self.reader.ids(words)], dtype=torch.int64)
+        ways = self.model.beside(features[-1], inside.to(device))
+        mean = torch.stack([self._head().nats(h, ids.to(device)) for h in ways]).double().mean(0).cpu().numpy()
+        return [row[: len(words)] for row, words in zip(mean, sentences, strict=True)]
+
+    def minimal_pairs(
+        self,
+        location: str | Path,
+        *,
+        encoding: str = "utf-8",
+        progress: Callable[[PairScore], None] | None = None,
+    ) -> MinimalPairScores:
+        """How often the better one of two texts is the more probable one, by the sum of its words' surprisals."""
+        self._head()
+        check_path("the pairs", location)
+        return score_pairs(self._total_nats, location, encoding=encoding, progress=progress)
+
+    def _total_nats(self, texts: Sequence[str]) -> ScoredTexts:
+        sentences = [self.words_of(text) for text in texts]
+        groups = (sentences[first : first + TEXTS_TOGETHER] for first in range(0, len(sentences), TEXTS_TOGETHER))
+        totals = [nats.sum() for group in groups for nats in self._nats(group)]
+        return ScoredTexts([self.reader.rows(words).ravel() for words in sentences], np.array(totals))
 
     def score_lines(self, location: str, *, encoding: str = "utf-8", as_json: bool = False) -> Iterator[str]:
         """The lines of `ensue score`: one for each word of a text ("-": stdin)."""
