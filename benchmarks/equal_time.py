@@ -36,6 +36,7 @@ from text_sets import lines
 from trials import Trial
 
 import ensue
+from ensue.data.decoding import whole_bytes
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,6 @@ USES = {
     "ewt": ("tag-lstm", EWT, (), "accuracy"),
 }
 """The recipe, the paths, the settings and the score."""
-PARTS_OF_BROWN = "brown/brown.tagged.tsv"
 
 
 def running_text(data: Path) -> Iterator[str]:
@@ -75,9 +75,17 @@ def running_text(data: Path) -> Iterator[str]:
     yield from map(one_line, lines(data, "imdb/unsup.txt"))
     yield from (line.strip() for line in lines(data, "wikitext-2/train.txt") if line.strip())
     for book in sorted((data / "gutenberg").glob("*.txt*")):
-        yield from paragraphs(lines(data, str(book.relative_to(data)).removesuffix(".xz")))
-    for line in lines(data, PARTS_OF_BROWN):
+        yield from paragraphs(text_of(whole_bytes(book)).splitlines())
+    for line in lines(data, "brown/brown.tagged.tsv"):
         yield " ".join(token.rpartition("/")[0] for token in line.split("\t")[2].split())
+
+
+def text_of(content: bytes) -> str:
+    """A book in UTF-8, or else in Latin-1."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return content.decode("latin-1")
 
 
 def paragraphs(found_lines: Sequence[str]) -> Iterator[str]:
