@@ -12,7 +12,8 @@ training; the best score is reported.
 
 Seconds are the processor's, of the process that trains, on one thread. Each run is kept in FOLDER/TASK/KIND-seed-N,
 and a line in FOLDER/results.jsonl; what has a line there is not made again, and what was interrupted goes on. All kinds
-are run with one seed before the next. The page is FOLDER/history.md, with history.svg and curves.svg.
+are run with one seed before the next. The page is FOLDER/history.md; history.svg and curves.svg
+are drawn at the end, or with `--table`.
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ TASKS = {
     "labels": ("tag-lstm", {"encoder": {"dropout": 0.3}, "data.valid_fraction": 0.05}, "accuracy"),
 }  # fmt: skip
 """For each task its recipe, what is changed in it for all kinds, and the score on the page."""
+DECIMALS = {"characters": 3, "words": 1, "labels": 2}
 ATTENDS = {"characters": {"positions": "rotary", "context": 128}, "words": {"positions": "rotary", "context": 70},
            "labels": {"positions": "sinusoidal"}}  # fmt: skip
 OWN = {"elman": 0.002, "window": 0.002, "transformer": 0.002}
@@ -164,6 +166,11 @@ def score_of(task: str, scores: Mapping[str, Any]) -> float:
     return 100 * value if task == "labels" else value
 
 
+def named(task: str) -> str:
+    """The score's name on the page."""
+    return TASKS[task][2].replace("_", " ") + (" (%)" if task == "labels" else "")
+
+
 def rows(found: Sequence[dict[str, Any]], task: str) -> dict[str, list[dict[str, Any]]]:
     """The results of a task by kind, in the order of the years."""
     kinds = sorted({one["kind"] for one in found if one["task"] == task}, key=lambda kind: (KINDS[kind].year, kind))
@@ -179,16 +186,15 @@ def page(found: Sequence[dict[str, Any]], machine: str) -> str:
         kinds = rows(found, task)
         if not kinds:
             continue
-        name = TASKS[task][2].replace("_", " ") + (" (%)" if task == "labels" else "")
         text = Path(next(iter(kinds.values()))[0]["text"]).name
-        lines += ["", f"## {task.capitalize()}: {text}", "", f"| year | kind | source | model | parameters | {name} | "
+        lines += ["", f"## {task.capitalize()}: {text}", "", f"| year | kind | source | model | parameters | {named(task)} | "
                   "tokens per second |", "|---|---|---|---|---|---|---|"]  # fmt: skip
         for kind, runs in kinds.items():
             scores = [score_of(task, one["scores"]) for one in runs]
-            spread = f" ± {statistics.stdev(scores):.3f}" if len(scores) > 1 else ""
+            spread = f" ± {statistics.stdev(scores):.{DECIMALS[task]}f}" if len(scores) > 1 else ""
             speed = statistics.mean(one["tokens"] / one["seconds"] for one in runs)
             layer = f"{KINDS[kind].year} | {kind} | {KINDS[kind].source} | {runs[0]['model']}"
-            score = f"{statistics.mean(scores):.3f}{spread}"
+            score = f"{statistics.mean(scores):.{DECIMALS[task]}f}{spread}"
             lines.append(f"| {layer} | {runs[0]['parameters']:,} | {score} | {speed:,.0f} |")
     return "\n".join(lines) + "\n"
 
@@ -197,7 +203,8 @@ def draw(found: Sequence[dict[str, Any]], folder: Path) -> None:
     """The best scores as dots by kind, one for each seed, and the scores over the seconds of the first seed."""
     tasks = [task for task in TASKS if rows(found, task)]
     names = list(KINDS)
-    with rc_context({"svg.hashsalt": "ensue", "text.color": INK, "axes.edgecolor": INK, "font.size": 9}):
+    colors = dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK)
+    with rc_context({"svg.hashsalt": "ensue", "svg.fonttype": "none", "font.size": 9, **colors}):
         figure, curves = (Figure(figsize=(8.2, 3.2 * len(tasks)), dpi=120, layout="constrained") for _ in range(2))
         for place, task in enumerate(tasks, 1):
             kinds = rows(found, task)
@@ -210,15 +217,16 @@ def draw(found: Sequence[dict[str, Any]], folder: Path) -> None:
                 seconds, scores = zip(*runs[0]["curve"], strict=True)
                 lines.plot(seconds, [score_of(task, one) for one in scores], label=kind, markersize=3, **look)
             dots.set_xticks(range(len(kinds)), [f"{kind}\n{KINDS[kind].year}" for kind in kinds], rotation=45)
-            lines.set(xscale="log", xlabel="seconds")
-            lines.legend(frameon=False, ncols=4, fontsize=7)
+            lines.set(xlabel="seconds")
+            lines.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
             for axes in (dots, lines):
-                axes.set(title=task, ylabel=TASKS[task][2].replace("_", " "))
-                axes.tick_params(colors=INK)
+                axes.set(title=task, ylabel=named(task))
                 axes.grid(color=INK, alpha=0.25)
                 axes.spines[:].set_visible(False)
                 if task == "words":
                     axes.set_yscale("log")
+                    axes.yaxis.set_major_formatter("{x:g}")
+                    axes.yaxis.set_minor_formatter("{x:g}")
         for part, name in ((figure, "history.svg"), (curves, "curves.svg")):
             part.savefig(folder / name, metadata={"Date": None})
 
@@ -248,8 +256,8 @@ def main() -> None:
     for one in results(asked):
         found.append(one)
         (asked.out / "history.md").write_text(page(found, machine), encoding="utf-8")
-        draw(found, asked.out)
     if found:
+        draw(found, asked.out)
         print(page(found, machine))
 
 

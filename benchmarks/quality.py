@@ -44,6 +44,9 @@ MEASUREMENTS = {
     "word-elman": Measurement("word-elman", PTB),
     "word-lstm": Measurement("word-lstm", PTB),
     "word-lstm-wikitext": Measurement("word-lstm", WIKITEXT, ("train.seconds=2400", "train.batch_size=32")),
+    "word-lstm-wikitext-sampled": Measurement(
+        "word-lstm", WIKITEXT, ("train.seconds=2400", "train.batch_size=32", "head.sampled=4096")
+    ),
 }
 
 

@@ -1,7 +1,7 @@
 """The server against `generate`, under open-loop load, and a tagger against spaCy in a FastAPI app.
 
     python benchmarks/serving.py streams RUN            tokens/s of 64 streams, and of 64 samples in a process
-    python benchmarks/serving.py load RUN               a table for 1, 8, 64 and 512 clients, Poisson arrivals
+    python benchmarks/serving.py load RUN               a table for 1 to 4096 clients, Poisson arrivals
     python benchmarks/serving.py tagger RUN [PYTHON]    requests/s; PYTHON has spacy, fastapi and uvicorn
     python benchmarks/serving.py soak RUN [SECONDS]     clients that leave, read slowly, send too much or are killed
 
@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 STREAMS, TOKENS = 64, 200
 STREAM_TURNS, TAGGER_TURNS = 15, 3
+CLIENTS = (1, 8, 64, 512, 2048, 4096)
 SENTENCES = [
     "EU rejects German call to boycott British lamb .",
     "The committee met in Geneva on Tuesday to hear what the farmers of northern Italy had to say .",
@@ -190,7 +191,7 @@ async def load(run: str, seconds: float = 15) -> None:
     """Poisson arrivals: clients that each ask once in four seconds on average, whatever the server does."""
     name = Path(run).resolve().name
     print("clients  requests/s  tokens/s  first token p50, p99  between p50, p99  whole p50, p99  refused")
-    for clients in (1, 8, 64, 512):
+    for clients in CLIENTS:
         server = ensue_server(run, "--places", "256")
         await server.ready()
         choose, tasks, start = random.Random(clients), [], time.perf_counter()
