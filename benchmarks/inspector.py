@@ -1,8 +1,10 @@
 """The inspector in Chromium: the time to load a page, to answer a change on the live one, and of a move of the pointer.
 
-    PYTHONPATH=tests python -m benchmarks.inspector RUN TEXT_FILE --tokens 500 --tokens 5000
+    PYTHONPATH=tests python -m benchmarks.inspector RUN TEXT_FILE --tokens 500 --tokens 5000 [--words]
 
-RUN is a language model of characters. It needs Chromium with its driver, and selenium (the extra `browser`).
+RUN is a model that reads one text: a language model, a tagger, a classifier, or one that writes a text for it. The
+tokens are characters, with --words what stands between blanks. A change makes the last word a letter longer. It needs
+Chromium with its driver, and selenium (the extra `browser`).
 """
 
 from __future__ import annotations
@@ -41,8 +43,8 @@ def loading(browser: Browser, page: Path) -> tuple[float, float]:
 
 def moving(browser: Browser) -> dict[str, float]:
     """The work of a move of the pointer over the text, in milliseconds."""
-    browser.run("document.querySelector('.tokens').scrollIntoView()")
-    left, top = browser.run("const b = document.querySelector('.tokens').getBoundingClientRect(); return [b.x, b.y]")
+    browser.run("document.querySelector('.text').scrollIntoView()")
+    left, top = browser.run("const b = document.querySelector('.text').getBoundingClientRect(); return [b.x, b.y]")
     before = spent(browser)
     for move in range(MOVES):
         place = {"type": "mouseMoved", "x": left + 5 + 7 * move % 250, "y": top + 30 + 5 * move % 200}
@@ -85,16 +87,18 @@ def main(
     run: Annotated[Path, typer.Argument()],
     text: Annotated[Path, typer.Argument()],
     tokens: Annotated[list[int], typer.Option()] = [500],  # noqa: B006
+    words: Annotated[bool, typer.Option("--words")] = False,
 ) -> None:
     """Prints a line for each length."""
     torch.set_num_threads(1)
     pipeline, whole = ensue.load(run), text.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as name, browsing(Path(name) / "browser") as browser, Running(run) as server:
         for count in tokens:
+            some = " ".join(whole.split()[:count]) if words else whole[:count]
             start = time.process_time()
-            page = pipeline.inspect(whole[:count]).save(Path(name) / "page.html")
+            page = pipeline.inspect(some).save(Path(name) / "page.html")
             wrote, (loaded, work) = 1000 * (time.process_time() - start), loading(browser, page)
-            moves, (times, of_server, of_page) = moving(browser), changing(browser, server, whole[:count])
+            moves, (times, of_server, of_page) = moving(browser), changing(browser, server, some)
             print(
                 f"{count} tokens: page {page.stat().st_size / 1000:.0f} kB, written in {wrote:.0f} ms of processor, "
                 f"loaded in {loaded:.0f} ms (work {work:.0f}); a change {times[len(times) // 2]:.0f} ms "
