@@ -21,7 +21,7 @@ from ensue.models.tagger import Tagger
 from ensue.nn import ChainScores, k_best, log_partition
 
 NUM_PATHS = 5
-BUDGET_WORDS = 100_000
+BUDGET_WORDS = 40_000
 """The most words that are read to find the effects of parts, over all variants of a sentence."""
 CALL_WORDS = 8_192
 """The most words of variants in a batch."""
