@@ -133,6 +133,30 @@ def test_taggers_of_all_kinds(kind: str, tmp_path: Path, program: Program, monke
     check_tagger(tagger(tmp_path, **{"steps": 40} | TAGGERS[kind]), tmp_path, program)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("repeats", [False, True])
+def test_taggers_that_read_a_document(
+    repeats: bool, tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sentences read together have the labels that ours have, and alone those that they have alone."""
+    without_pictures(monkeypatch)
+    document = "-DOCSTART- X O\n\n"
+    (tmp_path / "train.txt").write_text("".join(document + columns(sentences(12, seed=seed)) + "\n" for seed in range(6)))
+    head = {"kind": "crf", "repeats": repeats}
+    run_tiny(tagging(tmp_path / "train.txt", head=head, data={"context_words": 20}), tmp_path / "run")
+    check_tagger(tmp_path / "run", tmp_path, program)
+    tagged = sentences(15, seed=9)
+    (tmp_path / "test.txt").write_text(document + columns(tagged))
+    pipeline: Any = ensue.load(tmp_path / "run", device="cpu")
+    together = [answer.labels for answer in pipeline.label(pipeline.source(tmp_path / "test.txt"))]
+    assert len(together) == len(tagged)
+    monkeypatch.syspath_prepend(str(tmp_path / "out"))
+    predict = runpy.run_path(str(tmp_path / "out" / "predict.py"))["predict"]
+    for name in NEIGHBORS:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    assert predict([list(sentence.words) for sentence in tagged], document=True) == together
+
+
 @pytest.mark.parametrize("scheme", get_args(Scheme))
 def test_the_program_writes_spans_in_each_scheme(scheme: Scheme) -> None:
     labels_of = runpy.run_path(str(PROGRAMS / "labels.py"))["labels_of"]

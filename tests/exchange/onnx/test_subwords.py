@@ -224,9 +224,6 @@ def test_taggers_that_read_the_layers_of_others(kind: str, folder: Path, tmp_pat
 
 
 def test_what_has_no_export_is_refused(folder: Path, tmp_path: Path) -> None:
-    trained(folder, "labeling", "names.txt", tmp_path / "run", data={"context_words": 20}, train={"steps": 2})
-    with pytest.raises(EnsueError, match=r"reads several sentences together \(data.context_words\) has no export"):
-        export_run(tmp_path / "run", tmp_path / "out", "onnx")
     words = {
         "words": {"kind": "table", "d_words": 5},
         "encoder": {"kind": "lstm", "d_model": 6},

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from ensue.models.subword_encoder import beside
-from ensue.tasks.portable import Portable, PortableFunction, no_export
+from ensue.tasks.portable import Portable, PortableFunction, TensorForm, mask_of
 from ensue.tasks.words.portable import PortableWords, WithOrigins
 from ensue.text.labels import Labels
 from ensue.text.schemes import PREFIXES, Scheme
@@ -20,24 +21,51 @@ LETTERS = {"bio": "BIIB", "iob1": "IIII", "ioe1": "IIII", "ioe2": "IIEE"}
 PARTING = {"iob1": "B", "ioe1": "E"}
 """The prefix between two spans of one class that touch: of the first word of the second, or the last of the first."""
 
+SENTENCES = {
+    "places_of_sentences": TensorForm(("sentences", "longest"), torch.int64),
+    "lengths_of_sentences": TensorForm(("sentences",), torch.int64),
+}
+"""Where sentences are in rows of several: the numbers of their words, counted row by row over the padded batch."""
+
 
 def portable(pipeline: LabelingPipeline) -> Portable:
-    """The model as one function, with the best path inside."""
-    if pipeline.recipe.data.context_words:
-        raise no_export(pipeline.run, "several sentences together (data.context_words)")
+    """The model as one function, with the best path inside. Where sentences are read together, a row of words has
+    several of them, and the places of each are an input of its own.
+    """
     words = PortableWords(pipeline, keys=pipeline.model.repeats)
+    together = pipeline.recipe.data.context_words
 
     def tagged(both: WithOrigins, **given: Any) -> dict[str, Tensor]:
         model: Any = both.model
         x, mask = words.features(both, given), words.mask(given)
         h = model.layers(x, mask=mask)[0] if words.tuned is None else beside(words.slots(both, given), x, first=0)
-        emissions = model.head.emissions(model.with_repeats(h, words.keys(given), mask))
+        h = model.with_repeats(h, words.keys(given), mask)
+        if together:
+            places = given["places_of_sentences"]
+            h, mask = h.flatten(0, 1)[places], mask_of(places, given["lengths_of_sentences"])
+        emissions = model.head.emissions(h)
         tags = model.head.best(emissions, mask)
         return {"tags": tags.masked_fill(~mask, 0), "emissions": emissions.masked_fill(~mask.unsqueeze(-1), 0.0)}
 
-    settings = {**words.settings(), **tag_settings(pipeline.labels)}
-    function = PortableFunction("model", tagged, words.inputs, words.sample)
+    def sample(batch: int, length: int) -> dict[str, Tensor]:
+        given = words.sample(batch, length)
+        return given | _halves(given["lengths"]) if together else given
+
+    settings = {**words.settings(), **tag_settings(pipeline.labels), "together": together}
+    function = PortableFunction("model", tagged, {**words.inputs, **(SENTENCES if together else {})}, sample)
     return Portable(words.model, (function,), ("tagger", "labels", *words.programs), settings, words.tokenizers)
+
+
+def _halves(lengths: Tensor) -> dict[str, Tensor]:
+    """Two sentences in each row of so many words; a row of one word has one."""
+    width, rows = int(lengths.max()), torch.arange(len(lengths))
+    first = (lengths + 1) // 2
+    begins = torch.cat((rows * width, rows * width + first))
+    sizes = torch.cat((first, lengths - first))
+    begins, sizes = begins[sizes > 0], sizes[sizes > 0]
+    columns = torch.arange(int(sizes.max()))
+    places = torch.where(columns < sizes.unsqueeze(1), begins.unsqueeze(1) + columns, 0)
+    return {"places_of_sentences": places, "lengths_of_sentences": sizes}
 
 
 def tag_settings(labels: Labels) -> dict[str, Any]:

@@ -5,18 +5,47 @@ python predict.py < text    a sentence on each line; prints words and labels, as
 
 import sys
 
+import numpy as np
 from labels import labels_of
-from words import config, inputs, model, split
+from words import config, inputs, model, padded, split
 
 
-def predict(sentences):
-    """The labels of sentences, each a list of words."""
+def predict(sentences, document=False):
+    """The labels of sentences, each a list of words. Those of one document are read together, if the model does so."""
     sentences = [words for words in sentences if words]
     if not sentences:
         return []
-    (tags,) = model.run(["tags"], inputs(sentences))
-    rows = [row[: len(words)] for row, words in zip(tags, sentences, strict=True)]
-    return [labels_of([config["tags"][tag] for tag in row], config) for row in rows]
+    most = config["together"]
+    rows = contexts(sentences, most if document else 0)
+    given = inputs([sum(row, []) for row in rows])
+    if most:
+        given |= places(rows)
+    (tags,) = model.run(["tags"], given)
+    paths = [row[: len(words)] for row, words in zip(tags, sentences, strict=True)]
+    return [labels_of([config["tags"][tag] for tag in path], config) for path in paths]
+
+
+def contexts(sentences, most):
+    """Consecutive sentences while they have at most so many words together."""
+    rows = []
+    for words in sentences:
+        if rows and len(words) + sum(map(len, rows[-1])) <= most:
+            rows[-1].append(words)
+        else:
+            rows.append([words])
+    return rows
+
+
+def places(rows):
+    """Where in the padded rows the words of each sentence stand."""
+    width = max(sum(map(len, row)) for row in rows)
+    found, sizes = [], []
+    for number, row in enumerate(rows):
+        begin = number * width
+        for words in row:
+            found.append(range(begin, begin := begin + len(words)))
+            sizes.append(len(words))
+    return {"places_of_sentences": padded(found), "lengths_of_sentences": np.asarray(sizes)}
 
 
 if __name__ == "__main__":

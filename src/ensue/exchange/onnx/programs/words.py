@@ -81,4 +81,4 @@ def inputs(*texts):
     for reader in readers:
         found |= reader.inputs(*texts)
     types = {"tensor(int64)": np.int64, "tensor(float)": np.float32}
-    return {x.name: np.asarray(found[x.name], types[x.type]) for x in model.get_inputs()}
+    return {x.name: np.asarray(found[x.name], types[x.type]) for x in model.get_inputs() if x.name in found}
