@@ -187,8 +187,8 @@ def page(found: Sequence[dict[str, Any]], machine: str) -> str:
         if not kinds:
             continue
         text = Path(next(iter(kinds.values()))[0]["text"]).name
-        lines += ["", f"## {task.capitalize()}: {text}", "", f"| year | kind | source | model | parameters | {named(task)} | "
-                  "tokens per second |", "|---|---|---|---|---|---|---|"]  # fmt: skip
+        lines += ["", f"## {task.capitalize()}: {text}", "", "| year | kind | source | model | parameters "
+                  f"| {named(task)} | tokens per second |", "|---|---|---|---|---|---|---|"]  # fmt: skip
         for kind, runs in kinds.items():
             scores = [score_of(task, one["scores"]) for one in runs]
             spread = f" ± {statistics.stdev(scores):.{DECIMALS[task]}f}" if len(scores) > 1 else ""

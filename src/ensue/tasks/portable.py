@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ensue.errors import EnsueError
 from ensue.text.tokenizer import Tokenizer
 from ensue.types import Shared, State, map_state
 
@@ -62,11 +60,6 @@ def sample_lengths(batch: int, length: int) -> Tensor:
     lengths = torch.randint(1, length + 1, (batch,))
     lengths[0] = length
     return lengths
-
-
-def no_export(run: str | Path | None, what: str) -> EnsueError:
-    """The error for a model that reads `what`."""
-    return EnsueError(f"{run}: a model that reads {what} has no export to ONNX yet")
 
 
 def state_forms(state: State, longer: State = None) -> dict[str, TensorForm]:

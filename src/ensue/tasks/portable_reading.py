@@ -62,14 +62,16 @@ class PortableReading:
         """The file of the tokenizer."""
         return f"{self.prefix}tokenizer.json"
 
-    def inputs(self, suffixes: Sequence[str]) -> dict[str, TensorForm]:
-        """What a graph is given, for texts with these suffixes of names: one, or the two of a pair."""
+    def inputs(self, suffixes: Sequence[str], *, time: str = "time") -> dict[str, TensorForm]:
+        """What a graph is given, for texts with these suffixes of names: one, or the two of a pair. `time` is the word
+        for the number of their words.
+        """
         windows = (f"{self.prefix}windows", f"{self.prefix}subwords")
         found = {"ids": TensorForm(windows, torch.int64), "lengths_of_windows": TensorForm(windows[:1], torch.int64)}
         if self.num_segments > 1:
             found["segments"] = TensorForm(windows, torch.int64)
-        for suffix, time in self._texts(suffixes):
-            sizes = ("batch", time, f"{self.prefix}pieces{suffix}")
+        for suffix, length in self._texts(suffixes, time):
+            sizes = ("batch", length, f"{self.prefix}pieces{suffix}")
             found |= {f"places{suffix}": TensorForm(sizes, torch.int64), f"weights{suffix}": TensorForm(sizes)}
         if self.has_own:
             found["own"] = TensorForm(("batch",), torch.int64)
@@ -88,18 +90,18 @@ class PortableReading:
         found = {"ids": torch.randint(self.vocabulary_size, shape), "lengths_of_windows": real}
         if self.num_segments > 1:
             found["segments"] = torch.randint(self.num_segments, shape)
-        for suffix, _ in self._texts(tuple(lengths)):
+        for suffix, _ in self._texts(tuple(lengths), "time"):
             sizes = (batch, sum(lengths.values()) if self.is_joint else lengths[suffix], PIECES)
             found |= {f"places{suffix}": places(*sizes), f"weights{suffix}": torch.rand(sizes)}
         if self.has_own:
             found["own"] = places(batch)
         return {f"{self.prefix}{name}": tensor for name, tensor in found.items()}
 
-    def _texts(self, suffixes: Sequence[str]) -> list[tuple[str, str]]:
+    def _texts(self, suffixes: Sequence[str], time: str) -> list[tuple[str, str]]:
         """The suffix of each text that is read, and the word for its length."""
         if self.is_joint and len(suffixes) > 1:
-            return [("", "time_of_both")]
-        return [(suffix, f"time{suffix}") for suffix in suffixes]
+            return [("", f"{time}_of_both")]
+        return [(suffix, f"{time}{suffix}") for suffix in suffixes]
 
     def read(self, model: Any, given: Mapping[str, Tensor]) -> Sequence[Tensor]:
         """The vectors (W, S, d) of subwords in each layer."""

@@ -141,7 +141,9 @@ def test_taggers_that_read_a_document(
     """Sentences read together have the labels that ours have, and alone those that they have alone."""
     without_pictures(monkeypatch)
     document = "-DOCSTART- X O\n\n"
-    (tmp_path / "train.txt").write_text("".join(document + columns(sentences(12, seed=seed)) + "\n" for seed in range(6)))
+    (tmp_path / "train.txt").write_text(
+        "".join(document + columns(sentences(12, seed=seed)) + "\n" for seed in range(6))
+    )
     head = {"kind": "crf", "repeats": repeats}
     run_tiny(tagging(tmp_path / "train.txt", head=head, data={"context_words": 20}), tmp_path / "run")
     check_tagger(tmp_path / "run", tmp_path, program)

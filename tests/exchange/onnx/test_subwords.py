@@ -223,6 +223,20 @@ def test_taggers_that_read_the_layers_of_others(kind: str, folder: Path, tmp_pat
     check_tagger(tmp_path / "run", tmp_path / "out", program)
 
 
+@pytest.mark.parametrize("origins", [["masked"], ["words", "translator"], ["bpe"]])
+def test_encoder_decoders_that_read_the_layers_of_others(
+    origins: list[str], folder: Path, tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_pictures(monkeypatch)
+    features = {"contextual": [str(folder / origin) for origin in origins]}
+    run_tiny(pair_recipe(folder / "source.tsv", features=features), tmp_path / "run")
+    export_run(tmp_path / "run", tmp_path / "out", "onnx")
+    sources = [line.split("\t")[0] for line in source_and_target(12, seed=5).splitlines()] + ["the zebra, sees", ""]
+    expected = "".join(f"{output}\n" for output in ensue.load(tmp_path / "run", device="cpu").predict(sources))
+    assert program(tmp_path / "out", "".join(f"{source}\n" for source in sources)) == expected
+    assert len(set(expected.splitlines())) > 1
+
+
 def test_what_has_no_export_is_refused(folder: Path, tmp_path: Path) -> None:
     words = {
         "words": {"kind": "table", "d_words": 5},
@@ -237,8 +251,4 @@ def test_what_has_no_export_is_refused(folder: Path, tmp_path: Path) -> None:
     for run in ("elmo", "reads"):
         with pytest.raises(EnsueError, match="no export to ONNX"):
             export_run(tmp_path / run, tmp_path / "out", "onnx")
-    recipe = pair_recipe(folder / "source.tsv", train=FEW, features={"contextual": [str(folder / "masked")]})
-    run_tiny(recipe, tmp_path / "translator")
-    with pytest.raises(EnsueError, match=r"reads what other runs compute \(features.contextual\) has no export"):
-        export_run(tmp_path / "translator", tmp_path / "out", "onnx")
     assert not (tmp_path / "out").exists()

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from ensue.models.subword_encoder import beside
 from ensue.tasks.portable import Portable, PortableFunction, TensorForm, mask_of
-from ensue.tasks.words.portable import PortableWords, WithOrigins
+from ensue.tasks.words.portable import PortableWords
+from ensue.tasks.words.portable_origins import WithOrigins
 from ensue.text.labels import Labels
 from ensue.text.schemes import PREFIXES, Scheme
 

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ensue.models.encoder_decoder import TextModel
 from ensue.tasks.portable import (
     Portable,
     PortableFunction,
     TensorForm,
     mask_of,
-    no_export,
     sample_lengths,
     state_forms,
     state_from,
@@ -22,6 +20,13 @@ from ensue.tasks.portable import (
 from ensue.tasks.sequence_to_sequence.decoding import MORE_TOKENS
 from ensue.tasks.sequence_to_sequence.length import most_written
 from ensue.tasks.sequence_to_sequence.texts import BETWEEN_NAMES
+from ensue.tasks.words.portable_origins import (
+    PortableOrigins,
+    WithOrigins,
+    reading_inputs,
+    reading_samples,
+    tokenizers_of,
+)
 from ensue.text.special_tokens import SPECIAL, TokenizerWithSpecials
 from ensue.text.words import WordTokenizer
 
@@ -32,30 +37,45 @@ if TYPE_CHECKING:
 def portable(pipeline: SequencePipeline) -> Portable:
     """The model as two functions. What a source is remembered by does not change; it is an input of each step."""
     model, coder = pipeline.model, pipeline.coder
-    if pipeline.contextual[0].origins:
-        raise no_export(pipeline.run, "what other runs compute (features.contextual)")
-    like = _begun(model, 3)
+    both = WithOrigins(model, pipeline.contextual[0])
+    origins = PortableOrigins(pipeline.contextual[0], before=1)  # the source has ids of its own
 
     def source(batch: int, length: int) -> dict[str, Tensor]:
         ids = torch.randint(coder.source.vocabulary_size, (batch, length))
-        return {"ids": ids, "lengths": sample_lengths(batch, length)}
+        words = reading_samples(origins.readings, batch, {"": length})
+        return {"ids": ids, "lengths": sample_lengths(batch, length), **words}
+
+    def begun(both: WithOrigins, **given: Tensor) -> Any:
+        mask = mask_of(given["ids"], given["lengths"])
+        return both.model.begin(given["ids"], mask, origins.layers(both, given))
+
+    def read(both: WithOrigins, **given: Any) -> dict[str, Tensor]:
+        return state_tensors(begun(both, **given))
+
+    with torch.inference_mode():
+        like, longer = (begun(both, **source(2, length)) for length in (3, 4))
 
     def written(batch: int, length: int) -> dict[str, Tensor]:
-        given = source(batch, length)
-        state = model.begin(given["ids"], mask_of(given["ids"], given["lengths"]))
         ids = torch.randint(model.vocabulary_size, (2, batch))
-        _, state = model.step(ids[0], state)
+        _, state = model.step(ids[0], begun(both, **source(batch, length)))
         return {"ids": ids[1], **state_tensors(state)}
 
-    def stepped(model: TextModel, ids: Tensor, **state: Any) -> dict[str, Tensor]:
-        scores, after = model.step(ids, state_from(like, state))
+    def stepped(both: WithOrigins, ids: Tensor, **state: Any) -> dict[str, Tensor]:
+        scores, after = both.model.step(ids, state_from(like, state))
         tensors = state_tensors(after, "state")
         changed = {name: tensor for name, tensor in tensors.items() if tensor is not state[name]}
         return {"scores": scores, **{name.replace("state", "next", 1): tensor for name, tensor in changed.items()}}
 
-    read = {"ids": TensorForm(("batch", "source"), torch.int64), "lengths": TensorForm(("batch",), torch.int64)}
-    step = {"ids": TensorForm(("batch",), torch.int64), **state_forms(like, _begun(model, 4))}
-    functions = (PortableFunction("encoder", _read, read, source), PortableFunction("decoder", stepped, step, written))
+    sources = {
+        "ids": TensorForm(("batch", "source"), torch.int64),
+        "lengths": TensorForm(("batch",), torch.int64),
+        **reading_inputs(origins.readings, ("",), time="source"),
+    }
+    step = {"ids": TensorForm(("batch",), torch.int64), **state_forms(like, longer)}
+    functions = (
+        PortableFunction("encoder", read, sources, source),
+        PortableFunction("decoder", stepped, step, written),
+    )
     search = pipeline.search
     settings = {
         "source": _side(coder.source),
@@ -72,17 +92,11 @@ def portable(pipeline: SequencePipeline) -> Portable:
         "min_tokens": search.min_tokens,
         "no_repeat_ngram": search.no_repeat_ngram,
         "forbidden": [phrase[0] for phrase in search.forbidden],
+        "readers": [reading.settings for reading in origins.readings],
     }
     tokenizers = {"source.json": coder.source.tokenizer, "target.json": coder.target.tokenizer}
-    return Portable(model, functions, ("translator", "written"), settings, tokenizers)
-
-
-def _begun(model: TextModel, length: int) -> Any:
-    return model.begin(torch.zeros(2, length, dtype=torch.int64))
-
-
-def _read(model: TextModel, ids: Tensor, lengths: Tensor) -> dict[str, Tensor]:
-    return state_tensors(model.begin(ids, mask_of(ids, lengths)))
+    tokenizers |= tokenizers_of(origins.readings)
+    return Portable(both, functions, ("translator", "written", "subwords"), settings, tokenizers)
 
 
 def _side(coder: TokenizerWithSpecials) -> dict[str, Any]:

@@ -4,17 +4,24 @@ subwords for the layers of other runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ensue.models.subword_encoder import SubwordEncoder
 from ensue.models.word_features import EncodedForms
 from ensue.tasks.portable import TensorForm, mask_of, sample_lengths
 from ensue.tasks.portable_reading import PortableReading
 from ensue.tasks.words.pipeline import WordPipeline
+from ensue.tasks.words.portable_origins import (
+    PortableOrigins,
+    WithOrigins,
+    reading_inputs,
+    reading_samples,
+    tokenizers_of,
+)
 from ensue.tasks.words.subwords import SubwordReader
 from ensue.text.tokenizer import Tokenizer
 from ensue.text.tokens import EXPRESSIONS
@@ -27,37 +34,26 @@ ORDER = ("words", "characters", "lengths_of_words", "affixes", "shapes", "vector
 """The inputs that describe distinct words, in the order of `EncodedForms`."""
 
 
-class WithOrigins(nn.Module):
-    """A model, and the models of the runs whose layers are features of words."""
-
-    def __init__(self, model: nn.Module, origins: Sequence[nn.Module]) -> None:
-        super().__init__()
-        self.model, self.origins = model, nn.ModuleList(origins)
-
-
 class PortableWords:
     """The inputs of a tagger or classifier, and what it makes of them. `keys`: it tells words from each other."""
 
     def __init__(self, pipeline: WordPipeline, *, keys: bool) -> None:
         self.pipeline = pipeline
         self.suffixes = SUFFIXES[: pipeline.num_texts]
-        self.model = WithOrigins(pipeline.model, [origin.pipeline.model for origin in pipeline.contextual.origins])
-        tuned = [] if pipeline.subwords is None else [_tuned(pipeline.subwords, pipeline.model.layers)]
-        origins = [origin.pipeline.portable_reading(origin.pooling) for origin in pipeline.contextual.origins]
-        readings = [reading.named(number) for number, reading in enumerate([*tuned, *origins])]
-        self.tuned = readings[0] if tuned else None
-        self.origins = readings[len(tuned) :]
+        self.model = WithOrigins(pipeline.model, pipeline.contextual)
+        self.tuned = None if pipeline.subwords is None else _tuned(pipeline.subwords, pipeline.model.layers)
+        self.origins = PortableOrigins(pipeline.contextual, before=self.tuned is not None)
         self.forms = _form_inputs(pipeline, keys=keys)
 
     @property
     def readings(self) -> list[PortableReading]:
         """Those of the encoder, and of features."""
-        return ([] if self.tuned is None else [self.tuned]) + self.origins
+        return ([] if self.tuned is None else [self.tuned]) + self.origins.readings
 
     @property
     def tokenizers(self) -> dict[str, Tokenizer]:
         """The tokenizers of other runs, by their files."""
-        return {reading.file: reading.tokenizer for reading in self.readings}
+        return tokenizers_of(self.readings)
 
     @property
     def programs(self) -> tuple[str, ...]:
@@ -76,9 +72,7 @@ class PortableWords:
             found[f"lengths{suffix}"] = TensorForm(("batch",), torch.int64)
         if columns := len(self.pipeline.model.features.columns):
             found["columns"] = TensorForm(("batch", "time", columns), torch.int64)
-        for reading in self.readings:
-            found |= reading.inputs(self.suffixes)
-        return found
+        return found | reading_inputs(self.readings, self.suffixes)
 
     def sample(self, batch: int, length: int) -> dict[str, Tensor]:
         """Texts of up to `length` words, the first one of so many; the second ones of pairs are longer."""
@@ -91,9 +85,7 @@ class PortableWords:
         if tables := list(self.pipeline.model.features.columns):
             columns = [torch.randint(table.vocabulary_size, (batch, length)) for table in tables]
             found["columns"] = torch.stack(columns, dim=-1)
-        for reading in self.readings:
-            found |= reading.sample(batch, lengths)
-        return found
+        return found | reading_samples(self.readings, batch, lengths)
 
     def numbers(self, given: Mapping[str, Tensor], suffix: str = "") -> Tensor:
         """The numbers (B, T) of the words of texts; zeros if the model knows no words."""
@@ -115,11 +107,7 @@ class PortableWords:
         features: Any = both.model.features
         numbers = self.numbers(given, suffix)
         columns = given.get("columns", numbers.unsqueeze(-1)[..., :0])
-        contextual = []
-        for reading, origin, model in zip(self.origins, self.pipeline.contextual.origins, both.origins, strict=True):
-            layers = reading.read(model, given)
-            words = [reading.of_words(layers[layer], given, suffix) for layer in origin.layers]
-            contextual.append(torch.stack(words, 2))
+        contextual = self.origins.layers(both, given, suffix)
         x: Tensor = features.in_place(features.form_vectors(_forms_of(given)), numbers, columns, contextual)
         return x
 

@@ -38,13 +38,17 @@ class Reader:
         for number, part in enumerate(parts):
             between = self.settings["between"] if number else []
             ids, segments = ids + between, segments + [0] * len(between)
-            for place, word in enumerate(part):
-                ids += self.settings["gap"] if place else []
-                blank = self.settings["blank" if place else "first"]
+            gap, blank = [], self.settings["first"]
+            for word in part:
+                if not word.strip():
+                    words.append([])
+                    continue
+                ids += gap
                 found = self.tokenizer.encode(blank + word, add_special_tokens=False).ids
                 places = range(len(ids), len(ids) + len(found))
                 words.append({"first": places[:1], "last": places[-1:]}.get(self.settings["pooling"], places))
                 ids += found
+                gap, blank = self.settings["gap"], self.settings["blank"]
             segments += [number] * (len(ids) - len(segments))
         return ids, segments, words
 

@@ -17,7 +17,7 @@ def predict(sentences, document=False):
         return []
     most = config["together"]
     rows = contexts(sentences, most if document else 0)
-    given = inputs([sum(row, []) for row in rows])
+    given = inputs([[word for words in row for word in words] for row in rows])
     if most:
         given |= places(rows)
     (tags,) = model.run(["tags"], given)

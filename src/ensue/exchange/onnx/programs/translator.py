@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime
+from subwords import Reader
 from tokenizers import Tokenizer
 from written import written
 
@@ -20,11 +21,12 @@ SOURCE, TARGET = config["source"], config["target"]
 reader, writer = (Tokenizer.from_file(str(HERE / f"{side}.json")) for side in ("source", "target"))
 encoder, decoder = (onnxruntime.InferenceSession(HERE / f"{part}.onnx") for part in ("encoder", "decoder"))
 NEXT = [output.name for output in decoder.get_outputs()]
+readers = [Reader(settings) for settings in config["readers"]]  # of layers of other models
 
 
 def read(columns):
-    """The ids of a source, and the words of it that have none but can be copied."""
-    ids, copied = [], {}
+    """The inputs for a source, and the words of it that have no ids but can be copied."""
+    ids, words, copied = [], [], {}
     for place, text in enumerate(columns):
         if place in config["names"]:
             names = [name for name in re.split(config["between_names"], text) if name]
@@ -32,11 +34,19 @@ def read(columns):
             continue
         whole = SOURCE["before"] + text if text else text
         ids += [SOURCE["special"]["<separator>"]] if ids else []
+        words += [""] * (len(ids) - len(words))
         found = reader.encode(whole, add_special_tokens=False)
         for id, (start, end) in zip(found.ids, found.offsets, strict=True):
             is_copied = config["copies"] and id == SOURCE["unknown"]
             ids.append(copied.setdefault(whole[start:end], SOURCE["size"] + len(copied)) if is_copied else id)
-    return [*ids[: config["source_tokens"] or None], SOURCE["special"]["<end>"]], list(copied)
+            words.append(whole[start:end])
+    words, most = words + [""] * (len(ids) - len(words)), config["source_tokens"] or None
+    ids, words = [*ids[:most], SOURCE["special"]["<end>"]], [*words[:most], ""]
+    found = {"ids": [ids], "lengths": [len(ids)]}
+    for other in readers:
+        found |= other.inputs([words])
+    types = {"tensor(int64)": np.int64, "tensor(float)": np.float32}
+    return {x.name: np.asarray(found[x.name], types[x.type]) for x in encoder.get_inputs()}, list(copied)
 
 
 def blocked(scores, history):
@@ -51,14 +61,14 @@ def blocked(scores, history):
     return scores
 
 
-def search(ids):
+def search(source):
     """The best output of a beam search: of equal ones the earlier parent, then the smaller id."""
     begin, end = TARGET["special"]["<begin>"], TARGET["special"]["<end>"]
-    start = encoder.run(None, {"ids": np.array([ids]), "lengths": np.array([len(ids)])})
+    start = encoder.run(None, source)
     state = {x.name: leaf for x, leaf in zip(encoder.get_outputs(), start, strict=True)}
-    wanted = {x.name for x in decoder.get_inputs()}
-    state = {name: leaf for name, leaf in state.items() if name in wanted}
-    limit, alpha = min(config["most"], math.ceil(len(ids) * config["ratio"]) + config["more"]), config["length_penalty"]
+    state = {x.name: state[x.name] for x in decoder.get_inputs() if x.name in state}
+    limit = min(config["most"], math.ceil(source["ids"].size * config["ratio"]) + config["more"])
+    alpha = config["length_penalty"]
     history, totals, last, best = [[]], np.zeros(1), [begin], {True: (-math.inf, []), False: (-math.inf, [])}
     for length in range(1, limit + 2):
         scores, *leaves = decoder.run(NEXT, {"ids": np.array(last, np.int64), **state})
@@ -96,5 +106,5 @@ def text_of(ids, copied):
 
 if __name__ == "__main__":
     for line in sys.stdin:
-        ids, copied = read(line.rstrip("\r\n").split("\t"))
-        print(re.sub(r"[\r\n\t]", " ", text_of(search(ids), copied)))
+        source, copied = read(line.rstrip("\r\n").split("\t"))
+        print(re.sub(r"[\r\n\t]", " ", text_of(search(source), copied)))
