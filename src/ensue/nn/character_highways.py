@@ -63,6 +63,8 @@ class HighwayCharacterCNN(nn.Module):
 
     def _padded(self, ids: Tensor) -> Tensor:
         """The positions up to one window of padding alone for each filter; further ones would respond the same."""
+        if ids.is_meta:  # while its operations are traced: how many there are is no value
+            return ids
         columns = (ids != self.padding).any(0).nonzero()
         length = int(columns[-1]) + 1 if len(columns) else 0
         wanted = min(self.longest, length + max(width for width, _ in self.filters))

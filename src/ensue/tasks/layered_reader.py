@@ -20,7 +20,7 @@ from ensue.models.modules import device_of, evaluating
 from ensue.nn import SequenceLayer, TokenEmbedding
 from ensue.tasks.contextual import ContextualPipeline, pooled_words
 from ensue.tasks.poolings import Vectors, pooling_of
-from ensue.tasks.portable_reading import PortableReading
+from ensue.tasks.portable_reading import PortableReading, SubwordReading
 from ensue.tasks.text_windows import TextWindow, batches_by_length, text_windows
 from ensue.text.tokenizer import Tokenizer
 
@@ -98,9 +98,9 @@ class LayeredPipeline(ContextualPipeline):
             features, layers = model.readers
             return widened(layer_outputs(layers, features(ids), mask))
 
-        return PortableReading(
-            layers,
-            tokenizer,
+        return SubwordReading(
+            layers=layers,
+            tokenizer=tokenizer,
             vocabulary_size=tokenizer.vocabulary_size,
             begin=reader.before,
             end=reader.after,

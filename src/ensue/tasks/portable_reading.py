@@ -1,7 +1,8 @@
-"""Texts of words elsewhere, as windows of subwords: what a graph is given, and the vectors of words that it makes."""
+"""Texts of words elsewhere, as windows: what a graph is given, and the vectors of words that it makes."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -13,45 +14,51 @@ from ensue.tasks.portable import TensorForm, mask_of, sample_lengths
 from ensue.text.tokenizer import Tokenizer
 
 PIECES, MORE_WINDOWS = 2, 1
-"""The subwords of a word in a sample, and how many more windows than texts it has."""
+"""The pieces of a word in a sample, and how many more windows than texts it has."""
 
 
-@dataclass(frozen=True)
-class PortableReading:
-    """How texts of words are cut into windows of subwords, and the layers that read these.
+@dataclass(frozen=True, kw_only=True)
+class PortableReading(ABC):
+    """How texts of words are read in windows of pieces, and the layers that read these.
 
-    A graph is given the windows, `ids` (W, S) with `lengths_of_windows` (W,) and perhaps `segments` (W, S), and for
-    each text the `places` (B, T, P) of the subwords of its words, counted over the windows, with `weights` (B, T, P).
-    `own` (B,) are the places of the vectors of the texts themselves. The names begin with `prefix`.
+    A graph is given the windows with `lengths_of_windows` (W,), and for each text the `places` (B, T, P) of the pieces
+    of its words, counted over the windows, with `weights` (B, T, P). `own` (B,) are the places of the vectors of the
+    texts themselves. The names begin with `prefix`.
     """
 
-    layers: Callable[[Any, Tensor, Tensor, Tensor | None], Sequence[Tensor]]
-    """(model, ids, mask, segments) to the vectors (W, S, d) of subwords in each layer."""
     tokenizer: Tokenizer
-    vocabulary_size: int
-    begin: tuple[int, ...]
-    """What stands before the subwords of a window."""
-    end: tuple[int, ...]
-    """What stands behind them."""
-    first: str
-    """The blank before the first word of a text."""
-    blank: str
-    """The blank before any other word."""
-    most: int
-    """The most positions of a window; 0 for any number."""
-    is_causal: bool
     pooling: str
-    """From the vectors of subwords to that of a word: first, last, mean or max."""
-    gap: tuple[int, ...] = ()
-    """Tokens between two words that belong to none."""
-    between: tuple[int, ...] = ()
-    """What stands between the two texts of a pair, which are read as one."""
-    num_segments: int = 1
+    """From the vectors of pieces to that of a word: first, last, mean or max."""
+    most: int = 0
+    """The most positions of a window; 0 for any number."""
+    is_causal: bool = False
     is_joint: bool = False
     """Whether a pair is read as one text."""
     has_own: bool = False
     """Whether a text has a vector of its own: of the last position if it is causal, else of the first."""
     prefix: str = ""
+
+    @property
+    @abstractmethod
+    def programs(self) -> tuple[str, ...]:
+        """What a program imports to make the inputs."""
+
+    @property
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """What that program needs."""
+
+    @abstractmethod
+    def window_inputs(self) -> dict[str, TensorForm]:
+        """The windows, by names without the prefix."""
+
+    @abstractmethod
+    def sample_windows(self, lengths: Tensor, width: int) -> dict[str, Tensor]:
+        """Windows of these lengths (W,), padded to this width."""
+
+    @abstractmethod
+    def read(self, model: Any, given: Mapping[str, Tensor]) -> Sequence[Tensor]:
+        """The vectors (W, S, d) of pieces in each layer."""
 
     def named(self, number: int) -> Self:
         """The same as the one of this number, from 0 on, in a graph."""
@@ -66,10 +73,7 @@ class PortableReading:
         """What a graph is given, for texts with these suffixes of names: one, or the two of a pair. `time` is the word
         for the number of their words.
         """
-        windows = (f"{self.prefix}windows", f"{self.prefix}subwords")
-        found = {"ids": TensorForm(windows, torch.int64), "lengths_of_windows": TensorForm(windows[:1], torch.int64)}
-        if self.num_segments > 1:
-            found["segments"] = TensorForm(windows, torch.int64)
+        found = self.window_inputs()
         for suffix, length in self._texts(suffixes, time):
             sizes = ("batch", length, f"{self.prefix}pieces{suffix}")
             found |= {f"places{suffix}": TensorForm(sizes, torch.int64), f"weights{suffix}": TensorForm(sizes)}
@@ -80,16 +84,14 @@ class PortableReading:
     def sample(self, batch: int, lengths: Mapping[str, int]) -> dict[str, Tensor]:
         """Such inputs, for texts of up to so many words by their suffixes."""
         size = max(lengths.values())
-        shape = (batch + MORE_WINDOWS, min(size, self.most) if self.most else size)
-        real = sample_lengths(*shape)
+        width = min(size, self.most) if self.most else size
+        real = sample_lengths(batch + MORE_WINDOWS, width)
 
         def places(*sizes: int) -> Tensor:
-            windows = torch.randint(shape[0], sizes)
-            return windows * shape[1] + (torch.rand(sizes) * real[windows]).long()
+            windows = torch.randint(len(real), sizes)
+            return windows * width + (torch.rand(sizes) * real[windows]).long()
 
-        found = {"ids": torch.randint(self.vocabulary_size, shape), "lengths_of_windows": real}
-        if self.num_segments > 1:
-            found["segments"] = torch.randint(self.num_segments, shape)
+        found = {**self.sample_windows(real, width), "lengths_of_windows": real}
         for suffix, _ in self._texts(tuple(lengths), "time"):
             sizes = (batch, sum(lengths.values()) if self.is_joint else lengths[suffix], PIECES)
             found |= {f"places{suffix}": places(*sizes), f"weights{suffix}": torch.rand(sizes)}
@@ -103,14 +105,8 @@ class PortableReading:
             return [("", f"{time}_of_both")]
         return [(suffix, f"{time}{suffix}") for suffix in suffixes]
 
-    def read(self, model: Any, given: Mapping[str, Tensor]) -> Sequence[Tensor]:
-        """The vectors (W, S, d) of subwords in each layer."""
-        ids = given[f"{self.prefix}ids"]
-        mask = mask_of(ids, given[f"{self.prefix}lengths_of_windows"])
-        return self.layers(model, ids, mask, given.get(f"{self.prefix}segments"))
-
     def of_words(self, h: Tensor, given: Mapping[str, Tensor], suffix: str = "") -> Tensor:
-        """The vectors (B, T, d) of words, from those of subwords; zeros for a word without any."""
+        """The vectors (B, T, d) of words, from those of pieces; zeros for a word without any."""
         weights = given[f"{self.prefix}weights{suffix}"].unsqueeze(-1)
         found = h.flatten(0, 1)[given[f"{self.prefix}places{suffix}"]].float()
         if self.pooling != "max":
@@ -127,9 +123,49 @@ class PortableReading:
         last = (slots == lengths.unsqueeze(1)).unsqueeze(2)
         return torch.where(last, own, torch.nn.functional.pad(words, (0, 0, 0, 1)))
 
+
+@dataclass(frozen=True, kw_only=True)
+class SubwordReading(PortableReading):
+    """Windows of subwords: `ids` (W, S), and perhaps `segments` (W, S)."""
+
+    layers: Callable[[Any, Tensor, Tensor, Tensor | None], Sequence[Tensor]]
+    """(model, ids, mask, segments) to the vectors (W, S, d) of subwords in each layer."""
+    vocabulary_size: int
+    begin: tuple[int, ...]
+    """What stands before the subwords of a window."""
+    end: tuple[int, ...]
+    """What stands behind them."""
+    first: str
+    """The blank before the first word of a text."""
+    blank: str
+    """The blank before any other word."""
+    gap: tuple[int, ...] = ()
+    """Tokens between two words that belong to none."""
+    between: tuple[int, ...] = ()
+    """What stands between the two texts of a pair, which are read as one."""
+    num_segments: int = 1
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        return ("subwords",)
+
+    def window_inputs(self) -> dict[str, TensorForm]:
+        windows = (f"{self.prefix}windows", f"{self.prefix}subwords")
+        found = {"ids": TensorForm(windows, torch.int64), "lengths_of_windows": TensorForm(windows[:1], torch.int64)}
+        return found | ({"segments": TensorForm(windows, torch.int64)} if self.num_segments > 1 else {})
+
+    def sample_windows(self, lengths: Tensor, width: int) -> dict[str, Tensor]:
+        shape = (len(lengths), width)
+        found = {"ids": torch.randint(self.vocabulary_size, shape)}
+        return found | ({"segments": torch.randint(self.num_segments, shape)} if self.num_segments > 1 else {})
+
+    def read(self, model: Any, given: Mapping[str, Tensor]) -> Sequence[Tensor]:
+        ids = given[f"{self.prefix}ids"]
+        mask = mask_of(ids, given[f"{self.prefix}lengths_of_windows"])
+        return self.layers(model, ids, mask, given.get(f"{self.prefix}segments"))
+
     @property
     def settings(self) -> dict[str, Any]:
-        """What a program needs to make the inputs."""
         return {
             "prefix": self.prefix,
             "tokenizer": self.file,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-NEIGHBORS = ("words", "written", "subwords", "frames", "labels")
+NEIGHBORS = ("words", "written", "subwords", "both_ways", "frames", "labels")
 """What programs import that stands beside them."""
 Program = Callable[..., str]
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import ensue
-from ensue.errors import EnsueError
 from ensue.exchange.exporting import export_run
 from ensue.recipe import Recipe, validate_recipe
 from training.classifiers import TEXTS
@@ -22,6 +21,7 @@ from training.tiny_pairs import pairs as source_and_target
 from training.tiny_texts import ENCODERS, FEATURES, columns, layer_tables, tsv, without_pictures
 
 from .conftest import Program
+from .test_runs import assert_same_scores
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (pip install ensue[onnx])")
 pytest.importorskip("onnx", reason="onnx is not installed (pip install ensue[onnx])")
@@ -237,18 +237,73 @@ def test_encoder_decoders_that_read_the_layers_of_others(
     assert len(set(expected.splitlines())) > 1
 
 
-def test_what_has_no_export_is_refused(folder: Path, tmp_path: Path) -> None:
-    words = {
-        "words": {"kind": "table", "d_words": 5},
-        "encoder": {"kind": "lstm", "d_model": 6},
-        "head": {"kind": "softmax"},
+WORDS: dict[str, dict[str, Any]] = {
+    "characters": {"kind": "characters", "d_character": 4, "filters": [[1, 4], [2, 4]], "longest": 6},
+    "table": {"kind": "table", "d_words": 5},
+}
+HEADS: dict[str, dict[str, Any]] = {"softmax": {"kind": "softmax"}, "context": {"kind": "context", "d_context": 7}}
+
+
+def both_ways(folder: Path, out: Path, words: str, head: str) -> Any:
+    """A bidirectional language model, or one of contexts."""
+    document = {
+        "task": "bidirectional-language-modeling",
+        "data": {"train": str(folder / "text.txt")},
+        "tokenizer": {"kind": "words", "lowercase": head == "context"},
+        "words": WORDS[words],
+        "encoder": {"kind": "projected" if head == "softmax" else "lstm", "d_model": 6, "num_layers": 2},
+        "head": HEADS[head],
+        "train": {
+            **FEW,
+            "batch_size": 4,
+            "segment_length": 8,
+            "precision": "float32",
+            "carry_state": head != "context",
+        },
     }
-    document = {"task": "bidirectional-language-modeling", "data": {"train": str(folder / "text.txt")}, **words}
-    train = {**FEW, "batch_size": 4, "segment_length": 8, "precision": "float32"}
-    run_tiny(validate_recipe(document | {"train": train}, where="elmo"), tmp_path / "elmo")
-    features = {"contextual": [str(tmp_path / "elmo")]}
-    trained(folder, "labeling", "names.txt", tmp_path / "reads", features=features, train={"steps": 2})
-    for run in ("elmo", "reads"):
-        with pytest.raises(EnsueError, match="no export to ONNX"):
-            export_run(tmp_path / run, tmp_path / "out", "onnx")
-    assert not (tmp_path / "out").exists()
+    run_tiny(validate_recipe(document, where="both ways"), out)
+    return ensue.load(out, device="cpu")
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("words", WORDS)
+def test_models_of_both_directions(
+    words: str, head: str, folder: Path, tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nats, vectors of texts, and the labels of a tagger that reads the layers."""
+    without_pictures(monkeypatch)
+    pipeline = both_ways(folder, tmp_path / "run", words, head)
+    export_run(tmp_path / "run", tmp_path / "out", "onnx")
+    texts = ["Anna sees the bird", "", "a Zürich \U0001f600", " ".join(LONG)]
+    given = "".join(f"{text}\n" for text in texts)
+    check_vectors(program(tmp_path / "out", given, "--embed"), texts, pipeline)
+    if head == "softmax":
+        (tmp_path / "text.txt").write_text(given)
+        assert_same_scores(
+            program(tmp_path / "out", given).splitlines(), list(pipeline.score_lines(str(tmp_path / "text.txt")))
+        )
+    features = FEATURES | {"contextual": [str(tmp_path / "run"), str(folder / "masked")], "contextual_at": "both"}
+    trained(folder, "labeling", "names.txt", tmp_path / "tagger", features=features, **CRF, **LEARNS)
+    check_tagger(tmp_path / "tagger", tmp_path / "graphs", program)
+
+
+def test_other_models_read_the_layers_of_both_directions(
+    folder: Path, tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A classifier of pairs that knows no words itself, and a translator."""
+    without_pictures(monkeypatch)
+    both_ways(folder, tmp_path / "elmo", "characters", "softmax")
+    elmo = {"contextual": [str(tmp_path / "elmo")]}
+    pipeline = trained(folder, "classification", "pairs.tsv", tmp_path / "run", features={"d_words": 0, **elmo})
+    export_run(tmp_path / "run", tmp_path / "out", "onnx")
+    given = list(pairwise([text for text, _ in TEXTS[:6]]))
+    found = program(tmp_path / "out", "".join(f"{a}\t{b}\n" for a, b in given)).splitlines()
+    for line, answer in zip(found, pipeline.predict(given), strict=True):
+        label, share = line.split("\t")[2:]
+        assert label == answer.label
+        assert float(share) == pytest.approx(answer.probabilities[label], abs=2e-4)
+    run_tiny(pair_recipe(folder / "source.tsv", features=elmo), tmp_path / "translator")
+    export_run(tmp_path / "translator", tmp_path / "graphs", "onnx")
+    sources = [line.split("\t")[0] for line in source_and_target(6, seed=5).splitlines()]
+    expected = "".join(f"{output}\n" for output in ensue.load(tmp_path / "translator", device="cpu").predict(sources))
+    assert program(tmp_path / "graphs", "".join(f"{source}\n" for source in sources)) == expected

@@ -209,6 +209,18 @@ def _without_missing(trace: Tracing, out: Tensor, x: Tensor, nan: float | None =
     return trace.add("Min", trace.add("Max", known, trace.of(least, out.dtype)), trace.of(largest, out.dtype))
 
 
+def _convolved(
+    trace: Tracing, out: Tensor, x: Tensor, weight: Tensor, bias: Any, stride: Any, padding: Any, dilation: Any,
+    is_transposed: bool, _: Any, groups: int,
+) -> Any:  # fmt: skip
+    if is_transposed:
+        raise Unexportable("a transposed convolution")
+    given = [trace.of(part) for part in (x, weight, bias) if part is not None]
+    return trace.add(
+        "Conv", *given, strides=list(stride), pads=[*padding, *padding], dilations=list(dilation), group=groups
+    )
+
+
 HANDLERS: dict[str, Handler] = {
     **{name: _of_two(op) for name, op in {"add": "Add", "sub": "Sub", "mul": "Mul", "remainder": "Mod"}.items()},
     "rsub": lambda trace, out, a, b, alpha=1: _of_two("Sub")(trace, out, b, a, alpha=alpha),
@@ -265,6 +277,7 @@ HANDLERS: dict[str, Handler] = {
     "mm": _product,
     "bmm": _product,
     "matmul": _product,
+    "convolution": _convolved,
     "addmm": _product_and_bias,
     "baddbmm": _product_and_bias,
 }  # fmt: skip

@@ -21,6 +21,7 @@ from ensue.models.modules import device_of
 from ensue.nn import SoftmaxHead
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.bidirectional_language_modeling.inspection import inspect_words
+from ensue.tasks.bidirectional_language_modeling.portable import portable, reading_of
 from ensue.tasks.bidirectional_language_modeling.reading import SentenceReader, word_vectors
 from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalRecipe
 from ensue.tasks.bidirectional_language_modeling.scoring import (
@@ -35,6 +36,8 @@ from ensue.tasks.bidirectional_language_modeling.words import LINE_END, WordRead
 from ensue.tasks.contextual import ContextualPipeline, checked_layer
 from ensue.tasks.minimal_pairs import MinimalPairScores, PairScore, ScoredTexts, score_pairs
 from ensue.tasks.poolings import Vectors, pooling_of
+from ensue.tasks.portable import Portable
+from ensue.tasks.portable_reading import PortableReading
 from ensue.tasks.text_pieces import NatsOfParts
 from ensue.tasks.text_vectors import TextVectors
 from ensue.tasks.token_scores import TokenScore, score_lines
@@ -262,6 +265,12 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors):
         if isinstance(scores, ContextScores):
             return describe_scoring(scores.tokens, length=self.recipe.train.segment_length)
         return describe_scoring(scores.forward.tokens, length=None)
+
+    def portable_reading(self, pooling: str) -> PortableReading:
+        return reading_of(self)
+
+    def portable(self) -> Portable:
+        return portable(self)
 
     def _head(self) -> SoftmaxHead:
         """The softmax. Raises EnsueError for a model without one."""

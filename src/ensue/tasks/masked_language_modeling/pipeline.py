@@ -36,7 +36,7 @@ from ensue.tasks.minimal_pairs import MinimalPairScores, PairScore, ScoredTexts,
 from ensue.tasks.pipeline import Predictor
 from ensue.tasks.poolings import Vectors, pooling_of, unit_vectors
 from ensue.tasks.portable import Portable
-from ensue.tasks.portable_reading import PortableReading
+from ensue.tasks.portable_reading import PortableReading, SubwordReading
 from ensue.tasks.shards import WHOLE, Shard
 from ensue.tasks.text_vectors import TextVectors
 from ensue.tasks.token_scores import TokenScore, score_lines
@@ -278,9 +278,9 @@ class MaskedLanguagePipeline(ContextualPipeline, TextVectors, Predictor):
             return model.layers_of(ids, mask)
 
         coder = self.coder
-        return PortableReading(
-            layers,
-            coder.tokenizer,
+        return SubwordReading(
+            layers=layers,
+            tokenizer=coder.tokenizer,
             vocabulary_size=coder.vocabulary_size,
             begin=(coder.begin_id,),
             end=(coder.separator_id,),

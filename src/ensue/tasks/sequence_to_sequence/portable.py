@@ -23,6 +23,7 @@ from ensue.tasks.sequence_to_sequence.texts import BETWEEN_NAMES
 from ensue.tasks.words.portable_origins import (
     PortableOrigins,
     WithOrigins,
+    programs_of,
     reading_inputs,
     reading_samples,
     tokenizers_of,
@@ -96,7 +97,8 @@ def portable(pipeline: SequencePipeline) -> Portable:
     }
     tokenizers = {"source.json": coder.source.tokenizer, "target.json": coder.target.tokenizer}
     tokenizers |= tokenizers_of(origins.readings)
-    return Portable(both, functions, ("translator", "written", "subwords"), settings, tokenizers)
+    programs = dict.fromkeys(("translator", "written", "subwords", *programs_of(origins.readings)))
+    return Portable(both, functions, tuple(programs), settings, tokenizers)
 
 
 def _side(coder: TokenizerWithSpecials) -> dict[str, Any]:

@@ -13,11 +13,12 @@ from torch import Tensor
 from ensue.models.subword_encoder import SubwordEncoder
 from ensue.models.word_features import EncodedForms
 from ensue.tasks.portable import TensorForm, mask_of, sample_lengths
-from ensue.tasks.portable_reading import PortableReading
+from ensue.tasks.portable_reading import PortableReading, SubwordReading
 from ensue.tasks.words.pipeline import WordPipeline
 from ensue.tasks.words.portable_origins import (
     PortableOrigins,
     WithOrigins,
+    programs_of,
     reading_inputs,
     reading_samples,
     tokenizers_of,
@@ -58,7 +59,7 @@ class PortableWords:
     @property
     def programs(self) -> tuple[str, ...]:
         """What the program imports."""
-        return ("words", *(["subwords"] if self.readings else []))
+        return ("words", *programs_of(self.readings))
 
     @property
     def inputs(self) -> dict[str, TensorForm]:
@@ -138,16 +139,16 @@ class PortableWords:
         }
 
 
-def _tuned(reader: SubwordReader, layers: SubwordEncoder) -> PortableReading:
+def _tuned(reader: SubwordReader, layers: SubwordEncoder) -> SubwordReading:
     """How the layers of another run are read that are the encoder."""
     reading = reader.reading
 
     def read(model: Any, ids: Tensor, mask: Tensor, segments: Tensor | None) -> list[Tensor]:
         return [model.layers.vectors(ids, mask, segments)]
 
-    return PortableReading(
-        read,
-        reading.tokenizer,
+    return SubwordReading(
+        layers=read,
+        tokenizer=reading.tokenizer,
         vocabulary_size=layers.features.vocabulary_size,
         begin=reading.begin,
         end=reading.end if reader.whole or not reading.is_causal else (),

@@ -55,6 +55,11 @@ def reading_samples(readings: Sequence[PortableReading], batch: int, lengths: Ma
     return {name: tensor for reading in readings for name, tensor in reading.sample(batch, lengths).items()}
 
 
+def programs_of(readings: Sequence[PortableReading]) -> list[str]:
+    """What makes the inputs, each once."""
+    return list(dict.fromkeys(name for reading in readings for name in reading.programs))
+
+
 def tokenizers_of(readings: Sequence[PortableReading]) -> dict[str, Tokenizer]:
     """The tokenizers, by their files."""
     return {reading.file: reading.tokenizer for reading in readings}

@@ -26,6 +26,15 @@ def loaded(name):
     return tokenizer
 
 
+def reader(settings):
+    """What makes the inputs for the layers of another model."""
+    if "longest" not in settings:
+        return Reader(settings)
+    from both_ways import Ways  # noqa: PLC0415 (only where it stands beside this)
+
+    return Ways(settings)
+
+
 class Reader:
     """Makes the inputs for layers that read subwords."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime
-from subwords import Reader
+from subwords import reader as reader_of
 from tokenizers import Tokenizer
 from written import written
 
@@ -21,7 +21,7 @@ SOURCE, TARGET = config["source"], config["target"]
 reader, writer = (Tokenizer.from_file(str(HERE / f"{side}.json")) for side in ("source", "target"))
 encoder, decoder = (onnxruntime.InferenceSession(HERE / f"{part}.onnx") for part in ("encoder", "decoder"))
 NEXT = [output.name for output in decoder.get_outputs()]
-readers = [Reader(settings) for settings in config["readers"]]  # of layers of other models
+readers = list(map(reader_of, config["readers"]))  # of the layers of other models
 
 
 def read(columns):

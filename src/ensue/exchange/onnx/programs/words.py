@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from itertools import pairwise
 from pathlib import Path
 from zlib import crc32
@@ -18,9 +19,9 @@ KINDS = ("words", "characters", "affixes", "shapes", "vectors")
 ids = {kind: {symbol: id for id, symbol in enumerate(lexicon[kind] or [])} for kind in KINDS}
 readers = []
 if config["readers"]:  # layers of language models, which read subwords
-    from subwords import Reader
+    from subwords import reader
 
-    readers = [Reader(settings) for settings in config["readers"]]
+    readers = list(map(reader, config["readers"]))
 
 
 def split(text):
@@ -78,7 +79,9 @@ def inputs(*texts):
     for suffix, part in zip(("", "_2"), texts, strict=False):
         found[f"numbers{suffix}"] = padded([[place[word] for word in words] for words in part])
         found[f"lengths{suffix}"] = list(map(len, part))
-    for reader in readers:
-        found |= reader.inputs(*texts)
+    for other in readers:
+        found |= other.inputs(*texts)
+    if "columns" in {x.name for x in model.get_inputs()}:
+        sys.exit("this model also reads other columns of each word, which texts do not have; its graph takes them")
     types = {"tensor(int64)": np.int64, "tensor(float)": np.float32}
     return {x.name: np.asarray(found[x.name], types[x.type]) for x in model.get_inputs() if x.name in found}

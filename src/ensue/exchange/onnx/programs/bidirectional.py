@@ -1,0 +1,51 @@
+"""A bidirectional language model with onnxruntime, numpy and tokenizers.
+
+python predict.py < text            the nats of each word, the mean of both directions, as `ensue score` prints them
+python predict.py --embed < texts   the vector of each line as JSON, as `ensue embed --json` prints it; the only one for
+                                    a model without probabilities of words
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+from both_ways import Ways
+
+HERE = Path(__file__).parent
+config = json.loads((HERE / "config.json").read_text(encoding="utf-8"))
+model = onnxruntime.InferenceSession(HERE / "model.onnx", providers=["CPUExecutionProvider"])
+ways = Ways(config)
+
+
+def run(words, *outputs):
+    """Outputs of the model for the words of a text."""
+    found = ways.read([words])
+    return [output[0] for output in model.run(outputs, {x.name: found[x.name] for x in model.get_inputs()})]
+
+
+def scores(words):
+    """The surprisal of each word, the mean of both directions."""
+    ids, nats = list(map(ways.id, words)), []
+    for logits in run(words, "rightward_logits", "leftward_logits"):
+        lower = (logits - logits.max(1, keepdims=True)).astype(np.float64)
+        nats.append(np.log(np.exp(lower).sum(1)) - lower[np.arange(len(ids)), ids])
+    return np.mean(nats, axis=0)
+
+
+def embed(words):
+    """The mean of the vectors of words in the last layer; zeros if there are none."""
+    (layers,) = run(words, "layers")
+    return layers[-1].sum(0) / max(1, len(words))
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        words = ways.words(text := line.rstrip("\r\n"))
+        if sys.argv[1:] == ["--embed"] or not config["scores"]:
+            numbers = [float(f"{number:.9g}") for number in embed(words)]
+            print(json.dumps({"text": text, "vector": numbers}, ensure_ascii=False))
+        else:
+            for word, nats in zip(words, scores(words) if words else [], strict=True):
+                print(f"{max(nats, 0.0):9.4f}\t{json.dumps(word, ensure_ascii=False)[1:-1]}")
