@@ -12,7 +12,7 @@ import torch
 
 import ensue
 from ensue.exchange.tokenizer_export import library_files
-from ensue.tasks.portable_reading import PortableReading
+from ensue.tasks.portable_reading import SubwordReading
 from ensue.tasks.tuned_reading import TunedReading
 from ensue.tasks.words.subwords import SubwordReader
 from ensue.text.wordpiece import WordPieceTokenizer
@@ -52,9 +52,9 @@ def test_windows_are_those_that_were_tuned(
     batch = expected.batch(np.arange(len(TEXTS)), torch.device("cpu"))
     shutil.copy(PROGRAM, tmp_path)
     (tmp_path / "tokenizer.json").write_text(json.dumps(library_files(tokenizer)))
-    portable = PortableReading(
-        lambda *given: [], tokenizer, tokenizer.vocabulary_size, begin, end, "", "", most, is_causal, pooling,
-        between=(3,), is_joint=True, has_own=whole,
+    portable = SubwordReading(
+        layers=lambda *given: [], tokenizer=tokenizer, vocabulary_size=tokenizer.vocabulary_size, begin=begin, end=end,
+        first="", blank="", most=most, is_causal=is_causal, pooling=pooling, between=(3,), is_joint=True, has_own=whole,
     )  # fmt: skip
     found = runpy.run_path(str(tmp_path / "subwords.py"))["Reader"](portable.settings).inputs(*texts)
     real = np.ones(batch.ids.shape, bool) if batch.mask is None else batch.mask.numpy()
