@@ -1,5 +1,6 @@
 """Label schemes against seqeval's reading, hand-worked cases, and enumeration of every short label sequence."""
 
+from collections.abc import Iterable, Sequence
 from itertools import pairwise, product
 from typing import get_args
 
@@ -8,12 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.errors import DataError
+from ensue.text.scheme_detection import SchemeDetector
 from ensue.text.schemes import (
     Scheme,
-    SchemeDetector,
     Span,
     convert,
-    detect_scheme,
     encode,
     legal_transitions,
     spans,
@@ -28,6 +28,13 @@ def from_seqeval(labels: list[str]) -> list[Span]:
     from seqeval.metrics.sequence_labeling import get_entities  # noqa: PLC0415 (scikit-learn comes along)
 
     return [Span(name, first, last + 1) for name, first, last in get_entities(labels)]
+
+
+def detect_scheme(sequences: Iterable[Sequence[str]]) -> Scheme | None:
+    detector = SchemeDetector()
+    for labels in sequences:
+        detector.feed(labels)
+    return detector.result()
 
 
 @st.composite

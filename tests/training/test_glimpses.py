@@ -187,3 +187,12 @@ def test_the_settings_of_another_task_are_told_before_training_goes_on(files: Pa
     seal(run)
     with pytest.raises(RunError, match=r"damaged: config\.json is of frame-prediction, recipe\.toml of glimpses"):
         begin_job(RunDirectory(run).recipe, RunDirectory(run))
+
+
+def test_more_rows_than_any_image_has_are_damage(files: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(files / "run", tmp_path / "run"))
+    config = json.loads((run / "config.json").read_text()) | {"rows": 2**31}
+    (run / "config.json").write_text(json.dumps(config))
+    seal(run)
+    with pytest.raises(RunError, match=r"damaged: rows: .* found 2147483648"):
+        ensue.load(run)

@@ -21,6 +21,9 @@ FORMAT_VERSION = 3
 Number = Annotated[int, Field(ge=0, lt=2**63)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Checksum = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Size = Annotated[int, Field(ge=1, lt=2**31)]
+"""How many of something a model has, such as symbols or rows of its images; bounded, since memory follows from it."""
+SizeOrZero = Annotated[int, Field(ge=0, lt=2**31)]
 Symbols = Annotated[list[str], Field(min_length=1)]
 
 

@@ -66,8 +66,6 @@ class Kept(NamedTuple):
 
     state: State
     ids: NDArray[np.int64]
-    is_begun: bool = True
-    """Whether `state` has read all of `ids` but the last; otherwise they have to be read again."""
 
 
 class Row:

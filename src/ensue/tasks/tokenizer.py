@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field
 
 from ensue.runs.directory import RunDirectory
-from ensue.runs.schema import Config, DamagedError, Symbols, Vocabulary
+from ensue.runs.schema import Config, DamagedError, Size, Symbols, Vocabulary
 from ensue.tasks.model import ModelParts
 from ensue.tasks.tuned_reading import TunedReading
 from ensue.text.tokenizers import Tokenizer, restore_tokenizer
@@ -68,7 +68,7 @@ TokenizerContent = Annotated[
 class TokenizerConfig(Config):
     """The keys of `config.json` for a model with one tokenizer."""
 
-    vocabulary_size: Annotated[int, Field(ge=1, lt=2**31)]
+    vocabulary_size: Size
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
-"""Which format a file has: of labeled sentences, of labeled texts."""
+"""Which format a file has: of labeled sentences, of labeled texts, of pairs."""
 
 import pytest
 
-from ensue.data import documents
-from ensue.data.detection.format_names import SENTENCE_FORMATS, TEXT_FORMATS
+from ensue.data import documents, pairs
+from ensue.data.detection.format_names import ALIGNED, PAIR_FORMATS, SENTENCE_FORMATS, TEXT_FORMATS
 from ensue.data.detection.formats import sentence_format, text_format
 from ensue.data.lines import Lines
 from ensue.data.sentences import formats
@@ -68,3 +68,4 @@ def test_formats_of_texts(name: str, text: str, expected: str) -> None:
 def test_every_name_has_a_reader() -> None:
     assert tuple(formats.FORMATS) == SENTENCE_FORMATS
     assert tuple(documents.FORMATS) == TEXT_FORMATS
+    assert {*pairs.FORMATS, ALIGNED} == set(PAIR_FORMATS)

@@ -26,7 +26,7 @@ FORMATS: dict[str, PairFormat] = {
     "tmx": Tmx(),
     "plain": SourceLines(),
 }
-"""The formats of one file; two files are `ALIGNED`."""
+"""The `PAIR_FORMATS` of one file; two files are `ALIGNED`."""
 _TABBED = {"tsv", "sigmorphon"}
 _WITHOUT_COLUMNS = ("scan", "cmudict")
 

@@ -16,7 +16,8 @@ from ensue.data.sentences.source import SentenceSource
 from ensue.data.survey.counts import Lengths
 from ensue.data.survey.summary import FileLine, SentenceSummary, Slips
 from ensue.errors import DataError
-from ensue.text.schemes import OUTSIDE, Scheme, SchemeDetector, is_legal, spans
+from ensue.text.scheme_detection import SchemeDetector
+from ensue.text.schemes import OUTSIDE, Scheme, is_legal, spans
 
 SPLITTER = "treebank"
 """The splitter of the recipes of taggers."""

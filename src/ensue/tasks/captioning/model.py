@@ -9,10 +9,10 @@ from pydantic import Field
 
 from ensue.models.captioner import Captioner, build_captioner
 from ensue.runs.directory import RunDirectory
-from ensue.runs.schema import Config, DamagedError
+from ensue.runs.schema import Config, DamagedError, Size, SizeOrZero
 from ensue.tasks.captioning.recipe import CaptioningRecipe
 from ensue.tasks.frames.model import FrameParts, read_frames_seen
-from ensue.tasks.sequence_to_sequence.model import SideContent, Size
+from ensue.tasks.sequence_to_sequence.model import SideContent
 from ensue.text.special_tokens import TokenizerWithSpecials
 
 
@@ -20,7 +20,7 @@ class CaptioningConfig(Config):
     """`config.json`."""
 
     target_size: Size
-    rows: Annotated[int, Field(ge=0, lt=2**31)]
+    rows: SizeOrZero
     """The rows of an image; 0: the source is no image, and may have any number of frames."""
     ratio: Annotated[float, Field(gt=0, lt=1e9)]
     """Tokens for a frame, which hardly a training caption exceeds."""

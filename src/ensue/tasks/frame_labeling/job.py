@@ -22,7 +22,7 @@ from ensue.tasks.frames.job import LabeledFramesJob
 from ensue.tasks.labeling.contexts import Contexts
 from ensue.tasks.labeling.tags_job import TagsJob
 from ensue.tasks.labeling.task import Emissions, tag_rows
-from ensue.text.schemes import SchemeDetector
+from ensue.text.scheme_detection import SchemeDetector
 
 
 class TaggedFrames:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from pydantic import PositiveInt
-
 from ensue.models.build_glimpses import build_glimpse_reader
 from ensue.models.glimpse_reader import GlimpseReader
 from ensue.runs.directory import RunDirectory
-from ensue.runs.schema import Config
+from ensue.runs.schema import Config, Size
 from ensue.tasks.classification.model import ClassesContent
 from ensue.tasks.frames.model import LabeledFrameParts, read_frames_seen
 from ensue.tasks.glimpses.recipe import GlimpsesRecipe
@@ -20,7 +18,7 @@ from ensue.text.classes import Classes
 class GlimpsesConfig(Config):
     """`config.json`."""
 
-    rows: PositiveInt
+    rows: Size
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from ensue.tasks.words.job import WordsJob
 from ensue.tasks.words.length import check_length, most_words
 from ensue.tasks.words.pretrained import with_vectors
 from ensue.tasks.words.subwords import SubwordTexts
-from ensue.text.schemes import SchemeDetector
+from ensue.text.scheme_detection import SchemeDetector
 
 
 class LabelingJob(TagsJob[Sentences], WordsJob[Tagger, Sentences]):

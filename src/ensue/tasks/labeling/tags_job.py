@@ -14,7 +14,7 @@ from ensue.models.tagger import Tagger
 from ensue.tasks.labeling.task import Labeled, Labeling, evaluate_tagger
 from ensue.tasks.labels_job import LabeledData, LabelsJob
 from ensue.text.labels import Labels
-from ensue.text.schemes import SchemeDetector
+from ensue.text.scheme_detection import SchemeDetector
 
 DataT = TypeVar("DataT", bound=LabeledData)
 

@@ -11,14 +11,12 @@ from ensue.models.build import build_encoder_decoder
 from ensue.models.contextual_vectors import ContextualVectors, LayersShape
 from ensue.models.encoder_decoder import TextModel
 from ensue.runs.directory import RunDirectory
-from ensue.runs.schema import ColumnContent, Config, Content, DamagedError
+from ensue.runs.schema import ColumnContent, Config, Content, DamagedError, Size
 from ensue.tasks.model import ModelParts
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.tasks.tokenizer import TokenizerContent
 from ensue.tasks.words.model import ContextualConfig, layers_shapes
-
-Size = Annotated[int, Field(ge=1, lt=2**31)]
 
 
 class PairLayoutContent(Content):

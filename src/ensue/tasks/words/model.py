@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import Field, PositiveInt
+from pydantic import Field
 from torch import Tensor
 
 from ensue.models.contextual_vectors import LayersShape
 from ensue.models.subword_encoder import SubwordEncoder
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import origins_in
-from ensue.runs.schema import Config, Symbols, Vocabulary
+from ensue.runs.schema import Config, Size, Symbols, Vocabulary
 from ensue.tasks.model import ModelParts
 from ensue.tasks.words.tuned import Tuned
 from ensue.text.classes import Classes
@@ -24,7 +24,7 @@ from ensue.text.lexicon import Lexicon
 class ContextualConfig(Config):
     """The keys of `config.json` for a model that reads the layers of other runs."""
 
-    contextual: list[Annotated[tuple[PositiveInt, PositiveInt], Field(strict=False)]] = Field(default_factory=list)
+    contextual: list[Annotated[tuple[Size, Size], Field(strict=False)]] = Field(default_factory=list)
     """For each run in `features.contextual`, how many layers are read, and the size of a vector."""
 
 
