@@ -10,7 +10,6 @@ import numpy as np
 
 from ensue.arguments import check_path, check_whole
 from ensue.data.word_uses import LabeledUse, WordUse
-from ensue.errors import EnsueError
 from ensue.metrics.senses import SenseScores, WordInContextScores
 from ensue.tasks.pipeline import Pipeline
 from ensue.tasks.poolings import Vectors
@@ -50,9 +49,9 @@ class ContextualPipeline(Pipeline):
         chosen = checked_layer(layer, self.num_layers)
         return [layers[chosen] for layers in self.layers_of_words(sentences, pooling=pooling)]
 
+    @abstractmethod
     def portable_reading(self, pooling: str) -> PortableReading:
-        """How the layers of `layers_of_words` are read elsewhere. Raises EnsueError if they cannot be."""
-        raise EnsueError(f"{self.run}: the vectors of its words have no export to ONNX yet")
+        """How the layers of `layers_of_words` are read elsewhere."""
 
     def senses(self, examples: Sequence[tuple[Sequence[str], int, str]]) -> Senses:
         """The senses of a word. An example has the words of a sentence, the place of the word among them (from 0), and
