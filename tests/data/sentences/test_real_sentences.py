@@ -8,7 +8,7 @@ import pytest
 from ensue.data.sentences.conllu import Conllu
 from ensue.data.sentences.source import SentenceSource
 from ensue.data.vectors import read_vectors
-from ensue.text.schemes import detect_scheme
+from ensue.text.scheme_detection import SchemeDetector
 from ensue.text.tokens import tokens
 
 pytestmark = pytest.mark.slow
@@ -43,7 +43,10 @@ def test_published_sizes_and_round_trip(shared_data: Path, name: str) -> None:
     output = "".join(source.format.write(*pair) for pair in zip(sentences, labels, strict=True))
     assert output.encode() == (lzma.decompress(path.read_bytes()) if name.endswith(".xz") else path.read_bytes())
     if source.format.name == "columns":
-        assert detect_scheme(labels) == SCHEMES[name.partition("/")[0]]
+        detector = SchemeDetector()
+        for of_sentence in labels:
+            detector.feed(of_sentence)
+        assert detector.result() == SCHEMES[name.partition("/")[0]]
 
 
 def test_running_text_of_a_treebank(shared_data: Path) -> None:
