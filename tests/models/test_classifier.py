@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ensue.models.build import build_classifier
+from ensue.models.build_words import build_classifier
 from ensue.models.classifier import Classifier, Pooled
 from ensue.models.encoders import build_encoder
 from ensue.models.feature_specification import ClassHeadSpecification, FeatureSpecification

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.models.build import build_tagger
+from ensue.models.build_words import build_tagger
 from ensue.models.feature_specification import SentenceFeatureSpecification, TagHeadSpecification
 from ensue.models.modules import count_parameters
 from ensue.models.tag_heads import PADDING, CRFTagHead, SoftmaxTagHead, TagHead, ViterbiTagHead

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ensue.models.build import build_poolings, build_tag_head, in_two_halves
+from ensue.models.build_heads import build_poolings, build_tag_head
 from ensue.models.classifier import Classifier
-from ensue.models.encoders import build_encoder
+from ensue.models.encoders import build_encoder, in_two_halves
 from ensue.models.feature_specification import (
     LatentSpecification,
     MixtureHeadSpecification,

@@ -16,6 +16,7 @@ from ensue.models.specification import (
     EncoderSpecification,
     HiddenEncoder,
     NoEncoder,
+    OriginEncoder,
     RecurrentEncoder,
     TransformerEncoder,
     WindowEncoder,
@@ -181,3 +182,13 @@ ENCODERS: dict[str, Builder] = {
     "transformer": lambda s, d_in, directions: build_transformer(s, d_in=d_in, is_causal=not directions.bidirectional),
     "none": _none,
 }
+
+
+def in_two_halves(encoder: EncoderSpecification | OriginEncoder, directions: Directions) -> bool:
+    """Whether each half of the output is of one direction. Further layers over a window mix the directions."""
+    match encoder:
+        case TransformerEncoder() | NoEncoder():
+            return False
+        case WindowEncoder(num_layers=count) if count > 1:
+            return False
+    return directions.bidirectional and directions.merge == "concatenate"

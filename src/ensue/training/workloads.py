@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ensue.models.build import build_encoder
+from ensue.models.encoders import build_encoder
 from ensue.models.ngram_bag import NgramBag
 from ensue.models.specification import ONE_WAY, Directions, EncoderSpecification, LSTMEncoder, TransformerEncoder
 from ensue.nn import SoftmaxHead

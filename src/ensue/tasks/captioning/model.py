@@ -7,7 +7,8 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field
 
-from ensue.models.captioner import Captioner, build_captioner
+from ensue.models.build_captioner import build_captioner
+from ensue.models.captioner import Captioner
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Config, DamagedError, Size, SizeOrZero
 from ensue.tasks.captioning.recipe import CaptioningRecipe

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from ensue.data.documents import DocumentSource
 from ensue.data.sources import TextSource
 from ensue.errors import DataError
-from ensue.models.build import build_lexicon
+from ensue.models.build_words import build_lexicon
 from ensue.models.classifier import Classifier
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.classification.classes_job import ClassesJob

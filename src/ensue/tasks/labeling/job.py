@@ -8,7 +8,7 @@ from ensue.data.compact_texts import StringColumn
 from ensue.data.sentences.contexts import contexts
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError, RecipeError
-from ensue.models.build import build_lexicon
+from ensue.models.build_words import build_lexicon
 from ensue.models.tagger import Tagger
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.labeling.contexts import Contexts
