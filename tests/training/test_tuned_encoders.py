@@ -12,6 +12,8 @@ import ensue
 from ensue.data.compact_texts import Texts
 from ensue.errors import DataError, EnsueError, RecipeError
 from ensue.models.levels import levels_of
+from ensue.nn import MultiHeadAttention
+from ensue.nn.dropout import ElementDropout
 from ensue.recipe import Recipe, read_recipe, validate_recipe
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import origins_for
@@ -127,6 +129,21 @@ def test_a_causal_origin_reads_a_text_as_it_is_written(name: str, origins: dict[
     assert batch.size == (1, 6)
     assert len(batch.places) == 6
     assert batch.slots.tolist() == list(range(6))
+
+
+@pytest.mark.parametrize(
+    ("given", "attention", "others"),
+    [
+        pytest.param({"dropout": 0.5}, 0.0, 0.5, id="layers"),
+        pytest.param({"dropout_attention": 0.25}, 0.25, 0.0, id="attention"),
+    ],
+)
+def test_attention_has_a_dropout_of_its_own(
+    given: dict[str, float], attention: float, others: float, origins: dict[str, Path]
+) -> None:
+    layers = list(tuned_of(origins["bpe"], kind="origin", **given).build().layers.modules())
+    assert {layer.dropout for layer in layers if isinstance(layer, MultiHeadAttention)} == {attention}
+    assert {layer.p for layer in layers if isinstance(layer, ElementDropout)} == {others}
 
 
 def test_a_part_of_a_batch_is_the_batch_of_a_part(origins: dict[str, Path]) -> None:

@@ -198,6 +198,8 @@ class OriginEncoder(Specification):
     """From the vectors of a word's subwords to one; auto: first, for a model that reads from left to right last."""
     dropout: Share | None = None
     """Dropout in its layers; default: as in that run."""
+    dropout_attention: Share = 0.0
+    """Dropout on the weights of the attention in its layers; above 0 training is much slower on a CPU."""
     language_loss: Annotated[float, Field(ge=0, le=1e6)] = 0.0
     """The weight of the loss of the next token, with a model that reads from left to right (Radford et al. 2018). 0:
     none.

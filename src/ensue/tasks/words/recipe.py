@@ -55,7 +55,7 @@ class WordsRecipe(Recipe):
         others = {name for kind in ENCODER_KEYS for name in kind}
         kept = {key: value for key, value in encoder.items() if key in names or key not in others}
         if encoder.get("kind") != "origin":
-            kept.pop("dropout", None)
+            kept = {key: value for key, value in kept.items() if not key.startswith("dropout")}
         features = document.get("features", {})
         if isinstance(features, dict):
             features = {"d_words": 0, **features}

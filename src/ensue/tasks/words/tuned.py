@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ensue.errors import RecipeError
-from ensue.models.specification import OriginEncoder
+from ensue.models.specification import EncoderSpecification, OriginEncoder, TransformerEncoder
 from ensue.models.subword_encoder import SubwordEncoder
 from ensue.nn import SoftmaxHead, TiedSoftmaxHead, TokenEmbedding
 from ensue.runs.origin import Origin
@@ -67,10 +67,7 @@ class Tuned:
     def build(self) -> SubwordEncoder:
         """The layers, with weights drawn from torch's global generator."""
         recipe = self.origin.run.recipe
-        if self.encoder.dropout is not None:
-            dropped = recipe.layers.model_copy(update={"dropout": self.encoder.dropout})
-            recipe = recipe.model_copy(update={"encoder": dropped})
-        model = self.origin.run.parts.build(recipe)
+        model = self.origin.run.parts.build(recipe.model_copy(update={"encoder": self._dropped(recipe.layers)}))
         features = _widened(model.features, self.reading.num_new)
         head = None
         if self.encoder.language_loss:
@@ -80,6 +77,13 @@ class Tuned:
                 else SoftmaxHead(model.layers.d_out, features.vocabulary_size)
             )
         return SubwordEncoder(features, model.layers, getattr(model, "segments", None), head)
+
+    def _dropped(self, layers: EncoderSpecification) -> EncoderSpecification:
+        """The same layers with the dropout of this recipe."""
+        update = {} if self.encoder.dropout is None else {"dropout": self.encoder.dropout}
+        if isinstance(layers, TransformerEncoder):
+            update["dropout_attention"] = self.encoder.dropout_attention
+        return layers.model_copy(update=update)
 
     @torch.no_grad()
     def inherit(self, encoder: SubwordEncoder) -> dict[str, Tensor | None]:
