@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def portable(pipeline: ClassificationPipeline) -> Portable:
     """The model as one function. Texts that it reads in segments are read whole, which gives the same."""
-    data, labels, bag = pipeline.recipe.data, pipeline.labels, pipeline.model.bag
+    bag = pipeline.model.bag
     words = PortableWords(pipeline, keys=bag is not None)
 
     def one(both: WithOrigins, given: Any, suffix: str) -> Pooled:
@@ -49,8 +49,14 @@ def portable(pipeline: ClassificationPipeline) -> Portable:
         logits = model.logits_of(texts)
         return {"probabilities": model.probabilities(logits), "logits": logits}
 
-    settings = {
-        **words.settings(),
+    function = PortableFunction("model", classified, words.inputs, words.sample)
+    settings = words.settings() | _settings(pipeline)
+    return Portable(words.model, (function,), ("classifier", *words.programs), settings, words.tokenizers)
+
+
+def _settings(pipeline: ClassificationPipeline) -> dict[str, Any]:
+    data, labels = pipeline.recipe.data, pipeline.labels
+    return {
         "labels": list(labels.names),
         "multiple": labels.multiple,
         "threshold": labels.threshold,
@@ -58,8 +64,6 @@ def portable(pipeline: ClassificationPipeline) -> Portable:
         "keep": data.keep,
         "pair": pipeline.model.pair,
     }
-    function = PortableFunction("model", classified, words.inputs, words.sample)
-    return Portable(words.model, (function,), ("classifier", *words.programs), settings, words.tokenizers)
 
 
 def _none(numbers: Tensor) -> Tensor:

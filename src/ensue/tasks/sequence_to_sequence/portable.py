@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -37,48 +38,61 @@ if TYPE_CHECKING:
 
 def portable(pipeline: SequencePipeline) -> Portable:
     """The model as two functions. What a source is remembered by does not change; it is an input of each step."""
-    model, coder = pipeline.model, pipeline.coder
-    both = WithOrigins(model, pipeline.contextual[0])
+    coder = pipeline.coder
+    both = WithOrigins(pipeline.model, pipeline.contextual[0])
     origins = PortableOrigins(pipeline.contextual[0], before=1)  # the source has ids of its own
+    tokenizers = {"source.json": coder.source.tokenizer, "target.json": coder.target.tokenizer}
+    tokenizers |= tokenizers_of(origins.readings)
+    programs = tuple(dict.fromkeys(("translator", "written", "subwords", *programs_of(origins.readings))))
+    functions = _functions(both, origins, coder.source.vocabulary_size)
+    return Portable(both, functions, programs, _settings(pipeline, origins), tokenizers)
 
-    def source(batch: int, length: int) -> dict[str, Tensor]:
-        ids = torch.randint(coder.source.vocabulary_size, (batch, length))
+
+def _functions(both: WithOrigins, origins: PortableOrigins, source_size: int) -> tuple[PortableFunction, ...]:
+    """The encoder, from ids below `source_size` to a state, and the decoder's step."""
+
+    def sources(batch: int, length: int) -> dict[str, Tensor]:
+        ids = torch.randint(source_size, (batch, length))
         words = reading_samples(origins.readings, batch, {"": length})
         return {"ids": ids, "lengths": sample_lengths(batch, length), **words}
 
-    def begun(both: WithOrigins, **given: Tensor) -> Any:
+    def begun(both: WithOrigins, given: Mapping[str, Tensor]) -> Any:
         mask = mask_of(given["ids"], given["lengths"])
         return both.model.begin(given["ids"], mask, origins.layers(both, given))
 
-    def read(both: WithOrigins, **given: Any) -> dict[str, Tensor]:
-        return state_tensors(begun(both, **given))
+    def read(both: WithOrigins, **given: Tensor) -> dict[str, Tensor]:
+        return state_tensors(begun(both, given))
 
     with torch.inference_mode():
-        like, longer = (begun(both, **source(2, length)) for length in (3, 4))
+        like, longer = (begun(both, sources(2, length)) for length in (3, 4))
 
-    def written(batch: int, length: int) -> dict[str, Tensor]:
-        ids = torch.randint(model.vocabulary_size, (2, batch))
-        _, state = model.step(ids[0], begun(both, **source(batch, length)))
+    def steps(batch: int, length: int) -> dict[str, Tensor]:
+        ids = torch.randint(both.model.vocabulary_size, (2, batch))
+        _, state = both.model.step(ids[0], begun(both, sources(batch, length)))
         return {"ids": ids[1], **state_tensors(state)}
 
-    def stepped(both: WithOrigins, ids: Tensor, **state: Any) -> dict[str, Tensor]:
+    def stepped(both: WithOrigins, ids: Tensor, **state: Tensor) -> dict[str, Tensor]:
         scores, after = both.model.step(ids, state_from(like, state))
         tensors = state_tensors(after, "state")
         changed = {name: tensor for name, tensor in tensors.items() if tensor is not state[name]}
         return {"scores": scores, **{name.replace("state", "next", 1): tensor for name, tensor in changed.items()}}
 
-    sources = {
+    source = {
         "ids": TensorForm(("batch", "source"), torch.int64),
         "lengths": TensorForm(("batch",), torch.int64),
         **reading_inputs(origins.readings, ("",), time="source"),
     }
     step = {"ids": TensorForm(("batch",), torch.int64), **state_forms(like, longer)}
-    functions = (
-        PortableFunction("encoder", read, sources, source),
-        PortableFunction("decoder", stepped, step, written),
+    return (
+        PortableFunction("encoder", read, source, sources),
+        PortableFunction("decoder", stepped, step, steps),
     )
-    search = pipeline.search
-    settings = {
+
+
+def _settings(pipeline: SequencePipeline, origins: PortableOrigins) -> dict[str, Any]:
+    """What the program needs to know of both sides and of the search."""
+    coder, search = pipeline.coder, pipeline.search
+    return {
         "source": _side(coder.source),
         "target": _side(coder.target),
         "names": sorted(coder.names),
@@ -95,10 +109,6 @@ def portable(pipeline: SequencePipeline) -> Portable:
         "forbidden": [phrase[0] for phrase in search.forbidden],
         "readers": [reading.settings for reading in origins.readings],
     }
-    tokenizers = {"source.json": coder.source.tokenizer, "target.json": coder.target.tokenizer}
-    tokenizers |= tokenizers_of(origins.readings)
-    programs = dict.fromkeys(("translator", "written", "subwords", *programs_of(origins.readings)))
-    return Portable(both, functions, tuple(programs), settings, tokenizers)
 
 
 def _side(coder: TokenizerWithSpecials) -> dict[str, Any]:
