@@ -106,6 +106,13 @@ def test_every_text_meets_many_others() -> None:
     assert met == set(range(40))
 
 
+def test_a_sorted_file_of_texts_of_one_length_gives_mixed_batches() -> None:
+    """As reviews have that were cut to a length and stand in their file by label."""
+    labels = np.arange(2_000) >= 1_000
+    shares = [labels[rows].mean() for rows in epoch_of(make(([110] * 2_000, 20, 10_000, 0)), 0)]
+    assert all(0.1 < share < 0.9 for share in shares)
+
+
 @pytest.mark.parametrize("lengths", [[7], [0], [0, 0, 0], [0, 5000, 0]])
 def test_one_text_and_empty_ones(lengths: list[int]) -> None:
     buckets = make((lengths, 2, 10, 0))

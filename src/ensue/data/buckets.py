@@ -19,15 +19,17 @@ SPREAD = 1.15
 class Buckets:
     """Cuts texts of the given `lengths` into batches of at most `batch_size` texts and `batch_tokens` words.
 
-    A text that is longer than that is a batch alone. Texts are sorted by length and cut into pools of neighbors; an
-    epoch deals each pool's texts to its batches at random and puts all batches in a random order. So every text comes
-    once an epoch, every epoch has as many steps, and padding is at most `SPREAD`.
+    A text that is longer than that is a batch alone. Texts are sorted by length, those of one length at random, and cut
+    into pools of neighbors; an epoch deals each pool's texts to its batches at random and puts all batches in a random
+    order. So every text comes once an epoch, every epoch has as many steps, padding is at most `SPREAD`, and a file
+    that is sorted by label, with texts of one length, gives batches of all labels.
     """
 
     def __init__(self, lengths: Sequence[int] | NDArray[np.int64], *, batch_size: int, batch_tokens: int, seed: int):
         self.lengths = np.asarray(lengths)
         self.seed = seed
-        self._pools = list(_pools(self.lengths, batch_size, batch_tokens))
+        ties = np.random.default_rng(mix(seed, 0, 1)).permutation(len(self.lengths))
+        self._pools = list(_pools(self.lengths, np.lexsort((ties, self.lengths)), batch_size, batch_tokens))
         self._batches = [(pool, part) for pool, (_, parts) in enumerate(self._pools) for part in range(parts)]
         self.steps_per_epoch = len(self._batches)
         self._epoch = -1
@@ -54,9 +56,10 @@ class Buckets:
         return f"Buckets({len(self.lengths):,} texts, steps_per_epoch={self.steps_per_epoch:,})"
 
 
-def _pools(lengths: NDArray[np.int64], batch_size: int, batch_tokens: int) -> Iterator[tuple[NDArray[np.int64], int]]:
-    """Runs of the texts sorted by length, and into how many batches each is cut."""
-    order = np.argsort(lengths, kind="stable")
+def _pools(
+    lengths: NDArray[np.int64], order: NDArray[np.int64], batch_size: int, batch_tokens: int
+) -> Iterator[tuple[NDArray[np.int64], int]]:
+    """Runs of the texts in this `order`, which is by length, and into how many batches each is cut."""
     ordered = lengths[order]
     begin = 0
     while begin < len(order):
