@@ -74,8 +74,13 @@ def test_mistakes_are_one_line(refused: Callable[..., str], vectors: Path, tmp_p
     assert "for neighbors, inspect, embed, evaluate and export" in refused("predict", vectors)
 
 
+def test_a_format_that_is_not_known(refused: Callable[..., str], vectors: Path, tmp_path: Path) -> None:
+    said = refused("export", vectors, "--format", "word2vek", "--out", tmp_path / "out")
+    assert 'no format "word2vek"; did you mean "word2vec"?' in said
+
+
 def test_they_are_no_graph(refused: Callable[..., str], vectors: Path, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (pip install ensue[onnx])")
     said = refused("export", vectors, "--format", "onnx", "--out", tmp_path / "out")
-    assert said.endswith("WordVectorsPipeline has no export to ONNX")
+    assert said.endswith("models of this kind have no export to ONNX")
     assert not (tmp_path / "out").exists()

@@ -45,11 +45,15 @@ def export(
     threads: OneThreadOption = None,
 ) -> None:
     """Write a model for other programs."""
-    if int8 or format in ("huggingface", "onnx"):
-        with importing_torch():
-            from ensue.exchange.exporting import export_run
+    from ensue.runs.schema import check_is_run
+
+    check_is_run(run)  # before torch is imported, which takes seconds
+    with importing_torch():
+        from ensue.exchange.exporting import FORMATS, export_run
+        from ensue.runs.directory import RunDirectory
+    if "export" in RunDirectory(run).entry.commands and format not in FORMATS and not int8:
+        load_for("export", run, "cpu", threads).export(out, format)
+    else:
         for note in export_run(run, out, format, int8=int8):
             say(note)
-    else:
-        load_for("export", run, "cpu", threads).export(out, format)
     say(f"wrote {out}")

@@ -72,7 +72,7 @@ class Pipeline(ABC):
 
     def portable(self) -> Portable:
         """The model as functions of tensors, for other programs. Raises EnsueError for one that is none."""
-        raise EnsueError(f"{self.run}: {type(self).__name__} has no export to ONNX")
+        raise EnsueError(f"{self.run}: models of this kind have no export to ONNX")
 
     def inspect_texts(self, *texts: str, **options: Any) -> Any:
         """`inspect` of the texts of one input, perhaps with a target behind them, and with `options` of the task."""
