@@ -4,7 +4,8 @@
 
 DATA is a folder with the data sets that `DATA_SETS` names, ORIGIN a run that reads text (an imported MiniLM, say). Runs
 train with one thread. Weights are chosen on the development data; the test data are scored once, or not at all with
-`--dev`, which scores the development data. Without `--keep` nothing is left behind.
+`--dev`, which scores the development data. Without `--keep` nothing is left behind. SST-2 may begin from what
+`imdb-tuned` left in FOLDER.
 """
 
 from __future__ import annotations
@@ -39,6 +40,12 @@ DATA_SETS = {
     "ewt-features": DataSet("tag-lstm", EWT, (FEATURES,)),
     "sst2-features": DataSet("classify-lstm", SST2, (FEATURES,)),
     "sst2-tuned": DataSet("classify-pretrained", SST2, (WEIGHTS,)),
+    "imdb-tuned": DataSet(
+        "classify-pretrained",
+        ("imdb/train.jsonl", "", "imdb/test.jsonl"),
+        (WEIGHTS, "data.max_tokens=110", "data.keep=both", "data.valid_fraction=0.06", "train.epochs=1",
+         "train.batch_size=32", "train.batch_tokens=8000", "train.validations=2"),
+    ),
 }
 
 
