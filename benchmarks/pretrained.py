@@ -43,8 +43,16 @@ DATA_SETS = {
     "imdb-tuned": DataSet(
         "classify-pretrained",
         ("imdb/train.jsonl", "", "imdb/test.jsonl"),
-        (WEIGHTS, "data.max_tokens=110", "data.keep=both", "data.valid_fraction=0.06", "train.epochs=1",
-         "train.batch_size=32", "train.batch_tokens=8000", "train.validations=2"),
+        (
+            WEIGHTS,
+            "data.max_tokens=110",
+            "data.keep=both",
+            "data.valid_fraction=0.06",
+            "train.epochs=1",
+            "train.batch_size=32",
+            "train.batch_tokens=8000",
+            "train.validations=2",
+        ),
     ),
 }
 

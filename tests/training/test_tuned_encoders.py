@@ -186,6 +186,32 @@ def test_a_tuned_run_resumes_and_is_whole_by_itself(
     assert RunDirectory(tmp_path / "whole" / "origins" / "0").parts is not None
 
 
+@pytest.mark.parametrize("name", some_slow(["masked", "words"], "words"))
+def test_a_tuned_run_begins_from_a_tuned_run(name: str, origins: dict[str, Path], data: Path, tmp_path: Path) -> None:
+    """Its layers begin as they were there, and what is new begins as in the run at the beginning."""
+    few = {"steps": 2, "validations": 1}
+    topics = recipe_of("classification", origins[name], data / "topics.tsv", train=few)
+    run_tiny(topics, tmp_path / "topics")
+    loss: dict[str, Any] = {"language_loss": 0.5} if name == "words" else {}
+    still = few | {"learning_rate": 1e-30, "weight_decay": 0.0}
+    recipe = recipe_of("classification", tmp_path / "topics", data / "topics.tsv", encoder=loss, train=still)
+    run_tiny(recipe, tmp_path / "again")
+    shutil.rmtree(tmp_path / "topics")
+    pipeline: Any = ensue.load(tmp_path / "again", device="cpu")
+    assert pipeline.predict(["a bill"])[0].label
+    first, then = (
+        read_tensors(tmp_path / "again" / "origins" / "0" / "model.safetensors"),
+        read_tensors(tmp_path / "again" / "model.safetensors"),
+    )
+    layers = [key for key in first if key.startswith("layers.")]
+    assert all(torch.equal(first[key], then[key]) for key in layers)
+    assert any(key.startswith("layers.") for key in layers)
+    if name == "words":
+        before = read_tensors(tmp_path / "again" / "origins" / "0" / "origins" / "0" / "model.safetensors")
+        rows = before["head.weight"]
+        assert torch.equal(then["layers.head.weight"][: len(rows)], rows)
+
+
 @pytest.mark.parametrize("name", some_slow(ORIGINS, "masked"))
 def test_pairs_are_read_as_one_text(name: str, origins: dict[str, Path], data: Path, tmp_path: Path) -> None:
     encoder = {"language_loss": 0.5} if name in ("words", "characters") else {}
@@ -273,7 +299,7 @@ def test_the_next_subwords_are_learned_too(origins: dict[str, Path], data: Path)
             "tagger",
             {},
             RecipeError,
-            "is a tagger, whose layers cannot be tuned; expected a language model or",
+            "is a tagger, whose layers cannot be tuned; expected a language model or .*, or what began from one",
         ),
         ("classification", "masked", {"encoder": {"language_loss": 0.5}}, RecipeError, "reads from left to right"),
         ("labeling", "words", {"encoder": {"language_loss": 0.5}}, RecipeError, "language_loss is for classifiers"),
@@ -288,9 +314,10 @@ def test_what_does_not_fit_is_one_line(
     data: Path, tmp_path: Path,
 ) -> None:  # fmt: skip
     if origin == "tagger":
-        recipe = recipe_of("labeling", data / "words", data / "names.txt", train={"steps": 1})
-        run_tiny(recipe, tmp_path / "tagger")
+        train, encoder = {"train": str(data / "names.txt")}, {"kind": "elman", "d_model": 4}
+        document = {"task": "labeling", "data": train, "encoder": encoder, "train": {"steps": 1}}
         path = tmp_path / "tagger"
+        run_tiny(validate_recipe(document, where="tagger"), path)
     else:
         path = origins.get(origin, data / "nowhere" if origin else Path())
     train = data / {"labeling": "names.txt", "classification": "topics.tsv", "pairs": "pairs.tsv"}[task]

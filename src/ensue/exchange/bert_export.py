@@ -87,8 +87,8 @@ def _origin(run: RunDirectory) -> RunDirectory:
     tuned = run.parts.tuned
     if tuned is None:
         raise EnsueError(f"{run.path}: {run.recipe.describe()} is none of transformers' models; {CAN}")
-    _check_shape(run, tuned.origin.run)
-    found: RunDirectory = tuned.origin.run
+    _check_shape(run, tuned.base)
+    found: RunDirectory = tuned.base
     return found
 
 
@@ -101,15 +101,12 @@ def _tuned(
     more: Mapping[str, Any],
 ) -> Exported:
     """The layers of the origin as they are now, with this head."""
-    recipe: Any = origin.recipe
+    recipe: Any = origin.recipe.model_copy(update={"encoder": run.parts.tuned.layers})
     outer: Any = run.recipe
     if head["classifier.weight"].shape[1] != recipe.encoder.d_model:
         raise refused(
             run, "features of words beside the layers, or head.repeats; heads of transformers read the layers"
         )
-    if outer.encoder.dropout is not None:
-        layers = recipe.encoder.model_copy(update={"dropout": outer.encoder.dropout})
-        recipe = recipe.model_copy(update={"encoder": layers})
     inner = {name.removeprefix("layers."): tensor for name, tensor in tensors.items() if name.startswith("layers.")}
     theirs = {f"bert.{name}": tensor for name, tensor in _theirs(bert.body(recipe), recipe, inner).items()}
     names = dict(enumerate(labels))

@@ -77,7 +77,7 @@ def tagger(run: RunDirectory, tensors: dict[str, Tensor]) -> Exported:
 
 def _layers(run: RunDirectory, tensors: dict[str, Tensor]) -> tuple[RunDirectory, dict[str, Tensor]]:
     """The language model whose layers were tuned, and their tensors as they are now."""
-    origin: RunDirectory = run.parts.tuned.origin.run
+    origin: RunDirectory = run.parts.tuned.base
     _check_shape(run, origin)
     return origin, {name.removeprefix("layers."): x for name, x in tensors.items() if name.startswith("layers.")}
 
@@ -97,11 +97,8 @@ def _tuned(
     """The layers with this head. A text ends with our sign behind it; padding is the sign between pairs, of which there
     are none.
     """
-    recipe: Any = origin.recipe
+    recipe: Any = origin.recipe.model_copy(update={"encoder": run.parts.tuned.layers})
     outer: Any = run.recipe
-    if outer.encoder.dropout is not None:
-        changed = recipe.encoder.model_copy(update={"dropout": outer.encoder.dropout})
-        recipe = recipe.model_copy(update={"encoder": changed})
     encoder, reading, names = recipe.encoder, run.parts.tuned.reading, dict(enumerate(labels))
     config = {
         **_config(recipe),

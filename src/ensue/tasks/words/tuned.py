@@ -13,6 +13,7 @@ from ensue.errors import RecipeError
 from ensue.models.specification import EncoderSpecification, OriginEncoder, TransformerEncoder
 from ensue.models.subword_encoder import SubwordEncoder
 from ensue.nn import SoftmaxHead, TiedSoftmaxHead, TokenEmbedding
+from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import Origin
 from ensue.tasks import TASKS, task_entry
 from ensue.tasks.inheritance import pairs_of
@@ -28,6 +29,8 @@ class Tuned:
     origin: Origin
     encoder: OriginEncoder
     reading: TunedReading
+    before: Tuned | None = None
+    """What the layers of that run began from, if it is itself a tagger or a classifier with tuned layers."""
 
     @classmethod
     def of(cls, encoder: Any, origins: Sequence[Origin]) -> Self | None:
@@ -43,19 +46,28 @@ class Tuned:
             )
         origin = next(origin for origin in origins if origin.path == encoder.origin)
         parts = origin.run.parts
-        reading = parts.tuned_reading(origin.run.recipe) if isinstance(parts, TokenizerParts) else None
+        before = getattr(parts, "tuned", None)
+        if before is not None:
+            reading = before.reading
+        else:
+            reading = parts.tuned_reading(origin.run.recipe) if isinstance(parts, TokenizerParts) else None
         if reading is None:
             known = [task_entry(name) for name in TASKS]
             able = [e.what for e in known if getattr(e.parts_class, "tuned_reading", None) not in (None, _NOTHING)]
             raise RecipeError(
                 f"encoder.from: {origin.path} is a {origin.run.entry.what}, whose layers cannot be tuned; expected a "
-                f"{' or a '.join(able)}"
+                f"{' or a '.join(able)}, or what began from one"
             )
         if encoder.language_loss and not reading.is_causal:
             raise RecipeError(
                 f"encoder.language_loss is for a model that reads from left to right, which {origin.path} does not"
             )
-        return cls(origin, encoder, reading)
+        return cls(origin, encoder, reading, before)
+
+    @property
+    def base(self) -> RunDirectory:
+        """The language model at the beginning, whose shape the layers have."""
+        return self.origin.run if self.before is None else self.before.base
 
     def reader(self, *, whole: bool, blanks: bool = False) -> SubwordReader:
         """Cuts words into the subwords of the run. With `blanks`, the words have the blanks before them themselves."""
@@ -66,8 +78,7 @@ class Tuned:
 
     def build(self) -> SubwordEncoder:
         """The layers, with weights drawn from torch's global generator."""
-        recipe = self.origin.run.recipe
-        model = self.origin.run.parts.build(recipe.model_copy(update={"encoder": self._dropped(recipe.layers)}))
+        model = self.base.parts.build(self.base.recipe.model_copy(update={"encoder": self.layers}))
         features = _widened(model.features, self.reading.num_new)
         head = None
         if self.encoder.language_loss:
@@ -78,8 +89,10 @@ class Tuned:
             )
         return SubwordEncoder(features, model.layers, getattr(model, "segments", None), head)
 
-    def _dropped(self, layers: EncoderSpecification) -> EncoderSpecification:
-        """The same layers with the dropout of this recipe."""
+    @property
+    def layers(self) -> EncoderSpecification:
+        """The table of the layers, with the dropout of this recipe."""
+        layers: EncoderSpecification = self.base.recipe.layers if self.before is None else self.before.layers
         update = {} if self.encoder.dropout is None else {"dropout": self.encoder.dropout}
         if isinstance(layers, TransformerEncoder):
             update["dropout_attention"] = self.encoder.dropout_attention
@@ -90,8 +103,10 @@ class Tuned:
         """Copies the weights of the run into its layers; new rows begin at the mean. The result is for
         `Job.inherited`, with names inside of the layers.
         """
+        found = {} if self.before is None else self.before.inherit(encoder)
         origin = self.origin.run.model(torch.device("cpu"))
-        found: dict[str, Tensor | None] = {}
+        if self.before is not None:
+            origin = origin.get_submodule("layers")
         for name, parameter, source in pairs_of(encoder, origin):
             if parameter.shape == source.shape:
                 parameter.copy_(source)
