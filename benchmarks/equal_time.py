@@ -37,6 +37,7 @@ from trials import Trial
 
 import ensue
 from ensue.data.decoding import whole_bytes
+from ensue.errors import EnsueError
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def minimal_pairs(run: Path, data: Path, out: Path, count: int) -> float | None:
             file.write_bytes(b"".join(line for member in members if member for line in islice(member, count)))
     try:
         return float(ensue.load(run).minimal_pairs(file).total.accuracy)
-    except ensue.EnsueError as error:
+    except EnsueError as error:
         print(f"{run.name}: {error}", file=sys.stderr)
         return None
 
