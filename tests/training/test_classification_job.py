@@ -87,7 +87,7 @@ def test_every_encoder_learns(encoder: str, topics: Path, tmp_path: Path) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("pooling", some_slow(["last", "mean", "max", "attention", ALL_POOLINGS], ALL_POOLINGS))
 def test_every_pooling_learns_alone_and_together(pooling: str, topics: Path, tmp_path: Path) -> None:
-    recipe = classifying(topics, encoder="gru", head={"pooling": pooling.split(), "d_hidden": 8}, steps=30)
+    recipe = classifying(topics, encoder="gru", head={"pooling": pooling.split(), "d_hidden": 32}, steps=30)
     run_tiny(recipe, tmp_path / "run")
     pipeline = load(tmp_path / "run")
     assert pipeline.model.head[1].in_features == 16 * len(pooling.split())

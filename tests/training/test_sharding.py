@@ -27,9 +27,9 @@ STEPS = 16
 
 
 def sharded(recipe: Recipe, **train: Any) -> tuple[Recipe, Recipe]:
-    """The recipe, and the one whose parameters are sharded."""
+    """The recipe, and the one whose parameters are sharded. Steps are small, so that roundings do not grow."""
     document = recipe.model_dump(exclude_none=True, by_alias=True)
-    document["train"] |= {"steps": STEPS, "validations": 3} | train
+    document["train"] |= {"steps": STEPS, "validations": 3, "learning_rate": 0.001} | train
     alone = validate_recipe(document, where="alone")
     document["train"]["sharded"] = True
     return alone, validate_recipe(document, where="sharded")

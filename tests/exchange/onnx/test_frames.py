@@ -146,7 +146,13 @@ def test_programs_print_what_predict_prints(
     pipeline = ensue.load(tmp_path / "run", device="cpu")
     for file in (data, tmp_path / "one.npy"):
         expected = "".join(pipeline.prediction_lines(str(file)))
-        assert program(tmp_path / "out", "", str(file)) == expected
+        found = program(tmp_path / "out", "", str(file))
+        if task != "frame-prediction":
+            assert found == expected
+        else:  # numbers, whose last digit may be rounded otherwise
+            assert [line.count(" ") for line in found.split("\n")] == [line.count(" ") for line in expected.split("\n")]
+            for one, other in zip(found.split(), expected.split(), strict=True):
+                assert one == other or float(one) == pytest.approx(float(other), rel=1e-5)
         assert len(set(expected.split())) > 2
 
 
