@@ -145,7 +145,6 @@ INTERFACE = {
     "WordVectorsPipeline": WordVectorsPipeline,
 }
 API_PAGE = REPOSITORY / "docs" / "api.md"
-ARCHITECTURE = REPOSITORY / "docs" / "architecture.md"
 
 
 def documented() -> list[tuple[str, str, str]]:
