@@ -242,7 +242,7 @@ def test_a_beam_may_be_wider_than_the_vocabulary_and_its_n_best_are_sorted_and_d
 class Fixed:
     """The same scores after anything."""
 
-    def __init__(self, *scores: float) -> None:
+    def __init__(self, *scores: float | list[float]) -> None:
         self.scores = torch.tensor(scores)
 
     def step(self, ids_t: Tensor, state: None) -> tuple[Tensor, None]:
@@ -250,6 +250,20 @@ class Fixed:
 
     def found(self, end_id: int | None, **search: Any) -> list[Hypothesis]:
         return beam_search(self, None, torch.tensor([0]), end_id=end_id, search=BeamSearch(**search))[0]
+
+
+class AfterLast(Fixed):
+    """Scores that depend on the last token: (V, V)."""
+
+    def step(self, ids_t: Tensor, state: None) -> tuple[Tensor, None]:
+        return self.scores[ids_t], None
+
+
+def test_the_early_stop_counts_the_end_symbol() -> None:
+    """One token more, and an end that is certain: the sum is smaller, its mean over both is the larger one."""
+    model = AfterLast([-50.0, -1.0, -0.8], [-50.0, -50.0, 0.0], [0.0, 0.0, 0.0])
+    (found,) = model.found(2, width=2, max_tokens=1, length_penalty=1.0)
+    assert (found.ids, found.is_complete) == ((1,), True)
 
 
 def test_ties_go_to_the_smaller_parent_then_the_smaller_id_then_the_first_that_ended() -> None:

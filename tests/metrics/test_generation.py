@@ -33,6 +33,13 @@ def test_the_scores_are_those_of_the_libraries() -> None:
     assert scores.summary().startswith("BLEU ")
 
 
+def test_bleu_is_smoothed_as_sacrebleu_does_by_default() -> None:
+    """Of 4, 3, 2 and 1 n-grams 3, 1, 0 and 0 are right: those that have none count 1/2 and 1/4 (Lin and Och 2004)."""
+    scores = score_texts(["a small cat sat"], [["a large cat sat"]], tokenize="13a")
+    assert scores.bleu == pytest.approx(100 * (3 / 4 * 1 / 3 * 1 / 4 * 1 / 4) ** (1 / 4))
+    assert "smooth:exp" in scores.signature
+
+
 def test_single_words_are_compared_by_characters_and_have_no_rouge() -> None:
     found = score_texts(["walkt", "sang"], [["walked"], ["sang"]], tokenize="13a").as_json()
     assert found["edit_rate"] == pytest.approx(100 * 2 / 10)

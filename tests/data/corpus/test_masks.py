@@ -109,6 +109,19 @@ def test_pairs_follow_each_other_in_half_of_the_examples() -> None:
             assert (where[tuple(b[:8])] == where[tuple(a[:8])] + len(a)) == follows
 
 
+def test_what_does_not_follow_is_of_another_document() -> None:
+    """Each document has one id; all others are taken, the first and the last one too."""
+    ids = [id for document in range(4) for id in [BEGIN, *[FIRST + document, SEPARATOR] * 12]]
+    pairs = FramedPairs(TokenFile.from_ids(np.array(ids)), length=8, frame=FRAME, seed=0)
+    rows = pairs.rows(0, 10 * pairs.count)
+    assert rows.segments is not None
+    assert rows.follows is not None
+    seconds = np.take_along_axis(rows.ids, rows.segments.argmax(1, keepdims=True), 1)[:, 0]
+    assert (rows.ids[rows.follows, 1] == seconds[rows.follows]).all()
+    apart = set(zip(rows.ids[~rows.follows, 1].tolist(), seconds[~rows.follows].tolist(), strict=True))
+    assert apart == {(FIRST + a, FIRST + b) for a in range(4) for b in range(4) if a != b}
+
+
 def test_pairs_need_two_documents() -> None:
     with pytest.raises(ValueError, match="two documents at least"):
         FramedPairs(TokenFile.from_ids(np.array([5, 6, SEPARATOR, 7])), length=9, frame=FRAME, seed=0)

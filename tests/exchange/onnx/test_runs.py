@@ -63,8 +63,8 @@ def check_language_model(run: Path, folder: Path, program: Program) -> None:
     assert_same_scores(
         program(folder / "out", text).splitlines(), list(pipeline.score_lines(str(folder / "other.txt")))
     )
-    written = "".join(pipeline.generate("the cat", max_tokens=9, temperature=0))
-    assert program(folder / "out", "", "--go-on", "9", "the cat") == written + "\n"
+    written = "".join(pipeline.generate("the cat", max_tokens=30, temperature=0))
+    assert program(folder / "out", "", "--go-on", "30", "the cat") == written + "\n"
 
 
 @pytest.mark.slow

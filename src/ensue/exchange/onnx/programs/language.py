@@ -56,12 +56,18 @@ def decode(ids):
 
 
 def go_on(prompt, count):
-    """The most probable next token, `count` times."""
+    """The most probable next token, `count` times. Where a context is full, its last half is read again."""
     ids = [config["start"], *tokenizer.encode(prompt, add_special_tokens=False).ids]
-    before, (found, state) = decode(ids[1:]), read([ids], start())
+    before, window = decode(ids[1:]), ids[-(context or 0) :]
+    found, state = read([window], start())
     for _ in range(count):
         ids.append(int(found[0, -1].argmax()))
-        found, state = read([ids[-(context // 2 or 1) :]], start()) if len(ids) == context else read([ids[-1:]], state)
+        window = [*window, ids[-1]]
+        if context and len(window) > context:
+            window = window[-(context // 2 or 1) :]
+            found, state = read([window], start())
+        else:
+            found, state = read([ids[-1:]], state)
     return decode(ids[1:]).removeprefix(before)
 
 
