@@ -182,7 +182,7 @@ def only_devices_that_are_there_are_seeded() -> Iterator[None]:
         yield
 
 
-settings.register_profile("few", max_examples=25, deadline=None)  # neighbors make single examples slow
+settings.register_profile("few", max_examples=10, deadline=None)  # neighbors make single examples slow
 settings.register_profile("many", max_examples=200, deadline=None)
 
 
@@ -221,6 +221,7 @@ def pytest_collection_finish() -> None:
     """What is there when the tests begin stays until they end: the collector need not look at it again."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000)
     gc.enable()
 
 
@@ -235,8 +236,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Every property is tried again among the slow tests, with more examples."""
-    if is_thorough(config):
-        for item in items:
-            if is_hypothesis_test(getattr(item, "obj", None)):
+    """Every property is tried again among the slow tests, with more examples. Of sampled cases most are slow."""
+    sampled: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if is_thorough(config) and is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker("slow")
+        if item.get_closest_marker("sampled") and not item.get_closest_marker("slow"):
+            sampled.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for cases in sampled.values():
+        mark = cases[0].get_closest_marker("sampled")
+        assert mark
+        kept = {place * len(cases) // mark.args[0] for place in range(mark.args[0])}
+        for place, item in enumerate(cases):
+            if place not in kept:
                 item.add_marker("slow")

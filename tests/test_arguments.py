@@ -47,6 +47,7 @@ def refused(call: Call, value: Any, named: str) -> None:
     assert len(str(caught.value)) < 200
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("value", [5, None, b"run", ["run"], 3.5])
 def test_what_is_no_path_or_name(value: Any, labeler: LabelingPipeline, language: LanguagePipeline) -> None:
     refused(ensue.load, value, "^the run is .*expected a path$")

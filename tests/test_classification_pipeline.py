@@ -87,6 +87,7 @@ def same_answers(found: list[Classified], expected: list[Classified]) -> None:
     np.testing.assert_allclose(*shares, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_answers_come_in_order_and_do_not_depend_on_what_they_are_batched_with(
     pipeline: ClassificationPipeline,
 ) -> None:
@@ -110,6 +111,7 @@ def test_probabilities_are_shares_of_all_or_each_by_itself(pipeline: Classificat
             assert answer.labels == (max(answer.probabilities, key=answer.probabilities.__getitem__),)
 
 
+@pytest.mark.slow
 def test_forgetting_words_changes_nothing(pipeline: ClassificationPipeline) -> None:
     texts = mixed(40, seed=2)
     first = pipeline.predict(texts)

@@ -116,6 +116,7 @@ def folder(page: Path, prepared: Prepared, data: Path, monkeypatch: pytest.Monke
     return data
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.usefixtures("folder")
 @pages("python", quick=QUICK)
 def test_code_runs(page: Path) -> None:
@@ -150,6 +151,7 @@ def parsed(arguments: list[str]) -> tuple[str, dict[str, Any]]:
     return name, command.make_context(name, rest, parent=context).params
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.usefixtures("data")
 @pages("sh", "console")
 def test_commands_are_there(page: Path) -> None:
@@ -180,6 +182,7 @@ def test_commands_run(page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
         assert said.err if name in SAID or "--out" in arguments else said.out
 
 
+@pytest.mark.sampled(1)
 @pages("console")
 @pytest.mark.usefixtures("folder")
 def test_what_is_shown_is_what_comes_out(page: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -58,6 +58,7 @@ def mixed(count: int, *, seed: int = 0, longest: int = 40) -> list[list[str]]:
     return [choose.choices(POOL, k=int(choose.random() ** 2 * longest)) for _ in range(count)]
 
 
+@pytest.mark.slow
 def test_answers_come_in_order_and_do_not_depend_on_what_they_are_batched_with(pipeline: LabelingPipeline) -> None:
     texts = mixed(120)
     together = pipeline.predict(texts, confidence=True)
@@ -119,6 +120,7 @@ def test_words_that_come_again_are_remembered_and_forgetting_changes_nothing(pip
         assert len(pipeline.reader.memory.table.vectors) <= 3 + len(text)
 
 
+@pytest.mark.slow
 def test_a_new_word_does_not_cost_a_copy_of_all_others(runs: Path) -> None:
     pipeline = loaded(runs / "plain")
     places = set()
@@ -226,6 +228,7 @@ TEXTS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("text", TEXTS)
 def test_words_stand_where_they_are_said_to(text: str, runs: Path) -> None:
     (answer,) = loaded(runs / "crf").predict([text])

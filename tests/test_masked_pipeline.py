@@ -50,6 +50,7 @@ def pipeline(run: Path) -> MaskedLanguagePipeline:
     return found
 
 
+@pytest.mark.slow
 def test_it_learns_the_rule_and_fills_masks(pipeline: MaskedLanguagePipeline, text: Path) -> None:
     scores = pipeline.evaluate(text).as_json()
     assert scores == pipeline.evaluate(text).as_json()

@@ -84,6 +84,7 @@ def test_a_file_without_pairs_is_refused(model: LanguageModel, tmp_path: Path) -
         score_minimal_pairs(model, CHARACTERS, tmp_path / "x.jsonl")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("specification", SPECIFICATIONS, ids=["lstm", "transformer"])
 @pytest.mark.parametrize("batch_tokens", [1, 20, 4096])
 def test_batches_change_nothing(

@@ -37,6 +37,7 @@ def pipeline_of(kind: str, specification: dict[str, Any] | None = None) -> Langu
 KINDS = ["characters", "bytes", "words", "bpe"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_streamed_pieces_are_the_sampled_text(kind: str) -> None:
     pipeline = pipeline_of(kind)
@@ -99,6 +100,7 @@ def test_no_tokens_are_no_text() -> None:
     assert pipeline_of("bytes").samples(num_samples=2, max_tokens=0) == ["", ""]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_a_streamed_text_scores_as_the_whole(kind: str, size: int) -> None:

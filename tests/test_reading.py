@@ -70,6 +70,7 @@ def close(a: object, b: object) -> bool:
     return bool(np.allclose(a, b, rtol=1e-9, atol=1e-9))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", CARRIED)
 def test_a_carried_reading_is_the_naive_one(name: str) -> None:
     model, tokens = model_of(CARRIED[name]), text_of(90)
@@ -78,6 +79,7 @@ def test_a_carried_reading_is_the_naive_one(name: str) -> None:
     assert close(read(model, tokens, start_id=START, parts=1).total_nats, expected.sum())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("context", some_slow([1, 2, 5, 8], 1, 8))
 @pytest.mark.parametrize("length", some_slow([0, 1, 4, 7, 8, 9, 12, 13, 40, 43], 0, 1, 8, 9, 43))
 def test_windows_predict_each_token_once_from_half_a_context(
@@ -97,6 +99,7 @@ def test_rotary_windows_too() -> None:
     assert close(read(model, tokens, start_id=START).total_nats, naive(model, tokens).sum())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("specification", [CARRIED["lstm"], attention(6)])
 @pytest.mark.parametrize("sizes", [[1] * 31, [31], [2, 0, 17, 12]])
 def test_a_text_may_come_in_any_pieces(specification: dict[str, Any], sizes: list[int]) -> None:

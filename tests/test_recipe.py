@@ -52,6 +52,7 @@ def test_the_named_recipes_are_those_that_are_promised() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [f"char-{cell}" for cell in CELLS])
 def test_recipes_of_cells_differ_from_the_lstms_in_the_model_alone(name: str) -> None:
     """So that what they reach can be compared: as many parameters, the same training."""

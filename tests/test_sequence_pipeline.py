@@ -196,6 +196,7 @@ def test_wrong_arguments_are_one_line(pipeline: SequencePipeline) -> None:
     assert "→" in repr(pipeline)
 
 
+@pytest.mark.slow
 def test_two_threads_answer_as_one(pipeline: SequencePipeline) -> None:
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
 

@@ -132,6 +132,7 @@ LANGUAGE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoder", some_slow(LANGUAGE, "lstm"))
 def test_a_language_model(encoder: str, tmp_path: Path) -> None:
     """To the bit: what is sampled with a seed, what is scored, and what is evaluated."""

@@ -31,6 +31,7 @@ def train(path: object, out: object = "out", *more: object) -> list[object]:
     return ["train", "char-lstm", "--train", path, "--out", out, *SMALL, *more]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
@@ -59,6 +60,7 @@ def test_the_encoding_that_the_message_names_works(ensue: Ensue) -> None:
     assert "é" in json.loads(Path("out/tokenizer.json").read_text())["symbols"]
 
 
+@pytest.mark.slow
 def test_paths_that_are_not_there(refused: Refused, text: Path) -> None:
     assert refused(*train(text.with_name("txet.txt"))).endswith('no such file or folder; did you mean "text.txt"?')
     assert "no file matches" in refused(*train("*.txt"))
@@ -201,6 +203,7 @@ DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("damage", list(DAMAGES))
 def test_damaged_runs(damage: str, refused: Refused, run: Path, text: Path) -> None:
     name, alter, expected = DAMAGES[damage]

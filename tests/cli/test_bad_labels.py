@@ -96,6 +96,7 @@ def test_paths_that_are_not_there(refused: Refused, runs: Path) -> None:
     assert os.listdir() == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("recipe", "setting", "expected"),
     [
@@ -127,6 +128,7 @@ def test_recipes_and_data_of_another_task(refused: Refused, runs: Path) -> None:
     assert os.listdir() == []
 
 
+@pytest.mark.slow
 def test_a_second_run_in_the_same_folder(refused: Refused, ensue: Ensue, runs: Path) -> None:
     for name, recipe, file in (("names", "tag-lstm", "names.txt"), ("topics", "classify-lstm", "topics.tsv")):
         run = Path(shutil.copytree(runs / name, name))
@@ -141,6 +143,7 @@ def test_a_second_run_in_the_same_folder(refused: Refused, ensue: Ensue, runs: P
         assert contents(run).keys() >= before.keys() - {f for f in before if "step-" in f}
 
 
+@pytest.mark.slow
 def test_a_run_of_one_task_is_overwritten_by_one_of_another(ensue: Ensue, runs: Path) -> None:
     run = Path(shutil.copytree(runs / "topics", "run"))
     (run / "confusion.png").write_bytes(b"of the classifier")
@@ -175,6 +178,7 @@ FILES: dict[str, tuple[str, bytes, str]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", list(FILES))
 @pytest.mark.parametrize("run", ["names", "topics"])
 def test_files_that_cannot_be_labeled(run: str, name: str, refused: Refused, runs: Path) -> None:

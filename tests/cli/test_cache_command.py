@@ -189,6 +189,7 @@ def test_what_another_process_removed_is_gone() -> None:
     assert remove(found) == found
 
 
+@pytest.mark.slow
 def test_it_needs_no_torch(place: Path) -> None:
     program = (
         "import sys; from ensue.cli import app\n"

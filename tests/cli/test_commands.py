@@ -194,6 +194,7 @@ def test_resume_needs_no_recipe_and_takes_a_longer_budget(ensue: Ensue, run: Pat
     assert "finished at step 15 " in said.err
 
 
+@pytest.mark.slow
 def test_ctrl_c_before_the_first_validation_of_quickstart(
     ensue: Ensue, text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,6 +217,7 @@ def test_what_is_worked_out_first_is_shown(is_terminal: bool, monkeypatch: pytes
     assert "50 %" in shown.getvalue() or not is_terminal
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "content",
     [

@@ -317,6 +317,7 @@ def test_folders_and_globs(ensue: Ensue) -> None:
     assert "note: some files are named .conll, .tsv; all are read as plain text" in ensue("data", "[Aabc].*").out
 
 
+@pytest.mark.slow
 def test_a_pipe_gets_all_of_it_without_colors_and_without_torch() -> None:
     program = (
         "import sys; sys.argv = ['ensue', 'data', 'x.tsv']\n"
@@ -336,6 +337,7 @@ def test_a_pipe_gets_all_of_it_without_colors_and_without_torch() -> None:
     assert ended.stdout.endswith("[]\n")
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_hears_nothing_more() -> None:
     write("x.conll", CONLL)
     program = "import sys; sys.argv = ['ensue', 'data', 'x.conll']\nfrom ensue.cli import main\ninput()\nmain()"

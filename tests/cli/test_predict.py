@@ -157,6 +157,7 @@ def test_json_says_where_words_are_and_how_sure_the_model_is(ensue: Ensue, runs:
     assert [tuple(span.values()) for span in first["spans"]] == [tuple(span) for span in answer.spans]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("of", [tsv, quoted_csv, json_lines])
 def test_classified_files_have_labels_and_probabilities(of: object, ensue: Ensue, runs: Path) -> None:
     name = {tsv: "a.tsv", quoted_csv: "a.csv", json_lines: "a.jsonl"}[of]  # type: ignore[index]

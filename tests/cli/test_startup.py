@@ -81,6 +81,7 @@ def asked_for(action: Callable[[], object]) -> list[str]:
     return asked
 
 
+@pytest.mark.slow
 def test_a_tagger_at_work_asks_for_no_compiler(runs: Path) -> None:
     assert asked_for(lambda: ensue.load(runs / "names").predict(["Anna sees Lima ."])) == []
     assert asked_for(lambda: importlib.import_module("sympy"))[:1] == ["sympy"]

@@ -37,6 +37,7 @@ def nats(ensue: Ensue, *arguments: object) -> list[float]:
     return [json.loads(line)["nats"] for line in said.out.splitlines()]
 
 
+@pytest.mark.slow
 def test_runs_decide_together(ensue: Ensue, translators: Path) -> None:
     one, two = (translators / name for name in ("one", "two"))
     source = b"the cat sees a door\n"

@@ -110,6 +110,7 @@ def test_a_value_has_a_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:
             list(array_parts(chunks, "x"))
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_array() -> None:
     item = json.dumps({"text": "word " * 200, "label": "x"})
     tracemalloc.start()

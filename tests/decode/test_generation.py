@@ -76,6 +76,7 @@ def test_many_rows_take_the_kernels_to_the_same_tokens(name: str) -> None:
     assert together.tolist() == [naive_greedy(model, prompt, 10) for prompt in prompts]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["window", "elman", "lstm", "gru"])
 def test_long_ragged_prompts_are_read_in_pieces(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_of(name)

@@ -21,6 +21,15 @@ def support(logits: torch.Tensor) -> list[int]:
     return torch.isfinite(logits[0]).nonzero().flatten().tolist()
 
 
+def test_a_random_number_of_zero_draws_nothing_impossible(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "rand", lambda *size, **kwargs: torch.zeros(*size, dtype=torch.float64))
+    assert draw(torch.tensor([[-math.inf, 0.0, 0.0]]), generator()).tolist() == [2]
+
+
+def test_top_p_is_reached_by_a_sum_that_equals_it() -> None:
+    assert support(filtered(torch.zeros(1, 2), Sampling(top_p=0.5))) == [0]
+
+
 def test_top_k_keeps_exactly_k_also_among_equals() -> None:
     assert support(filtered(HALVES, Sampling(top_k=2))) == [0, 1]
     assert len(support(filtered(HALVES, Sampling(top_k=3)))) == 3

@@ -68,6 +68,7 @@ def test_a_processor_without_either(choice: pytest.MonkeyPatch) -> None:
         use_bf16_kernel("avx512")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kernel", ["avx512", "amx"])
 @pytest.mark.parametrize("kind", [LSTM, PeepholeLSTM])
 @pytest.mark.usefixtures("emulated")

@@ -66,6 +66,7 @@ def same(layer: InputFeeding, execution: Execution, mask: Tensor | None, **optio
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("execution", ["plain", pytest.param("compiled", marks=needs_compiler)])
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])

@@ -203,6 +203,7 @@ def test_every_number_of_rows(multiplier: Kernels, layout: str, accumulate: bool
         check_product(multiplier, "packed_gemm", A, held(random, 37, 41, multiplier, "rows"), accumulate=accumulate)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("layout", ["rows", "columns", "neither"])
 @pytest.mark.parametrize("k", [1, 2, 127, 129, 513, 1101])
 def test_every_layout_of_the_weight(multiplier: Kernels, layout: str, k: int) -> None:
@@ -281,6 +282,7 @@ def grid(dtype: type) -> np.ndarray:
     )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_function_against_longdouble(kernels: Kernels, name: str) -> None:
     x = grid(kernels.dtype) if name != "log" else np.abs(grid(kernels.dtype))

@@ -179,6 +179,7 @@ class TestLibrary:
         cache(c_library.library.__wrapped__)(TEXT, torch.float64)
         assert (place / "cells").stat().st_mode & 0o777 == 0o700
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("spoil", FOREIGN, ids=lambda spoil: spoil.__name__)
     def test_a_file_that_is_not_the_users_is_not_loaded(
         self, place: Path, forgetful: Library, spoil: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
@@ -258,6 +259,7 @@ class TestLibrary:
             assert twice(forgetful(TEXT, torch.float64)) == 4.5
         assert line[0].startswith("there is no home directory")
 
+    @pytest.mark.slow
     def test_two_processes_at_once(self, place: Path, forgetful: Library) -> None:
         """Each writes beside and renames: neither sees a half of the other's, and one file is left."""
         start = FORK.Barrier(2)

@@ -94,11 +94,13 @@ COMPILED = (
 """By default, since each takes a compile; the others with the `slow` tests."""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", STEPS)
 def test_steps_in_torch_operations(name: str) -> None:
     check(STEPS[name], "plain")
 
 
+@pytest.mark.sampled(2)
 @needs_compiler
 @pytest.mark.parametrize("name", [n if n in COMPILED else pytest.param(n, marks=pytest.mark.slow) for n in STEPS])
 def test_steps_compiled(name: str) -> None:

@@ -101,6 +101,7 @@ def printed(cell: str) -> list[tuple[Segment, Kernel]]:
     return found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("cell", CELLS)
 def test_every_write_is_printed_once(cell: str) -> None:
     for segment, kernel in printed(cell):

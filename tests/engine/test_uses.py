@@ -65,6 +65,7 @@ class TestUses:
             sources = [args.x, *leaves(args.state), *layer.parameters()]
             close(list(torch.autograd.grad(total, sources)), wanted[-len(sources) :])
 
+    @pytest.mark.sampled(2)
     def test_gradients_of_some(self, name: str, is_ragged: bool) -> None:
         layer = kept(name, 3, 5)
         args = given(layer, 4, 6, is_ragged=is_ragged)
@@ -73,6 +74,7 @@ class TestUses:
             (found,) = torch.autograd.grad(total_of(run(engine, layer, args)), source)
             close([found], [expected])
 
+    @pytest.mark.sampled(2)
     def test_of_some_results(self, name: str, is_ragged: bool) -> None:
         """Of the final state alone, or of some outputs: the errors at the others are not there, or zero."""
         layer = kept(name, 3, 5)
@@ -81,6 +83,7 @@ class TestUses:
             expected = torch.autograd.grad(total_of(choose(run(naive, layer, args))), args.x)
             close(list(torch.autograd.grad(total_of(choose(run(engine, layer, args))), args.x)), list(expected))
 
+    @pytest.mark.sampled(2)
     def test_frozen_parameters_and_inputs(self, name: str, is_ragged: bool) -> None:
         layer = built(name, 3, 5)
         args = given(layer, 4, 6, is_ragged=is_ragged)
@@ -92,6 +95,7 @@ class TestUses:
             expected = torch.autograd.grad(total_of(run(naive, layer, plain)), free)
             close(list(torch.autograd.grad(total_of(run(engine, layer, plain)), free)), list(expected))
 
+    @pytest.mark.sampled(2)
     def test_strided_states_and_inputs(self, name: str, is_ragged: bool) -> None:
         layer = kept(name, 3, 5)
         args = given(layer, 4, 6, is_ragged=is_ragged)
@@ -146,6 +150,7 @@ class TestUses:
         expected = torch.autograd.grad(total_of(run(naive, other, args)), list(other.parameters()))
         close(list(found), list(expected))
 
+    @pytest.mark.sampled(2)
     def test_weights_that_change_between_calls(self, name: str, is_ragged: bool) -> None:
         layer = built(name, 3, 5)
         args = given(layer, 4, 6, is_ragged=is_ragged)
@@ -155,6 +160,7 @@ class TestUses:
                 parameter.mul_(-0.7)
         close(everything(engine, layer, args), everything(naive, layer, args))
 
+    @pytest.mark.sampled(2)
     def test_another_type_after_the_first_call(self, name: str, is_ragged: bool) -> None:
         layer = built(name, 3, 5, torch.float32)
         run(engine, layer, given(layer, 4, 6))
@@ -163,6 +169,7 @@ class TestUses:
             args = given(layer, 4, 6, is_ragged=is_ragged)
             close(everything(engine, layer, args), everything(naive, layer, args))
 
+    @pytest.mark.sampled(2)
     def test_copies_of_a_layer_that_has_run(self, name: str, is_ragged: bool) -> None:
         layer = built(name, 3, 5)
         args = given(layer, 4, 6, is_ragged=is_ragged)
@@ -173,6 +180,7 @@ class TestUses:
         for other in (copy.deepcopy(layer), torch.load(file, weights_only=False)):
             close(everything(engine, other, args), expected)
 
+    @pytest.mark.sampled(2)
     def test_several_threads(self, name: str, is_ragged: bool) -> None:
         layer = kept(name, 3, 5)
         args = given(layer, 5, 6, is_ragged=is_ragged)

@@ -34,6 +34,7 @@ def log_odds(p: float) -> float:
     return float(np.log(p) - np.log1p(-p))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("multiple", [False, True], ids=["one label", "several"])
 @pytest.mark.parametrize("pooling", [("mean", "max"), ("last",), ("attention",)], ids="+".join)
 @pytest.mark.parametrize("model", some_slow([LSTM, TRANSFORMER], LSTM), ids=["lstm", "transformer"])

@@ -225,6 +225,7 @@ def expected_by_hand(pipeline: Any, x: np.ndarray[Any, Any], t: int) -> tuple[An
     return mean * DEVIATION + MEAN, (torch.stack(squares).mean(0) - mean.square()).sqrt() * DEVIATION
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["storn", "vrnn"])
 def test_what_latent_variables_expected_is_drawn_from_their_prior(kind: str) -> None:
     pipeline, x = frame_predictor(kind), frames(4, 2)

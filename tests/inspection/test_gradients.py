@@ -120,6 +120,7 @@ def test_the_encoders_are_those_that_have_a_state() -> None:
     assert set(RECURRENT) <= set(ENCODERS)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("encoder", RECURRENT)
 def test_every_recurrent_encoder_can_be_looked_at(encoder: str) -> None:
     found = encoder_gradients(encoder, positions=9, steps=0, d_model=8)

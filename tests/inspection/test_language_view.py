@@ -65,6 +65,7 @@ def numbers_of(page: Node, part: str = "tokens") -> dict[str, Any]:
     return found
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", some_slow(MODELS, *QUICK))
 def test_what_was_expected_is_what_score_says(name: str) -> None:
     kinds = {"gru": "words", "grid": "bpe", "transformer": "bytes"}

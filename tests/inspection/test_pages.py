@@ -40,6 +40,7 @@ def tagged(pipeline, text=TEXT) -> tuple[TaggerView, Node]:  # type: ignore[no-u
     return inspection.view, parsed(inspection.page)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("head", ["crf", "viterbi", "softmax"])
 def test_emissions_and_probabilities_on_the_page(head: str) -> None:
     view, page = tagged(tagger(head=head))
@@ -194,6 +195,7 @@ def test_a_pair_and_several_labels() -> None:
     assert marks == ["0-0", "0-1", "1-0", "1-1"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", HARD)
 def test_no_text_breaks_a_page(text: str) -> None:
     odd = Labels(["<u>&", '"x"'], scheme=None, tag_scheme=None)

@@ -168,6 +168,7 @@ def test_a_coverage_penalty_beside_a_head_that_copies() -> None:
     assert "without the coverage penalty" in parsed(model.inspect(SOURCE).page).section("The search").text
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", [*HARD, ""])
 def test_no_text_breaks_a_page(text: str) -> None:
     for name in ("transformer", "copying"):

@@ -35,6 +35,7 @@ def emissions_of(pipeline: LabelingPipeline, words: list[str]) -> torch.Tensor:
         return pipeline.model(Words(forms, numbers, torch.zeros(1, len(words), 0, dtype=torch.int64), None))[0]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("head", ["crf", "viterbi", "softmax"])
 @pytest.mark.parametrize("model", [LSTM, TRANSFORMER], ids=["lstm", "transformer"])
 def test_scores_are_those_of_the_pipeline(head: str, model: dict) -> None:  # type: ignore[type-arg]
@@ -116,6 +117,7 @@ def test_effects_are_those_of_reading_the_changed_sentence(head: str) -> None:
     assert max(abs(effect.emission) for effects in view.effects for effect in effects) > 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("features", [CHARACTERS, CNN], ids=["lstm", "cnn"])
 def test_a_letter_does_what_another_unknown_letter_in_its_place_does(features: dict) -> None:  # type: ignore[type-arg]
     pipeline = tagger(features=features)
@@ -184,6 +186,7 @@ def test_every_filter_of_a_character_cnn_has_its_maximum_somewhere() -> None:
         assert counts.sum() == 6
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("encoder", "names"),
     [
@@ -259,6 +262,7 @@ def test_no_encoder_has_nothing_to_show() -> None:
     assert view.traces == view.attention == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("budget", "words"), [(0, 1), (3 * 6 * 8, 3), (4 * 6 * 8 - 1, 3), (10_000, 8)])
 def test_the_budget_ends_the_search_but_not_before_the_first_word(
     budget: int, words: int, monkeypatch: pytest.MonkeyPatch

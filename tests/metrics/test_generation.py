@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.errors import EnsueError
-from ensue.metrics.generation import compare_texts, edit_distance, score_texts
+from ensue.metrics.generation import compare_texts, edit_distance, nearest_edits, score_texts
 from ensue.text.scripts import are_unsplit
 
 TEXTS = ["the cat sat on the mat", "a dog runs home now", "yes"]
@@ -38,6 +38,11 @@ def test_bleu_is_smoothed_as_sacrebleu_does_by_default() -> None:
     scores = score_texts(["a small cat sat"], [["a large cat sat"]], tokenize="13a")
     assert scores.bleu == pytest.approx(100 * (3 / 4 * 1 / 3 * 1 / 4 * 1 / 4) ** (1 / 4))
     assert "smooth:exp" in scores.signature
+
+
+def test_the_nearest_reference_is_that_of_the_least_rate() -> None:
+    assert nearest_edits("abcd", ["abcdefghij", "x"]) == (6, 10)  # not 4 edits to a single letter
+    assert nearest_edits("abcd", ["abxy", "abcdefgh"]) == (2, 4)
 
 
 def test_single_words_are_compared_by_characters_and_have_no_rouge() -> None:

@@ -127,6 +127,7 @@ def test_the_hidden_layer_by_hand() -> None:
     assert not classifier.logits_of([texts]).equal(classifier.logits_of([texts]))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("encoder", "bidirectional"), WAYS)
 def test_a_batch_is_its_texts_alone(encoder: str, bidirectional: bool) -> None:
     """One of them has no words."""
@@ -144,6 +145,7 @@ def test_a_batch_is_its_texts_alone(encoder: str, bidirectional: bool) -> None:
     assert halves[0].count + halves[1].count == whole.count == 5
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("encoder", "bidirectional"), WAYS)
 def test_every_parameter_learns(encoder: str, bidirectional: bool) -> None:
     """Frozen ones aside; also where a state is carried."""
@@ -155,6 +157,7 @@ def test_every_parameter_learns(encoder: str, bidirectional: bool) -> None:
         assert [name for name, p in trained if p.grad is None or not p.grad.any()] == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("encoder", BY_NAME)
 def test_in_segments_is_whole(encoder: str) -> None:
     head = {"pooling": POOLINGS} | BAG
@@ -179,6 +182,7 @@ def test_gradients_end_at_a_segment() -> None:
     assert found == {0: [True, True], 1: [False, True]}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("d_hidden", [0, 4])
 @pytest.mark.parametrize("segment", [0, 2])
 def test_pairs_by_hand(d_hidden: int, segment: int) -> None:
@@ -232,6 +236,7 @@ def test_ngrams_know_no_dropout_of_words() -> None:
     same(classifier.train()((words,)), classifier.eval()((words,)))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("segment", [0, 2])
 @pytest.mark.parametrize("encoder", BY_NAME)
 def test_texts_without_words(encoder: str, segment: int) -> None:
@@ -281,6 +286,7 @@ def test_what_does_not_go_together(change: dict[str, Any], sentence: str) -> Non
         Classifier(**parts() | change)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("encoder", ["elman", "lstm", "gru", "window"])
 def test_the_last_features_of_two_directions_are_where_each_has_read_all(encoder: str) -> None:
     """Rightward's at the last position, leftward's at the first; where directions are not halves, the last position."""

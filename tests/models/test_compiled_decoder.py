@@ -46,6 +46,7 @@ def both(model):
     return state, *found
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("positions", some_slow(["sinusoidal", "learned"], "learned"))
 @pytest.mark.parametrize("activation", some_slow(["relu", "gelu"], "gelu"))
@@ -105,6 +106,7 @@ def test_threads_share_the_rows():
     torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("positions", [["sinusoidal"], ["sinusoidal", "learned"], ["rotary", "learned"]])
 def test_a_search_finds_the_same(positions):
     models = [model_of(seed=seed, positions=name) for seed, name in enumerate(positions)]

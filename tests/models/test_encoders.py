@@ -90,6 +90,7 @@ def one_by_one(name: str, num_layers: int, merge: str) -> Any:
     return pytest.param(name, num_layers, merge, marks=[] if is_quick else [pytest.mark.slow])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("name", "num_layers", "merge"),
     [one_by_one(name, num_layers, merge) for name in READERS for num_layers in (1, 3) for merge in MERGES],
@@ -108,6 +109,7 @@ def test_both_directions(name: str, num_layers: int, merge: str) -> None:
     assert seen == [t for t in range(7) if abs(t - 3) <= reach]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("num_layers", [3, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", READERS)
 def test_one_direction(name: str, num_layers: int) -> None:
@@ -128,6 +130,7 @@ def test_no_encoder_gives_the_features_as_they_are() -> None:
     assert not list(layers.parameters())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("merge", "formula"), [
     ("concatenate", lambda a, b: torch.cat((a, b), -1)), ("sum", torch.add), ("product", torch.mul),
     ("mean", lambda a, b: (a + b) / 2),
@@ -173,6 +176,7 @@ def test_keys_of_one_encoder_reach_it() -> None:
     assert "max_positions=50" in modules_of(build(reader("learned", context=50)), Transformer)[0].description
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("bidirectional", [True, False])
 @pytest.mark.parametrize("name", RECURRENT)
 def test_a_name_is_its_cell(name: str, bidirectional: bool) -> None:
@@ -183,6 +187,7 @@ def test_a_name_is_its_cell(name: str, bidirectional: bool) -> None:
     assert {cell.d_out for cell in cells} == {6}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", some_slow([[name] for name in READERS]))
 def test_a_language_model_learns_and_is_read_back(name: str) -> None:
     """Two steps lower the loss; the specification as JSON and the weights give the same model."""
@@ -215,6 +220,7 @@ def test_a_transformer_reads_features_of_any_size(d_in: int) -> None:
     assert layers(inputs(d_in))[0].shape == (3, 7, 4)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", some_slow([[name] for name in READERS]))
 def test_dropout_in_training_alone(name: str) -> None:
     layers, x = build(reader(name, dropout=0.5)), inputs()
@@ -245,6 +251,7 @@ def test_dropout_before_between_and_after_recurrent_layers(name: str, kind: str)
     assert shares == ["0.4", "layer", "0.3"] + ([] if name in STACKS else ["layer", "0.3"])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("name", "key"), some_slow([
     *((name, "dropout_input") for name in RECURRENT), *((name, "dropout_recurrent") for name in DROPPED),
     *((name, "zoneout_hidden") for name in HELD), *((name, "zoneout_cell") for name in WITH_A_CELL),
@@ -262,6 +269,7 @@ def test_each_kind_of_dropout_alone_is_in_training_alone(name: str, key: str) ->
         assert (y - plain).abs().max() > 1e-4
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "cell"), [
     *((name, 0.0) for name in HELD), *((name, 0.2) for name in WITH_A_CELL),
 ])  # fmt: skip
@@ -274,6 +282,7 @@ def test_zoneout_is_around_every_layer(name: str, cell: float) -> None:
         assert f"hidden=0.1, cell={cell}" in repr(layer)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", HELD)
 def test_zoneout_and_dropped_weights_go_together(name: str) -> None:
     layers, x = build(one_way(name, num_layers=1, zoneout_hidden=0.1, dropout_recurrent=0.5)), inputs()
@@ -283,6 +292,7 @@ def test_zoneout_and_dropped_weights_go_together(name: str) -> None:
     same(layers.eval()(x)[0], build(one_way(name, num_layers=1, zoneout_hidden=0.1)).eval()(x)[0], rtol=0, atol=0)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("bidirectional", [True, False])
 @pytest.mark.parametrize("name", READERS)
 def test_nothing_to_read(name: str, bidirectional: bool) -> None:

@@ -137,6 +137,7 @@ def test_what_was_given_holds() -> None:
         torch.testing.assert_close(vector, REFERENCE[word])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", some_slow([0, 20, 1 << 16], 20))
 def test_threads_share_it(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What one adds while another works out its own, and what is forgotten meanwhile, mixes nothing up."""

@@ -69,6 +69,7 @@ def test_every_ngram_has_a_row_of_its_own() -> None:
     assert all(ROWS[3][gram] == row for gram, row in ROWS[2].items())
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("longest", [1, 2, 3])
 @given(rows=texts, unknown=st.sampled_from([0, -1, -(1 << 32)]))
 def test_a_text_is_the_set_of_its_ngrams(longest: int, rows: list[list[int]], unknown: int) -> None:
@@ -86,6 +87,7 @@ def test_order_matters() -> None:
     assert len({ROWS[3][order] for order in itertools.permutations((1, 2, 3))}) == 6
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("longest", [1, 2, 3])
 @given(rows=texts)
 def test_padded_among_others_is_alone(longest: int, rows: list[list[int]]) -> None:
@@ -211,6 +213,7 @@ def test_where_nothing_comes_twice_no_ngram_counts(present: Tensor) -> None:
     assert bag.ratio.tolist() == [0.0] * 4
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("longest", [1, 2, 3])
 def test_ngrams_share_rows_no_more_than_at_random(longest: int) -> None:
     """They hit as many rows as if each were drawn, or more: single words are spread evenly."""

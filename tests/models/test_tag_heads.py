@@ -115,6 +115,7 @@ def enumerated(name: str, head: TagHead, emissions: Tensor) -> dict[tuple[int, .
     return {path: score(name, head, rows, path) for path in itertools.product(range(K), repeat=len(rows))}
 
 
+@pytest.mark.sampled(2)
 @EVERY_HEAD
 def test_best_path_and_marginals_of_all_paths(name: str) -> None:
     head = built(name)
@@ -176,6 +177,7 @@ def test_padding_changes_neither_the_loss_nor_its_gradients(name: str) -> None:
     same(found[0], found[1])
 
 
+@pytest.mark.sampled(2)
 @EVERY_HEAD
 def test_rows_alone_are_the_rows_of_a_batch(name: str) -> None:
     head, h, tags = built(name), features(), gold()
@@ -201,6 +203,7 @@ def test_a_single_sentence_goes_a_fast_way_to_the_same_path(name: str, length: i
         assert scores[0] == pytest.approx(scores[1], rel=1e-5, abs=1e-4)
 
 
+@pytest.mark.sampled(2)
 @EVERY_HEAD
 @settings(max_examples=10)
 @given(seed=st.integers(0, 1000), scale=st.sampled_from([0.0, 1.0, 100.0]))

@@ -50,16 +50,19 @@ def alone(row: int) -> dict[str, list[str]]:
     return {"initial": INITIALS["initial"][start : start + LENGTHS[row]]}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("encoder", "bidirectional"), WAYS)
 def test_a_batch_is_its_rows_alone(encoder: str, bidirectional: bool) -> None:
     is_its_rows_alone(build(encoder, bidirectional))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS[:2])
 def test_a_batch_is_its_rows_alone_with_other_heads(kind: str) -> None:
     is_its_rows_alone(build("gru", True, kind))
 
 
+@pytest.mark.slow
 def test_a_batch_is_its_rows_alone_with_repeats() -> None:
     is_its_rows_alone(build("gru", True, repeats=True))
 
@@ -119,6 +122,7 @@ def is_its_rows_alone(tagger: Tagger) -> None:
     same(found, expected, rtol=1e-4, atol=1e-6)  # features are float32
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("encoder", "bidirectional"), WAYS)
 def test_every_parameter_learns(encoder: str, bidirectional: bool) -> None:
     tagger = build(encoder, bidirectional)
@@ -126,6 +130,7 @@ def test_every_parameter_learns(encoder: str, bidirectional: bool) -> None:
     assert [name for name, p in tagger.named_parameters() if p.grad is None or not p.grad.any()] == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("encoder", "bidirectional"), WAYS)
 def test_scores_are_those_of_features_that_are_given(encoder: str, bidirectional: bool) -> None:
     """As where the forms' vectors are remembered."""
@@ -136,6 +141,7 @@ def test_scores_are_those_of_features_that_are_given(encoder: str, bidirectional
     same(tagger.emissions(x, keys, words.mask), tagger(words), rtol=0, atol=0)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("encoder", "bidirectional"), WAYS)
 def test_texts_without_words(encoder: str, bidirectional: bool) -> None:
     have_no_loss(build(encoder, bidirectional))

@@ -92,6 +92,7 @@ def expected(features: WordFeatures, lexicon: Lexicon) -> list[Tensor]:
     return rows
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES)
 def test_each_word_is_its_parts_side_by_side(case: str) -> None:
     features, lexicon, _ = build(**CASES[case])
@@ -115,6 +116,7 @@ def test_sizes(case: str, size: int) -> None:
     assert features.d_forms == size - 3 * len(specification.columns)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES)
 def test_padding_places_and_other_texts_change_nothing(case: str) -> None:
     features, lexicon, _ = build(**CASES[case])
@@ -191,6 +193,7 @@ def test_dropout_of_features_is_plain() -> None:
     assert 0.4 < zero.float().mean() < 0.6
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES)
 def test_a_table_of_many_forms_is_their_vectors(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In pieces, those of similar length together, and yet in their order."""

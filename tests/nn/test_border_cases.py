@@ -30,6 +30,7 @@ def run(seed: int, share: float, folder: Path) -> int:
     return int(last.removeprefix("done "))
 
 
+@pytest.mark.slow
 def test_some_cases_end_well(tmp_path: Path) -> None:
     assert run(0, 0.003, tmp_path) > 60
 

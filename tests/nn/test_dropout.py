@@ -89,6 +89,7 @@ def test_weight_drop_is_the_layer_with_one_dropped_weight_per_call() -> None:
     assert sum(run[0] for run in runs) / len(runs) == pytest.approx(1, abs=0.2)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("make", [lambda: LSTM(3, 4), lambda: GRU(3, 4), lambda: GRU(3, 4, reset="before")])
 def test_weight_drop_trains_the_true_weight(make) -> None:  # type: ignore[no-untyped-def]
     layer = WeightDrop(make(), 0.5)

@@ -85,6 +85,7 @@ def test_the_formula(make: Callable[[], Pooling], formula: Formula) -> None:
     torch.testing.assert_close(pooling(dense), pooling(dense, torch.ones(2, 2, dtype=torch.bool)))
 
 
+@pytest.mark.sampled(2)
 @POOLINGS
 @settings(max_examples=15)
 @given(lengths=st.lists(st.integers(0, 8), min_size=1, max_size=4), cuts=st.lists(st.integers(0, 8), max_size=3))

@@ -129,6 +129,7 @@ def test_the_best_of_several_is_returned(sea: Client) -> None:
     assert best["usage"]["completion_tokens"] == 72
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("wishes", [{}, {"stop": ["ea", "a"], "n": 3}, {"echo": True, "logprobs": 2, "stop": "t"}])
 def test_a_stream_is_the_answer_in_pieces(sea: Client, wishes: dict[str, Any]) -> None:
     whole = written(sea, model="bytes", max_tokens=60, **wishes)

@@ -147,6 +147,7 @@ def test_blocks_are_read_as_if_they_were_whole_texts(corpus: Path) -> None:
     assert not torch.equal(job.task.batch(4, torch.device("cpu")).noise, batch.noise)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_a_word_is_predicted_without_being_read(
     elmo: BidirectionalPipeline, context2vec: BidirectionalPipeline
@@ -328,6 +329,7 @@ def test_what_a_model_cannot_do_is_told(elmo: BidirectionalPipeline, context2vec
         elmo.layers_of_words([["a"]], pooling="meen")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tables", some_slow([ELMO, CONTEXT], CONTEXT), ids=["elmo", "context2vec"])
 def test_interrupted_killed_and_resumed_is_bit_identical(tables: dict[str, Any], corpus: Path, tmp_path: Path) -> None:
     more = {"reset_state": 0.2, "accumulate": 2} if tables is ELMO else {"accumulate": 2}

@@ -71,6 +71,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> ContextualPipeline:
 ANY_WORDS = st.lists(st.text(max_size=6) | st.sampled_from(WORDS), max_size=8)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", KINDS)
 @given(words=ANY_WORDS)
 @settings(max_examples=60, deadline=None)
@@ -91,6 +92,7 @@ def test_every_word_has_its_own_tokens(kind: str, tokenizers: dict[str, Tokenize
         assert split.ids.tolist() == tokenizer.encode(" ".join(real)).tolist()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("encoder", ENCODERS)
 @pytest.mark.parametrize("kind", ["characters", "bpe"])
 def test_no_sentence_depends_on_another(

@@ -11,6 +11,7 @@ COUNTS = np.array([1000, 500, 5, 4, 3, 2, 1, 0, 0, 30])
 CPU = torch.device("cpu")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("power", [0.0, 0.75, 1.0])
 @pytest.mark.parametrize("size", [1, 3, 9])
 def test_each_word_is_drawn_as_often_as_expected(size: int, power: float) -> None:

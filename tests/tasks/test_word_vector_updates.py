@@ -23,6 +23,11 @@ RNG = np.random.default_rng(0)
 KINDS: list[Kind] = ["cbow", "skip-gram"]
 
 
+@pytest.fixture(autouse=True)
+def the_same_numbers_whatever_was_drawn_before() -> None:
+    RNG.bit_generator.state = np.random.default_rng(0).bit_generator.state
+
+
 def contexts(*, words: int = 60, across_lines: bool = False) -> WordContexts:
     ids = np.random.default_rng(1).integers(0, WORDS, 150)
     kept = kept_shares(np.bincount(ids, minlength=WORDS), 0.05)
@@ -47,6 +52,7 @@ def compiled(plan: NegativeSampling, rows: int, dtype: torch.dtype) -> CompiledS
     return CompiledSampling(plan, words=WORDS, rows=rows, dimension=D, dtype=dtype)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("dtype", "most"), [(torch.float32, 1e-6), (torch.float64, 1e-13)])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("subwords", [False, True])

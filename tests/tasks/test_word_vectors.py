@@ -79,6 +79,7 @@ def fasttext(runs: dict[str, Path]) -> Any:
     return ensue.load(runs["fasttext"])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_words_of_a_topic_are_near_each_other(kind: str, runs: dict[str, Path]) -> None:
     model = ensue.load(runs[kind])
@@ -89,6 +90,7 @@ def test_words_of_a_topic_are_near_each_other(kind: str, runs: dict[str, Path]) 
     assert np.mean(shares) > 0.85
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["cbow", "glove"])
 def test_interrupted_and_killed_and_resumed_is_bit_identical(
     kind: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -144,6 +144,7 @@ def test_a_tag_set_has_every_label_that_is_written(sentence: tuple[list[Span], i
     assert set(encode(found, length, scheme)) <= set(tag_set((span.label for span in found), scheme))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_legal_paths_are_those_that_stay_as_they_are(scheme: Scheme) -> None:
     """Every sequence of up to four tags."""

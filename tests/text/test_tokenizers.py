@@ -50,6 +50,7 @@ def test_words_bring_lines_of_known_words_back(lines: list[list[str]]) -> None:
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
+@pytest.mark.sampled(2)
 @given(text=any_string)
 @pytest.mark.parametrize("tokenizer", ALL, ids=repr)
 def test_any_string_has_ids_even_with_lone_surrogates(tokenizer: Tokenizer, text: str) -> None:
@@ -128,6 +129,7 @@ def test_pieces_of_words_carry_their_blank() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @given(left=any_text, blank=st.sampled_from(" \t\n\r\x0b\x0c"), right=any_text)
 @pytest.mark.parametrize("tokenizer", ALL, ids=repr)
 def test_a_boundary_does_not_change_ids(tokenizer: Tokenizer, left: str, blank: str, right: str) -> None:

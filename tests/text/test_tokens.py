@@ -93,6 +93,7 @@ def test_simple() -> None:
     assert tokens("Go, 文字!", "simple") == [Token("Go", 0, 2), Token(",", 2, 3), Token("文字", 4, 6), Token("!", 6, 7)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("splitter", SPLITTERS)
 @pytest.mark.parametrize(
     "unit", some_slow(["a", "a.", "1-", "n't", "👨\u200d", "🇩🇪", "\u0301", "x@"], "a.", "👨\u200d", "x@")

@@ -73,6 +73,7 @@ def test_a_run_begins_with_the_weights_of_another(
     assert note == f"begins from {origin}: {size:,} of {size:,} symbols have their vectors from there"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", some_slow(["causal", "masked"], "masked"))
 def test_it_resumes_and_needs_the_origin_no_more(
     kind: str, origins: dict[str, Path], texts: Path, tmp_path: Path

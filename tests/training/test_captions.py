@@ -67,6 +67,7 @@ def run(data: Path) -> Path:
     return data / "run"
 
 
+@pytest.mark.slow
 def test_it_says_what_it_sees(run: Path, data: Path) -> None:
     model = ensue.load(run)
     scores = model.evaluate(data / "bars.npz")

@@ -88,6 +88,7 @@ def test_balanced_weights_make_a_rare_label_count_as_much(weights: str, expected
     assert answer.probabilities["rare"] == pytest.approx(expected, abs=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("weights", "expected"), [("none", [0.9, 0.1]), ("balanced", [0.5, 0.5])])
 def test_balanced_weights_of_several_labels_make_yes_count_as_much_as_no(
     weights: str, expected: list[float], tmp_path: Path

@@ -56,6 +56,7 @@ FORMATS: dict[str, Callable[[Path], Path]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some_slow(FORMATS, "fasttext", "tsv"))
 def test_every_format_is_learned(name: str, tmp_path: Path) -> None:
     path = FORMATS[name](tmp_path)
@@ -73,6 +74,7 @@ def test_every_format_is_learned(name: str, tmp_path: Path) -> None:
     assert (scores.examples, scores.accuracy > 0.9) == (120, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoder", some_slow(ENCODERS, "transformer"))
 def test_every_encoder_learns(encoder: str, topics: Path, tmp_path: Path) -> None:
     listener = Listener()
@@ -94,6 +96,7 @@ def test_every_pooling_learns_alone_and_together(pooling: str, topics: Path, tmp
     assert pipeline.evaluate(topics).accuracy > 0.8
 
 
+@pytest.mark.slow
 def test_a_bag_of_ngrams_learns_alone_and_beside_an_encoder(topics: Path, tmp_path: Path) -> None:
     bag = {"ngrams": 2, "ngram_buckets": 4096}
     for name, head in (("alone", {"pooling": []}), ("beside", {})):

@@ -79,6 +79,7 @@ def test_classifiers_have_them_too(kind: str, origin: Path, topics: Path, tmp_pa
     assert model.inspect(data[0])
 
 
+@pytest.mark.slow
 def test_two_runs_are_side_by_side(origin: Path, names: Path, tmp_path: Path) -> None:
     other = Path(shutil.copytree(origin, tmp_path / "other"))
     recipe = tagging(names, features=of(origin) | {"contextual": [str(origin), str(other)]})

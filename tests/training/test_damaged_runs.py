@@ -156,6 +156,7 @@ CHECKPOINTS: dict[str, tuple[Callable[[Path], None], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("damage", list(CHECKPOINTS))
 def test_a_checkpoint_of_another_run_is_one_line(damage: str, runs: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(runs / "language", tmp_path / "run"))
@@ -168,6 +169,7 @@ def test_a_checkpoint_of_another_run_is_one_line(damage: str, runs: Path, tmp_pa
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "line",
     ["{", "[]", '{"kind": "train"}', '{"kind": "valid", "step": "x"}', "[" * 400, "\udc80", '{"step": 1, "step": 2}'],

@@ -142,6 +142,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_resuming_loses_nothing(
     assert kept(tmp_path / "run") == kept(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_a_full_disk_at_the_beginning(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr("ensue.runs.manifest.write_text", full_disk)
@@ -163,6 +164,7 @@ def test_another_error_of_the_file_system_is_not_called_a_full_disk(
         run_tiny(tiny_recipe(text), tmp_path / "run")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["recipe.toml.partial", "metrics.jsonl", "checkpoints/.step-16.partial"])
 def test_what_may_not_be_written_is_one_line(name: str, text: Path, tmp_path: Path) -> None:
     """A folder in the place of a file stands in for missing permissions, which root always has."""

@@ -80,6 +80,7 @@ def runs(files: Path) -> Path:
     return files
 
 
+@pytest.mark.slow
 def test_a_classifier_learns_and_says_what_it_has_learned(runs: Path, files: Path) -> None:
     model = ensue.load(runs / "labels")
     frames, labels, _ = series(count=9, seed=1)

@@ -63,6 +63,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_what_is_read_is_said_in_every_way(files: Path) -> None:
     model, data = ensue.load(files / "run"), files / "strips.npz"
     images, _ = strips(3)

@@ -113,6 +113,7 @@ def running_text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.usefixtures("in_torch_operations")
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_recipe_begins_as_on_record(

@@ -60,6 +60,7 @@ DRAWING: dict[str, SequenceLayer] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", DRAWING)
 def test_rows_have_the_random_numbers_of_the_whole_batch(name: str) -> None:
     layer, x = DRAWING[name].train(), torch.randn(5, 4, 6)

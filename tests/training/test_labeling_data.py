@@ -31,6 +31,7 @@ def test_the_last_part_is_for_validation(fraction: float, trained: int, tmp_path
         assert job.valid.labels == [["A" if n % 2 else "B", "C"] for n in range(trained, 20)]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("label", ["B-ORG", "I-ORG", "NEW"])
 def test_a_label_that_training_never_had_is_wrong_and_reported(label: str, tmp_path: Path) -> None:
     plain = label == "NEW"
@@ -138,6 +139,7 @@ def test_a_sentence_of_ten_thousand_words_among_short_ones(encoder: str, tmp_pat
     assert pipeline.predict([words])[0].labels == together[1].labels
 
 
+@pytest.mark.slow
 def test_a_word_of_a_million_characters(tmp_path: Path) -> None:
     giant = "word" * 250_000
     path = tmp_path / "a.txt"

@@ -42,6 +42,7 @@ FORMATS: dict[str, tuple[str, Callable[[list[Tagged]], str], dict[str, Any], Sch
 QUICK = ("iob1", "json spans")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some_slow(FORMATS, *QUICK))
 def test_every_format_is_learned_and_answered_in_its_own_scheme(name: str, tmp_path: Path) -> None:
     file, write, data, scheme = FORMATS[name]
@@ -83,6 +84,7 @@ def test_the_scheme_of_learning_is_the_recipes(wanted: str, tags: int, names: Pa
     assert job.build_model().head.num_tags == tags
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", some_slow(["iob1", "bio", "iobes", "bmes", "ioe1", "bmewo"], "iob1", "bmewo"))
 def test_learned_in_the_files_own_scheme_paths_are_legal_in_it(scheme: Scheme, tmp_path: Path) -> None:
     path = tmp_path / "names.txt"

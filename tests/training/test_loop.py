@@ -45,6 +45,7 @@ LARGE: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("model", list(LARGE))
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.float64, 1e-14)])
 def test_accumulating_equals_the_big_batch(

@@ -145,6 +145,7 @@ def damage(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], objec
     return damaged
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "damaged",
     [

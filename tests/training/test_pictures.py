@@ -21,6 +21,7 @@ def records(scores: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("title", some_slow(NAMES, "東京"))
 def test_any_name_can_be_drawn(title: str, tmp_path: Path) -> None:
     with warnings.catch_warnings():

@@ -114,6 +114,7 @@ def test_vectors_for_a_model_without_any(names: Path, tmp_path: Path) -> None:
         load(tmp_path / "run", vectors=names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("train_vectors", [False, True])
 def test_killed_before_the_first_checkpoint_the_vectors_are_still_those_of_the_file(
     train_vectors: bool, tmp_path: Path

@@ -216,6 +216,7 @@ def test_a_budget_that_was_used_already_still_ends_in_a_model(text: Path, tmp_pa
     assert (tmp_path / "run" / "model.safetensors").exists()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("change", "key"),
     [

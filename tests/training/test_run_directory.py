@@ -266,6 +266,7 @@ def test_a_tokenizer_of_another_model_is_noticed(text: Path, tmp_path: Path) -> 
         ensue.load(tmp_path / "a")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("file", ["model.safetensors", "optimizer.safetensors", "state.safetensors", "progress.json"])
 def test_a_damaged_checkpoint_is_one_line(file: str, text: Path, tmp_path: Path) -> None:
     run_tiny(tiny_recipe(text), tmp_path / "run")

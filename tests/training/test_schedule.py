@@ -59,6 +59,7 @@ def test_without_warm_up_the_first_step_has_the_full_rate() -> None:
     assert learning_rate(recipe(warmup=0.0), 0.0) == 2.0
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("budget", "steps"), [({"steps": 5}, 5), ({"epochs": 0.5}, 39), ({"tokens": 200}, 5)])
 def test_a_run_takes_as_many_steps_as_its_budget(
     budget: dict[str, float], steps: int, text: Path, tmp_path: Path

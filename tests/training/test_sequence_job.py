@@ -45,6 +45,7 @@ def test_one_table_needs_one_vocabulary(corpus: Path, tmp_path: Path) -> None:
         run_tiny(pair_recipe(corpus, **tables), tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_interrupted_and_resumed_is_bit_identical(corpus: Path, tmp_path: Path) -> None:
     encoder = SMALL["encoder"] | {"dropout": 0.2}
     recipe = pair_recipe(
@@ -151,6 +152,7 @@ def test_unknown_words_are_copied(known: int, train: dict[str, Any], tmp_path: P
     assert math.isfinite(model.score("hello gabfh !", "other says hello"))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("tables", "message"),
     [

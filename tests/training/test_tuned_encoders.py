@@ -117,6 +117,7 @@ def test_words_have_the_vectors_that_the_origin_gives(name: str, pooling: str, o
         assert not row[len(vectors) :].any()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["words", "characters", "bpe"])
 def test_a_causal_origin_reads_a_text_as_it_is_written(name: str, origins: dict[str, Path]) -> None:
     """The ids of words with their blanks are those of the text, between the sign before it and the one behind it."""
@@ -186,6 +187,7 @@ def test_a_tuned_run_resumes_and_is_whole_by_itself(
     assert RunDirectory(tmp_path / "whole" / "origins" / "0").parts is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some_slow(["masked", "words"], "words"))
 def test_a_tuned_run_begins_from_a_tuned_run(name: str, origins: dict[str, Path], data: Path, tmp_path: Path) -> None:
     """Its layers begin as they were there, and what is new begins as in the run at the beginning."""
@@ -212,6 +214,7 @@ def test_a_tuned_run_begins_from_a_tuned_run(name: str, origins: dict[str, Path]
         assert torch.equal(then["layers.head.weight"][: len(rows)], rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some_slow(ORIGINS, "masked"))
 def test_pairs_are_read_as_one_text(name: str, origins: dict[str, Path], data: Path, tmp_path: Path) -> None:
     encoder = {"language_loss": 0.5} if name in ("words", "characters") else {}
@@ -289,6 +292,7 @@ def test_the_next_subwords_are_learned_too(origins: dict[str, Path], data: Path)
     assert model.layers.head.weight.grad is not None
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("task", "origin", "tables", "error", "message"),
     [

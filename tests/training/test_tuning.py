@@ -87,6 +87,7 @@ def test_learning_rates_fall_by_level(model: nn.Module) -> None:
     assert {p.dim() > 1 for g in optimizer.param_groups if g["weight_decay"] for p in g["params"]} == {True}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("table", "share", "lowest"),
     [

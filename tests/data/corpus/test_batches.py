@@ -68,6 +68,7 @@ def test_blocks_never_carry_and_come_in_another_order_each_epoch() -> None:
     assert max(in_place) < 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_cut_moves_and_over_the_epochs_everything_is_predicted(kind: type[Batches]) -> None:
     batches = make(kind, 1000, 4, 10, seed=3)
@@ -110,6 +111,7 @@ def test_a_permutation_of_many_needs_no_table() -> None:
     assert abs(np.corrcoef(places, numbers)[0, 1]) < 0.15
 
 
+@pytest.mark.slow
 def test_permutations_of_a_few_are_all_about_equally_frequent() -> None:
     orders = [tuple(Permutation(4, mix(0, epoch))(np.arange(4)).tolist()) for epoch in range(2400)]
     counts = np.array([orders.count(order) for order in set(orders)])

@@ -36,6 +36,7 @@ MAKERS: dict[str, Callable[[], FramedExamples]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("whole_words", [False, True])
 @pytest.mark.parametrize("kind", MAKERS)
 def test_an_example_is_the_same_in_any_batch(kind: str, whole_words: bool) -> None:
@@ -83,6 +84,12 @@ def test_blocks_are_the_text_between_marks() -> None:
     assert len(FramedBlocks(stream(14), length=14, frame=FRAME, seed=0).rows(0, 2).ids) == 2
 
 
+def test_the_cut_has_a_block_to_move_in() -> None:
+    blocks = FramedBlocks(stream(42), length=14, frame=FRAME, seed=0)
+    assert blocks.count == 2
+    assert len({int(blocks.of_epoch(epoch, np.zeros(1, np.int64)).ids[0, 1]) for epoch in range(40)}) > 7
+
+
 def test_pairs_follow_each_other_in_half_of_the_examples() -> None:
     tokens = stream(20_000, lines=True)
     pairs = FramedPairs(tokens, length=29, frame=FRAME, seed=0)
@@ -118,6 +125,8 @@ def test_what_does_not_follow_is_of_another_document() -> None:
     assert rows.follows is not None
     seconds = np.take_along_axis(rows.ids, rows.segments.argmax(1, keepdims=True), 1)[:, 0]
     assert (rows.ids[rows.follows, 1] == seconds[rows.follows]).all()
+    short = ~rows.follows & ((rows.ids == SEPARATOR).argmax(1) == 2)
+    assert rows.lengths[short].max() == pairs.longest  # the second is as long as the first leaves room for
     apart = set(zip(rows.ids[~rows.follows, 1].tolist(), seconds[~rows.follows].tolist(), strict=True))
     assert apart == {(FIRST + a, FIRST + b) for a in range(4) for b in range(4) if a != b}
 

@@ -29,6 +29,7 @@ def plain(window: int, line_end: int | None) -> Counter[tuple[int, int]]:
     return found
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("line_end", [1, None])
 @pytest.mark.parametrize(("together", "window"), [(1 << 20, 3), (40, 3), (7, 9)])
 def test_counts_are_those_of_a_plain_loop(

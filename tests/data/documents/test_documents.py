@@ -282,6 +282,7 @@ def test_long_lines_are_read(tmp_path: Path) -> None:
     assert [len(document.texts[0]) for document in documents(path)] == [len(long), 1]
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file() -> None:
     layout = Layout("json", (Column(0, "text"),), Column(0, "label"))
     line = json.dumps({"text": "word " * 200, "label": "x"}) + "\n"

@@ -144,6 +144,7 @@ FORMS = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", FORMS)
 @given(rows=st.lists(st.tuples(WORD, TEXT, WORD), min_size=1, max_size=5))
 def test_round_trips(name: str, rows: list[tuple[str, str, str]]) -> None:

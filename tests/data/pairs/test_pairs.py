@@ -156,6 +156,7 @@ def test_pairs_of_a_stream_come_once() -> None:
     ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("opening", "more"),
     [

@@ -159,6 +159,7 @@ def test_taggers_that_read_a_document(
     assert predict([list(sentence.words) for sentence in tagged], document=True) == together
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("scheme", get_args(Scheme))
 def test_the_program_writes_spans_in_each_scheme(scheme: Scheme) -> None:
     labels_of = runpy.run_path(str(PROGRAMS / "labels.py"))["labels_of"]

@@ -24,6 +24,7 @@ def begun(layer: SequenceLayer, memory: Memory | None, dtype: torch.dtype) -> St
     return None if memory is None else layer.init_state(B, memory._replace(values=memory.values.to(dtype)))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_layers(name: str) -> None:
     (subject,) = (subject for subject in SUBJECTS if subject.name == name)

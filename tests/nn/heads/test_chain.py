@@ -87,6 +87,7 @@ def test_any_shape_and_any_prohibition(lengths: list[int], num_tags: int, forbid
             torch.testing.assert_close(probabilities[b], counted(row, T, num_tags))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("forbidden", [0.0, 0.3])
 @pytest.mark.usefixtures("way")
 def test_finite_differences(forbidden: float) -> None:
@@ -103,6 +104,7 @@ def test_finite_differences(forbidden: float) -> None:
     assert torch.autograd.gradcheck(function, [emissions, *tables])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("num_tags", [17, 40])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
 @pytest.mark.usefixtures("way")
@@ -158,6 +160,7 @@ EXTREMES: dict[str, Callable[[], Problem]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", EXTREMES)
 def test_extremes(name: str) -> None:
     """Whatever underflows on the way, the sums, their derivatives and the maxima are right."""

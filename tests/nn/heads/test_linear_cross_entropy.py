@@ -70,6 +70,7 @@ def exact_problem(scale: float, vocabulary_size: int = 50_000) -> tuple[list[Ten
     return sources, torch.randint(vocabulary_size, (24,))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("scale", [0.0, 0.125, 4.0])
 def test_sums_are_not_in_half_precision(scale: float) -> None:
     """Nats to 1e-6; the gradient is that of shares which are each rounded once for the product."""

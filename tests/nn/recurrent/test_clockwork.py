@@ -73,6 +73,7 @@ def compare(layer: Clockwork, x: Tensor, h: Tensor, results: list[Tensor], expec
     torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("clock", [[0] * B, [3, 27, 3, 15], [5, 0, 2, 7]], ids=["new", "agreeing", "apart"])
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
 @pytest.mark.parametrize("execution", some_slow(["compiled", "plain", "fold"], "compiled", "fold"))
@@ -245,6 +246,7 @@ def test_units_that_cannot_be_divided_are_refused() -> None:
         Clockwork(D_IN, 7, periods=(1, 2, 4))
 
 
+@pytest.mark.slow
 def test_threads_share_it() -> None:
     """Where the clocks of the rows differ, weights are lent to a part, and every thread has the same ones back."""
     layer = layer_of((1, 2, 4), size=8).eval()

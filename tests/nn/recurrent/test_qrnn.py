@@ -45,6 +45,7 @@ def test_against_a_convolution(size: int, B: int, T: int) -> None:
     same(final.c, cells[:, -1])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("d", [1, 7])
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_ragged_rows_are_the_fold(size: int, d: int) -> None:

@@ -64,6 +64,7 @@ def test_wherever_the_chunks_end(shape: tuple[int, int, int], length: int, rever
     same(h, by_hand(a, b, start))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", some_slow([torch.float64, torch.float32], torch.float64), ids=["float64", "float32"])
 @pytest.mark.parametrize("length", SOME_CHUNKS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

@@ -98,6 +98,7 @@ def drawn(layer: Zoneout, x: Tensor, state: tuple[Tensor, ...]) -> Kept:
     return [(past[:, 1:] == past[:, :-1]).double() for past in pasts]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("execution", ["forward", "fold"])
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
 @pytest.mark.parametrize(("make", "step"), CASES.values(), ids=CASES)
@@ -114,6 +115,7 @@ def test_in_eval_a_unit_keeps_its_expected_share(
     agree([real(y, ragged), *final], expected, [x, *state, *layer.parameters()])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
 @pytest.mark.parametrize(("make", "step"), CASES.values(), ids=CASES)
 def test_in_training_a_unit_keeps_all_or_nothing(make: Callable[[], Zoneout], step: Step, ragged: bool) -> None:
@@ -129,6 +131,7 @@ def test_in_training_a_unit_keeps_all_or_nothing(make: Callable[[], Zoneout], st
     agree([real(y, ragged), *final], expected, [x, *state, *layer.parameters()])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("make", [lambda: LSTM(D_IN, D), lambda: GRU(D_IN, D), lambda: Elman(D_IN, D)])
 def test_without_any_it_is_the_layer(make: Callable[[], Recurrent], training: bool) -> None:
