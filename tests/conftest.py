@@ -23,6 +23,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 QUICKLY_COMPILED = "-Og"
+SIGNED = {"nn", "laws", "models", "engine"}
+"""The folders of tests in which signatures are checked by default, too."""
 
 
 def check_signatures() -> None:
@@ -223,6 +225,31 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(50_000)
     gc.enable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Says what the tests took of the processor, workers and other processes too: a clock hears the neighbors.
+
+    More than `ENSUE_TEST_SECONDS`, if that is set, is a failure.
+    """
+    reporter = session.config.pluginmanager.getplugin("terminalreporter")
+    if "PYTEST_XDIST_WORKER" in os.environ or reporter is None:
+        return
+    seconds, most = sum(os.times()[:4]), float(os.environ.get("ENSUE_TEST_SECONDS", "inf"))
+    reporter.write_line(f"\n{seconds:.0f} s of processor time" + f", more than {most:.0f}" * (seconds > most))
+    if seconds > most and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """By default signatures are checked where layers and models are tested: a fifth of what all other tests take."""
+    import jaxtyping  # noqa: PLC0415 (once the hook above is there)
+
+    is_checked = is_thorough(item.config) or item.path.name == "test_signatures.py"
+    of_layers = SIGNED.intersection(item.path.relative_to(REPOSITORY / "tests").parts)
+    jaxtyping.config.update("jaxtyping_disable", not (is_checked or of_layers))
 
 
 def is_thorough(config: pytest.Config) -> bool:

@@ -170,6 +170,7 @@ def test_commands_are_there(page: Path) -> None:
                 assert not missing, f"the pages speak of {missing}, which no test writes"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 @pages("sh", "console", quick=QUICK)
 def test_commands_run(page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

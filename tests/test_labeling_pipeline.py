@@ -105,6 +105,7 @@ def test_a_model_that_reads_other_columns_says_so_of_plain_words(text: str | lis
     assert loaded(runs / "pos").predict(["", []]) == [TaggedSentence("", (), True)] * 2
 
 
+@pytest.mark.slow
 def test_words_that_come_again_are_remembered_and_forgetting_changes_nothing(pipeline: LabelingPipeline) -> None:
     texts = mixed(40, seed=2)
     first = [answer.labels for answer in pipeline.predict(texts)]

@@ -69,6 +69,7 @@ def test_it_learns_the_rule_and_fills_masks(pipeline: MaskedLanguagePipeline, te
         assert sum(shares) <= 1 + 1e-9
 
 
+@pytest.mark.slow
 def test_lines_are_filled_and_scored(pipeline: MaskedLanguagePipeline, tmp_path: Path) -> None:
     path = tmp_path / "masks.txt"
     path.write_text("the [MASK] sees a dog\nThe cat [MASK] .\n")

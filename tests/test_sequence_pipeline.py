@@ -85,6 +85,7 @@ def test_what_no_search_has_is_one_line(pipeline: SequencePipeline) -> None:
         pipeline.with_search(beams=3)
 
 
+@pytest.mark.slow
 def test_an_ensemble_reads_and_writes_what_each_model_can(
     pipeline: SequencePipeline, runs: Path, tmp_path: Path
 ) -> None:

@@ -281,6 +281,7 @@ def test_classes_of_a_classifier_are_no_tags(refused: Refused, runs: Path) -> No
         assert "labels.json: " in refused("predict", run, stdin=b"a\n")
 
 
+@pytest.mark.slow
 def test_data_that_changed_are_not_gone_on_with(refused: Refused, ensue: Ensue) -> None:
     Path("names.txt").write_text(columns(sentences(40)))
     Path("topics.tsv").write_text(tsv(documents(40)))

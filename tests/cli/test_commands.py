@@ -98,6 +98,7 @@ def test_evaluate_json_is_one_object_and_nothing_else(ensue: Ensue, trained: Pat
     assert "perplexity" in table.out
 
 
+@pytest.mark.slow
 def test_score_agrees_with_evaluate(ensue: Ensue, trained: Path, text: Path) -> None:
     lines = ensue("score", trained / "lstm", text, "--json").out.splitlines()
     tokens = [json.loads(line) for line in lines]
@@ -127,6 +128,7 @@ def test_generate_several(ensue: Ensue, trained: Path) -> None:
     assert [line for line in said.out.splitlines() if line.startswith("---")] == ["--- 1", "--- 2", "--- 3"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", some_slow(["lstm", "transformer"], "transformer"))
 def test_generate_searches(model: str, ensue: Ensue, trained: Path) -> None:
     options = ["--prompt", "the ", "--max-tokens", 12]

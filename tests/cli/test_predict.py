@@ -292,6 +292,7 @@ def test_other_encodings(ensue: Ensue, runs: Path) -> None:
     assert ensue("predict", runs / "topics", "old.txt", "--encoding", "latin-1").out.endswith("\tcaf\u00e9 Anna\n")
 
 
+@pytest.mark.slow
 def test_labels_and_columns_that_look_like_markup(ensue: Ensue) -> None:
     """Square brackets are how the library that draws tables writes colors."""
     names = {"cooking": "[/b]", "music": "[red]", "sports": "a|b"}

@@ -48,6 +48,7 @@ def test_streams_that_the_system_refuses(arguments: list[str], script: str, expe
     assert run(arguments, script) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
 def test_no_command_ends_in_a_traceback_where_stdout_is_full(
     ensue: Ensue, trained: Path, text: Path, monkeypatch: pytest.MonkeyPatch
@@ -170,6 +171,7 @@ def piped() -> Callable[[bytes], str]:
     return open_pipe
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.isdir("/dev/fd"), reason="pipes have no names here")
 def test_a_pipe_that_is_named_is_read_once(
     ensue: Ensue, trained: Path, text: Path, piped: Callable[[bytes], str]

@@ -85,6 +85,7 @@ def test_runs_that_do_not_go_together_are_one_line(refused, translators: Path, r
     assert "nowhere" in refused("predict", one, "--with", translators / "nowhere", stdin=b"a\n")
 
 
+@pytest.mark.slow
 def test_a_page_of_an_output_and_of_a_given_target(ensue: Ensue, translators: Path, tmp_path: Path) -> None:
     out = tmp_path / "page.html"
     said = ensue("inspect", translators / "one", "the cat", "--out", out, "--beams", 2)

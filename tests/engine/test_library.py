@@ -119,6 +119,7 @@ class TestLibrary:
         assert twice(cache(c_library.library.__wrapped__)(TEXT, torch.float64)) == 4.5
         assert path.stat().st_ino == written
 
+    @pytest.mark.slow
     def test_each_text_type_and_compiler_has_its_own(
         self, place: Path, forgetful: Library, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:

@@ -264,6 +264,7 @@ def test_a_model_of_the_next_frame_on_a_page(width: int) -> None:
     assert len(inspection.page) - len(inspection.content) < 400_000
 
 
+@pytest.mark.slow
 def test_long_series_are_cut_and_it_is_said() -> None:
     inspection = frame_tagger("softmax", encoder={"kind": "none"}).inspect(frames(700))
     page = parsed(inspection.page)

@@ -98,6 +98,7 @@ def blanked_by_hand(pipeline: LabelingPipeline, words: list[str], place: int, fi
         return pipeline.model(Words(forms, numbers, torch.zeros(1, len(words), 0, dtype=torch.int64), None))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", ["crf", "softmax"])
 def test_effects_are_those_of_reading_the_changed_sentence(head: str) -> None:
     """Also where a word stands twice: only the one is changed."""

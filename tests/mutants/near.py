@@ -1,4 +1,4 @@
-"""Which folders are mutated, and which tests are near a file.
+"""The parts of the package that are mutated, all of them, and the tests that are near a file.
 
 Tests are named by what stands between `test_` and `.py`, wherever the file lies: after a move the same ones are run.
 """
@@ -13,9 +13,19 @@ GROUPS: dict[str, list[str]] = {
     "decode": ["decode"],
     "data": ["data"],
     "metrics": ["metrics"],
-    "runs": ["runs", "training"],
+    "runs": ["runs", "training", "trackers"],
+    "models": ["models"],
+    "text": ["text"],
+    "tasks": ["tasks"],
+    "exchange": ["exchange"],
+    "inspection": ["inspection"],
+    "serving": ["serving"],
+    "search": ["search"],
+    "recipe": ["recipe", "recipes"],
+    "cli": ["cli", "console"],
+    "rest": ["."],
 }
-"""Folders of src/ensue; a file belongs to the first group that has it."""
+"""Folders of src/ensue; a file belongs to the first group that has it, and the last one has all."""
 
 WHOLE: dict[str, list[str]] = {
     "engine": [f"engine/test_{name}" for name in (
@@ -31,8 +41,33 @@ WHOLE: dict[str, list[str]] = {
     "metrics": [f"metrics/test_{name}" for name in ("classification", "labeling", "language")],
     "runs": [
         "run_directory", "schedule", "loop", "resume", "damaged_runs", "failures", "labeling_data",
-        "classification_data", "labeling_job", "classification_job", "pictures", "pretrained", "device",
+        "classification_data", "labeling_job", "classification_job", "pictures", "pretrained", "device", "trackers",
     ],
+    "models": [f"models/test_{name}" for name in (
+        "encoders", "tagger", "classifier", "tag_heads", "word_features", "captioner", "compiled_decoder",
+        "masked_language_model",
+    )],
+    "text": [f"text/test_{name}" for name in (
+        "tokenizers", "tokens", "schemes", "labels", "classes", "lexicon", "special_tokens", "written_words",
+        "masked_tokens", "document_stream", "character_ngrams",
+    )],
+    "tasks": [
+        "labeling_pipeline", "classification_pipeline", "sequence_pipeline", "masked_pipeline", "pipeline", "tasks",
+        "text_length", "contexts", "encoded_texts", "layered_reader", "bidirectional", "word_vectors", "captions",
+    ],
+    "exchange": [
+        "importing", "static_vectors", "layers", "onnx/test_runs", "onnx/test_frames", "language_program",
+        "translator_program",
+    ],
+    "inspection": [
+        "numbers", "pages", "console", "tagger_view", "classifier_view", "language_view", "sequence_view",
+        "frame_views", "selection",
+    ],
+    "serving": ["chooser", "stopping", "completions", "door", "worker", "inspector"],
+    "search": ["search/test_space", "search/test_search"],
+    "recipe": ["recipe", "recipe_tables", "reference_pages"],
+    "cli": ["commands", "predict", "data_command", "notices", "streams", "bad_input", "bad_labels"],
+    "rest": ["arguments", "errors", "parsing", "processor", "cache_command", "compare_command", "minimal_pairs"],
 }  # fmt: skip
 """The tests of a group, run for each of its files after those that are nearer to it."""
 

@@ -5,13 +5,20 @@ from pathlib import Path
 import pytest
 
 from conftest import REPOSITORY
-from mutants.near import GROUPS, missing, near
+from mutants.near import GROUPS, WHOLE, missing, near
 
 BEFORE = "def larger(a, b):\n    return a if a > b else b + 0\n"
 
 
 def test_what_the_tables_name_is_there() -> None:
     assert missing(REPOSITORY / "src" / "ensue", REPOSITORY / "tests") == []
+
+
+def test_every_part_of_the_package_is_mutated() -> None:
+    package = REPOSITORY / "src" / "ensue"
+    folders = {folder for group in GROUPS.values() for folder in group}
+    assert {path.name for path in package.iterdir() if list(path.glob("*.py"))} <= folders
+    assert GROUPS.keys() == WHOLE.keys()
 
 
 def test_the_nearest_tests_come_first() -> None:

@@ -69,6 +69,7 @@ def test_a_run_of_senses_is_whole_and_resumes_to_the_same_bits(folder: Path, tmp
     assert kept(whole) == kept(parts)
 
 
+@pytest.mark.slow
 def test_what_senses_do_not_fit_is_one_line(folder: Path) -> None:
     with pytest.raises(RecipeError, match=r"senses\.from, which is for cbow and skip-gram without n-grams"):
         recipe(folder, senses="somewhere", longest_ngram=4)

@@ -57,6 +57,7 @@ def second_recipe(origin: Path, texts: Path, **settings: Any) -> Recipe:
     return read_recipe(str(origin / "recipe.toml"), changes | settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["causal", "masked"])
 def test_a_run_begins_with_the_weights_of_another(
     kind: str, origins: dict[str, Path], texts: Path, tmp_path: Path

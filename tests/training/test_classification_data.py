@@ -28,6 +28,7 @@ from training.tiny_texts import (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", some_slow([fasttext, json_lines], json_lines))
 def test_several_labels_and_the_threshold_of_the_validation_data(
     write: Callable[[list[Topical]], str], tmp_path: Path
@@ -152,6 +153,7 @@ def test_a_label_with_one_text_is_noted(tmp_path: Path) -> None:
     assert "lonely" in load(tmp_path / "run").labels.names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoder", some_slow(ENCODERS, "lstm", "none"))
 def test_texts_without_words_are_learned_and_answered(encoder: str, tmp_path: Path) -> None:
     """They come in batches of their own and among others."""

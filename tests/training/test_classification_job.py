@@ -312,6 +312,7 @@ def test_the_same_seed_is_the_same_run_and_another_is_another(topics: Path, tmp_
     assert_follows_its_seed(lambda seed: classifying(topics, seed=seed, steps=3, **VARIANTS["lstm"]), tmp_path)
 
 
+@pytest.mark.slow
 def test_pretrained_vectors_are_kept_and_looked_up(tmp_path: Path) -> None:
     """Here the vectors say the topic, so that words that training had not are understood with the file alone."""
     number = {topic: place for place, topic in enumerate(TOPICS)}

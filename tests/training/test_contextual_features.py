@@ -30,6 +30,7 @@ PLACES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", some_slow(PLACES, "both"))
 def test_a_tagger_is_whole_without_its_origin(place: str, origin: Path, names: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(origin, tmp_path / "origin"))

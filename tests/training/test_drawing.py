@@ -58,6 +58,7 @@ def run(files: Path) -> Path:
     return files / "run"
 
 
+@pytest.mark.slow
 def test_a_painter_is_scored(run: Path, files: Path) -> None:
     model = ensue.load(run)
     found = model.evaluate(files / "bars.npz", draws=8)

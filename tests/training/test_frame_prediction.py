@@ -84,6 +84,7 @@ def loaded(request: pytest.FixtureRequest, kind: str) -> Any:
     return ensue.load(folder / kind)
 
 
+@pytest.mark.slow
 def test_a_plain_model_learns(runs: Path, file: Path) -> None:
     model = ensue.load(runs / "none")
     scores = model.evaluate(file)

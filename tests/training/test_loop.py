@@ -159,6 +159,7 @@ def test_weight_decay_is_on_matrices_alone(name: str) -> None:
 SGD, IN_BF16 = {"optimizer": "sgd", "learning_rate": 0.5}, {"precision": "bfloat16"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "settings"),
     [

@@ -268,6 +268,7 @@ def test_what_stands_in_its_own_way_is_left_out(monkeypatch: pytest.MonkeyPatch)
     assert [calls.count(way) for way in cost] == [5, 2, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workload", some_slow(WORKLOADS, WORKLOADS[0]))
 def test_a_step_trains(workload: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of it once, in both types: weights move, and stay finite."""

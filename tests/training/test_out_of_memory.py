@@ -79,6 +79,7 @@ def trainer_of(recipe: Recipe, folder: Path, reporter: Listener) -> Trainer:
     return Trainer(model, job.task, recipe.train, run, precision="float32", reporter=reporter)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "head"),
     [

@@ -25,6 +25,7 @@ def on(recipe: Recipe, path: Path, **changes: Any) -> Recipe:
     return read_recipe(recipe, {"data.train": str(path), **changes})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
     ["lstm", pytest.param("transformer", marks=pytest.mark.slow), pytest.param("masked", marks=pytest.mark.slow)],

@@ -196,6 +196,7 @@ def test_a_finished_run_resumed_stays_as_it_is(text: Path, tmp_path: Path) -> No
     assert kept(tmp_path / "run") == before
 
 
+@pytest.mark.slow
 def test_a_longer_budget_goes_on_with_validations_and_reports(text: Path, tmp_path: Path) -> None:
     run_tiny(tiny_recipe(text, steps=12), tmp_path / "run")
     recorder = Recorder()

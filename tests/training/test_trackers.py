@@ -63,6 +63,7 @@ def killed_and_resumed(text: Path, out: Path, name: str) -> list[Record]:
     return MetricsLog(out / "metrics.jsonl").records()
 
 
+@pytest.mark.slow
 def test_a_table_has_each_line_once(text: Path, tmp_path: Path) -> None:
     records = killed_and_resumed(text, tmp_path / "run", "csv")
     with (tmp_path / "run" / "metrics.csv").open(newline="") as file:

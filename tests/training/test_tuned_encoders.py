@@ -117,7 +117,7 @@ def test_words_have_the_vectors_that_the_origin_gives(name: str, pooling: str, o
         assert not row[len(vectors) :].any()
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["words", "characters", "bpe"])
 def test_a_causal_origin_reads_a_text_as_it_is_written(name: str, origins: dict[str, Path]) -> None:
     """The ids of words with their blanks are those of the text, between the sign before it and the one behind it."""

@@ -203,6 +203,7 @@ def test_ordinary_scores_need_no_logarithms(monkeypatch: pytest.MonkeyPatch) -> 
     assert called
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("way")
 def test_a_long_sentence() -> None:
     """Thousands of factors below 1 underflow together, if nothing brings them back."""
