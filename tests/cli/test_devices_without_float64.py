@@ -80,6 +80,7 @@ USES: dict[str, tuple[str, list[str]]] = {
 """Recipe, data, and what is done with the model."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", some_slow(USES, "classify-lstm"))
 @pytest.mark.usefixtures("without_float64")
 def test_a_run_and_its_use_need_no_float64(

@@ -101,6 +101,7 @@ def test_columns_come_back_with_the_last_one_filled(ensue: Ensue, runs: Path) ->
     assert ensue("predict", runs / "names", stdin=Path("asked.txt").read_bytes()).out == out
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("given", ["form", "form and part of speech"])
 def test_columns_without_labels_get_one_more(given: str, ensue: Ensue, runs: Path) -> None:
     """What stands in the last of them is no label of the model's, and it stays."""

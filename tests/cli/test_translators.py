@@ -50,6 +50,7 @@ def test_runs_decide_together(ensue: Ensue, translators: Path) -> None:
     assert json.loads(both.out)["score"] == pytest.approx(json.loads(other.out)["score"], abs=1e-5)
 
 
+@pytest.mark.slow
 def test_the_surprisal_of_several_is_that_of_the_mean_of_their_probabilities(ensue: Ensue, translators: Path) -> None:
     one, two = translators / "one", translators / "two"
     alone, other = nats(ensue, one), nats(ensue, two)

@@ -96,6 +96,7 @@ def assert_same(found: list[Hypothesis], wanted: list[Hypothesis]) -> None:
     assert [one.score for one in found] == pytest.approx([one.score for one in wanted], abs=1e-4)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", MODELS)
 def test_batch_order_and_padding_change_nothing(name: str) -> None:
     model = MODELS[name](1)
@@ -177,6 +178,7 @@ def test_an_ensemble_of_other_vocabularies_is_an_error() -> None:
         Ensemble([transformer(1), other])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", MODELS)
 def test_coverage_is_that_of_reading_the_hypothesis(name: str) -> None:
     model = MODELS[name](7)

@@ -89,6 +89,7 @@ def test_compiled_with_one_unit_in_single_precision(name: str) -> None:
     check(name, "compiled", torch.float32, OF_ONE_UNIT)
 
 
+@pytest.mark.sampled(1)
 @needs_compiler
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_batches_of_every_remainder_of_a_tile(dtype: torch.dtype) -> None:

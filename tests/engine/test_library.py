@@ -133,6 +133,7 @@ class TestLibrary:
         assert twice(cache(c_library.library.__wrapped__)(TEXT, torch.float64)) == 4.5
         assert len(libraries(place)) == 4
 
+    @pytest.mark.sampled(1)
     @pytest.mark.parametrize("content", [b"", b"\x7fELF damaged"])
     def test_a_damaged_one_is_made_again(
         self, place: Path, forgetful: Library, content: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -180,6 +181,7 @@ class TestLibrary:
         cache(c_library.library.__wrapped__)(TEXT, torch.float64)
         assert (place / "cells").stat().st_mode & 0o777 == 0o700
 
+    @pytest.mark.sampled(1)
     @pytest.mark.sampled(2)
     @pytest.mark.parametrize("spoil", FOREIGN, ids=lambda spoil: spoil.__name__)
     def test_a_file_that_is_not_the_users_is_not_loaded(

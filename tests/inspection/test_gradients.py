@@ -218,6 +218,7 @@ def test_the_same_numbers_give_the_same_picture(tmp_path: Path, name: str) -> No
     assert first.startswith(b"\x89PNG" if name == "a.png" else b"<?xml")
 
 
+@pytest.mark.slow
 def test_a_picture_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(EnsueError, match=r"gone/a\.png: the picture cannot be written: No such file"):
         draw_gradients(FOUND, tmp_path / "gone" / "a.png", steps=0)

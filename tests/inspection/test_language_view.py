@@ -253,6 +253,7 @@ def test_long_texts_and_many_units_are_cut_and_it_is_said(monkeypatch: pytest.Mo
     assert "too short" in viewed(pipeline, "The sea")[1].section("Units").text
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["lstm", "transformer"])
 def test_no_text_breaks_a_page_and_nothing_is_fetched(name: str) -> None:
     for kind, text in zip(

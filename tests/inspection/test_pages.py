@@ -82,6 +82,7 @@ def test_probability_of_the_tag_and_the_next_best() -> None:
     assert len(groups) == 8
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("head", ["crf", "viterbi"])
 def test_transitions_on_the_page(head: str) -> None:
     view, page = tagged(tagger(head=head))

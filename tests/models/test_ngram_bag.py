@@ -136,6 +136,7 @@ def test_gradients_reach_what_stands_there(bag: NgramBag) -> None:
     assert bag.ratio.grad is None
 
 
+@pytest.mark.slow
 def test_ngrams_are_left_out_in_training_alone(bag: NgramBag) -> None:
     """Of two n-grams of the same ratio both, either or none are there; what is there has a norm of 1."""
     words = torch.tensor([[1, 0, 4]])

@@ -168,6 +168,7 @@ def test_bias_and_penalties(sea: Client) -> None:
     assert len(set(once)) > len(set(written(sea, temperature=0, max_tokens=30)["choices"][0]["text"]))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("model", ["lstm", "transformer"])
 def test_a_session_goes_on(sea: Client, model: str) -> None:
     whole = written(sea, model=model, prompt="The sea was", max_tokens=8, temperature=0)["choices"][0]["text"]
@@ -195,6 +196,7 @@ def test_whoever_leaves_frees_the_place(serve: Any) -> None:
     asyncio.run(visit())
 
 
+@pytest.mark.slow
 def test_whoever_reads_nothing_holds_nothing_for_ever(serve: Any) -> None:
     client, service = serve({"lstm": language_pipeline()}, request_seconds=0.1)
     asyncio.run(client.ask(PATH, asked(max_tokens=50_000, stream=True, session="s"), reads=False))

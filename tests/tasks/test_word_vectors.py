@@ -108,6 +108,7 @@ def test_interrupted_and_killed_and_resumed_is_bit_identical(
     assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["skip-gram", "glove"])
 def test_without_a_compiler_it_is_slower_and_the_same(
     kind: str, runs: dict[str, Path], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

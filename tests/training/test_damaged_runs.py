@@ -86,6 +86,7 @@ def test_any_value_of_a_file_may_be_another(name: str, file: str, runs: Path, tm
     assert refused > 20
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("content", "fault"),
     [

@@ -120,6 +120,7 @@ class FullAt:
         yield from pieces
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("times", some_slow(range(3, 7), 3, 4))
 def test_a_full_disk_leaves_the_last_checkpoint_and_resuming_loses_nothing(
     times: int, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -98,6 +98,7 @@ def test_a_classifier_learns_and_says_what_it_has_learned(runs: Path, files: Pat
     assert (files / "labels" / "README.md").read_text().count("classifier of frames") == 1
 
 
+@pytest.mark.slow
 def test_a_tagger_learns_a_label_for_every_frame(runs: Path, files: Path) -> None:
     model = ensue.load(runs / "tags")
     frames, _, tags = series(count=9, seed=1)

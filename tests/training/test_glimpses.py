@@ -89,6 +89,7 @@ def test_what_is_read_is_said_in_every_way(files: Path) -> None:
     assert alone == pytest.approx(drawn[0], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_the_page_shows_where_it_looks(files: Path) -> None:
     model = ensue.load(files / "run")
     found = model.inspect_texts(str(files / "strips.npz"))

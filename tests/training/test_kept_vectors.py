@@ -23,6 +23,7 @@ from training.tiny import run_tiny
 from training.tiny_texts import tagging
 
 
+@pytest.mark.slow
 def test_training_and_prediction_read_the_same(origin: Path, names: Path, tmp_path: Path) -> None:
     """So the scores of the validation are those of `evaluate`, to the bit, although one is kept and one worked out."""
     recipe = tagging(names, features=of(origin), data={"valid": str(names), "context_words": 30})

@@ -63,6 +63,7 @@ def kill_while_it_writes(running: Forked, run: Path) -> None:
     running.process.kill()
 
 
+@pytest.mark.slow
 def test_kill_9_and_ctrl_c_then_resume_ends_in_the_same_bits(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

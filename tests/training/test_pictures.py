@@ -32,6 +32,7 @@ def test_any_name_can_be_drawn(title: str, tmp_path: Path) -> None:
     assert (tmp_path / "confusion.png").stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_a_score_that_the_validations_do_not_have(tmp_path: Path) -> None:
     draw_curve(records({"bleu": 0.5}), tmp_path / "curve.png", title="t", score="accuracy")
     assert (tmp_path / "curve.png").exists()
