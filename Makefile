@@ -22,7 +22,7 @@ help:  ## show this list
 quickstart: $(VENV)/.installed  ## train a small language model on this machine, about a minute
 	@$(BIN)/ensue quickstart
 
-test: $(VENV)/.installed-test  ## the default tests on two cores, a minute and a half
+test: $(VENV)/.installed-test  ## the default tests on two cores, about a minute
 	@$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 slow: $(VENV)/.installed-parity  ## the slow tests, on ../shared/data where it is there
