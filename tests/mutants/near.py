@@ -103,8 +103,6 @@ OWN: dict[str, list[str]] = {
     "projected": ["lstm_variants", "elmo_layers"],
     "softmax": ["linear_cross_entropy", "encoders"],
     "transformer": ["attention_against_torch"],
-    "triton_passes": ["triton"],
-    "triton_source": ["triton"],
     "workloads": ["machine"],
 }
 """Tests of a file, before those that have its name and those of its group."""

@@ -4,7 +4,7 @@
 - `program.py` makes three passes of the graph: forward, inference, backward.
 - `schedule.py` orders a pass, `c_source.py` prints it as C, `c_library.py` compiles that once for a machine and
   `c_passes.py` calls it.
-- `plain_passes.py` runs the same passes in torch operations, `triton_passes.py` in Triton on a GPU.
+- `plain_passes.py` runs the same passes in torch operations.
 - `runner.py` does what lies outside of the loop over positions; `packing.py` leaves the padding of ragged rows out.
 - `held_weights.py` keeps what is made of weights, for as long as nobody changes them.
 - `feedback.py` lets something that is no step, attention, say, stand between two positions.

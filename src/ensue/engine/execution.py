@@ -14,7 +14,6 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from ensue.engine.agreement import LENGTHS, agrees
 from ensue.engine.c_library import compiler
 from ensue.engine.c_passes import CompiledPasses, c_passes
 from ensue.engine.feedback import Maker, run_fed
@@ -22,10 +21,9 @@ from ensue.engine.held_weights import Kept, kept_weights
 from ensue.engine.packing import Packing
 from ensue.engine.plain_passes import PlainPasses
 from ensue.engine.products import Bf16Kernel, bf16_kernel
-from ensue.engine.program import Program, build
+from ensue.engine.program import build
 from ensue.engine.runner import Runner
 from ensue.engine.trace import Untraceable, trace
-from ensue.engine.triton_passes import TritonPasses, triton_passes
 from ensue.types import State, leaves, map_state
 
 Execution = Literal["compiled", "plain", "fold"]
@@ -60,14 +58,12 @@ def explain(layer: nn.Module) -> str:
         return f"step by step under autograd: its step holds {runner}"
     if cell is None:
         return _described(runner)
-    if isinstance(runner.functions, TritonPasses):
-        return "step by step under autograd: its cell is fed at each position, for which there is no kernel in Triton"
     return f"{_described(runner)}; what its cell is fed, in torch operations"
 
 
 def _described(runner: Runner) -> str:
-    if not isinstance(runner.functions, PlainPasses):
-        return "compiled (Triton)" if isinstance(runner.functions, TritonPasses) else "compiled"
+    if isinstance(runner.functions, CompiledPasses):
+        return "compiled"
     if compiler() is None:
         return "in torch operations, position by position: no C compiler (cc, gcc, clang or the package ziglang) found"
     return "in torch operations, position by position"
@@ -124,7 +120,7 @@ def unroll_fed(
     are what was fed.
     """
     runner = _ready(layer, x)
-    if runner is None or isinstance(runner.functions, TritonPasses):
+    if runner is None:
         return None
     packing = Packing.of(x, mask)
     if packing.size == 0:
@@ -179,37 +175,8 @@ def _built(layer: nn.Module, dtype: torch.dtype, device: torch.device, kernel: B
         return str(reason)
     except RecursionError:
         return "more operations after one another than can be followed"
-    passes = _passes(program, dtype, device, kernel) if may_compile() else None
-    if passes is not None:
-        runner = Runner(traced, program, passes, dtype)
-        if not isinstance(passes, TritonPasses) or _agrees(layer, runner, device):
-            return runner
-    return Runner(traced, program, PlainPasses(program), dtype)
-
-
-def _passes(
-    program: Program, dtype: torch.dtype, device: torch.device, kernel: Bf16Kernel | None
-) -> CompiledPasses | TritonPasses | None:
-    """None where nothing can be compiled."""
-    if device.type == "cpu":
-        return c_passes(program, dtype, kernel)
-    return triton_passes(program, dtype) if device.type == "cuda" else None
-
-
-def _agrees(layer: Any, runner: Runner, device: torch.device) -> bool:
-    """Whether a layer's passes in Triton are right, tried on a few rows with the weights that it has."""
-    mask = torch.arange(max(LENGTHS), device=device) < torch.tensor(LENGTHS, device=device).unsqueeze(1)
-    numbers = torch.Generator().manual_seed(0)  # the stream of a training step stays as it is
-
-    def drawn(*sizes: int) -> Tensor:
-        return torch.randn(sizes, generator=numbers).to(device, runner.dtype)
-
-    x = drawn(*mask.shape, layer.d_in)
-    packing = Packing.of(x, mask)
-    with torch.no_grad(), torch.autocast(device.type, enabled=False):
-        state = map_state(lambda leaf: drawn(*leaf.shape), layer.init_state(len(x)))
-        tensors = _before(layer, runner, x, state, packing)
-        return agrees(runner, tensors, packing, type(layer).__name__)
+    passes = c_passes(program, dtype, kernel) if may_compile() and device.type == "cpu" else None
+    return Runner(traced, program, passes or PlainPasses(program), dtype)
 
 
 def _before(

@@ -29,8 +29,6 @@ class Operation:
     """From the node y and the error g at y to the error at each argument; None where none flows."""
     is_condition: bool = False
     """Whether its values are true or false."""
-    triton: str | None = None
-    """As an expression of Triton, where that of C is none."""
 
 
 COSTLY = frozenset({"div", "sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "sin", "cos", "erf"})
@@ -69,8 +67,8 @@ def _apply(op: str, node: Node) -> Node:
     return node.graph.pointwise(op, node)
 
 
-def _condition(plain: Callable[..., Any], c: str, triton: str | None = None) -> Operation:
-    return Operation(plain, c, _nothing, is_condition=True, triton=triton)
+def _condition(plain: Callable[..., Any], c: str) -> Operation:
+    return Operation(plain, c, _nothing, is_condition=True)
 
 
 OPERATIONS: dict[str, Operation] = {
@@ -79,46 +77,33 @@ OPERATIONS: dict[str, Operation] = {
     "mul": Operation(torch.mul, "{0} * {1}", lambda y, g: (g * y.args[1], g * y.args[0])),
     "div": Operation(torch.div, "{0} / {1}", lambda y, g: (g / y.args[1], -(g * y) / y.args[1])),
     "neg": Operation(torch.neg, "-{0}", lambda y, g: (-g,)),
-    "sigmoid": Operation(torch.sigmoid, "sigmoid_({0})", lambda y, g: (g * (y * (1 - y)),), triton="tl.sigmoid({0})"),
-    "tanh": Operation(torch.tanh, "tanh_({0})", lambda y, g: (g * (1 - y * y),), triton="2 * tl.sigmoid(2 * {0}) - 1"),
+    "sigmoid": Operation(torch.sigmoid, "sigmoid_({0})", lambda y, g: (g * (y * (1 - y)),)),
+    "tanh": Operation(torch.tanh, "tanh_({0})", lambda y, g: (g * (1 - y * y),)),
     "relu": Operation(
-        torch.relu,
-        "({0} > 0 ? {0} : 0)",
-        lambda y, g: (_where(y.graph.pointwise("gt", y, 0.0), g, 0.0),),
-        triton="tl.where({0} < 0, 0.0, {0})",
+        torch.relu, "({0} > 0 ? {0} : 0)", lambda y, g: (_where(y.graph.pointwise("gt", y, 0.0), g, 0.0),)
     ),
-    "exp": Operation(torch.exp, "exp_({0})", lambda y, g: (g * y,), triton="tl.exp({0})"),
-    "log": Operation(torch.log, "log_({0})", lambda y, g: (g / y.args[0],), triton="tl.log({0})"),
-    "sqrt": Operation(torch.sqrt, "sqrt_({0})", lambda y, g: (g * 0.5 / y,), triton="tl.sqrt({0})"),
-    "rsqrt": Operation(
-        torch.rsqrt, "1 / sqrt_({0})", lambda y, g: (g * -0.5 * (y * y * y),), triton="1 / tl.sqrt({0})"
-    ),
-    "sin": Operation(torch.sin, "sin_({0})", lambda y, g: (g * _apply("cos", y.args[0]),), triton="tl.sin({0})"),
-    "cos": Operation(torch.cos, "cos_({0})", lambda y, g: (-(g * _apply("sin", y.args[0])),), triton="tl.cos({0})"),
+    "exp": Operation(torch.exp, "exp_({0})", lambda y, g: (g * y,)),
+    "log": Operation(torch.log, "log_({0})", lambda y, g: (g / y.args[0],)),
+    "sqrt": Operation(torch.sqrt, "sqrt_({0})", lambda y, g: (g * 0.5 / y,)),
+    "rsqrt": Operation(torch.rsqrt, "1 / sqrt_({0})", lambda y, g: (g * -0.5 * (y * y * y),)),
+    "sin": Operation(torch.sin, "sin_({0})", lambda y, g: (g * _apply("cos", y.args[0]),)),
+    "cos": Operation(torch.cos, "cos_({0})", lambda y, g: (-(g * _apply("sin", y.args[0])),)),
     "erf": Operation(
-        torch.erf,
-        "erf_({0})",
-        lambda y, g: (g * (2 / math.sqrt(math.pi)) * _apply("exp", -(y.args[0] * y.args[0])),),
-        triton="tl.erf({0})",
+        torch.erf, "erf_({0})", lambda y, g: (g * (2 / math.sqrt(math.pi)) * _apply("exp", -(y.args[0] * y.args[0])),)
     ),
-    "abs": Operation(
-        torch.abs,
-        "fabs_({0})",
-        _sign,
-        triton="tl.abs({0})",
-    ),
-    "maximum": Operation(torch.maximum, "({0} >= {1} ? {0} : {1})", _larger, triton="tl.where({0} >= {1}, {0}, {1})"),
-    "minimum": Operation(torch.minimum, "({0} <= {1} ? {0} : {1})", _larger, triton="tl.where({0} <= {1}, {0}, {1})"),
+    "abs": Operation(torch.abs, "fabs_({0})", _sign),
+    "maximum": Operation(torch.maximum, "({0} >= {1} ? {0} : {1})", _larger),
+    "minimum": Operation(torch.minimum, "({0} <= {1} ? {0} : {1})", _larger),
     "stop": Operation(torch.clone, "{0}", _nothing),
     "copy": Operation(torch.clone, "{0}", lambda y, g: (g,)),
-    "where": Operation(torch.where, "({0} ? {1} : {2})", _choice, triton="tl.where({0}, {1}, {2})"),
+    "where": Operation(torch.where, "({0} ? {1} : {2})", _choice),
     "gt": _condition(torch.gt, "({0} > {1})"),
     "ge": _condition(torch.ge, "({0} >= {1})"),
     "lt": _condition(torch.lt, "({0} < {1})"),
     "le": _condition(torch.le, "({0} <= {1})"),
     "eq": _condition(torch.eq, "({0} == {1})"),
     "ne": _condition(torch.ne, "({0} != {1})"),
-    "and": _condition(torch.logical_and, "({0} && {1})", "{0} & {1}"),
-    "or": _condition(torch.logical_or, "({0} || {1})", "{0} | {1}"),
-    "not": _condition(torch.logical_not, "(!{0})", "~{0}"),
+    "and": _condition(torch.logical_and, "({0} && {1})"),
+    "or": _condition(torch.logical_or, "({0} || {1})"),
+    "not": _condition(torch.logical_not, "(!{0})"),
 }

@@ -24,7 +24,6 @@ from ensue.engine.plain_passes import PlainPasses
 from ensue.engine.program import Array, Product, Program, View
 from ensue.engine.storage import Arrays, Finals, Storage, room
 from ensue.engine.trace import TracedStep
-from ensue.engine.triton_passes import TritonPasses
 
 Item = TypeVar("Item")
 AmongArrays = Callable[[Arrays, int], None]
@@ -55,13 +54,13 @@ class Values(Generic[Item]):
 
 
 class Runner:
-    """A traced step, its program and what runs its passes: compiled C, Triton on a GPU, or torch operations."""
+    """A traced step, its program and what runs its passes: compiled C or torch operations."""
 
     def __init__(
         self,
         trace: TracedStep,
         program: Program,
-        functions: CompiledPasses | TritonPasses | PlainPasses,
+        functions: CompiledPasses | PlainPasses,
         dtype: torch.dtype,
     ) -> None:
         self.trace, self.program, self.overlays = trace, program, overlays(program)
@@ -184,7 +183,6 @@ class Runner:
         if between is None:
             self.functions.run(name, arrays, packing, values.matrices, finals=finals, kept=kept)
         else:
-            assert not isinstance(self.functions, TritonPasses)
             at = partial(between, arrays)
             self.functions.run(name, arrays, packing, values.matrices, finals=finals, between=at)
 
