@@ -49,4 +49,14 @@ def test_what_is_saved_is_what_is_loaded(kind: str) -> None:
     assert again.to_json() == coder.to_json()
     np.testing.assert_array_equal(again.encode(TEXT), coder.encode(TEXT))
     with pytest.raises(ValueError, match="occurs twice"):
-        TokenizerWithSpecials.from_json({**coder.to_json(), "names": ["<end>"]})
+        TokenizerWithSpecials.from_json({**coder.to_json(), "names": ["PL", "PL"]})
+
+
+def test_a_name_spelled_as_a_special_token_is_another_token() -> None:
+    coder = TokenizerWithSpecials(train_tokenizer("bytes", []), ["PL", *SPECIAL])
+    ids = coder.encode_names([*SPECIAL, "PL"])
+    assert len(set(ids.tolist())) == 6
+    assert ids.min() > coder.unknown_name_id
+    assert [coder.symbol(id) for id in ids] == [*SPECIAL, "PL"]
+    assert TokenizerWithSpecials.from_json(coder.to_json()).encode_names(SPECIAL).tolist() == ids[:5].tolist()
+    assert CODERS["bytes"].encode_names(SPECIAL).tolist() == [CODERS["bytes"].unknown_name_id] * 5

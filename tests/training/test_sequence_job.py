@@ -10,9 +10,12 @@ import pytest
 
 import ensue
 from ensue.console.reporter import shortened
+from ensue.data.pairs import Pair
 from ensue.errors import DataError, EnsueError, RecipeError
+from ensue.recipe.tables import TokenizerRecipe
 from ensue.runs.weights import read_tensors
 from ensue.tasks.sequence_to_sequence.job import SequenceToSequenceJob
+from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from training.resuming import At, interrupt
 from training.tiny import kept, run_tiny, some_slow
 from training.tiny_pairs import DECODERS, LEARNED, LSTM, SMALL, pair_recipe, pairs, sources_of
@@ -70,6 +73,19 @@ def test_columns_of_names_are_tokens(tmp_path: Path) -> None:
     model = ensue.load(tmp_path / "run")
     assert [output.text for output in model.predict([("walk", "V;PST"), ("look", "V;3;SG")])] == ["walked", "looks"]
     assert set(model.coder.source.names.symbols) >= {"V", "PST", "3", "SG"}
+
+
+@pytest.mark.parametrize("kind", ["characters", "bytes"])
+@pytest.mark.parametrize("target", [None, TokenizerRecipe(kind="bytes")])
+def test_names_are_known_whatever_the_tokens_are(kind: Any, target: TokenizerRecipe | None) -> None:
+    """Also one that is spelled as a special token is."""
+    found = [Pair(("walk", "V;PST"), ("walked",)), Pair(("walk", "<end>|<unknown>"), ("walks",))]
+    coder = PairCoder.train(found, TokenizerRecipe(kind=kind), target, names=[2])
+    ids = [coder.encode(pair.sources)[0] for pair in found]
+    names = [[coder.source.symbol(id) for id in row[4:-1]] for row in ids]
+    assert names == [["V", "PST"], ["<end>", "<unknown>"]]
+    special = {coder.source.end_id, coder.source.unknown_name_id}
+    assert not special & {id for row in ids for id in row[:-1].tolist()}
 
 
 def test_long_sources_are_cut_and_long_targets_left_out_which_is_said(corpus: Path, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ class MaskedTokenizer(ExtendedTokenizer):
     def __init__(self, tokenizer: Tokenizer) -> None:
         own = dict(tokenizer.special_ids)
         super().__init__(tokenizer, [name for name in FRAMING if name not in own])
-        behind = {name: tokenizer.vocabulary_size + place for name, place in self.names.ids.items()}
+        behind = {name: tokenizer.vocabulary_size + place for place, name in enumerate(self.behind)}
         self.padding_id, self.begin_id, self.separator_id, self.mask_id = ((own | behind)[name] for name in FRAMING)
         special = {*self.special_ids, tokenizer.unknown_id}
         self.text_ids = np.array([id for id in range(self.vocabulary_size) if id not in special], np.int64)

@@ -20,12 +20,12 @@ SPECIAL = (BEGIN, END, PADDING, SEPARATOR, UNKNOWN_NAME)
 
 
 class ExtendedTokenizer:
-    """The ids of `tokenizer`, then those of `names`, which no text has."""
+    """The ids of `tokenizer`, then those of the symbols `behind`, which no text has."""
 
-    def __init__(self, tokenizer: Tokenizer, names: Iterable[str]) -> None:
+    def __init__(self, tokenizer: Tokenizer, behind: Iterable[str]) -> None:
         self.tokenizer = tokenizer
-        self.names = Vocabulary(names)
-        self.vocabulary_size = tokenizer.vocabulary_size + len(self.names)
+        self.behind = tuple(behind)
+        self.vocabulary_size = tokenizer.vocabulary_size + len(self.behind)
         self._before = tokenizer.before
 
     @property
@@ -49,39 +49,40 @@ class ExtendedTokenizer:
     def symbol(self, id: int) -> str:
         """The token's text, as it is shown in a table."""
         first = self.tokenizer.vocabulary_size
-        return self.tokenizer.symbol(id) if id < first else self.names.symbols[id - first]
+        return self.tokenizer.symbol(id) if id < first else self.behind[id - first]
 
 
 class TokenizerWithSpecials(ExtendedTokenizer):
     """The ids of `tokenizer`, then those of the special tokens, then those of `names`.
 
     A decoder reads `begin_id` before the first token of a text, and predicts `end_id` after the last. `separator_id`
-    stands between two texts that are read as one. A name that is not known is `unknown_name_id`.
+    stands between two texts that are read as one. A name that is not known is `unknown_name_id`. A name may be spelled
+    as a special token is; it is another token.
     """
 
     def __init__(self, tokenizer: Tokenizer, names: Iterable[str] = ()) -> None:
-        super().__init__(tokenizer, [*SPECIAL, *names])
+        self.names = Vocabulary(names)
+        super().__init__(tokenizer, [*SPECIAL, *self.names.symbols])
         first = tokenizer.vocabulary_size
         self.begin_id, self.end_id, self.padding_id, self.separator_id, self.unknown_name_id = range(first, first + 5)
 
     def encode_names(self, names: Iterable[str]) -> NDArray[np.int64]:
         """The ids of names."""
-        first, known, unknown = self.tokenizer.vocabulary_size, self.names.ids, self.unknown_name_id
-        found = (known.get(name) for name in names)
-        return np.array([unknown if place is None else first + place for place in found], np.int64)
+        known = self.names.ids
+        return np.array([self.unknown_name_id + 1 + known.get(name, -1) for name in names], np.int64)
 
     def to_json(self) -> dict[str, Any]:
         """Everything that `from_json` needs, as JSON values."""
-        return {"tokenizer": self.tokenizer.to_json(), "names": list(self.names.symbols[len(SPECIAL) :])}
+        return {"tokenizer": self.tokenizer.to_json(), "names": list(self.names.symbols)}
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Self:
         """The inverse of `to_json`; raises KeyError, TypeError or ValueError for other content."""
-        names = Vocabulary.from_json([*SPECIAL, *content["names"]], first=SPECIAL)
-        return cls(restore_tokenizer(content["tokenizer"]), names.symbols[len(SPECIAL) :])
+        names = Vocabulary.from_json(content["names"], first=())
+        return cls(restore_tokenizer(content["tokenizer"]), names.symbols)
 
     def __repr__(self) -> str:
-        return f"TokenizerWithSpecials({self.tokenizer!r}, {len(self.names) - len(SPECIAL)} names)"
+        return f"TokenizerWithSpecials({self.tokenizer!r}, {len(self.names)} names)"
 
 
 class _TextDecoder(Decoder):

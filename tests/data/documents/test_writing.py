@@ -67,9 +67,21 @@ def rewritten(text: str, layout: Layout, labels: list[tuple[str, ...]], probabil
         ),
         ("a b\t__label__x\n", Layout("fasttext"), [("y", "z")], "a b __label__y __label__z\n"),
         ("1 a  b \n\n0 c", Layout("first-word"), [("0",), ("so so",)], "0 a  b \n\nso_so c"),
+        ("1\ta b\n0 c\td\n", Layout("first-word"), [("1",), ("0",)], "1\ta b\n0 c\td\n"),
         ("a\tb\r\n\nc", Layout("plain"), [("x",), ("y", "z"), ("x\ty",)], "x\ta\tb\r\ny,z\t\nx y\tc"),
     ],
-    ids=["tsv", "csv", "json", "json, several", "json, new", "fasttext", "fasttext, behind", "first-word", "plain"],
+    ids=[
+        "tsv",
+        "csv",
+        "json",
+        "json, several",
+        "json, new",
+        "fasttext",
+        "fasttext, behind",
+        "first-word",
+        "tab",
+        "plain",
+    ],
 )
 def test_the_label_is_put_in_and_all_else_is_untouched(
     text: str, layout: Layout, labels: list[tuple[str, ...]], expected: str
@@ -170,3 +182,20 @@ def test_a_document_is_a_value() -> None:
     assert len({document, Document(("a",), ("x",))}) == 1
     with pytest.raises(AttributeError):
         document.labels = ()  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "labels"),
+    [
+        ("a\tb c\n1\xa02 d\n", "first-word", ["a", "1\xa02"]),
+        ("__label__1\xa02 d\ne\t__label__x\x0by\n", "fasttext", ["1\xa02", "x\x0by"]),
+    ],
+)
+def test_labels_with_white_space_come_back_as_they_were(text: str, name: str, labels: list[str]) -> None:
+    layout = Layout(name)
+    found = list(read_lines(Lines([text], "x"), layout))
+    assert [document.labels for document in found] == [(label,) for label in labels]
+    again = list(read_lines(Lines([rewritten(text, layout, [(label,) for label in labels])], "x"), layout))
+    assert [(document.labels, document.texts) for document in again] == [
+        (document.labels, document.texts) for document in found
+    ]

@@ -205,3 +205,15 @@ def test_no_words_no_sentence() -> None:
     assert read("") == read("# newdoc\n\n\n") == []
     (sentence,) = read("# a\n\n# b\n" + row("1") + "\n# c\n")
     assert sentence.source.text == "# a\n\n# b\n" + row("1") + "\n# c\n"
+
+
+@pytest.mark.parametrize(
+    ("comment", "opens"),
+    [
+        ("# newdoc", True), ("#newdoc", True), ("# newdoc id = x", True), ("#newdoc\tid = x\r", True),
+        ("# newdocument", False), ("# newdocs", False), ("# x newdoc", False), ("# newdoc_id = 3", False),
+    ],
+)  # fmt: skip
+def test_what_begins_a_document(comment: str, opens: bool) -> None:
+    sentences = read(f"{row('1')}\n{comment}\n{row('1')}\n")
+    assert [sentence.document for sentence in sentences] == [0, int(opens)]

@@ -13,6 +13,8 @@ from ensue.data.documents.format import DocumentFormat, shown_probabilities, spl
 from ensue.data.lines import Lines
 from ensue.data.records import records, without_end
 
+_BLANKS = re.compile(r"[ \t\r\n]+")
+"""What parts a label from the text; other white space is a character of a label."""
 _LEADING = re.compile(rf"[ \t]*(?:{FASTTEXT_PREFIX}[^ \t]+(?:[ \t]+|\Z))*")
 _TRAILING = re.compile(rf"[ \t]*(?:[^ \t]+?{FASTTEXT_PREFIX[::-1]}(?:[ \t]+|\Z))+")  # read from the end of the line
 
@@ -35,8 +37,8 @@ class FastTextLine(NamedTuple):
     @property
     def labels(self) -> tuple[str, ...]:
         """The distinct labels in the order of the line, without their prefix."""
-        marks = f"{self.leading} {self.trailing}".split()
-        return tuple(dict.fromkeys(mark.removeprefix(FASTTEXT_PREFIX) for mark in marks))
+        marks = _BLANKS.split(f"{self.leading} {self.trailing}")
+        return tuple(dict.fromkeys(mark.removeprefix(FASTTEXT_PREFIX) for mark in marks if mark))
 
 
 class FastText(DocumentFormat):
@@ -63,14 +65,14 @@ class FastText(DocumentFormat):
 
 
 class FirstWord(DocumentFormat):
-    """`1 a stirring , funny ...`: the label, a blank, and the text."""
+    """`1 a stirring , funny ...`: the label, a blank or a tab, and the text."""
 
     def layout(self, lines: Lines, choice: Choice) -> Layout:
         return Layout("first-word")
 
     def read(self, lines: Lines, layout: Layout, *, is_labeled: bool) -> Iterator[Document]:
         for record in records(lines, lines.name):
-            label, _, text = without_end(record.text)[0].partition(" ")
+            label, _, text = _parted(without_end(record.text)[0])
             yield Document((text,), split_labels(label, ""), lines.name, record.line, record.text, record.before)
 
     def write(
@@ -78,7 +80,8 @@ class FirstWord(DocumentFormat):
     ) -> str:
         """The format has no place for probabilities; blanks within a label become `_`."""
         body, end = without_end(document.source)
-        return f"{document.before}{','.join(map(_one_word, labels))} {body.partition(' ')[2]}{end}"
+        _, blank, text = _parted(body)
+        return f"{document.before}{','.join(map(_one_word, labels))}{blank or ' '}{text}{end}"
 
 
 class ClassFiles(DocumentFormat):
@@ -120,5 +123,11 @@ def _line_behind_labels(document: Document, labels: Sequence[str], probabilities
     return document.before + "\t".join([*(" ".join(value.split()) for value in values), document.source])
 
 
+def _parted(body: str) -> tuple[str, str, str]:
+    """The first word of a line, the blank or tab behind it, and the text."""
+    label = body[: min(len(part) for part in (body.split(" ", 1)[0], body.split("\t", 1)[0]))]
+    return label, body[len(label) : len(label) + 1], body[len(label) + 1 :]
+
+
 def _one_word(label: str) -> str:
-    return "_".join(label.split())
+    return _BLANKS.sub("_", label.strip())

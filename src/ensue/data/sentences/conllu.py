@@ -18,6 +18,7 @@ NAMES = ("form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "mi
 NOTHING = "_"
 _PLACES = {name: place for place, name in enumerate(NAMES, 1)}
 _RANGE = re.compile(r"([1-9][0-9]{0,8})-([1-9][0-9]{0,8})")
+_NEW_DOCUMENT = re.compile(r"#\s*newdoc(?!\S)")
 
 
 class Conllu(Format):
@@ -31,7 +32,7 @@ class Conllu(Format):
         """Raises DataError for a row without ten columns, without a form, or with an id that does not follow the one
         before.
 
-        A comment `# newdoc` begins a document.
+        A comment `# newdoc`, with or without an id, begins a document.
         """
         if self.words not in NAMES:
             raise DataError(missing_column(self.words, NAMES), lines.name)
@@ -217,4 +218,4 @@ def _is_word(line: str) -> bool:
 
 
 def _opens_document(line: str) -> bool:
-    return line.startswith("# newdoc")
+    return _NEW_DOCUMENT.match(line) is not None

@@ -115,7 +115,7 @@ def _side(coder: TokenizerWithSpecials) -> dict[str, Any]:
     tokenizer = coder.tokenizer
     return {
         "before": tokenizer.before,
-        "names": {name: tokenizer.vocabulary_size + place for place, name in enumerate(coder.names.symbols)},
+        "names": dict(zip(coder.names.symbols, coder.encode_names(coder.names.symbols).tolist(), strict=True)),
         "special": dict(zip(SPECIAL, range(tokenizer.vocabulary_size, coder.vocabulary_size), strict=False)),
         "size": coder.vocabulary_size,
         "unknown": tokenizer.unknown_id,

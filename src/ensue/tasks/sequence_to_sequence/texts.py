@@ -41,7 +41,7 @@ class PairCoder:
     @classmethod
     def train(
         cls,
-        pairs: Iterable[Pair],
+        pairs: Sequence[Pair],
         source: TokenizerRecipe,
         target: TokenizerRecipe | None,
         *,
@@ -54,14 +54,12 @@ class PairCoder:
         `names` are the numbers of columns, from 1.
         """
         places = frozenset(number - 1 for number in names)
-        found: dict[str, None] = {}
+        known = sorted({name for pair in pairs for name in _names_of(pair, places)})
 
         def sources() -> Iterator[str]:
             for pair in pairs:
                 for place, text in enumerate(pair.sources):
-                    if place in places:
-                        found.update(dict.fromkeys(split_names(text)))
-                    else:
+                    if place not in places:
                         yield from (" ", text, "\n")
 
         def targets() -> Iterator[str]:
@@ -75,13 +73,11 @@ class PairCoder:
 
         if target is None:
             tokenizer = train_tokenizer(chunks=_in_pieces(both()), **source.model_dump())
-            joint = TokenizerWithSpecials(tokenizer, sorted(found))
+            joint = TokenizerWithSpecials(tokenizer, known)
             return cls(joint, joint, places, source_tokens, copies)
         reader = train_tokenizer(chunks=_in_pieces(sources()), **source.model_dump())
         writer = train_tokenizer(chunks=_in_pieces(targets()), **target.model_dump())
-        return cls(
-            TokenizerWithSpecials(reader, sorted(found)), TokenizerWithSpecials(writer), places, source_tokens, copies
-        )
+        return cls(TokenizerWithSpecials(reader, known), TokenizerWithSpecials(writer), places, source_tokens, copies)
 
     def encode(self, columns: Sequence[str], targets: Iterable[str] = ()) -> tuple[Ids, list[Ids]]:
         """The ids of a source, its columns one after another, and of its targets, each with the end at its end.
@@ -170,6 +166,13 @@ class PairCoder:
 def split_names(text: str) -> list[str]:
     """The names in a column such as `V;PST` or `V, PST`."""
     return [name for name in BETWEEN_NAMES.split(text) if name]
+
+
+def _names_of(pair: Pair, places: frozenset[int]) -> Iterator[str]:
+    """The names in the source columns at these places."""
+    for place, text in enumerate(pair.sources):
+        if place in places:
+            yield from split_names(text)
 
 
 def _in_pieces(strings: Iterable[str]) -> Iterator[str]:
