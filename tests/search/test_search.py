@@ -61,6 +61,7 @@ def space_of(folder: Path, text: str) -> Path:
         ("train.batch_size = [2026-01-01]", 'train.batch_size = "2026-01-01": the recipe: train.batch_size: input'),
         ("train.batch_size = 4", "train.batch_size: expected a list of choices, or { low, high }; found 4"),
         ("train.batch_size = []", "expected a list of choices, or { low, high }; found []"),
+        ("train.steps = [1, 2]\ntrain.seconds = [1, 2]", "train.steps and train.seconds: a recipe has one budget"),
         ("", "no key; expected such as train.learning_rate"),
         ("[train", "not TOML"),
     ],
@@ -125,7 +126,14 @@ def test_trials_are_runs_and_the_best_is_a_recipe(recipe: Recipe, tmp_path: Path
     pytest.importorskip("optuna")
     space, out, told = read_space(space_of(tmp_path, SPACE), recipe), tmp_path / "out", list[TrialResult]()
     options = {"device": "cpu", "threads": 1}
-    assert search(recipe, space, out, trials=7, told=told.append, **options)
+
+    def hear(result: TrialResult) -> None:
+        told.append(result)
+        page = (out / "README.md").read_text()  # as trials end, not only at the end
+        assert page.count("`trials/") == len(told)
+        assert (out / "best.toml").exists()
+
+    assert search(recipe, space, out, trials=7, told=hear, **options)
     assert [result.number for result in told] == list(range(7))
     complete = [result for result in told if result.state == "complete"]
     best = min(complete, key=lambda result: result.score or 0)

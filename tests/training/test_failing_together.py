@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,26 @@ def test_one_that_is_gone_or_hangs_ends_all(
     (line,) = said(tmp_path / "log")
     assert line.startswith("process 1 of 3 has ")
     assert expected in line
+
+
+def test_of_four_the_one_that_died_is_named(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are far from the next sum, and have not noticed anything."""
+    recipe, step = tiny_recipe(text), Trainer.step
+
+    def train(rank: int) -> None:
+        def late(trainer: Trainer) -> None:
+            if trainer.progress.step == 4 and rank == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if trainer.progress.step == 4 and rank in (0, 3):
+                time.sleep(2 * processes.LAST_WORDS)
+            step(trainer)
+
+        monkeypatch.setattr(Trainer, "step", late)
+        run_tiny(recipe, tmp_path / "run")
+
+    statuses = together(4, train, log=tmp_path / "log", seconds=60)
+    assert sorted(map(int, statuses)) == [-signal.SIGKILL, STATUS_OF_A_MISTAKE, SILENT, SILENT]
+    assert said(tmp_path / "log") == ["process 2 of 4 has ended"]
 
 
 def test_whoever_is_asked_to_stop_stops_all(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

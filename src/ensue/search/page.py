@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from ensue.recipe import Recipe, read_recipe
-from ensue.runs.pictures import picture
+from ensue.runs.pictures import made, picture
+from ensue.runs.reporter import Reporter
 from ensue.runs.weights import write_text
 from ensue.search.space import Range, Space
 
 STATES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed", "RUNNING": "begun", "WAITING": "begun"}
 
 
-def write_page(folder: Path, study: Any, space: Space, recipe: Recipe) -> None:
-    """Writes the best recipe, the page and the picture of a search; without a trial that has ended, nothing."""
+def write_page(folder: Path, study: Any, space: Space, recipe: Recipe, reporter: Reporter) -> None:
+    """Writes the best recipe, the page and the picture of a search so far; without a complete trial, nothing."""
     trials = study.get_trials(deepcopy=False)
     complete = [trial for trial in trials if trial.state.name == "COMPLETE"]
     if not complete:
@@ -27,7 +28,8 @@ def write_page(folder: Path, study: Any, space: Space, recipe: Recipe) -> None:
     chosen = read_recipe(recipe, {**_values(best, space), "about": about})
     write_text(folder / "best.toml", chosen.to_toml())
     importances = _importances(study, space)
-    draw(folder / "search.png", complete, space, importances)
+    picture_path = folder / "search.png"
+    made(picture_path, lambda: draw(picture_path, complete, space, importances), reporter)
     write_text(folder / "README.md", "\n".join(_lines(folder, trials, best, space, importances)) + "\n")
 
 

@@ -46,13 +46,13 @@ def search(
     told: Callable[[TrialResult], object] = lambda result: None,
     **options: Any,
 ) -> bool:
-    """Runs trials until there are `trials` of them; `told` hears of each that has ended here. Returns whether it came
-    to its end; Ctrl-C saves the trial and ends it before.
+    """Runs trials until there are `trials` of them; `told` hears of each that has ended here. After each the page and
+    the best recipe are written. Returns whether the search came to its end; Ctrl-C saves the trial and ends it before.
 
     `options` are those of `train_run`. Raises RunError for a folder that holds another search.
     """
     check_optuna()
-    folder = Path(out)
+    folder, reporter = Path(out), reporter or Reporter()
     begin(folder, {"recipe": recipe.values(), "space": {key: part.as_json() for key, part in space.items()},
                    "seed": seed, "prune": prune})  # fmt: skip
     study, ended = Study(folder, space, seed=seed, prune=prune), True
@@ -63,13 +63,13 @@ def search(
             trial, values = found
             run = folder / "trials" / f"{trial.number:04}"
             known = dict(study.study.get_trials(deepcopy=True)[trial.number].intermediate_values)
-            state, score = run_trial(trial, known, recipe, values, run, reporter or Reporter(), **options)
+            state, score = run_trial(trial, known, recipe, values, run, reporter, **options)
             ended = state != "interrupted"
             if ended:
                 _tell(study, trial, state, score)
+                with study.lock:
+                    write_page(folder, study.study, space, recipe, reporter)
             told(TrialResult(trial.number, run, values, state, score))
-    with study.lock:
-        write_page(folder, study.study, space, recipe)
     return ended
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ensue.errors import DataError, RecipeError, nearest
 from ensue.parsing import MAX_TOML, ParseError, parse_toml, read_bounded
-from ensue.recipe import Recipe, read_recipe
+from ensue.recipe import BUDGETS, Recipe, read_recipe
 
 RANGE = ("low", "high", "log", "step")
 
@@ -63,8 +63,8 @@ Space = Mapping[str, Range | Choice]
 
 
 def read_space(path: Path, recipe: Recipe) -> Space:
-    """The space in a file. Raises DataError or RecipeError for a key that the recipe has not, or a value that it does
-    not take.
+    """The space in a file. Raises DataError or RecipeError for a key that the recipe has not, for a value that it does
+    not take, and for two budgets, of which a recipe has one.
     """
     try:
         document = parse_toml(read_bounded(path, MAX_TOML * 4).decode())
@@ -75,6 +75,9 @@ def read_space(path: Path, recipe: Recipe) -> Space:
     space = dict(_read(document, path, ""))
     if not space:
         raise RecipeError(f"{path}: no key; expected such as train.learning_rate = {{ low = 1e-4, high = 1e-2 }}")
+    budgets = [key for key in space if key in {f"train.{name}" for name in BUDGETS}]
+    if len(budgets) > 1:
+        raise RecipeError(f"{path}: {' and '.join(budgets)}: a recipe has one budget; leave one of them")
     for key, values in space.items():
         for value in values.samples:
             try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -125,19 +126,39 @@ class Processes(Ranks):
                 raise
             raise LostError(self._loss(time.monotonic() - begun)) from None
 
+    @contextmanager
+    def present(self) -> Iterator[None]:
+        """Answers for the duration of a `with` block when another process asks who is there, whatever this one does."""
+        over = threading.Event()
+
+        def answer() -> None:
+            with suppress(RuntimeError, LostError):
+                while not over.wait(LAST_WORDS / 6):
+                    if self._is_there("who is there"):
+                        self.store.set(f"alive/{self.rank}", b"yes")
+                        return
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
     def _loss(self, waited: float) -> str:
         """What is to be said when the others cannot be reached: who does not answer, if it can be found out."""
         with suppress(RuntimeError):
+            self.store.set("who is there", b"?")
             self.store.set(f"alive/{self.rank}", b"yes")
             until = time.monotonic() + LAST_WORDS
             while time.monotonic() < until and not self._is_there("failed"):
                 time.sleep(PAUSE)
             missing = [rank for rank in range(self.size) if not self._is_there(f"alive/{rank}")]
-            names = ", ".join(map(str, missing))
-            if missing and waited >= self.timeout:
-                return f"process {names} of {self.size} has not answered for {self.timeout:g} seconds"
             if missing:
-                return f"process {names} of {self.size} has ended"
+                names, has = ", ".join(map(str, missing)), "has" if len(missing) == 1 else "have"
+                how = "ended" if waited < self.timeout else f"not answered for {self.timeout:g} seconds"
+                return f"process{'es' * (len(missing) > 1)} {names} of {self.size} {has} {how}"
         return "the other processes of this run have ended"
 
     def leave(self) -> None:
@@ -169,7 +190,7 @@ def joined(*, timeout: float = TIMEOUT) -> Iterator[Ranks]:
         return
     processes = _met(timeout)
     try:
-        with together(processes):
+        with processes.present(), together(processes):
             yield processes
         processes.leave()
     except Exception:
