@@ -253,6 +253,17 @@ def test_a_text_that_has_changed_is_refused(text: Path, tmp_path: Path) -> None:
         run_tiny(None, tmp_path / "run", resume=True)
 
 
+def test_moved_data_are_taken_and_others_refused(text: Path, tmp_path: Path) -> None:
+    run, moved = tmp_path / "run", tmp_path / "elsewhere.txt"
+    run_tiny(tiny_recipe(text), run)
+    shutil.move(text, moved)
+    run_tiny(tiny_recipe(moved, steps=14), run, resume=True)
+    assert read_recipe(run / "recipe.toml").values()["data.train"] == str(moved)
+    text.write_text("another text, " * 50)
+    with pytest.raises(RunError, match=r"text.txt is not the data with which this run began"):
+        run_tiny(tiny_recipe(text, steps=16), run, resume=True)
+
+
 def test_resuming_nothing_without_a_recipe(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no run to go on with"):
         run_tiny(None, tmp_path / "nowhere", resume=True)

@@ -39,8 +39,9 @@ from ensue.training.processes import TIMEOUT, Processes, joined
 from ensue.training.runtime import Runtime, choose_runtime
 from ensue.training.tuning import Tuning
 
-CHANGEABLE = {*(f"train.{name}" for name in BUDGETS), "train.checkpoint_every", "train.patience", "train.sharded"}
-"""The keys that may differ from the run's own recipe when it is resumed."""
+CHANGEABLE = {*(f"train.{name}" for name in BUDGETS), "train.checkpoint_every", "train.patience", "train.sharded",
+              "data.train"}  # fmt: skip
+"""The keys that may differ from the run's own recipe when it is resumed; of the data the fingerprint has to agree."""
 
 
 def train_run(
@@ -84,7 +85,8 @@ def _trained(
     with together(ranks().adding(exact=recipe.train.deterministic)) as company:
         job = company.in_turn(lambda: begin_job(recipe, None if fresh else run))
         if not fresh and run.config["text"] != job.fingerprint:
-            raise RunError(f"{run.path}: {recipe.data.train} has changed since this run began; choose another --out")
+            what = "has changed since" if recipe.data.train == run.recipe.data.train else "is not the data with which"
+            raise RunError(f"{run.path}: {recipe.data.train} {what} this run began; choose another --out")
         model = _initial_model(job)
         check_together(company, recipe, run, job, model)
         Tuning(model, recipe.tuning, job.inherited)  # raises what is wrong with it
