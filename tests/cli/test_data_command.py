@@ -197,7 +197,7 @@ def test_data_without_labels_are_for_prediction(ensue: Ensue) -> None:
     [
         ("x.conll", b"", "", "x.conll: the text is empty"),
         ("x.conll", b"\n\n", "columns", "x.conll: no sentence in it"),
-        ("x.conll", b"a X\nb\xe9 Y\n", "", "x.conll:2: not UTF-8 (byte 0xe9 in column 2); --encoding latin-1 reads it"),
+        ("x.conll", b"a X\nb\xe9 Y\n", "", "x.conll:2: not UTF-8 (byte 0xe9 in column 2); Windows' "),
         ("x.tsv", b"pos\tgood film\nneg\tfilm\xe9\n", "", "x.tsv:2: not UTF-8 (byte 0xe9 in column 9);"),
         ("x.conll", b"a X\n\nb Y Z\n\nc X\n", "sentences   1", "x.conll:3: expected 2 columns separated by blanks"),
         ("x.conll", b"a B-X\n\nb E-X\n", "sentences   2", "x.conll:1: mixed schemes"),

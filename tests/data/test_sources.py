@@ -2,8 +2,10 @@
 
 import glob
 import gzip
+import io
 import lzma
 import os
+import zipfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -125,7 +127,7 @@ def test_a_wrong_byte_is_found_in_its_line(block: int, mark: bytes, tmp_path: Pa
     monkeypatch.setattr(decoding, "BLOCK_BYTES", block)
     path = tmp_path / "a.txt"
     path.write_bytes(mark + "one\nété\u2028\x85\nthey".encode() + b"\xe9 are\n")
-    advice = "--encoding latin-1 (in training --set data.encoding=latin-1) reads it"
+    advice = "Windows' Western European is --encoding cp1252 (in training --set data.encoding=cp1252)"
     message = f"{path}:3: not UTF-8 (byte 0xe9 in column 5); {advice}"
     assert complaint(path) == message
     assert text_of(path, "latin-1").endswith("theyé are\n")
@@ -257,3 +259,41 @@ def test_bytes_that_no_encoding_allows_are_named(encoding: str, content: bytes, 
 def test_encodings_of_anything_but_texts_are_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"xn--a-\n--99999999-zzzz\n")
     assert complaint(tmp_path / "a", name).startswith(f'unknown encoding "{name[:4]}')
+
+
+def test_an_encoding_is_proposed_only_if_the_bytes_fit(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes("\u201cten\u201d \u20ac".encode("cp1252"))
+    assert "is --encoding cp1252 " in complaint(path)
+    assert text_of(path, "cp1252") == "\u201cten\u201d \u20ac"
+    for content in (b"caf\xe9 \x81", b"caf\xe9\0", b"caf\xe9\x01"):
+        path.write_bytes(content)
+        assert complaint(path).endswith("; name the file's own with --encoding (in training --set data.encoding=...)")
+
+
+def zipped(name: str) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as file:
+        file.writestr("[Content_Types].xml", "<a/>")
+        file.writestr(name, "<a/>")
+    return content.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (zipped("xl/workbook.xml"), "a spreadsheet (Excel, .xlsx); save the sheet as CSV in UTF-8"),
+        (zipped("a.txt"), "a zip archive; unpack it first"),
+        (gzip.compress(b"a text"), "compressed by gzip; with a name that ends in .gz it is read"),
+        (lzma.compress(b"a text"), "compressed by xz; with a name that ends in .xz it is read"),
+        (b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n", "a PDF; save its text in UTF-8"),
+        (b"PAR1\x15\x04\x15\xe8\x07", "a Parquet file; ensue prepare reads it for language models; "),
+    ],
+)
+def test_a_binary_file_is_named(content: bytes, expected: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(content)
+    assert complaint(tmp_path / "a.csv").startswith(f"{tmp_path / 'a.csv'}: {expected}")
+    if b"\0" in content:
+        assert expected in complaint(tmp_path / "a.csv", "latin-1")
+    (tmp_path / "a.txt").write_text("PAR1 and %PDF- begin a text")
+    assert text_of(tmp_path / "a.txt") == "PAR1 and %PDF- begin a text"

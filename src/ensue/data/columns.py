@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from textwrap import shorten
 from typing import NamedTuple
 
@@ -42,6 +42,23 @@ def no_column(name: str, known: Sequence[str]) -> str:
     shown = [shorten(other, LONGEST_NAME, placeholder="...") for other in known]
     there = ", ".join(f'"{other}"' for other in shown[:_MOST_NAMES]) + (", ..." if len(shown) > _MOST_NAMES else "")
     return f'no "{name}"' + (nearest(name, shown) or f"; there are {there}")
+
+
+def told_apart(
+    read: Iterable[Column], columns: Sequence[Column], chosen: Sequence[str], file: str
+) -> tuple[Column, ...]:
+    """The columns that are read. One whose name is that of another, too, is known by its number alone.
+
+    Raises DataError for `file` if such a column is not among the `chosen` numbers.
+    """
+    found = []
+    for column in read:
+        same = [str(other.number) for other in columns if column.name and other.name == column.name]
+        if len(same) > 1 and str(column.number) not in chosen:
+            those = f'{len(same)} columns are named "{column.name}" ({", ".join(same)})'
+            raise DataError(f"{those}; expected one, or its number in place of the name", file, 1)
+        found.append(column._replace(name="") if len(same) > 1 else column)
+    return tuple(found)
 
 
 def simplified(name: str) -> str:

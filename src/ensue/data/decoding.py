@@ -12,6 +12,7 @@ from encodings.aliases import aliases
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from ensue.data.binary_formats import binary_format
 from ensue.data.files import readable
 from ensue.errors import DataError, nearest
 from ensue.processor import memory
@@ -51,8 +52,10 @@ def decoded(path: Path, encoding: str) -> Iterator[str]:
 def text_of(blocks: Iterable[bytes], name: str, encoding: str) -> Iterator[str]:
     """`decoded` for bytes in blocks, of which the last one is empty; `name` is for messages."""
     decoder = codecs.getincrementaldecoder("utf-8" if encoding == "utf-8-sig" else encoding)()
-    line, column, at_start = 1, 1, True
-    for block in blocks:
+    line, column, at_start, binary = 1, 1, True, ""
+    for number, block in enumerate(blocks):
+        if number == 0 and (binary := binary_format(block)) and b"\0" in block:
+            raise DataError(binary, name)
         before = decoder.getstate()
         try:
             text = decoder.decode(block, final=not block)
@@ -62,6 +65,8 @@ def text_of(blocks: Iterable[bytes], name: str, encoding: str) -> Iterator[str]:
             text = ""
             with suppress(UnicodeError):  # what stands before may be wrong by itself: without a byte order mark, say
                 text = _without_mark(decoder.decode(block[:valid]), encoding, at_start)
+            if binary:
+                raise DataError(binary, name) from None
             raise _undecodable(name, encoding, error, *_advance(line, column, text)) from None
         except UnicodeError as error:  # UTF-16 and UTF-32 without a byte order mark
             raise DataError(f"not {encoding.upper()} ({' '.join(str(error).split())})", name, line) from None
@@ -125,8 +130,16 @@ def _undecodable(name: str, encoding: str, error: UnicodeDecodeError, line: int,
     what = f"not {encoding.upper()} (byte 0x{byte:02x} in column {column})"
     if (line, column) == (1, 1) and error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         advice = "--encoding utf-16 (in training --set data.encoding=utf-16) reads it"
-    elif encoding.startswith("utf-8"):
-        advice = "--encoding latin-1 (in training --set data.encoding=latin-1) reads it"
+    elif encoding.startswith("utf-8") and _fits(error.object, "cp1252"):
+        advice = "Windows' Western European is --encoding cp1252 (in training --set data.encoding=cp1252)"
     else:
         advice = "name the file's own with --encoding (in training --set data.encoding=...)"
     return DataError(f"{what}; {advice}", name, line)
+
+
+def _fits(block: bytes, encoding: str) -> bool:
+    """Whether these bytes are text in that encoding, without control characters other than of lines and columns."""
+    try:
+        return not any(ord(sign) < 32 and sign not in "\t\n\r\f\v" for sign in block.decode(encoding))
+    except UnicodeDecodeError:
+        return False

@@ -16,6 +16,7 @@ from ensue.errors import DataError
 
 _ROWS_TO_LOOK_AT = 100
 DELIMITERS = {",": "comma", ";": "semicolon"}
+_ANNOUNCED = re.compile(r'"?sep=([,;\t])"?\s*', re.IGNORECASE)
 _TO_CLOSING_QUOTE = re.compile(r'[^"]*+(?:""[^"]*+)*+')
 _TO_BE_QUOTED = {delimiter: re.compile(f'["\r\n{delimiter}]') for delimiter in DELIMITERS}
 
@@ -52,12 +53,26 @@ def quoted(value: str, delimiter: str) -> str:
     return '"' + value.replace('"', '""') + '"' if _TO_BE_QUOTED[delimiter].search(value) else value
 
 
+def announced_delimiter(line: str) -> str:
+    """The delimiter that a first line such as `sep=;` names, as Excel writes and reads it; "" for another line."""
+    found = _ANNOUNCED.fullmatch(line)
+    return found[1] if found else ""
+
+
 def seen_delimiter(lines: Iterable[tuple[int, str]], name: str) -> str:
-    """The delimiter with which more of the first rows have as many fields as the first row, if that has several; a
-    comma if both are equal.
+    """The delimiter that the first line announces. Else that with which more of the first rows have as many fields as
+    the first row, if that has several; a comma if both are equal.
     """
     lines = list(lines)
+    if lines and (announced := announced_delimiter(lines[0][1])):
+        return announced
     return max(DELIMITERS, key=lambda delimiter: _agreement(lines, name, delimiter))
+
+
+def looks_delimited(lines: Iterable[tuple[int, str]], name: str) -> bool:
+    """Whether there are several rows, all with as many fields, which are more than one."""
+    lines = list(lines)
+    return len(lines) > 1 and any(_agreement(lines, name, delimiter) == 1 for delimiter in DELIMITERS)
 
 
 def _agreement(lines: list[tuple[int, str]], name: str, delimiter: str) -> float:

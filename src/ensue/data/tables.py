@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ensue.data.columns import Column, columns_counted
 from ensue.data.lines import Lines
-from ensue.data.quoting import quoted, quoted_rows, unquoted
+from ensue.data.quoting import announced_delimiter, quoted, quoted_rows, unquoted
 from ensue.data.records import SAMPLE_ROWS, Record, records, sample, without_end
 from ensue.errors import DataError
 
@@ -41,10 +41,10 @@ class Dialect(ABC):
         """A value as a field."""
 
     def first_values(self, lines: Lines) -> list[list[str]]:
-        """What the first rows say; they are still to be read. Raises DataError where not even the first can be read."""
+        """What the first rows of a file say, which are read again. Raises DataError if the first cannot be read."""
         rows: list[list[str]] = []
         try:
-            for row in islice(self.rows(sample(lines, self.sample_lines), lines.name), SAMPLE_ROWS):
+            for row in islice(self.rows_of_file(sample(lines, self.sample_lines), lines.name), SAMPLE_ROWS):
                 rows.append([self.value(field) for field in row.fields])
         except DataError:  # the sample may end inside quotes; reading will raise the real mistake
             if not rows:
@@ -56,7 +56,7 @@ class Dialect(ABC):
 
         Raises DataError (file:line) for a row without the columns `needed`, or of another width than the first.
         """
-        rows = self.rows(lines, lines.name)
+        rows = self.rows_of_file(lines, lines.name)
         first = next(rows, None)
         if first is None:
             return
@@ -70,6 +70,15 @@ class Dialect(ABC):
                 raise DataError(found, lines.name, record.line)
             yield Row(record._replace(before=before + record.before) if before else record, fields)
             before = ""
+
+    def rows_of_file(self, lines: Iterable[tuple[int, str]], name: str) -> Iterator[Row]:
+        """The rows of a file. A first line that only announces the delimiter stands in `before` of the first row."""
+        rows = self.rows(lines, name)
+        first = next(rows, None)
+        if first is not None and announced_delimiter(first.record.text):
+            passed, first = first.record.before + first.record.text, next(rows, None)
+            first = first and Row(first.record._replace(before=passed + first.record.before), first.fields)
+        return chain([] if first is None else [first], rows)
 
 
 class TabSeparated(Dialect):
@@ -116,3 +125,4 @@ class SemicolonSeparated(CommaSeparated):
 
 
 DIALECTS: tuple[Dialect, ...] = (TabSeparated(), CommaSeparated(), SemicolonSeparated())
+TABLES = {dialect.name for dialect in DIALECTS}

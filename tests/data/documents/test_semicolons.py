@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ensue.data.detection.formats import csv_format
 from ensue.data.documents import Choice, DocumentSource, Layout
 from ensue.data.lines import Lines
-from ensue.data.quoting import seen_delimiter
+from ensue.data.pairs import PairSource
+from ensue.data.quoting import announced_delimiter, seen_delimiter
 from ensue.data.survey.measurement import summarize
 from ensue.data.survey.summary import DocumentSummary
 from ensue.errors import DataError
@@ -107,3 +109,19 @@ def test_wrong_rows_are_said_with_their_line(text: str, message: str) -> None:
 def test_layouts_are_kept() -> None:
     layout = DocumentSource(Lines([EXPORT], "x"), format="csv").layout
     assert Layout.from_json(layout.to_json()) == layout
+
+
+def test_a_first_line_names_the_delimiter_as_excel_does() -> None:
+    for text, format in (
+        ("sep=;\r\n" + EXPORT, "csv-semicolon"),
+        ("sep=,\na,b\n1,2\n", "csv"),
+        ('"sep=\t"\na\tb\n', "tsv"),
+    ):
+        assert csv_format(Lines([text], "x.csv")) == format
+    source = DocumentSource(Lines(["sep=;\r\n" + EXPORT], "stdin"))
+    found = list(source)
+    assert [document.line for document in found] == [3, 4, 5]
+    assert "".join(source.write(document, document.labels) for document in found) + source.rest == "sep=;\r\n" + EXPORT
+    sides = 'sep=;\nsource;target\n"a;b";c\n'
+    assert [pair[:2] for pair in PairSource(Lines([sides], "stdin"))] == [(("a;b",), ("c",))]
+    assert announced_delimiter("sep=; a text") == announced_delimiter("a\n") == ""

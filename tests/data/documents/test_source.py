@@ -7,8 +7,10 @@ import pytest
 from ensue.data.decoding import MAX_CHARACTERS
 from ensue.data.documents import Choice, Column, DocumentSource, Layout
 from ensue.data.lines import Lines
+from ensue.data.pairs import PairLayout, PairSource
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError
+from ensue.notices import Notice, forget_what_was_said
 
 RUN = Layout("tsv", (Column(2, "text"),), Column(1, "label"), header=True)
 PAIRS = Layout("tsv", (Column(1, "sentence1"), Column(2, "sentence2")), Column(3, "label"), header=True)
@@ -144,3 +146,40 @@ def test_several_files_that_are_all_blank_are_one_line(tmp_path: Path) -> None:
         (tmp_path / name).write_text("\n \n")
     with pytest.raises(DataError, match=r"no text in any of 2 files; all are blank$"):
         DocumentSource(tmp_path)
+
+
+RUN_OF_CSV = Layout("csv", (Column(2, "text"),), Column(1, "label"), header=True)
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_a_table_without_the_column_of_the_run_is_refused_whatever_its_delimiter(
+    delimiter: str, tmp_path: Path
+) -> None:
+    table = f"Nr{delimiter}Nachricht{delimiter}Wann\n1{delimiter}a text of words{delimiter}now\n"
+    files = folder(tmp_path, table, suffix=".tsv" if delimiter == "\t" else ".csv")
+    for run in (RUN_OF_CSV, RUN):
+        with pytest.raises(DataError, match='no "text"; there are "Nr", "Nachricht", "Wann"'):
+            DocumentSource(files, UNLABELED, like=run)
+    with pytest.raises(DataError, match='no "source"; there are "Nr", "Nachricht", "Wann"'):
+        PairSource(files, like=PairLayout("csv", (Column(1, "source"),), (Column(2, "target"),), header=True))
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_a_stream_with_the_columns_of_the_run_is_its_table(delimiter: str) -> None:
+    text = f'n{delimiter}text{delimiter}label\n1{delimiter}"a, b; c"{delimiter}x\n'
+    source = DocumentSource(Lines([text], "stdin"), UNLABELED, like=RUN_OF_CSV)
+    assert [document.texts for document in source] == [('"a, b; c"' if delimiter == "\t" else "a, b; c",)]
+    alone = DocumentSource(Lines(['text\n"a, ""b"""\n'], "stdin"), UNLABELED, like=RUN_OF_CSV)
+    assert [document.texts for document in alone] == [('a, "b"',)]
+    pairs = PairLayout("csv", (Column(1, "text"),), (Column(2, "label"),), header=True)
+    sources = [pair.sources for pair in PairSource(Lines([text], "stdin"), like=pairs, is_labeled=False)]
+    assert sources == [('"a, b; c"' if delimiter == "\t" else "a, b; c",)]
+
+
+def test_lines_that_may_be_rows_are_read_as_texts_with_a_notice() -> None:
+    forget_what_was_said()
+    with pytest.warns(Notice, match="stdin: a text is read from each line; if these are rows, --format csv reads them"):
+        source = DocumentSource(Lines(["n;other\n1;a, b\n"], "stdin"), UNLABELED, like=RUN_OF_CSV)
+    assert len(list(source)) == 2
+    for texts in ("Hello, you\n", "Hello, you\nGood day\n"):
+        assert DocumentSource(Lines([texts], "stdin"), UNLABELED, like=RUN_OF_CSV).layout.format == "plain"

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from ensue.data.documents import Choice, Column, DocumentSource, Layout, detect_lines
+from ensue.data.documents.table_columns import find_columns
 from ensue.data.lines import Lines
 from ensue.errors import DataError
 
@@ -176,3 +177,22 @@ def test_a_later_file_is_read_like_the_run(tmp_path: Path) -> None:
 def test_a_layout_is_shown_in_a_line_and_kept_as_json(value: Layout, shown: str) -> None:
     assert str(value) == shown
     assert Layout.from_json(value.to_json()) == value
+
+
+REPEATED = [["Text", "Text", "Label"], *([f"some text of words {n}", str(n), "ab"[n % 2]] for n in range(12))]
+
+
+def test_a_header_with_a_name_twice_is_a_header() -> None:
+    with pytest.raises(DataError, match=r'it may be column 1 "Text", column 2 "Text"; --set data.texts'):
+        find_columns(REPEATED, Choice(), "x")
+    with pytest.raises(
+        DataError, match=r'x:1: 2 columns are named "Text" \(1, 2\); expected one, or its number in place'
+    ):
+        find_columns(REPEATED, Choice(texts=("Text",)), "x")
+    chosen = find_columns(REPEATED, Choice(texts=("2",)), "x")
+    assert chosen == (True, Column(3, "Label"), (Column(2),), False)
+    others = [["n", "n", "Text", "Label"], *([str(n), str(n), *row[:1], row[2]] for n, row in enumerate(REPEATED[1:]))]
+    assert find_columns(others, Choice(), "x") == (True, Column(4, "Label"), (Column(3, "Text"),), False)
+    unknown = [["Notiz", "Notiz", "Art"], *REPEATED[1:]]
+    with pytest.raises(DataError, match='2 columns are named "Notiz"'):
+        find_columns(unknown, Choice(), "x")

@@ -16,7 +16,7 @@ from ensue.data.documents.line_formats import ClassFiles, FastText, FirstWord, U
 from ensue.data.documents.tables import TableFormat
 from ensue.data.files import FORMAT_OPTION
 from ensue.data.lines import Lines
-from ensue.data.tables import DIALECTS
+from ensue.data.tables import DIALECTS, TABLES
 from ensue.errors import DataError, nearest
 
 FORMATS: dict[str, DocumentFormat] = {
@@ -45,8 +45,8 @@ def detect_lines(
     DataError if something cannot be decided, with the setting that decides it.
     """
     choice = choice or Choice()
-    known = like.format if like else ""
-    name = _checked(format) or text_format(lines, is_labeled=choice.is_labeled, known=known, labels=labels)
+    known, names = (like.format, [column.name for column in like.texts if column.name]) if like else ("", [])
+    name = _checked(format) or text_format(lines, is_labeled=choice.is_labeled, known=known, labels=labels, names=names)
     name = csv_format(lines) if name == "csv" else name
     if not name:
         formats = ", ".join([*FORMATS, FOLDERS])
@@ -89,11 +89,12 @@ def _checked(name: str) -> str:
 
 
 def _layout_like(like: Layout, name: str, lines: Lines, choice: Choice) -> Layout:
-    """The layout with the columns of a run; in another format only if the file has columns of these names."""
+    """The layout with the columns of a run. Only JSON in place of a table, or the other way round, may have others."""
     as_named = _columns_of(like, is_labeled=choice.is_labeled)
-    if like.format == name:
+    has_names = bool(like.texts) and all(column.name for column in like.texts)
+    if like.format == name or (has_names and {like.format, name} <= TABLES):
         return FORMATS[name].layout(lines, as_named)
-    if as_named.texts and all(column.name for column in like.texts):
+    if has_names:
         with suppress(DataError):
             return FORMATS[name].layout(lines, as_named)
     return FORMATS[name].layout(lines, replace(choice, separator=like.separator, joined=like.joined))

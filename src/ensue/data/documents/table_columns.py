@@ -14,10 +14,9 @@ error.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from operator import contains
 from typing import NamedTuple
 
-from ensue.data.columns import LONGEST_NAME, Column, named_column, simplified
+from ensue.data.columns import LONGEST_NAME, Column, named_column, simplified, told_apart
 from ensue.data.detection.line_signs import are_few
 from ensue.data.documents.document import Choice
 from ensue.errors import DataError
@@ -65,8 +64,11 @@ def find_columns(rows: Sequence[Sequence[str]], choice: Choice, name: str) -> Ta
         raise DataError("no rows", name)
     names = [name.strip() for name in rows[0]] if header else [""] * len(rows[0])
     body = rows[1:] if header else rows
-    table = _Table([Column(place + 1, name) for place, name in enumerate(names)], body, name)
-    return TableColumns(header, *table.decide(choice))
+    columns = [Column(place + 1, name) for place, name in enumerate(names)]
+    label, texts, joined = _Table(columns, body, name).decide(choice)
+    labels = told_apart(filter(None, [label]), columns, [choice.labels], name)
+    texts = told_apart(texts, columns, choice.texts, name)
+    return TableColumns(header, next(iter(labels), None), texts, joined)
 
 
 def find_keys(names: Sequence[str], rows: Sequence[Sequence[str]], choice: Choice, name: str) -> TableColumns:
@@ -166,8 +168,10 @@ def _has_header(rows: Sequence[Sequence[str]], choice: Choice) -> bool:
     first = rows[0] if rows else [""]
     names = {simplified(name) for name in first} - {""}
     columns = list(zip(*(row for row in rows[1:] if len(row) == len(first)), strict=True))
-    is_seen_again = len(set(first)) < len(first) or any(map(contains, columns, first))
-    if is_seen_again or max(map(len, first)) > LONGEST_NAME:
+    if (
+        any(name and name in column for name, column in zip(first, columns, strict=False))
+        or max(map(len, first)) > LONGEST_NAME
+    ):
         return False
     return len(names & _NAMES) >= 2 or bool(names & _TEXT_NAMES) or _stands_out(first, columns)
 

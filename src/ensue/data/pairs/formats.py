@@ -14,7 +14,7 @@ from ensue.data.pairs.line_formats import Cmudict, Scan, SourceLines
 from ensue.data.pairs.pair import PairChoice, PairLayout
 from ensue.data.pairs.tables import PairTable, Sigmorphon
 from ensue.data.pairs.tmx import Tmx
-from ensue.data.tables import DIALECTS
+from ensue.data.tables import DIALECTS, TABLES
 from ensue.errors import DataError, nearest
 
 FORMATS: dict[str, PairFormat] = {
@@ -74,7 +74,7 @@ def _layout_like(like: PairLayout, lines: Lines, choice: PairChoice, format: str
     name = checked_format(format) or pair_format(lines, is_labeled=choice.is_labeled, known=known, names=names)
     name = name or (known if known in _WITHOUT_COLUMNS else "")
     name = csv_format(lines) if name == "csv" else like.format if {name, like.format} <= _TABBED else name
-    if name == like.format and as_named.sources:
+    if as_named.sources and (name == like.format or (names and {name, like.format} <= TABLES)):
         return _layout(name, lines, as_named)
     if name == "plain":
         return _layout(name, lines, as_named)

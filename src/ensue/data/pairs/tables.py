@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ensue.data.columns import Column, columns_counted
+from ensue.data.columns import Column, columns_counted, told_apart
 from ensue.data.detection.pair_names import Columns
 from ensue.data.lines import Lines
 from ensue.data.pairs.format import PairFormat
@@ -32,7 +32,9 @@ class PairTable(PairFormat):
             raise DataError(f"{columns_counted(1)}; {advice}", lines.name, 1)
         if not choice.is_labeled and not header and len(columns) == len(choice.sources):
             choice = choice._replace(sources=tuple(str(column.number) for column in columns))
-        sources, targets = self.sides(columns, choice, lines.name)
+        sides = self.sides(columns, choice, lines.name)
+        chosen = (*choice.sources, *choice.targets)
+        sources, targets = (told_apart(side, columns, chosen, lines.name) for side in sides)
         return PairLayout(self.name, sources, targets, header)
 
     def sides(self, columns: list[Column], choice: PairChoice, name: str) -> tuple[Columns, Columns]:

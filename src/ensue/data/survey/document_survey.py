@@ -92,7 +92,7 @@ def _cells(format: str, head: Sequence[str], name: str) -> Iterator[dict[str, li
     """Each row's cells by the numbers of the columns, or each object's values by their keys."""
     reader = documents.FORMATS[format]
     if isinstance(reader, TableFormat):
-        for row in reader.dialect.rows(enumerate(head, 1), name):
+        for row in reader.dialect.rows_of_file(enumerate(head, 1), name):
             yield {str(number): [reader.dialect.value(field)] for number, field in enumerate(row.fields, 1)}
     elif format == JsonSentences.name:
         for line in head:
