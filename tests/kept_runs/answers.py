@@ -1,0 +1,47 @@
+"""What a command says, and whether that is what it said before."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
+
+import typer
+
+import ensue.cli
+
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+TOLERANCE = 1e-5
+"""Absolute below 1, relative above. Where fewer digits are shown, one in the last of them is allowed."""
+
+_commands = cache(typer.main.get_command)
+
+
+def answer(command: str) -> str:
+    """What a command of ensue writes to stdout; what an exported program does, where its path begins the command."""
+    program, *arguments = command.split()
+    if program.endswith(".py"):
+        with open(arguments[0], encoding="utf-8") as texts:
+            done = subprocess.run([sys.executable, program], stdin=texts, capture_output=True, text=True, check=True)
+        return done.stdout
+    out = io.StringIO()
+    with redirect_stdout(out), redirect_stderr(io.StringIO()):
+        _commands(ensue.cli.app)([program, *arguments], standalone_mode=False)
+    return out.getvalue()
+
+
+def are_alike(found: str, expected: str) -> bool:
+    """Whether two answers have the same text, and numbers that are as good as equal."""
+    numbers = list(zip(NUMBER.findall(found), NUMBER.findall(expected), strict=False))
+    return NUMBER.sub("#", found) == NUMBER.sub("#", expected) and all(_are_close(*pair) for pair in numbers)
+
+
+def _are_close(found: str, expected: str) -> bool:
+    digits = len(expected.partition("e")[0].partition(".")[2])
+    exact = "e" in expected or digits == 0
+    last = 0.0 if exact else 1.01 * 10.0**-digits
+    return math.isclose(float(found), float(expected), rel_tol=TOLERANCE, abs_tol=max(TOLERANCE, last) if digits else 0)

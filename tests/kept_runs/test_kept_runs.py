@@ -1,0 +1,85 @@
+"""Runs of version 0.1.0, as it was on 2026-11-24, load and answer as they did.
+
+The archives are never made again when code changes: they stand for the runs that people have. `make.py` says how they
+were made, and makes one for what is new.
+"""
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from kept_runs.answers import answer, are_alike
+from kept_runs.make import ARCHIVES, RUNS
+from training.tiny_texts import without_pictures
+
+QUICK = ("char-lstm", "tag-lstm-crf", "classify-bag", "vectors-cbow")
+SLOW_COMMANDS = ("export", "graph/predict.py")
+KEPT = sorted(path.name.removesuffix(".tar.xz") for path in ARCHIVES.iterdir())
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The present folder."""
+    monkeypatch.chdir(tmp_path)
+    without_pictures(monkeypatch)
+    return tmp_path
+
+
+def unpacked(name: str, folder: Path) -> list[dict[str, str]]:
+    """The run, its data, and the commands with their answers."""
+    with tarfile.open(ARCHIVES / f"{name}.tar.xz") as file:
+        file.extractall(folder, filter="data")
+    answers: list[dict[str, str]] = json.loads((folder / "answers.json").read_text(encoding="utf-8"))
+    return answers
+
+
+def differences(answers: list[dict[str, str]]) -> list[str]:
+    return [
+        f"{asked['command']}\nnow: {found}\nthen: {asked['answer']}"
+        for asked in answers
+        if not are_alike(found := answer(asked["command"]), asked["answer"])
+    ]
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_kept_run_answers_as_it_did(folder: Path, name: str) -> None:
+    quick = [asked for asked in unpacked(name, folder) if not asked["command"].startswith(SLOW_COMMANDS)]
+    assert differences(quick) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KEPT)
+def test_all_kept_runs_answer_as_they_did(folder: Path, name: str) -> None:
+    """Their exports too."""
+    assert differences(unpacked(name, folder)) == []
+
+
+def test_each_is_described() -> None:
+    assert sorted(RUNS) == KEPT
+
+
+@pytest.mark.parametrize(
+    ("found", "is_alike"),
+    [
+        ('{"nats": 4.248706}', True),
+        ('{"nats": 4.248709}', True),
+        ('{"nats": 4.248806}', False),
+        ('{"nats": 4}', False),
+        ('{"bits": 4.248706}', False),
+        ('{"nats": 4.248706}, 3', False),
+        ("", False),
+    ],
+)
+def test_another_answer_is_noticed(found: str, is_alike: bool) -> None:
+    assert are_alike(found, '{"nats": 4.248706}') == is_alike
+
+
+def test_the_answers_are_those_of_the_weights(folder: Path) -> None:
+    """The manifest would refuse other weights; another run stands for them."""
+    unpacked("elman", folder)
+    asked = unpacked("char-lstm", folder)[0]
+    other = asked["command"].replace("char-lstm", "elman")
+    assert len(differences([asked | {"command": other}])) == 1
+    assert other != asked["command"]
