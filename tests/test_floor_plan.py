@@ -3,7 +3,6 @@
 import ast
 from collections.abc import Iterator
 from functools import cache
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -175,17 +174,27 @@ def unplaced(source: Path) -> list[str]:
     return sorted({part(name) for name in modules(source)} - {"", *ORDER})
 
 
-def cycle(source: Path) -> list[str]:
-    """The modules of a circle of imports, if there is one."""
+def circles(source: Path, *, annotations: bool = False) -> list[set[str]]:
+    """The groups of modules that import each other; with `annotations`, under TYPE_CHECKING too."""
     graph: dict[str, set[str]] = {name: set() for name in modules(source)}
     for found in imports(source):
-        if found.at_use and found.imported in graph and found.imported != found.importer:
+        if (found.at_use or annotations) and found.imported in graph and found.imported != found.importer:
             graph[found.importer].add(found.imported)
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        return list(error.args[1])
-    return []
+    while ends := {name for name, imported in graph.items() if not imported}:  # what imports nothing is in no circle
+        graph = {name: imported - ends for name, imported in graph.items() if name not in ends}
+    reached = {name: reach(name, graph) for name in graph}
+    groups = {frozenset(other for other in reached[name] if name in reached[other]) for name in graph}
+    return sorted((set(group) for group in groups if group), key=min)
+
+
+def reach(start: str, graph: dict[str, set[str]]) -> set[str]:
+    """All that is imported from `start` on; itself only if a way leads back."""
+    found: set[str] = set()
+    new = graph[start]
+    while new:
+        found |= new
+        new = {name for module in new for name in graph[module]} - found
+    return found
 
 
 def ways_to_torch(source: Path) -> list[str]:
@@ -214,7 +223,7 @@ def test_everything_has_its_floor() -> None:
 
 
 def test_nothing_goes_in_a_circle() -> None:
-    assert cycle(SOURCE) == []
+    assert circles(SOURCE) == []
 
 
 def test_text_and_data_need_no_torch() -> None:
@@ -302,13 +311,18 @@ def test_a_part_without_a_floor_is_noticed(tmp_path: Path) -> None:
 
 
 def test_a_circle_is_noticed(tmp_path: Path) -> None:
-    files = {"nn/a.py": "import ensue.nn.b", "nn/b.py": "from ensue.nn import c", "nn/c.py": "from .a import X"}
-    assert set(cycle(house(tmp_path, files))) == {"ensue.nn.a", "ensue.nn.b", "ensue.nn.c"}
+    files = {
+        "nn/a.py": "import ensue.nn.b\nimport ensue.nn.d", "nn/b.py": "from ensue.nn import c",
+        "nn/c.py": "from .a import X", "nn/d.py": "", "nn/e.py": "import ensue.nn.a",
+    }  # fmt: skip
+    assert circles(house(tmp_path, files)) == [{"ensue.nn.a", "ensue.nn.b", "ensue.nn.c"}]
 
 
-def test_a_circle_of_annotations_is_none(tmp_path: Path) -> None:
+def test_a_circle_of_annotations_is_one_only_if_asked(tmp_path: Path) -> None:
     late = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ensue.nn.a import X"
-    assert cycle(house(tmp_path, {"nn/a.py": "import ensue.nn.b", "nn/b.py": late})) == []
+    source = house(tmp_path, {"nn/a.py": "import ensue.nn.b", "nn/b.py": late})
+    assert circles(source) == []
+    assert circles(source, annotations=True) == [{"ensue.nn.a", "ensue.nn.b"}]
 
 
 @pytest.mark.parametrize(

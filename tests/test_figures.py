@@ -1,0 +1,158 @@
+"""The figures of the house (docs/architecture.md): how large it is, and how many files a task passes.
+
+`MOST` is a ratchet. A change may not go above a figure; whoever lowers one lowers it here and in the table of the page.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import ensue
+from ensue.recipe import read_recipe
+from ensue.runs.reporter import Reporter, StepReport
+from ensue.serving.service import Service
+from ensue.training.run import train_run
+from kept_runs.test_kept_runs import unpacked
+from page_data import tiny
+from pages import REPOSITORY
+from serving import conftest
+from serving.client import Client
+from serving.conftest import TEXT, language_pipeline
+from test_floor_plan import SOURCE, circles
+from training.tiny_texts import without_pictures
+
+serve = conftest.serve
+PACKAGE = SOURCE / "ensue"
+MOST = {
+    "Python lines of `src`": 67_745,
+    "files of `src`": 717,
+    "files of `tasks`": 227,
+    "files loose in `tasks`": 32,
+    "import circles": 13,
+    "files of a step of `train char-lstm`": 36,
+    "files of a warm `predict` of a tagger": 42,
+    "files of `serving` of one completion": 15,
+}
+
+
+def figures_of_the_source() -> dict[str, int]:
+    files = list(PACKAGE.rglob("*.py"))
+    return {
+        "Python lines of `src`": sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files),
+        "files of `src`": len(files),
+        "files of `tasks`": len(list((PACKAGE / "tasks").rglob("*.py"))),
+        "files loose in `tasks`": len(list((PACKAGE / "tasks").glob("*.py"))),
+        "import circles": len(circles(SOURCE, annotations=True)),
+    }
+
+
+class Passed:
+    """The files of the package in which a function is called while `is_on`, in threads that begin later too."""
+
+    def __init__(self, folder: str = "") -> None:
+        self.files: set[str] = set()
+        self.is_on = False
+        self.place = str(PACKAGE / folder)
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
+        if self.is_on and event == "call" and frame.f_code.co_filename.startswith(self.place):
+            self.files.add(frame.f_code.co_filename)
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        before = sys.getprofile()
+        sys.setprofile(self)
+        self.is_on = True
+        try:
+            yield
+        finally:
+            self.is_on = False
+            sys.setprofile(before)
+
+
+class _OneStep(Reporter):
+    """Notes what is passed between the end of one step and that of the next."""
+
+    def __init__(self) -> None:
+        self.passed = Passed()
+
+    def stepped(self, report: StepReport) -> None:
+        if report.step == 3:
+            sys.setprofile(self.passed)
+        self.passed.is_on = report.step == 3
+
+
+def files_of_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    without_pictures(monkeypatch)
+    (tmp_path / "text.txt").write_text(TEXT * 20, encoding="utf-8")
+    recipe = tiny(read_recipe("char-lstm", {"data.train": str(tmp_path / "text.txt")}))
+    train = recipe.train.model_copy(update={"steps": 6})
+    reporter = _OneStep()
+    try:
+        train_run(recipe.model_copy(update={"train": train}), tmp_path / "run", threads=1, reporter=reporter)
+    finally:
+        sys.setprofile(None)
+    return reporter.passed.files
+
+
+def files_of_a_prediction(tmp_path: Path) -> set[str]:
+    unpacked("tag-lstm-crf", tmp_path)
+    tagger, passed = ensue.load(tmp_path / "tag-lstm-crf"), Passed()
+    for _ in range(3):
+        tagger.predict(["Anna Novak sees Lima."])
+    with passed.noted():
+        tagger.predict(["Anna Novak sees Lima."])
+    return passed.files
+
+
+@pytest.fixture
+def watched_threads() -> Iterator[Passed]:
+    """Notes what is passed in `serving`, in threads that begin in the test too."""
+    passed = Passed("serving")
+    threading.setprofile(passed)
+    yield passed
+    threading.setprofile(None)  # type: ignore[arg-type]
+
+
+def check(name: str, found: int) -> None:
+    assert found <= MOST[name], f"{name}: {found}, more than {MOST[name]}"
+
+
+def test_the_house_grows_no_larger() -> None:
+    for name, found in figures_of_the_source().items():
+        check(name, found)
+
+
+@pytest.mark.slow
+def test_a_step_passes_no_more_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check("files of a step of `train char-lstm`", len(files_of_a_step(tmp_path, monkeypatch)))
+
+
+def test_a_prediction_passes_no_more_files(tmp_path: Path) -> None:
+    check("files of a warm `predict` of a tagger", len(files_of_a_prediction(tmp_path)))
+
+
+def test_a_completion_passes_no_more_files(
+    watched_threads: Passed, serve: Callable[..., tuple[Client, Service]]
+) -> None:
+    client, _ = serve({"lstm": language_pipeline()})
+    asked = {"model": "lstm", "prompt": "The", "max_tokens": 4}
+    assert client.post("/v1/completions", asked).status == 200
+    with watched_threads.noted():
+        assert client.post("/v1/completions", asked).status == 200
+    check("files of `serving` of one completion", len(watched_threads.files))
+
+
+def test_the_page_has_these_figures() -> None:
+    text = (REPOSITORY / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (.+?) \| ([\d,]+) \| [\d,]+ \|$", text, re.MULTILINE)
+    assert {name: int(number.replace(",", "")) for name, number in rows} == MOST
