@@ -10,6 +10,7 @@ import pytest
 from ensue.errors import EnsueError, RecipeError
 from ensue.models.build import build_language_model
 from ensue.models.modules import count_parameters
+from ensue.notices import Notice, forget_what_was_said
 from ensue.recipe import BUDGETS, read_recipe, recipe_names, validate_recipe
 from ensue.recipe.tables import Table
 from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe
@@ -121,6 +122,25 @@ def test_a_mapping_does_the_same() -> None:
 def test_a_budget_replaces_the_recipes_own(budget: str) -> None:
     train = read_recipe("char-lstm", [f"train.{budget}=9"]).train
     assert {name: getattr(train, name) for name in BUDGETS} == dict.fromkeys(BUDGETS) | {budget: 9}
+
+
+def test_a_kind_drops_the_keys_of_the_recipe_that_it_does_not_have() -> None:
+    forget_what_was_said()
+    with pytest.warns(Notice) as said:
+        recipe = read_recipe("classify-lstm", ["encoder.kind=transformer", "encoder.num_heads=2"])
+    assert [str(notice.message) for notice in said] == [
+        "encoder.kind=transformer has no dropout_kind and dropout_input; those of the recipe are dropped"
+    ]
+    assert (recipe.encoder.kind, recipe.encoder.num_heads, recipe.encoder.d_model) == ("transformer", 2, 64)
+    for setting in ("encoder.dropout_kind=plain", "encoder.nothing=1"):
+        with pytest.raises(RecipeError, match=f'unknown key "{setting.partition("=")[0]}" in encoder'):
+            read_recipe("classify-lstm", ["encoder.kind=transformer", setting])
+    for name, kind in (("translate-transformer", "encoder.kind=lstm"), ("vectors-glove", "vectors.kind=cbow")):
+        with pytest.warns(Notice, match=f"{kind} has no"):
+            read_recipe(name, [kind])
+    document = {"encoder": {"kind": "transformer", "dropout_kind": "plain"}, "train": {"steps": 1}}
+    with pytest.raises(RecipeError, match=r'unknown key "encoder.dropout_kind"'):
+        validate_recipe(document, where="mine")
 
 
 def test_the_last_of_two_budgets_counts() -> None:

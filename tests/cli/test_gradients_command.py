@@ -1,6 +1,9 @@
 """`ensue gradients`: a picture and a table of how far gradients reach back."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -85,3 +88,18 @@ def test_ctrl_c(ensue: Ensue, monkeypatch: pytest.MonkeyPatch) -> None:
     said = ensue("gradients", "elman", *SMALL)
     assert (said.status, said.out, said.err) == (130, "", "")
     assert not list(Path().iterdir())
+
+
+def test_a_picture_needs_no_backend(tmp_path: Path) -> None:
+    """As in Jupyter's environment, whose backend is a package that may not be there."""
+    script = """if True:
+        from pathlib import Path
+        from ensue.runs.pictures import picture
+        with picture(Path("a.png"), (1, 1)) as figure:
+            figure.text(0, 0, "a")
+        import matplotlib, os
+        assert os.environ["MPLBACKEND"] == "none-such"
+    """
+    environment = {**os.environ, "MPLBACKEND": "none-such"}
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=environment, check=True)
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")

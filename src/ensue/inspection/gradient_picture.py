@@ -9,6 +9,7 @@ from typing import Any
 
 from ensue.errors import EnsueError, nearest
 from ensue.inspection.gradients import EncoderGradients, Norms
+from ensue.runs.pictures import picture
 
 SUFFIXES = (".png", ".svg")
 COLORS = (
@@ -41,25 +42,18 @@ def draw_gradients(found: Sequence[EncoderGradients], path: Path, *, steps: int)
 
     The same numbers give the same file.
     """
-    from matplotlib import rc_context  # noqa: PLC0415 (slow to import)
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
     panels = [("untrained", [each.untrained for each in found])]
     if trained := [each.trained for each in found if each.trained]:
         panels.append((f"after {steps:,} steps of training", trained))
     names = [each.encoder for each in found]
-    figure = Figure(figsize=(1.0 + 4.6 * len(panels), 4.4), dpi=120, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     limits = _limits([norms for _, lines in panels for norms in lines])
-    for place, (title, lines) in zip(axes, panels, strict=True):
-        place.set(title=title, xlabel="positions back from the last", yscale="log", ylim=limits)
-        _draw_lines(place, names, lines, limits)
-    axes[0].set_ylabel("norm of ∂loss/∂h")
     try:
-        with rc_context({"svg.hashsalt": "ensue"}):
-            figure.savefig(path, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
+        with picture(path, (1.0 + 4.6 * len(panels), 4.4)) as figure:
+            axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+            for place, (title, lines) in zip(axes, panels, strict=True):
+                place.set(title=title, xlabel="positions back from the last", yscale="log", ylim=limits)
+                _draw_lines(place, names, lines, limits)
+            axes[0].set_ylabel("norm of ∂loss/∂h")
     except OSError as error:
         raise EnsueError(f"{path}: the picture cannot be written: {error.strerror or error}") from error
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ensue.errors import DataError, RecipeError, nearest
+from ensue.notices import say_once
 from ensue.parsing import MAX_TOML, ParseError, parse_toml, read_bounded, shown
 from ensue.recipe.tables import BUDGETS, Recipe, without_none
 from ensue.tasks import DEFAULT_TASK, task_entry
@@ -25,15 +27,22 @@ def read_recipe(recipe: str | Path | Recipe, settings: Sequence[str] | Mapping[s
     """The recipe of a name, a TOML file or an object, with `settings` applied.
 
     A setting is `"a.b=c"` as on the command line, with a TOML value or a bare word, or an item of a mapping. Setting
-    one budget removes the recipe's own. Raises `RecipeError` or `DataError`.
+    one budget removes the recipe's own. Setting the kind of a table removes the recipe's keys that the kind does not
+    have, with a notice. Raises `RecipeError` or `DataError`.
     """
     document = (
         without_none(recipe.model_dump(exclude_unset=True))
         if isinstance(recipe, Recipe)
         else _read_document(str(recipe))
     )
-    for key, value in settings.items() if isinstance(settings, Mapping) else map(_parse_setting, settings):
+    given = list(settings.items() if isinstance(settings, Mapping) else map(_parse_setting, settings))
+    written = {key for key, _ in given}
+    kinds = {table: _kind(document, table) for table in document}
+    for key, value in given:
         _apply(document, key, value)
+    for table, kind in kinds.items():
+        if f"{table}.kind" in written and kind != _kind(document, table):
+            _drop_keys_of_another_kind(document, table, kept=written)
     return validate_recipe(document, where="the recipe" if isinstance(recipe, Recipe) else str(recipe))
 
 
@@ -46,13 +55,17 @@ def with_paths(recipe: Recipe, *, train: str = "", valid: str = "", test: str = 
 def validate_recipe(document: Mapping[str, Any], *, where: str) -> Recipe:
     """The checked recipe of a document; the first mistake is a `RecipeError`."""
     try:
-        schema = task_entry(document.get("task", DEFAULT_TASK)).recipe
+        schema = _recipe_class(document)
     except RecipeError as error:
         raise RecipeError(f"{where}: {error}") from None
     try:
         return schema.model_validate(document, strict=True)
     except ValidationError as error:
         raise RecipeError(f"{where}: {_explain(error, schema)}") from None
+
+
+def _recipe_class(document: Mapping[str, Any]) -> type[Recipe]:
+    return task_entry(document.get("task", DEFAULT_TASK)).recipe
 
 
 def _packaged() -> Any:
@@ -101,6 +114,24 @@ def _apply(document: dict[str, Any], key: str, value: Any) -> None:
     table[last] = value
 
 
+def _kind(document: Mapping[str, Any], table: str) -> Any:
+    """The kind of a table such as "encoder"; None if there is none."""
+    found = document.get(table)
+    return found.get("kind") if isinstance(found, dict) else None
+
+
+def _drop_keys_of_another_kind(document: dict[str, Any], table: str, *, kept: Collection[str]) -> None:
+    """Removes the keys of a table that its kind does not have, except those `kept`, which a person has written."""
+    with suppress(RecipeError):  # of an unknown task or kind: validation will raise it
+        known = _tables(_recipe_class(document), [table, _kind(document, table)])[-1].get("properties", {})
+        dropped = [key for key in document[table] if key not in known and f"{table}.{key}" not in kept] if known else []
+        for key in dropped:
+            del document[table][key]
+        if dropped:
+            kind, names = f"{table}.kind={_kind(document, table)}", " and ".join(dropped)
+            say_once(f"dropped {kind}", f"{kind} has no {names}; those of the recipe are dropped")
+
+
 def _explain(error: ValidationError, recipe: type[Recipe]) -> str:
     """One line for the first mistake: where, what was expected, what was found."""
     first = error.errors()[0]
@@ -136,6 +167,7 @@ def _tables(recipe: type[Recipe], place: Sequence[int | str]) -> list[dict[str, 
     for part in place:
         properties = schema.get("properties", {})
         schema = properties.get(part) or {"$ref": schema.get("discriminator", {}).get("mapping", {}).get(part, "")}
+        schema = next((other for other in schema.get("anyOf", []) if other.get("type") != "null"), schema)  # or none
         if schema.get("$ref"):
             schema = definitions[schema["$ref"].rpartition("/")[2]]
         found.append(schema)
