@@ -75,7 +75,7 @@ def cells_of_all_tests(pytestconfig: pytest.Config, tmp_path_factory: pytest.Tem
     folder.chmod(0o700)
     with pytest.MonkeyPatch.context() as patch:
         if not is_thorough(pytestconfig):
-            patch.setenv("ENSUE_CFLAGS", QUICKLY_COMPILED)
+            patch.setenv("ENSUE_CFLAGS", f"{QUICKLY_COMPILED} {os.environ.get('ENSUE_CFLAGS', '')}")
         patch.setenv("ENSUE_CELLS", str(folder))
         patch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("temporary")))  # pytest's workers tidy nothing
         yield

@@ -5,6 +5,7 @@ Whatever fails, a layer still runs, in torch operations and to the same numbers,
 
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 from engine.cells import libraries, notice, script, with_compiler
 from engine.twins import needs_compiler
 from ensue.engine import c_library, executing, explain, unroll
-from ensue.nn import LSTM
+from ensue.nn import LSTM, MinGRU
 
 
 def runs_in_torch_operations() -> None:
@@ -103,6 +104,21 @@ def test_a_compiler_that_fails(text: str, said: str, tmp_path: Path, monkeypatch
     path = tmp_path / "cc"
     assert line[0] == f"no compiled cells: {path} {said}; layers run in torch operations, which is slower"
     assert libraries(tmp_path / "cache") == []
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_what_a_scan_can_run_is_scanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler that is there and fails is as good as none."""
+    with_compiler(monkeypatch, (script(tmp_path / "cc", "exit 1"),))
+    layer, x = MinGRU(3, 5), torch.randn(4, 6, 3)
+    with patch.object(MinGRU, "by_scan", autospec=True, side_effect=MinGRU.by_scan) as by_scan:
+        with notice():
+            y, _ = layer(x)
+        torch.testing.assert_close(y, layer.fold(x)[0])
+        assert by_scan.call_count == 1
+        with executing("fold"):
+            layer(x)
+        assert by_scan.call_count == 1
 
 
 @pytest.mark.usefixtures("forgetful")

@@ -29,9 +29,7 @@ SOURCE = f"""
 #endif
 #include "{HEADERS}/kernels.h"
 #include "{HEADERS}/functions.h"
-#if IN_AMX
 #include "{HEADERS}/amx.h"
-#endif
 int64_t block(void) {{ return BLOCK; }}
 int in_bf16(void) {{ return IN_BF16; }}
 int64_t size_of_packed(int64_t k, int64_t n) {{ return packed_size(k, n); }}

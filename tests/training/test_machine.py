@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from ensue.errors import RunError
+from ensue.engine import has_bfloat16
+from ensue.errors import RecipeError, RunError
 from ensue.recipe import read_recipe
-from ensue.training import device, machine
+from ensue.training import device, machine, runtime
 from ensue.training.device import PLAIN, Way, computing
 from ensue.training.machine import WORKLOADS, Machine, Profile, Timing, machine_profile
 from ensue.training.runtime import choose_runtime
@@ -194,14 +195,15 @@ def test_two_runs_of_one_recipe_and_seed_are_the_same_bits(tmp_path: Path, monke
     for name in ("first", "second"):
         run_tiny(recipe, tmp_path / name, threads=None)
     assert kept(tmp_path / "first") == kept(tmp_path / "second")
-    runtime = json.loads((tmp_path / "second" / "config.json").read_text())["runtime"]
-    assert Way.model_validate({key: runtime[key] for key in Way.model_fields}) == fast
-    assert runtime["profile"] == machine_profile().id
+    began = json.loads((tmp_path / "second" / "config.json").read_text())["runtime"]
+    assert Way.model_validate({key: began[key] for key in Way.model_fields}) == fast
+    assert began["profile"] == machine_profile().id
 
 
 def test_a_run_goes_on_as_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a machine that has never been measured."""
+    """On a machine that has never been measured, and has all that it began with."""
     monkeypatch.setattr(machine, "measure", lambda found: pytest.fail("measured"))
+    processor(monkeypatch, kernels=("amx",))
     before = {"device": "cpu", "precision": "bfloat16", "products": "medium", "threads": 3, "profile": "x"}
     recipe = read_recipe("char-lstm")
 
@@ -214,6 +216,53 @@ def test_a_run_goes_on_as_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found(before | {"kernel": "amx"}) == before | {"kernel": "amx"}
     with pytest.raises(RunError, match=r"config.json: damaged: runtime.threads"):
         found(before | {"threads": "many"})
+
+
+def processor(
+    monkeypatch: pytest.MonkeyPatch, *, halves: bool = True, kernels: tuple[str, ...] = (), exact: bool = True
+) -> None:
+    """As if this processor had products in bfloat16 or not, by these kernels, and exact ones by oneDNN or not."""
+    monkeypatch.setattr(runtime, "has_bfloat16", lambda: halves)
+    monkeypatch.setattr(runtime, "bf16_kernels", lambda: kernels)
+    monkeypatch.setattr(runtime, "bf16_kernel", lambda: next(reversed(kernels), None))
+    monkeypatch.setattr(runtime, "medium_is_exact", lambda: exact)
+
+
+@pytest.mark.parametrize(
+    ("has", "changes", "said"),
+    [
+        ({"halves": False}, {"precision": "float32"}, "float32 in place of bfloat16"),
+        ({"kernels": ("avx512",)}, {"kernel": "avx512"}, "bfloat16 by avx512 in place of amx"),
+        ({}, {"kernel": None}, "bfloat16 by torch in place of amx"),
+        (
+            {"halves": False, "exact": False},
+            {"precision": "float32", "products": "highest"},
+            "float32 in place of bfloat16 and float32 products of the BLAS in place of oneDNN's",
+        ),
+    ],
+)
+def test_a_run_goes_on_with_what_another_processor_has(
+    has: dict[str, Any], changes: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processor(monkeypatch, **has)
+    before = {"device": "cpu", "precision": "bfloat16", "kernel": "amx", "products": "medium", "threads": 1}
+    lines: list[str] = []
+    found = choose_runtime(read_recipe("char-lstm"), 65, before, device="auto", threads=None, say=lines.append)
+    assert found.model_dump(include=before.keys()) == before | changes
+    assert lines == [f"this processor lacks what the run began with: it goes on with {said}"]
+
+
+def test_bfloat16_is_refused_where_the_processor_lacks_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    processor(monkeypatch, halves=False)
+    (tmp_path / "text.txt").write_text(words(300))
+    with pytest.raises(RecipeError, match=r"^train\.precision: this processor does not multiply in bfloat16"):
+        run_tiny(tiny_recipe(tmp_path / "text.txt", precision="bfloat16"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_bfloat16_is_not_measured_where_the_processor_lacks_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "has_bfloat16", lambda: False)
+    assert {way.precision for way in machine.ways("wide")} == {"float32"}
 
 
 def test_a_kernel_is_set_where_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,7 +289,7 @@ def test_measuring_measures(monkeypatch: pytest.MonkeyPatch) -> None:
     before = torch.get_num_threads(), torch.get_float32_matmul_precision(), torch.get_rng_state()
     timings = machine._timings("narrow")
     assert timings[0].way == PLAIN
-    assert {timing.way.precision for timing in timings} == {"float32", "bfloat16"}
+    assert {timing.way.precision for timing in timings} == {"float32", *["bfloat16"] * has_bfloat16()}
     assert {timing.way.threads for timing in timings} == {1, 2}
     assert all(0 < timing.milliseconds < 10_000 for timing in timings)
     assert before[:2] == (torch.get_num_threads(), torch.get_float32_matmul_precision())

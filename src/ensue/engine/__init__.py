@@ -13,11 +13,11 @@
 A cell need not know of any of this.
 """
 
-from ensue.engine.execution import Execution, executing, explain, may_compile, runs_compiled, unroll, unroll_fed
+from ensue.engine.execution import Execution, executing, explain, folds, may_compile, runs_compiled, unroll, unroll_fed
 from ensue.engine.feedback import Feedback
 from ensue.engine.held_weights import HeldWeights
 from ensue.engine.packing import Packing
-from ensue.engine.products import bf16_kernel, bf16_kernels, use_bf16_kernel
+from ensue.engine.products import bf16_kernel, bf16_kernels, has_bfloat16, use_bf16_kernel
 
 __all__ = [
     "Execution",
@@ -28,6 +28,8 @@ __all__ = [
     "bf16_kernels",
     "executing",
     "explain",
+    "folds",
+    "has_bfloat16",
     "may_compile",
     "runs_compiled",
     "unroll",

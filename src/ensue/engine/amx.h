@@ -1,10 +1,12 @@
-/* Products of bf16 pairs in the tile registers of Intel's AMX; comes after kernels.h, with -DPRODUCTS_IN_AMX=1.
+/* Products of bf16 pairs in the tile registers of Intel's AMX; comes after kernels.h, with -DPRODUCTS_IN_AMX=1, and is
+ * empty where kernels.h finds that the compiler or its target has none of them.
  *
  * A tile register holds 16 rows of 64 bytes. One instruction adds to a 16 x 16 tile of C (float) the product of 16 rows
  * of 16 pairs of A and 16 rows of pairs of 16 columns of B, which is how kernels.h packs B. Four tiles of C, two of A
  * and two of B are the eight registers. Whoever calls has asked the system for them once: see may_use_amx.
  *
  * A test defines AMX_IS_EMULATED and brings functions for the instructions: its processor need not have them. */
+#if IN_AMX
 #ifndef AMX_IS_EMULATED
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -122,3 +124,4 @@ static void strip_of_product(int64_t m, int64_t n, int64_t depth, const real *A,
         }
     TILES_RELEASE();
 }
+#endif

@@ -20,7 +20,7 @@ from ensue.engine.feedback import Maker, run_fed
 from ensue.engine.held_weights import Kept, kept_weights
 from ensue.engine.packing import Packing
 from ensue.engine.plain_passes import PlainPasses
-from ensue.engine.products import Bf16Kernel, bf16_kernel
+from ensue.engine.products import Bf16Kernel, bf16_kernel, has_bfloat16
 from ensue.engine.program import build
 from ensue.engine.runner import Runner
 from ensue.engine.trace import Untraceable, trace
@@ -74,14 +74,24 @@ def may_compile() -> bool:
     return _allowed.get() == "compiled"
 
 
+def folds() -> bool:
+    """Whether layers run step by step: True inside of `executing("fold")`, and of `torch.compile`."""
+    return _allowed.get() == "fold" or torch.compiler.is_compiling()
+
+
 def runs_compiled(layer: nn.Module, x: Tensor) -> bool:
-    """Whether `unroll` would run `layer` on `x` as compiled C code; under autocast, in the type of autocast."""
+    """Whether `unroll` would run `layer` on `x` as compiled C code.
+
+    Under autocast that is in the type of autocast, or in float32 where the processor has no products in bfloat16.
+    """
     if not may_compile() or x.device.type != "cpu":
         return False
     runner = _runner(layer)
     if not isinstance(runner, Runner) or not isinstance(runner.functions, CompiledPasses):
         return False
-    return not torch.is_autocast_enabled("cpu") or runner.functions.bf16_kernel is not None
+    if not torch.is_autocast_enabled("cpu") or runner.functions.bf16_kernel is not None:
+        return True
+    return not has_bfloat16()
 
 
 def unroll(layer: Any, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, State] | None:
@@ -136,7 +146,7 @@ def unroll_fed(
 
 def _ready(layer: Any, x: Tensor) -> Runner | None:
     """What runs the layer on x; None if it has to run step by step."""
-    if _allowed.get() == "fold" or x.shape[0] == 0 or x.shape[1] == 0 or torch.compiler.is_compiling():
+    if folds() or x.shape[0] == 0 or x.shape[1] == 0:
         return None
     runner = _runner(layer)
     if isinstance(runner, str):

@@ -27,6 +27,7 @@ DEFINES: dict[Bf16Kernel | None, tuple[str, ...]] = {
     "avx512": ("-DPRODUCTS_IN_BF16=1",),
     "amx": ("-DPRODUCTS_IN_BF16=1", "-DPRODUCTS_IN_AMX=1"),
 }
+BF16_FEATURES = {f"{kernel}_bf16" for kernel in get_args(Bf16Kernel)}
 HALF_UNIT = 2.0**-9
 """The relative error of a number that is rounded to bfloat16."""
 
@@ -113,6 +114,19 @@ def bf16_kernels() -> tuple[Bf16Kernel, ...]:
 def bf16_kernel() -> Bf16Kernel | None:
     """The one that multiplies in bfloat16 from now on; None where there is none."""
     return _chosen[0] if _chosen else next(reversed(bf16_kernels()), None)
+
+
+@cache
+def has_bfloat16() -> bool:
+    """Whether torch multiplies in bfloat16 by instructions of this processor.
+
+    Without them oneDNN refuses its recurrent kernels, and products take 4 to 30 times as long as in float32 (LOG.md).
+    True where oneDNN, or what the processor has, is not known.
+    """
+    if not torch.backends.mkldnn.is_available() or not features():  # type: ignore[no-untyped-call]
+        return True
+    of_x86 = not features().isdisjoint(BF16_FEATURES) and torch.backends.cpu.get_cpu_capability() == "AVX512"
+    return (of_x86 or "bf16" in features()) and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def use_bf16_kernel(kernel: Bf16Kernel) -> None:

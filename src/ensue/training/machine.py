@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from ensue import processor
 from ensue.cache import written_beside
 from ensue.cache_folders import cache_directory
-from ensue.engine import bf16_kernels
+from ensue.engine import bf16_kernels, has_bfloat16
 from ensue.engine.c_library import fingerprint
 from ensue.parsing import ParseError, parse_json, read_bounded
 from ensue.training.device import PLAIN, Precision, Products, Way, computing, products_set
@@ -52,7 +52,7 @@ class Machine(_Table):
 
     processor: str
     features: str
-    """A digest of the processor's features."""
+    """A digest of the processor's features, and of what torch and oneDNN are told to use of them."""
     cores: int
     torch: str
     ensue: str
@@ -63,7 +63,7 @@ class Machine(_Table):
     def here(cls) -> Self:
         return cls(
             processor=processor.name(),
-            features=_digest(" ".join(sorted(processor.features()))),
+            features=_digest(" ".join([*sorted(processor.features()), *_used()])),
             cores=processor.cores(),
             torch=torch.__version__,
             ensue=VERSION,
@@ -156,18 +156,22 @@ def measure(machine: Machine) -> Profile:
 
 
 def ways(workload: Workload) -> list[Way]:
-    """The ways to compare, the plain one first. A bag multiplies no matrices, so only its threads vary."""
+    """The ways to compare, the plain one first. A bag multiplies no matrices, so only its threads vary.
+
+    A processor that multiplies in bfloat16 by other instructions is slower in it (LOG.md), so this is not compared.
+    """
     cores = processor.cores()
     counts = sorted({1, max(1, cores // 2), cores})
     if workload == "bag":
         return [Way(threads=threads) for threads in counts]
-    plain: list[Products] = ["highest", "medium"] if _medium_is_exact() else ["highest"]
+    plain: list[Products] = ["highest", "medium"] if medium_is_exact() else ["highest"]
+    halves = (bf16_kernels() or (None,)) if has_bfloat16() else ()
     return [
         way
         for threads in counts
         for way in (
             *(Way(products=products, threads=threads) for products in plain),
-            *(Way(precision="bfloat16", kernel=kernel, threads=threads) for kernel in bf16_kernels() or (None,)),
+            *(Way(precision="bfloat16", kernel=kernel, threads=threads) for kernel in halves),
         )
     ]
 
@@ -208,7 +212,7 @@ def _margin(way: Way) -> float:
     return arithmetic * (THREADS_GAIN if way.threads > 1 else 1.0)
 
 
-def _medium_is_exact() -> bool:
+def medium_is_exact() -> bool:
     """Whether oneDNN multiplies as exactly as the BLAS. It does not where "medium" means bfloat16."""
     a = torch.linspace(-1, 1, 512 * 512).view(512, 512)
     exact = a.double() @ a.double().t()
@@ -228,6 +232,11 @@ def _kept(machine: Machine) -> Profile | None:
 def _keep(profile: Profile) -> None:
     with written_beside(profile.machine.path) as partial:
         partial.write_text(profile.model_dump_json() + "\n", encoding="utf-8")
+
+
+def _used() -> list[str]:
+    """What torch uses of the processor, and the bound for oneDNN, if somebody has set one."""
+    return [torch.backends.cpu.get_cpu_capability(), os.environ.get("ONEDNN_MAX_CPU_ISA", "")]
 
 
 def _digest(text: str) -> str:

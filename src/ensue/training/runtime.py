@@ -9,12 +9,13 @@ from typing import Any
 import torch
 from pydantic import ConfigDict, ValidationError
 
-from ensue.errors import EnsueError, RunError
+from ensue.engine import bf16_kernel, bf16_kernels, has_bfloat16
+from ensue.errors import EnsueError, RecipeError, RunError
 from ensue.processor import cores
 from ensue.ranks import ranks
 from ensue.recipe import Recipe
 from ensue.training.device import Way, choose_device, gpu_precision
-from ensue.training.machine import Say, machine_profile
+from ensue.training.machine import Say, machine_profile, medium_is_exact
 from ensue.training.workloads import nearest_workload
 
 
@@ -32,18 +33,19 @@ class Runtime(Way):
 def choose_runtime(
     recipe: Recipe, vocabulary_size: int, kept: Any, *, device: str, threads: int | None, say: Say
 ) -> Runtime:
-    """The runtime of a run. For a run that is resumed, `kept` is the runtime that it began with, and only what is given
-    here changes.
+    """The runtime of a run. For a run that is resumed, `kept` is the runtime that it began with, in which only changes
+    what is given here, and what this processor lacks.
 
     The machine is measured only for new runs on a CPU. Processes that train together compute in the same way, each on
     a GPU of its own, or with its share of the machine's threads; in an exact run with as many threads as one would.
     """
     company = ranks()
-    if kept is not None:
-        runtime = _continued(recipe, kept, device, threads)
-    else:
-        found = _new(recipe, vocabulary_size, device=device, threads=threads, say=say) if company.is_first else None
-        runtime = company.first_to_others(found)
+    found: Runtime | None = None
+    if company.is_first and kept is not None:
+        found = _continued(recipe, kept, device=device, threads=threads, say=say)
+    elif company.is_first:
+        found = _new(recipe, vocabulary_size, device=device, threads=threads, say=say)
+    runtime: Runtime = company.first_to_others(found)
     if company.size == 1:
         return runtime
     own = runtime.threads if threads or company.exact else min(runtime.threads, cores() // company.local_size)
@@ -66,6 +68,11 @@ def _new(recipe: Recipe, vocabulary_size: int, *, device: str, threads: int | No
     precision = None if recipe.train.precision == "auto" else recipe.train.precision
     if chosen.type != "cpu":
         return Runtime(device=str(chosen), precision=precision or gpu_precision(chosen), threads=threads or 1)
+    if precision == "bfloat16" and not has_bfloat16():
+        raise RecipeError(
+            "train.precision: this processor does not multiply in bfloat16, which would take many times as long as"
+            " float32; take float32 or auto"
+        )
     profile = machine_profile(say)
     way = profile.best(nearest_workload(recipe, vocabulary_size), precision=precision, threads=threads)
     return Runtime(device=str(chosen), profile=profile.id, **way.model_dump())
@@ -80,11 +87,30 @@ def _device(recipe: Recipe, name: str) -> torch.device:
     return torch.device("cpu")
 
 
-def _continued(recipe: Recipe, kept: Any, device: str, threads: int | None) -> Runtime:
+def _continued(recipe: Recipe, kept: Any, *, device: str, threads: int | None, say: Say) -> Runtime:
     try:
         runtime = Runtime.model_validate(kept)
     except ValidationError as error:
         first = error.errors()[0]
         raise RunError(f"config.json: damaged: runtime.{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     chosen = _device(recipe, runtime.device if device == "auto" else device)
-    return runtime.model_copy(update={"device": str(chosen), "threads": threads or runtime.threads})
+    runtime = runtime.model_copy(update={"device": str(chosen), "threads": threads or runtime.threads})
+    return _possible(runtime, say) if chosen.type == "cpu" else runtime
+
+
+def _possible(kept: Runtime, say: Say) -> Runtime:
+    """The runtime of a run that may have begun on another processor; one line says what has to change on this one."""
+    changes: dict[str, str | None] = {}
+    said = []
+    if kept.precision == "bfloat16" and not has_bfloat16():
+        changes["precision"] = "float32"
+        said.append("float32 in place of bfloat16")
+    elif kept.kernel not in (None, *bf16_kernels()):
+        changes["kernel"] = bf16_kernel()
+        said.append(f"bfloat16 by {changes['kernel'] or 'torch'} in place of {kept.kernel}")
+    if kept.products == "medium" and not medium_is_exact():
+        changes["products"] = "highest"
+        said.append("float32 products of the BLAS in place of oneDNN's")
+    if said:
+        say(f"this processor lacks what the run began with: it goes on with {' and '.join(said)}")
+    return kept.model_copy(update=changes)

@@ -1,11 +1,14 @@
 """minGRU and minLSTM against numpy: the recurrence written out, and the paper's way of training it by logarithms."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ensue.engine import executing
 from ensue.nn.recurrent.linear_recurrence import LinearRecurrence, LinearState
 from ensue.nn.recurrent.minimal import MinGRU, MinLSTM, positive
 from ensue.nn.taps import watch
@@ -18,10 +21,10 @@ same = torch.testing.assert_close
 
 
 @pytest.fixture(autouse=True, params=["by a scan", "by the engine"])
-def execution(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def execution(request: pytest.FixtureRequest) -> Iterator[None]:
     """Every test goes both ways, where there is a compiler."""
-    if request.param == "by a scan":
-        monkeypatch.setattr("ensue.nn.recurrent.linear_recurrence.compiler", lambda: None)
+    with executing("plain" if request.param == "by a scan" else "compiled"):
+        yield
 
 
 def build(kind: str, scale: float = 1.0, *, d: int = D) -> LinearRecurrence:

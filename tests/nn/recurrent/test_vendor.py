@@ -110,6 +110,21 @@ def test_half_precision_is_close() -> None:
     torch.testing.assert_close(state_half.c.float(), state.c, rtol=0, atol=5e-2)
 
 
+@pytest.mark.parametrize("name", LAYERS)
+def test_without_products_in_bfloat16_it_is_float32(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under autocast, and with weights in bfloat16, whose results are in bfloat16."""
+    monkeypatch.setattr(vendor, "has_bfloat16", lambda: False)
+    torch.manual_seed(0)
+    layer, mask, x = LAYERS[name]().float(), mask_of([9, 2, 0, 5]), torch.randn(4, 9, D_IN)
+    y, state = layer(x, mask=mask)
+    with torch.autocast("cpu", torch.bfloat16):
+        found, final = layer(x, mask=mask)
+    torch.testing.assert_close((found, *final), (y, *state), rtol=0, atol=0)
+    y, _ = layer.bfloat16().float()(x.bfloat16().float(), mask=mask)
+    found, _ = layer.bfloat16()(x.bfloat16(), mask=mask)
+    torch.testing.assert_close(found, y.bfloat16(), rtol=0, atol=0)
+
+
 @given(lengths=st.lists(st.integers(1, 40), min_size=1, max_size=30), size=st.sampled_from([1, 10**5, 10**6, 10**8]))
 def test_cuts_save_what_they_cost(lengths: list[int], size: int) -> None:
     """Together they save more than their calls cost, and no further one would."""

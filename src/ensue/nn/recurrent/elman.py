@@ -52,7 +52,7 @@ class Elman(Recurrent):
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], ElmanState]:
-        if not takes_kernel(self, Elman, x):
+        if not takes_kernel(self, Elman.step, x):
             return super().forward(x, state, mask=mask)
         state = self.init_state(len(x)) if state is None else state
         kernel = torch.rnn_tanh if self.activation == "tanh" else torch.rnn_relu

@@ -68,7 +68,7 @@ class GRU(Recurrent):
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], GRUState]:
-        if self.reset == "before" or not takes_kernel(self, GRU, x):
+        if self.reset == "before" or not takes_kernel(self, GRU.step, x):
             return super().forward(x, state, mask=mask)
         state = self.init_state(len(x)) if state is None else state
         bias_hidden = torch.cat((self.bias.new_zeros(2 * self.d_out), self.bias_candidate))

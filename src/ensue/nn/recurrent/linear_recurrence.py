@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ensue.engine.c_library import compiler
 from ensue.nn.layer import Recurrent, blank
 from ensue.nn.recurrent.initialization import gate_bias, input_weight
 from ensue.nn.recurrent.scan import scan
-from ensue.nn.taps import Tap, Taps, is_watched
+from ensue.nn.recurrent.vendor import takes_kernel
+from ensue.nn.taps import Tap, Taps
 from ensue.types import Memory, State
 
 
@@ -66,14 +66,14 @@ class LinearRecurrence(Recurrent, ABC):
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], LinearState]:
         # A compiled loop computes the gates inside, so it reads and writes less than a scan after them.
-        if is_watched(self) or (x.device.type == "cpu" and compiler() is not None):
+        if not takes_kernel(self, LinearRecurrence.step, x):
             return super().forward(x, state, mask=mask)
         return self.by_scan(x, state, mask=mask)
 
     def by_scan(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], LinearState]:
-        """`forward` by a scan over all positions, as on GPUs and on CPUs without a compiler."""
+        """`forward` by a scan over all positions, as on GPUs and on CPUs where nothing is compiled."""
         (start,) = self.init_state(len(x)) if state is None else state
         a, b, gate = self.coefficients(blank(x, mask))
         y, h = self.output(scan(a, b, start, mask=mask), gate)

@@ -74,7 +74,7 @@ class LSTM(LSTMVariant):
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], LSTMState]:
-        if not takes_kernel(self, LSTM, x):
+        if not takes_kernel(self, LSTM.step, x):
             return super().forward(x, state, mask=mask)
         state = self.init_state(len(x)) if state is None else state
         weights = [self.weight_input, self.weight_hidden, self.bias, self.zero_bias]

@@ -1,6 +1,7 @@
 """Torch's fused recurrent kernels (oneDNN, cuDNN and their fall-backs) with the contract of a layer.
 
-The `forward` of an LSTM, GRU or Elman layer calls these functions. They compute what `step` computes.
+The `forward` of an LSTM, GRU or Elman layer calls these functions. They compute what `step` computes. On a CPU without
+products in bfloat16, where oneDNN refuses its kernels in that type, they compute in float32.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from ensue.engine import runs_compiled
+from ensue.engine import folds, has_bfloat16, runs_compiled
 from ensue.nn.layer import Recurrent, blank
 from ensue.nn.taps import is_watched
 from ensue.types import hold
@@ -35,12 +36,12 @@ Run: TypeAlias = tuple[Tensor, list[Tensor]]
 """The outputs (B, T, d) and the final leaves (B, d) of the state."""
 
 
-def takes_kernel(layer: Recurrent, layer_class: type[Recurrent], x: Tensor) -> bool:
-    """Whether `layer` takes the kernel for `layer_class` to read `x`.
+def takes_kernel(layer: Recurrent, step: Kernel, x: Tensor) -> bool:
+    """Whether `layer` takes the kernel for the function `step` to read `x`.
 
-    It does if its `step` is that of `layer_class`, no tap is watched, and the engine has no compiled code for it.
+    It does if that is its own `step`, no tap is watched, nobody asks for a fold, and the engine has no compiled code.
     """
-    return type(layer).step is layer_class.step and not is_watched(layer) and not runs_compiled(layer, x)
+    return type(layer).step is step and not is_watched(layer) and not folds() and not runs_compiled(layer, x)
 
 
 def run_kernel(
@@ -67,6 +68,13 @@ def _options() -> tuple[bool, int, float, bool, bool]:
 
 def _run_dense(kernel: Kernel, x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor]) -> Run:
     """Every position of every row, padding or not."""
+    dtype = weights[0].dtype
+    in_half = dtype == torch.bfloat16 or (dtype == torch.float32 and torch.is_autocast_enabled("cpu"))
+    if in_half and x.device.type == "cpu" and not has_bfloat16():
+        with torch.autocast("cpu", enabled=False):
+            x, *others = (part.to(dtype).float() for part in (x, *state, *weights))
+            y, after = _run_dense(kernel, x, others[: len(state)], others[len(state) :])
+        return y.to(dtype), [leaf.to(dtype) for leaf in after]
     before = [leaf.unsqueeze(0) for leaf in state]
     y, *after = kernel(x, before if len(before) > 1 else before[0], weights, *_options(), True)
     return y, [leaf.squeeze(0) for leaf in after]
