@@ -3,6 +3,8 @@
 import builtins
 import io
 import platform
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -46,3 +48,34 @@ def test_other_systems_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builtins, "open", missing)
     assert processor.name() == "armv8"
     assert processor.features() == frozenset()
+
+
+LARGE_ARRAYS = """
+import resource
+import sys
+from ensue.processor import keep_freed_memory
+kept = keep_freed_memory() if sys.argv[1] == "keeping" else None
+for number in range(9):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    _ = bytes(1 << 26).count(1)
+    del _
+print(kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")
+def test_what_is_freed_is_kept_where_this_is_asked_for() -> None:
+    """Then the pages of a large array are not taken from the system again."""
+    said = [
+        subprocess.run([sys.executable, "-c", LARGE_ARRAYS, how], capture_output=True, text=True, check=True).stdout
+        for how in ("keeping", "as it is")
+    ]
+    (kept, few), (_, many) = map(str.split, said)
+    assert kept == "True"
+    assert 10 * int(few) < int(many)
+
+
+def test_without_glibc_nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctypes.CDLL", lambda name: object())
+    assert not processor.keep_freed_memory()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import platform
 from contextlib import suppress
 from functools import cache
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+"""Numbers of settings in glibc's malloc.h."""
+KEPT_BYTES = 1 << 30
 
 
 @cache
@@ -41,3 +46,16 @@ def _said(key: str) -> str:
             if found.strip() == key:
                 return value.strip()
     return ""
+
+
+def keep_freed_memory() -> bool:
+    """Has this process keep up to a gigabyte of what it frees, for what it needs next. False without glibc.
+
+    By itself glibc gives large arrays back to the system at once. Then each training step takes them anew, page by
+    page, zeroed, which for large tables takes longer than to compute. It is a setting of the whole process, so only
+    programs of ensue's own call this, no function of the library.
+    """
+    with suppress(OSError, AttributeError, ValueError):
+        mallopt = ctypes.CDLL(None).mallopt
+        return bool(mallopt(M_MMAP_THRESHOLD, KEPT_BYTES)) and bool(mallopt(M_TRIM_THRESHOLD, KEPT_BYTES))
+    return False

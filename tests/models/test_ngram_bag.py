@@ -294,3 +294,27 @@ def test_scores_of_a_pair_by_hand() -> None:
     expected = bag.bias + r @ bag.weight[rows] / r.norm() + torch.tensor([2 / 3, 1.0]) @ bag.overlap
     same(bag(one, other)[0], expected)
     assert bag(torch.zeros(2, 0, dtype=torch.int64), torch.zeros(2, 0, dtype=torch.int64)).equal(bag.bias.expand(2, -1))
+
+
+@pytest.mark.parametrize("kind", [NgramBag, PairBag])
+def test_rows_that_say_nothing_are_left_out(kind: type[NgramBag]) -> None:
+    """Scores and gradients are those of all rows, and the others have none."""
+    words = [torch.tensor([[1, 2, 3, 1], [4, 1, 2, 0]]), torch.tensor([[2, 3, 0], [5, 1, 2]])][: kind.tables]
+    whole, cut = (kind(3, longest=2, buckets=BUCKETS) for _ in range(2))
+    present = torch.bincount(whole.ngrams(*words).flatten(), minlength=whole.num_rows).float()
+    for bag in (whole, cut):
+        bag.weigh_by_idf(present, 9)
+    known = whole.ratio > 0
+    assert cut.keep_weighed() == known.sum() < (present > 0).sum()
+    assert cut.place is not None
+    torch.nn.init.normal_(whole.weight)
+    cut.weight.data[cut.place[known].long()] = whole.weight.data[known]
+    same(cut(*words), whole(*words))
+    for bag in (whole, cut):
+        bag(*words).square().sum().backward()
+    assert whole.weight.grad is not None
+    assert cut.weight.grad is not None
+    assert not whole.weight.grad[~known].any()
+    same(cut.weight.grad[1:], whole.weight.grad[known])
+    like = kind(3, longest=2, buckets=BUCKETS, kept=int(known.sum()))
+    assert {name: p.shape for name, p in like.named_parameters()} == {n: p.shape for n, p in cut.named_parameters()}

@@ -14,7 +14,7 @@ from ensue.errors import DataError, RecipeError
 from ensue.tasks.classification.confusion_picture import draw_confusion
 from ensue.tasks.classification.recipe import ClassificationRecipe
 from training.classifiers import TEXTS, assert_same_scores, load
-from training.resuming import At, Killed, assert_follows_its_seed, assert_resumes, die
+from training.resuming import At, Killed, assert_follows_its_seed, assert_resumes, die, interrupt
 from training.tiny import kept, run_tiny, seal, some_slow
 from training.tiny_texts import (
     ENCODERS,
@@ -94,6 +94,20 @@ def test_every_pooling_learns_alone_and_together(pooling: str, topics: Path, tmp
     pipeline = load(tmp_path / "run")
     assert pipeline.model.head[1].in_features == 16 * len(pooling.split())
     assert pipeline.evaluate(topics).accuracy > 0.8
+
+
+@pytest.mark.slow
+def test_a_run_whose_bag_has_all_rows_goes_on(topics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As earlier runs have."""
+    recipe = classifying(topics, encoder="none", head={"pooling": [], "ngrams": 2, "ngram_buckets": 4096})
+    with monkeypatch.context() as before:
+        before.setattr("ensue.models.ngram_bag.NgramBag.keep_weighed", lambda bag: None)
+        run_tiny(recipe, tmp_path / "old", reporter=At(4, interrupt))
+    run_tiny(None, tmp_path / "old", resume=True)
+    run_tiny(recipe, tmp_path / "new")
+    old, new = (load(tmp_path / name) for name in ("old", "new"))
+    assert len(old.model.bag.weight) == 4096 > len(new.model.bag.weight)
+    assert_same_scores(old.evaluate(topics).as_json(), new.evaluate(topics).as_json())
 
 
 @pytest.mark.slow

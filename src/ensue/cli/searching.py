@@ -10,6 +10,7 @@ import typer
 from ensue.cli.options import DeviceOption, ThreadsOption, quoted, say
 from ensue.cli.training import recipe_of
 from ensue.console.imports import importing_torch
+from ensue.processor import keep_freed_memory
 
 
 def search(
@@ -39,6 +40,7 @@ def search(
     with importing_torch():
         from ensue.console.search import SearchReporter, trial_line
         from ensue.search.search import search as searched
+    keep_freed_memory()
     ended = searched(
         chosen, known, out, trials=trials, seed=seed, prune=prune, reporter=SearchReporter(),
         told=lambda result: say(trial_line(result)), device=device, threads=threads,

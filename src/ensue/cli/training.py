@@ -13,6 +13,7 @@ from ensue.cli.options import DeviceOption, ThreadsOption, quoted, say
 from ensue.cli.processes import among_processes
 from ensue.console.imports import importing_torch
 from ensue.errors import EnsueError
+from ensue.processor import keep_freed_memory
 from ensue.tasks import task_entry
 
 if TYPE_CHECKING:
@@ -145,6 +146,7 @@ def _train(recipe: Recipe | None, out: Path, *, track: Sequence[str] = (), **opt
         from ensue.trackers.reporter import TrackedReporter
         from ensue.training.run import train_run
 
+    keep_freed_memory()
     trackers = trackers_of(track)
     with ConsoleReporter() as console:
         return train_run(recipe, out, reporter=TrackedReporter(console, out, trackers), **options)

@@ -80,10 +80,11 @@ def build_classifier(
     pretrained: Tensor | None = None,
     contextual: Sequence[LayersShape] = (),
     tuned: SubwordEncoder | None = None,
+    ngrams: int | None = None,
 ) -> Classifier:
     """A classifier from its tables. `pretrained` are the vectors of the lexicon's words that have one, (V, d),
     `contextual` the shapes of the layers that other models give. `tuned` are the layers of another model, if they are
-    the encoder.
+    the encoder. `ngrams` is the number of rows that a bag of n-grams keeps, all of them for None.
 
     Raises ValueError for tables that do not fit together.
     """
@@ -102,7 +103,7 @@ def build_classifier(
         layers,
         poolings,
         num_labels,
-        bag=_bag(head, num_labels, pair=pair),
+        bag=_bag(head, num_labels, pair=pair, kept=ngrams),
         d_hidden=head.d_hidden,
         activation=head.activation,
         dropout=head.dropout,
@@ -123,11 +124,11 @@ def _check_last(head: ClassHeadSpecification, layers: SequenceLayer) -> None:
         )
 
 
-def _bag(head: ClassHeadSpecification, num_labels: int, *, pair: bool) -> NgramBag | None:
+def _bag(head: ClassHeadSpecification, num_labels: int, *, pair: bool, kept: int | None) -> NgramBag | None:
     if not head.ngrams:
         return None
     kind = PairBag if pair else NgramBag
-    return kind(num_labels, longest=head.ngrams, buckets=head.ngram_buckets, dropout=head.dropout_ngrams)
+    return kind(num_labels, longest=head.ngrams, buckets=head.ngram_buckets, dropout=head.dropout_ngrams, kept=kept)
 
 
 def _beside(tuned: SubwordEncoder, words: WordFeatures, *, pair: bool = False) -> SubwordEncoder:

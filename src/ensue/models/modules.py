@@ -14,8 +14,8 @@ ModelT = TypeVar("ModelT", bound=nn.Module)
 
 
 def count_parameters(model: nn.Module) -> int:
-    """The number of all parameters, also of frozen ones; shared ones are counted once."""
-    return sum(parameter.numel() for parameter in model.parameters())
+    """The number of all parameters, also of frozen ones; shared ones are counted once, whole numbers are none."""
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.is_floating_point())
 
 
 def device_of(model: nn.Module) -> torch.device:

@@ -6,6 +6,7 @@ Words are keys (`WordForms.keys`): above 0 for known words, below 0 for others, 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -26,21 +27,36 @@ class NgramBag(nn.Module):
 
     The weight `r_g` is counted in the training texts and not trained (`weigh_by_ratio`, `weigh_by_idf`). N-grams share
     `buckets` rows by a hash (Joulin et al. 2016). In training each n-gram is left out with the probability `dropout`.
-    Raises ValueError for less than two buckets.
+    A row whose weight is 0 says nothing and learns nothing: `keep_weighed` leaves it out, and `kept` is the number of
+    those that remain. Raises ValueError for less than two buckets.
     """
 
     tables = 1
     """The number of tables of rows."""
 
-    def __init__(self, num_labels: int, *, longest: int = 2, buckets: int = 1 << 19, dropout: float = 0.0) -> None:
+    place: nn.Parameter | None
+    """For each row its place among those that are kept, 0 for others."""
+
+    def __init__(
+        self,
+        num_labels: int,
+        *,
+        longest: int = 2,
+        buckets: int = 1 << 19,
+        dropout: float = 0.0,
+        kept: int | None = None,
+    ) -> None:
         super().__init__()
         if buckets < 2:
             raise ValueError(f"ngram_buckets is at least 2, not {buckets}: one place is for what is unknown")
         self.longest, self.buckets, self.dropout = longest, buckets, dropout
         self.num_rows = self.tables * buckets
-        self.weight = nn.Parameter(torch.zeros(self.num_rows, num_labels))
+        size = self.num_rows if kept is None else 1 + kept
+        self.weight = nn.Parameter(torch.zeros(size, num_labels))
         self.bias = nn.Parameter(torch.zeros(num_labels))
-        self.ratio = nn.Parameter(torch.ones(self.num_rows), requires_grad=False)
+        self.ratio = nn.Parameter(torch.ones(size), requires_grad=False)
+        place = None if kept is None else torch.zeros(self.num_rows, dtype=torch.int32)
+        self.register_parameter("place", None if place is None else nn.Parameter(place, requires_grad=False))
 
     def ngrams(self, words: Int[Tensor, "B T"]) -> Int[Tensor, "B N"]:
         """The distinct n-grams of each text as rows of the table, ascending, padded with 0."""
@@ -65,12 +81,24 @@ class NgramBag(nn.Module):
         """The scores of the n-grams, without the bias."""
         if not ids.shape[1]:  # which embedding_bag does not take
             return self.weight.new_zeros(len(ids), self.weight.shape[1])
+        if self.place is not None:
+            ids = F.embedding(ids, self.place.unsqueeze(1)).squeeze(2).long()
         r = F.embedding(ids, self.ratio.unsqueeze(1)).squeeze(2).masked_fill(ids == 0, 0.0)
         if self.training and self.dropout:
             r = dropped(r, self.dropout)
         r = r / r.norm(dim=1, keepdim=True).clamp(min=1e-6)
         scores: Tensor = F.embedding_bag(ids, self.weight, mode="sum", per_sample_weights=r)
         return scores
+
+    def keep_weighed(self) -> int:
+        """Leaves out the rows that have been weighed as 0, before training. Returns the number of the others."""
+        rows = self.ratio.detach().nonzero().squeeze(1)
+        place = torch.zeros(self.num_rows, dtype=torch.int32)
+        place[rows] = torch.arange(1, 1 + len(rows), dtype=torch.int32)
+        self.place = nn.Parameter(place, requires_grad=False)
+        self.ratio = nn.Parameter(F.pad(self.ratio.detach()[rows], (1, 0)), requires_grad=False)
+        self.weight = nn.Parameter(torch.zeros(1 + len(rows), self.weight.shape[1]))
+        return len(rows)
 
     def weigh_by_ratio(self, present: Float[Tensor, "G K"]) -> None:
         """Sets r to the largest of an n-gram's naive Bayes log-count ratios (Wang & Manning 2012).
@@ -81,7 +109,7 @@ class NgramBag(nn.Module):
         met = _met(total)
         inside, outside = ((counts + 1).masked_fill(~met, 0.0) for counts in (present, total - present))
         ratios = (inside / inside.sum(0)).log() - (outside / outside.sum(0)).log()
-        self.ratio.data.copy_(ratios.abs().amax(1).masked_fill(~met.squeeze(1), 0.0))
+        self._weigh(ratios.abs().amax(1).masked_fill(~met.squeeze(1), 0.0))
 
     def weigh_by_idf(self, present: Float[Tensor, " G"], num_texts: int) -> None:
         """Sets r to the inverse document frequency, log((1 + texts) / (1 + texts with the n-gram)) + 1.
@@ -90,7 +118,10 @@ class NgramBag(nn.Module):
         scikit-learn.
         """
         idf = ((1 + num_texts) / (1 + present)).log() + 1
-        self.ratio.data.copy_(idf.masked_fill(~_met(present), 0.0))
+        self._weigh(idf.masked_fill(~_met(present), 0.0))
+
+    def _weigh(self, ratio: Float[Tensor, " G"]) -> None:
+        self.ratio = nn.Parameter(ratio, requires_grad=False)
 
 
 class PairBag(NgramBag):
@@ -104,8 +135,8 @@ class PairBag(NgramBag):
 
     tables = 2
 
-    def __init__(self, num_labels: int, *, longest: int = 2, buckets: int = 1 << 19, dropout: float = 0.0) -> None:
-        super().__init__(num_labels, longest=longest, buckets=buckets, dropout=dropout)
+    def __init__(self, num_labels: int, *, longest: int = 2, **sizes: Any) -> None:
+        super().__init__(num_labels, longest=longest, **sizes)
         self.overlap = nn.Parameter(torch.zeros(2 * longest, num_labels))
 
     def ngrams(self, words: Int[Tensor, "B T"], others: Int[Tensor, "B S"]) -> Int[Tensor, "B N"]:  # type: ignore[override]

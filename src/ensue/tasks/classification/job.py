@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from ensue.data.documents import DocumentSource
@@ -44,7 +45,7 @@ class ClassificationJob(ClassesJob[Documents], WordsJob[Classifier, Documents]):
     parts: ClassifierParts
 
     def __init__(self, recipe: ClassificationRecipe, run: RunDirectory | None = None) -> None:
-        self.recipe = recipe
+        self.recipe, self.is_new = recipe, run is None
         data = recipe.data
         if not data.train:
             raise DataError("no training data: --train PATH names a file, or a folder with a folder for each class")
@@ -136,10 +137,17 @@ class ClassificationJob(ClassesJob[Documents], WordsJob[Classifier, Documents]):
         if model.bag is not None:
             matrix = self.parts.labels.matrix(self.train.labels)
             weigh_ngrams(model.bag, self.recipe.head.ngram_weights, self.encoded(self.train), matrix)
+            if self.is_new or self.parts.ngrams is not None:
+                self.parts = replace(self.parts, ngrams=model.bag.keep_weighed())
         super().prepare(model)
 
     def config(self) -> dict[str, Any]:
-        return {"layout": self.layout.to_json(), "pair": self.num_texts == 2, **super().config()}
+        return {
+            "layout": self.layout.to_json(),
+            "pair": self.num_texts == 2,
+            "ngrams": self.parts.ngrams,
+            **super().config(),
+        }
 
     @property
     def example(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
@@ -32,6 +32,8 @@ class ClassificationConfig(WordsConfig):
 
     layout: LayoutContent
     pair: bool
+    ngrams: Annotated[int, Field(ge=0, le=1 << 32)] | None = None
+    """The number of rows that the bag of n-grams keeps. In older runs it has all of them."""
 
 
 class ClassesContent(Content):
@@ -46,11 +48,12 @@ class ClassesContent(Content):
 
 @dataclass(frozen=True)
 class ClassifierParts(WordParts):
-    """The parts of a classifier; `pair` tells whether it compares two texts."""
+    """The parts of a classifier; `pair` tells whether it compares two texts, `ngrams` how many rows its bag keeps."""
 
     config: ClassVar[type[Config]] = ClassificationConfig
     labels: Classes
     pair: bool
+    ngrams: int | None = field(default=None, kw_only=True)
 
     @classmethod
     def read(cls, run: RunDirectory) -> Self:
@@ -63,6 +66,7 @@ class ClassifierParts(WordParts):
             run.config["pair"],
             contextual=layers_shapes(run),
             tuned=tuned_in(run),
+            ngrams=run.config.get("ngrams"),
         )
 
     def build(self, recipe: ClassificationRecipe) -> Classifier:
@@ -70,5 +74,5 @@ class ClassifierParts(WordParts):
             recipe.features, recipe.encoder, recipe.head, directions=recipe.directions, lexicon=self.lexicon,
             num_labels=len(self.labels), multiple=self.labels.multiple, pair=self.pair,
             segment=recipe.data.segment_tokens, pretrained=self.pretrained, contextual=self.contextual,
-            tuned=self.tuned_encoder(),
+            tuned=self.tuned_encoder(), ngrams=self.ngrams,
         )  # fmt: skip
