@@ -66,10 +66,10 @@ def make_data(data: Path, folder: Path) -> None:
     ]
     for name, content in texts.items():
         (folder / name).write_text("".join(content), encoding="utf-8")
-    pixels = np.frombuffer(
-        gzip.open(found(data, "mnist_t10k/t10k-images-idx3-ubyte"), "rb").read(), np.uint8, offset=16
+    pixels, digits = (
+        np.frombuffer(gzip.decompress(Path(found(data, f"mnist_t10k/t10k-{part}")).read_bytes()), np.uint8, offset=skip)
+        for part, skip in (("images-idx3-ubyte", 16), ("labels-idx1-ubyte", 8))
     )
-    digits = np.frombuffer(gzip.open(found(data, "mnist_t10k/t10k-labels-idx1-ubyte"), "rb").read(), np.uint8, offset=8)
     images = pixels.reshape(-1, 28, 28).astype(np.float32)[:2000] / 255
     np.save(folder / "images.npy", images)
     np.savez(folder / "digits.npz", frames=images, labels=[str(digit) for digit in digits[:2000]])
