@@ -2,6 +2,9 @@
 
 import json
 import os
+import subprocess
+import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ from ensue.data.corpus.cache import tokenize
 from ensue.data.corpus.columns import ColumnSource
 from ensue.data.corpus.parallel_ids import encoded
 from ensue.data.corpus.prepared import Prepared, is_prepared, prepare
+from ensue.data.corpus.token_file import TokenFile, TokenHeader, check_tokens, header_of, write_tokens
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, EnsueError
 from ensue.text.tokenizers import train_tokenizer
@@ -136,6 +140,75 @@ def test_shards_that_are_missing_or_changed(prepared: Prepare, tmp_path: Path) -
         (tmp_path / "out" / "index.json").write_text(content)
         with pytest.raises(DataError, match=r"index.json: damaged: "):
             Prepared(tmp_path / "out")
+
+
+def test_a_damaged_byte_is_found_when_it_is_read(prepared: Prepare, tmp_path: Path) -> None:
+    prepared()
+    path = tmp_path / "out" / "train" / "00001.ids"
+    good = bytearray(path.read_bytes())
+    for place in (40, len(good) - 5, len(good) - 1):  # the first id, the last one, and its checksum
+        bad = good.copy()
+        bad[place] ^= 1
+        path.write_bytes(bad)
+        tokens = Prepared(tmp_path / "out").tokens("train")
+        assert tokens is not None
+        tokens.read(0, 50)
+        for read in (lambda text: text.read(0, len(text)), lambda text: text.reversed().read(0, len(text))):
+            with pytest.raises(DataError, match=f"^{path}: damaged: bytes 0 to 4,096 have changed$"):
+                read(tokens)
+        with pytest.raises(DataError, match=f"^{path}: the ids are damaged$"):
+            Prepared(tmp_path / "out").verify()
+    (header,) = {header_of(path).file_bytes}
+    path.write_bytes(good[:header])  # as it was written before there were checksums of pages
+    assert Prepared(tmp_path / "out").verify() > 1
+
+
+@pytest.mark.parametrize("size", [1, 4055, 4056, 4057, 8151, 8152, 20_000])
+def test_each_page_has_its_checksum(size: int, tmp_path: Path) -> None:
+    path, ids = tmp_path / "some.ids", np.arange(size) % 251
+    pieces = ((part, len(part)) for part in np.split(ids, [size // 3, size // 2]))
+    write_tokens(path, pieces, vocabulary_size=256, unknown_id=None)
+    check_tokens(path)
+    tokens = TokenFile.open(path, checks=True)
+    np.testing.assert_array_equal(tokens.read(0, size), ids)
+    content = bytearray(path.read_bytes())
+    assert len(content) == header_of(path).sizes[1]
+    content[40 + size - 1] ^= 1
+    path.write_bytes(content)
+    changed = TokenFile.open(path, checks=True)
+    if size > 2 * 4096:
+        changed.read(0, size - 4096)
+    with pytest.raises(DataError, match="have changed"):
+        changed.read(size - 1, size)
+
+
+@pytest.mark.parametrize("hard", [9, pytest.param(4096, marks=pytest.mark.slow)])
+def test_more_shards_than_files_may_be_open(hard: int, tmp_path: Path) -> None:
+    """In a process that may have few files open, all the shards are read; the limit is raised where it may be."""
+    pytest.importorskip("resource")
+    shards = 64
+    for number in range(shards):
+        path = tmp_path / f"{number:05}.ids"
+        path.write_bytes(TokenHeader(2, 0, 1 << 28, 0, 1 << 28).bytes)
+        os.truncate(path, 40 + 2 * (1 << 28))  # sparse: it takes a page
+    child = f"""
+        import os, resource
+        from ensue.data.corpus.sharded_tokens import ShardedTokens, TokenShard
+        from pathlib import Path
+        opened = max(map(int, os.listdir("/dev/fd")))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (opened + 6, opened + {hard}))
+        shards = tuple(TokenShard(Path({str(tmp_path)!r}) / f"{{n:05}}.ids", 1 << 28, 0) for n in range({shards}))
+        tokens = ShardedTokens(shards, unknown=0, characters=0)
+        for start in (*range(0, len(tokens), 1 << 28), *range(0, len(tokens), 1 << 30)):
+            assert not tokens.read(start, start + 100).any()
+            assert not tokens.reversed().read(start, start + 100).any()
+        assert len(os.listdir('/dev/fd')) > 64 or {hard} < 64
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+        ShardedTokens(shards, unknown=0, characters=0).read(0, 1)
+    """
+    run = subprocess.run([sys.executable, "-c", textwrap.dedent(child)], capture_output=True, text=True, check=False)
+    expected = "a shard that cannot be read: Too many open files; `ulimit -n 4096` lets a process have more"
+    assert run.stderr.splitlines()[-1].endswith(f"00000.ids: {expected}"), run.stderr
 
 
 class Deadly:

@@ -1,11 +1,15 @@
-"""The ids of a text on disk, memory-mapped. Reading copies, and no page of the file stays resident for long."""
+"""The ids of a text on disk, memory-mapped. Reading copies, and no page of the file stays resident for long.
+
+A file is a header, the ids, and a CRC-32 of each of its pages; files that were written before have no such checksums.
+"""
 
 from __future__ import annotations
 
 import mmap
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from array import array
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -21,6 +25,8 @@ _MAGIC = b"ensueids"
 RELEASE_BYTES = 16 << 20
 FAULT_BYTES = 64 << 10  # a page fault maps the neighboring pages too, where the system has them in memory
 _BLOCK_BYTES = 1 << 20
+_PAGE = 1 << 12
+"""Bytes of the file that share a checksum. Whoever reads an id has read its page, so that checking reads no more."""
 
 
 class TokenFile:
@@ -40,11 +46,12 @@ class TokenFile:
         characters: int = 0,
         mapping: mmap.mmap | None = None,
         path: Path | None = None,
+        checksums: NDArray[np.uint32] | None = None,
     ) -> None:
         self.unknown = unknown
         self.characters = characters
         self._ids = ids
-        self._mapping, self._path = mapping, path
+        self._mapping, self._path, self._checksums = mapping, path, checksums
         self._touched = 0
 
     @classmethod
@@ -53,19 +60,24 @@ class TokenFile:
         return cls(np.asarray(ids), unknown=unknown, characters=characters)
 
     @classmethod
-    def open(cls, path: Path) -> Self:
+    def open(cls, path: Path, *, checks: bool = False) -> Self:
         """Maps the file at `path`. Raises DataError if `write_tokens` has not written it or if it was cut, and OSError
-        if it cannot be read.
+        if it cannot be read. With `checks`, `read` raises DataError for a page that has changed.
         """
         header = header_of(path)
         with path.open("rb") as file:
-            if file.seek(0, 2) != header.file_bytes:
+            if (size := file.seek(0, 2)) not in header.sizes:
                 raise DataError("the ids are cut off", path)
             mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         if hasattr(mmap, "MADV_RANDOM"):
             mapping.madvise(mmap.MADV_RANDOM)
         ids = np.frombuffer(mapping, f"<u{header.id_bytes}", header.tokens, offset=_HEADER.size)
-        return cls(ids, unknown=header.unknown, characters=header.characters, mapping=mapping, path=path)
+        checksums = None
+        if checks and size > header.file_bytes:
+            checksums = np.frombuffer(mapping, "<u4", header.pages, offset=header.file_bytes)
+        return cls(
+            ids, unknown=header.unknown, characters=header.characters, mapping=mapping, path=path, checksums=checksums
+        )
 
     def reversed(self) -> TokenFile:
         """The same ids from the last to the first."""
@@ -80,6 +92,8 @@ class TokenFile:
         """A copy of the ids [start, stop)."""
         assert 0 <= start <= stop <= len(self), f"[{start}, {stop}) of {len(self)} ids"
         part = self._ids[start:stop]
+        if self._checksums is not None:
+            self._check(start, stop)
         ids = part.astype(np.int64)
         self._release(part.nbytes)
         return ids
@@ -91,6 +105,16 @@ class TokenFile:
         self._release(part.nbytes + 2 * FAULT_BYTES * len(starts))
         ids: NDArray[np.int64] = part.astype(np.int64)
         return ids
+
+    def _check(self, start: int, stop: int) -> None:
+        """Raises DataError if a page with the ids [start, stop) has changed."""
+        assert self._mapping is not None
+        assert self._checksums is not None
+        size, end = self._ids.itemsize, _HEADER.size + self._ids.nbytes
+        for page in range((_HEADER.size + start * size) // _PAGE, -(-(_HEADER.size + stop * size) // _PAGE)):
+            data = self._mapping[max(page * _PAGE, _HEADER.size) : min((page + 1) * _PAGE, end)]
+            if zlib.crc32(data) != self._checksums[page]:
+                raise DataError(f"damaged: bytes {page * _PAGE:,} to {(page + 1) * _PAGE:,} have changed", self._path)
 
     def _release(self, read_bytes: int) -> None:
         """Gives pages back before many are mapped, so that resident memory does not grow with the file."""
@@ -116,34 +140,57 @@ def write_tokens(
 ) -> None:
     """Writes the ids of `pieces`, in the fewest bytes per id. A piece is ids and the number of their characters."""
     size = 1 if vocabulary_size <= 1 << 8 else 2 if vocabulary_size <= 1 << 16 else 4
-    crc = count = unknown = characters = 0
+    sums = _Checksums()
+    count = unknown = characters = 0
     with path.open("wb") as file:
         file.write(bytes(_HEADER.size))
         for ids, piece_characters in pieces:
             data = ids.astype(f"<u{size}").tobytes()
             file.write(data)
-            crc = zlib.crc32(data, crc)
+            sums.add(data)
             count += len(ids)
             unknown += 0 if unknown_id is None else int(np.count_nonzero(ids == unknown_id))
             characters += piece_characters
+        file.write(sums.of_pages())
         file.seek(0)
-        file.write(TokenHeader(size, crc, count, unknown, characters).bytes)
+        file.write(TokenHeader(size, sums.whole, count, unknown, characters).bytes)
 
 
 def check_tokens(path: Path) -> None:
-    """Raises DataError unless the ids at `path` are those that were written. They are read once."""
-    crc = 0
+    """Raises DataError unless the ids at `path` and their checksums are those that were written. They are read once."""
+    sums = _Checksums()
     with path.open("rb") as file:
-        expected = _read_header(file.read(_HEADER.size), path).crc
-        for block in _blocks(file):
-            crc = zlib.crc32(block, crc)
-    if crc != expected:
+        header = _read_header(file.read(_HEADER.size), path)
+        rest = header.file_bytes - _HEADER.size
+        while rest and (block := file.read(min(_BLOCK_BYTES, rest))):
+            sums.add(block)
+            rest -= len(block)
+        after = file.read(4 * header.pages + 1)
+    if rest or sums.whole != header.crc or after not in (b"", sums.of_pages()):
         raise DataError("the ids are damaged", path)
 
 
-def _blocks(file: Any) -> Iterator[bytes]:
-    while block := file.read(_BLOCK_BYTES):
-        yield block
+class _Checksums:
+    """The CRC-32 of all ids, and that of the ids in each page of their file."""
+
+    def __init__(self) -> None:
+        self.whole, self._pages = 0, array("I")
+        self._page, self._room = 0, _PAGE - _HEADER.size
+        """The checksum of the page that is not full, and how many bytes it still takes."""
+
+    def add(self, data: bytes) -> None:
+        """Takes the next ids."""
+        self.whole = zlib.crc32(data, self.whole)
+        view = memoryview(data)
+        while len(view) >= self._room:
+            self._pages.append(zlib.crc32(view[: self._room], self._page))
+            view = view[self._room :]
+            self._page, self._room = 0, _PAGE
+        self._page, self._room = zlib.crc32(view, self._page), self._room - len(view)
+
+    def of_pages(self) -> bytes:
+        """The checksums of all pages that have ids, or room for one at the end."""
+        return np.array([*self._pages, self._page], "<u4").tobytes()
 
 
 class TokenHeader(NamedTuple):
@@ -157,8 +204,18 @@ class TokenHeader(NamedTuple):
 
     @property
     def file_bytes(self) -> int:
-        """The size of the whole file."""
+        """The size of the file up to the last id."""
         return _HEADER.size + self.tokens * self.id_bytes
+
+    @property
+    def pages(self) -> int:
+        """How many pages have checksums behind the ids."""
+        return self.file_bytes // _PAGE + 1
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """The sizes that the file may have: without checksums of pages, or with them."""
+        return self.file_bytes, self.file_bytes + 4 * self.pages
 
     @property
     def bytes(self) -> bytes:
