@@ -1,5 +1,6 @@
 """Prepared ids: those of the text, whatever the shards, the processes and the kills; and shards that have changed."""
 
+import errno
 import json
 import os
 import subprocess
@@ -45,8 +46,9 @@ def prepared(source: TextSource, tmp_path: Path) -> Prepare:
     tokenizer = train_tokenizer("words", source.chunks())
 
     def run(
-        name: str = "out", *, killed_at: int = -1, plan: dict[str, Any] | None = None, processes: int = 1
-    ) -> Prepared:
+        name: str = "out", *, killed_at: int = -1, plan: dict[str, Any] | None = None, processes: int = 1,
+        **options: Any,
+    ) -> Prepared:  # fmt: skip
         def encode(pieces: Iterable[str]) -> Iterator[Any]:
             for number, ids in enumerate(encoded(tokenizer, pieces, processes)):
                 if number == killed_at:
@@ -58,8 +60,9 @@ def prepared(source: TextSource, tmp_path: Path) -> Prepare:
             "valid": (source, 1600, 1800),
         }
         return prepare(
-            tmp_path / name, plan or {"table": {}}, texts, tokenizer, tokenizer, encode=encode, shard_tokens=50
-        )
+            tmp_path / name, plan or {"table": {}}, texts, tokenizer, tokenizer, encode=encode, shard_tokens=50,
+            **options,
+        )  # fmt: skip
 
     return run
 
@@ -209,6 +212,44 @@ def test_more_shards_than_files_may_be_open(hard: int, tmp_path: Path) -> None:
     run = subprocess.run([sys.executable, "-c", textwrap.dedent(child)], capture_output=True, text=True, check=False)
     expected = "a shard that cannot be read: Too many open files; `ulimit -n 4096` lets a process have more"
     assert run.stderr.splitlines()[-1].endswith(f"00000.ids: {expected}"), run.stderr
+
+
+def test_what_is_damaged_or_missing_is_made_anew(prepared: Prepare, tmp_path: Path) -> None:
+    out, said = tmp_path / "out", list[str]()
+    prepared()
+    before, train = tree(out), out / "train"
+    prepared(say=said.append)
+    assert said == [f"reading the {len(before) - 2} shards that are there"]
+    (train / "00000.ids").unlink()
+    (train / "00002.ids").write_bytes(before["train/00002.ids"][:-1])
+    (train / "00003.ids").write_bytes(before["train/00003.ids"].replace(b"\3", b"\4"))
+    (out / "valid" / "00000.ids").write_bytes(b"")
+    (out / "tokenizer.json").unlink()
+    said.clear()
+    prepared(say=said.append)
+    assert tree(out) == before
+    assert [line.partition(":")[0] for line in said[1:]] == [
+        str(train / "00000.ids"), str(train / "00002.ids"), str(train / "00003.ids"), str(out / "valid" / "00000.ids")
+    ]  # fmt: skip
+    assert all(line.endswith("; it is made anew") for line in said[1:])
+
+
+def test_a_full_disk_is_one_line_and_the_same_command_goes_on(
+    prepared: Prepare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared("undisturbed")
+
+    def write(path: Path, *args: Any, **options: Any) -> None:
+        write_tokens(path, *args, **options)
+        if path.name.startswith("00002"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    expected = f"^{tmp_path / 'out'}: the disk is full; free some space, and the same command goes on$"
+    with monkeypatch.context() as full, pytest.raises(DataError, match=expected):
+        full.setattr("ensue.data.corpus.prepared.write_tokens", write)
+        prepared()
+    assert sorted(path.name for path in (tmp_path / "out" / "train").iterdir()) == ["00000.ids", "00001.ids"]
+    assert tree(prepared().folder) == tree(tmp_path / "undisturbed")
 
 
 class Deadly:

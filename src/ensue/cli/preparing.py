@@ -43,8 +43,5 @@ def prepare(
     with importing_torch():
         from ensue.tasks.preparation import prepare_corpus
 
-    prepare_corpus(
-        chosen, out, column=column, processes=processes, shard_tokens=shard_tokens,
-        told=lambda part, shards, tokens: say(f"{part}: {shards:,} shards, {tokens:,} ids"),
-    )  # fmt: skip
-    say(f"wrote {out}; try\n  ensue train {quoted(recipe)} --train {quoted(out)} --out run")
+    prepare_corpus(chosen, out, column=column, processes=processes, shard_tokens=shard_tokens, say=say)
+    say(f"{out} is complete; try\n  ensue train {quoted(recipe)} --train {quoted(out)} --out run")

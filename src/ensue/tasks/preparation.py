@@ -26,7 +26,7 @@ def prepare_corpus(
     column: str = "",
     processes: int = 1,
     shard_tokens: int = 1 << 28,
-    told: Callable[[str, int, int], object] = lambda part, shards, tokens: None,
+    say: Callable[[str], object] = lambda line: None,
 ) -> Prepared:
     """Makes the tokenizer of a recipe and the ids of its training and validation texts, by several processes.
 
@@ -70,5 +70,5 @@ def prepare_corpus(
     }
     return prepare(
         folder, plan, texts, tokenizer, reads, encode=partial(encoded, reads, processes=processes),
-        shard_tokens=shard_tokens, told=told,
+        shard_tokens=shard_tokens, say=say,
     )  # fmt: skip

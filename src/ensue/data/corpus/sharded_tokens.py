@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.data.corpus.token_file import FAULT_BYTES, RELEASE_BYTES, TokenFile, header_of
+from ensue.data.corpus.token_file import FAULT_BYTES, RELEASE_BYTES, TokenFile, check_tokens, header_of
 from ensue.errors import DataError
 
 try:
@@ -52,6 +52,11 @@ class TokenShard(NamedTuple):
             header, size = header_of(self.path), self.path.stat().st_size
         if (header.tokens, header.crc) != (self.tokens, self.crc) or size not in header.sizes:
             raise DataError("a shard that has changed since the text was prepared", self.path)
+
+    def verify(self) -> None:
+        """Reads the file. Raises DataError unless it is as it was written."""
+        self.check()
+        check_tokens(self.path)
 
 
 @contextmanager
