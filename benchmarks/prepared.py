@@ -21,7 +21,7 @@ from ensue.data.corpus.prepared import FORMAT, INDEX, Prepared, digest_of
 from ensue.data.corpus.token_file import TokenHeader
 from ensue.text.tokenizers import save_tokenizer, train_tokenizer
 
-SHARD = 1 << 31
+SHARD = 1 << 28  # the default of `ensue prepare`
 
 
 def simulated(folder: Path, tokens: int) -> None:

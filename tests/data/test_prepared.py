@@ -245,9 +245,10 @@ def test_a_full_disk_is_one_line_and_the_same_command_goes_on(
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     expected = f"^{tmp_path / 'out'}: the disk is full; free some space, and the same command goes on$"
-    with monkeypatch.context() as full, pytest.raises(DataError, match=expected):
+    with monkeypatch.context() as full:
         full.setattr("ensue.data.corpus.prepared.write_tokens", write)
-        prepared()
+        with pytest.raises(DataError, match=expected):
+            prepared()
     assert sorted(path.name for path in (tmp_path / "out" / "train").iterdir()) == ["00000.ids", "00001.ids"]
     assert tree(prepared().folder) == tree(tmp_path / "undisturbed")
 

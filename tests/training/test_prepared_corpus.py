@@ -1,12 +1,14 @@
 """A run on prepared ids is the run on the text, bit for bit."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ensue.errors import DataError, RecipeError
 from ensue.recipe import Recipe, read_recipe
+from ensue.tasks.corpus import read_corpus, training_characters
 from ensue.tasks.preparation import prepare_corpus
 from training.tiny import assert_refused, kept, run_tiny, tiny_recipe, words
 from training.tiny_masked import masked_recipe
@@ -32,10 +34,26 @@ def on(recipe: Recipe, path: Path, **changes: Any) -> Recipe:
 )
 def test_a_run_on_ids_is_the_run_on_the_text(text: Path, tmp_path: Path, model: str) -> None:
     recipe = masked_recipe(text) if model == "masked" else tiny_recipe(text, model=model)
+    recipe = on(recipe, text, **{"data.valid_characters": 300})
     prepare_corpus(recipe, tmp_path / "ids", shard_tokens=300)
     run_tiny(recipe, tmp_path / "on-text")
     run_tiny(on(recipe, tmp_path / "ids"), tmp_path / "on-ids")
     assert kept(tmp_path / "on-ids") == kept(tmp_path / "on-text")
+
+
+def test_each_character_is_trained_on_or_scored(text: Path, tmp_path: Path) -> None:
+    recipe, size = on(tiny_recipe(text), text, **{"data.valid_characters": 300}), len(text.read_text())
+    data: Any = recipe.data
+    assert data.valid_fraction * size > 300
+    found = prepare_corpus(recipe, tmp_path / "ids", shard_tokens=300)
+    corpus = read_corpus(data, recipe.tokenizer)  # type: ignore[attr-defined]
+    for train, valid in ((corpus.train, corpus.valid), (found.tokens("train"), found.tokens("valid"))):
+        assert (train.characters, valid.characters) == (size - 300, 300)  # type: ignore[union-attr]
+    assert corpus.split == f"the last 300 characters of {text}"
+    older: Any = SimpleNamespace(config={})
+    newer: Any = SimpleNamespace(config={"training_characters": size - 300})
+    assert training_characters(size, data, older) == int(size * (1 - data.valid_fraction))
+    assert training_characters(size, data, newer) == size - 300
 
 
 def test_what_does_not_fit(text: Path, tmp_path: Path) -> None:

@@ -67,7 +67,9 @@ class CorpusRecipe(DataRecipe):
     """The table `[data]` of a model that learns from running text."""
 
     valid_characters: Count = 2_000_000
-    """At most this many characters of the validation text are scored, from its beginning."""
+    """At most this many characters of the validation text are scored, from its beginning; a part of the training text
+    is no larger.
+    """
 
 
 class TokenizerRecipe(Table):

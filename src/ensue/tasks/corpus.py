@@ -50,17 +50,19 @@ def read_corpus(
     tokenizer: Tokenizer | None = None,
     *,
     reader: Callable[[Tokenizer], TextToIds] = lambda tokenizer: tokenizer,
+    begun: RunDirectory | None = None,
 ) -> Corpus:
     """Tokenize what the recipe names, with the given tokenizer or one trained on the training part alone.
 
-    `reader` is for ids that are more than the tokenizer's own. Raises `DataError` for a text that is of no use.
+    `reader` is for ids that are more than the tokenizer's own; `begun` is the run that goes on, whose text is divided
+    as before. Raises `DataError` for a text that is of no use.
     """
     if is_prepared(data.train):
         return _prepared_corpus(data, specification, tokenizer, reader)
     source = training_source(data)
     held_out = TextSource(data.valid, encoding=data.encoding) if data.valid else None
     test = TextSource(data.test, encoding=data.encoding) if data.test else None
-    stop = None if held_out else round_down(source.count_characters(), data.valid_fraction)
+    stop = None if held_out else training_characters(source.count_characters(), data, begun)
     if tokenizer is None:
         tokenizer = trained_tokenizer(source, stop=stop, **specification.model_dump())
     reads = reader(tokenizer)
@@ -68,7 +70,10 @@ def read_corpus(
         valid, split = tokenize(held_out, reads, stop=data.valid_characters), data.valid
     elif stop is not None:
         valid = tokenize(source, reads, start=stop, stop=stop + data.valid_characters)
-        split = f"the last {data.valid_fraction:.0%} of {data.train}"
+        share = f"{data.valid_fraction:.0%}"
+        if valid.characters == data.valid_characters:
+            share = f"{valid.characters:,} characters"
+        split = f"the last {share} of {data.train}"
     else:
         valid, split = None, "none"
     train = tokenize(source, reads, stop=stop)
@@ -132,9 +137,16 @@ def training_source(data: DataRecipe) -> TextSource:
     return TextSource(data.train, encoding=data.encoding)
 
 
-def round_down(characters: int, valid_fraction: float) -> int | None:
-    """How many characters are for training; None for all."""
-    return int(characters * (1 - valid_fraction)) if valid_fraction else None
+def training_characters(characters: int, data: CorpusRecipe, begun: RunDirectory | None = None) -> int | None:
+    """How many characters are for training, if the rest is for validation; None for all. The rest is no more than is
+    scored.
+    """
+    if not data.valid_fraction:
+        return None
+    least = int(characters * (1 - data.valid_fraction))
+    if begun is not None:  # older runs do not say it; what was not scored was left out of both parts
+        return int(begun.config.get("training_characters", least))
+    return max(least, characters - data.valid_characters)
 
 
 def count_tokens(tokens: TokenFile, vocabulary_size: int) -> NDArray[np.int64]:
@@ -221,7 +233,8 @@ class CorpusJob(Job[ModelT]):
         model.head.start_from_counts(torch.from_numpy(self.counts))
 
     def config(self) -> dict[str, Any]:
-        return {"vocabulary_size": self.corpus.tokenizer.vocabulary_size}
+        corpus = self.corpus
+        return {"vocabulary_size": corpus.tokenizer.vocabulary_size, "training_characters": corpus.train.characters}
 
     def data_lines(self) -> list[str]:
         corpus, data = self.corpus, self.recipe.data

@@ -16,7 +16,7 @@ from ensue.data.sources import TextSource
 from ensue.errors import DataError, RecipeError
 from ensue.recipe import Recipe
 from ensue.tasks import task_entry
-from ensue.tasks.corpus import CorpusJob, round_down, training_source
+from ensue.tasks.corpus import CorpusJob, training_characters, training_source
 
 
 def prepare_corpus(
@@ -55,7 +55,7 @@ def prepare_corpus(
     elif not data.train:
         raise DataError("no training text: --train PATH names a file, a folder or a glob")
     source = source_of(data.train)
-    stop = None if data.valid else round_down(source.count_characters(), data.valid_fraction)
+    stop = None if data.valid else training_characters(source.count_characters(), data)
     table: Any = recipe.tokenizer.model_dump()  # type: ignore[attr-defined]
     tokenizer = trained_tokenizer(source, stop=stop, **table)
     texts = {"train": (source, 0, stop)}

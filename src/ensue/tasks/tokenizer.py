@@ -69,6 +69,8 @@ class TokenizerConfig(Config):
     """The keys of `config.json` for a model with one tokenizer."""
 
     vocabulary_size: Size
+    training_characters: Size | None = None
+    """How many characters of the text were for training; older runs do not say it."""
 
 
 @dataclass(frozen=True)

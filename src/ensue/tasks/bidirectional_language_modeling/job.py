@@ -48,7 +48,8 @@ class BidirectionalJob(CorpusJob[BidirectionalModel]):
         if isinstance(recipe.head, NoOutput):
             raise RecipeError('a model with head.kind = "none" is not trained here; expected "softmax" or "context"')
         self.recipe, data = recipe, recipe.data
-        self.corpus = read_corpus(data, recipe.tokenizer, run.parts.tokenizer if run else None, reader=self._words_of)
+        tokenizer = run.parts.tokenizer if run else None
+        self.corpus = read_corpus(data, recipe.tokenizer, tokenizer, reader=self._words_of, begun=run)
         assert isinstance(self.corpus.tokenizer, WordTokenizer)
         self.parts, self.fingerprint = BidirectionalParts(self.corpus.tokenizer), self.corpus.fingerprint
         self.reader = WordReader(self.corpus.tokenizer, recipe.words)

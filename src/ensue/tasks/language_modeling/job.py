@@ -26,7 +26,7 @@ class LanguageModelingJob(CorpusJob[LanguageModel]):
 
     def __init__(self, recipe: LanguageModelingRecipe, run: RunDirectory | None = None) -> None:
         self.recipe = recipe
-        self.corpus = read_corpus(recipe.data, recipe.tokenizer, self.given_tokenizer(run))
+        self.corpus = read_corpus(recipe.data, recipe.tokenizer, self.given_tokenizer(run), begun=run)
         self.parts = LanguageModelParts(self.corpus.tokenizer)
         self.fingerprint = self.corpus.fingerprint
         self.task = language_modeling(recipe, self.corpus, sampled_words(recipe.head, self.counts, recipe.train.seed))

@@ -38,7 +38,7 @@ class MaskedLanguageModelingJob(CorpusJob[MaskedLanguageModel]):
         if not recipe.head.masked:
             raise RecipeError("head.masked = false: a model without a head for masks has nothing to learn")
         tokenizer = self.given_tokenizer(run)
-        self.corpus = read_corpus(recipe.data, recipe.tokenizer, tokenizer, reader=self.reader_of(recipe))
+        self.corpus = read_corpus(recipe.data, recipe.tokenizer, tokenizer, reader=self.reader_of(recipe), begun=run)
         self.parts = MaskedLanguageModelParts(self.corpus.tokenizer)
         self.fingerprint = self.corpus.fingerprint
         coder, corpus = self.parts.coder, self.corpus
