@@ -56,7 +56,7 @@ from ensue.models.specification import (
     ZoneoutEncoder,
 )
 from ensue.recipe import DataRecipe, Recipe, TrainRecipe
-from ensue.recipe.tables import CorpusRecipe, CorpusTuning, TokenizerRecipe, TuningRecipe
+from ensue.recipe.tables import CorpusRecipe, CorpusTuning, DividedData, TokenizerRecipe, TuningRecipe
 from ensue.tasks import TASKS
 from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalTrain, WordsOfText
 from ensue.tasks.captioning.recipe import CaptionData, CaptionTrain
@@ -92,6 +92,7 @@ BEGIN, END = "<!-- written by recipe_keys.py -->", "<!-- end -->"
 TABLES: list[tuple[str, type[BaseModel]]] = [
     ("At the top", Recipe),
     ("`[data]`", DataRecipe),
+    ("`[data]` of examples, a part of which is kept for validation", DividedData),
     ("`[data]` of a language model", CorpusRecipe),
     ("`[data]` of a masked language model", MaskedData),
     ("`[data]` of a tagger", LabelingData),

@@ -178,7 +178,7 @@ def table(*rows: str) -> str:
 
 
 USELESS: dict[str, tuple[str, bytes, dict[str, Any], str]] = {
-    "one class": ("a.tsv", table(*["x\tthe text"] * 9).encode(), {}, 'nothing to learn: all 7 texts have the label'),
+    "one class": ("a.tsv", table("x\t1", "x\t2", "x\t3").encode(), {}, "nothing to learn: all 2 texts have the label"),
     "no label": ("a.txt", b"The first text.\nAnother text, and no label.\n", {}, "no labels found; --format"),
     "an empty label": ("a.tsv", table("x\tone text", "\tanother", "y\tthird").encode(), {}, r"a.tsv:3: no label in"),
     "no label in fasttext": ("a.ft", b"__label__x one\nno label\n", {}, r"a.ft:2: no label"),

@@ -54,7 +54,7 @@ def run(files: Path) -> Path:
         without_pictures(patch)
         run_tiny(recipe(files / "bars.npz"), files / "run", reporter=listener)
     assert listener.facts is not None
-    assert listener.facts.data == "48 images of 6 × 5, 12 for validation"
+    assert listener.facts.data == "50 images of 6 × 5, 10 for validation"
     return files / "run"
 
 
@@ -150,7 +150,7 @@ def test_a_batch_is_a_function_of_its_step(how: str, files: Path) -> None:
     assert not torch.equal(first, next_epoch)
     assert set(first.unique().tolist()) == {0, 1}
     epoch = torch.cat([task.batch(step, device).tensors[0] for step in range(task.steps_per_epoch)])
-    assert len(epoch) == 48
+    assert len(epoch) == 50
     same = torch.cat([task.batch(step + task.steps_per_epoch, device).tensors[0] for step in range(3)])
     assert torch.equal(epoch.sum(0), same.sum(0)) == (how == "once")
 

@@ -98,6 +98,9 @@ class Ragged:
         """Several rows as one: those from `firsts[n]` to `firsts[n + 1]`."""
         return Ragged(self.values, self.starts[firsts])
 
+    def __getitem__(self, row: int) -> NDArray[np.integer]:
+        return self.values[self.starts[row] : self.starts[row + 1]]
+
     def slice(self, start: int, stop: int) -> Ragged:
         """Some of the rows, one after another."""
         return Ragged(self.values, self.starts[start : stop + 1])

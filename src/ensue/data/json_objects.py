@@ -45,6 +45,12 @@ def first_objects(lines: Lines, *, example: str) -> tuple[list[str], list[dict[s
     return names, objects
 
 
+def value_under(content: dict[str, Any], column: Column, name: str, line: int) -> str:
+    """The text or number under a key, as it is written. Raises DataError for what is none."""
+    value = content.get(column.name)
+    return str(value) if type(value) is _Number else text_under(content, column, name, line)
+
+
 def text_under(content: dict[str, Any], column: Column, name: str, line: int) -> str:
     """The text under a key. Raises DataError for what is none."""
     text = content.get(column.name)

@@ -5,7 +5,7 @@ directory holds its recipe with every default written out. The tables that all t
 its folder. This package needs no torch.
 """
 
-from ensue.recipe.reading import read_recipe, recipe_names, validate_recipe, with_paths
+from ensue.recipe.reading import as_trained, going_on, read_recipe, recipe_names, validate_recipe, with_paths
 from ensue.recipe.tables import BUDGETS, DataRecipe, Recipe, Table, TrainRecipe
 
 __all__ = [
@@ -14,6 +14,8 @@ __all__ = [
     "Recipe",
     "Table",
     "TrainRecipe",
+    "as_trained",
+    "going_on",
     "read_recipe",
     "recipe_names",
     "validate_recipe",

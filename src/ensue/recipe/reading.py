@@ -17,6 +17,9 @@ from ensue.parsing import MAX_TOML, ParseError, parse_toml, read_bounded, shown
 from ensue.recipe.tables import BUDGETS, Recipe, without_none
 from ensue.tasks import DEFAULT_TASK, task_entry
 
+EARLIER = {"division": ("sources", "rows")}
+"""Values of keys of `[data]` that meant something else in an earlier ensue, and the values that mean that now."""
+
 
 def recipe_names() -> list[str]:
     """The recipes that come with the package."""
@@ -62,6 +65,29 @@ def validate_recipe(document: Mapping[str, Any], *, where: str) -> Recipe:
         return schema.model_validate(document, strict=True)
     except ValidationError as error:
         raise RecipeError(f"{where}: {_explain(error, schema)}") from None
+
+
+def as_trained(document: dict[str, Any]) -> dict[str, Any]:
+    """The recipe of a run, which has every default. One without `data.division` is of an earlier ensue: what some
+    values meant then is spelled out.
+    """
+    data = document.get("data", {})
+    known: Any = _recipe_class(document).model_fields["data"].annotation
+    if "division" in data or "division" not in known.model_fields:
+        return document
+    earlier = {key: old for key, (new, old) in EARLIER.items() if data.get(key, new) == new}
+    return document | {"data": data | earlier}
+
+
+def going_on(recipe: Recipe, own: Recipe) -> Recipe:
+    """The recipe with which a run goes on whose own one may be of an earlier ensue."""
+    ours, theirs = own.values(), recipe.values()
+    kept = {
+        f"data.{key}": old
+        for key, (new, old) in EARLIER.items()
+        if (ours.get(f"data.{key}"), theirs.get(f"data.{key}")) == (old, new)
+    }
+    return read_recipe(recipe, kept) if kept else recipe
 
 
 def _recipe_class(document: Mapping[str, Any]) -> type[Recipe]:

@@ -58,8 +58,22 @@ class DataRecipe(Table):
     encoding: str = "utf-8"
     """The encoding of the files."""
     valid_fraction: Share = 0.1
-    """Share of the training data that is kept for validation if `valid` is empty: their end, or for a classifier, whose
-    texts are often sorted by label, a random part.
+    """Share of the training data that is kept for validation if `valid` is empty: the end of texts and of labeled
+    sentences, else a random part, since data are often sorted by label.
+    """
+
+
+class DividedData(DataRecipe):
+    """The table `[data]` of a model that learns from examples, a part of which is kept for validation."""
+
+    group: str = ""
+    """The column or key of the training data that says what belongs together, such as a speaker, an author or a
+    document: a group is in one part only. Empty: the source, such as a text or an image, with all its targets;
+    a labeled sentence is by itself.
+    """
+    division: Literal["sources", "rows"] = "sources"
+    """sources: nothing that is in the validation part is in the training part, too; rows: each row goes to a part by
+    itself, as in runs of an earlier ensue.
     """
 
 

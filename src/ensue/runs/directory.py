@@ -26,7 +26,7 @@ from filelock import FileLock, Timeout
 
 from ensue.errors import RunError
 from ensue.parsing import ParseError, parse_json, parse_toml, read_bounded, shown
-from ensue.recipe import Recipe, validate_recipe
+from ensue.recipe import Recipe, as_trained, validate_recipe
 from ensue.runs.checkpoint import link
 from ensue.runs.manifest import Manifest, entry_of
 from ensue.runs.schema import FORMAT_VERSION, Config, DamagedError, Entry, check_is_run, checked, parsed, told
@@ -126,7 +126,7 @@ class RunDirectory:
         """The recipe, with every default."""
         content = self.manifest.read("recipe.toml")
         with told(self.path / "recipe.toml"):
-            return validate_recipe(parse_toml(content), where=str(self.path / "recipe.toml"))
+            return validate_recipe(as_trained(parse_toml(content)), where=str(self.path / "recipe.toml"))
 
     @cached_property
     def entry(self) -> TaskEntry:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sized
+from collections.abc import Iterator
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from torch import nn
 
 from ensue.tasks.label_table import label_table
-from ensue.tasks.split_job import SplitJob
+from ensue.tasks.split_job import Examples, SplitJob
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
 MOST_NAMES = 20
 """The most labels that the card names."""
 
 
-class LabeledData(Sized, Protocol):
+class LabeledData(Examples, Protocol):
     """Labeled texts, sentences or series in memory."""
 
     @property

@@ -21,7 +21,7 @@ from torch import nn
 from ensue.errors import RecipeError, RunError
 from ensue.models.modules import count_parameters
 from ensue.ranks import Ranks, ranks, together
-from ensue.recipe import BUDGETS, Recipe
+from ensue.recipe import BUDGETS, Recipe, going_on
 from ensue.runs.card import write_card
 from ensue.runs.curve import draw_curve
 from ensue.runs.directory import RunDirectory
@@ -161,6 +161,7 @@ def _checked(run: RunDirectory, recipe: Recipe | None, *, resume: bool, overwrit
 
 def _continued(run: RunDirectory, recipe: Recipe) -> Recipe:
     """The given recipe, if it differs from the run's only in the keys `CHANGEABLE`; else RunError."""
+    recipe = going_on(recipe, run.recipe)
     ours, theirs = run.recipe.values(), recipe.values()
     for key in sorted(ours.keys() | theirs.keys()):
         if key in CHANGEABLE or key in ("about", "source", "measured") or ours.get(key) == theirs.get(key):

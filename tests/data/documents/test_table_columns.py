@@ -190,9 +190,9 @@ def test_a_header_with_a_name_twice_is_a_header() -> None:
     ):
         find_columns(REPEATED, Choice(texts=("Text",)), "x")
     chosen = find_columns(REPEATED, Choice(texts=("2",)), "x")
-    assert chosen == (True, Column(3, "Label"), (Column(2),), False)
+    assert chosen == (True, Column(3, "Label"), (Column(2),), False, None)
     others = [["n", "n", "Text", "Label"], *([str(n), str(n), *row[:1], row[2]] for n, row in enumerate(REPEATED[1:]))]
-    assert find_columns(others, Choice(), "x") == (True, Column(4, "Label"), (Column(3, "Text"),), False)
+    assert find_columns(others, Choice(), "x") == (True, Column(4, "Label"), (Column(3, "Text"),), False, None)
     unknown = [["Notiz", "Notiz", "Art"], *REPEATED[1:]]
     with pytest.raises(DataError, match='2 columns are named "Notiz"'):
         find_columns(unknown, Choice(), "x")

@@ -33,7 +33,7 @@ def sides(pairs: PairSource) -> list[tuple[str, ...]]:
 def test_the_first_two_languages_are_source_and_target() -> None:
     pairs = stream(unit(en="one &amp; two", de="eins", fr="un") + unit(de="drei", en="three") + unit(en="four", fr="q"))
     assert str(pairs.layout) == 'tmx, source: "en", target: "de"'
-    assert [(*pair, ) for pair in pairs] == [
+    assert [pair[:4] for pair in pairs] == [
         (("one & two",), ("eins",), "a.tmx", 5),
         (("three",), ("drei",), "a.tmx", 6),
     ]  # fmt: skip

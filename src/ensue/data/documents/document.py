@@ -23,6 +23,8 @@ class Document:
     line: int = 0
     source: str = ""
     before: str = ""
+    group: str = ""
+    """What it belongs to, such as an author; "" if nobody asks."""
 
     @property
     def is_empty(self) -> bool:
@@ -45,6 +47,8 @@ class Layout:
     """The separator of several labels in one field; "" if a field is one label."""
     joined: bool = False
     """Whether the text columns are one text, joined by a blank, and not a pair."""
+    group: Column | None = None
+    """Of training data: the column that says what belongs together. Later files need not have it."""
 
     def __str__(self) -> str:
         parts = [self.format + (" with a header" if self.header else "")]
@@ -59,10 +63,12 @@ class Layout:
 
     def to_json(self) -> dict[str, Any]:
         """The layout as JSON values, which `from_json` reads."""
-        return asdict(self) | {
+        content = asdict(self) | {
             "texts": [list(column) for column in self.texts],
             "labels": None if self.labels is None else list(self.labels),
         }
+        del content["group"]
+        return content
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
@@ -84,3 +90,5 @@ class Choice:
     joined: bool = False
     is_labeled: bool = True
     """Whether a file without labels is an error."""
+    group: str = ""
+    """The name or number of the column that says what belongs together."""

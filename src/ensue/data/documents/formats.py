@@ -56,18 +56,23 @@ def detect_lines(
     layout = FORMATS[name].layout(lines, choice)
     if not layout.texts and (choice.texts or choice.labels):
         raise DataError(f"{name} has no columns; data.texts and data.labels are for tsv, csv and json", lines.name)
+    if not layout.group and choice.group:
+        raise no_groups(name, lines.name)
     return layout
 
 
 def read_lines(lines: Lines, layout: Layout, *, is_labeled: bool = True) -> Iterator[Document]:
     """The documents of a file in order, in constant memory. `layout` is that of the same file.
 
-    Raises DataError (file:line) for a record that is no document, and if `is_labeled` for a document without a label.
+    Raises DataError (file:line) for a record that is no document, if `is_labeled` for a document without a label, and
+    for one without a group, if the layout has them.
     """
     for document in FORMATS[layout.format].read(lines, layout, is_labeled=is_labeled):
         if is_labeled and not document.labels:
             where = f" in {layout.labels}" if layout.labels else ""
             raise DataError(f"no label{where}", document.path, document.line)
+        if layout.group and not document.group.strip():
+            raise DataError(f"no group in {layout.group}", document.path, document.line)
         yield document
 
 
@@ -81,6 +86,11 @@ def write(document: Document, layout: Layout, labels: Sequence[str], probabiliti
     return FORMATS[layout.format].write(document, layout, labels, probabilities)
 
 
+def no_groups(format: str, path: str) -> DataError:
+    """The mistake of a group in a format without columns."""
+    return DataError(f"{format} has no columns; data.group is for tables and JSON", path)
+
+
 def _checked(name: str) -> str:
     if name and name not in FORMATS:
         known = [*FORMATS, FOLDERS]
@@ -90,7 +100,7 @@ def _checked(name: str) -> str:
 
 def _layout_like(like: Layout, name: str, lines: Lines, choice: Choice) -> Layout:
     """The layout with the columns of a run. Only JSON in place of a table, or the other way round, may have others."""
-    as_named = _columns_of(like, is_labeled=choice.is_labeled)
+    as_named = replace(_columns_of(like, is_labeled=choice.is_labeled), group=choice.group)
     has_names = bool(like.texts) and all(column.name for column in like.texts)
     if like.format == name or (has_names and {like.format, name} <= TABLES):
         return FORMATS[name].layout(lines, as_named)

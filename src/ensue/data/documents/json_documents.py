@@ -11,7 +11,7 @@ from ensue.data.documents.document import Choice, Document, Layout
 from ensue.data.documents.format import LABEL, PROBABILITY, DocumentFormat, joined_text, split_labels
 from ensue.data.documents.table_columns import find_keys
 from ensue.data.json_members import members, with_values
-from ensue.data.json_objects import check_characters, first_objects, json_object, text_under
+from ensue.data.json_objects import check_characters, first_objects, json_object, text_under, value_under
 from ensue.data.lines import Lines
 from ensue.data.records import json_records
 from ensue.errors import DataError
@@ -26,8 +26,8 @@ class JsonDocuments(DocumentFormat):
     def layout(self, lines: Lines, choice: Choice) -> Layout:
         names, objects = first_objects(lines, example=_EXAMPLE)
         rows = [[_shown(content.get(name)) for name in names] for content in objects]
-        _, labels, texts, joined = find_keys(names, rows, choice, lines.name)
-        return Layout("json", texts, labels, False, choice.separator, joined)
+        _, labels, texts, joined, group = find_keys(names, rows, choice, lines.name)
+        return Layout("json", texts, labels, False, choice.separator, joined, group)
 
     def read(self, lines: Lines, layout: Layout, *, is_labeled: bool) -> Iterator[Document]:
         lines.split_array()
@@ -37,7 +37,8 @@ class JsonDocuments(DocumentFormat):
             if layout.joined:
                 texts = joined_text(texts)
             labels = _labels(content, layout, lines.name, record.line) if layout.labels else ()
-            yield Document(texts, labels, lines.name, record.line, record.text, record.before)
+            group = value_under(content, layout.group, lines.name, record.line) if layout.group else ""
+            yield Document(texts, labels, lines.name, record.line, record.text, record.before, group)
 
     def write(
         self, document: Document, layout: Layout, labels: Sequence[str], probabilities: Sequence[float] = ()

@@ -12,7 +12,7 @@ from ensue.data.detection.folders import class_files, folder_format
 from ensue.data.detection.format_names import CLASS_FILES, FOLDERS
 from ensue.data.documents.document import Choice, Document, Layout
 from ensue.data.documents.folders import read_folders
-from ensue.data.documents.formats import detect_lines, read_lines, write
+from ensue.data.documents.formats import detect_lines, no_groups, read_lines, write
 from ensue.data.files import common_format, expanded
 from ensue.data.lines import KeptLines, Lines, is_blank, missing_end
 from ensue.data.records import sample
@@ -51,6 +51,8 @@ class DocumentSource:
             self._files[location.name] = lambda: location
         elif (format := format or self._format_of_folder(Path(location), like)) == FOLDERS:
             self.layout = Layout(FOLDERS)
+            if self.choice.group:
+                raise no_groups(FOLDERS, self.location)
             return
         else:
             paths: Sequence[Path] = TextSource(location, encoding=encoding).paths

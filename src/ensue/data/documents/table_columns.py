@@ -55,6 +55,7 @@ class TableColumns(NamedTuple):
     labels: Column | None
     texts: tuple[Column, ...]
     joined: bool
+    group: Column | None
 
 
 def find_columns(rows: Sequence[Sequence[str]], choice: Choice, name: str) -> TableColumns:
@@ -65,15 +66,19 @@ def find_columns(rows: Sequence[Sequence[str]], choice: Choice, name: str) -> Ta
     names = [name.strip() for name in rows[0]] if header else [""] * len(rows[0])
     body = rows[1:] if header else rows
     columns = [Column(place + 1, name) for place, name in enumerate(names)]
-    label, texts, joined = _Table(columns, body, name).decide(choice)
+    table = _Table(columns, body, name)
+    groups = told_apart(filter(None, [table.taken_out(choice.group)]), columns, [choice.group], name)
+    label, texts, joined = table.decide(choice)
     labels = told_apart(filter(None, [label]), columns, [choice.labels], name)
     texts = told_apart(texts, columns, choice.texts, name)
-    return TableColumns(header, next(iter(labels), None), texts, joined)
+    return TableColumns(header, next(iter(labels), None), texts, joined, next(iter(groups), None))
 
 
 def find_keys(names: Sequence[str], rows: Sequence[Sequence[str]], choice: Choice, name: str) -> TableColumns:
     """The same for records with keys. `rows` are their values, "" if a record has none or no text."""
-    return TableColumns(False, *_Table([Column(0, name) for name in names], rows, name).decide(choice))
+    table = _Table([Column(0, name) for name in names], rows, name)
+    group = table.taken_out(choice.group)
+    return TableColumns(False, *table.decide(choice), group)
 
 
 class _Table:
@@ -84,6 +89,15 @@ class _Table:
         width = len(self.columns)
         self.cells = [[row[i].strip() for row in rows if len(row) == width] for i in range(width)]
         self.name = name
+
+    def taken_out(self, name: str) -> Column | None:
+        """The column of that name, or number, which then is none of the others; None for no name."""
+        if not name:
+            return None
+        column = self.named(name)
+        place = self.columns.index(column)
+        del self.columns[place], self.cells[place]
+        return column
 
     def decide(self, choice: Choice) -> tuple[Column | None, tuple[Column, ...], bool]:
         texts = tuple(self.named(name) for name in choice.texts)
@@ -162,7 +176,7 @@ class _Table:
 
 
 def _has_header(rows: Sequence[Sequence[str]], choice: Choice) -> bool:
-    asked = [name for name in (choice.labels, *choice.texts) if name]
+    asked = [name for name in (choice.labels, *choice.texts, choice.group) if name]
     if any(not name.isdecimal() for name in asked):
         return True
     first = rows[0] if rows else [""]

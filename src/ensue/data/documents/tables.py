@@ -27,20 +27,21 @@ class TableFormat(DocumentFormat):
 
     def layout(self, lines: Lines, choice: Choice) -> Layout:
         rows = self.dialect.first_values(lines)
-        header, labels, texts, joined = find_columns(rows, choice, lines.name)
-        return Layout(self.dialect.name, texts, labels, header, choice.separator, joined)
+        header, labels, texts, joined, group = find_columns(rows, choice, lines.name)
+        return Layout(self.dialect.name, texts, labels, header, choice.separator, joined, group)
 
     def read(self, lines: Lines, layout: Layout, *, is_labeled: bool) -> Iterator[Document]:
         value = self.dialect.value
         places = [column.number - 1 for column in layout.texts]
-        needed = (*layout.texts, *([layout.labels] if layout.labels else []))
+        needed = (*layout.texts, *(column for column in (layout.labels, layout.group) if column))
         for record, fields in self.dialect.body(lines, has_header=layout.header, needed=needed):
             texts = tuple(value(fields[place]) for place in places)
             if layout.joined:
                 texts = joined_text(texts)
             label = value(fields[layout.labels.number - 1]) if layout.labels else ""
             labels = split_labels(label, layout.separator)
-            yield Document(texts, labels, lines.name, record.line, record.text, record.before)
+            group = value(fields[layout.group.number - 1]) if layout.group else ""
+            yield Document(texts, labels, lines.name, record.line, record.text, record.before, group)
 
     def write(
         self, document: Document, layout: Layout, labels: Sequence[str], probabilities: Sequence[float] = ()

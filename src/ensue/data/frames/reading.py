@@ -33,3 +33,5 @@ class Reading(NamedTuple):
     pattern: str = ""
     """Where a file's name has its label, such as `{label}_{}_{}`."""
     encoding: str = "utf-8"
+    group: str = ""
+    """The column of a table, or the part of a pattern, with what belongs together; empty: none is read."""

@@ -31,6 +31,15 @@ class Series(NamedTuple):
     """Of a sound: how many were mixed; 0: it is no sound."""
     colors: int = 0
     """Of an image: the numbers of a pixel; 0: it is no image."""
+    group: str = ""
+    """What it belongs to, such as a speaker; "" if nobody says it."""
+
+    def named_group(self, name: str) -> str:
+        """The group that data call `name`. Raises DataError if they name none."""
+        if not self.group:
+            where = "data.group names a column of a table of paths or of frames, or a part of data.pattern in braces"
+            raise self.error(f'{self.name}: no group "{name}"; {where}')
+        return self.group
 
     def error(self, message: str) -> DataError:
         """A mistake in this series."""

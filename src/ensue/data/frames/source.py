@@ -66,9 +66,9 @@ class FrameSource:
     def files(self) -> list[LabeledPath]:
         """The files with the labels that stand elsewhere."""
         if self.manifest is not None:
-            return list(listed(self.manifest, self.reading.labels, self.reading.encoding))
+            return list(listed(self.manifest, self.reading))
         if self.reading.pattern:
-            return list(by_pattern(self._paths, self.reading.pattern))
+            return list(by_pattern(self._paths, self.reading))
         return list(by_folder(self._paths, expanded(self.location)))
 
     def fingerprint(self) -> str:
@@ -89,7 +89,8 @@ class FrameSource:
                 yield self._checked(self._labeled(series, file))
 
     def _labeled(self, series: Series, file: LabeledPath) -> Series:
-        return series._replace(labels=(file.label,)) if file.label and not series.labels else series
+        labels = (file.label,) if file.label and not series.labels else series.labels
+        return series._replace(labels=labels, group=series.group or file.group)
 
     def _checked(self, series: Series) -> Series:
         frames = series.frames

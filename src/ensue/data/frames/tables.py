@@ -26,13 +26,14 @@ EVEN = 0.01
 
 
 class Frame(NamedTuple):
-    """A row: its line, the name of its series, its label, its time, and its features."""
+    """A row: its line, the name of its series, its label, its time, its features, and its group."""
 
     line: int
     series: str
     label: str
     time: float | None
     features: list[float]
+    group: str = ""
 
 
 class Header(NamedTuple):
@@ -41,6 +42,7 @@ class Header(NamedTuple):
     series: int | None
     label: int | None
     time: int | None
+    group: int | None
     features: list[int]
     names: tuple[str, ...]
 
@@ -67,7 +69,7 @@ def read_table(path: Path, reading: Reading) -> Iterator[Series]:
         labels = tuple(frame.label for frame in frames) if header.label is not None else ()
         yield Series(
             name, as_vectors(np.array([frame.features for frame in frames]), str(path)), labels, bool(labels),
-            _rate(frames, path), (str(path), frames[0].line), header.names,
+            _rate(frames, path), (str(path), frames[0].line), header.names, group=frames[0].group,
         )  # fmt: skip
 
 
@@ -81,11 +83,13 @@ def _header(rows: list[list[str]], reading: Reading, path: Path) -> Header:
         if asked != usual and asked not in names:
             raise DataError(f'no column "{asked}"{nearest(asked, names)}; there are {", ".join(names)}', path, 1)
     places = {name: place for place, name in enumerate(names)}
-    series, label, time = (places.get(name) for name in (reading.series, reading.labels, reading.time))
-    features = [place for place in range(len(names)) if place not in (series, label, time)]
+    series, label, time, group = (
+        places.get(name) for name in (reading.series, reading.labels, reading.time, reading.group)
+    )
+    features = [place for place in range(len(names)) if place not in (series, label, time, group)]
     if not features:
         raise DataError("no column of features", path, 1)
-    return Header(series, label, time, features, tuple(names[place] for place in features))
+    return Header(series, label, time, group, features, tuple(names[place] for place in features))
 
 
 def _frame(line: int, cells: list[str], header: Header, path: Path) -> Frame:
@@ -98,6 +102,7 @@ def _frame(line: int, cells: list[str], header: Header, path: Path) -> Frame:
             _number(cells[place], name, path, line)
             for place, name in zip(header.features, header.names, strict=True)
         ],
+        "" if header.group is None else cells[header.group],
     )  # fmt: skip
 
 

@@ -60,7 +60,10 @@ def _layout(name: str, lines: Lines, choice: PairChoice) -> PairLayout:
         raise DataError(f"no pairs found; expected a source, a tab and a target in each line, {advice}", lines.name)
     if name in _WITHOUT_COLUMNS and (choice.sources or choice.targets):
         raise DataError(f"{name} has no columns; data.sources and data.targets are for tables and JSON", lines.name)
-    return FORMATS[name].layout(lines, choice)
+    layout = FORMATS[name].layout(lines, choice)
+    if choice.group and not layout.group:
+        raise DataError(f"{name} has no columns; data.group is for tables and JSON", lines.name)
+    return layout
 
 
 def _layout_like(like: PairLayout, lines: Lines, choice: PairChoice, format: str) -> PairLayout:
@@ -68,7 +71,7 @@ def _layout_like(like: PairLayout, lines: Lines, choice: PairChoice, format: str
 
     What no format is recognized in has that of the run, if this has no columns.
     """
-    as_named = like.choice(is_labeled=choice.is_labeled)
+    as_named = like.choice(is_labeled=choice.is_labeled)._replace(group=choice.group)
     names = [column.name for column in like.sources if column.name]
     known = like.format if like.format in FORMATS else ""
     name = checked_format(format) or pair_format(lines, is_labeled=choice.is_labeled, known=known, names=names)

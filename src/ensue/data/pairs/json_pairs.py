@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from ensue.data.columns import Column
-from ensue.data.json_objects import check_characters, first_objects, json_object, text_under
+from ensue.data.json_objects import check_characters, first_objects, json_object, text_under, value_under
 from ensue.data.lines import Lines
 from ensue.data.pairs.format import PairFormat
 from ensue.data.pairs.pair import Pair, PairChoice, PairLayout
-from ensue.data.pairs.pair_columns import find_pair
+from ensue.data.pairs.pair_columns import find_pair, taken_out
 from ensue.data.records import json_records
 
 _EXAMPLE = '{"source": ..., "target": ...}'
@@ -22,7 +22,8 @@ class JsonPairs(PairFormat):
     def layout(self, lines: Lines, choice: PairChoice) -> PairLayout:
         _, objects = first_objects(lines, example=_EXAMPLE)
         names = dict.fromkeys(key for content in objects for key in _with_inner(content))
-        return PairLayout("json", *find_pair([Column(0, name) for name in names], choice, lines.name))
+        group, columns = taken_out([Column(0, name) for name in names], choice.group, lines.name)
+        return PairLayout("json", *find_pair(columns, choice, lines.name), group=group)
 
     def read(self, lines: Lines, layout: PairLayout, *, is_labeled: bool) -> Iterator[Pair]:
         lines.split_array()
@@ -39,7 +40,8 @@ class JsonPairs(PairFormat):
                     if is_one or content.get(column.name) is not None  # some have fewer references
                     for text in _texts(content, column, name, record.line)
                 )
-            yield Pair(sources, targets, name, record.line)
+            group = value_under(content, layout.group, name, record.line) if layout.group else ""
+            yield Pair(sources, targets, name, record.line, group)
 
 
 def _with_inner(content: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,8 @@ class Pair(NamedTuple):
     targets: tuple[str, ...] = ()
     path: str = ""
     line: int = 0
+    group: str = ""
+    """What it belongs to, such as a document; "" if nobody asks."""
 
 
 class PairChoice(NamedTuple):
@@ -31,11 +33,13 @@ class PairChoice(NamedTuple):
     sources: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
     is_labeled: bool = True
+    group: str = ""
+    """The column that says what belongs together."""
 
     @property
     def has_names(self) -> bool:
         """Whether a column is given by name, so that the file must have a header."""
-        return any(not name.isdecimal() for name in (*self.sources, *self.targets))
+        return any(name and not name.isdecimal() for name in (*self.sources, *self.targets, self.group))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,8 @@ class PairLayout:
     targets: tuple[Column, ...] = ()
     header: bool = False
     about: str = ""
+    group: Column | None = None
+    """Of training data: the column that says what belongs together. Later files need not have it."""
 
     def __str__(self) -> str:
         parts = [self.format + (" with a header" if self.header else "")]

@@ -34,6 +34,12 @@ def find_pair(columns: Sequence[Column], choice: PairChoice, file: str) -> tuple
     raise _unclear(columns, needs_target=choice.is_labeled and not targets, needs_source=not sources, file=file)
 
 
+def taken_out(columns: Sequence[Column], name: str, file: str) -> tuple[Column | None, list[Column]]:
+    """The column of that name, or number (None for no name), and the others."""
+    found = named_column(columns, name, file) if name else None
+    return found, [column for column in columns if column != found]
+
+
 def has_header(rows: Sequence[Sequence[str]], choice: PairChoice) -> bool:
     """Whether the first row is a header: the user gives names, or it has names of source and target."""
     return choice.has_names or is_header(rows)

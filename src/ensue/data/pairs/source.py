@@ -24,8 +24,9 @@ class PairSource:
 
     `location` may also be two aligned files with a comma between them: `train.en,train.de`. What `sources`, `targets`
     (names or numbers of columns, keys of JSON, languages of TMX) and `format` leave open is found for each file by
-    itself. The columns of `like`, the layout of a run, are tried first, or else those of the first file. `layout` is
-    that of the first file. Files can be iterated again, a stream cannot.
+    itself. The columns of `like`, the layout of a run, are tried first, or else those of the first file. `group` is the
+    column that says what belongs together, if it is read. `layout` is that of the first file. Files can be iterated
+    again, a stream cannot.
 
     Unless `is_labeled`, targets are not read. A file without the signs of a format then has a source in each line, and
     an empty line is an empty source, so that there are as many pairs as lines.
@@ -41,11 +42,12 @@ class PairSource:
         format: str = "",
         sources: Sequence[str] = (),
         targets: Sequence[str] = (),
+        group: str = "",
         like: PairLayout | None = None,
         encoding: str = "utf-8",
         is_labeled: bool = True,
     ) -> None:
-        self.choice = PairChoice(tuple(sources), tuple(targets), is_labeled)
+        self.choice = PairChoice(tuple(sources), tuple(targets), is_labeled, group)
         self.encoding = checked_encoding(encoding)
         self.location = location.name if isinstance(location, Lines) else str(location)
         self.paths: tuple[Path, ...] = ()
@@ -62,8 +64,10 @@ class PairSource:
         self._find_layouts(format, like)
 
     def _open_aligned(self, names: tuple[str, str], format: str) -> None:
-        if format not in ("", ALIGNED) or self.choice.sources or self.choice.targets:
-            what = "data.format" if format else "data.sources" if self.choice.sources else "data.targets"
+        choice = self.choice
+        if format not in ("", ALIGNED) or choice.sources or choice.targets or choice.group:
+            asked = {"format": format, "sources": choice.sources, "targets": choice.targets, "group": choice.group}
+            what = f"data.{next(key for key, value in asked.items() if value)}"
             raise DataError(f"two files have lines, not columns; {what} is for one file", self.location)
         for name in names:
             if files_of(name) != (expanded(name),):

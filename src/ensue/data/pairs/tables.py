@@ -9,7 +9,7 @@ from ensue.data.detection.pair_names import Columns
 from ensue.data.lines import Lines
 from ensue.data.pairs.format import PairFormat
 from ensue.data.pairs.pair import Pair, PairChoice, PairLayout
-from ensue.data.pairs.pair_columns import find_pair, has_header
+from ensue.data.pairs.pair_columns import find_pair, has_header, taken_out
 from ensue.data.tables import Dialect
 from ensue.errors import DataError
 
@@ -32,10 +32,11 @@ class PairTable(PairFormat):
             raise DataError(f"{columns_counted(1)}; {advice}", lines.name, 1)
         if not choice.is_labeled and not header and len(columns) == len(choice.sources):
             choice = choice._replace(sources=tuple(str(column.number) for column in columns))
-        sides = self.sides(columns, choice, lines.name)
+        group, others = taken_out(columns, choice.group, lines.name)
+        sides = self.sides(others, choice, lines.name)
         chosen = (*choice.sources, *choice.targets)
         sources, targets = (told_apart(side, columns, chosen, lines.name) for side in sides)
-        return PairLayout(self.name, sources, targets, header)
+        return PairLayout(self.name, sources, targets, header, group=group)
 
     def sides(self, columns: list[Column], choice: PairChoice, name: str) -> tuple[Columns, Columns]:
         """The columns of the sources, and those of the targets."""
@@ -44,13 +45,14 @@ class PairTable(PairFormat):
     def read(self, lines: Lines, layout: PairLayout, *, is_labeled: bool) -> Iterator[Pair]:
         value = self.dialect.value
         sources, targets = ([column.number - 1 for column in side] for side in (layout.sources, layout.targets))
-        needed = (*layout.sources, *layout.targets)
+        needed = (*layout.sources, *layout.targets, *([layout.group] if layout.group else []))
         for record, fields in self.dialect.body(lines, has_header=layout.header, needed=needed):
             yield Pair(
                 tuple([value(fields[place]) for place in sources]),
                 tuple([value(fields[place]) for place in targets]) if is_labeled else (),
                 lines.name,
                 record.line,
+                value(fields[layout.group.number - 1]) if layout.group else "",
             )
 
 

@@ -114,6 +114,11 @@ class JsonSentences(Format):
         """By default the first of "labels", "tags", "ner_tags", "pos_tags", "spans", "entities" and "label"."""
         return sentence.column(column or label_key(sentence.columns) or self.default_column)
 
+    def group(self, sentence: Sentence, column: str) -> str:
+        """The text or number under a key of the object."""
+        value = _content(sentence.source.text).get(column)
+        return str(value) if type(value) in (str, int) else super().group(sentence, column)
+
     def write(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
         """The object with the labels, or with their spans. All other characters stay as they were. A key that is not
         there yet comes last. Labels that say what the object says already leave it as it is.

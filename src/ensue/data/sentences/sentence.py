@@ -89,6 +89,14 @@ class Format(ABC):
         """The labels in `column`. Raises DataError (file:line) if there is no such column."""
         return sentence.column(column or self.default_column)
 
+    def group(self, sentence: Sentence, column: str) -> str:
+        """What a sentence belongs to: the value of its first word in a column, or "document" for its document. Raises
+        DataError (file:line) if there is no such column.
+        """
+        if column == "document" and sentence.document is not None:
+            return f"{sentence.source.name}:{sentence.document}"
+        return sentence.column(column)[0]
+
     def missing_end(self, text: str) -> str:
         """The line ends that a file's last text needs before another one can follow: here those of a blank line."""
         if not text.endswith("\n"):

@@ -23,11 +23,10 @@ from ensue.tasks.classification.task import (
     with_best_threshold,
 )
 from ensue.tasks.labels_job import LabeledData, LabelsJob
-from ensue.tasks.split_job import Selectable, drawn
 from ensue.text.classes import Classes
 
 
-class Chosen(LabeledData, Selectable, Protocol):
+class Chosen(LabeledData, Protocol):
     """Texts or series in memory, with the labels of each."""
 
     labels: list[tuple[str, ...]]
@@ -63,9 +62,6 @@ class ClassesJob(LabelsJob[Classifier, DataT]):
             batch_tokens=recipe.train.batch_tokens,
             seed=recipe.train.seed,
         )
-
-    def parted(self, whole: DataT, size: int) -> tuple[DataT, DataT, str]:
-        return drawn(whole, size, self.recipe.data)
 
     def classes(self, read_as: str = "") -> Classes:
         """The labels of the training data. Raises DataError if there are no two."""

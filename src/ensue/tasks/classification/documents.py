@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.data.compact_texts import Texts
+from ensue.data.compact_texts import Ragged, Texts
 
 
 @dataclass
@@ -22,6 +22,8 @@ class Documents:
     cut: list[bool] = field(default_factory=list)
     """For each text, whether it was cut."""
     empty: list[bool] = field(default_factory=list)
+    groups: list[str] = field(default_factory=list)
+    """For each text the group that the data name; "" for none."""
 
     @classmethod
     def none(cls, num_texts: int) -> Self:
@@ -41,13 +43,24 @@ class Documents:
         """How many texts have each label."""
         return Counter(label for labels in self.labels for label in labels)
 
-    def append(self, texts: Sequence[Sequence[str]], labels: tuple[str, ...], *, cut: bool, empty: bool) -> None:
+    @property
+    def sources(self) -> list[Hashable]:
+        """The group of each document; without groups its words."""
+        if any(self.groups):
+            return [*self.groups]
+        columns = [Ragged(texts.words.ids, texts.starts) for texts in self.texts]
+        return [tuple(column[row].tobytes() for column in columns) for row in range(len(self))]
+
+    def append(
+        self, texts: Sequence[Sequence[str]], labels: tuple[str, ...], *, cut: bool, empty: bool, group: str = ""
+    ) -> None:
         """Appends a document, as the words of each of its texts."""
         for column, words in zip(self.texts, texts, strict=True):
             column.append(words)
         self.labels.append(labels)
         self.cut.append(cut)
         self.empty.append(empty)
+        self.groups.append(group)
 
     def select(self, rows: NDArray[np.int64]) -> Self:
         """The documents in these rows."""
@@ -59,5 +72,5 @@ class Documents:
                 [column.words.values[id] for id in numbers[begins[row] : begins[row + 1]]]
                 for column, numbers, begins in zip(self.texts, ids, starts, strict=True)
             ]
-            part.append(texts, self.labels[row], cut=self.cut[row], empty=self.empty[row])
+            part.append(texts, self.labels[row], cut=self.cut[row], empty=self.empty[row], group=self.groups[row])
         return part

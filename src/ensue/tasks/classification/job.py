@@ -40,6 +40,7 @@ class ClassificationJob(ClassesJob[Documents], WordsJob[Classifier, Documents]):
     """Trains a classifier of texts."""
 
     unit: ClassVar[str] = "texts"
+    examples: ClassVar[str] = "texts"
     one: ClassVar[str] = "text"
     recipe: ClassificationRecipe
     parts: ClassifierParts
@@ -49,7 +50,7 @@ class ClassificationJob(ClassesJob[Documents], WordsJob[Classifier, Documents]):
         data = recipe.data
         if not data.train:
             raise DataError("no training data: --train PATH names a file, or a folder with a folder for each class")
-        source = document_source(data, data.train)
+        source = document_source(data, data.train, group=data.group)
         self.layout = source.layout
         self.begin_from(run)
         self.fingerprint = TextSource(data.train, encoding=data.encoding).fingerprint()
@@ -73,7 +74,7 @@ class ClassificationJob(ClassesJob[Documents], WordsJob[Classifier, Documents]):
             words = [words_in(text, data.splitter, blanks=blanks) for text in document.texts]
             kept = [shortened(part, data) for part in words]
             check_length(max(map(len, kept)), self.recipe, document.path, document.line)
-            found.append(kept, document.labels, cut=kept != words, empty=not any(words))
+            found.append(kept, document.labels, cut=kept != words, empty=not any(words), group=document.group)
         if not len(found):
             raise DataError("no text in it", source.location)
         return found

@@ -7,13 +7,13 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from ensue.models.feature_specification import ClassHeadSpecification, ColumnName
-from ensue.recipe.tables import DataRecipe
+from ensue.recipe.tables import DividedData
 from ensue.tasks.words.recipe import Splitter, WordsRecipe
 
 LengthOrZero = Annotated[int, Field(ge=0, le=2_000_000_000)]
 
 
-class ClassificationData(DataRecipe):
+class ClassificationData(DividedData):
     """The table `[data]` of a classifier."""
 
     format: Literal[

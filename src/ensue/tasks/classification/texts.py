@@ -23,14 +23,15 @@ def document_source(
     like: Layout | None = None,
     is_labeled: bool = True,
     labels: Collection[str] = (),
+    group: str = "",
 ) -> DocumentSource:
     """The texts of a file. The recipe says how they are read; if it does not, the columns of `like`, the training data,
     are taken if possible.
 
-    `labels` are the possible names of labels, if they are known.
+    `labels` are the possible names of labels, if they are known, and `group` is the column of groups, if it is read.
     """
     header = {"auto": None, "yes": True, "no": False}[data.header]
-    choice = Choice(tuple(data.texts), data.labels, header, data.separator, data.joined, is_labeled)
+    choice = Choice(tuple(data.texts), data.labels, header, data.separator, data.joined, is_labeled, group)
     format = "" if data.format == "auto" else data.format
     return DocumentSource(location, choice, format=format, like=like, encoding=data.encoding, labels=labels)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Self
@@ -26,37 +27,52 @@ class Images:
 
     pixels: Pixels
     size: ImageSize
+    groups: tuple[str, ...] = ()
+    """The group of each image that the data name; empty if they name none."""
+
+    @property
+    def sources(self) -> Sequence[Hashable]:
+        """The group of each image; without groups its pixels."""
+        return self.groups or [hashlib.sha256(image.tobytes()).digest() for image in self.pixels]
 
     def select(self, rows: NDArray[np.int64]) -> Self:
         """The images in these rows."""
-        return replace(self, pixels=self.pixels[rows])
+        groups = tuple(self.groups[row] for row in rows.tolist()) if self.groups else ()
+        return replace(self, pixels=self.pixels[rows], groups=groups)
 
     def __len__(self) -> int:
         return len(self.pixels)
 
 
 def read_images(
-    location: str, *, colors: int, encoding: str = "utf-8", size: ImageSize | None = None, most: int | None = None
-) -> Images:
-    """The images of a file, a folder or a glob, or the first `most` of them. With a `size` they have to have it. Raises
-    DataError for images of several sizes, for values that are not from 0 to 1, and for what is no image.
+    location: str, *, colors: int, encoding: str = "utf-8", size: ImageSize | None = None, most: int | None = None,
+    group: str = "",
+) -> Images:  # fmt: skip
+    """The images of a file, a folder or a glob, or the first `most` of them. With a `size` they have to have it, and
+    with a `group` one of that name. Raises DataError for images of several sizes, for values that are not from 0 to 1,
+    and for what is no image.
     """
-    source = FrameSource(location, Reading(encoding=encoding))
-    images = images_of(islice(source, most), colors=colors, size=size)
+    source = FrameSource(location, Reading(encoding=encoding, group=group))
+    images = images_of(islice(source, most), colors=colors, size=size, group=group)
     if images is None:
         raise DataError("no image in it", location)
     return images
 
 
-def images_of(series: Iterable[Series], *, colors: int, size: ImageSize | None = None) -> Images | None:
+def images_of(
+    series: Iterable[Series], *, colors: int, size: ImageSize | None = None, group: str = ""
+) -> Images | None:
     """Series as images; None for no series. Raises DataError as `read_images`."""
     found: list[Pixels] = []
+    groups: list[str] = []
     first = "the training data"
     for one in series:
         if size is None:
             size, first = _size(one, colors), one.name
         found.append(_checked(one, size, first))
-    return None if size is None or not found else Images(np.stack(found), size)
+        if group:
+            groups.append(one.named_group(group))
+    return None if size is None or not found else Images(np.stack(found), size, tuple(groups))
 
 
 def _size(series: Series, colors: int) -> ImageSize:

@@ -15,7 +15,7 @@ from ensue.tasks.drawing.images import Images, binarized, read_images
 from ensue.tasks.drawing.model import DrawingParts
 from ensue.tasks.drawing.recipe import DrawingRecipe
 from ensue.tasks.drawing.task import Drawing, score_painter
-from ensue.tasks.split_job import SplitJob, drawn
+from ensue.tasks.split_job import SplitJob
 from ensue.tasks.task import NamedScores
 
 
@@ -23,6 +23,7 @@ class DrawingJob(SplitJob[Painter, Images]):
     """Trains a painter of images of one size."""
 
     unit: ClassVar[str] = "images"
+    examples: ClassVar[str] = "images"
     recipe: DrawingRecipe
     parts: DrawingParts
 
@@ -33,19 +34,16 @@ class DrawingJob(SplitJob[Painter, Images]):
             raise DataError("no training data: --train PATH names a file or a folder of images")
         self.fingerprint = FrameSource(data.train, Reading(encoding=data.encoding)).fingerprint()
         self.size = None if run is None else run.parts.size
-        self.train, self.valid, self.valid_from = self.split(self.read(data.train))
+        self.train, self.valid, self.valid_from = self.split(self.read(data.train, group=data.group))
         self.test_data = self.read(data.test) if data.test else None
         self.parts = DrawingParts(self.train.size)
         self.task = Drawing(self.train, self.valid, recipe)
 
-    def read(self, location: str) -> Images:
+    def read(self, location: str, *, group: str = "") -> Images:
         data, colors = self.recipe.data, self.recipe.canvas.colors
-        images = read_images(location, colors=colors, encoding=data.encoding, size=self.size)
+        images = read_images(location, colors=colors, encoding=data.encoding, size=self.size, group=group)
         self.size = images.size
         return images
-
-    def parted(self, whole: Images, size: int) -> tuple[Images, Images, str]:
-        return drawn(whole, size, self.recipe.data)
 
     def prepare(self, model: Painter) -> None:
         model.begin_with(torch.from_numpy(self.train.pixels.mean(0)))

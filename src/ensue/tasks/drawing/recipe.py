@@ -8,10 +8,10 @@ from pydantic import model_validator
 
 from ensue.models.painter_specification import CanvasSpecification, CellsSpecification
 from ensue.models.specification import describe_encoder
-from ensue.recipe.tables import DataRecipe, Recipe, Rows, TrainRecipe
+from ensue.recipe.tables import DividedData, Recipe, Rows, TrainRecipe
 
 
-class DrawingData(DataRecipe):
+class DrawingData(DividedData):
     """The table `[data]` of a model that paints."""
 
     binarize: Literal["anew", "once", "threshold", "none"] = "anew"

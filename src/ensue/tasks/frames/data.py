@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -21,6 +22,13 @@ class LabeledSeries:
 
     rows: FrameRows
     labels: list[tuple[str, ...]]
+    groups: list[str] = field(default_factory=list)
+    """The group of each series that the data name; empty if they name none."""
+
+    @property
+    def sources(self) -> Sequence[Hashable]:
+        """The group of each series; without groups its frames."""
+        return self.groups or [hashlib.sha256(self.rows[row].tobytes()).digest() for row in range(len(self))]
 
     @property
     def label_counts(self) -> Counter[str]:
@@ -34,7 +42,9 @@ class LabeledSeries:
 
     def select(self, rows: NDArray[np.int64]) -> LabeledSeries:
         """The series in these rows."""
-        return LabeledSeries(self.rows.select(rows), [self.labels[row] for row in rows.tolist()])
+        labels = [self.labels[row] for row in rows.tolist()]
+        groups = [self.groups[row] for row in rows.tolist()] if self.groups else []
+        return LabeledSeries(self.rows.select(rows), labels, groups)
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -18,7 +18,7 @@ from ensue.tasks.frames.length import check_frames
 from ensue.tasks.frames.model import FrameParts, FramesSeen, LabeledFrameParts
 from ensue.tasks.frames.recipe import FramesRecipe
 from ensue.tasks.labels_job import LabelsJob
-from ensue.tasks.split_job import SplitJob, drawn
+from ensue.tasks.split_job import SplitJob
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
 
@@ -27,6 +27,7 @@ class FramesJob(SplitJob[ModelT, LabeledSeries], Generic[ModelT]):
     """Trains a model on series of frames: reads and checks them, and writes its part of the card."""
 
     unit: ClassVar[str] = "series"
+    examples: ClassVar[str] = "series"
     recipe: FramesRecipe
     parts: FrameParts
 
@@ -37,7 +38,7 @@ class FramesJob(SplitJob[ModelT, LabeledSeries], Generic[ModelT]):
             raise DataError("no training data: --train PATH names a file or a folder of series")
         self.fingerprint = FrameSource(data.train, recipe.reading()).fingerprint()
         self.num_mixed, self.shape = 0, None if run is None else run.parts.seen.shape
-        self.train, self.valid, self.valid_from = self.split(self.read(data.train))
+        self.train, self.valid, self.valid_from = self.split(self.read(data.train, group=data.group))
         self.test_data = self.read(data.test) if data.test else None
         self.parts = self.made_parts() if run is None else run.parts
         self.begin_task()
@@ -58,21 +59,20 @@ class FramesJob(SplitJob[ModelT, LabeledSeries], Generic[ModelT]):
     def begin_task(self) -> None:
         """Makes the task, once data and parts are there."""
 
-    def read(self, location: str) -> LabeledSeries:
+    def read(self, location: str, *, group: str = "") -> LabeledSeries:
         source = FrameSource(location, self.recipe.reading(), shape=self.shape)
-        frames, labels = [], []
+        frames, labels, groups = [], [], []
         for series in source:
             self.check(series)
             self.num_mixed += series.channels > 1
             frames.append(series.frames)
             labels.append(self.labels_of(series))
+            if group:
+                groups.append(series.named_group(group))
         if not frames:
             raise DataError("no series in it", location)
         self.shape = source.shape
-        return LabeledSeries(FrameRows.of(frames), labels)
-
-    def parted(self, whole: LabeledSeries, size: int) -> tuple[LabeledSeries, LabeledSeries, str]:
-        return drawn(whole, size, self.recipe.data)
+        return LabeledSeries(FrameRows.of(frames), labels, groups)
 
     def seen(self) -> FramesSeen:
         """What the training data have alike."""

@@ -9,12 +9,12 @@ from pydantic import Field
 from ensue.data.frames.reading import LogMel, Reading
 from ensue.models.feature_specification import FrameFeatureSpecification
 from ensue.models.specification import Directions, EncoderSpecification
-from ensue.recipe.tables import DataRecipe, Recipe, Rows, TrainRecipe
+from ensue.recipe.tables import DividedData, Recipe, Rows, TrainRecipe
 
 Column = Annotated[str, Field(min_length=1)]
 
 
-class FramesData(DataRecipe):
+class FramesData(DividedData):
     """The table `[data]` of a task that reads frames."""
 
     series: Column = "series"
@@ -57,4 +57,6 @@ class FramesRecipe(Recipe):
         """How files become series."""
         data, features = self.data, self.features
         sound = LogMel(*(getattr(features, name) for name in LogMel._fields))
-        return Reading(sound, data.missing, data.series, data.labels, data.time, data.pattern, data.encoding)
+        return Reading(
+            sound, data.missing, data.series, data.labels, data.time, data.pattern, data.encoding, data.group
+        )

@@ -29,6 +29,8 @@ class LabelingJob(TagsJob[Sentences], WordsJob[Tagger, Sentences]):
     """Trains a tagger of words."""
 
     unit: ClassVar[str] = "words"
+    examples: ClassVar[str] = "sentences"
+    drawn: ClassVar[bool] = False
     recipe: LabelingRecipe
     parts: TaggerParts
 
@@ -49,12 +51,12 @@ class LabelingJob(TagsJob[Sentences], WordsJob[Tagger, Sentences]):
         if {self.label_column, str(self.width) if self.label_column == "last" else ""} & set(recipe.features.columns):
             raise RecipeError(f'features.columns names the column of the labels ("{self.label_column}")')
         detector = SchemeDetector()
-        self.train, self.valid, self.valid_from = self.split(self._read(source, detector))
+        self.train, self.valid, self.valid_from = self.split(self._read(source, detector, group=data.group))
         self.test_data = self.read(data.test) if data.test else None
         self.parts = self._parts(detector) if run is None else with_vectors(run.parts, run, recipe.features.vectors)
         self.begin_task()
 
-    def _read(self, source: SentenceSource, detector: SchemeDetector | None = None) -> Sentences:
+    def _read(self, source: SentenceSource, detector: SchemeDetector | None = None, *, group: str = "") -> Sentences:
         """All sentences with words; a sentence without words has nothing to learn or score."""
         found = Sentences(columns={name: StringColumn() for name in self.recipe.features.columns})
         with_words = (sentence for sentence in source if sentence.words)
@@ -62,7 +64,8 @@ class LabelingJob(TagsJob[Sentences], WordsJob[Tagger, Sentences]):
             for place, sentence in enumerate(context):
                 check_length(len(sentence.words), self.recipe, sentence.source.name, sentence.line)
                 labels = source.format.labels(sentence, self.recipe.data.labels or None)
-                found.append(sentence, labels, goes_on=place > 0)
+                of = source.format.group(sentence, group) if group else ""
+                found.append(sentence, labels, goes_on=place > 0, group=of)
                 if detector is not None:
                     detector.feed(labels, sentence.line)
         if not len(found):
@@ -71,10 +74,6 @@ class LabelingJob(TagsJob[Sentences], WordsJob[Tagger, Sentences]):
 
     def read(self, location: str) -> Sentences:
         return self._read(sentence_source(self.recipe, location, like=self.format))
-
-    def parted(self, whole: Sentences, size: int) -> tuple[Sentences, Sentences, str]:
-        chosen = f"the last {self.recipe.data.valid_fraction:.0%} of {self.recipe.data.train}"
-        return whole.slice(0, size), whole.slice(size, len(whole)), chosen
 
     def _parts(self, detector: SchemeDetector) -> TaggerParts:
         labels = self.tags(detector, f' (column "{self.label_column}"); data.labels names another column')

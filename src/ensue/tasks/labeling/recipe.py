@@ -7,11 +7,11 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from ensue.models.feature_specification import ColumnName, SentenceFeatureSpecification, TagHeadSpecification
-from ensue.recipe.tables import DataRecipe
+from ensue.recipe.tables import DividedData
 from ensue.tasks.words.recipe import Splitter, WordsRecipe
 
 
-class LabelingData(DataRecipe):
+class LabelingData(DividedData):
     """The table `[data]` of a tagger."""
 
     format: Literal["auto", "columns", "conllu", "json"] = "auto"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ensue.data.compact_texts import StringColumn, Texts
 from ensue.data.sentences.columns import Columns
@@ -25,11 +28,14 @@ class Sentences:
     columns: dict[str, StringColumn] = field(default_factory=dict)
     sizes: list[int] = field(default_factory=list)
     """How many sentences each context has that is read in one piece."""
+    groups: list[str] = field(default_factory=list)
+    """For each sentence the group that the data name; "" for none."""
 
-    def append(self, sentence: Sentence, labels: Sequence[str], *, goes_on: bool = False) -> None:
+    def append(self, sentence: Sentence, labels: Sequence[str], *, goes_on: bool = False, group: str = "") -> None:
         """`goes_on`: in the context of the sentence before."""
         self.texts.append(sentence.words)
         self.labels.append(list(labels))
+        self.groups.append(group)
         self._count(goes_on)
         for name, column in self.columns.items():
             column.extend(sentence.column(name))
@@ -40,16 +46,22 @@ class Sentences:
         else:
             self.sizes.append(1)
 
-    def slice(self, start: int, stop: int) -> Sentences:
-        """The sentences from `start` to `stop`."""
-        part = Sentences(columns={name: StringColumn() for name in self.columns})
+    @property
+    def sources(self) -> Sequence[Hashable]:
+        """The group of each sentence; without groups each is by itself."""
+        return self.groups if any(self.groups) else range(len(self))
+
+    def select(self, rows: NDArray[np.int64]) -> Self:
+        """The sentences in these rows. One goes on with a context if the sentence before it is there, too."""
+        part = type(self)(columns={name: StringColumn() for name in self.columns})
         words, starts = self.texts.words, self.texts.starts
         goes_on = [place > 0 for size in self.sizes for place in range(size)]
-        for row in range(start, stop):
+        for row, before in zip(rows.tolist(), [-1, *rows.tolist()], strict=False):
             place = slice(starts[row], starts[row + 1])
             part.texts.append([words.values[id] for id in words.ids[place]])
             part.labels.append(self.labels[row])
-            part._count(goes_on[row] and row > start)
+            part.groups.append(self.groups[row])
+            part._count(goes_on[row] and row == before + 1)
             for name, column in part.columns.items():
                 whole = self.columns[name]
                 column.extend(whole.values[id] for id in whole.ids[place])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, ClassVar
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from ensue.data.compact_texts import Ragged, Texts
 from ensue.data.pairs import Pair, PairSource
@@ -17,7 +18,6 @@ from ensue.metrics.generation import GenerationScores
 from ensue.models.encoder_decoder import TextModel
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import origins_for
-from ensue.tasks.job import Job
 from ensue.tasks.sequence_to_sequence.card import sample_lines, score_table
 from ensue.tasks.sequence_to_sequence.decoding import most_tokens, outputs, search_of
 from ensue.tasks.sequence_to_sequence.length import check_lengths, most_written
@@ -27,14 +27,29 @@ from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
 from ensue.tasks.sequence_to_sequence.sources import Sources
 from ensue.tasks.sequence_to_sequence.task import EncodedPairs, SequenceToSequence, usual_ratio
 from ensue.tasks.sequence_to_sequence.texts import Ids, PairCoder
+from ensue.tasks.split_job import SplitJob
 from ensue.tasks.words.contextual import ContextualFeatures
 from ensue.tasks.words.kept_vectors import Told
 
 
-class SequenceToSequenceJob(Job[TextModel]):
+class Pairs(list[Pair]):
+    """Pairs in memory."""
+
+    @property
+    def sources(self) -> list[Hashable]:
+        """The group of each pair; without groups its source."""
+        return [pair.group or pair.sources for pair in self]
+
+    def select(self, rows: NDArray[np.int64]) -> Self:
+        """The pairs in these rows."""
+        return type(self)(self[row] for row in rows.tolist())
+
+
+class SequenceToSequenceJob(SplitJob[TextModel, Pairs]):
     """Trains a model from sequence to sequence."""
 
     unit: ClassVar[str] = "tokens"
+    examples: ClassVar[str] = "pairs"
     recipe: SequenceToSequenceRecipe
     parts: EncoderDecoderParts
     task: SequenceToSequence
@@ -46,10 +61,12 @@ class SequenceToSequenceJob(Job[TextModel]):
             raise DataError("no training data: --train PATH names a file of pairs, or two files with a comma between")
         self.origins = origins_for(recipe.origins, run)
         self.contextual = ContextualFeatures.of(recipe.features, self.origins, torch.device("cpu"))
-        source = self._source(data.train)
+        source = self._source(data.train, group=data.group)
         self.layout, self.fingerprint = source.layout, _fingerprint(source)
-        pairs, self.valid_pairs = self._split(list(source))
-        self.test_pairs = self._later(data.test) if data.test else []
+        pairs, self.valid, self.valid_from = self.split(self._whole(source))
+        if self.valid and data.division == "sources":
+            self.valid = Pairs(references(self.valid, self.layout))
+        self.test_data = self.read(data.test) if data.test else None
         self.parts = EncoderDecoderParts(self._coder(pairs), self.contextual.shapes) if run is None else run.parts
         search_of(recipe.search, self.parts.coder.target)  # what cannot be is said before anything is computed
         train = self._encoded(pairs, most=data.target_tokens)
@@ -57,7 +74,7 @@ class SequenceToSequenceJob(Job[TextModel]):
             raise DataError("no pair is left to learn from: data.target_tokens leaves out all", data.train)
         self.left_out = sum(len(pair.targets) for pair in pairs) - len(train)
         self.ratio = usual_ratio(train)
-        firsts = [pair._replace(targets=pair.targets[:1]) for pair in self.valid_pairs]
+        firsts = [pair._replace(targets=pair.targets[:1]) for pair in self.valid or ()]
         valid = self._encoded(firsts) if firsts else None
         self.task = SequenceToSequence(
             train, valid, begin_id=self.parts.coder.target.begin_id, batch_size=recipe.train.batch_size,
@@ -71,23 +88,18 @@ class SequenceToSequenceJob(Job[TextModel]):
             encoding=data.encoding, **options,
         )  # fmt: skip
 
-    def _later(self, location: str) -> list[Pair]:
-        """Validation or test pairs, in the layout of the training data."""
-        return references(self._source(location, like=self.layout))
+    def read(self, location: str) -> Pairs:
+        source = self._source(location, like=self.layout)
+        return Pairs(references(source, source.layout))
 
-    def _split(self, pairs: list[Pair]) -> tuple[list[Pair], list[Pair]]:
-        """The pairs to learn from, and those for validation: of a file, or drawn at random, the same for every seed."""
-        data, count = self.recipe.data, len(pairs)
-        if not count:
-            raise DataError("no pair in it", data.train)
-        if data.valid:
-            self.split = data.valid
-            return pairs, self._later(data.valid)
-        kept = max(1, round(count * (1 - data.valid_fraction)))
-        held_out = frozenset(np.random.default_rng(0).permutation(count)[kept:].tolist())
-        self.split = f"{data.valid_fraction:.0%} of {data.train}, drawn at random" if held_out else "none"
-        kept_pairs = [pair for place, pair in enumerate(pairs) if place not in held_out]
-        return kept_pairs, [pair for place, pair in enumerate(pairs) if place in held_out]
+    def _whole(self, source: PairSource) -> Pairs:
+        """The training data."""
+        pairs = Pairs(source)
+        if not pairs:
+            raise DataError("no pair in it", source.location)
+        if without := next((pair for pair in pairs if self.layout.group and not pair.group.strip()), None):
+            raise DataError(f"no group in {self.layout.group}", without.path, without.line)
+        return pairs
 
     def _coder(self, pairs: Sequence[Pair]) -> PairCoder:
         data = self.recipe.data
@@ -118,7 +130,7 @@ class SequenceToSequenceJob(Job[TextModel]):
 
     def _sampled(self, model: TextModel) -> str:
         """The outputs for some validation sources, with their references, a line each."""
-        coder, pairs = self.parts.coder, self.valid_pairs[: self.recipe.train.samples]
+        coder, pairs = self.parts.coder, (self.valid or [])[: self.recipe.train.samples]
         if not pairs:
             return ""
         ids, columns = [coder.encode(pair.sources)[0] for pair in pairs], [pair.sources for pair in pairs]
@@ -151,9 +163,7 @@ class SequenceToSequenceJob(Job[TextModel]):
             notes.append(f"{self.left_out:,} pairs are left out: their targets have over {data.target_tokens:,} tokens")
         if data.source_tokens and (cut := np.count_nonzero(self.task.train.sources.lengths > data.source_tokens)):
             notes.append(f"{cut:,} sources are cut to their first {data.source_tokens:,} tokens")
-        if not self.valid_pairs:
-            notes.append("no validation data: the last weights are kept, and no score is measured")
-        return notes
+        return [*notes, *self.notes_on_validation()]
 
     def work_out(self, device: torch.device, told: Told) -> None:
         self.contextual.work_out(device, told)
@@ -173,13 +183,13 @@ class SequenceToSequenceJob(Job[TextModel]):
         }
 
     def test(self, model: TextModel) -> GenerationScores | None:
-        if not self.test_pairs:
+        if not self.test_data:
             return None
         pipeline = SequencePipeline(
             model, self.parts.coder, recipe=self.recipe, layout=self.layout, ratio=self.ratio,
             contextual=self.contextual,
         )  # fmt: skip
-        return pipeline.score_pairs(self.test_pairs)
+        return pipeline.score_pairs(self.test_data)
 
     def about(self) -> str:
         kinds = [
@@ -194,10 +204,8 @@ class SequenceToSequenceJob(Job[TextModel]):
     def data_lines(self) -> list[str]:
         data = self.recipe.data
         lines = [f"- training: `{data.train}` ({self.layout}), {len(self.task.train):,} pairs"]
-        lines.append(
-            f"- validation: {self.split}" + (f", {len(self.valid_pairs):,} sources" if self.valid_pairs else "")
-        )
-        return [*lines, *([f"- test: `{data.test}`, {len(self.test_pairs):,} sources"] if data.test else [])]
+        lines.append(f"- validation: {self.valid_from}" + (f", {len(self.valid):,} sources" if self.valid else ""))
+        return [*lines, *([f"- test: `{data.test}`, {len(self.test_data):,} sources"] if self.test_data else [])]
 
 
 def _fingerprint(source: PairSource) -> str:

@@ -198,12 +198,12 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
         """The scores of the outputs for a file of pairs. `compare` tests the difference to another model's outputs."""
         check_path("the pairs", location)
         source = self.source(location, format=format, encoding=encoding, is_labeled=True)
-        return self.score_pairs(references(source), compare=compare)
+        return self.score_pairs(references(source, source.layout), compare=compare)
 
     def scored_items(self, location: str | Path, *, format: str | None = None, encoding: str = "utf-8") -> ScoredItems:
         check_path("the pairs", location)
         source = self.source(location, format=format, encoding=encoding, is_labeled=True)
-        return self.items_scored(references(source))
+        return self.items_scored(references(source, source.layout))
 
     def portable(self) -> Portable:
         return portable(self)
@@ -213,6 +213,6 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
         return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", tokens)
 
 
-def references(source: PairSource) -> list[Pair]:
+def references(pairs: Iterable[Pair], layout: PairLayout) -> list[Pair]:
     """The pairs to score; the pronunciations of a word are its references."""
-    return with_references(source) if source.layout.format == "cmudict" else list(source)
+    return with_references(pairs) if layout.format == "cmudict" else list(pairs)

@@ -15,12 +15,12 @@ from ensue.models.specification import (
     TextHead,
     describe_encoder,
 )
-from ensue.recipe.tables import DataRecipe, Recipe, Rows, Table, TokenizerRecipe, TrainRecipe
+from ensue.recipe.tables import DividedData, Recipe, Rows, Table, TokenizerRecipe, TrainRecipe
 
 Tokens = Annotated[int, Field(ge=0, le=1_000_000)]
 
 
-class PairData(DataRecipe):
+class PairData(DividedData):
     """The table `[data]` of a model from sequence to sequence. A path may be two files with a comma between them."""
 
     format: Literal["auto", "tsv", "csv", "csv-semicolon", "json", "tmx", "scan", "cmudict", "sigmorphon"] = "auto"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 from ensue.models.subword_encoder import SubwordEncoder
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import origins_for
-from ensue.tasks.labels_job import LabelsJob
+from ensue.tasks.labels_job import LabeledData, LabelsJob
 from ensue.tasks.words.contextual import ContextualFeatures
 from ensue.tasks.words.model import WordParts
 from ensue.tasks.words.pretrained import d_vectors, pretrained_vectors
@@ -22,18 +21,12 @@ from ensue.tasks.words.tuned import Tuned
 ModelT = TypeVar("ModelT", bound=nn.Module)
 
 
-class Forms(Protocol):
+class Forms(LabeledData, Protocol):
     """Labeled texts in memory."""
 
     @property
     def forms(self) -> set[str]:
         """The distinct words."""
-
-    @property
-    def label_counts(self) -> Counter[str]:
-        """How often each label occurs."""
-
-    def __len__(self) -> int: ...
 
 
 DataT = TypeVar("DataT", bound=Forms)

@@ -1,0 +1,205 @@
+"""What is kept for validation is not in the training data, too: by source, or by the groups that the data name."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ensue.errors import DataError
+from ensue.recipe import as_trained, read_recipe
+from ensue.runs.directory import RunDirectory
+from ensue.training.run import begin_job
+from training.resuming import At, interrupt
+from training.tiny import kept, run_tiny
+from training.tiny_pairs import pair_recipe, pairs
+
+
+def job(name: str, train: Path, **data: Any) -> Any:
+    return begin_job(read_recipe(name, {"data.train": str(train)} | {f"data.{key}": data[key] for key in data}), None)
+
+
+def written(path: Path, rows: Sequence[Sequence[str]], separator: str = "\t") -> Path:
+    path.write_text("".join(separator.join(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def words_of(data: Any) -> list[str]:
+    """The first words of the texts."""
+    texts = data.texts[0] if isinstance(data.texts, tuple) else data.texts
+    return [texts.words.values[texts.words.ids[start]] for start in texts.starts[:-1].tolist()]
+
+
+def test_the_pronunciations_of_a_word_are_in_one_part(tmp_path: Path) -> None:
+    words = [f"W{chr(65 + n // 26)}{chr(65 + n % 26)}" for n in range(100)]
+    rows = [(f"{word}{which}", f"W ER1 {vowel}") for word in words for which, vowel in (("", "AA0"), ("(1)", "IY1"))]
+    found = job("transduce-lstm", written(tmp_path / "cmu.dict", rows, "  "))
+    assert len(found.valid) == 10
+    assert {len(pair.targets) for pair in found.valid} == {2}
+    assert len(found.task.train) == 180
+    trained = {bytes(found.task.train.sources[row]) for row in range(180)}
+    assert not any(
+        found.parts.coder.encode(pair.sources)[0].astype(np.int32).tobytes() in trained for pair in found.valid
+    )
+    note = "200 pairs are of 100 sources: 10 with 20 pairs are for validation, none is in both parts"
+    assert note in found.notes
+    assert found.valid_from.endswith(", drawn at random by source")
+
+
+def test_pairs_of_a_group_are_in_one_part(tmp_path: Path) -> None:
+    rows = [("source", "target", "film"), *((f"source {n}", f"target {n}", f"film {n // 10}") for n in range(100))]
+    found = job("translate-lstm", written(tmp_path / "a.tsv", rows), group="film")
+    numbers = {pair.group for pair in found.valid}
+    assert (len(found.valid), len(numbers), len(found.task.train)) == (10, 1, 90)
+    assert '100 pairs are of 10 groups ("film"): 1 with 10 pairs are for validation' in found.notes[0]
+    path = tmp_path / "a.jsonl"
+    path.write_text(
+        "".join(json.dumps({"source": f"s {n}", "target": f"t {n}", "film": n // 10}) + "\n" for n in range(40))
+    )
+    assert len({pair.group for pair in job("translate-lstm", path, group="film").valid}) == 1
+    with pytest.raises(DataError, match=r'no "flm"; did you mean "film"'):
+        job("translate-lstm", path, group="flm")
+    with pytest.raises(DataError, match=r"two files have lines, not columns; data\.group is for one file"):
+        job("translate-lstm", Path(f"{path},{path}"), group="film")
+
+
+@pytest.mark.parametrize("form", ["tsv", "jsonl"])
+def test_texts_of_a_group_are_in_one_part(form: str, tmp_path: Path) -> None:
+    rows = [(f"text{n} is here", "ab"[n % 2], f"author {n % 8}") for n in range(80)]
+    path = tmp_path / f"a.{form}"
+    if form == "tsv":
+        written(path, [("text", "label", "author"), *rows])
+    else:
+        path.write_text(
+            "".join(json.dumps(dict(zip(("text", "label", "author"), row, strict=True))) + "\n" for row in rows)
+        )
+    found = job("classify-lstm", path, group="author")
+    author = {row[0].split()[0]: row[2] for row in rows}
+    train, valid = ({author[word] for word in words_of(part)} for part in (found.train, found.valid))
+    assert (len(train), len(valid), train & valid) == (7, 1, set())
+    assert found.valid_from.endswith('drawn at random by "author"')
+    assert '80 texts are of 8 groups ("author")' in found.notes[0]
+    assert "group" not in found.config()["layout"]
+
+
+def test_equal_texts_are_in_one_part(tmp_path: Path) -> None:
+    rows = [("text", "label"), *((f"text{n % 20} is here", "ab"[n % 2]) for n in range(60))]
+    found = job("classify-lstm", written(tmp_path / "a.tsv", rows))
+    assert not {*words_of(found.train)} & {*words_of(found.valid)}
+    assert len(found.valid) == 6
+
+
+def test_formats_without_columns_have_no_groups(tmp_path: Path) -> None:
+    for folder in "ab":
+        (tmp_path / "texts" / folder).mkdir(parents=True)
+        (tmp_path / "texts" / folder / "1.txt").write_text("a text")
+    (tmp_path / "a.ft").write_text("__label__x a text\n__label__y b text\n")
+    for name, what in (("texts", "folders"), ("a.ft", "fasttext")):
+        with pytest.raises(DataError, match=rf"{what} has no columns; data\.group is for tables and JSON"):
+            job("classify-lstm", tmp_path / name, group="author")
+
+
+def test_sentences_of_a_group_are_in_one_part(tmp_path: Path) -> None:
+    blocks = ["".join(f"word{n} d{n // 3} {'AB'[place]}\n" for place in range(2)) for n in range(30)]
+    path = tmp_path / "a.txt"
+    path.write_text("\n".join(blocks))
+    found = job("tag-lstm", path, group="2", labels="3")
+    assert words_of(found.valid) == ["word27", "word28", "word29"]
+    assert found.valid_from.startswith("the last 10% of ")
+    with pytest.raises(DataError, match=r'a.txt:1: no column "4"; the file has columns 1 to 3'):
+        job("tag-lstm", path, group="4")
+    documents = tmp_path / "documents.txt"
+    documents.write_text(
+        "-DOCSTART- O O\n\n" + "\n-DOCSTART- O O\n\n".join("\n".join(blocks[n : n + 6]) for n in range(0, 30, 6))
+    )
+    assert len(job("tag-lstm", documents, group="document").valid) == 6
+    path = tmp_path / "a.jsonl"
+    path.write_text(
+        "".join(f'{{"tokens": ["word{n}"], "labels": ["{"AB"[n % 2]}"], "id": {n // 5}}}\n' for n in range(30))
+    )
+    assert len(job("tag-lstm", path, group="id", valid_fraction=0.15).valid) == 5
+
+
+def test_captions_of_an_image_are_in_one_part(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    rows = [("path", "caption")]
+    for n in range(20):
+        np.save(tmp_path / f"{n}.npy", generator.random((16, 16), np.float32))
+        rows += [(f"{n}.npy", f"caption {which} of image") for which in "abcde"]
+    found = job("caption-lstm", written(tmp_path / "captions.csv", rows, ","))
+    train, valid = ({part.rows[row].tobytes() for row in range(len(part))} for part in (found.train, found.valid))
+    assert (len(train), len(valid), train & valid) == (18, 2, set())
+    assert "100 series are of 20 sources: 2 with 10 series are for validation, none is in both parts" in found.notes
+
+
+def speakers(folder: Path) -> dict[str, Any]:
+    """The same recordings of ten speakers as files, in a table of paths, and in one table of frames."""
+    generator = np.random.default_rng(0)
+    paths, table = [("path", "label", "speaker")], [("series", "speaker", "label", "x", "y")]
+    for n in range(20):
+        name, who, label = f"{'ab'[n % 2]}_s{n // 2}_{n}.npy", f"s{n // 2}", "ab"[n % 2]
+        values = generator.random((3, 2), np.float32)
+        np.save(folder / name, values)
+        paths.append((name, label, who))
+        table += [(str(n), who, label, str(x), str(y)) for x, y in values.tolist()]
+    return {
+        "pattern": (f"{folder}/*.npy", {"pattern": "{label}_{speaker}_{}.npy"}),
+        "paths": (written(folder / "paths.csv", paths, ","), {}),
+        "table": (written(folder / "frames.csv", table, ","), {}),
+    }
+
+
+def test_series_of_a_group_are_in_one_part(tmp_path: Path) -> None:
+    where = speakers(tmp_path)
+    for location, options in where.values():
+        found = job("classify-frames", location, group="speaker", **options)
+        assert (len(found.valid), len({*found.valid.groups})) == (2, 1)
+        assert not {*found.valid.groups} & {*found.train.groups}
+        assert found.train.rows.values.shape[1] == 2
+    with pytest.raises(
+        DataError, match=r'no group "spaeker"; data\.group names a column of a table of paths or of frames'
+    ):
+        job("classify-frames", where["paths"][0], group="spaeker")
+
+
+def test_one_group_leaves_nothing_for_validation(tmp_path: Path) -> None:
+    rows = [("source", "target", "film"), *((f"s {n}", f"t {n}", "x") for n in range(20))]
+    found = job("translate-lstm", written(tmp_path / "a.tsv", rows), group="film")
+    assert found.valid is None
+    assert '20 pairs are of 1 groups ("film"): nothing can be kept for validation' in found.notes[0]
+    assert found.notes[1].startswith("no validation data")
+
+
+def as_of_earlier(run: Path) -> None:
+    """Makes a run one of an ensue that divided by rows."""
+    directory = RunDirectory(run)
+    lines = (run / "recipe.toml").read_text().splitlines(keepends=True)
+    directory.write({"recipe.toml": "".join(line for line in lines if not line.startswith(("division", "group")))})
+
+
+def test_a_recipe_of_an_earlier_ensue_means_what_it_did() -> None:
+    earlier = {"task": "classification", "data": {"train": "x"}}
+    assert as_trained(earlier)["data"] == {"train": "x", "division": "rows"}
+    now = {"task": "classification", "data": {"division": "sources"}}
+    assert as_trained(now) is now
+    of_text = {"task": "language-modeling", "data": {"train": "x"}}
+    assert as_trained(of_text) is of_text
+
+
+@pytest.mark.slow
+def test_a_run_of_an_earlier_ensue_goes_on_with_its_division(tmp_path: Path) -> None:
+    path = tmp_path / "train.tsv"
+    path.write_text(pairs(20) * 3)
+    by_rows = pair_recipe(path, data={"division": "rows"})
+    run_tiny(by_rows, tmp_path / "whole")
+    run_tiny(by_rows, tmp_path / "run", reporter=At(2, interrupt))
+    as_of_earlier(tmp_path / "run")
+    shutil.copytree(tmp_path / "run", tmp_path / "by name")
+    run_tiny(None, tmp_path / "run", resume=True)
+    run_tiny(pair_recipe(path), tmp_path / "by name", resume=True)
+    assert kept(tmp_path / "run") == kept(tmp_path / "by name") == kept(tmp_path / "whole")
+    assert RunDirectory(tmp_path / "run").recipe.data.division == "rows"
+    assert begin_job(pair_recipe(path), None).division.has_repeats
