@@ -15,7 +15,7 @@ import pytest
 from ensue.cache_folders import cache_directory, temporary_directory
 from ensue.data.corpus import cache, token_file
 from ensue.data.corpus.cache import tokenize, trained_tokenizer
-from ensue.data.corpus.token_file import _HEADER, _MAGIC, TokenFile, check_tokens, write_tokens
+from ensue.data.corpus.token_file import _HEADER, _MAGIC, TokenFile, check_tokens, header_of, write_tokens
 from ensue.data.sources import TextSource
 from ensue.errors import DataError
 from ensue.notices import Notice
@@ -58,7 +58,8 @@ def test_ids_take_the_fewest_bytes(size: int, item: int, tmp_path: Path) -> None
     path = tmp_path / "x.ids"
     write_tokens(path, [(ids[:1], 3), (ids[1:], 4)], vocabulary_size=size, unknown_id=0)
     tokens = TokenFile.open(path)
-    assert path.stat().st_size == _HEADER.size + 4 * item
+    assert header_of(path).file_bytes == _HEADER.size + 4 * item
+    assert path.stat().st_size == header_of(path).file_bytes + 4  # the checksum of a page
     assert (len(tokens), tokens.unknown, tokens.characters) == (4, 2, 7)
     assert ids_of(tokens) == ids.tolist()
     part = tokens.read(1, 3)

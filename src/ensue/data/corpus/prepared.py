@@ -15,8 +15,9 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -185,7 +186,8 @@ def _begun(folder: Path, plan: dict[str, Any], tokenizer: Tokenizer) -> dict[str
     return index
 
 
-class _Making(NamedTuple):
+@dataclass(frozen=True)
+class _Making:
     """How shards are made, and the index of those that are there."""
 
     folder: Path
