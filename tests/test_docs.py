@@ -257,7 +257,7 @@ def test_a_run_directory_is_as_written(prepared: Prepared) -> None:
 
 def test_code_blocks_say_their_language() -> None:
     """A block without one would not be run, and nobody would notice."""
-    known = ("python", "sh", "console", "text", "toml", "{toctree}", *ELSEWHERE)
+    known = ("python", "sh", "console", "text", "toml", "{toctree}", "{eval-rst}", *ELSEWHERE)
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         fences = re.findall(r"^```(\S*).*$", text, re.MULTILINE)

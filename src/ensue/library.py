@@ -54,8 +54,11 @@ def train(
 ) -> Any:
     """Trains a recipe (a name, a TOML file or an object) on the data `train`, and returns the trained model.
 
-    `settings` change the recipe: `{"train.steps": 500}`. `reporter` is told of the progress. Ctrl-C ends the step and
-    saves; `resume=True` continues the run. Raises an `EnsueError` of one line for mistakes of the caller.
+    `train`, `valid` and `test` are files, folders or globs, and `out` is the run directory. `settings` change the
+    recipe: `{"train.steps": 500}` or `["train.steps=500"]`; an object takes none. Ctrl-C ends the step and saves;
+    `resume=True` continues the run in `out`, and `overwrite=True` replaces it. `device` is as for `load`. `threads` are
+    those of the CPU; by default, what was fastest on this machine. `reporter` is told of the start, each step, each
+    validation and the end. Raises an `EnsueError` of one line for mistakes of the caller.
     """
     check_path("out", out)
     check_type("the device", device, str, "its name")
