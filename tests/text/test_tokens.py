@@ -1,5 +1,7 @@
 """Words with offsets: they are what stands there, nothing but white space is left out, and no grapheme is cut."""
 
+import unicodedata
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,6 +91,37 @@ def test_treebank(text: str, expected: str) -> None:
     assert [token.text for token in tokens(text, "treebank")] == expected.split()
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Le résumé arrivé, n'est-ce pas?", "Le résumé arrivé , n'est - ce pas ?"),
+        ("यह एक किताब है", "यह एक किताब है"),
+        ("كِتَابٌ جديد", "كِتَابٌ جديد"),
+        ("Việt Nam", "Việt Nam"),
+        ("می\u200cخواهم", "می\u200cخواهم"),
+        ("क्\u200dषेत्र", "क्\u200dषेत्र"),
+        ("❤\ufe0fx 1\ufe0f\u20e3", "❤\ufe0f x 1\ufe0f\u20e3"),
+    ],
+)
+def test_marks_are_in_the_words_of_their_letters(text: str, expected: str) -> None:
+    for form in ("NFC", "NFD"):
+        words = [token.text for token in tokens(unicodedata.normalize(form, text), "treebank")]  # type: ignore[arg-type]
+        assert words == unicodedata.normalize(form, expected).split()  # type: ignore[arg-type]
+
+
+@given(st.text(st.sampled_from("abcéÅñọ'’-.,! 1_&ESst\u0301"), max_size=25))
+def test_decomposed_letters_are_split_as_composed_ones(text: str) -> None:
+    composed = unicodedata.normalize("NFC", text)
+    words = [unicodedata.normalize("NFD", token.text) for token in tokens(composed, "treebank")]
+    assert [token.text for token in tokens(unicodedata.normalize("NFD", composed), "treebank")] == words
+
+
+def test_runs_of_an_earlier_ensue_cut_words_at_marks() -> None:
+    decomposed = unicodedata.normalize("NFD", "résumé, don't")
+    words = [token.text for token in tokens(decomposed, "treebank-1")]
+    assert words == [*(unicodedata.normalize("NFD", word) for word in ("ré", "sumé")), ",", "do", "n't"]
+
+
 def test_simple() -> None:
     assert tokens("Go, 文字!", "simple") == [Token("Go", 0, 2), Token(",", 2, 3), Token("文字", 4, 6), Token("!", 6, 7)]
 
@@ -113,5 +146,6 @@ def test_unknown_splitter() -> None:
     with pytest.raises(RecipeError) as caught:
         tokens("a", "treebnk")
     assert str(caught.value) == (
-        'unknown splitter "treebnk"; expected one of whitespace, simple, treebank, characters; did you mean "treebank"?'
+        'unknown splitter "treebnk"; expected one of whitespace, simple, treebank, treebank-1, characters; '
+        'did you mean "treebank"?'
     )

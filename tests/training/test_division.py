@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ensue
 from ensue.errors import DataError
 from ensue.recipe import as_trained, read_recipe
 from ensue.runs.directory import RunDirectory
@@ -16,6 +18,7 @@ from ensue.training.run import begin_job
 from training.resuming import At, interrupt
 from training.tiny import kept, run_tiny
 from training.tiny_pairs import pair_recipe, pairs
+from training.tiny_texts import columns, sentences, tagging
 
 
 def job(name: str, train: Path, **data: Any) -> Any:
@@ -185,6 +188,8 @@ def test_a_recipe_of_an_earlier_ensue_means_what_it_did() -> None:
     assert as_trained(earlier)["data"] == {"train": "x", "division": "rows"}
     now = {"task": "classification", "data": {"division": "sources"}}
     assert as_trained(now) is now
+    tagger = as_trained({"task": "labeling", "data": {"splitter": "treebank"}})
+    assert tagger["data"] == {"splitter": "treebank-1", "division": "rows"}
     of_text = {"task": "language-modeling", "data": {"train": "x"}}
     assert as_trained(of_text) is of_text
 
@@ -203,3 +208,14 @@ def test_a_run_of_an_earlier_ensue_goes_on_with_its_division(tmp_path: Path) -> 
     assert kept(tmp_path / "run") == kept(tmp_path / "by name") == kept(tmp_path / "whole")
     assert RunDirectory(tmp_path / "run").recipe.data.division == "rows"
     assert begin_job(pair_recipe(path), None).division.has_repeats
+
+
+@pytest.mark.slow
+def test_a_tagger_of_an_earlier_ensue_splits_as_it_was_trained(tmp_path: Path) -> None:
+    path = tmp_path / "train.txt"
+    path.write_text(columns(sentences(20)))
+    run_tiny(tagging(path, encoder="none", epochs=1), tmp_path / "run")
+    decomposed = unicodedata.normalize("NFD", "résumé")
+    assert [len(answer.words) for answer in ensue.load(tmp_path / "run").predict([decomposed])] == [1]
+    as_of_earlier(tmp_path / "run")
+    assert [len(answer.words) for answer in ensue.load(tmp_path / "run").predict([decomposed])] == [2]

@@ -47,8 +47,10 @@ def classifier(run: RunDirectory, tensors: dict[str, Tensor]) -> Exported:
     if head.ngrams or head.d_hidden or run.parts.pair:
         what = "head.ngrams" if head.ngrams else "head.d_hidden" if head.d_hidden else "pairs of texts"
         raise refused(run, f"{what}; a class of transformers has one matrix over the last position of a text")
-    if recipe.data.splitter == "treebank":
-        raise refused(run, "data.splitter = treebank, which cuts texts as no tokenizer of transformers does")
+    if recipe.data.splitter.startswith("treebank"):
+        raise refused(
+            run, f"data.splitter = {recipe.data.splitter}, which cuts texts as no tokenizer of transformers does"
+        )
     origin, layers = _layers(run, tensors)
     words, layers = published_vectors(origin.recipe, layers)
     weight = tensors["head.1.weight"].double()

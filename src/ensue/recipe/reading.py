@@ -15,9 +15,9 @@ from ensue.errors import DataError, RecipeError, nearest
 from ensue.notices import say_once
 from ensue.parsing import MAX_TOML, ParseError, parse_toml, read_bounded, shown
 from ensue.recipe.tables import BUDGETS, Recipe, without_none
-from ensue.tasks import DEFAULT_TASK, task_entry
+from ensue.tasks import DEFAULT_TASK, TASKS, task_entry
 
-EARLIER = {"division": ("sources", "rows")}
+EARLIER = {"division": ("sources", "rows"), "splitter": ("treebank", "treebank-1")}
 """Values of keys of `[data]` that meant something else in an earlier ensue, and the values that mean that now."""
 
 
@@ -72,10 +72,13 @@ def as_trained(document: dict[str, Any]) -> dict[str, Any]:
     values meant then is spelled out.
     """
     data = document.get("data", {})
+    if document.get("task", DEFAULT_TASK) not in TASKS or not isinstance(data, dict):
+        return document  # which cannot be read
     known: Any = _recipe_class(document).model_fields["data"].annotation
     if "division" in data or "division" not in known.model_fields:
         return document
-    earlier = {key: old for key, (new, old) in EARLIER.items() if data.get(key, new) == new}
+    written = {"division": "sources"} | data
+    earlier = {key: old for key, (new, old) in EARLIER.items() if written.get(key) == new}
     return document | {"data": data | earlier}
 
 

@@ -45,16 +45,19 @@ EXPRESSIONS: dict[str, tuple[str, bool]] = {
     "whitespace": (words.SPLITTERS["whitespace"], False),
     "simple": (words.SPLITTERS["simple"], False),
     "treebank": (treebank.EXPRESSION, True),
+    "treebank-1": (treebank.EXPRESSION, True),
     "characters": (r"\S", False),
 }
 """For each splitter the regular expression of a word or a line end, and whether it takes no notice of case."""
 SPLITTERS: dict[str, Callable[[str], Iterable[Span]]] = {
-    name: treebank.spans if name == "treebank" else _matches(expression)
-    for name, (expression, _) in EXPRESSIONS.items()
+    **{name: _matches(expression) for name, (expression, _) in EXPRESSIONS.items()},
+    "treebank": treebank.spans,
+    "treebank-1": treebank.spans_between_marks,
 }
 """The splitters. "whitespace" and "simple" are those of `ensue.text.words`. "simple" never cuts a run of letters; for
 Chinese, which has no blanks, take "characters": every character that is not white space is a token. "treebank" is for
-English (`ensue.text.treebank`)."""
+English (`ensue.text.treebank`). "treebank-1" is that of runs of an earlier ensue, which cut words at combining marks.
+"""
 
 
 def _between_graphemes(text: str, spans: Iterable[Span]) -> list[Span]:

@@ -8,6 +8,7 @@ numbers, abbreviations and addresses. Hyphens are tokens too, except after prefi
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 
 _A = "['’]"
@@ -38,6 +39,27 @@ EXPRESSION = "|".join(_EXPRESSIONS)
 _WORD = re.compile(EXPRESSION, re.IGNORECASE)
 
 
+_JOINERS = "\u200c\u200d"
+_LETTER = "\u0250"
+"""A letter that is in no expression."""
+
+
 def spans(text: str) -> Iterator[tuple[int, int]]:
-    """The start and end of each word, in code points. White space is that of Unicode."""
+    """The start and end of each word, in code points. White space is that of Unicode. The marks and joiners of a letter
+    are letters, as in é of two code points, in Devanagari and in Arabic.
+    """
+    return spans_between_marks(text if text.isascii() else _with_marks_as_letters(text))
+
+
+def spans_between_marks(text: str) -> Iterator[tuple[int, int]]:
+    """The same where a mark is no letter and ends a word, which an earlier ensue found."""
     return (match.span() for match in _WORD.finditer(text))
+
+
+def _with_marks_as_letters(text: str) -> str:
+    found, before = [], " "
+    for sign in text:
+        clings = sign >= "\u0300" and (sign in _JOINERS or unicodedata.category(sign).startswith("M"))
+        before = _LETTER if clings and (before.isalnum() or before == "_") else sign
+        found.append(before)
+    return "".join(found)

@@ -95,7 +95,7 @@ def check_tagger(run: Path, folder: Path, program: Program) -> None:
     export_run(run, folder / "out", "onnx")
     lines = [" ".join(sentence.words) for sentence in sentences(20, seed=1)]
     lines.insert(3, "")
-    (folder / "other.txt").write_text(text := "\n".join([*lines, "Zürich isn't 3,000 km", ""]))
+    (folder / "other.txt").write_text(text := "\n".join([*lines, "Zürich isn't 3,000 km", "Zu\u0308rich किताब", ""]))
     pipeline = ensue.load(run, device="cpu")
     expected = "".join(pipeline.prediction_lines(str(folder / "other.txt"), format="text"))
     assert program(folder / "out", text) == expected

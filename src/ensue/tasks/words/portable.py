@@ -134,6 +134,7 @@ class PortableWords:
             "lexicon": lexicon,
             "splitter": expression,
             "ignore_case": ignores_case,
+            "marks_are_letters": self.pipeline.splitter == "treebank",
             "blanks": reader.reading.first_blank if reader is not None and reader.with_blanks else None,
             "readers": [reading.settings for reading in self.readings],
         }

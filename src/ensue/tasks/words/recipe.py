@@ -10,7 +10,7 @@ from ensue.models.feature_specification import FeatureSpecification
 from ensue.models.specification import ENCODER_KEYS, Directions, OriginEncoder, WordsEncoderSpecification
 from ensue.recipe.tables import Recipe, Rows, TrainRecipe
 
-Splitter = Literal["whitespace", "simple", "treebank", "characters"]
+Splitter = Literal["whitespace", "simple", "treebank", "treebank-1", "characters"]
 
 
 class TextsTrain(TrainRecipe):

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+import unicodedata
 from itertools import pairwise
 from pathlib import Path
 from zlib import crc32
@@ -26,11 +27,22 @@ if config["readers"]:  # layers of language models, which read subwords
 
 def split(text):
     """The words of a text; if the model reads blanks, each with those before it."""
-    words = [match for match in WORD.finditer(text) if match[0] != "\n"]
+    seen = with_letters(text) if config["marks_are_letters"] else text
+    words = [match.span() for match in WORD.finditer(seen) if match[0] != "\n"]
     if config["blanks"] is None or not words:
-        return [match[0] for match in words]
-    ends = [match.end() for match in words]
-    return [config["blanks"] + words[0][0], *(text[a:b] for a, b in pairwise(ends))]
+        return [text[a:b] for a, b in words]
+    ends = [end for _, end in words]
+    return [config["blanks"] + text[slice(*words[0])], *(text[a:b] for a, b in pairwise(ends))]
+
+
+def with_letters(text):
+    """The text with a letter for each mark or joiner of a letter."""
+    seen = before = ""
+    for sign in text:
+        clings = sign in "\u200c\u200d" or unicodedata.category(sign)[0] == "M"
+        before = "\u0250" if clings and (before.isalnum() or before == "_") else sign
+        seen += before
+    return seen
 
 
 def normalized(form):
