@@ -57,3 +57,19 @@ def first_cells(page: Path, head: str) -> list[str]:
     return [
         name for table in tables for row in table.splitlines() for name in re.findall(r"`([^`]+)`", row.split("|")[1])
     ]
+
+
+def sentences(page: Path) -> list[str]:
+    """The sentences of a page, without code, tables, formulas and headings. What stands in backticks is one word."""
+    text = re.sub(r"\$\$.*?\$\$", "", prose(page), flags=re.DOTALL)
+    text = re.sub(r"`[^`]+`", "Code", re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text))
+    text = re.sub(r"\$[^$]+\$", "formula", text)
+    text = re.sub(r"^(\||#|!|<|:).*$", "", text, flags=re.MULTILINE)
+    parts = re.split(r"\n\s*\n|^\s*(?:[-*]|\d+\.) ", text, flags=re.MULTILINE)
+    return [
+        found for part in parts for found in re.split(r"(?<=[.!?:])[\"')*]*\s+(?=[\"'(*]*[A-Z])", part) if found.strip()
+    ]
+
+
+def words_of(sentence: str) -> int:
+    return len(re.findall(r"[^\W_][\w'’.,-]*", sentence))
