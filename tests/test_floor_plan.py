@@ -23,6 +23,7 @@ FLOORS = [
         "parsing",
         "processor",
         "ranks",
+        "interruption",
     ],
     ["TASKS"],
     ["text"],

@@ -11,6 +11,7 @@ import json
 import re
 import tomllib
 from collections.abc import Callable
+from json import decoder, scanner
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,17 @@ def _with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 UNIQUE_KEYS = json.JSONDecoder(object_pairs_hook=_with_unique_keys)
 """Refuses an object that has a key twice, of which Python takes the last value and other readers the first."""
+
+
+class _Interruptible(json.JSONDecoder):
+    def __init__(self) -> None:
+        super().__init__()
+        self.parse_string = decoder.py_scanstring  # type: ignore[attr-defined]
+        self.scan_once = scanner.py_make_scanner(self)  # type: ignore[attr-defined]
+
+
+INTERRUPTIBLE = _Interruptible()
+"""Reads ten times slower, but lets other threads run meanwhile, which wait while Python's parser in C reads a text."""
 
 
 def _check_depth(value: Any, kind: str) -> None:

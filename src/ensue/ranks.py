@@ -13,6 +13,8 @@ from typing import Any, Self, TypeVar
 
 from torch import Tensor
 
+from ensue.interruption import check_interrupted
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 SHARDS = 8
@@ -118,7 +120,9 @@ def spread(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterato
     """
     company = ranks()
     if company.size == 1:
-        yield from map(function, items)
+        for item in items:
+            check_interrupted()
+            yield function(item)
         return
     mine = [function(item) for number, item in enumerate(items) if number % company.size == company.rank]
     by_rank: Sequence[list[Result]] = company.gathered(mine)

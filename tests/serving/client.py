@@ -57,10 +57,11 @@ class Client:
         return asyncio.run(asked())
 
     async def ask(
-        self, path: str, content: Any, *, leaves_after: int | None = None, reads: bool = True, **headers: str
-    ) -> Answer:
-        """One request. With `leaves_after` the client leaves after so many parts of the answer; unless it `reads`, not
-        even the head of the answer gets through.
+        self, path: str, content: Any, *, leaves_after: int | None = None, leaves_in: float | None = None,
+        reads: bool = True, more: Sequence[tuple[str, str]] = (), **headers: str,
+    ) -> Answer:  # fmt: skip
+        """One request. With `leaves_after` the client leaves after so many parts of the answer, with `leaves_in` after
+        so many seconds; unless it `reads`, not even the head of the answer gets through. `more` headers come behind.
         """
         body = content if isinstance(content, bytes) else b"" if content is None else json.dumps(content).encode()
         given = {"host": "localhost", **{name.replace("_", "-"): value for name, value in headers.items()}}
@@ -68,7 +69,7 @@ class Client:
             "type": "http", "method": "GET" if content is None else "POST", "path": path, "raw_path": path.encode(),
             "root_path": "", "query_string": b"", "http_version": "1.1", "scheme": "http", "client": ("127.0.0.1", 1),
             "server": ("127.0.0.1", 80), "asgi": {"version": "3.0", "spec_version": "2.3"},
-            "headers": [(name.encode(), value.encode()) for name, value in given.items()],
+            "headers": [(name.encode(), value.encode()) for name, value in (*given.items(), *more)],
         }  # fmt: skip
         answer, left, sent = Answer(), asyncio.Event(), [False]
 
@@ -90,5 +91,7 @@ class Client:
             if leaves_after is not None and len(answer.parts) >= leaves_after:
                 left.set()
 
+        if leaves_in is not None:
+            asyncio.get_running_loop().call_later(leaves_in, left.set)
         await self.app(scope, receive, send)
         return answer

@@ -16,7 +16,8 @@ from ensue.serving.door import Door
 from ensue.serving.limits import Limits
 from ensue.serving.metrics import Metrics
 from ensue.serving.served import Served
-from ensue.serving.service import LOOPBACK, Service
+from ensue.serving.service import Service
+from ensue.serving.socket import LOOPBACK
 from ensue.tasks import task_entry
 from ensue.tasks.frame_classification.model import FrameClassifierParts
 from ensue.tasks.frame_classification.pipeline import FrameClassificationPipeline

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from ensue.serving.admission import Amounts
 from serving.client import Client
 from serving.conftest import TEXT, language_pipeline
 
@@ -186,7 +187,7 @@ def test_whoever_leaves_frees_the_place(serve: Any) -> None:
 
     async def visit() -> None:
         await client.ask(PATH, asked(max_tokens=50_000, stream=True, session="s"), leaves_after=2)
-        assert service.admission.held == (0, 0, 0)
+        assert service.admission.held == Amounts()
         answer = await client.ask(PATH, asked(n=2))
         assert answer.status == 200
         loop = service.models["lstm"].loop
@@ -200,7 +201,7 @@ def test_whoever_leaves_frees_the_place(serve: Any) -> None:
 def test_whoever_reads_nothing_holds_nothing_for_ever(serve: Any) -> None:
     client, service = serve({"lstm": language_pipeline()}, request_seconds=0.1)
     asyncio.run(client.ask(PATH, asked(max_tokens=50_000, stream=True, session="s"), reads=False))
-    assert service.admission.held == (0, 0, 0)
+    assert service.admission.held == Amounts()
     assert client.post(PATH, asked(session="s")).status != 409  # on a slow machine it may take too long
 
 
@@ -218,5 +219,5 @@ def test_a_model_that_has_diverged_is_an_error(serve: Any, bugs: list[BaseExcept
     answer = client.post(PATH, asked())
     assert (answer.status, answer.error["type"]) == (500, "server_error")
     assert "finite" in answer.error["message"]
-    assert service.admission.held == (0, 0, 0)
+    assert service.admission.held == Amounts()
     bugs.clear()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ensue.serving.admission import Amounts
 from serving.client import Answer, Client
 from serving.conftest import BUGS, Shouter, frame_pipeline, language_pipeline, next_pipeline
 
@@ -166,7 +167,7 @@ def test_a_bug_is_told_without_a_word_of_it(serve: Any) -> None:
     error = refused(client.post("/v1/predict", {"model": "shouter", "inputs": ["boom"]}), 500, "internal_error")
     assert "secret" not in json.dumps(error)
     assert [type(bug) for bug in BUGS] == [ZeroDivisionError]
-    assert service.admission.held == (0, 0, 0)
+    assert service.admission.held == Amounts()
 
 
 def test_a_full_server_says_when_to_come_again(serve: Any, bugs: list[BaseException]) -> None:
@@ -180,7 +181,7 @@ def test_a_full_server_says_when_to_come_again(serve: Any, bugs: list[BaseExcept
     assert {answer.status for answer in answers} == {200, 429}
     assert len(full) >= 6  # 3 x 100 tokens
     assert all(answer.headers["retry-after"] == "1" for answer in full)
-    assert service.admission.held == (0, 0, 0)
+    assert service.admission.held == Amounts()
 
 
 def test_loading_and_draining(serve: Any, bugs: list[BaseException]) -> None:
@@ -201,13 +202,13 @@ def test_loading_and_draining(serve: Any, bugs: list[BaseException]) -> None:
     refused(late, 503, "server_draining")
     assert late.headers["retry-after"]
     assert broken.events[-1]["error"]["code"] == "server_draining"
-    assert service.admission.held == (0, 0, 0)
+    assert service.admission.held == Amounts()
 
 
 def test_an_answer_that_takes_too_long_is_broken_off(serve: Any, bugs: list[BaseException]) -> None:
     client, service = serve({"lstm": language_pipeline()}, request_seconds=0.05)
     refused(client.post("/v1/completions", {"model": "lstm", "max_tokens": 60_000}), 503, "timeout")
-    assert service.admission.held == (0, 0, 0)
+    assert service.admission.held == Amounts()
 
 
 def test_the_page_at_the_root_needs_neither_key_nor_models(serve: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ensue.serving.admission import Amounts
 from serving.conftest import Shouter, language_pipeline
 
 SANE: list[tuple[str, dict[str, Any]]] = [
@@ -97,7 +98,7 @@ def check(serve: Any, numbers: range, together: int = 50) -> None:
                 assert answer.status < 500, (path, request[:300], answer.body)
                 if answer.status != 200:
                     assert set(answer.error) == {"message", "type", "param", "code"}
-    assert service.admission.held == (0, 0, 0)
+    assert service.admission.held == Amounts()
     assert min(statuses[200], statuses[400]) > 0
 
 

@@ -1,4 +1,4 @@
-"""What computes at a stroke: in a thread, or at once if it is known to be quick."""
+"""What computes text by text: each request in its turn, and nothing for a request that is over."""
 
 import asyncio
 import threading
@@ -6,50 +6,59 @@ from collections.abc import Iterator
 
 import pytest
 
-from ensue.engine import HeldWeights
-from ensue.serving.worker import SMALL, Worker
+from ensue.interruption import check_interrupted
+from ensue.serving.worker import Worker
 
 
 @pytest.fixture
 def worker() -> Iterator[Worker]:
-    made = Worker("worker of a test", HeldWeights())
+    made = Worker("worker of a test")
     yield made
     made.close()
 
 
-def test_one_after_another_and_each_with_its_own_end(worker: Worker) -> None:
+def test_each_in_its_turn_and_with_its_own_end(worker: Worker) -> None:
     order: list[int] = []
+    begin = threading.Event()
+
+    def divided(n: int) -> int:
+        begin.wait(10)
+        order.append(n)
+        return 6 // n
 
     async def ask() -> list[object]:
-        calls = [worker.computed(lambda n=n: order.append(n) or 6 // n, "/v1/score", 1) for n in (3, 0, 2)]
-        return list(await asyncio.gather(*calls, return_exceptions=True))
+        calls = [worker.computed(map(divided, some), len(some)) for some in ([3, 2, 1], [0], [6])]
+        asked = asyncio.gather(*calls, return_exceptions=True)
+        await asyncio.sleep(0)
+        begin.set()
+        return list(await asked)
 
-    first, failed, last = asyncio.run(ask())
-    assert (first, type(failed), last, order) == (2, ZeroDivisionError, 3, [3, 0, 2])
+    long, failed, short = asyncio.run(ask())
+    assert (long, type(failed), short) == ([2, 3, 6], ZeroDivisionError, [1])
+    assert order == [3, 0, 6, 2, 1]
+    assert asyncio.run(worker.computed(iter([]), 0)) == []
 
 
-def test_what_is_cancelled_before_its_turn_is_not_called(worker: Worker) -> None:
-    begun, wait, called = threading.Event(), threading.Event(), []
+def test_nothing_is_computed_for_a_request_that_is_over(worker: Worker) -> None:
+    begun, wait, done = threading.Event(), threading.Event(), []
+
+    def work(n: int) -> int:
+        begun.set()
+        wait.wait(10)
+        check_interrupted()
+        done.append(n)
+        return n
 
     async def ask() -> None:
-        first = asyncio.ensure_future(worker.computed(lambda: begun.set() or wait.wait(10), "/v1/score", 1))
-        second = asyncio.ensure_future(worker.computed(lambda: called.append(2), "/v1/score", 1))
+        first = asyncio.ensure_future(worker.computed(map(work, [1, 2]), 2))
+        second = asyncio.ensure_future(worker.computed(map(work, [3]), 1))
         await asyncio.to_thread(begun.wait, 10)
-        assert not worker.is_quick("/v1/score", 1)  # something waits
-        second.cancel()
+        first.cancel()
+        await asyncio.sleep(0)
         wait.set()
-        await first
-        await worker.computed(lambda: called.append(3), "/v1/score", 1)
+        assert await second == [3]
+        assert await worker.computed(map(work, [4]), 1) == [4]
 
     asyncio.run(ask())
-    assert called == [3]
-
-
-def test_only_what_was_quick_is_done_at_once(worker: Worker) -> None:
-    assert not worker.is_quick("/v1/predict", 1)
-    asyncio.run(worker.computed(lambda: None, "/v1/predict", 1))
-    assert worker.is_quick("/v1/predict", SMALL)
-    assert not worker.is_quick("/v1/predict", SMALL + 1)
-    assert not worker.is_quick("/v1/inspect", 1)
-    worker.at_once(lambda: sum(range(2_000_000)), "/v1/predict", 1)
-    assert not worker.is_quick("/v1/predict", 1)
+    assert done == [3, 4]  # the first was given up in the midst of a piece
+    check_interrupted()  # of no concern to other threads

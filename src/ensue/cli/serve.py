@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +13,7 @@ import typer
 from ensue.cli.options import DeviceOption, OneThreadOption
 from ensue.console.mistakes import mistake
 from ensue.errors import EnsueError, in_one_line
+from ensue.notices import say_once
 
 PACKAGES = ("starlette", "uvicorn", "httptools", "prometheus_client")
 
@@ -38,14 +40,18 @@ def serve(
     """Serve models over HTTP."""
     from ensue.runs.schema import check_is_run
 
+    if not (os.environ.get("ENSUE_KEY", "-") if key is None else key).strip():
+        raise EnsueError("--key or ENSUE_KEY is empty: expected a key; without the option anyone is let in")
     for run in runs:
         check_is_run(run)
     if missing := [name for name in PACKAGES if find_spec(name) is None]:
         raise EnsueError(f"serve needs the package {missing[0]}: pip install 'ensue[serve]'")
     from ensue.serving.limits import Limits
-    from ensue.serving.socket import check_names, listening
+    from ensue.serving.socket import LOOPBACK, check_names, listening
 
     check_names(runs)
+    if key is None and host not in LOOPBACK:
+        say_once("no key", f"{host} can be reached from other machines, and no key is asked for: --key sets one")
     limits = Limits(
         rows=rows, places=places, max_tokens=max_tokens, request_seconds=request_seconds, drain_seconds=drain_seconds
     )

@@ -26,6 +26,7 @@ from ensue.decode.hypotheses import Hypothesis, Phrase
 from ensue.decode.record import Candidate
 from ensue.decode.search import BeamSearch, check_ids
 from ensue.errors import EnsueError
+from ensue.interruption import check_interrupted
 from ensue.models.modules import evaluating
 from ensue.types import State, compacted, select_rows
 
@@ -81,6 +82,7 @@ def _search(model: Stepper, state: State, ids: Tensor, frontier: Frontier) -> No
     search, attention, bonuses = frontier.search, None, None
     coverage = Coverage(model) if search.coverage_penalty else None
     while True:
+        check_interrupted()
         if coverage is None:
             scores, state = model.step(ids, state)
         else:

@@ -19,6 +19,7 @@ from ensue.decode.reader import Reader
 from ensue.decode.sampling import Sampling, next_ids
 from ensue.decode.search import BeamSearch
 from ensue.errors import ContextError
+from ensue.interruption import check_interrupted
 from ensue.models.modules import device_of, evaluating
 from ensue.types import State
 
@@ -100,6 +101,7 @@ def _sampled(
         state, ids = reader.begin(rows, state)
         has_ended = torch.zeros_like(ids, dtype=torch.bool)
         while end_id is None or not has_ended.all():
+            check_interrupted()
             scores, state = reader.step(ids, state)
             ids = next_ids(scores, sampling, generator, seen=seen)
             if end_id is not None:

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from ensue.inspection.encoder import over_text
 from ensue.inspection.units import Units, named, unit_taps
+from ensue.interruption import check_interrupted
 from ensue.nn import SequenceLayer, watch
 from ensue.types import State, exact
 
@@ -129,6 +130,7 @@ class _Line:
 
     def _slopes(self, x: Tensor) -> Array:
         """(x - x') · ∂y/∂x_t for each row, (B, T)."""
+        check_interrupted()
         leaf = x.requires_grad_()
         with torch.enable_grad():
             value = self.output(leaf).sum()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Lock
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -9,11 +10,12 @@ from ensue.serving.refusal import busy
 
 
 class Amounts(NamedTuple):
-    """Texts, tokens of them, and bytes of bodies."""
+    """Texts, tokens of them, and the memory of bodies and of answers in bytes."""
 
     places: int = 0
     tokens: int = 0
     bytes: int = 0
+    answers: int = 0
 
     def plus(self, other: Amounts, sign: int = 1) -> Amounts:
         """The sums, or with `sign` -1 the differences."""
@@ -21,10 +23,11 @@ class Amounts(NamedTuple):
 
 
 class Admission:
-    """It belongs to the thread of the event loop, so that nothing comes between a look and a reservation."""
+    """What is held. Every thread may reserve."""
 
     def __init__(self, most: Amounts) -> None:
         self.most, self.held = most, Amounts()
+        self.lock = Lock()
 
     def ticket(self) -> Ticket:
         """A ticket that holds nothing yet."""
@@ -35,21 +38,21 @@ class Ticket:
     """What one request holds; it gives everything back at the end of a `with` block."""
 
     def __init__(self, admission: Admission) -> None:
-        self.admission, self.held = admission, Amounts()
+        self.admission, self.held, self.is_open = admission, Amounts(), True
 
-    def reserve(self, amounts: Amounts) -> None:
-        """Holds this too. Raises Refusal (429) if there is not so much of all, and then holds nothing more."""
-        wanted = self.admission.held.plus(amounts)
-        for name, value, most in zip(Amounts._fields, wanted, self.admission.most, strict=True):
-            if value > most:
-                raise busy(429, f"the server is full ({name}); try again", "server_full")
-        self.admission.held = wanted
-        self.held = self.held.plus(amounts)
+    def reserve(self, **amounts: int) -> None:
+        """Holds this too. Raises Refusal (429) if there is not so much of all, and then holds nothing more.
 
-    def give_back(self) -> None:
-        """Holds nothing more. It may be called twice."""
-        self.admission.held = self.admission.held.plus(self.held, -1)
-        self.held = Amounts()
+        A thread that still works for a request that has ended reserves nothing.
+        """
+        admission, more = self.admission, Amounts(**amounts)
+        with admission.lock:
+            wanted = admission.held.plus(more)
+            for name, value, most in zip(Amounts._fields, wanted, admission.most, strict=True):
+                if value > most:
+                    raise busy(429, f"the server is full ({name}); try again", "server_full")
+            if self.is_open:
+                admission.held, self.held = wanted, self.held.plus(more)
 
     def __enter__(self) -> Self:
         return self
@@ -57,4 +60,6 @@ class Ticket:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.give_back()
+        with self.admission.lock:
+            self.admission.held = self.admission.held.plus(self.held, -1)
+            self.is_open = False

@@ -8,30 +8,45 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationError, model_validator
 
-from ensue.parsing import ParseError, parse_json
-from ensue.serving.refusal import Refusal, of_validation
+from ensue.parsing import INTERRUPTIBLE, ParseError, parse_json
+from ensue.serving.limits import CHOICES, LIGHT, STOPS
+from ensue.serving.refusal import Refusal, of_validation, unknown
 from ensue.text.utf8 import without_surrogates
 
-MOST_CHOICES = 128
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Ids = list[int]
 
 
-class Request(BaseModel):
-    """A request to a model."""
+class Fields(BaseModel):
+    """The fields of a request, or of a part of one.
+
+    pydantic collects an error for every key and item, so that a client could keep it busy for minutes. Unknown keys
+    are therefore refused before; long lists and tables (`SkipValidation`) are checked where they are used.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def known(cls, given: Any) -> Any:
+        """Raises Refusal for the first key that is no field."""
+        for key in given if isinstance(given, dict) else ():
+            if key not in cls.model_fields:
+                raise unknown(key)
+        return given
+
+
+class Request(Fields):
+    """A request to a model."""
 
     model: str
     """The name of a run directory that is served."""
 
 
-class StreamOptions(BaseModel):
+class StreamOptions(Fields):
     """Whether a stream ends with the numbers of tokens."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     include_usage: bool | None = None
     include_obfuscation: bool | None = None
@@ -40,22 +55,22 @@ class StreamOptions(BaseModel):
 class CompletionRequest(Request):
     """POST /v1/completions."""
 
-    prompt: str | list[str] | Ids | list[Ids] = ""
+    prompt: SkipValidation[str | list[str] | Ids | list[Ids]] = ""
     max_tokens: Annotated[int, Field(ge=0)] | None = None
-    n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] | None = None
-    best_of: Annotated[int, Field(ge=1, le=MOST_CHOICES)] | None = None
+    n: Annotated[int, Field(ge=1, le=CHOICES)] | None = None
+    best_of: Annotated[int, Field(ge=1, le=CHOICES)] | None = None
     echo: bool | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     logprobs: Annotated[int, Field(ge=0, le=5)] | None = None
-    stop: str | list[str] | None = None
+    stop: str | Annotated[list[str], Field(max_length=STOPS, fail_fast=True)] | None = None
     temperature: Annotated[Number, Field(ge=0, le=2)] | None = None
     top_p: Annotated[Number, Field(ge=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=1)] | None = None
     min_p: Annotated[Number, Field(ge=0, le=1)] | None = None
     frequency_penalty: Annotated[Number, Field(ge=-2, le=2)] | None = None
     presence_penalty: Annotated[Number, Field(ge=-2, le=2)] | None = None
-    logit_bias: dict[str, Annotated[Number, Field(ge=-100, le=100)]] | None = None
+    logit_bias: SkipValidation[dict[str, Annotated[Number, Field(ge=-100, le=100)]] | None] = None
     seed: Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)] | None = None
     session: Annotated[str, Field(min_length=1, max_length=64)] | None = None
     """A name under which the state is kept after the answer; a request with the same name goes on from there."""
@@ -104,7 +119,7 @@ class Completion(BaseModel):
 class EmbeddingRequest(Request):
     """POST /v1/embeddings."""
 
-    input: str | Annotated[list[str], Field(min_length=1)]
+    input: SkipValidation[str | Annotated[list[str], Field(min_length=1)]]
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: Annotated[int, Field(ge=1)] | None = None
     user: str | None = None
@@ -132,7 +147,7 @@ class TextsRequest(Request):
     model of frames a list of frames, each a list of numbers, or of the samples of a sound.
     """
 
-    inputs: list[str | list[str] | list[list[float]] | list[float]]
+    inputs: SkipValidation[list[str | list[str] | list[list[float]] | list[float]]]
 
 
 class InspectRequest(TextsRequest):
@@ -142,7 +157,7 @@ class InspectRequest(TextsRequest):
     it without style and script (`content`).
     """
 
-    parts: list[Literal["view", "page", "content"]] = ["view", "page"]
+    parts: Annotated[list[Literal["view", "page", "content"]], Field(max_length=3, fail_fast=True)] = ["view", "page"]
     at: Annotated[int, Field(ge=0, lt=1 << 31)] | None = None
     token: str | None = None
     off: str | None = None
@@ -232,10 +247,20 @@ class ErrorBody(BaseModel):
 SomeRequest = TypeVar("SomeRequest", bound=Request)
 
 
+def num_values(body: bytes) -> int:
+    """No fewer than the values in a body, less one: its commas, brackets and braces, those in texts too."""
+    return sum(map(body.count, (b",", b"[", b"{")))
+
+
+def is_light(body: bytes) -> bool:
+    """Whether a body is parsed in some milliseconds."""
+    return num_values(body) + body.count(b"\\") <= LIGHT
+
+
 def parsed(kind: type[SomeRequest], body: bytes) -> SomeRequest:
     """The request in a body; raises Refusal if there is none of this kind."""
     try:
-        value = parse_json(body)
+        value = parse_json(body, None if is_light(body) else INTERRUPTIBLE)
     except ParseError as error:
         raise Refusal(400, f"the body is {error}", code="invalid_json") from None
     if not isinstance(value, dict):

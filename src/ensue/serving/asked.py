@@ -12,20 +12,13 @@ import torch
 from numpy.typing import NDArray
 
 from ensue.models.modules import device_of
-from ensue.serving.api import MOST_CHOICES, CompletionRequest
-from ensue.serving.limits import Limits
-from ensue.serving.refusal import Refusal
+from ensue.serving.api import CompletionRequest
+from ensue.serving.limits import STOP_CHARACTERS, TOKEN_BYTES, Limits
+from ensue.serving.refusal import wrong
 from ensue.serving.row import Choosing
 from ensue.text.utf8 import without_surrogates
 
 DEFAULT_TOKENS = 16
-MOST_STOPS = 4
-MOST_STOP_CHARACTERS = 1024
-
-
-def wrong(param: str, message: str, code: str = "invalid_value") -> Refusal:
-    """A refusal because of one field."""
-    return Refusal(400, f"{param}: {message}", param=param, code=code)
 
 
 @dataclass(frozen=True)
@@ -41,6 +34,7 @@ class Asked:
     """A request whose fields are filled in; `wishes` has those that need no more words."""
 
     wishes: CompletionRequest
+    prompts: Sequence[str | list[int]]
     n: int
     best_of: int
     max_tokens: int
@@ -49,7 +43,9 @@ class Asked:
 
     @classmethod
     def of(cls, wishes: CompletionRequest, limits: Limits) -> Asked:
-        """Raises Refusal for fields that do not fit together or are out of range."""
+        """Raises Refusal for fields that do not fit together or are out of range, and for what no server with these
+        limits answers, however empty it is.
+        """
         n = wishes.n or 1
         best_of = n if wishes.best_of is None else wishes.best_of
         max_tokens = DEFAULT_TOKENS if wishes.max_tokens is None else wishes.max_tokens
@@ -63,17 +59,16 @@ class Asked:
             raise wrong("suffix", "these models only write on; they take no suffix", "unsupported_parameter")
         if wishes.stream_options is not None and not wishes.stream:
             raise wrong("stream_options", "only with stream")
-        asked = cls(wishes, n, best_of, max_tokens, _stops(wishes.stop), _seed(wishes.seed))
-        if wishes.session is not None and (len(asked.prompts) > 1 or best_of > 1 or wishes.echo):
+        prompts = _prompts(wishes.prompt, limits.places // best_of)
+        asked = cls(wishes, prompts, n, best_of, max_tokens, _stops(wishes.stop), _seed(wishes.seed))
+        if wishes.session is not None and (len(prompts) > 1 or best_of > 1 or wishes.echo):
             raise wrong("session", "a session takes one prompt, one choice and no echo")
+        if asked.most_tokens > limits.tokens:
+            raise wrong("max_tokens", f"{asked.most_tokens} tokens in all; at most {limits.tokens} in a request")
+        if asked.most_bytes > limits.answers:
+            said = f"an answer of up to {asked.most_bytes:,} bytes in memory; at most {limits.answers:,}"
+            raise wrong("max_tokens", f"{said}: ask for fewer tokens, choices or logprobs")
         return asked
-
-    @property
-    def prompts(self) -> Sequence[str | list[int]]:
-        """The prompts, each a text or ids."""
-        prompt: Any = self.wishes.prompt
-        is_one = isinstance(prompt, str) or not prompt or isinstance(prompt[0], int)
-        return [prompt] if is_one else prompt
 
     @property
     def places(self) -> int:
@@ -81,18 +76,21 @@ class Asked:
         return len(self.prompts) * self.best_of
 
     @property
-    def most_tokens(self) -> int:
-        """No fewer than the tokens of all texts, before anything is tokenized."""
-        read = sum(len(prompt.encode("utf-8", "replace")) if isinstance(prompt, str) else len(prompt)
+    def read_tokens(self) -> int:
+        """No fewer than the tokens of all prompts, before anything is tokenized."""
+        return sum(len(prompt.encode("utf-8", "replace")) if isinstance(prompt, str) else len(prompt)
                    for prompt in self.prompts)  # fmt: skip
-        return read + self.places * self.max_tokens
 
-    def check(self, limits: Limits) -> None:
-        """Raises Refusal for what no server with these limits answers, however empty it is."""
-        if self.places > min(limits.places, MOST_CHOICES * MOST_CHOICES):
-            raise wrong("prompt", f"{self.places} texts; at most {limits.places} in a request")
-        if self.most_tokens > limits.tokens:
-            raise wrong("max_tokens", f"{self.most_tokens} tokens in all; at most {limits.tokens} in a request")
+    @property
+    def most_tokens(self) -> int:
+        """No fewer than the tokens of all texts."""
+        return self.read_tokens + self.places * self.max_tokens
+
+    @property
+    def most_bytes(self) -> int:
+        """The memory of the answer, at most about: of its tokens, with what is looked at for each."""
+        tokens = self.places * self.max_tokens + (self.read_tokens * self.best_of if self.wishes.echo else 0)
+        return TOKEN_BYTES * tokens * (1 if self.wishes.logprobs is None else 2 * (self.wishes.logprobs + 2))
 
     def choosing(self, model: Any) -> Choosing:
         """How tokens are chosen."""
@@ -111,6 +109,8 @@ class Asked:
 def encoded(prompt: str | list[int], tokenizer: Any, limits: Limits, context: int | None) -> Given:
     """A prompt as ids. Raises Refusal for ids that are none, and for more tokens than are read."""
     if isinstance(prompt, str):
+        if len(prompt) > limits.text_characters:
+            raise wrong("prompt", f"more than {limits.text_characters:,} characters", "context_length_exceeded")
         text = without_surrogates(prompt)
         ids = tokenizer.encode(text).astype(np.int64)
     else:
@@ -123,12 +123,25 @@ def encoded(prompt: str | list[int], tokenizer: Any, limits: Limits, context: in
     return Given(ids, text)
 
 
+def _prompts(prompt: Any, most: int) -> Sequence[str | list[int]]:
+    """Each a text or ids. Raises Refusal for another value, and for more than `most`."""
+    kinds = set(map(type, prompt)) if isinstance(prompt, list) else set()
+    if isinstance(prompt, str) or (isinstance(prompt, list) and kinds <= {int}):
+        prompt, kinds = [prompt], {type(prompt)}
+    if kinds not in ({str}, {list}):
+        raise wrong("prompt", "expected a text, ids, or a list of texts or of lists of ids")
+    if len(prompt) > most:
+        raise wrong("prompt", f"{len(prompt)} prompts; at most {most} in a request with so many choices")
+    if kinds == {list} and not all(set(map(type, ids)) <= {int} for ids in prompt):
+        raise wrong("prompt", "expected whole numbers as ids")
+    found: Sequence[str | list[int]] = prompt
+    return found
+
+
 def _stops(stop: str | list[str] | None) -> tuple[str, ...]:
     stops = (stop,) if isinstance(stop, str) else tuple(stop or ())
-    if len(stops) > MOST_STOPS:
-        raise wrong("stop", f"at most {MOST_STOPS} strings")
-    if any(not 0 < len(each) <= MOST_STOP_CHARACTERS for each in stops):
-        raise wrong("stop", f"expected strings of 1 to {MOST_STOP_CHARACTERS} characters")
+    if any(not 0 < len(each) <= STOP_CHARACTERS for each in stops):
+        raise wrong("stop", f"expected strings of 1 to {STOP_CHARACTERS} characters")
     return stops
 
 
@@ -136,12 +149,17 @@ def _seed(seed: int | None) -> int:
     return secrets.randbits(63) if seed is None else seed % (1 << 63)
 
 
-def _bias(given: dict[str, float] | None, model: Any) -> torch.Tensor | None:
+def _bias(given: Any, model: Any) -> torch.Tensor | None:
     if not given:
         return None
-    bias = torch.zeros(model.vocabulary_size)
+    size = model.vocabulary_size
+    if not isinstance(given, dict):
+        raise wrong("logit_bias", "expected a table of ids and numbers")
+    bias = np.zeros(size, np.float32)
     for name, value in given.items():
-        if not (name.isascii() and name.isdigit() and len(name) < 10 and int(name) < len(bias)):
-            raise wrong("logit_bias", f"expected ids from 0 to {len(bias) - 1}")
+        if not (name.isascii() and name.isdigit() and len(name) < 10 and int(name) < size):
+            raise wrong("logit_bias", f"expected ids from 0 to {size - 1}")
+        if type(value) not in (int, float) or not -100 <= value <= 100:
+            raise wrong("logit_bias", "expected numbers from -100 to 100")
         bias[int(name)] = value
-    return bias.to(device_of(model))
+    return torch.from_numpy(bias).to(device_of(model))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -13,25 +14,23 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ensue.errors import EnsueError
-from ensue.serving.admission import Amounts, Ticket
-from ensue.serving.api import CompletionRequest, parsed
+from ensue.serving.api import CompletionRequest
 from ensue.serving.asked import Asked, Given, encoded, wrong
+from ensue.serving.limits import BLOCK, CHARACTERS_AT_ONCE, TOKENS_AT_ONCE
 from ensue.serving.logprobs import shown_tokens, tokens_of_prompt
 from ensue.serving.refusal import Refusal, bug
-from ensue.serving.row import Kept, Row
+from ensue.serving.row import Kept, Row, TokenInfo
 from ensue.serving.served import Served
 from ensue.serving.service import Service
 from ensue.serving.stopping import Stops
-from ensue.serving.transport import EventStream, answered, event, read_body, unless_left
+from ensue.serving.transport import Answer, EventStream, as_text, event, received, unless_left, worked_out
 from ensue.serving.writing import Prompt, Writing
 from ensue.version import VERSION
 
-BETWEEN_PIECES, FOR_EACH_REQUEST = 0.02, 0.001
-"""The fewest seconds between two pieces of a stream, and what each open request adds. Under load a piece has several
-tokens, so that sending them does not take the time of computing them.
+BETWEEN_PIECES, FOR_EACH_ROW = 0.02, 0.001
+"""The fewest seconds between two pieces of a stream, and what each row that is written adds. Under load a piece has
+several tokens, so that sending them does not take the time of computing them.
 """
-FEW_CHARACTERS = 2048
-"""A text up to this length is tokenized at once; a longer one in a thread, so that others are answered meanwhile."""
 
 
 @dataclass
@@ -71,34 +70,29 @@ class Completions:
 
     async def __call__(self, request: Request) -> Response:
         """The answer, or a stream of its pieces."""
-        self.service.check_open()
-        ticket = self.service.admission.ticket()
-        try:
-            completion = await self._begun(request, ticket)
-        except BaseException:
-            ticket.give_back()
-            raise
-        end = self._ending(request, completion, ticket)
+        completion = await self._begun(request)
+        end = self._ending(request, completion)
         if completion.asked.wishes.stream:
             return EventStream(self._pieces(completion), end)
         try:
-            return answered(await unless_left(request.receive, self._whole(completion)))
+            return await unless_left(request.receive, self._whole(completion, Answer(request.scope["ticket"])))
         finally:
             end()
 
-    async def _begun(self, request: Request, ticket: Ticket) -> Completion:
+    async def _begun(self, request: Request) -> Completion:
         limits = self.service.limits
-        ticket.reserve(Amounts(places=1))
-        wishes = parsed(CompletionRequest, await read_body(request, ticket, limits))
-        model = self.service.model(wishes.model, request.url.path)
-        asked = Asked.of(wishes, limits)
-        asked.check(limits)
-        ticket.reserve(Amounts(places=asked.places - 1, tokens=asked.most_tokens))
-        pipeline, given = model.pipeline, []
+        wishes, model = await received(CompletionRequest, request, self.service)
+        (asked,) = await worked_out(map(Asked.of, [wishes], [limits]), 1, request, self.service)
+        request.scope["ticket"].reserve(
+            places=max(0, asked.places - 1), tokens=asked.most_tokens, answers=asked.most_bytes
+        )
+        pipeline = model.pipeline
         choosing = asked.choosing(pipeline.model)
-        for prompt in asked.prompts:
-            call = (prompt, pipeline.tokenizer, limits, pipeline.model.context)
-            given.append(encoded(*call) if len(prompt) <= FEW_CHARACTERS else await asyncio.to_thread(encoded, *call))
+        read = (encoded(prompt, pipeline.tokenizer, limits, pipeline.model.context) for prompt in asked.prompts)
+        if sum(map(len, asked.prompts)) <= CHARACTERS_AT_ONCE:
+            given = list(read)
+        else:
+            given = await unless_left(request.receive, self.service.reader.computed(read, len(asked.prompts)))
         writing = Writing(is_streamed=bool(wishes.stream), keeps=wishes.session is not None)
         completion = Completion(asked, model, writing, given, f"cmpl-{request.scope['request_id']}", int(time.time()))
         several = [
@@ -111,7 +105,6 @@ class Completions:
             state, ids = _beginning(one, kept, pipeline.tokenizer.start_id, pipeline.model.context)
             writing.add(Prompt(writing, ids, rows, state=state, logprobs=looks))
         assert model.loop is not None
-        request.scope["noted"].update(model=model.name)
         model.loop.submit(writing)
         return completion
 
@@ -124,14 +117,14 @@ class Completions:
         return completion.model.sessions.begin(name)
 
     def _row(self, completion: Completion, choosing: Any, index: int, given: Given) -> Row:
-        asked, wishes, ids = completion.asked, completion.asked.wishes, given.ids.tolist()
+        asked, wishes, last = completion.asked, completion.asked.wishes, given.ids[-1:].tolist()
         return Row(
             choosing, seed=asked.seed, index=index, tokens=asked.max_tokens,
-            decoder=completion.model.pipeline.decoder_after(ids), stops=Stops(asked.stops), logprobs=wishes.logprobs,
+            decoder=completion.model.pipeline.decoder_after(last), stops=Stops(asked.stops), logprobs=wishes.logprobs,
             offset=len(given.text) if wishes.echo else 0, sums=asked.best_of > asked.n,
         )  # fmt: skip
 
-    def _ending(self, request: Request, completion: Completion, ticket: Ticket) -> Callable[[], None]:
+    def _ending(self, request: Request, completion: Completion) -> Callable[[], None]:
         """What has to happen once when a request ends, however it does."""
 
         def end() -> None:
@@ -146,27 +139,29 @@ class Completions:
             request.scope["noted"].update(
                 prompt_tokens=usage["prompt_tokens"], completion_tokens=usage["completion_tokens"]
             )
-            ticket.give_back()
 
         return end
 
-    async def _whole(self, completion: Completion) -> dict[str, Any]:
+    async def _whole(self, completion: Completion, answer: Answer) -> Answer:
         while completion.writing.left:
             await completion.writing.end.heard()
             _check(completion.writing)
-        choices = []
+        asked = completion.asked
+        answer.add(f'{as_text(completion.head())[:-1]},"choices":')
         for number, prompt in enumerate(completion.writing.prompts):
             rows = list(prompt.rows)
-            if completion.asked.best_of > completion.asked.n:
-                rows = sorted(rows, key=lambda row: -row.mean_log_p)[: completion.asked.n]
+            if asked.best_of > asked.n:
+                rows = sorted(rows, key=lambda row: -row.mean_log_p)[: asked.n]
             for n, row in enumerate(rows):
-                choices.append(
-                    _choice(completion, number * completion.asked.n + n, row, finish=row.finish, begins=True)
-                )
-        return {**completion.head(), "choices": choices, "usage": completion.usage()}
+                index = number * asked.n + n
+                answer.add("," if index else "[")
+                await _write(answer, _news(completion, index, row, finish=row.finish, begins=True))
+        answer.add(f'],"usage":{as_text(completion.usage())}}}')
+        return answer.end()
 
     async def _pieces(self, completion: Completion) -> AsyncIterator[bytes]:
-        head, rows = completion.head(), completion.rows
+        head, rows, loop = completion.head(), completion.rows, completion.model.loop
+        assert loop is not None
         options = completion.asked.wishes.stream_options
         counts = options is not None and options.include_usage
         more = {"usage": None} if counts else {}
@@ -175,25 +170,27 @@ class Completions:
             if not any(rows[n].finish or rows[n].pieces for n in open_rows):
                 await completion.writing.news.heard()
             _check(completion.writing)
-            parts = []
+            parts, size = [], 0
             for n in sorted(open_rows):
                 finish = rows[n].finish  # before the pieces: then they are all that will come
                 if not (finish or rows[n].pieces):
                     continue
-                choice = _choice(completion, n, rows[n], finish=finish, begins=not begun[n])
+                for choice in _news(completion, n, rows[n], finish=finish, begins=not begun[n]):
+                    parts.append(event({**head, "choices": [choice], **more}))
+                    if (size := size + len(parts[-1])) > BLOCK:
+                        yield b"".join(parts)
+                        await asyncio.sleep(0)
+                        parts, size = [], 0
                 begun[n] = True
-                parts.append(event({**head, "choices": [choice], **more}))
                 if finish is not None:
                     open_rows.discard(n)
+            if start and any(begun):
+                self.service.metrics.first.labels(completion.model.name).observe(time.perf_counter() - start)
+                start = 0.0
             if parts:
-                if start:
-                    self.service.metrics.first.labels(completion.model.name).observe(time.perf_counter() - start)
-                    start = 0.0
                 yield b"".join(parts)
-                if open_rows:
-                    await completion.writing.end.heard(
-                        within=BETWEEN_PIECES + FOR_EACH_REQUEST * len(self.service.live)
-                    )
+            if open_rows:
+                await completion.writing.end.heard(within=BETWEEN_PIECES + FOR_EACH_ROW * loop.num_live)
         if counts:
             yield event({**head, "choices": [], "usage": completion.usage()})
 
@@ -217,13 +214,49 @@ def _beginning(given: Given, kept: Kept | None, start_id: int, context: int | No
     return None, ids[-max(1, context // 2, len(given.ids)) :]
 
 
-def _choice(completion: Completion, index: int, row: Row, *, finish: str | None, begins: bool) -> dict[str, Any]:
-    """What is new of a choice. With its beginning comes the prompt, if it is to be repeated."""
+def _news(
+    completion: Completion, index: int, row: Row, *, finish: str | None, begins: bool
+) -> Iterator[dict[str, Any]]:
+    """What is new of a choice, in parts of some tokens; the text is in the first. With its beginning comes the prompt,
+    if it is to be repeated.
+    """
     number, tokenizer = index // completion.asked.n, completion.model.pipeline.tokenizer
-    text, before, given = row.text(), [], completion.given[number]
+    text, given = row.text(), completion.given[number]
+    infos: Iterator[TokenInfo] = row.shown()
     if begins and completion.asked.wishes.echo:
         text = given.text + text
-        if row.logprobs is not None:
-            before = tokens_of_prompt(tokenizer, given.ids.tolist(), completion.writing.prompts[number].looked)
-    shown = shown_tokens(tokenizer, row, before)
-    return {"index": index, "text": text, "logprobs": shown, "finish_reason": finish}
+        looked = completion.writing.prompts[number].looked
+        infos = chain(tokens_of_prompt(tokenizer, given.ids.tolist(), looked), infos)
+    if row.logprobs is None:
+        yield {"index": index, "text": text, "logprobs": None, "finish_reason": finish}
+        return
+    some = list(islice(infos, TOKENS_AT_ONCE))
+    while True:
+        following = list(islice(infos, TOKENS_AT_ONCE))
+        shown = shown_tokens(tokenizer, some, row.logprobs)
+        yield {"index": index, "text": text, "logprobs": shown, "finish_reason": None if following else finish}
+        if not following:
+            return
+        some, text = following, ""
+
+
+async def _write(answer: Answer, news: Iterator[dict[str, Any]]) -> None:
+    """Writes a choice to JSON; others are answered between its parts."""
+    whole, columns = next(news), dict[str, list[str]]()
+    for one in chain([whole], news):
+        for key, values in (one["logprobs"] or {}).items():
+            columns.setdefault(key, []).append("" if values is None else as_text(values)[1:-1])
+        if one is not whole:
+            whole["finish_reason"] = one["finish_reason"]
+            await asyncio.sleep(0)
+    answer.add(f'{as_text({"index": whole["index"], "text": whole["text"]})[:-1]},"logprobs":')
+    for number, (key, parts) in enumerate(columns.items()):
+        answer.add(f'{"," if number else "{"}"{key}":')
+        if whole["logprobs"][key] is None:
+            answer.add("null")
+            continue
+        for n, part in enumerate(parts):
+            answer.add(f"{',' if n else '['}{part}")
+        answer.add("]")
+    answer.add(f'{"}" if columns else "null"},"finish_reason":{as_text(whole["finish_reason"])}}}')
+    await asyncio.sleep(0)

@@ -12,10 +12,11 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ensue.serving.inspector import inspector
+from ensue.serving.limits import BLOCK
 from ensue.serving.openapi import OPERATIONS
 from ensue.serving.refusal import Refusal, bug
 from ensue.serving.service import Service
-from ensue.serving.transport import STREAM, HasLeft, answered, event
+from ensue.serving.transport import CONNECTION, STREAM, HasLeft, answered, event
 
 PROBES = ("/health", "/ready")
 """What looks after a server asks these, often and without a key."""
@@ -47,7 +48,8 @@ class Door:
         if scope["path"].startswith("/v1/"):
             self.service.live.add(task)
         try:
-            await self._answer(visit, receive)
+            with visit.ticket:
+                await self._answer(visit, receive)
         finally:
             self.service.live.discard(task)
             self._log(visit)
@@ -57,6 +59,7 @@ class Door:
             self._check(visit)
             async with asyncio.timeout(self.service.limits.request_seconds):
                 await self._way(visit.scope)(visit.scope, receive, visit.send)
+                await visit.sent()
         except Refusal as refusal:
             await visit.refuse(refusal)
         except HTTPException as error:
@@ -71,6 +74,9 @@ class Door:
         except asyncio.CancelledError:
             if self.service.state != "draining":
                 raise
+            task = asyncio.current_task()
+            assert task is not None
+            task.uncancel()
             await visit.refuse(Refusal(503, "the server is draining", code="server_draining"))
         except Exception as error:  # no request may end the server
             self.service.report(error)
@@ -94,7 +100,7 @@ class Door:
 
     def _check(self, visit: Visit) -> None:
         headers = Headers(scope=visit.scope)
-        self.service.check_origin(headers.get("host", ""), headers.get("origin"))
+        self.service.check_origin(headers.getlist("host"), headers.get("origin"))
         if visit.scope["path"] not in OPEN:
             self.service.check_key(headers.get("authorization", "").encode("latin-1"))
 
@@ -111,30 +117,58 @@ class Door:
 
 
 class Visit:
-    """A request on its way: what was sent of its answer. `scope["noted"]` is what the log says of it beside."""
+    """A request on its way: what was sent of its answer, and the ticket for what it holds meanwhile. `scope["noted"]`
+    is what the log says of it beside.
+    """
 
     def __init__(self, service: Service, scope: Scope, send: Send) -> None:
         self.service, self._send, self.start, self.id = service, send, time.perf_counter(), f"{getrandbits(128):032x}"
-        self.scope: dict[str, Any] = {**scope, "app": self, "noted": {}, "request_id": self.id}
+        self.ticket = service.admission.ticket()
+        self.scope: dict[str, Any] = {
+            **scope, "app": self, "noted": {}, "request_id": self.id, "ticket": self.ticket,
+        }  # fmt: skip
+        self.connection = scope.get("extensions", {}).get(CONNECTION)
         self.status, self.is_stream, self.is_complete = 0, False, False
 
     async def send(self, message: Message) -> None:
-        """Sends, and remembers what was sent."""
+        """Sends, long bodies in blocks, and remembers what was sent."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             self.is_stream = (b"content-type", STREAM) in message["headers"]
             message["headers"] = [*message["headers"], (b"x-request-id", self.id.encode())]
-        else:
-            self.is_complete = not message.get("more_body", False)
-        await self._send(message)
+            await self._send(message)
+            return
+        body = message.get("body", b"")
+        while len(body) > BLOCK:
+            await self._send({"type": "http.response.body", "body": body[:BLOCK], "more_body": True})
+            await asyncio.sleep(0)
+            body = memoryview(body)[BLOCK:]
+        self.is_complete = not message.get("more_body", False)
+        await self._send({"type": "http.response.body", "body": bytes(body), "more_body": not self.is_complete})
+
+    async def sent(self) -> None:
+        """Returns when nothing waits to be sent."""
+        if self.connection is not None:
+            await self.connection.sent()
 
     async def refuse(self, refusal: Refusal) -> None:
-        """Says why: as the answer, or at the end of a stream that has begun."""
+        """Says why: as the answer, or at the end of a stream that has begun. A connection ends whose client does not
+        take that in, or has a part of an answer.
+        """
         self.service.metrics.refused.labels(refusal.code or str(refusal.status)).inc()
-        if not self.status:
-            await answered(refusal.body(), refusal.status, dict(refusal.headers))(self.scope, _nothing, self.send)
-        elif self.is_stream and not self.is_complete:
-            await self.send({"type": "http.response.body", "body": event(refusal.body())})
+        try:
+            async with asyncio.timeout(self.service.limits.farewell_seconds):
+                if not self.status:
+                    await answered(refusal.body(), refusal.status, dict(refusal.headers))(
+                        self.scope, _nothing, self.send
+                    )
+                elif self.is_stream and not self.is_complete:
+                    await self.send({"type": "http.response.body", "body": event(refusal.body())})
+                await self.sent()
+        except TimeoutError:
+            self.is_complete = False
+        if not self.is_complete and self.connection is not None:
+            self.connection.abort()
 
 
 async def _nothing() -> Message:

@@ -1,8 +1,25 @@
-"""The limits of a server: what one request may ask for, what all may hold together, and how long things may take."""
+"""All limits of a server: what one request may ask for, what all may hold together, how long things may take.
+
+`docs/serving.md` has them as a table.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+CHOICES = 128
+"""The most choices of a prompt (`n`, `best_of`)."""
+STOPS, STOP_CHARACTERS = 4, 1024
+"""The most stop strings, and characters of one."""
+LIGHT = 1 << 14
+"""A body of at most so many commas, brackets, braces and backslashes is parsed in the event loop, which takes
+milliseconds; a heavier one in a thread, by a parser that lets others in between."""
+VALUE_BYTES, TOKEN_BYTES = 64, 64
+"""The memory of a JSON value of a body, and of a token that waits to be sent, about."""
+BLOCK = 1 << 16
+"""The bytes of an answer that are written at a time; a client that does not read holds about two of these."""
+TOKENS_AT_ONCE, CHARACTERS_AT_ONCE = 256, 2048
+"""What is written to JSON, and what is tokenized, at a stroke in the event loop."""
 
 
 @dataclass(frozen=True)
@@ -11,10 +28,18 @@ class Limits:
 
     header_bytes: int = 64 << 10
     body_bytes: int = 4 << 20
+    body_values: int = 1 << 20
+    """The numbers, lists and texts of a body, counted by its commas and brackets before anything is parsed."""
+    text_characters: int = 1 << 19
+    """The characters of one text, or the numbers of one series."""
+    inspected_characters: int = 1 << 14
+    """The same for `/v1/inspect`, whose answers are long."""
     prompt_tokens: int = 1 << 16
-    """The most tokens of one prompt. A model with a context has its own bound."""
+    """The tokens of one prompt. A model with a context has its own bound."""
     max_tokens: int = 1 << 16
-    """The most tokens that one choice may ask for."""
+    """The tokens that one choice may ask for."""
+    answer_bytes: int = 32 << 20
+    """The bytes of one answer of the routes for texts."""
     rows: int = 64
     """The rows of a model that are stepped together; others wait."""
     places: int = 1024
@@ -22,7 +47,9 @@ class Limits:
     tokens: int = 1 << 24
     """The tokens of all these texts, read and to be written."""
     bytes: int = 1 << 27
-    """The bytes of all bodies that are held."""
+    """The memory of all bodies that are held, parsed."""
+    answers: int = 1 << 28
+    """The memory of all answers that are made or sent."""
     connections: int = 4096
     sessions: int = 64
     """The sessions that a model keeps; the one that was not used for longest goes first."""
@@ -31,6 +58,8 @@ class Limits:
     """From the first byte of a connection, or the last answer, to the end of the headers."""
     body_seconds: float = 30.0
     request_seconds: float = 300.0
-    """From the headers to the end of the answer."""
+    """From the headers until the last byte of the answer is sent. Then the connection is aborted."""
+    farewell_seconds: float = 1.0
+    """For a client to take in why its answer was broken off."""
     drain_seconds: float = 30.0
     """After SIGTERM, until answers that are not finished are broken off."""

@@ -70,6 +70,11 @@ class Loop:
         self._thread.join()
 
     @property
+    def num_live(self) -> int:
+        """The rows that are stepped together."""
+        return len(self._live)
+
+    @property
     def waiting(self) -> int:
         """The prompts that are not read yet, and the rows for which there is no room."""
         return sum(len(writing.prompts) for writing in list(self._new)) + len(self._reading) + len(self._ready)

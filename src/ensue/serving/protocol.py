@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from itertools import chain
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from ensue.serving.limits import Limits
+from ensue.serving.limits import BLOCK, Limits
 from ensue.serving.refusal import Refusal
-from ensue.serving.transport import as_bytes
+from ensue.serving.transport import CONNECTION, as_bytes
 
+AT_ONCE = struct.pack("ii", 1, 0)
+"""For a socket: its end drops what was not sent."""
 BAD_REQUEST = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
 )
@@ -60,7 +64,21 @@ class PatientProtocol(HttpToolsProtocol):
         if sum(map(len, chain((self.url,), *self.headers))) > self.limits.header_bytes:
             raise ValueError("too many bytes of headers")
         super().on_headers_complete()
+        extensions: Any = {CONNECTION: self}
+        self.scope["extensions"] = extensions  # the application begins after this
         self._in_headers = False
+
+    async def sent(self) -> None:
+        """Returns when this system has taken in all that was written."""
+        if self.transport.get_write_buffer_size():
+            self.transport.set_write_buffer_limits(0)
+            await self.flow.drain()
+            self.transport.set_write_buffer_limits(BLOCK)
+
+    def abort(self) -> None:
+        """Ends the connection at once; what was not sent is dropped, by the system too."""
+        self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+        self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
         """Answers what is no HTTP."""

@@ -37,9 +37,20 @@ def busy(status: int, message: str, code: str, seconds: int = 1) -> Refusal:
     return Refusal(status, message, code=code, headers={"Retry-After": str(seconds)})
 
 
+def wrong(param: str, message: str, code: str = "invalid_value") -> Refusal:
+    """A refusal because of one field."""
+    return Refusal(400, f"{param}: {message}", param=param, code=code)
+
+
 def bug() -> Refusal:
     """What a client is told of a bug; the traceback is in the log."""
     return Refusal(500, "the server has made a mistake", code="internal_error", headers={"x-should-retry": "false"})
+
+
+def unknown(key: str) -> Refusal:
+    """The refusal of a field that the API does not have."""
+    param = key[:64]
+    return Refusal(400, f"Unrecognized request argument supplied: {param}", param=param, code="unknown_parameter")
 
 
 def of_validation(error: ValidationError) -> Refusal:
@@ -47,8 +58,6 @@ def of_validation(error: ValidationError) -> Refusal:
     found = error.errors(include_url=False, include_context=False, include_input=False)
     first = found[0]
     param = str(first["loc"][0])[:64] if first["loc"] else None
-    if first["type"] == "extra_forbidden":
-        return Refusal(400, f"Unrecognized request argument supplied: {param}", param=param, code="unknown_parameter")
     if first["type"] == "missing":
         return Refusal(400, f"{param} is missing", param=param, code="missing_parameter")
     same = [one for one in found if one["loc"][:1] == first["loc"][:1]]

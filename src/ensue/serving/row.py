@@ -131,11 +131,19 @@ class Row:
 
     def text(self) -> str:
         """What is new; called by the request."""
-        found = ""
+        found = []
         while self.pieces:
-            found += self.pieces.popleft()
-        self.taken += len(found)
-        return found
+            found.append(self.pieces.popleft())
+        text = "".join(found)
+        self.taken += len(text)
+        return text
+
+    def shown(self) -> Iterator[TokenInfo]:
+        """The tokens whose text was taken and that were not shown yet; called by the request. Those of a stop string
+        never are.
+        """
+        while self.infos and (self.finish == "length" or self.infos[0].offset < self.begin + self.taken):
+            yield self.infos.popleft()
 
     def end_at_once(self) -> None:
         """A choice of no tokens."""

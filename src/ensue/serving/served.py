@@ -43,8 +43,8 @@ class Served:
         self.created = int(time.time())
         self.sessions = Sessions(limits.sessions, limits.session_seconds)
         weights = HeldWeights()
-        self.worker = Worker(f"worker of {self.name}", weights)
-        """What is computed at a stroke: one request after another, so that each gets what it would get alone."""
+        self.worker = Worker(f"worker of {self.name}", weights.used)
+        """What is computed text by text, so that each gets what it would get alone."""
         self.loop: Loop | None = None
         if "generate" in commands:
             self.loop = Loop(

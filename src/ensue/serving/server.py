@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import socket
 import sys
@@ -18,7 +19,8 @@ from ensue.serving.limits import Limits
 from ensue.serving.log import Lines, log, report
 from ensue.serving.metrics import Metrics
 from ensue.serving.protocol import PatientProtocol
-from ensue.serving.service import LOOPBACK, Service
+from ensue.serving.service import Service
+from ensue.serving.socket import LOOPBACK
 
 SWITCH_SECONDS = 0.0005
 """After this time a thread that computes gets its turn, and one that answers; Python's own 5 ms are many steps."""
@@ -109,5 +111,7 @@ class Loading(Thread):
             for run in self.runs
         ]
         self.server.door.app = application(service)
+        gc.collect()
+        gc.freeze()  # what is loaded stays: to look through it would hold up all requests
         service.ready(models)
         log("ready", models=[model.name for model in models])

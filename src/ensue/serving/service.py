@@ -12,11 +12,10 @@ from ensue.serving.admission import Admission, Amounts
 from ensue.serving.limits import Limits
 from ensue.serving.metrics import Metrics
 from ensue.serving.refusal import Refusal, busy
+from ensue.serving.worker import Worker
 
 if TYPE_CHECKING:  # it needs torch, and a server answers before that is imported
     from ensue.serving.served import Served
-
-LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
 
 
 class Service:
@@ -28,8 +27,12 @@ class Service:
     ) -> None:  # fmt: skip
         self.limits, self.metrics, self.report, self.log = limits, metrics, report, log
         self.hosts, self.has_sessions = frozenset(host.lower() for host in hosts), has_sessions
-        self._key = None if key is None else key.encode()
-        self.admission = Admission(Amounts(limits.places, limits.tokens, limits.bytes))
+        if key is not None and not key.strip():
+            raise ValueError("an empty key")
+        self._key = None if key is None else key.strip().encode()
+        self.admission = Admission(Amounts(limits.places, limits.tokens, limits.bytes, limits.answers))
+        self.reader = Worker("reader")
+        """Parses heavy bodies and tokenizes long prompts."""
         self.state: Literal["loading", "ready", "draining"] = "loading"
         self.models: dict[str, Served] = {}
         self.live: set[asyncio.Task[None]] = set()
@@ -56,8 +59,11 @@ class Service:
             said = "Incorrect API key provided" if authorization else "You didn't provide an API key"
             raise Refusal(401, said, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
 
-    def check_origin(self, host: str, origin: str | None) -> None:
-        """Raises Refusal for a host that is not trusted (400), and for a page of another origin (403)."""
+    def check_origin(self, hosts: Sequence[str], origin: str | None) -> None:
+        """Raises Refusal for several hosts or one that is not trusted (400), and for a page of another origin (403)."""
+        if len(hosts) > 1:
+            raise Refusal(400, "a request has one Host header", code="invalid_http")
+        host = "".join(hosts)
         if self.hosts and host_name(host) not in self.hosts:
             raise Refusal(400, "this host name is not trusted", code="untrusted_host")
         if origin is not None and origin.partition("://")[2].lower() != host.lower():

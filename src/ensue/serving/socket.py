@@ -9,6 +9,8 @@ from pathlib import Path
 from ensue.errors import EnsueError
 
 BACKLOG = 1024
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
+"""The names of this machine for itself."""
 
 
 def listening(host: str, port: int) -> socket.socket:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
+from itertools import starmap
+from typing import Any
 
 import numpy as np
 from starlette.requests import Request
@@ -13,137 +13,143 @@ from starlette.responses import Response
 
 from ensue.errors import EnsueError
 from ensue.inspection.inspection import Inspection
-from ensue.serving.admission import Amounts, Ticket
-from ensue.serving.api import EmbeddingRequest, InspectRequest, SomeRequest, TextsRequest, parsed
-from ensue.serving.refusal import Refusal
+from ensue.inspection.numbers import json_pieces
+from ensue.interruption import check_interrupted
+from ensue.serving.api import EmbeddingRequest, InspectRequest, TextsRequest
+from ensue.serving.refusal import Refusal, wrong
 from ensue.serving.served import Served
 from ensue.serving.service import Service
-from ensue.serving.transport import answered, read_body, unless_left
+from ensue.serving.transport import Answer, as_text, received, unless_left, worked_out
 from ensue.text.utf8 import without_surrogates
 
+SMALL = 512
+"""What is found in so few characters is written to JSON at a stroke."""
 Text = str | tuple[str, ...]
-SomeTexts = TypeVar("SomeTexts", bound=TextsRequest)
 
 
 class TextRoutes:
-    """The endpoints. A request waits for those before it, and is computed alone: its answer depends on no other."""
+    """The endpoints. Each text is computed alone, in its turn: its answer depends on no other."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
 
     async def predict(self, request: Request) -> Response:
         """POST /v1/predict."""
-
-        def work(model: Served, texts: list[Any], _: TextsRequest) -> list[Any]:
-            return list(model.pipeline.predict_json(texts))
-
-        return await self._texts(request, TextsRequest, work, lambda model: {model.pipeline.num_texts})
+        asked, model = await received(TextsRequest, request, self.service)
+        texts = await self._admitted(asked.inputs, request, model, {model.pipeline.num_texts})
+        return await self._answer(request, model, texts, model.pipeline.each_json(texts))
 
     async def score(self, request: Request) -> Response:
         """POST /v1/score."""
-
-        def work(model: Served, texts: list[Any], _: TextsRequest) -> list[Any]:
-            return [model.pipeline.score_json(text) for text in texts]
-
-        return await self._texts(request, TextsRequest, work, lambda model: {model.pipeline.num_scored})
+        asked, model = await received(TextsRequest, request, self.service)
+        texts = await self._admitted(asked.inputs, request, model, {model.pipeline.num_scored})
+        return await self._answer(request, model, texts, map(model.pipeline.score_json, texts))
 
     async def inspect(self, request: Request) -> Response:
         """POST /v1/inspect."""
-
-        def work(model: Served, texts: list[Any], asked: InspectRequest) -> list[Any]:
-            inputs = [(text,) if isinstance(text, str) else text for text in texts]
-            options = _options(asked, model)
-            return [_parts(model.pipeline.inspect_texts(*some, **options), asked.parts) for some in inputs]
-
-        def counts(model: Served) -> set[int]:
-            return {model.pipeline.num_texts, model.pipeline.num_scored}
-
-        return await self._texts(request, InspectRequest, work, counts)
+        asked, model = await received(InspectRequest, request, self.service)
+        pipeline, options = model.pipeline, _options(asked, model)
+        counts = {pipeline.num_texts, pipeline.num_scored}
+        most = self.service.limits.inspected_characters
+        texts = await self._admitted(asked.inputs, request, model, counts, most)
+        inputs = ((text,) if isinstance(text, str) else text for text in texts)
+        found = (_parts(pipeline.inspect_texts(*some, **options), asked.parts) for some in inputs)
+        return await self._answer(request, model, texts, found, are_plain=False)
 
     async def embeddings(self, request: Request) -> Response:
         """POST /v1/embeddings."""
-        with self.service.admission.ticket() as ticket:
-            asked, model = await self._asked(request, EmbeddingRequest, ticket)
-            given = [asked.input] if isinstance(asked.input, str) else asked.input
-            texts = [without_surrogates(text) for text in given]
-            characters = self._admitted(texts, ticket)
-            vectors = await self._computed(request, model, partial(model.pipeline.embed, texts), characters)
-            if asked.dimensions not in (None, vectors.shape[1]):
-                said = f"this model's vectors have {vectors.shape[1]} numbers"
-                raise Refusal(400, said, param="dimensions", code="invalid_value")
-            tokens = sum(len(text.split()) for text in given)
-            data = [
-                {"object": "embedding", "index": index, "embedding": _written(vector, asked.encoding_format)}
-                for index, vector in enumerate(vectors)
-            ]
-            usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-            return answered({"object": "list", "data": data, "model": model.name, "usage": usage})
+        asked, model = await received(EmbeddingRequest, request, self.service)
+        given = [asked.input] if isinstance(asked.input, str) else asked.input
+        if given == []:
+            raise wrong("input", "expected at least one text")
+        texts = await self._admitted(given, request, model, {1}, param="input")
+        tokens = sum(len(text.split()) for text in texts)
+        end = as_text({"model": model.name, "usage": {"prompt_tokens": tokens, "total_tokens": tokens}})[1:]
+        found = (
+            {"object": "embedding", "index": index, "embedding": _written(model.pipeline.embed([text])[0], asked)}
+            for index, text in enumerate(texts)
+        )
+        return await self._answer(request, model, texts, found, begin='{"object":"list","data":[', end=f"],{end}")
 
-    async def _texts(
-        self, request: Request, kind: type[SomeTexts], work: Callable[[Served, list[Any], SomeTexts], list[Any]],
-        counts: Callable[[Served], set[int]],
+    async def _admitted(
+        self, given: Any, request: Request, model: Served, counts: set[int], most: int | None = None, *,
+        param: str = "inputs",
+    ) -> list[Any]:  # fmt: skip
+        """The texts, or series of numbers, for which there is room."""
+        limits, ticket = self.service.limits, request.scope["ticket"]
+        most = most or limits.text_characters
+        if not isinstance(given, list):
+            raise wrong(param, "expected a list")
+        if len(given) > limits.places:
+            raise wrong(param, f"{len(given):,} texts; at most {limits.places:,} in a request")
+        ticket.reserve(places=max(0, len(given) - 1))
+        read = _frames if model.pipeline.reads_frames else _input
+
+        def admitted(one: Any) -> Any:
+            text, size = read(one, counts, param)
+            if size > most:
+                said = f"an input has more than {most:,} characters, or numbers"
+                raise Refusal(400, said, param=param, code="text_too_long")
+            ticket.reserve(tokens=size)
+            return text
+
+        return await worked_out(map(admitted, given), len(given), request, self.service)
+
+    async def _answer(
+        self, request: Request, model: Served, texts: Sequence[Any], found: Iterator[Any], *, begin: str = "",
+        end: str = "]}", are_plain: bool = True,
     ) -> Response:  # fmt: skip
-        with self.service.admission.ticket() as ticket:
-            asked, model = await self._asked(request, kind, ticket)
-            reads_frames = model.pipeline.reads_frames
-            texts = [_frames(given) if reads_frames else _input(given, counts(model)) for given in asked.inputs]
-            characters = self._admitted(texts, ticket)
-            call = partial(work, model, texts, asked)
-            outputs = await self._computed(request, model, call, characters) if texts else []
-            return answered({"model": model.name, "outputs": outputs})
+        """What is found in each of `texts`, written to JSON as it is found. `are_plain` says that it is JSON values."""
+        answer = Answer(request.scope["ticket"], self.service.limits.answer_bytes)
+        answer.add(begin or f'{as_text({"model": model.name})[:-1]},"outputs":[')
 
-    async def _asked(self, request: Request, kind: type[SomeRequest], ticket: Ticket) -> tuple[SomeRequest, Served]:
-        self.service.check_open()
-        ticket.reserve(Amounts(places=1))
-        asked = parsed(kind, await read_body(request, ticket, self.service.limits))
-        model = self.service.model(asked.model, request.url.path)
-        request.scope["noted"]["model"] = model.name
-        return asked, model
+        def write(number: int, text: Any) -> None:
+            value = next(found)
+            if number:
+                answer.add(",")
+            if are_plain and isinstance(text, str) and len(text) <= SMALL:
+                answer.add(as_text(value))
+                return
+            for piece in json_pieces(value):
+                check_interrupted()
+                answer.add(piece)
 
-    def _admitted(self, inputs: Sequence[Any], ticket: Ticket) -> int:
-        """The number of characters of texts, or of numbers of series, for which there is room."""
-        most, sizes = 8 * self.service.limits.prompt_tokens, list(map(_size, inputs))
-        if any(size > most for size in sizes):
-            raise Refusal(400, f"an input has more than {most:,} characters, or numbers", code="text_too_long")
-        ticket.reserve(Amounts(places=max(0, len(sizes) - 1), tokens=sum(sizes)))
-        return sum(sizes)
-
-    async def _computed(self, request: Request, model: Served, work: Callable[[], Any], characters: int) -> Any:
         try:
-            kind = request.scope["path"]
-            if model.worker.is_quick(kind, characters):
-                return model.worker.at_once(work, kind, characters)
-            return await unless_left(request.receive, model.worker.computed(work, kind, characters))
+            works = starmap(write, enumerate(texts))
+            await unless_left(request.receive, model.worker.computed(works, len(texts)))
         except EnsueError as error:
             said = str(error).replace(str(model.pipeline.run), model.name)
             raise Refusal(400, said, param="inputs", code="invalid_value") from None
+        answer.add(end)
+        return answer.end()
 
 
-def _frames(given: Any) -> list[Any]:
-    """Lists of numbers. Raises Refusal for texts."""
-    if isinstance(given, str) or any(isinstance(part, str) for part in given):
-        said = "an input of this model is a list of frames, each a list of numbers"
-        raise Refusal(400, f"{said}; found a text", param="inputs", code="invalid_value")
-    return list(given)
+def _frames(given: Any, counts: set[int], param: str) -> tuple[list[Any], int]:
+    """A list of numbers, or of lists of them, and how many there are. Raises Refusal for another value."""
+    rows = given if isinstance(given, list) and given and all(isinstance(row, list) for row in given) else [given]
+    for row in rows:
+        if not isinstance(row, list) or not set(map(type, row)) <= {int, float}:
+            said = "an input of this model is a list of frames, each a list of numbers"
+            raise wrong(param, f"{said}; found {_named(given)}")
+    return given, sum(map(len, rows))
 
 
-def _size(given: Any) -> int:
-    """The number of characters or numbers in an input."""
-    if isinstance(given, str):
-        return len(given)
-    return sum(map(_size, given)) if isinstance(given, list | tuple) else 1
-
-
-def _input(given: Any, counts: set[int]) -> Text:
-    """A text, or as many as one of `counts`. Raises Refusal for another number, and for frames."""
-    texts = (given,) if isinstance(given, str) else tuple(given)
-    are_texts = all(isinstance(text, str) for text in texts)
-    if len(texts) not in counts or not are_texts:
+def _input(given: Any, counts: set[int], param: str) -> tuple[Text, int]:
+    """A text, or as many as one of `counts`, and their characters. Raises Refusal for another number or value."""
+    texts = given if isinstance(given, list) else [given]
+    if len(texts) not in counts or not set(map(type, texts)) <= {str}:
         wanted = " or ".join("a text" if count == 1 else f"a list of {count} texts" for count in sorted(counts))
-        found = len(texts) if are_texts else "numbers"
-        raise Refusal(400, f"an input of this model is {wanted}; found {found}", param="inputs", code="invalid_value")
+        raise wrong(param, f"an input of this model is {wanted}; found {_named(given)}")
     clean = tuple(map(without_surrogates, texts))
-    return clean[0] if len(clean) == 1 else clean
+    return clean[0] if len(clean) == 1 else clean, sum(map(len, clean))
+
+
+def _named(given: Any) -> str:
+    """What a value is, for a refusal."""
+    if isinstance(given, list):
+        kinds = set(map(type, given))
+        return f"{len(given):,} texts" if kinds <= {str} else "numbers" if kinds <= {int, float} else "another list"
+    return "a text" if isinstance(given, str) else "another value"
 
 
 def _options(asked: InspectRequest, model: Served) -> dict[str, Any]:
@@ -159,12 +165,15 @@ def _parts(found: Inspection, parts: Sequence[str]) -> dict[str, Any]:
     """The parts of an inspection that were asked for."""
     made = {"title": found.title}
     if "view" in parts:
-        made["view"] = found.as_json()
+        made["view"] = found.view
     return made | {part: getattr(found, part) for part in ("page", "content") if part in parts}
 
 
-def _written(vector: np.ndarray[Any, Any], format: str | None) -> list[float] | str:
-    if format == "base64":
+def _written(vector: np.ndarray[Any, Any], asked: EmbeddingRequest) -> list[float] | str:
+    """The vector in the format that is asked for. Raises Refusal for another number of dimensions."""
+    if asked.dimensions not in (None, len(vector)):
+        raise wrong("dimensions", f"this model's vectors have {len(vector)} numbers")
+    if asked.encoding_format == "base64":
         return base64.b64encode(vector.astype("<f4").tobytes()).decode()
     numbers: list[float] = vector.astype(np.float32).tolist()
     return numbers

@@ -4,28 +4,61 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ensue.serving.admission import Amounts, Ticket
-from ensue.serving.limits import Limits
+from ensue.serving.admission import Ticket
+from ensue.serving.api import SomeRequest, is_light, num_values, parsed
+from ensue.serving.limits import BLOCK, LIGHT, VALUE_BYTES, Limits
 from ensue.serving.refusal import Refusal
+from ensue.serving.service import Service
+
+if TYPE_CHECKING:
+    from ensue.serving.served import Served
 
 Result = TypeVar("Result")
 STREAM = b"text/event-stream; charset=utf-8"
 DONE = b"data: [DONE]\n\n"
+CONNECTION = "ensue.connection"
+"""The extension of a request's scope that has its connection."""
 
 
 class HasLeft(Exception):
     """The client has closed its connection."""
 
 
-async def read_body(request: Request, ticket: Ticket, limits: Limits) -> bytes:
+async def received(kind: type[SomeRequest], request: Request, service: Service) -> tuple[SomeRequest, Served]:
+    """What is asked for, and of which model. The request's ticket holds its place and its memory from here on."""
+    service.check_open()
+    ticket: Ticket = request.scope["ticket"]
+    ticket.reserve(places=1)
+    body = await _body(request, ticket, service.limits)
+    if (count := num_values(body)) > service.limits.body_values:
+        said = f"the body has {count:,} values; at most {service.limits.body_values:,}"
+        raise Refusal(413, said, code="body_too_large")
+    ticket.reserve(bytes=VALUE_BYTES * count)
+    if is_light(body):
+        asked = parsed(kind, body)
+    else:
+        (asked,) = await unless_left(request.receive, service.reader.computed(map(parsed, [kind], [body]), 1))
+    model = service.model(asked.model, request.url.path)
+    request.scope["noted"]["model"] = model.name
+    return asked, model
+
+
+async def worked_out(works: Iterator[Result], count: int, request: Request, service: Service) -> list[Result]:
+    """`count` results that depend on the body alone: in a thread for a body of many values."""
+    if request.scope["ticket"].held.bytes < LIGHT * VALUE_BYTES:
+        return list(works)
+    return await unless_left(request.receive, service.reader.computed(works, count))
+
+
+async def _body(request: Request, ticket: Ticket, limits: Limits) -> bytes:
     """The whole body. Raises Refusal for one that is too long (413) or too slow (408), and HasLeft."""
     too_long = Refusal(413, f"the body has more than {limits.body_bytes:,} bytes", code="body_too_large")
     said = request.headers.get("content-length", "0")
@@ -38,7 +71,7 @@ async def read_body(request: Request, ticket: Ticket, limits: Limits) -> bytes:
                 size += len(part)
                 if size > limits.body_bytes:
                     raise too_long
-                ticket.reserve(Amounts(bytes=len(part)))
+                ticket.reserve(bytes=len(part))
                 parts.append(part)
     except TimeoutError:
         raise Refusal(408, "the body did not come in time", code="body_too_slow") from None
@@ -75,6 +108,48 @@ async def _left(receive: Receive) -> None:
         pass
 
 
+class Answer(Response):
+    """JSON that is made in pieces, by any thread, in memory that `ticket` holds; at most `most` bytes."""
+
+    def __init__(self, ticket: Ticket, most: int | None = None) -> None:
+        super().__init__(media_type="application/json")
+        self.ticket, self.most = ticket, most
+        self.blocks: list[bytes] = []
+        self.size = 0
+        self._open: list[str] = []
+        self._open_size = 0
+
+    def add(self, text: str) -> None:
+        """Goes on with this text. Raises Refusal for too long an answer (400), and for a full server (429)."""
+        self._open.append(text)
+        self._open_size += len(text)
+        if self._open_size >= BLOCK:
+            self._close_block()
+
+    def end(self) -> Self:
+        """The whole answer."""
+        self._close_block()
+        self.headers["content-length"] = str(self.size)
+        return self
+
+    def _close_block(self) -> None:
+        block = _encoded("".join(self._open))
+        self._open, self._open_size = [], 0
+        self.size += len(block)
+        if self.most is not None:
+            self.ticket.reserve(answers=len(block))
+            if self.size > self.most:
+                said = f"the answer has more than {self.most:,} bytes; ask for fewer or shorter texts, or less of each"
+                raise Refusal(400, said, code="answer_too_large")
+        self.blocks.append(block)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        for block in self.blocks:
+            await send({"type": "http.response.body", "body": block, "more_body": True})
+        await send({"type": "http.response.body"})
+
+
 def answered(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """A JSON answer."""
     return Response(as_bytes(value), status, headers, media_type="application/json")
@@ -82,7 +157,15 @@ def answered(value: Any, status: int = 200, headers: dict[str, str] | None = Non
 
 def as_bytes(value: Any) -> bytes:
     """JSON in UTF-8. A lone surrogate, which a name may have that is repeated in an error, becomes a question mark."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _encoded(as_text(value))
+
+
+def as_text(value: Any) -> str:
+    """JSON without blanks."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 

@@ -1,92 +1,84 @@
-"""What computes at a stroke for requests: one thing after another, what is quick at once and the rest in a thread."""
+"""What computes for requests, text by text: one thread, in which each request has its turn and may be given up."""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections import defaultdict, deque
-from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext, suppress
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
-from ensue.engine import HeldWeights
+from ensue.interruption import Interrupted, interruptible
 
-TOGETHER = 0.005
-"""A thread tells of results when nothing waits, and after so many seconds: each time it wakes the event loop."""
-SMALL, QUICK, LAST = 512, 0.01, 8
-"""Work on so few characters is done in the event loop, if the last `LAST` of the kind took less than `QUICK` seconds of
-processor time each: to hand it to a thread would take about as long.
-"""
 
-Work = Callable[[], Any]
+class Job:
+    """`count` pieces of work, and their results so far. It is over when `future` is: with the results, or cancelled."""
+
+    def __init__(self, works: Iterator[Any], count: int) -> None:
+        self.works, self.count, self.results = works, count, list[Any]()
+        self.future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+
+    def tell(self, error: BaseException | None) -> None:
+        """Ends the request's waiting; called by the thread."""
+        with suppress(RuntimeError):  # the event loop has ended
+            self.future.get_loop().call_soon_threadsafe(self._tell, error)
+
+    def _tell(self, error: BaseException | None) -> None:
+        if self.future.done():
+            return
+        if error is None:
+            self.future.set_result(self.results)
+        else:
+            self.future.set_exception(error)
 
 
 class Worker:
-    """What it computes does not depend on what waits beside it. Its model's weights stay as they are."""
+    """A thread that does one piece of each request in turn, so that a long request does not hold up a short one.
 
-    def __init__(self, name: str, weights: HeldWeights) -> None:
-        self.weights = weights
-        self._new: SimpleQueue[tuple[Work, asyncio.Future[Any]] | None] = SimpleQueue()
-        self._done: deque[tuple[asyncio.Future[Any], Any, BaseException | None]] = deque()
-        self._open = 0
-        """What the thread has been given and has not told of."""
-        self._last: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=LAST))
+    A piece does not depend on what waits beside it. It is done within `held()`.
+    """
+
+    def __init__(self, name: str, held: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
+        self._held = held
+        self._waiting: SimpleQueue[Job | None] = SimpleQueue()
         self._has_ended = False
         self._thread = Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def is_quick(self, kind: str, characters: int) -> bool:
-        """Whether work of this kind on so many characters is to be done with `at_once`."""
-        return characters <= SMALL and not self._open and 0 < max(self._last[kind], default=0.0) < QUICK
+    async def computed(self, works: Iterator[Any], count: int) -> list[Any]:
+        """The results of `count` works, each done in its turn.
 
-    def at_once(self, work: Work, kind: str, characters: int) -> Any:
-        """What `work` returns or raises."""
-        start = time.thread_time()
-        with self.weights.used():
-            result = work()
-        if characters <= SMALL:
-            self._last[kind].append(time.thread_time() - start)
-        return result
-
-    async def computed(self, work: Work, kind: str, characters: int) -> Any:
-        """What `work` returns or raises, in its turn. If this is cancelled before, `work` is not called."""
-        future = asyncio.get_running_loop().create_future()
-        self._open += 1
-        self._new.put((partial(self.at_once, work, kind, characters), future))
-        return await future
+        If this is cancelled, nothing more is begun, and what is being done ends where it looks up
+        (`ensue.interruption`).
+        """
+        if not count:
+            return []
+        job = Job(works, count)
+        self._waiting.put(job)
+        return await job.future
 
     def close(self) -> None:
-        """Ends the thread after what it computes now; the rest is dropped."""
+        """Ends the thread after the piece that it does now; the rest is dropped."""
         self._has_ended = True
-        self._new.put(None)
+        self._waiting.put(None)
         self._thread.join()
 
     def _run(self) -> None:
-        told = 0.0
-        while (given := self._new.get()) is not None and not self._has_ended:
-            work, future = given
-            result, failure = None, None
-            if not future.cancelled():
-                try:
-                    result = work()
-                except BaseException as error:  # it belongs to the request
-                    failure = error
-            self._done.append((future, result, failure))
-            if self._new.empty() or time.monotonic() - told > TOGETHER:
-                told = time.monotonic()
-                with suppress(RuntimeError):  # the event loop has ended
-                    future.get_loop().call_soon_threadsafe(self._tell)
+        while (job := self._waiting.get()) is not None and not self._has_ended:
+            if not job.future.done():
+                self._do_one(job)
 
-    def _tell(self) -> None:
-        while self._done:
-            future, result, failure = self._done.popleft()
-            self._open -= 1
-            if future.done():
-                continue
-            if failure is None:
-                future.set_result(result)
-            else:
-                future.set_exception(failure)
+    def _do_one(self, job: Job) -> None:
+        try:
+            with self._held(), interruptible(job.future.done):
+                job.results.append(next(job.works))
+        except Interrupted:
+            return
+        except BaseException as error:  # it belongs to the request
+            job.tell(error)
+            return
+        if len(job.results) < job.count:
+            self._waiting.put(job)
+        else:
+            job.tell(None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -110,6 +110,11 @@ class Predictor(Pipeline):
     def predict_json(self, texts: Any) -> list[Any]:
         """The predictions as JSON values, as `ensue predict --json` and the server write them."""
         return [{"text": text, "prediction": answer} for text, answer in zip(texts, self.predict(texts), strict=True)]
+
+    def each_json(self, texts: Sequence[Any]) -> Iterator[Any]:
+        """The values of `predict_json`, worked out one by one, so that the caller may stop before the last."""
+        for text in texts:
+            yield from self.predict_json([text])
 
     def prediction_lines(
         self,

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from ensue.data.corpus.token_file import TokenFile
 from ensue.errors import EnsueError
+from ensue.interruption import check_interrupted
 from ensue.metrics.language import LanguageScores
 from ensue.models.language_model import LanguageModel
 from ensue.models.modules import device_of, evaluating
@@ -59,6 +60,7 @@ class TextScorer:
         targets = np.asarray(ids, np.int64)
         nats = [np.zeros(0)]
         while len(targets):
+            check_interrupted()
             if whole := self._in_whole_windows(len(targets)):
                 piece = targets[:whole]
                 nats.append(self._read_windows(piece))

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
+from ensue.interruption import check_interrupted
+
 ItemT = TypeVar("ItemT")
 
 
@@ -43,6 +45,7 @@ def batches_by_length(items: Sequence[ItemT], lengths: Sequence[int], most: int)
     """The items in batches of similar length, of at most `most` tokens, padding included; the longest come first."""
     order = sorted(range(len(items)), key=lambda place: lengths[place])
     while order:
+        check_interrupted()
         size = max(1, most // lengths[order[-1]])
         chosen, order = order[-size:], order[:-size]
         yield [items[place] for place in chosen]

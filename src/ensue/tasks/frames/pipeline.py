@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -87,6 +87,10 @@ class FramesPipeline(Predictor):
         rate = 1 / self.recipe.features.step if shape.is_sound else series.rate or shape.rate
         names = tuple(f"band {band}" for band in range(shape.width)) if shape.is_sound else shape.columns
         return SeriesView.of(series, features=names, seconds=1 / rate if rate else 0.0)
+
+    def each_json(self, texts: Sequence[Any]) -> Iterator[Any]:
+        for series in self._given(texts):  # which have their numbers as names
+            yield from self.predict_json([series])
 
     def inspect_texts(self, *texts: Any, **options: Any) -> Any:
         """`inspect` of a location, perhaps with a target behind it; or of frames, as the server has them."""

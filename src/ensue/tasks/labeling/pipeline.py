@@ -108,6 +108,10 @@ class LabelingPipeline(WordPipeline):
     def predict_json(self, texts: Sequence[str | Sequence[str]]) -> list[Any]:
         return [found.as_json() for found in self.predict(texts, confidence=True)]
 
+    def each_json(self, texts: Sequence[str | Sequence[str]]) -> Iterator[Any]:
+        # sentences that are read together have to be labeled together
+        yield from self.predict_json(texts) if self.recipe.data.context_words else super().each_json(texts)
+
     def inspect(self, text: str | Sequence[str] | Sentence) -> Inspection:
         """What happens in the model with a sentence, as numbers and as a page: scores, paths, effects of parts of
         words.
