@@ -200,6 +200,10 @@ def spoiled(copy: Path, what: str) -> None:  # noqa: PLR0912, PLR0915 (a case ea
             (copy / "tokenizer.json").unlink()
         case "odd tokenizer":
             (copy / "tokenizer.json").write_text('{"model": 3}')
+        case "odd normalizer":
+            tokenizer = json.loads((copy / "tokenizer.json").read_text())
+            tokenizer["normalizer"] = {"type": "Precompiled", "precompiled_charsmap": "AAAA"}
+            (copy / "tokenizer.json").write_text(json.dumps(tokenizer))
         case "untied":
             tensors = load_file(weights)
             tensors["cls.predictions.decoder.weight"] = torch.zeros(SIZE, 8)
@@ -222,6 +226,7 @@ def spoiled(copy: Path, what: str) -> None:  # noqa: PLR0912, PLR0915 (a case ea
         ("no config", "no config.json"),
         ("unknown type", 'did you mean "bert"?'),
         ("llama", "RMSNorm"),
+        ("odd normalizer", "no tokenizer that can be used: the normalizer Precompiled has a damaged map of characters"),
         ("lying config", "no tensor encoder.layer.2."),
         ("lying size", "no model can be made of it"),
         ("odd config", "expected a whole number from 1 on for hidden_size, found '8'"),

@@ -9,7 +9,7 @@ from typing import Any
 
 from ensue.errors import DataError
 from ensue.exchange.weight_files import read_file, read_json_object
-from ensue.text.pieces import START, import_library, library_tokenizer
+from ensue.text.pieces import START, import_library, library_errors, library_tokenizer
 from ensue.text.published import PublishedTokenizer
 from ensue.text.subwords import SubwordTokenizer
 from ensue.text.tokenizer import Tokenizer
@@ -151,8 +151,9 @@ def _of_merges(directory: Path) -> dict[str, Any]:
     """The published byte-level subwords of a vocabulary and its merges."""
     library = import_library()
     try:
-        model = library.models.BPE.from_file(str(directory / "vocab.json"), str(directory / "merges.txt"))
-    except Exception as error:  # the library raises plain Exceptions
+        with library_errors():
+            model = library.models.BPE.from_file(str(directory / "vocab.json"), str(directory / "merges.txt"))
+    except ValueError as error:
         raise DataError(f"not a vocabulary of subwords ({error})", directory / "vocab.json") from None
     tokenizer = library.Tokenizer(model)
     tokenizer.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)

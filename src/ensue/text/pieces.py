@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from tempfile import TemporaryFile
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ensue.text.character_maps import check_character_maps
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as LibraryTokenizer
@@ -53,11 +58,34 @@ def with_offsets(library: LibraryTokenizer, text: str) -> tuple[NDArray[np.uint3
 
 def library_tokenizer(content: Any) -> LibraryTokenizer:
     """The library's tokenizer of this JSON value. Raises ValueError for what is none."""
-    try:
+    check_character_maps(content.get("normalizer") if isinstance(content, dict) else None)
+    with library_errors():
         found: LibraryTokenizer = import_library().Tokenizer.from_str(json.dumps(content))
-    except Exception as error:  # the library raises plain Exceptions
-        raise ValueError(str(error)) from error
     return found
+
+
+@contextmanager
+def library_errors() -> Iterator[None]:
+    """Raises ValueError in one line for what the library raises: plain Exceptions, and panics of Rust, which are no
+    Exceptions and write a backtrace to stderr; it is not shown.
+    """
+    with TemporaryFile() as said:
+        if sys.stderr is not None:
+            sys.stderr.flush()
+        stderr = os.dup(2)
+        os.dup2(said.fileno(), 2)
+        try:
+            yield
+        except BaseException as error:
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
+            said.truncate(0)
+            raise ValueError(" ".join(str(error).split())) from None
+        finally:
+            os.dup2(stderr, 2)
+            said.seek(0)
+            os.write(stderr, said.read())  # of others, meanwhile
+            os.close(stderr)
 
 
 def special_ids(library: LibraryTokenizer, special: Mapping[str, str]) -> dict[str, int]:
