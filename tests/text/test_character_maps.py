@@ -83,5 +83,5 @@ def test_what_others_say_meanwhile_is_not_lost(capfd: pytest.CaptureFixture[str]
 def test_other_normalizers_are_the_library_s_own() -> None:
     for normalizer in (None, {"type": "Lowercase"}, {"type": "Sequence", "normalizers": []}, [], "x"):
         check_character_maps(normalizer)
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"."):
         library_tokenizer(json.loads('{"normalizer": 3}'))
