@@ -220,7 +220,18 @@ def _joined(parts: Sequence[Shared]) -> tuple[State, list[Tensor]]:
 
 def detach(state: State) -> State:
     """The same state without its history: back-propagation through time ends here."""
-    return map_state(Tensor.detach, state)
+    return owned(map_state(Tensor.detach, state))
+
+
+def owned(state: State) -> State:
+    """The same state, in which no leaf keeps more memory than its own numbers, as a part of a sequence would."""
+    if all(map(_is_whole, leaves(state))):
+        return state
+    return map_state(lambda leaf: leaf if _is_whole(leaf) else leaf.clone(), state)
+
+
+def _is_whole(leaf: Tensor) -> bool:
+    return leaf.untyped_storage().nbytes() <= leaf.nbytes
 
 
 def hold(mask_t: Tensor, new: State, old: State) -> State:

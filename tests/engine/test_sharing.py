@@ -83,7 +83,8 @@ def test_each_layer_that_shares_has_its_own_weights_masks_and_constants(executio
     def made(seed: int) -> Written:
         numbers = torch.Generator().manual_seed(seed)
         constant = torch.randn(D, generator=numbers, dtype=torch.float64)
-        layer = written(lambda layer, x, a: torch.tanh(x @ (layer.W * 2) + a * constant + layer.v))
+        layer = written(lambda layer, x, a: torch.tanh(x @ (layer.W * 2) + a * layer.constant + layer.v))
+        layer.constant = constant
         for parameter in layer.parameters():
             nn.init.normal_(parameter, generator=numbers)
         return layer

@@ -1,17 +1,24 @@
 """The laws. Each is a function of a `Subject` that raises `AssertionError` where the layer breaks it.
 
-`EVERY_LAYER` hold for all layers; `STEPPING` for the causal ones, which can go on from a state; `REMEMBERING` for those
-that attend to a memory, which the others then hold with, too.
+`EVERY_LAYER` and, from one call to the next, `OF_CALLS` hold for all layers; `STEPPING` for the causal ones, which can
+go on from a state; `REMEMBERING` for those that attend to a memory, which the others then hold with, too.
 """
 
 from collections.abc import Callable
+from functools import partial
+from typing import get_args
 
 import torch
 from safetensors.torch import load, save
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.utils import prune
 
-from ensue.nn import SequenceLayer
-from ensue.types import Memory, State, compacted, concatenate_rows, leaves, select_rows
+from ensue.engine import Execution, executing
+from ensue.nn import SequenceLayer, watch
+from ensue.nn.layer import Recurrent
+from ensue.nn.recurrent.linear_recurrence import LinearRecurrence
+from ensue.nn.taps import Tap
+from ensue.types import Memory, State, compacted, concatenate_rows, detach, leaves, select_rows
 
 from .table import Subject
 
@@ -358,6 +365,162 @@ def a_memory_may_be_short_or_none(subject: Subject) -> None:
             same(other, y)
 
 
+def seeded(layer: SequenceLayer, run: Callable[[Tensor, State], tuple[Tensor, State]] | None = None) -> list[Tensor]:
+    """Outputs, final state, gradients and the generator after a call, with the same inputs and seed each time.
+
+    `run` is the layer's ragged `forward` unless it is given. Gradients are in the order of names.
+    """
+    torch.manual_seed(0)
+    x = inputs(layer)
+    y, final = layer(x, start(layer), mask=MASK) if run is None else run(x, start(layer))
+    dx, *others = gradients(layer, x, real(y))
+    by_name = dict(zip((name for name, _ in layer.named_parameters()), others, strict=True))
+    return [
+        real(y),
+        *leaves(final),
+        dx,
+        *(by_name[name] for name in sorted(by_name, key=lambda name: name.removesuffix("_orig"))),
+        torch.random.get_rng_state(),
+    ]
+
+
+def to_the_bit(found: list[Tensor], expected: list[Tensor]) -> None:
+    same(found, expected, rtol=0, atol=0)
+
+
+def the_first_call_is_like_the_second(subject: Subject) -> None:
+    """In numbers, in the random numbers that it takes, and in what hooks on taps see; in training and in evaluation."""
+    for is_training in (True, False):
+        layer, hooked = subject.build().train(is_training), subject.build().train(is_training)
+        first = seeded(layer)
+        to_the_bit(seeded(layer), first)
+        seen = seen_by_hooks(hooked)
+        first, seen_first = seeded(hooked), seen[:]
+        seen.clear()
+        to_the_bit(seeded(hooked), first)
+        to_the_bit(seen, seen_first)
+
+
+def seen_by_hooks(layer: SequenceLayer) -> list[Tensor]:
+    """The values at all taps from now on."""
+    seen: list[Tensor] = []
+    for part in layer.modules():
+        if isinstance(part, Tap):
+            part.register_forward_hook(lambda _, args, found: seen.append(found.detach().clone()))
+    return seen
+
+
+def training_after_evaluation_is_training(subject: Subject) -> None:
+    """A layer that has run in one mode is in the other as a new one: training is training, evaluation evaluation."""
+    for is_training in (True, False):
+        layer = subject.build().train(not is_training)
+        seeded(layer)
+        to_the_bit(seeded(layer.train(is_training)), seeded(subject.build().train(is_training)))
+
+
+def changed_weights_change_the_output(subject: Subject) -> None:
+    """However weights are changed after a call: `forward`, `step` and gradients are those of a new layer with them."""
+    for change in CHANGES:
+        layer, new = subject.build(), subject.build()
+        weights = {name: 0.5 * weight.detach() for name, weight in new.named_parameters()}
+        if not weights:
+            return
+        new.load_state_dict(weights, strict=False)
+        runs = [None, *([partial(steps, layer)] if layer.is_causal else [])]
+        for run in runs:
+            seeded(layer, run)
+        change(layer, weights)
+        for run in runs:
+            found = seeded(layer, run)
+            same(found, seeded(new, None if run is None else partial(steps, new)))
+
+
+def _copied(layer: SequenceLayer, weights: dict[str, Tensor]) -> None:
+    for name, weight in layer.named_parameters():
+        weight.data.copy_(weights[name])
+
+
+def _multiplied(layer: SequenceLayer, weights: dict[str, Tensor]) -> None:
+    with torch.no_grad():
+        for weight in layer.parameters():
+            weight.mul_(0.5)
+
+
+def _loaded(layer: SequenceLayer, weights: dict[str, Tensor]) -> None:
+    layer.load_state_dict(weights, strict=False)
+
+
+def _swapped(layer: SequenceLayer, weights: dict[str, Tensor]) -> None:
+    for owner, name, weight in _owned(layer, weights):
+        setattr(owner, name, nn.Parameter(weight))
+
+
+def _pruned(layer: SequenceLayer, weights: dict[str, Tensor]) -> None:
+    """Torch's hook makes each weight of another one, which then changes."""
+    for owner, name, weight in _owned(layer, weights):
+        prune.custom_from_mask(owner, name, torch.ones_like(weight))
+    seeded(layer)
+    for weight in layer.parameters():
+        weight.data.mul_(0.5)
+
+
+def _owned(layer: SequenceLayer, weights: dict[str, Tensor]) -> list[tuple[nn.Module, str, Tensor]]:
+    """Each weight with the module that has it, and its name there."""
+    places = [(name.rpartition("."), weight) for name, weight in weights.items()]
+    return [(layer.get_submodule(owner), name, weight.clone()) for (owner, _, name), weight in places]
+
+
+CHANGES = (_copied, _multiplied, _loaded, _swapped, _pruned)
+
+
+def changed_numbers_take_effect(subject: Subject) -> None:
+    """A float in an attribute that is changed after a call is as if it had been so before."""
+    for is_training in (True, False):
+        layer, new = subject.build().train(is_training), subject.build().train(is_training)
+        seeded(layer)
+        _change_numbers(layer)
+        _change_numbers(new)
+        to_the_bit(seeded(layer), seeded(new))
+
+
+def _change_numbers(layer: SequenceLayer) -> None:
+    """Changes the floats in the attributes of all parts and in dicts there."""
+    for part in layer.modules():
+        own = {name: value for name, value in vars(part).items() if not name.startswith("_")}
+        for held in (vars(part), *(value for value in own.values() if isinstance(value, dict))):
+            held.update({name: 0.5 * value + 0.1 for name, value in held.items() if isinstance(value, float)})
+
+
+def padding_of_recurrent_layers_is_zero(subject: Subject) -> None:
+    """Whichever way a recurrent layer runs, its outputs at padding are zeros."""
+    layer = subject.layer
+    if not isinstance(layer, Recurrent):
+        return
+    x, found = inputs(layer), []
+    for execution in get_args(Execution):
+        with executing(execution):
+            found.append(layer(x, start(layer), mask=MASK)[0])
+    with watch(layer):
+        found.append(layer(x, start(layer), mask=MASK)[0])
+    if isinstance(layer, LinearRecurrence):
+        found.append(layer.by_scan(x, mask=MASK)[0])
+    for y in found:
+        assert not y[~MASK].any(), "there are values at padding"
+
+
+def a_state_holds_no_more_than_its_own_bytes(subject: Subject) -> None:
+    """A state keeps no sequence alive: after `forward` and `step` without gradients, and once it is detached."""
+    layer, x = subject.layer, inputs(subject.layer)
+    states = [detach(layer(x, start(layer), mask=mask)[1]) for mask in (None, MASK)]
+    with torch.no_grad():
+        states += [layer(x, start(layer), mask=mask)[1] for mask in (None, MASK)]
+        if layer.is_causal:
+            states += [layer.step(x[:, 0], start(layer))[1], steps(layer, x, states[-1])[1]]
+    for state in states:
+        held = {leaf.untyped_storage().data_ptr(): leaf.untyped_storage().nbytes() for leaf in leaves(state)}
+        assert sum(held.values()) <= sum(leaf.nbytes for leaf in leaves(state)), "a state holds what it does not need"
+
+
 Law = Callable[[Subject], None]
 
 STEPPING: list[Law] = [
@@ -377,6 +540,14 @@ EVERY_LAYER: list[Law] = [
     saved_and_loaded_is_the_same,
     every_parameter_gets_a_gradient,
     evaluation_is_deterministic,
+]
+OF_CALLS: list[Law] = [
+    the_first_call_is_like_the_second,
+    training_after_evaluation_is_training,
+    changed_weights_change_the_output,
+    changed_numbers_take_effect,
+    padding_of_recurrent_layers_is_zero,
+    a_state_holds_no_more_than_its_own_bytes,
 ]
 REMEMBERING: list[Law] = [
     memory_padding_reaches_nothing,

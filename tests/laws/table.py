@@ -100,8 +100,8 @@ transformer = partial(Transformer, D, num_heads=2, num_layers=2, d_feedforward=5
 
 
 def feeding() -> InputFeeding:
-    cell, attention = FromContext(LSTM(D + 5, D_OUT), D_MEMORY), BilinearAttention(D_OUT, D_MEMORY)
-    return InputFeeding(cell, AttentionalLayer(attention, d_out=5))
+    cell = FromContext(Stack([LSTM(D + 5, D_OUT), Dropout(0.5, d_in=D_OUT)]), D_MEMORY)
+    return InputFeeding(cell, AttentionalLayer(BilinearAttention(D_OUT, D_MEMORY), d_out=5))
 
 
 def attending() -> AttentionBefore:

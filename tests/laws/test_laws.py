@@ -4,12 +4,18 @@ import pytest
 
 from ensue.nn import SequenceLayer
 
-from .laws import EVERY_LAYER, REMEMBERING, STEPPING, Law
+from .laws import EVERY_LAYER, OF_CALLS, REMEMBERING, STEPPING, Law
 from .table import SUBJECTS, Subject
 
+SAMPLE = {"window_of_3", "lstm", "input_feeding_of_an_lstm"}
+"""What the laws of calls are about: a state that is cut out, a compiled step, a cell with dropout inside of a step."""
 CASES = [
     pytest.param(subject, id=subject.name.replace(" ", "_"), marks=[pytest.mark.slow] if subject.is_slow else [])
     for subject in SUBJECTS
+]
+
+OF_CALLS_CASES = [
+    pytest.param(*case.values, id=case.id, marks=[] if case.id in SAMPLE else [pytest.mark.slow]) for case in CASES
 ]
 
 
@@ -24,8 +30,17 @@ def laws_of(layer: SequenceLayer) -> list[Law]:
 @pytest.mark.parametrize("subject", CASES)
 def test_laws(subject: Subject) -> None:
     """In one test for each layer: a thousand would take as long to be told apart as to be run."""
+    check(laws_of(subject.layer), subject)
+
+
+@pytest.mark.parametrize("subject", OF_CALLS_CASES)
+def test_laws_of_calls(subject: Subject) -> None:
+    check(OF_CALLS, subject)
+
+
+def check(laws: list[Law], subject: Subject) -> None:
     broken: list[AssertionError] = []
-    for law in laws_of(subject.layer):
+    for law in laws:
         try:
             law(subject)
         except AssertionError as error:

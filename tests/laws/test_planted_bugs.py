@@ -21,11 +21,12 @@ from ensue.nn import (
     Pointwise,
     SequenceLayer,
     SinusoidalPositions,
+    Window,
 )
 from ensue.types import Memory, Shared, State, detach
 
 from . import laws
-from .laws import EVERY_LAYER, REMEMBERING, STEPPING, Law
+from .laws import EVERY_LAYER, OF_CALLS, REMEMBERING, STEPPING, Law
 from .table import D_MEMORY, D_OUT, D, Subject
 
 Result = tuple[Tensor, State]
@@ -297,6 +298,87 @@ class NothingIsAZero(MultiHeadCrossAttention):
         return super().init_state(batch_size, zero if memory is None else memory)
 
 
+class DrawsAtFirst(Pointwise):
+    """Takes a random number at its first call."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Identity(), d_in=D)
+        self.is_new = True
+
+    def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
+        self.is_new = self.is_new and bool(torch.rand(()) < 0)
+        return x, None
+
+
+class ShowsZerosAtFirst(Window):
+    """Calls its tap once with numbers of its own."""
+
+    is_new = True
+
+    def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
+        if self.is_new:
+            self.is_new = False
+            self.hidden(torch.zeros_like(x))
+        return super().forward(x, state, mask=mask)
+
+
+class KeepsItsFirstMode(Pointwise):
+    """Goes on as it began, in training or in evaluation."""
+
+    mode: bool | None = None
+
+    def __init__(self) -> None:
+        super().__init__(nn.Identity(), d_in=D)
+
+    def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
+        self.mode = self.training if self.mode is None else self.mode
+        return F.dropout(x, 0.5, self.mode), None
+
+
+class KeepsWeights(Pointwise):
+    """Keeps what it made of its weight as long as the weight has the same address and version."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Linear(D, D), d_in=D)
+        self.kept: tuple[object, list[Tensor]] = None, []
+
+    def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
+        weight = self.module.weight
+        key = weight.data_ptr(), weight._version
+        if self.kept[0] != key:
+            self.kept = key, [weight.detach().clone()]
+        return F.linear(x, weight + self.kept[1][0], self.module.bias), None
+
+
+class KeepsANumber(Pointwise):
+    """Reads the number in an attribute once."""
+
+    read: str | None = None
+
+    def __init__(self) -> None:
+        super().__init__(nn.Identity(), d_in=D)
+        self.rate = 0.5
+
+    def forward(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
+        self.read = str(self.rate) if self.read is None else self.read
+        return float(self.read) * x, None
+
+
+class FoldsOverPadding(Elman):
+    """Gives what its steps give at padding."""
+
+    def fold(self, x: Tensor, state: State = None, *, mask: Tensor | None = None) -> Result:
+        return super().fold(x, state)[0], super().fold(x, state, mask=mask)[1]
+
+
+class KeepsTheSequence(Elman):
+    """Its state is a part of its outputs, whose memory it keeps."""
+
+    def step(self, x_t: Tensor, state: State = None) -> Result:
+        y_t, (h,) = super().step(x_t, state)
+        return y_t, ElmanState(torch.cat((h, h), dim=1)[:, : self.d_out])
+
+
 def attention(kind: type[MultiHeadAttention], *, is_causal: bool = True) -> SequenceLayer:
     return kind(D, num_heads=2, is_causal=is_causal)
 
@@ -352,6 +434,13 @@ PLANTED: list[tuple[Subject, Law]] = [
     ),
     (Subject("in place", lambda: InPlace(D, D_OUT)), laws.state_is_a_value),
     (Subject("outside the state dict", OutsideTheStateDict), laws.saved_and_loaded_is_the_same),
+    (Subject("draws at first", DrawsAtFirst), laws.the_first_call_is_like_the_second),
+    (Subject("zeros at first", lambda: ShowsZerosAtFirst(D, D_OUT, size=2)), laws.the_first_call_is_like_the_second),
+    (Subject("keeps its first mode", KeepsItsFirstMode), laws.training_after_evaluation_is_training),
+    (Subject("keeps weights", KeepsWeights), laws.changed_weights_change_the_output),
+    (Subject("keeps a number", KeepsANumber), laws.changed_numbers_take_effect),
+    (Subject("folds over padding", lambda: FoldsOverPadding(D, D_OUT)), laws.padding_of_recurrent_layers_is_zero),
+    (Subject("keeps the sequence", lambda: KeepsTheSequence(D, D_OUT)), laws.a_state_holds_no_more_than_its_own_bytes),
     (Subject("dead parameter", lambda: DeadParameter(D, D_OUT)), laws.every_parameter_gets_a_gradient),
     (Subject("drops in evaluation", DropsInEvaluation), laws.evaluation_is_deterministic),
     (
@@ -380,4 +469,6 @@ def test_bug_is_caught(subject: Subject, law: Law) -> None:
 
 
 def test_every_law_catches_a_bug() -> None:
-    assert {law.__name__ for _, law in PLANTED} == {law.__name__ for law in [*EVERY_LAYER, *STEPPING, *REMEMBERING]}
+    assert {law.__name__ for _, law in PLANTED} == {
+        law.__name__ for law in [*EVERY_LAYER, *OF_CALLS, *STEPPING, *REMEMBERING]
+    }

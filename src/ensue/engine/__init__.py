@@ -1,6 +1,7 @@
 """The recurrence engine: any layer that writes `step` runs over whole sequences as fast as the hardware allows.
 
 - `trace.py` records `step` as a graph of one step (`graph.py`, `operations.py`); `derivative.py` differentiates it.
+- `snapshot.py` says whether a layer is still as it was when it was traced.
 - `program.py` makes three passes of the graph: forward, inference, backward.
 - `schedule.py` orders a pass, `c_source.py` prints it as C, `c_library.py` compiles that once for a machine and
   `c_passes.py` calls it.
@@ -18,6 +19,7 @@ from ensue.engine.feedback import Feedback
 from ensue.engine.held_weights import HeldWeights
 from ensue.engine.packing import Packing
 from ensue.engine.products import bf16_kernel, bf16_kernels, has_bfloat16, use_bf16_kernel
+from ensue.engine.snapshot import has_hooks
 
 __all__ = [
     "Execution",
@@ -30,6 +32,7 @@ __all__ = [
     "explain",
     "folds",
     "has_bfloat16",
+    "has_hooks",
     "may_compile",
     "runs_compiled",
     "unroll",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import partial
+from itertools import islice
 from operator import attrgetter
 from threading import RLock
 from typing import Any, Literal, get_args
@@ -23,15 +24,21 @@ from ensue.engine.plain_passes import PlainPasses
 from ensue.engine.products import Bf16Kernel, bf16_kernel, has_bfloat16
 from ensue.engine.program import build
 from ensue.engine.runner import Runner
+from ensue.engine.snapshot import Snapshot, has_hooks
 from ensue.engine.trace import Untraceable, trace
+from ensue.notices import say_once
 from ensue.types import State, leaves, map_state
 
 Execution = Literal["compiled", "plain", "fold"]
 
 _allowed: ContextVar[Execution] = ContextVar("allowed", default="compiled")
-_runners: WeakKeyDictionary[nn.Module, dict[Any, Runner | str]] = WeakKeyDictionary()
+_runners: WeakKeyDictionary[nn.Module, dict[Any, list[tuple[Snapshot, Runner | str]]]] = WeakKeyDictionary()
 _building = RLock()
 """Of threads that run a layer for the first time at once, one traces and compiles; a step may run layers itself."""
+
+HOOKED = "hooks on its parts, which want to see each position"
+MOST_TRACES = 16
+"""Of one layer in one way of running. Numbers that change at each call would be compiled at each call."""
 
 
 @contextmanager
@@ -169,12 +176,37 @@ def _runner(layer: nn.Module) -> Runner | str:
     known = _runners.setdefault(layer, {})
     in_bf16 = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
     kernel = bf16_kernel() if in_bf16 and dtype == torch.float32 else None
-    key = (layer.training, dtype, device, execution, kernel)
-    if key not in known:
+    key = (dtype, device, execution, kernel)
+    found = _known(layer, known.get(key, []))
+    if found is None:
         with _building:
-            if key not in known:  # no other thread has built it meanwhile
-                known[key] = _built(layer, dtype, device, kernel)
-    return known[key]
+            found = _known(layer, known.get(key, []))  # another thread may have built it meanwhile
+            if found is None:
+                found = _new(layer, known.setdefault(key, []), partial(_built, layer, dtype, device, kernel))
+    return found
+
+
+def _known(layer: nn.Module, traces: list[tuple[Snapshot, Runner | str]]) -> Runner | str | None:
+    """What was built when the layer was as it is now."""
+    return next((runner for snapshot, runner in traces if snapshot.holds(layer)), None)
+
+
+def _new(
+    layer: nn.Module, traces: list[tuple[Snapshot, Runner | str]], build: Callable[[], Runner | str]
+) -> Runner | str:
+    """What is built for the layer as it is now, and added to `traces`."""
+    if any(map(has_hooks, islice(layer.modules(), 1, None))):
+        return HOOKED
+    if len(traces) == MOST_TRACES:
+        say_once(
+            f"traces of {type(layer).__name__}",
+            f"{type(layer).__name__} runs step by step, which is slower: an attribute of it changes from call to call;"
+            " a buffer may change",
+        )
+        return "attributes that change from call to call"
+    runner = build()
+    traces.append((Snapshot(layer), runner))
+    return runner
 
 
 def _built(layer: nn.Module, dtype: torch.dtype, device: torch.device, kernel: Bf16Kernel | None) -> Runner | str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ensue.engine.aten import HANDLERS, Nodes, Untraceable
 from ensue.engine.graph import Graph, Node, reachable
+from ensue.engine.snapshot import tensors_of
 from ensue.types import State, leaves, map_state
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ class TracedStep:
 
     graph: Graph
     parameters: dict[str, int]
-    """Parameters and buffers by name."""
+    """The tensors of the layer that are read, by name."""
     constants: dict[int, Tensor]
     once: list[Call]
     """What is computed from parameters alone."""
@@ -87,13 +90,18 @@ class TracedStep:
 
 
 def trace(layer: Any) -> TracedStep:
-    """The trace of `layer.step`, the same whatever mode torch is in. Raises `Untraceable`."""
-    with torch.inference_mode(False), torch.no_grad():  # where there is no autograd, nothing is below it
+    """The trace of `layer.step`, the same in all modes of torch; no random number is taken. Raises `Untraceable`."""
+    devices = {tensor.device for _, tensor in tensors_of(layer) if tensor.device.type == "cuda"}
+    with (
+        torch.inference_mode(False),  # where there is no autograd, nothing is below it
+        torch.no_grad(),
+        torch.random.fork_rng(list(devices)),
+    ):
         return _traced(layer)
 
 
 def _traced(layer: Any) -> TracedStep:
-    named = {**dict(layer.named_parameters()), **dict(layer.named_buffers())}
+    named = dict(tensors_of(layer))
     rows = _number_of_rows(layer, named)
     reference = next((tensor for tensor in named.values() if tensor.is_floating_point()), torch.zeros(()))
     device = reference.device.type
@@ -164,13 +172,15 @@ class _Lowering(Nodes):
     def read(self, function: Any, args: Any, kwargs: dict[str, Any], results: list[Any]) -> None:
         self.kept.append((args, kwargs, results))
         name = function.overloadpacket.__name__
-        tensors = _tensors((args, kwargs))
-        for tensor in tensors:
-            if id(tensor) not in self.fixed and id(tensor) not in self.nodes:
-                self.constants[id(tensor)] = tensor
-                self.fixed.add(id(tensor))
         if name == "lift_fresh":  # a constant of the step
+            self.constants[id(results[0])] = results[0]
+            self.fixed.add(id(results[0]))
             return
+        tensors = _all_of(Tensor, (args, kwargs))
+        if any(id(tensor) not in self.fixed and id(tensor) not in self.nodes for tensor in tensors):
+            raise Untraceable(
+                "a tensor that is no parameter, buffer or other attribute, and may be another one next time"
+            )
         if name.endswith("_") or any(result is tensor for result in results for tensor in tensors):
             raise Untraceable(f"{name}, which changes a tensor in place")
         if name == "_local_scalar_dense":
@@ -232,8 +242,11 @@ class _Lowering(Nodes):
             if k and result.shape[1] != self.widths[k - 1]:
                 raise Untraceable("a state of another size than the one before")
         output, *states = (self.node(result) for result in results)
+        read = {part.key for call in self.once for part in _all_of(TensorKey, (call.args, call.kwargs))}
+        read |= {*self.vectors, *(matrix.key for matrix in self.matrices)}
+        parameters = {name: key for name, key in self.parameters.items() if key in read}
         return TracedStep(
-            self.graph, self.parameters, self.constants, self.once, self.vectors, self.matrices, output, states,
+            self.graph, parameters, self.constants, self.once, self.vectors, self.matrices, output, states,
             self.widths,
         )  # fmt: skip
 
@@ -244,12 +257,12 @@ def _placed(known: list[Any], item: Any) -> int:
     return known.index(item)
 
 
-def _tensors(value: Any) -> list[Tensor]:
-    if isinstance(value, Tensor):
+def _all_of(kind: type[Item], value: Any) -> list[Item]:
+    if isinstance(value, kind):
         return [value]
     if isinstance(value, dict):
         value = list(value.values())
-    return [tensor for part in value for tensor in _tensors(part)] if isinstance(value, (tuple, list)) else []
+    return [item for part in value for item in _all_of(kind, part)] if isinstance(value, (tuple, list)) else []
 
 
 def _numbers(value: Any) -> list[float]:

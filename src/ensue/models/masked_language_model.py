@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ensue.data.corpus.masks import NOT_HIDDEN
 from ensue.models.layer_outputs import layer_outputs
 from ensue.nn import LearnedPositions, Pointwise, PostNormBlock, TokenEmbedding, TransformedSoftmaxHead, Transformer
+from ensue.nn.border import weight_of
 from ensue.nn.taps import is_watched
 from ensue.types import exact
 
@@ -108,7 +109,7 @@ class MaskedLanguageModel(nn.Module):
                 found.append(x)
                 continue
             if isinstance(layer, LearnedPositions):
-                x = x + torch.cat([layer.weight[:length] for length in lengths])
+                x = x + torch.cat([weight_of(layer)[:length] for length in lengths])
             else:
                 x, _ = layer(x)
             found[-1] = x
@@ -119,7 +120,7 @@ class MaskedLanguageModel(nn.Module):
         x: Tensor = self.features(ids)
         if self.segments is None:
             return x
-        return x + (self.segments.weight[0] if segments is None else self.segments(segments))
+        return x + (weight_of(self.segments)[0] if segments is None else self.segments(segments))
 
     def logits(
         self,

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ensue.nn import SequenceLayer, SoftmaxHead, TokenEmbedding
+from ensue.nn.border import weight_of
 from ensue.nn.draws import PartOfBatch, drawing_for, draws_for_others
 
 
@@ -90,7 +91,7 @@ class SubwordEncoder(nn.Module):
         x: Tensor = self.features(ids)
         if self.segments is not None:
             is_one = segments is None or self.segments.vocabulary_size == 1
-            x = x + (self.segments.weight[0] if is_one else self.segments(segments))
+            x = x + (weight_of(self.segments)[0] if is_one else self.segments(segments))
         h: Tensor = self.layers(x, mask=mask)[0]
         return h
 

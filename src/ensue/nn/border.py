@@ -19,11 +19,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ensue.types import Memory, Shared, State, leaves
+from ensue.types import Memory, Shared, State, leaves, owned
 
 Sizes = Sequence[int | str]
 """The sizes of a tensor; a word stands for any number."""
 ANY = "any"
+WEIGHT_HOOKS = ("torch.nn.utils.prune", "torch.nn.utils.weight_norm")
+"""The modules of such hooks before `forward`."""
 
 
 class Misfit(NamedTuple):
@@ -188,13 +190,19 @@ _forms: WeakKeyDictionary[nn.Module, Leaf | Branch | SharedForm | Empty] = WeakK
 
 
 def guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, a `forward`, `fold` or `step` of a layer, with a check before it."""
+    """`function`, a `forward`, `fold` or `step` of a layer, with a check before it.
+
+    Without gradients, the state that comes out of a whole sequence keeps nothing of it but its own numbers. `step`,
+    which is not called as a module is, first makes weights that torch's hooks make of others.
+    """
     return _step(function) if name == "step" else _whole(name, function)
 
 
 def _step(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def step(self: Any, x_t: Any, state: Any = None) -> Any:
+        if self._forward_pre_hooks:
+            make_weights(self)
         if _inside.now or torch.compiler.is_compiling():
             return function(self, x_t, state)
         _check(self, "step", x_t, state, None, ("rows",))
@@ -215,11 +223,27 @@ def _whole(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         _check(self, name, x, state, mask, ("rows", "positions"))
         _inside.now = True
         try:
-            return function(self, x, state, mask=mask)
+            y, state = function(self, x, state, mask=mask)
         finally:
             _inside.now = False
+        return y, state if torch.is_grad_enabled() else owned(state)
 
     return whole
+
+
+def weight_of(module: Any) -> Tensor:
+    """The weight of a module that is not called."""
+    if module._forward_pre_hooks:
+        make_weights(module)
+    weight: Tensor = module.weight
+    return weight
+
+
+def make_weights(module: nn.Module) -> None:
+    """Calls the hooks of torch that make a weight of others: for pruning, and for weight normalization."""
+    for hook in module._forward_pre_hooks.values():
+        if type(hook).__module__ in WEIGHT_HOOKS:
+            hook(module, ())
 
 
 def guarded_start(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -94,8 +94,8 @@ class Recurrent(SequenceLayer):
     """A layer that is written as the equations of one position: write `step`, and `forward` follows from it.
 
     The engine (`ensue.engine`) derives from `step` how to run and differentiate whole sequences. A layer that the
-    engine cannot run, or that is watched, runs step by step. A subclass may override `forward` with something faster;
-    it has to agree with `fold`.
+    engine cannot run, or that is watched, runs step by step. Whichever way it runs, outputs at padding are zero. A
+    subclass may override `forward` with something faster; it has to agree with `fold`.
     """
 
     def forward(
@@ -107,7 +107,7 @@ class Recurrent(SequenceLayer):
     def fold(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], State]:
-        """Calls `step` from left to right. Where the mask of a row is False, its state does not change."""
+        """Calls `step` from left to right. At padding the state does not change, and the output is zero."""
         state = self.init_state(len(x)) if state is None else state
         x = blank(x, mask)
         outputs = []
@@ -115,7 +115,7 @@ class Recurrent(SequenceLayer):
             y_t, new = self.step(x[:, t], state)
             state = new if mask is None else hold(mask[:, t], new, state)
             outputs.append(y_t)
-        return torch.stack(outputs, dim=1) if outputs else x.new_zeros(len(x), 0, self.d_out), state
+        return blank(torch.stack(outputs, dim=1), mask) if outputs else x.new_zeros(len(x), 0, self.d_out), state
 
 
 class Parallel(SequenceLayer):

@@ -6,8 +6,8 @@ others in their place.
     seen["layers.layers.0.gates.forget"]     # a list of tensors, in the order of the calls
 
 A recurrent layer calls its taps at each position with (B, d) tensors, a parallel layer calls them once. A fast path
-without taps (a vendor's kernel) is not used while they are watched or replaced. A context variable holds what is
-visited, not the model, so other threads that use the model meanwhile are not affected.
+without taps (a vendor's kernel) is not used while they are watched or replaced, or have hooks of torch. A context
+variable holds what is visited, not the model, so other threads that use the model meanwhile are not affected.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from fnmatch import fnmatchcase
+from functools import wraps
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from torch import Tensor, nn
 
+from ensue.engine import has_hooks
 from ensue.errors import EnsueError, nearest
 
 Change: TypeAlias = Callable[[Tensor], Tensor]
@@ -30,19 +32,42 @@ _visited: ContextVar[Mapping[nn.Module, Sequence[Change]]] = ContextVar("visited
 """For each tap that is watched or replaced, what its values go through, in order. The mapping is replaced, never
 changed."""
 
+_hooked: list[bool] = []
+"""Empty as long as no tap of the process has had hooks of torch, so that nobody need look for them."""
+
+
+def _registering(register: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(register)
+    def registered(self: Tap, *args: Any, **options: Any) -> Any:
+        _hooked[:] = [True]
+        return register(self, *args, **options)
+
+    return registered
+
 
 class Tap(nn.Module):
     """The identity. Its values can be watched and replaced by its name in the model."""
 
     def __call__(self, x: Tensor) -> Tensor:
         """Skips torch's handling of hooks if there are none, since a step calls many taps."""
-        return self.forward(x) if not self._forward_hooks else super().__call__(x)  # type: ignore[no-any-return]
+        return super().__call__(x) if _hooked and has_hooks(self) else self.forward(x)  # type: ignore[no-any-return]
 
     def forward(self, x: Tensor) -> Tensor:
         """Returns `x`, a tensor of any shape, or what has been put in its place."""
         for change in _visited.get().get(self, ()):
             x = change(x)
         return x
+
+    register_forward_hook = _registering(nn.Module.register_forward_hook)
+    register_forward_pre_hook = _registering(nn.Module.register_forward_pre_hook)
+    register_full_backward_hook = _registering(nn.Module.register_full_backward_hook)
+    register_full_backward_pre_hook = _registering(nn.Module.register_full_backward_pre_hook)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Of a copy: it has the hooks of what it is a copy of."""
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        if has_hooks(self):
+            _hooked[:] = [True]
 
 
 class Taps(nn.Module):
@@ -59,9 +84,11 @@ class Taps(nn.Module):
 
 
 def is_watched(module: nn.Module) -> bool:
-    """Whether a tap of `module` or of its parts is watched or replaced in this thread."""
+    """Whether a tap of `module` or of its parts is watched or replaced in this thread, or has hooks of torch."""
     visited = _visited.get()
-    return bool(visited) and any(part in visited for part in module.modules())
+    if not visited and not _hooked:
+        return False
+    return any(part in visited or (isinstance(part, Tap) and has_hooks(part)) for part in module.modules())
 
 
 def tap_names(model: nn.Module) -> list[str]:

@@ -49,7 +49,7 @@ class Window(Parallel):
     def _last(self, seen: Tensor, length: int, mask: Tensor | None) -> Tensor:
         """The N - 1 inputs up to each row's last real position."""
         if mask is None:
-            return seen[:, length:]
+            return seen[:, length:].clone()
         offsets = torch.arange(self.size - 1, device=seen.device)
         indices = mask.sum(1, keepdim=True) + offsets
         return seen.gather(1, indices.unsqueeze(-1).expand(-1, -1, self.d_in))

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from ensue.nn.attention.additive import additive_scores
 from ensue.nn.attention.multi_head import fused_attention
+from ensue.nn.border import weight_of
 from ensue.nn.draws import dropped
 from ensue.nn.dropout import checked_share
 from ensue.nn.layer import Parallel, blank
@@ -234,7 +235,7 @@ class AdditiveAttention(CrossAttention):
     def scores(self, queries: Tensor, keys: Tensor, added: Tensor | None = None) -> Float[Tensor, "M columns S"]:
         """Of `queries` (M, columns, d_key) at `keys` (M, S, d_key); `added` (M, columns, S, d_key) inside of tanh."""
         if added is None:
-            return additive_scores(queries, keys, self.vector.weight[0])
+            return additive_scores(queries, keys, weight_of(self.vector)[0])
         scores: Tensor = self.vector(torch.tanh(queries.unsqueeze(2) + keys.unsqueeze(1) + added)).squeeze(3)
         return scores
 

@@ -18,7 +18,7 @@ from ensue.nn.draws import draws_for_others, dropped
 from ensue.nn.dropout import checked_share
 from ensue.nn.layer import Parallel, blank
 from ensue.nn.taps import Tap, is_watched
-from ensue.types import Memory, State
+from ensue.types import Memory, State, owned
 
 
 class KVState(NamedTuple):
@@ -88,8 +88,8 @@ class MultiHeadAttention(Parallel):
         if self.rotary is not None:
             positions = numbered(state.position, x.shape[1])
             queries, keys = self.rotary(queries, positions), self.rotary(keys, positions)
-        from_start = state.keys.shape[2] == 0
-        state = self._extended(state, keys, values, mask)
+        before, from_start = state, state.keys.shape[2] == 0
+        state = self._extended(before, keys, values, mask)
         # Padding comes last: no real position of a causal layer sees it, and outputs there are unspecified.
         if from_start and (mask is None or self.is_causal) and not is_watched(self):
             dropout = self.dropout if self.training else 0.0
@@ -101,7 +101,10 @@ class MultiHeadAttention(Parallel):
             else:
                 allowed = state.real[:, None, None] if is_next else self._allowed(state.real, x.shape[1])
                 heads = self._attend(queries, state, allowed)
-        return self.project_out(heads.transpose(1, 2).flatten(2)), state
+        y = self.project_out(heads.transpose(1, 2).flatten(2))
+        if not self.is_causal:  # nothing goes on from here
+            return y, before
+        return y, owned(state) if from_start and not torch.is_grad_enabled() else state
 
     def apart(self, x: Float[Tensor, "1 N d_in"], lengths: Sequence[int]) -> Float[Tensor, "1 N d_out"]:
         """The outputs for texts that stand one after another, of these lengths, none of which sees another one.

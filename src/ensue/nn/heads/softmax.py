@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ensue.nn.attention.blocks import EPSILON, Activation, nonlinearity
-from ensue.nn.border import expect, expect_features
+from ensue.nn.border import expect, expect_features, weight_of
 from ensue.nn.embeddings import TokenEmbedding
 from ensue.nn.heads.linear_cross_entropy import linear_cross_entropy
 from ensue.nn.heads.sampled_cross_entropy import WordSample, sampled_cross_entropy
@@ -104,7 +104,7 @@ class TiedSoftmaxHead(SoftmaxHead):
         self.bias = nn.Parameter(torch.zeros(embedding.vocabulary_size))
 
     def matrix(self) -> Tensor:
-        return self.embedding.weight
+        return weight_of(self.embedding)
 
     def features(self, h: Float[Tensor, "*shape d_in"]) -> Float[Tensor, "*shape d"]:
         features: Tensor = self.projection(h)

@@ -101,7 +101,8 @@ class Clockwork(Recurrent):
         if mask is None:
             return y, ClockworkState(end, clock + lengths)
         last = (mask.sum(1) - 1).clamp(min=0).view(-1, 1, 1).expand(-1, 1, self.d_out)
-        return y, ClockworkState(torch.where(mask[:, :1], y.gather(1, last).squeeze(1), h), clock + lengths)
+        h = torch.where(mask[:, :1], y.gather(1, last).squeeze(1), h)
+        return blank(y, mask), ClockworkState(h, clock + lengths)
 
     def _agreed(self, clock: Tensor) -> int | None:
         """The clock that all rows agree on, modulo the longest period; None if they do not."""

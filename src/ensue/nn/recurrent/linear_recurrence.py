@@ -78,4 +78,4 @@ class LinearRecurrence(Recurrent, ABC):
         a, b, gate = self.coefficients(blank(x, mask))
         y, h = self.output(scan(a, b, start, mask=mask), gate)
         # A copy, so that a state does not keep the whole sequence in memory.
-        return y, LinearState(h[:, -1].clone() if h.shape[1] else start)
+        return blank(y, mask), LinearState(h[:, -1].clone() if h.shape[1] else start)

@@ -46,7 +46,7 @@ class QRNN(Recurrent):
         c, last = self.init_state(len(x_t)) if state is None else state
         window = torch.cat((last, x_t.unsqueeze(1)), dim=1)
         y_t, (c,) = self.pooling.step(window.flatten(1), LinearState(c))
-        return y_t, QRNNState(c, window[:, 1:])
+        return y_t, QRNNState(c, window[:, 1:].clone())
 
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None

@@ -58,7 +58,8 @@ def run_kernel(
     if mask is None or bool(mask.all()):
         return _run_dense(kernel, x, state, weights)
     run_ragged = _run_blocks if x.device.type == "cpu" else _run_packed
-    return run_ragged(kernel, x, state, weights, mask)
+    y, after = run_ragged(kernel, x, state, weights, mask)
+    return blank(y, mask), after
 
 
 def _options() -> tuple[bool, int, float, bool, bool]:

@@ -1,0 +1,158 @@
+"""A layer that is changed after its first call runs as it is now: what was traced is traced again."""
+
+import gc
+from collections.abc import Callable, Iterator
+from weakref import ref
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrizations, prune
+
+from engine.written_steps import D, Pair, Written
+from ensue.engine import executing, explain
+from ensue.nn import LSTM, watch
+from ensue.notices import Notice
+from ensue.types import State
+
+
+@pytest.fixture(autouse=True)
+def in_torch_operations() -> Iterator[None]:
+    """What is traced when does not depend on what runs it."""
+    with executing("plain"):
+        yield
+
+
+class Changing(Written):
+    """A step that reads all kinds of attributes."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda p, x, a, b: (x, a, b))
+        self.rate, self.rates, self.shares, self.function = 0.5, [0.5, (0.25,)], {"a": 0.5}, torch.tanh
+        self.scale = torch.full((D,), 0.5, dtype=torch.float64)
+        self.inner = nn.Linear(D, D, dtype=torch.float64)
+        self.tied, self.drop = self.v, nn.Dropout(0.5)
+
+    def step(self, x_t: Tensor, state: State = None) -> tuple[Tensor, Pair]:
+        a, b = self.init_state(len(x_t)) if state is None else state
+        a = self.function(self.rate * a * self.scale + self.inner(x_t) * self.shares["a"] + self.v - 2 * self.tied)
+        return self.drop(a), Pair(a * self.rates[0] + self.rates[1][0], b)  # type: ignore[index]
+
+
+def another_part(layer: Changing) -> None:
+    layer.inner = nn.Linear(D, D, dtype=torch.float64)
+
+
+def another_tensor(layer: Changing) -> None:
+    layer.scale = -layer.scale
+
+
+def no_bias(layer: Changing) -> None:
+    layer.inner.bias = None
+
+
+def another_step(layer: Changing) -> None:
+    layer.step = lambda x_t, state=None: Changing.step(layer, 2 * x_t, state)  # type: ignore[method-assign]
+
+
+CHANGES: dict[str, Callable[[Changing], object]] = {
+    "a number": lambda layer: setattr(layer, "rate", -1.0),
+    "a number in a list": lambda layer: layer.rates.__setitem__(0, -1.0),
+    "numbers in a tuple in a list": lambda layer: layer.rates.__setitem__(1, (7.0,)),
+    "a number in a dict": lambda layer: layer.shares.update(a=-1.0),
+    "a number to a tensor": lambda layer: setattr(layer, "rate", torch.linspace(0, 1, D, dtype=torch.float64)),
+    "a function": lambda layer: setattr(layer, "function", torch.sigmoid),
+    "a tensor": another_tensor,
+    "a part": another_part,
+    "the mode of a part": lambda layer: layer.drop.train(),
+    "no bias any more": no_bias,
+    "one of two names for a weight": lambda layer: setattr(layer, "tied", nn.Parameter(torch.ones(D).double())),
+    "two names for a weight": lambda layer: setattr(layer, "u", layer.v),
+    "its step": another_step,
+    "pruning": lambda layer: prune.random_unstructured(layer, "v", 0.5),
+    "pruning of a part": lambda layer: prune.random_unstructured(layer.inner, "weight", 0.5),
+    "weight normalization of a part": lambda layer: parametrizations.weight_norm(layer.inner),
+}
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_is_changed_counts(name: str) -> None:
+    torch.manual_seed(0)
+    layer, x = Changing().eval(), torch.randn(4, 3, D, dtype=torch.float64)
+    assert not explain(layer).startswith("step")
+    before = layer(x)[0]
+    CHANGES[name](layer)
+    for _ in range(2):
+        torch.manual_seed(1)
+        found, _ = layer(x)
+        torch.manual_seed(1)
+        torch.testing.assert_close(found, layer.fold(x)[0])
+    if name != "two names for a weight":
+        assert not torch.equal(found, before)
+
+
+def test_back_as_it_was_nothing_is_traced_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, x = Changing(), torch.randn(4, 3, D, dtype=torch.float64)
+    for layer.training in (False, True):
+        layer(x)
+    monkeypatch.setattr("ensue.engine.execution.trace", None)
+    for layer.training in (False, True):
+        layer(x)
+
+
+def test_numbers_that_change_at_each_call_run_step_by_step_with_a_notice() -> None:
+    layer, x = Changing().eval(), torch.randn(2, 2, D, dtype=torch.float64)
+    for number in range(16):
+        layer.rate = number / 16
+        assert not explain(layer).startswith("step")
+    layer.rate = 2.0
+    with pytest.warns(Notice, match="Changing runs step by step.*an attribute of it changes"):
+        found, _ = layer(x)
+    assert torch.equal(found, layer.fold(x)[0])
+    assert explain(layer).endswith("attributes that change from call to call")
+
+
+def test_hooks_of_parts_see_each_position() -> None:
+    layer, x = Changing().eval(), torch.randn(4, 3, D, dtype=torch.float64)
+    before, seen = layer(x)[0], []
+    handle = layer.inner.register_forward_hook(lambda _, args, found: seen.append(len(found)) or 2 * found)
+    found, _ = layer(x)
+    assert seen == [4, 4, 4]
+    assert explain(layer).endswith("hooks on its parts, which want to see each position")
+    handle.remove()
+    assert not torch.equal(found, before)
+    assert torch.equal(layer(x)[0], before)
+
+
+def test_a_hook_on_a_tap_may_change_what_goes_on() -> None:
+    layer, x = LSTM(3, 5), torch.randn(2, 4, 3)
+    before, _ = layer(x)
+    handle = layer.gates.forget.register_forward_hook(lambda _, args, found: found * 0)
+    with torch.no_grad():
+        assert not torch.allclose(layer(x)[0], before)
+    handle.remove()
+    pre = layer.cell.register_forward_pre_hook(lambda _, args: (args[0] * 0,))
+    assert not layer(x)[0].any()
+    pre.remove()
+    torch.testing.assert_close(layer(x)[0], before)
+    with watch(layer, "cell") as seen:
+        layer(x)
+    assert len(seen["cell"]) == 4
+
+
+def test_what_is_known_of_a_layer_keeps_it_not_alive() -> None:
+    layer = Changing()
+    layer.function, layer.others = layer.inner.forward, (layer.inner, [layer])
+    explain(layer)
+    gone = ref(layer)
+    del layer
+    gc.collect()
+    assert gone() is None
+
+
+def test_random_numbers_of_a_step_are_not_taken_by_its_trace() -> None:
+    layer = Changing()
+    before = torch.random.get_rng_state()
+    assert explain(layer.train()).startswith("step by step")
+    assert torch.equal(torch.random.get_rng_state(), before)
