@@ -1,8 +1,10 @@
 """Messages of errors."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ensue.errors import LONGEST, DataError, EnsueError, RecipeError
+from ensue.errors import LONGEST, DataError, EnsueError, RecipeError, distinct_names, listed
 
 
 @pytest.mark.parametrize(
@@ -27,3 +29,19 @@ def test_a_message_is_bounded_whatever_is_in_it() -> None:
     assert message.endswith('[["; known: char-lstm')
     assert str(EnsueError("a" * LONGEST)) == "a" * LONGEST
     assert str(EnsueError("\n" * LONGEST)) == str(EnsueError(str(EnsueError("\n" * LONGEST))))
+
+
+@given(st.lists(st.text("ab", max_size=16), unique=True))
+def test_names_that_are_cut_stay_distinct(names: list[str]) -> None:
+    shown = distinct_names(names, 8)
+    assert len(set(shown)) == len(names)
+    assert all(name == text for name, text in zip(names, shown, strict=True) if len(name) <= 8)
+
+
+def test_names_are_cut_at_the_end_or_in_the_middle() -> None:
+    assert distinct_names(["a" * 9, "short"], 8) == ["aaaaa...", "short"]
+    assert distinct_names(["aaaaa-one", "aaaaa-two"], 8) == ["aa...ne", "aa...wo"]
+    assert distinct_names(["aaaaa-one", "aaaaa-ane"], 8) == ["aaaaa-one", "aaaaa-ane"]
+    assert distinct_names(["a\nb", "a\nb"]) == [r"a\nb"] * 2
+    assert listed(["a", "b", "c" * 50], 3) == f"a, b, {'c' * 37}..."
+    assert listed(list("abcdefgh")) == "a, b, c, d, e, f, ..."

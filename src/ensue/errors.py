@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 LONGEST = 5000
@@ -64,3 +65,20 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """`; did you mean "..."?` for the known name that is closest to `name`, or an empty string."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f'; did you mean "{close[0]}"?' if close else ""
+
+
+def listed(names: Sequence[str], most: int = 6) -> str:
+    """The first `most` names with commas between them, each short enough for a message, and whether there are more."""
+    return ", ".join(distinct_names(names[:most])) + (", ..." if len(names) > most else "")
+
+
+def distinct_names(names: Sequence[str], most: int = 40) -> list[str]:
+    """The names in one line each, those longer than `most` characters cut at the end, or else in the middle, or not at
+    all, so that different names stay different.
+    """
+    half = (most - 3) // 2
+    shown = [name if len(name) <= most else f"{name[: most - 3]}..." for name in names]
+    for longer in ([f"{name[:half]}...{name[-half:]}" for name in names], names):
+        counts = Counter(text for text, _ in set(zip(shown, names, strict=True)))
+        shown = [other if counts[text] > 1 else text for text, other in zip(shown, longer, strict=True)]
+    return ["".join(char if char.isprintable() else repr(char)[1:-1] for char in name) for name in shown]

@@ -23,6 +23,13 @@ def say_once(topic: str, message: str) -> None:
         warnings.warn(" ".join(message.split()), Notice, stacklevel=3)
 
 
+def say_empty(count: int, location: str) -> None:
+    """Warns of texts without a word, for which an answer says nothing, where there are any."""
+    if count:
+        texts = "a text is" if count == 1 else f"{count:,} texts are"
+        say_once(f"empty {location}", f"{location}: {texts} empty; what is predicted there means nothing")
+
+
 def forget_what_was_said() -> None:
     """Forgets which topics have had a notice; for tests."""
     _said.clear()

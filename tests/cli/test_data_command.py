@@ -252,6 +252,16 @@ def test_slips_against_the_scheme(ensue: Ensue) -> None:
     assert '\nscheme      bio; 1 sentence breaks it, the first at x.conll:122: "I-X" after "O"\n' in said.out
 
 
+def test_names_are_read_as_characters(ensue: Ensue) -> None:
+    names = "".join(f"{label}\tname{number:03}{label}\n" for number in range(60) for label in "ab")
+    said = ensue("data", write("x.tsv", names)).out
+    assert (
+        "\nnote: nearly all words are distinct; data.splitter=characters reads characters in place of words\n" in said
+    )
+    assert "next: ensue train classify-lstm --train x.tsv --set data.splitter=characters --out classifier\n" in said
+    assert "characters" not in ensue("data", write("y.tsv", TABLE)).out.partition("next: ")[2]
+
+
 def test_one_line_and_line_ends_of_windows(ensue: Ensue) -> None:
     assert "\nlines         1\n" in ensue("data", write("one.txt", "so it is")).out
     assert "\nsentences   1\n" in ensue("data", write("one.conll", "so X")).out

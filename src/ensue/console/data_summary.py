@@ -15,7 +15,6 @@ from ensue.console.data_tables import (
     counted,
     labeled_tables,
     length_table,
-    listed,
     ranked,
     rendered,
     shown,
@@ -34,7 +33,7 @@ from ensue.data.survey.summary import (
     SentenceSummary,
     Summary,
 )
-from ensue.errors import DataError
+from ensue.errors import DataError, listed
 
 _OPTIONS = {
     "format": "--format",
@@ -46,6 +45,8 @@ _OPTIONS = {
 }
 _SETTING = re.compile(rf"(?:--set )?data\.({'|'.join(_OPTIONS)})(=\.\.\.)?(=?)")
 _TRAINING = re.compile(r" \(in training [^)]*\)")
+_MANY, _NEARLY = 100, 0.9
+"""So many words of which so many are distinct are read as characters."""
 _LABEL_OF = {
     "fasttext": "labels: the words with __label__",
     "first-word": "label: the first word of a line, text: the rest",
@@ -220,6 +221,14 @@ def _notes(summary: Summary) -> Iterator[str]:
         yield f"note: {counted(len(once), 'label occurs', 'labels occur')} once: {listed(once)}"
     if len(summary.lengths) == 2:
         yield "note: the texts are a pair; --set data.joined=true trains on both as one text"
+    if _are_names(summary):
+        yield "note: nearly all words are distinct; data.splitter=characters reads characters in place of words"
+
+
+def _are_names(summary: Summary) -> bool:
+    """Whether there is nearly a new word at each place, as in lists of names and in texts without blanks."""
+    count = summary.words.total()
+    return isinstance(summary, DocumentSummary) and count >= _MANY and len(summary.words) >= _NEARLY * count
 
 
 def _command(summary: Summary, words: str, labels: str, sources: str, targets: str) -> str:
@@ -255,6 +264,8 @@ def _settings(summary: Summary, words: str, labels: str) -> Iterator[str]:
         yield f"data.encoding={summary.encoding}"
     if isinstance(summary, PlainSummary):
         return
+    if _are_names(summary):
+        yield "data.splitter=characters"
     if not summary.taken.by_itself:
         yield f"data.format={summary.taken.format}"
     if words and isinstance(summary, DocumentSummary):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from rich.console import Console
 from rich.table import Table
@@ -13,10 +13,9 @@ from ensue.data.sentences.conllu import Conllu
 from ensue.data.sentences.json_sentences import JsonSentences
 from ensue.data.survey.counts import MOST_VALUES, Lengths
 from ensue.data.survey.summary import DocumentSummary, LabeledSummary, SentenceSummary
+from ensue.errors import distinct_names, listed
 
 MOST_ROWS = 25
-_MOST_SHOWN = 40
-_MOST_EXAMPLES = 6
 _WIDE = 10_000
 _KEYS = ("feats.", "misc.")
 
@@ -63,8 +62,9 @@ def _add_counts(
 ) -> None:
     """Adds a row for each of the most frequent names, and one for all others. `more` are further cells by name."""
     order = ranked(counts)
-    for name, count in order[:MOST_ROWS]:
-        table.add_row(shown(name), f"{count:,}", _share(count, total), *(more or {}).get(name, ()))
+    names = distinct_names([name for name, _ in order[:MOST_ROWS]])
+    for (name, count), text in zip(order, names, strict=False):
+        table.add_row(text, f"{count:,}", _share(count, total), *(more or {}).get(name, ()))
     if rest := order[MOST_ROWS:]:
         count = sum(count for _, count in rest)
         table.add_row(f"and {len(rest):,} more", f"{count:,}", _share(count, total))
@@ -130,10 +130,6 @@ def ranked(counts: Counter[str]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
-def listed(values: Sequence[str]) -> str:
-    return ", ".join(map(shown, values[:_MOST_EXAMPLES])) + (", ..." if len(values) > _MOST_EXAMPLES else "")
-
-
 def counted(count: int, one: str, many: str = "") -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
@@ -145,8 +141,7 @@ def _share(count: int, total: int) -> str:
 
 def shown(text: str) -> str:
     """A word or label on one line: shortened if it is long, with escapes for characters that cannot be printed."""
-    short = text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 3] + "..."
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in short)
+    return distinct_names([text])[0]
 
 
 def rendered(table: Table) -> str:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ensue.errors import distinct_names, listed
 from ensue.recipe import Recipe
 
 if TYPE_CHECKING:  # they need torch, which takes seconds to import, and a list of recipes does not
@@ -24,8 +25,9 @@ def show_scores(scores: Scores) -> None:
         if name != "confusion" and (value is None or isinstance(value, int | float)):
             table.add_row(name.replace("_", " "), _number(value))
     Console(highlight=False).print(table)
-    for label, count in content.get("unknown_labels", {}).items():
-        print(f"the model does not know the label {label}: wrong {count:,} times")
+    if unknown := content.get("unknown_labels"):
+        what = "label" if len(unknown) == 1 else f"{len(unknown):,} labels"
+        print(f"the model does not know the {what} {listed(list(unknown))}: wrong {sum(unknown.values()):,} times")
     if content.get("per_label"):
         Console(highlight=False).print(label_rows(content["per_label"]))
 
@@ -33,11 +35,11 @@ def show_scores(scores: Scores) -> None:
 def label_rows(per_label: dict[str, dict[str, Any]], most: int | None = None) -> Table:
     """A row for each label, the lowest F1 first."""
     table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("label")
+    table.add_column("label", overflow="fold")
     for column in ("precision", "recall", "F1", "in the data"):
         table.add_column(column, justify="right")
     ranked = sorted(per_label.items(), key=lambda item: (item[1]["f1"], item[0]))
-    for label, score in ranked[:most]:
+    for (_, score), label in zip(ranked, distinct_names([label for label, _ in ranked[:most]]), strict=False):
         shares = (f"{100 * score[key]:.1f}" for key in ("precision", "recall", "f1"))
         table.add_row(Text(label), *shares, f"{score['support']:,}")
     return table

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from torch import nn
 
+from ensue.errors import listed
 from ensue.tasks.label_table import label_table
 from ensue.tasks.split_job import Examples, SplitJob
 
@@ -53,12 +54,11 @@ class LabelsJob(SplitJob[ModelT, DataT], Generic[ModelT, DataT]):
             missing = sorted(counts.keys() - set(self.parts.labels.names))
             if missing:
                 count = sum(counts[label] for label in missing)
-                yield f"training has no {', '.join(missing)}: wrong {count:,} times in the {what} data"
+                yield f"training has no {listed(missing)}: wrong {count:,} times in the {what} data"
 
     def about(self) -> str:
         names = self.parts.labels.names
-        shown = ", ".join(names[:MOST_NAMES]) + (", ..." if len(names) > MOST_NAMES else "")
-        return f"of {len(names)} labels ({shown})"
+        return f"of {len(names)} labels ({listed(names, MOST_NAMES)})"
 
     def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
         columns = self.score_columns

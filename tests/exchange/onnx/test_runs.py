@@ -200,7 +200,9 @@ def test_eight_bits(names: Path, tmp_path: Path, program: Program) -> None:
     found = {}
     for int8 in (False, True):
         out = tmp_path / str(int8)
-        (note,) = export_run(names, out, "onnx", int8=int8)
+        note, needs = export_run(names, out, "onnx", int8=int8)
+        assert needs == f"{out}/predict.py needs numpy onnxruntime: pip install -r {out}/requirements.txt"
+        assert (out / "requirements.txt").read_text() == "numpy\nonnxruntime\n"
         assert f"{(out / 'model.onnx').stat().st_size:,} bytes; at most" in note
         found[int8] = program(out, text).splitlines()
     same = sum(a == b for a, b in zip(found[False], found[True], strict=True))
@@ -232,6 +234,7 @@ CLASSIFIERS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*a text is empty")
 @pytest.mark.parametrize("kind", CLASSIFIERS)
 def test_classifiers(kind: str, tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     without_pictures(monkeypatch)

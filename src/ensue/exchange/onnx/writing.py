@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -20,11 +22,12 @@ from ensue.exchange.tokenizer_export import library_files
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.portable import Portable, PortableFunction
 
-PROGRAM, SETTINGS = "predict.py", "config.json"
+PROGRAM, SETTINGS, REQUIREMENTS = "predict.py", "config.json", "requirements.txt"
+_IMPORTED = re.compile(r"^(?:import|from) (numpy|onnxruntime|tokenizers)\b", re.MULTILINE)
 
 
 def export_onnx(run: RunDirectory, out: Path, *, int8: bool = False) -> list[str]:
-    """Writes a run as ONNX, and returns a line about each graph.
+    """Writes a run as ONNX, and returns a line about each graph, and one about what the program needs.
 
     Each is compared with the model, at several sizes, before anything is written. With `int8`, the matrices are whole
     numbers of eight bits. Raises EnsueError for a model that cannot be exported, and DataError for a directory with
@@ -44,7 +47,8 @@ def export_onnx(run: RunDirectory, out: Path, *, int8: bool = False) -> list[str
             onnx.save(graph, out / name)
             size = (out / name).stat().st_size
             notes.append(f"{out / name}: {size:,} bytes; at most {difference:.1g} from the model's numbers")
-    return notes
+    packages = " ".join(texts[REQUIREMENTS].split())
+    return [*notes, f"{out / PROGRAM} needs {packages}: pip install -r {shlex.quote(str(out / REQUIREMENTS))}"]
 
 
 def _graph(model: nn.Module, part: PortableFunction, *, int8: bool) -> tuple[onnx.ModelProto, float]:
@@ -68,4 +72,5 @@ def _texts(portable: Portable) -> dict[str, str]:
     for place, name in enumerate(portable.programs):
         program = files("ensue.exchange.onnx") / "programs" / f"{name}.py"
         written[f"{name}.py" if place else PROGRAM] = program.read_text(encoding="utf-8")
-    return written
+    needed = sorted({name for text in written.values() for name in _IMPORTED.findall(text)})
+    return written | {REQUIREMENTS: "".join(f"{name}\n" for name in needed)}

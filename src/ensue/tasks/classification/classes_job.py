@@ -10,7 +10,7 @@ from typing import ClassVar, Protocol, TypeVar
 
 import torch
 
-from ensue.errors import DataError
+from ensue.errors import DataError, listed
 from ensue.metrics.classification import ClassificationScores
 from ensue.models.classifier import Classifier
 from ensue.runs.directory import RunDirectory
@@ -76,7 +76,8 @@ class ClassesJob(LabelsJob[Classifier, DataT]):
     def notes_on_rare_labels(self) -> Iterator[str]:
         """A remark on labels that are there once."""
         if rare := sorted(label for label, count in self.train.label_counts.items() if count == 1):
-            yield f"only one {self.one} to learn the label from: {', '.join(rare)}"
+            count = f"{len(rare):,} labels" if len(rare) > 1 else "the label"
+            yield f"only one {self.one} to learn {count} from: {listed(rare)}"
 
     def prepare(self, model: Classifier) -> None:
         if self.recipe.head.class_weights == "none":

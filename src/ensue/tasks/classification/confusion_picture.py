@@ -6,19 +6,21 @@ from pathlib import Path
 
 import numpy as np
 
+from ensue.errors import distinct_names
 from ensue.runs.pictures import picture
 
 CONFUSION = "confusion.png"
 MOST_LABELS = 40
 """The most labels that are drawn: the most frequent ones."""
 MOST_NUMBERS = 15
+MOST_CHARACTERS = 20
 
 
 def draw_confusion(labels: list[str], counts: list[list[int]], path: Path, *, title: str) -> None:
     """Draws the matrix. Rows are the right labels, columns the predicted ones; the color is the share of the row."""
     matrix = np.array(counts)
     shown = np.sort(np.argsort(-matrix.sum(1), kind="stable")[:MOST_LABELS])
-    matrix, names = matrix[np.ix_(shown, shown)], [_short(labels[row]) for row in shown]
+    matrix, names = matrix[np.ix_(shown, shown)], distinct_names([labels[row] for row in shown], MOST_CHARACTERS)
     size = 2.4 + 0.42 * len(names)
     shares = matrix / np.maximum(matrix.sum(1, keepdims=True), 1)
     with picture(path, (size + 1.2, size)) as figure:
@@ -31,7 +33,3 @@ def draw_confusion(labels: list[str], counts: list[list[int]], path: Path, *, ti
             for row, column in np.ndindex(*matrix.shape):
                 color = "white" if shares[row, column] > 0.5 else "#1f4e79"
                 axes.text(column, row, f"{matrix[row, column]:,}", ha="center", va="center", color=color, fontsize=8)
-
-
-def _short(label: str) -> str:
-    return label if len(label) <= 20 else label[:19] + "…"

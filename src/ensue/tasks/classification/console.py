@@ -13,6 +13,7 @@ from rich.text import Text
 from ensue.data.documents import Document, DocumentSource
 from ensue.data.streams import is_stream, is_typed, stream_lines
 from ensue.inspection.colors import ansi, color_of
+from ensue.notices import say_empty
 from ensue.tasks.classification.classified import Classified
 from ensue.tasks.shards import WHOLE, Shard
 
@@ -27,8 +28,10 @@ def class_lines(
     """The texts of a file ("-": stdin) with their labels and probabilities, in order."""
     source = _documents(pipeline, path, format, encoding)
     parts: Iterable[Iterable[Document]] = ([document] for document in source) if is_typed(path) else [source]
+    num_empty = 0
     for document, labels, probabilities in chain.from_iterable(pipeline.classify(part, shard) for part in parts):
         shares = dict(zip(pipeline.labels.names, probabilities.tolist(), strict=True))
+        num_empty += document.is_empty
         if as_json:
             found = Classified(document.texts, labels, shares)
             yield json.dumps(found.as_json(), ensure_ascii=False) + "\n"
@@ -38,6 +41,7 @@ def class_lines(
             yield source.write(document, labels, [shares[label] for label in labels] or [max(shares.values())])
     if not as_json and shard.is_last:
         yield source.rest
+    say_empty(num_empty, source.location)
 
 
 def _colored(labels: Sequence[str], shares: dict[str, float], document: Document) -> str:

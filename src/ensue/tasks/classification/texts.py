@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from ensue.data.documents import Choice, Document, DocumentSource, Layout
 from ensue.data.lines import Lines
-from ensue.errors import DataError
+from ensue.errors import DataError, listed
 from ensue.tasks.classification.recipe import ClassificationData, ClassificationRecipe
 from ensue.tasks.words.tuned import Tuned
 from ensue.text.tokens import tokens
@@ -46,7 +46,7 @@ def check_document(document: Document, num_texts: int, *, multiple: bool) -> Non
         shown = " | ".join(document.texts)[:60]
         raise DataError(f"the model reads {expected}; found {len(document.texts)}: {shown!r}", *place)
     if not multiple and len(document.labels) > 1:
-        raise DataError(f"several labels ({', '.join(document.labels)}); a text of the training data has one", *place)
+        raise DataError(f"several labels ({listed(document.labels)}); a text of the training data has one", *place)
 
 
 def describe_reading(data: ClassificationData, longer: str) -> str:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ensue.data.frames.series import Series
 from ensue.data.frames.stored import FrameRows
+from ensue.errors import listed
 from ensue.models.classifier import Classifier
 from ensue.models.frame_features import Frames
 from ensue.models.modules import device_of
@@ -80,8 +81,6 @@ def class_labels(series: Series, separator: str, *, multiple: bool) -> tuple[str
     if len(labels) == 1 or multiple:
         return labels
     if labels:
-        raise series.error(
-            f"{series.name}: several labels ({', '.join(labels)}); a series of the training data has one"
-        )
+        raise series.error(f"{series.name}: several labels ({listed(labels)}); a series of the training data has one")
     advice = "data.pattern finds it in names of files, and the names of folders can be labels"
     raise series.error(f"{series.name}: no label; {advice}")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ensue.data.pairs import Pair, PairSource
 from ensue.data.streams import is_stream, is_typed, stream_lines
+from ensue.notices import say_empty
 from ensue.tasks.sequence_to_sequence.outputs import Output
 from ensue.tasks.sequence_to_sequence.windows import WINDOW, in_windows
 from ensue.tasks.shards import WHOLE, Shard
@@ -30,14 +31,23 @@ def output_lines(
     windows = ([pair] for pair in source) if is_typed(path) else [source]
     chosen = shard.windows(lambda: in_windows(source))
     n_best, number = pipeline.search.n_best, chosen.start * WINDOW
+    num_empty = 0
+
+    def read(pairs: Iterable[Pair]) -> Iterator[Pair]:
+        nonlocal num_empty
+        for pair in pairs:
+            num_empty += not any(map(str.strip, pair.sources))
+            yield pair
+
     for window in windows:
-        answers = pipeline.answers(window, chosen)
+        answers = pipeline.answers(read(window), chosen)
         if as_json:
             yield from (json.dumps(found, ensure_ascii=False) + "\n" for found in outputs_json(pipeline, answers))
             continue
         for _, output in answers:
             number += 1
             yield from _lines(output, number, n_best)
+    say_empty(num_empty, source.location)
 
 
 def outputs_json(pipeline: SequencePipeline, answers: Iterator[tuple[Pair, Output]]) -> Iterator[dict[str, Any]]:
