@@ -1,5 +1,6 @@
 """What a step computes: gradients, clipping, resets, random streams, optimizer groups, early stopping."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from ensue.tasks.language_modeling.task import LanguageModeling
 from ensue.training.gradients import step_seed
 from ensue.training.loop import Trainer
 from ensue.training.optimizer import build_optimizer
-from ensue.types import leaves
+from ensue.types import Loss, leaves
 from training.tiny import Recorder, run_tiny, tiny_recipe
 
 
@@ -235,3 +236,29 @@ def test_without_validation_text_the_last_weights_are_kept(text: Path, tmp_path:
     last = complete_checkpoints(tmp_path / "run" / "checkpoints")[-1]
     kept, final = (read_tensors(folder / "model.safetensors") for folder in (tmp_path / "run", last))
     torch.testing.assert_close(kept, final, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("taken", "expected", "note"),
+    [
+        (0.1, 2, ["a validation takes 0.1 s, all together 0 s beside the training; 2 of 10 are made"]),
+        (0.0001, 10, []),
+    ],
+)
+def test_validation_takes_no_more_than_a_tenth_of_the_seconds(
+    taken: float, expected: int, note: list[str], text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    notes: list[str] = []
+    trainer = trainer_of(tiny_recipe(text, seconds=0.3, validations=10), tmp_path)
+
+    def validate() -> None:
+        made.append(trainer.progress.step)
+        time.sleep(taken)
+
+    monkeypatch.setattr(trainer, "validate", validate)
+    monkeypatch.setattr(trainer, "save", lambda: None)
+    monkeypatch.setattr(trainer, "step", lambda: trainer._count(Loss(torch.ones(()), 1), 1.0, 0.01))
+    monkeypatch.setattr(trainer.reporter, "noted", notes.append)
+    trainer.train()
+    assert (len(made), made[0], made[-1], notes) == (expected, 3, 30, note)

@@ -140,7 +140,9 @@ class TrainRecipe(Table):
     """The largest global norm of the gradient; 0: no clipping."""
 
     validations: Annotated[int, Field(ge=1, le=1_000_000)] = 10
-    """How often the validation data are scored, evenly over the budget."""
+    """How often the validation data are scored, evenly over the budget; less often where that would take more than a
+    tenth of a budget of seconds.
+    """
     patience: Annotated[int, Field(ge=0, le=1_000_000_000_000)] = 0
     """Stop after this many validations without a better score; 0: never."""
     checkpoint_every: Count = 1000

@@ -36,6 +36,8 @@ from ensue.training.schedule import Budget, learning_rate
 from ensue.training.tuning import Tuning
 from ensue.types import Loss, State, leaves, map_state
 
+MOST_FOR_VALIDATION, LEAST_SAID = 0.1, 0.02
+"""The shares of a budget of seconds that validation may take, and from which on its time is worth a note."""
 REPORTS = 200
 """The number of training lines in metrics.jsonl over a whole budget."""
 
@@ -74,6 +76,8 @@ class Trainer:
         """Whether one of the processes was asked to stop."""
         self.saved: int | None = None
         """The step of the newest checkpoint."""
+        self.validations = 0
+        """How many there are in a budget of seconds, by the time that the first one took; 0: as the recipe says."""
 
     def resume(self) -> bool:
         """Loads the newest checkpoint; returns False if there is none."""
@@ -110,10 +114,12 @@ class Trainer:
                 return "stopped early"
             before = self._share()
             self.step()
-            if self._passes(before, self.recipe.validations):
-                self.validate()
+            if self._passes(before, self.validations or self.recipe.validations):
+                self._validate_in_time()
                 self.save()
-            elif self.progress.step % self.recipe.checkpoint_every == 0:
+            elif (
+                self._passes(before, self.recipe.validations) or self.progress.step % self.recipe.checkpoint_every == 0
+            ):
                 self.save()
             if self._share() < 1 and (self.stop or (self.ranks.size == 1 and self.interrupted())):
                 self.save()
@@ -204,6 +210,25 @@ class Trainer:
             return whole
         rows = self.computed.own_rows(len(next(leaves(whole))), self.progress.parts)
         return map_state(lambda leaf: leaf[rows.to(leaf.device)], whole)
+
+    def _validate_in_time(self) -> None:
+        """Validates. In a budget of seconds the first time says how long all take beside it, and leaves some out where
+        that would be more than a tenth of the budget; the last one is always made.
+        """
+        started = time.perf_counter()
+        self.validate()
+        if self.budget.seconds is None or self.validations:
+            return
+        seconds = self._agreed(time.perf_counter() - started)
+        wanted = self.recipe.validations
+        left = int(MOST_FOR_VALIDATION * self.budget.seconds / seconds) - 1  # this one is over
+        self.validations = wanted if wanted <= left + 1 else max(1, left)
+        total = seconds * (wanted if self.validations == wanted else self.validations + 1)
+        if self._share() < 1 and total > LEAST_SAID * self.budget.seconds:
+            fewer = "" if self.validations == wanted else f"; {self.validations + 1} of {wanted} are made"
+            self.reporter.noted(
+                f"a validation takes {seconds:.1f} s, all together {total:,.0f} s beside the training{fewer}"
+            )
 
     def validate(self) -> None:
         """Scores the validation data. The weights are the best so far if their score is, or if there are no such data.

@@ -116,7 +116,9 @@ class WordVectorsTrain(TrainRecipe):
     warmup: Share = 0.0
     """Share of the budget over which the learning rate rises from zero."""
     validations: Annotated[int, Field(ge=1, le=1_000_000)] = 5
-    """How often the validation data are scored, evenly over the budget."""
+    """How often the validation data are scored, evenly over the budget; less often where that would take more than a
+    tenth of a budget of seconds.
+    """
 
     @model_validator(mode="after")
     def _has_no_gradients(self) -> Self:
