@@ -1,6 +1,5 @@
 """What a step computes: gradients, clipping, resets, random streams, optimizer groups, early stopping."""
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from ensue.tasks.corpus import read_corpus
 from ensue.tasks.language_modeling.job import language_modeling
 from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.tasks.language_modeling.task import LanguageModeling
+from ensue.training import loop
 from ensue.training.gradients import step_seed
 from ensue.training.loop import Trainer
 from ensue.training.optimizer import build_optimizer
@@ -241,8 +241,10 @@ def test_without_validation_text_the_last_weights_are_kept(text: Path, tmp_path:
 @pytest.mark.parametrize(
     ("taken", "expected", "note"),
     [
-        (0.1, 2, ["a validation takes 0.1 s, all together 0 s beside the training; 2 of 10 are made"]),
-        (0.0001, 10, []),
+        (10.0, 2, ["a validation takes 10.0 s, all together 20 s beside the training; 2 of 10 are made"]),
+        (0.5, 6, ["a validation takes 0.5 s, all together 3 s beside the training; 6 of 10 are made"]),
+        (0.25, 10, ["a validation takes 0.2 s, all together 2 s beside the training"]),
+        (0.01, 10, []),
     ],
 )
 def test_validation_takes_no_more_than_a_tenth_of_the_seconds(
@@ -250,15 +252,18 @@ def test_validation_takes_no_more_than_a_tenth_of_the_seconds(
 ) -> None:
     made: list[int] = []
     notes: list[str] = []
-    trainer = trainer_of(tiny_recipe(text, seconds=0.3, validations=10), tmp_path)
+    now = [0.0]
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: now[-1])
+    trainer = trainer_of(tiny_recipe(text, seconds=30.0, validations=10), tmp_path)
 
     def validate() -> None:
         made.append(trainer.progress.step)
-        time.sleep(taken)
+        trainer.progress.best_step = 1
+        now.append(now[-1] + taken)
 
     monkeypatch.setattr(trainer, "validate", validate)
     monkeypatch.setattr(trainer, "save", lambda: None)
-    monkeypatch.setattr(trainer, "step", lambda: trainer._count(Loss(torch.ones(()), 1), 1.0, 0.01))
+    monkeypatch.setattr(trainer, "step", lambda: trainer._count(Loss(torch.ones(()), 1), 1.0, 1.0))
     monkeypatch.setattr(trainer.reporter, "noted", notes.append)
     trainer.train()
     assert (len(made), made[0], made[-1], notes) == (expected, 3, 30, note)
