@@ -116,7 +116,8 @@ def together(company: Ranks) -> Iterator[Ranks]:
 def spread(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
     """`map`, with the items shared out over the processes: each has all results, in the order of the items.
 
-    All processes call it with the same items; the results are sent as pickles from one to the other.
+    All processes call it with the same items. Results are what processes can send to each other: numbers, texts, None,
+    tensors, arrays, and lists, tuples and dicts of these.
     """
     company = ranks()
     if company.size == 1:

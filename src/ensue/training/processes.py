@@ -8,7 +8,6 @@ that fails claims the word in the store, and the others end in silence.
 from __future__ import annotations
 
 import os
-import pickle
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,10 +18,11 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 from ensue.errors import EnsueError, SilentError, TrainingError
 from ensue.ranks import Ranks, held, is_in_parts, ranks, together
+from ensue.training.messages import packed, unpacked
 
 Result = TypeVar("Result")
 TIMEOUT = 600
@@ -77,19 +77,23 @@ class Processes(Ranks):
 
     def gathered(self, found: Any) -> list[Any]:
         """What each process has, by rank."""
-        all_found = [None] * self.size
+        message = torch.frombuffer(bytearray(packed(found)), dtype=torch.uint8)
+        sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
         with self.answered():
-            dist.all_gather_object(all_found, found)
-        return all_found
+            dist.all_gather(sizes, torch.tensor([len(message)]))
+            longest = max(map(int, sizes))
+            all_found = [torch.empty(longest, dtype=torch.uint8) for _ in range(self.size)]
+            dist.all_gather(all_found, nn.functional.pad(message, (0, longest - len(message))))
+        return [unpacked(part[: int(size)].numpy().tobytes()) for part, size in zip(all_found, sizes, strict=True)]
 
     def first_to_others(self, found: Any) -> Any:
         """What the first process has, for which the others wait as long as it takes."""
         key = self._next_key()
         if self.is_first:
-            self.store.set(key, pickle.dumps(found))
+            self.store.set(key, packed(found))
             return found
         self._wait(key)
-        return pickle.loads(self.store.get(key))  # from a process of this run
+        return unpacked(self.store.get(key))
 
     def in_turn(self, function: Callable[[], Result]) -> Result:
         key = f"{self._next_key()} of {self.rank - self.local_rank}"

@@ -115,8 +115,8 @@ def _trained(
             reason = trainer.train()
             with together(Ranks()):  # the others only wait
                 outcome = _finish(run, job, trainer, reason, reporter) if is_first else None
-            found: Outcome = company.first_to_others(outcome)
-            return found
+            found = company.first_to_others(None if outcome is None else vars(outcome) | {"run": str(run.path)})
+            return Outcome(**found | {"run": run.path})
 
 
 def _begin(run: RunDirectory, recipe: Recipe, job: Job[Any], runtime: Runtime, *, overwrite: bool) -> None:

@@ -45,7 +45,7 @@ def choose_runtime(
         found = _continued(recipe, kept, device=device, threads=threads, say=say)
     elif company.is_first:
         found = _new(recipe, vocabulary_size, device=device, threads=threads, say=say)
-    runtime: Runtime = company.first_to_others(found)
+    runtime = Runtime.model_validate(company.first_to_others(found.model_dump() if found else None))
     if company.size == 1:
         return runtime
     own = runtime.threads if threads or company.exact else min(runtime.threads, cores() // company.local_size)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -42,7 +42,7 @@ def nats_of(model: FramePredictor, rows: FrameRows, *, draws: int = 1) -> list[S
     device = device_of(model)
     found: list[SeriesNats | None] = [None] * len(rows)
 
-    def scored(chosen: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[SeriesNats]]:
+    def scored(chosen: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[tuple[Any, ...]]]:
         frames = frames_of(rows, chosen, device)
         sources = [SeriesNoise(rows[row], model.d_latent) for row in chosen.tolist()]
         nats, divergence, weight = _cost(model, frames, sources)
@@ -53,14 +53,14 @@ def nats_of(model: FramePredictor, rows: FrameRows, *, draws: int = 1) -> list[S
         count = len(weights)
         importance = np.log(count) - np.logaddexp.reduce(weights)
         return chosen, [
-            SeriesNats(nats[place, : rows.lengths[row]] / count, divergence[place] / count, importance[place])
+            (nats[place, : rows.lengths[row]] / count, divergence[place] / count, importance[place])
             for place, row in enumerate(chosen.tolist())
         ]
 
     with evaluating(model):
         for chosen, costs in spread(scored, by_length(rows.lengths, batch_size=READ_SERIES, batch_tokens=READ_FRAMES)):
             for row, cost in zip(chosen.tolist(), costs, strict=True):
-                found[row] = cost
+                found[row] = SeriesNats(*cost)
     return [cost for cost in found if cost is not None]
 
 

@@ -89,7 +89,8 @@ def read_images(
     targets = targets_of(labels, captions)
     batches = np.split(np.arange(len(rows)), range(READ_ROWS, len(rows), READ_ROWS))
     for found in spread(lambda batch: list(_read(model, labels, rows, batch, targets[batch], most, ways)), batches):
-        yield from found
+        for symbols, probabilities, places, nats in found:
+            yield ReadImage(symbols, probabilities, places), nats
 
 
 @torch.inference_mode()
@@ -101,7 +102,8 @@ def _read(
     targets: NDArray[np.int64],
     most: int,
     ways: Ways,
-) -> Iterator[tuple[ReadImage, float]]:
+) -> Iterator[tuple[tuple[str, ...], NDArray[np.float32], NDArray[np.float32], float]]:
+    """The three parts of a `ReadImage`, and the surprisal."""
     frames, count = frames_of(rows, batch, device_of(model)), ways.count or 1
     sources = [SeriesNoise(rows[row], 2, seed=ways.seed) for row in batch.tolist()]
 
@@ -118,7 +120,5 @@ def _read(
     for row, said in enumerate(ids.tolist()):
         length = [*said, model.stop].index(model.stop)
         symbols = tuple(labels.names[number] for number in said[:length])
-        yield (
-            ReadImage(symbols, np.exp(logp[row, : length + 1].max(-1)), places[row, : length + 1]),
-            float(nats[row].sum()),
-        )
+        probabilities = np.exp(logp[row, : length + 1].max(-1))
+        yield symbols, probabilities, places[row, : length + 1], float(nats[row].sum())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import astuple
+from itertools import starmap
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -97,16 +99,17 @@ def score(
     """
     size = max(1, SCORED_TOKENS // examples.longest)
 
-    def scored(first: int) -> MaskedScores:
+    def scored(first: int) -> tuple[float, ...]:
         numbers = np.arange(first, min(first + size, examples.count))
         batch = batch_of(examples.of_epoch(0, numbers), masking, device_of(model))
         scores = _scored(model, batch, heard)
         if progress is not None:
             progress(int(batch.ids.numel()))
-        return scores
+        return astuple(scores)
 
     with evaluating(model):
-        return sum(spread(scored, range(0, examples.count, size)), MaskedScores(tokens=tokens, unknown=unknown))
+        parts = starmap(MaskedScores, spread(scored, range(0, examples.count, size)))
+        return sum(parts, MaskedScores(tokens=tokens, unknown=unknown))
 
 
 def _scored(

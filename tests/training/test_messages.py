@@ -1,0 +1,97 @@
+"""What processes send to each other comes back as it was, cannot run code, and nothing else is sent."""
+
+import ast
+import math
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ensue
+from ensue.errors import TrainingError
+from ensue.models.frame_predictor import FramePredictor
+from ensue.tasks.frame_prediction.scoring import SeriesNats
+from ensue.training.messages import packed, unpacked
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.lists(inner).map(tuple) | st.dictionaries(st.text(), inner),
+    max_leaves=12,
+)
+
+
+@given(PLAIN)
+def test_plain_values_come_back(value: Any) -> None:
+    assert repr(unpacked(packed(value))) == repr(value)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.bool, torch.uint8])
+def test_tensors_come_back_bit_for_bit(dtype: torch.dtype) -> None:
+    whole = torch.tensor([[1.5, math.pi, -0.0], [0, 2, 9]]).to(dtype)
+    for tensor in (whole, whole.T, whole[1], whole[:0], whole[0, 0]):
+        (found, again), *_ = unpacked(packed([(tensor, tensor), 3]))
+        assert found.dtype == dtype
+        assert torch.equal(found, tensor)
+        assert torch.equal(again, tensor)
+
+
+def test_arrays_and_numbers_come_back() -> None:
+    value = {"a": np.arange(6).reshape(2, 3)[:, ::-1], "b": [np.zeros((0, 2), np.float32), math.inf, np.float64(0.1)]}
+    found = unpacked(packed(value))
+    np.testing.assert_array_equal(found["a"], value["a"])
+    assert (found["b"][0].shape, found["b"][0].dtype, found["b"][1:]) == ((0, 2), np.float32, [math.inf, 0.1])
+    assert math.isnan(unpacked(packed(math.nan)))
+
+
+@pytest.mark.parametrize("value", [SeriesNats(np.zeros(1), 1.0, 2.0), Path("x"), {1: 2}, {3}, FramePredictor, b"x"])
+def test_other_values_are_not_sent(value: Any) -> None:
+    with pytest.raises(TypeError, match="is nothing that processes send to each other"):
+        packed([value])
+
+
+@pytest.mark.parametrize(
+    "message",
+    [b"", b"\0" * 8, pickle.dumps([1]), packed([1])[:-3], b"\2" + b"\0" * 7 + b"[1" + packed(1)[9:], b"\xff" * 20],
+)
+def test_other_bytes_are_refused_in_one_line(message: bytes) -> None:
+    with pytest.raises(TrainingError, match=r"another process sent what is no message of this ensue \(\w+\)"):
+        unpacked(message)
+
+
+RUNS_CODE = {
+    "pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal", "jsonpickle",
+}  # fmt: skip
+READS_PICKLES = {
+    "all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list", "send_object_list",
+    "recv_object_list", "read_pickle", "torch.load", "torch.save",
+}  # fmt: skip
+
+
+def pickles_in(source: str) -> list[str]:
+    """The names by which a module pickles, or reads pickles."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [alias.name for alias in node.names]
+            modules = names if isinstance(node, ast.Import) else [node.module or ""]
+            found += [name for name in modules if name.split(".")[0] in RUNS_CODE]
+            found += [name for name in names if name in READS_PICKLES]
+        elif isinstance(node, ast.Attribute):
+            found += [name for name in (node.attr, ast.unparse(node)) if name in READS_PICKLES]
+        elif isinstance(node, ast.keyword) and node.arg == "allow_pickle":
+            found += ["allow_pickle"] if ast.unparse(node.value) != "False" else []
+    return found
+
+
+def test_nothing_pickles() -> None:
+    for source in ("import pickle", "from dill import load", "torch.load(x)", "dist.gather_object(x)",
+                   "from torch.distributed import gather_object", "np.load(x, allow_pickle=True)"):  # fmt: skip
+        assert pickles_in(source), source
+    paths = sorted(Path(ensue.__file__).parent.rglob("*.py"))
+    assert len(paths) > 500
+    assert {str(path): found for path in paths if (found := pickles_in(path.read_text(encoding="utf-8")))} == {}
