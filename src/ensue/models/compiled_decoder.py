@@ -39,13 +39,14 @@ from ensue.nn import (
     TokenEmbedding,
     Transformer,
 )
+from ensue.nn.attention.positions import Frequencies
 from ensue.nn.taps import Tap, is_watched
 from ensue.types import State
 
 PARTS = {
     Transformer, PreNormDecoderBlock, PostNormDecoderBlock, MultiHeadAttention, MultiHeadCrossAttention,
-    FeedForward, SinusoidalPositions, LearnedPositions, Pointwise, ElementDropout, TokenEmbedding, SoftmaxHead,
-    TiedSoftmaxHead, Tap, nn.ModuleList, nn.Linear, nn.LayerNorm, nn.ReLU, nn.GELU, nn.Identity,
+    FeedForward, SinusoidalPositions, Frequencies, LearnedPositions, Pointwise, ElementDropout, TokenEmbedding,
+    SoftmaxHead, TiedSoftmaxHead, Tap, nn.ModuleList, nn.Linear, nn.LayerNorm, nn.ReLU, nn.GELU, nn.Identity,
 }  # fmt: skip
 """The modules that decoder_step.c knows. A subclass may compute something else."""
 SHIFT = 8

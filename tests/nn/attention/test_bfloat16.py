@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ensue.nn import CopyingHead, SequenceLayer, SoftmaxHead
+from ensue.nn import CopyingHead, Rotary, SequenceLayer, SinusoidalPositions, SoftmaxHead
 from ensue.types import Memory, State
 from laws.laws import MASK, B, T, inputs, memory_of, real
 from laws.table import SUBJECTS
@@ -53,3 +53,16 @@ def test_the_head_that_copies() -> None:
     for t in range(T):
         scores, state = head.step(s[:, t], state)
         torch.testing.assert_close(scores, whole[:, t])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_positions_are_counted_in_float32(dtype: torch.dtype) -> None:
+    """The angles have no rounding of the type: 257 is another position than 256, and the first is one radian."""
+    positions, places = torch.arange(5000).unsqueeze(0), torch.zeros(1, 5000, 8)
+    exact, half = SinusoidalPositions(8), SinusoidalPositions(8).to(dtype)
+    torch.testing.assert_close(half(places.to(dtype))[0], exact(places)[0].to(dtype), rtol=0, atol=0)
+    torch.testing.assert_close(half.float()(places)[0], exact(places)[0], rtol=0, atol=0)
+    ones = torch.ones(1, 1, 5000, 8)
+    exact_turned, turned = Rotary(8)(ones, positions), Rotary(8).to(dtype)(ones.to(dtype), positions)
+    torch.testing.assert_close(turned.float(), exact_turned, rtol=0, atol=0.02)
+    assert not torch.equal(turned[0, 0, 256, :2], turned[0, 0, 257, :2])

@@ -40,6 +40,45 @@ def test_finite_differences() -> None:
     assert torch.autograd.gradcheck(lambda *s: linear_cross_entropy(*s, targets), sources, fast_mode=True)
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+def test_gradients_of_gradients(smoothing: float) -> None:
+    (h, weight, bias), targets = problem()
+    sources = [part[:9].detach().requires_grad_() for part in (h, weight, bias)]
+
+    def total(*given: Tensor) -> Tensor:
+        return linear_cross_entropy(*given, targets[:9] % 9, label_smoothing=smoothing)
+
+    assert torch.autograd.gradgradcheck(total, sources)
+    penalties = [
+        torch.autograd.grad(of(*sources), sources, create_graph=True)[0].square().sum()
+        for of in (
+            total,
+            lambda h, weight, bias: F.cross_entropy(
+                F.linear(h, weight, bias), targets[:9] % 9, reduction="sum", label_smoothing=smoothing
+            ),
+        )
+    ]
+    torch.testing.assert_close(*(torch.autograd.grad(penalty, sources) for penalty in penalties))
+
+
+@pytest.mark.parametrize("without_gradients", [torch.no_grad, torch.inference_mode])
+def test_no_gradients_are_worked_out_where_none_are_wanted(
+    without_gradients: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, chunked = [], module._chunked
+
+    def noted(*args: object, with_gradients: bool) -> object:
+        asked.append(with_gradients)
+        return chunked(*args, with_gradients=with_gradients)
+
+    monkeypatch.setattr(module, "_chunked", noted)
+    sources, targets = problem()
+    expected = linear_cross_entropy(*sources, targets)
+    with without_gradients():
+        assert torch.equal(linear_cross_entropy(*sources, targets), expected)
+    assert asked == [True, False]
+
+
 def test_no_rows_are_no_nats() -> None:
     (h, weight, bias), targets = problem()
     total = linear_cross_entropy(h[:0], weight, bias, targets[:0])

@@ -7,7 +7,7 @@ prefix.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -71,6 +71,30 @@ class LearnedPositions(Parallel):
         return f"d_model={self.d_in}, max_positions={self.max_positions}"
 
 
+class Frequencies(nn.Module):
+    """`10000^(-2i/d)` for i = 0 .. d/2 - 1, radians per position; never in half precision, which has no 257."""
+
+    def __init__(self, d: int) -> None:
+        super().__init__()
+        self.d = d
+        self.values: Tensor
+        self.register_buffer("values", self._made(None), persistent=False)
+
+    def _made(self, device: torch.device | None) -> Tensor:
+        return torch.exp(torch.arange(0, self.d, 2, device=device) * (-math.log(10_000.0) / self.d))
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Frequencies:
+        """What `to`, `half` and the like do."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if self.values.dtype in (torch.float16, torch.bfloat16):
+            self.values = self._made(self.values.device)
+        return self
+
+    def angles(self, positions: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape half"]:
+        """The angles at `positions`, in radians."""
+        return positions.unsqueeze(-1) * self.values
+
+
 class SinusoidalPositions(Parallel):
     """`x_t + P(t)`, `P(t, 2i) = sin(t / 10000^(2i/d))`, `P(t, 2i+1) = cos(t / 10000^(2i/d))` (Vaswani et al. 2017)."""
 
@@ -79,17 +103,18 @@ class SinusoidalPositions(Parallel):
         if d_model % 2:
             raise ValueError(f"sinusoidal positions come in pairs; d_model is {d_model}")
         self.d_in = self.d_out = d_model
-        self.frequencies: Tensor
-        self.register_buffer("frequencies", inverse_frequencies(d_model), persistent=False)
+        self.frequencies = Frequencies(d_model)
+        self.zero: Tensor
+        self.register_buffer("zero", torch.zeros(()), persistent=False)  # of the layer's type
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> PositionState:
-        return PositionState(torch.zeros(batch_size, dtype=torch.long, device=self.frequencies.device))
+        return PositionState(torch.zeros(batch_size, dtype=torch.long, device=self.zero.device))
 
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], PositionState]:
         (position,) = self.init_state(len(x)) if state is None else state
-        angles = numbered(position, x.shape[1]).unsqueeze(-1) * self.frequencies
+        angles = self.frequencies.angles(numbered(position, x.shape[1]))
         encoding = torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
         return x + encoding.to(x.dtype), PositionState(advanced(position, x.shape[1], mask))
 
@@ -108,19 +133,13 @@ class Rotary(nn.Module):
         super().__init__()
         if d_head % 2:
             raise ValueError(f"rotary positions turn pairs; a head has {d_head} features")
-        self.frequencies: Tensor
-        self.register_buffer("frequencies", inverse_frequencies(d_head), persistent=False)
+        self.frequencies = Frequencies(d_head)
 
     def forward(self, x: Float[Tensor, "B H T d_head"], positions: Int[Tensor, "B T"]) -> Float[Tensor, "B H T d_head"]:
         """Queries or keys `x`, rotated by their `positions`."""
-        expect("Rotary", "x", x, ("rows", "heads", "positions", 2 * len(self.frequencies)))
+        expect("Rotary", "x", x, ("rows", "heads", "positions", self.frequencies.d))
         expect("Rotary", "positions", positions, (x.shape[0], x.shape[2]), int, like=x)
-        angles = (positions.unsqueeze(-1) * self.frequencies).unsqueeze(1)
+        angles = self.frequencies.angles(positions).unsqueeze(1)
         cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
         even, odd = x[..., 0::2], x[..., 1::2]
         return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
-
-
-def inverse_frequencies(d: int) -> Tensor:
-    """`10000^(-2i/d)` for i = 0 .. d/2 - 1, radians per position."""
-    return torch.exp(torch.arange(0, d, 2) * (-math.log(10_000.0) / d))

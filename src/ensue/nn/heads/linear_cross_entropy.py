@@ -42,7 +42,7 @@ def linear_cross_entropy(
     """`Σ_n -log softmax(weight h_n + bias)[target_n]` in nats, a scalar, in float32 or float64.
 
     With `label_smoothing` ε each target is a distribution: 1 - ε for the target and ε evenly over all V (Szegedy et al.
-    2016).
+    2016). Without gradients (`torch.no_grad`) none are worked out. A gradient of the gradient holds all logits.
     """
     expect("linear_cross_entropy", "weight", weight, ("words", "features"))
     expect("linear_cross_entropy", "h", h, ("rows", weight.shape[1]), weight.dtype, like=weight)
@@ -50,6 +50,8 @@ def linear_cross_entropy(
     expect("linear_cross_entropy", "targets", targets, (h.shape[0],), torch.int64, like=weight)
     device = h.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
+    if not torch.is_grad_enabled():
+        h, weight, bias = h.detach(), weight.detach(), bias.detach()
     total: Tensor = _LinearCrossEntropy.apply(h, weight, bias, targets, dtype, label_smoothing)  # type: ignore[no-untyped-call]
     return total
 
@@ -63,11 +65,36 @@ class _LinearCrossEntropy(torch.autograd.Function):
             total, ctx.gradients = _chunked(
                 h, weight, bias, targets, dtype, smoothing, with_gradients=any(ctx.needs_input_grad)
             )
+        ctx.save_for_backward(h, weight, bias, targets)
+        ctx.smoothing = smoothing
         return total
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        return (*(gradient * upstream[0].to(gradient.dtype) for gradient in ctx.gradients), None, None, None)
+        gradients = ctx.gradients
+        if torch.is_grad_enabled():
+            h, weight, bias, targets = ctx.saved_tensors
+            gradients = _differentiable(h, weight, bias, targets, ctx.smoothing)
+        return (*(gradient * upstream[0].to(gradient.dtype) for gradient in gradients), None, None, None)
+
+
+def _differentiable(
+    h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients as functions of h, weight and bias, for a gradient of them (`create_graph=True`)."""
+    with torch.autocast(h.device.type, enabled=False):
+        dtype = _at_least_float32(weight.dtype)
+        h_exact, weight_exact = h.to(dtype), weight.to(dtype)
+        p = torch.softmax(F.linear(h_exact, weight_exact, bias.to(dtype)), dim=1)
+        wanted = torch.full_like(p, smoothing / p.shape[1]).scatter_add(
+            1, targets.unsqueeze(1), p.new_full((len(p), 1), 1 - smoothing)
+        )
+        dlogits = p - wanted
+        return (
+            (dlogits @ weight_exact).to(h.dtype),
+            (dlogits.t() @ h_exact).to(weight.dtype),
+            dlogits.sum(0).to(bias.dtype),
+        )
 
 
 def _chunked(
