@@ -89,6 +89,25 @@ def test_several_labels_as_scikit_learn_scores_them(pairs: list[tuple[set[str], 
     assert found.confusion is None
 
 
+def test_of_very_many_labels_the_matrix_has_the_most_frequent() -> None:
+    """All of 100; of 3,000 the 100 that are right most often, in their order. So scores can be written down."""
+    for count in (100, 3_000):
+        labels = [f"l{number}" for number in range(count)]
+        tally = ClassificationTally(labels)
+        for gold, predicted in (("l7", "l7"), (labels[-1], "l7"), (labels[-1], labels[-1]), ("new", labels[-2])):
+            tally.add([gold], np.eye(count)[labels.index(predicted)], [predicted])
+        found = tally.scores()
+        assert found.confusion is not None
+        assert len(found.labels) == len(found.confusion) == (101 if count == 100 else 100)
+        assert found.labels[-2:] == [labels[-1], "new"]
+        right, last = found.labels.index("l7"), found.labels.index(labels[-1])
+        assert (found.confusion[right][right], found.confusion[last][right], found.confusion[last][last]) == (1, 1, 1)
+        assert found.per_label.keys() == {"l7", labels[-1], labels[-2], "new"}
+        assert len(json.dumps(found.as_json())) < 50_000
+    several = ClassificationTally(labels, multiple=True).scores()
+    assert (several.labels, several.confusion) == (labels, None)
+
+
 def test_by_hand() -> None:
     found = single([("a", "a"), ("a", "b"), ("b", "b"), ("unheard of", "b")])
     assert found.accuracy == 0.5

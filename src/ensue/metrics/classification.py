@@ -15,6 +15,8 @@ from ensue.metrics.confusion import LabelScore, label_scores, macro_f1, overall,
 BINS = 15
 MOST_UNKNOWN = 50
 """The most unknown labels in the confusion matrix, since data of another kind may have thousands."""
+MOST_CONFUSED = 100
+"""The most labels of the model with which the matrix has all; of more labels it has only so many."""
 _EDGES = np.arange(1, BINS) / BINS
 
 
@@ -26,7 +28,7 @@ class ClassificationScores:
     labels of `per_label`, which are those that were right or predicted at least once. `micro_f1` is over all labels
     together. `confusion[i][j]` counts the texts with `labels[i]` for which `labels[j]` was predicted; it is None if a
     text may have several labels. `unknown_labels` counts right labels that the model does not have; `labels` ends with
-    the most frequent of them.
+    the most frequent of them. If the model has more than 100 labels, `labels` are the 100 that are right most often.
     """
 
     accuracy: float
@@ -106,8 +108,12 @@ class ClassificationTally:
     def scores(self) -> ClassificationScores:
         """The scores of all texts so far."""
         per_label = label_scores(self._correct, self._gold, self._predicted)
-        unknown = {label: count for label, count in self._gold.most_common() if label not in set(self.labels)}
+        known = set(self.labels)
+        unknown = {label: count for label, count in self._gold.most_common() if label not in known}
         labels = [*self.labels, *list(unknown)[:MOST_UNKNOWN]]
+        if len(self.labels) > MOST_CONFUSED and not self.multiple:
+            frequent = set(sorted(labels, key=lambda label: -self._gold[label])[:MOST_CONFUSED])
+            labels = [label for label in labels if label in frequent]
         return ClassificationScores(
             accuracy=share(self._exact, self._examples),
             macro_f1=macro_f1(per_label),
