@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from ensue.console.tables import show_pairs
 from ensue.errors import DataError
 from ensue.models.build import build_language_model
 from ensue.models.language_model import LanguageModel
@@ -62,7 +63,20 @@ def test_the_more_probable_sentence_wins_and_its_end_counts(model: LanguageModel
 def test_ties_count_half(model: LanguageModel, tmp_path: Path) -> None:
     # z and y are both unknown, so these are the same ids
     path = write(tmp_path / "x.jsonl", [("az", "ay"), ("a", "a"), ("abc" * 9 + "z", "abc" * 9 + "y")])
-    assert score_minimal_pairs(model, CHARACTERS, path).total.accuracy == 0.5
+    total = score_minimal_pairs(model, CHARACTERS, path).total
+    assert (total.accuracy, total.ties) == (0.5, 3)
+
+
+def test_ties_are_told(model: LanguageModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    decided = sorted([("a", "b")], key=lambda pair: nats_of(model, f"{pair[0]}\n"))
+    scores = score_minimal_pairs(model, CHARACTERS, write(tmp_path / "x.jsonl", [("az", "ay"), *decided]))
+    show_pairs(scores)
+    assert capsys.readouterr().out.split() == [
+        *["pairs", "of", "pairs", "better", "one", "more", "probable", "ties,", "a", "half", "each"], "x", "2",
+        f"{scores.total.accuracy:.1%}", "1",
+    ]  # fmt: skip
+    show_pairs(score_minimal_pairs(model, CHARACTERS, write(tmp_path / "y.jsonl", decided)))
+    assert "ties" not in capsys.readouterr().out
 
 
 def test_one_row_a_file_and_the_total(model: LanguageModel, tmp_path: Path) -> None:
@@ -74,7 +88,11 @@ def test_one_row_a_file_and_the_total(model: LanguageModel, tmp_path: Path) -> N
     assert scores.as_json() == {
         "accuracy": 0.5,
         "pairs": 4,
-        "files": [{"name": "one", "pairs": 3, "accuracy": 0.5}, {"name": "two", "pairs": 1, "accuracy": 0.5}],
+        "ties": 4,
+        "files": [
+            {"name": "one", "pairs": 3, "accuracy": 0.5, "ties": 3},
+            {"name": "two", "pairs": 1, "accuracy": 0.5, "ties": 1},
+        ],
     }
 
 

@@ -46,13 +46,16 @@ def label_rows(per_label: dict[str, dict[str, Any]], most: int | None = None) ->
 
 
 def show_pairs(result: Any) -> None:
-    """Prints a row for each file of a `MinimalPairScores`, and one for all files."""
+    """Prints a row for each file of a `MinimalPairScores`, and one for all files. Ties are shown if there are any."""
+    ties = result.total.ties > 0
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("pairs of")
     table.add_column("pairs", justify="right")
     table.add_column("better one more probable", justify="right")
+    if ties:
+        table.add_column("ties, a half each", justify="right")
     for row in (*result.rows, *([result.total] if len(result.rows) > 1 else [])):
-        table.add_row(Text(row.name), f"{row.pairs:,}", f"{row.accuracy:.1%}")
+        table.add_row(Text(row.name), f"{row.pairs:,}", f"{row.accuracy:.1%}", *([f"{row.ties:,}"] if ties else []))
     Console(highlight=False).print(table)
 
 

@@ -24,20 +24,23 @@ class ScoredTexts(NamedTuple):
 
 
 class PairScore(NamedTuple):
-    """The score of `pairs` pairs; `better` counts those whose better text is the more probable one. Ties count half."""
+    """The score of `pairs` pairs. `better` counts those whose better text is the more probable one, and half of the
+    `ties`, whose texts are equally probable or have the same ids.
+    """
 
     name: str
     pairs: int
     better: float
+    ties: int = 0
 
     @property
     def accuracy(self) -> float:
-        """The share of pairs whose better text is the more probable one."""
+        """The share of pairs whose better text is the more probable one. A tie counts a half."""
         return self.better / self.pairs
 
     def as_json(self) -> dict[str, Any]:
         """The keys of a row in `evaluate --json`."""
-        return {"name": self.name, "pairs": self.pairs, "accuracy": self.accuracy}
+        return {"name": self.name, "pairs": self.pairs, "accuracy": self.accuracy, "ties": self.ties}
 
 
 class MinimalPairScores(NamedTuple):
@@ -48,12 +51,14 @@ class MinimalPairScores(NamedTuple):
     @property
     def total(self) -> PairScore:
         """The score of all files together."""
-        return PairScore("total", sum(row.pairs for row in self.rows), sum(row.better for row in self.rows))
+        _, *numbers = zip(*self.rows, strict=True)
+        return PairScore("total", *map(sum, numbers))
 
     def as_json(self) -> dict[str, Any]:
         """The keys of `evaluate --json`."""
         total = self.total
-        return {"accuracy": total.accuracy, "pairs": total.pairs, "files": [row.as_json() for row in self.rows]}
+        files = [row.as_json() for row in self.rows]
+        return {"accuracy": total.accuracy, "pairs": total.pairs, "ties": total.ties, "files": files}
 
 
 def score_pairs(
@@ -78,19 +83,22 @@ def score_pairs(
 
 
 def _score_file(scored: Callable[[Sequence[str]], ScoredTexts], path: Path, encoding: str) -> PairScore:
-    pairs, better = 0, 0.0
+    pairs, ties, right = 0, 0, 0
     reader = read_pairs(path, encoding=encoding)
     while some := list(islice(reader, PAIRS_AT_A_TIME)):
         pairs += len(some)
-        better += _better(scored, some)
+        tied, better = _decided(scored, some)
+        ties += tied
+        right += better
     if not pairs:
         raise DataError("no pair in this file", path)
-    return PairScore(Path(stem(path)).name, pairs, better)
+    return PairScore(Path(stem(path)).name, pairs, right + ties / 2, ties)
 
 
-def _better(scored: Callable[[Sequence[str]], ScoredTexts], pairs: list[MinimalPair]) -> float:
-    """The number of pairs in which the better text is more probable. Two texts with the same ids are a tie."""
+def _decided(scored: Callable[[Sequence[str]], ScoredTexts], pairs: list[MinimalPair]) -> tuple[int, int]:
+    """The number of ties, and of other pairs whose better text is more probable. Texts with the same ids are a tie."""
     ids, nats = scored([text for pair in pairs for text in pair])
-    tied = np.array([np.array_equal(good, bad) for good, bad in zip(ids[::2], ids[1::2], strict=True)])
+    same = np.array([np.array_equal(good, bad) for good, bad in zip(ids[::2], ids[1::2], strict=True)])
     good, bad = nats.reshape(-1, 2).T
-    return float(np.where(tied | (good == bad), 0.5, good < bad).sum())
+    ties = same | (good == bad)
+    return int(ties.sum()), int((~ties & (good < bad)).sum())
