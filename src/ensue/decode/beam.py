@@ -32,7 +32,7 @@ from ensue.types import State, compacted, select_rows
 
 
 class Stepper(Protocol):
-    """What can be searched: a language model, an encoder-decoder, an ensemble.
+    """The interface of models that can be searched: a language model, an encoder-decoder, an ensemble.
 
     The scores are logits or log-probabilities of the next token.
     """

@@ -25,7 +25,7 @@ class Forbidden:
         self.groups = [np.array(group) for group in of_length.values()]
 
     def blocked(self, history: NDArray[np.int64]) -> list[Blocked]:
-        """What would complete a phrase of several tokens after `history` (R, t)."""
+        """The tokens that would complete a phrase of several tokens after `history` (R, t)."""
         found = []
         for group in self.groups:
             before = group.shape[1] - 1
@@ -37,7 +37,7 @@ class Forbidden:
 
 
 def repeated(history: NDArray[np.int64], n: int) -> Blocked:
-    """What would complete an n-gram that `history` (R, t) has already (Paulus et al. 2018)."""
+    """The tokens that would complete an n-gram that `history` (R, t) has already (Paulus et al. 2018)."""
     if history.shape[1] < n:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     windows = sliding_window_view(history, n, axis=1)

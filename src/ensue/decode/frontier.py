@@ -60,7 +60,7 @@ class Frontier:
         return (rows, ids[rows]) if len(rows) else None
 
     def blocked(self) -> list[Blocked]:
-        """What may not be the next token."""
+        """The tokens that may not come next."""
         history = self.live.history.reshape(self.live.totals.size, -1)
         found = self.forbidden.blocked(history)
         if self.search.no_repeat_ngram:

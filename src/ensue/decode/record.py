@@ -1,4 +1,4 @@
-"""What a beam search has considered, as a record that whoever wants to see it keeps: a tree of beginnings."""
+"""A record of all that a beam search has considered: a tree of beginnings."""
 
 from __future__ import annotations
 

@@ -133,6 +133,6 @@ def draw(logits: Float[Tensor, "B V"], generator: torch.Generator) -> Int[Tensor
 
 
 def drawn(logits: Float[Tensor, "B V"], u: Float[Tensor, "B 1"]) -> Int[Tensor, " B"]:
-    """What `draw` draws with the random numbers `u`, in (0, 1]."""
+    """The draws of `draw` with the random numbers `u`, in (0, 1]."""
     sums = logits.softmax(-1).cumsum(-1, dtype=u.dtype)
     return torch.searchsorted(sums, u * sums[:, -1:]).squeeze(1)

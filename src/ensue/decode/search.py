@@ -1,4 +1,4 @@
-"""What a beam search looks for: width, penalties, lengths, phrases; and what each input adds to that."""
+"""The settings of a beam search: width, penalties, lengths, phrases; and what each input adds to them."""
 
 from __future__ import annotations
 

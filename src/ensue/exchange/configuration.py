@@ -36,7 +36,7 @@ class Configuration:
         return float(value)
 
     def epsilon(self, name: str, default: float) -> float:
-        """What is added to variances."""
+        """A number added to variances."""
         return self.share(name, default) or default
 
     def activation(self, name: str, default: str) -> str:

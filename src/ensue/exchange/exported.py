@@ -11,7 +11,7 @@ from ensue.models.specification import TransformerEncoder
 from ensue.runs.directory import RunDirectory
 
 ALWAYS = {"dtype": "float32", "torch_dtype": "float32"}
-"""What every config.json says."""
+"""The keys of every config.json."""
 CAN = (
     "those of masked language models with norm = post and norm_input = true, of language models, and of classifiers "
     "and taggers over the layers of both (encoder.from), all with a transformer, can be exported"

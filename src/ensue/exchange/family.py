@@ -1,4 +1,4 @@
-"""What is known of a family of published models: its configuration, its tensors, its task."""
+"""A family of published models: its configuration, its tensors, its task."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Family:
     """The recipe tables of a configuration, and the parameters of the recipe. Both know which tensors there are."""
 
     prefix: str
-    """What the names of tensors begin with in some files, and not in others."""
+    """The beginning that names of tensors have in some files, and not in others."""
     is_masked: bool
     """Whether its models fill in masks; else they predict what comes next."""
     tables: Callable[[Configuration, Set[str]], dict[str, Any]]

@@ -31,7 +31,7 @@ class FastText(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What predicts what."""
+        """The model: skip-gram or CBOW."""
         return KINDS[self.arguments["model"]]
 
 

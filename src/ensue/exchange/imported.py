@@ -27,18 +27,18 @@ class Imported:
     """A model of this package, made of files of another program."""
 
     source: Path
-    """What was imported."""
+    """An imported model."""
     files: tuple[Path, ...]
     """The files of its weights, whose checksums the run keeps."""
     what: str
-    """What it was, such as "bert"."""
+    """The kind of the published model, such as "bert"."""
     recipe: Recipe
     parts: ModelParts
     config: dict[str, Any]
     """The task's keys of config.json."""
     tensors: dict[str, Tensor]
     notes: list[str] = field(default_factory=list)
-    """What the user should know of it."""
+    """Notes for the user."""
 
 
 def recipe_of(document: dict[str, Any], source: Path) -> Recipe:

@@ -24,7 +24,7 @@ class PublishedSoftmax(NamedTuple):
 
 
 def published_softmax(recipe: Any, tensors: dict[str, Tensor]) -> PublishedSoftmax:
-    """The same logits from one matrix without a bias.
+    """One matrix without a bias that gives these logits.
 
     A scale and projections are multiplied into the tables. For the bias b: the last layer is a normalization
     h = g·n + β, in which the numbers n have the sum 0. So uᵀh = uᵀβ =: s with u = 1/g, and (W + b uᵀ/s) h = W h + b. If

@@ -52,7 +52,7 @@ def masked_files(coder: MaskedTokenizer, *, context: int) -> dict[str, Any]:
 
 
 def causal_files(tokenizer: Tokenizer, *, context: int) -> dict[str, Any]:
-    """The same of a language model. What it reads before a text is the `bos_token_id` of its config.json."""
+    """The files of a language model's tokenizer. The token before a text is the `bos_token_id` of its config.json."""
     names = {}
     if tokenizer.special_ids:
         names["bos_token"] = names["eos_token"] = tokenizer.symbol(tokenizer.start_id)
@@ -62,7 +62,7 @@ def causal_files(tokenizer: Tokenizer, *, context: int) -> dict[str, Any]:
 
 
 def tuned_files(reading: TunedReading, *, splitter: str | None, context: int) -> dict[str, Any]:
-    """The same of a causal model whose layers were tuned. A text is cut into words first, if `splitter` says how, and
+    """The files of a causal model whose layers were tuned. A text is cut into words first, if `splitter` says how, and
     stands between the signs of `reading`, of which two are new; without a splitter nothing stands behind it.
     """
     tokenizer, parts = reading.tokenizer, import_library()

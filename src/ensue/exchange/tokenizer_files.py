@@ -29,7 +29,7 @@ BEGINNING = {
     START: (("bos_token", "eos_token"), ("<|endoftext|>",)),
     UNKNOWN: (("unk_token",), ("<unk>",)),
 }
-"""Those of a language model."""
+"""Special tokens of a language model."""
 _SAVE = 'AutoTokenizer.from_pretrained("{0}").save_pretrained("{0}")'
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
 
@@ -71,7 +71,7 @@ def _restored(content: dict[str, Any], config: Mapping[str, str], *, is_masked: 
 
 
 def _config(directory: Path) -> dict[str, Any]:
-    """What the directory says of special tokens, by key, each as a string."""
+    """The directory's special tokens, by key, each as a string."""
     found: dict[str, Any] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         if (directory / name).exists():

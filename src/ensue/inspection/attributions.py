@@ -1,4 +1,4 @@
-"""What each input gives to one output: by the gradient there, and by gradients along a path from a baseline.
+"""The share of each input in one output: by the gradient there, and by gradients along a path from a baseline.
 
 Integrated gradients (Sundararajan, Taly & Yan 2017) go in a straight line from a baseline x' to x:
 
@@ -155,7 +155,7 @@ class _Parts(NamedTuple):
         return errors
 
     def split(self, which: NDArray[np.int64], line: _Line) -> _Parts:
-        """The same with some parts halved."""
+        """These parts, with some halved."""
         low, high, before, after, _ = (part[which] for part in self)
         middle = (low + high) / 2
         between = line.values(middle)

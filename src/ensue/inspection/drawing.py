@@ -77,7 +77,7 @@ class FrameColumns(WordColumns):
 
     @property
     def note(self) -> str:
-        """What is left out."""
+        """A note of what is left out."""
         return cut(self.length, len(self), "frames")
 
 

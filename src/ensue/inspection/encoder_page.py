@@ -17,7 +17,7 @@ ORDER = ("input", "reset", "forget", "update", "depth", "candidate", "output", "
 
 
 class Seen(NamedTuple):
-    """What was seen of one text; `columns` has the words that are drawn."""
+    """The encoder's values for one text; `columns` has the words that are drawn."""
 
     columns: WordColumns
     traces: Sequence[Trace]

@@ -112,7 +112,7 @@ def _colored(values: NDArray[Any], low: float, high: float, *, signed: bool) -> 
 
 
 def _titles(values: NDArray[Any], columns: FrameColumns, rows: Sequence[str]) -> list[str]:
-    """What is told of each frame: all its numbers, or of many the least and the largest one."""
+    """The numbers shown of each frame: all of them, or of many the least and the largest."""
     told = []
     for word, numbers in zip(columns.words, values, strict=True):
         some = list(range(len(rows)))

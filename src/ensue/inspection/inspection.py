@@ -32,7 +32,7 @@ class Inspection:
     facts: Mapping[str, str] = field(default_factory=dict)
     sections: Sequence[Section] = ()
     others: tuple[Inspection, ...] = ()
-    """The same text in other models, which the page shows beside."""
+    """Inspections of this text in other models, which the page shows beside."""
 
     def beside(self, other: Inspection) -> Self:
         """This one, with `other` at its side on the page. Raises EnsueError if their views differ in kind."""
@@ -42,7 +42,7 @@ class Inspection:
 
     @cached_property
     def content(self) -> Markup:
-        """What the page shows: HTML without its scripts and style."""
+        """The content of the page: HTML without its scripts and style."""
         return content(self.title, [Part(one.facts, one.sections) for one in (self, *self.others)])
 
     @cached_property

@@ -18,7 +18,7 @@ NARROW, WIDE = 7.2, 13.5
 
 
 def clean(text: str) -> str:
-    """What no document may hold (control characters, halves of characters) becomes U+FFFD."""
+    """Characters that no document may hold (control characters, halves of characters) become U+FFFD."""
     return _FORBIDDEN.sub("\ufffd", text)
 
 

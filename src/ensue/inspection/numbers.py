@@ -1,4 +1,4 @@
-"""What was found in a model, as JSON values."""
+"""Views as JSON values."""
 
 from __future__ import annotations
 

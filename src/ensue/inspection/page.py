@@ -14,7 +14,7 @@ from ensue.inspection.templates import drawn, file_text
 from ensue.version import VERSION
 
 SCRIPTS = ("page.js", "keys.js", "tokens.js", "colors.js", "asks.js", "selection.js", "attention.js", "curves.js")
-"""What every page has. Each moves the parts of a page that name it."""
+"""The scripts of every page. Each moves the parts of a page that name it."""
 LIBRARY = "libraries/uPlot"
 """uPlot 1.6.32, which draws curves."""
 
@@ -33,14 +33,14 @@ class Section(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What is shown of one text in one model. `facts` stand at its top, as plain text."""
+    """One text in one model, as shown. `facts` stand at its top, as plain text."""
 
     facts: Mapping[str, str]
     sections: Sequence[Section]
 
 
 def content(title: str, parts: Sequence[Part]) -> Markup:
-    """What changes from page to page: the title, and the parts side by side."""
+    """The variable parts of a page: the title, and the articles side by side."""
     headings = list(dict.fromkeys(section.heading for part in parts for section in part.sections))
     return drawn("inspection/content.html", title=title, parts=parts, headings=headings)
 
@@ -80,7 +80,7 @@ def script(*, live: bool) -> Markup:
 
 @cache
 def policy(*, live: bool) -> str:
-    """What a browser allows the page: its own script, images in it, and of the network at most its own server."""
+    """The content security policy: the page's own script, images in it, and of the network at most its own server."""
     digest = b64encode(sha256(script(live=live).encode()).digest()).decode()
     network = "; connect-src 'self'; base-uri 'none'; form-action 'none'" if live else ""
     return f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'{network}"

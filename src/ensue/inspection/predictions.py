@@ -1,4 +1,4 @@
-"""What a model expected at each position: surprisal, rank, entropy and the most probable tokens."""
+"""The predictions at each position: surprisal, rank, entropy and the most probable tokens."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def _dumped(value: Any, **options: Any) -> str:
 
 
 def _finished(value: Any) -> Any:
-    """What no document may hold is replaced in every text."""
+    """Characters that no document may hold are replaced in every text."""
     return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

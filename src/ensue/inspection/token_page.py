@@ -77,7 +77,7 @@ def _strengths(predictions: Predictions, full: float) -> list[float | None]:
 def _numbers(
     ids: Sequence[int], predictions: Predictions, symbol: Callable[[int], str], count: int, behind: int
 ) -> dict[str, Any]:
-    """What the script tells of each token; `symbols` are the texts of all tokens that it names."""
+    """The script's data of each token; `symbols` are the texts of all tokens that it names."""
     positions = count + behind
     best = predictions.ids[:positions]
     named = np.unique(np.concatenate((best.ravel(), np.asarray(ids[:count], np.int64))))

@@ -53,7 +53,7 @@ def unit_taps(layers: SequenceLayer) -> list[str]:
 
 
 def named(values: Mapping[str, NDArray[np.float32]]) -> list[Units]:
-    """What was seen at these taps, with the numbers of their layers."""
+    """The values seen at these taps, with the numbers of their layers."""
     layers = list(dict.fromkeys(place_of(name)[0] for name in values))
     return [
         Units(layers.index(place_of(name)[0]) + 1, _kind(name.split(".")), of_tap) for name, of_tap in values.items()

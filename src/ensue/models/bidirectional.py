@@ -24,7 +24,7 @@ TEXT_BEGIN, TEXT_END, FIRST_WORD = 0, 1, 2
 
 
 class Way(NamedTuple):
-    """What one direction reads: numbers of words (B, T), in the order of reading."""
+    """The input of one direction: numbers of words (B, T), in the order of reading."""
 
     inputs: Tensor
     targets: Tensor
@@ -77,13 +77,13 @@ class BidirectionalModel(nn.Module):
     def beside(
         self, features: BothWays, mask: Bool[Tensor, "B T"]
     ) -> tuple[Float[Tensor, "B T d"], Float[Tensor, "B T d"]]:
-        """What each direction knows at each of T words, before it reads it, from features that begin at a boundary."""
+        """The features of each direction at each of T words before it reads the word; they begin at a boundary."""
         return features.rightward[:, :-1], reverse_rows(features.leftward[:, :-1], mask)
 
     def including(
         self, features: BothWays, mask: Bool[Tensor, "B T"]
     ) -> tuple[Float[Tensor, "B T d"], Float[Tensor, "B T d"]]:
-        """What each direction knows at each of T words, once it has read it, from features that begin at a boundary."""
+        """The features of each direction at each of T words once it has read the word; they begin at a boundary."""
         return features.rightward[:, 1:], reverse_rows(features.leftward[:, 1:], mask)
 
 

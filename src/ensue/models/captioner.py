@@ -63,7 +63,7 @@ class Captioner(TextModel):
         return self.source, self.encoder
 
     def encode(self, frames: Float[Tensor, "B S d"], mask: Bool[Tensor, "B S"] | None = None) -> Memory:
-        """What the decoder looks at: the places of an image, row by row, or the frames of a series."""
+        """The memory of the decoder: the places of an image, row by row, or the frames of a series."""
         x = self.source(Frames(frames, mask))
         if self.grid is not None:
             x, mask = self.grid(x), None

@@ -58,7 +58,7 @@ POSITIONS = 64
 
 
 class Written(NamedTuple):
-    """What R rows have written, and the text that each attends to."""
+    """The state of R rows: what they have written, and the text that each attends to."""
 
     places: Int[Tensor, "R S"]
     """Where the keys and values of the S tokens of each row are."""
@@ -224,7 +224,7 @@ class CompiledDecoder:
         self._used = places
 
     def _encoding(self, position: int) -> Tensor:
-        """What is added at a position (counted from 0). Raises `ContextError` behind the last that was learned."""
+        """The vector of a position (counted from 0). Raises `ContextError` after the last that was learned."""
         positions: Any = self._positions
         while position >= len(self._encodings):
             count = max(POSITIONS, 2 * len(self._encodings))

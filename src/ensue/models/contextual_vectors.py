@@ -13,7 +13,7 @@ from ensue.nn import ScalarMix
 
 
 class LayersShape(NamedTuple):
-    """What another model gives of each word: L layers of d numbers."""
+    """The vectors of words in another model: L layers of d numbers each."""
 
     num_layers: int
     d: int

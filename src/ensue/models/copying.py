@@ -70,7 +70,7 @@ class CopyingEncoderDecoder(EncoderDecoder):
         return scores, DecoderState(decoder, head)
 
     def step(self, ids_t: Int[Tensor, " B"], state: State = None) -> tuple[Float[Tensor, "B words"], DecoderState]:
-        """The same for one position."""
+        """As `forward`, for one position."""
         h, decoder = self.decoder.step(self.target(self.known(ids_t)), state.decoder)
         scores, head = self.head.step(h, state.head)
         return scores, DecoderState(decoder, head)

@@ -135,7 +135,7 @@ class EncoderDecoder(TextModel):
         return self.source, self.encoder
 
     def features(self, ids: Int[Tensor, "B S"], contextual: Sequence[Tensor] = ()) -> Float[Tensor, "B S d"]:
-        """What the encoder reads of sources: the vectors of their tokens, beside those of other models."""
+        """The input of the encoder: the vectors of the sources' tokens, beside those of other models."""
         x: Tensor = self.source(ids)
         return x if self.contextual is None else torch.cat((x, self.contextual(contextual)), dim=-1)
 

@@ -16,7 +16,7 @@ from ensue.types import Loss
 
 
 class FrameNats(NamedTuple):
-    """What each frame costs, in nats (B, T), zero at padding. All are of frames as they are in the files.
+    """The cost of each frame, in nats (B, T), zero at padding. All are of frames as they are in the files.
 
     `nats` is `-log p(x_t | z_≤t, x_<t)`, and `divergence` the KL of the posterior of z_t from its prior; without latent
     variables it is zero. Their sum is the bound. `ratio` is `log q(z_t) - log p(z_t)` for the z_t that was drawn, so
@@ -46,7 +46,7 @@ class FramePredictor(nn.Module):
         return self.reader.d_latent
 
     def forward(self, frames: Frames, noise: Float[Tensor, "B T d_latent"]) -> FrameNats:
-        """What each frame costs, with latent variables drawn by this noise from N(0, 1)."""
+        """The cost of each frame, with latent variables drawn by this noise from N(0, 1)."""
         x = self.features.normalized(frames.values)
         read = self.reader(x, self.features.disturbed(x), noise, mask=frames.mask)
         observed = frames.values.isnan().logical_not()

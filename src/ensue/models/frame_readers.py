@@ -1,4 +1,4 @@
-"""What a model knows before the next frame: by causal layers alone, or with latent variables (STORN, VRNN)."""
+"""Features before the next frame: by causal layers alone, or with latent variables (STORN, VRNN)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ensue.nn.recurrent.variational import VariationalState
 from ensue.types import State, select_rows
 
 ReaderState: TypeAlias = Any
-"""What a reader knows between two frames: a `State`."""
+"""The state of a reader between two frames."""
 
 
 class Read(NamedTuple):
-    """What a reader finds: `decoded`, from which the head tells each frame, what the latent variables cost (see
+    """The output of a reader: `decoded`, from which the head tells each frame, what the latent variables cost (see
     `FrameNats`), and the state after the last real frame.
     """
 
@@ -52,7 +52,7 @@ class FrameReader(nn.Module, ABC):
     def imagined(
         self, x: Float[Tensor, "1 T d"], noise: Float[Tensor, "1 T d_latent"], draws: Float[Tensor, "N S d_latent"]
     ) -> Float[Tensor, "N S d_out"]:
-        """What is known before each of the first S frames of a series, with latent variables from their prior by the
+        """Features before each of the first S frames of a series, with latent variables from their prior by the
         noise of N `draws`. The frames before are read as `forward` reads them with `noise`.
         """
 
@@ -62,7 +62,7 @@ class FrameReader(nn.Module, ABC):
 
     @abstractmethod
     def open(self, noise: Float[Tensor, "B d_latent"], state: ReaderState) -> tuple[Tensor, ReaderState]:
-        """What is known before the next frame (B, d_out), and what `close` needs."""
+        """Features before the next frame (B, d_out), and what `close` needs."""
 
     @abstractmethod
     def close(self, x: Float[Tensor, "B d"], opened: ReaderState) -> ReaderState:

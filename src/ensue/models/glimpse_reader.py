@@ -49,7 +49,7 @@ class SymbolRead(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What was read in M ways through B images, S symbols; zeros behind the last one of an image."""
+    """The readings of M ways through B images, S symbols; zeros after the last one of an image."""
 
     logits: Float[Tensor, "B M S K"]
     places: Float[Tensor, "B M S N 2"]
@@ -134,7 +134,7 @@ class GlimpseReader(nn.Module):
     def forward(
         self, images: Float[Tensor, "B C H W"], lengths: list[int], noise: Float[Tensor, "B M S N 2"]
     ) -> Reading:
-        """What is read in images of so many symbols, the stop included. The longest come first."""
+        """Readings of images of so many symbols, the stop included. The longest come first."""
         ways, found = noise.shape[1], []
         looking = self.begin(images, ways)
         for number in range(lengths[0]):

@@ -36,7 +36,7 @@ class LanguageModel(nn.Module):
     def read(
         self, ids: Int[Tensor, "B T"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d"], State]:
-        """What the head reads at each position, and the final state."""
+        """The input of the head at each position, and the final state."""
         h, state = self.layers(self.features(ids), state, mask=mask)
         return h, state
 

@@ -15,14 +15,14 @@ NO_LAYERS = (Pointwise, LearnedPositions, SinusoidalPositions, VariationalDropou
 def layer_outputs(
     layers: SequenceLayer, x: Float[Tensor, "B T d"], mask: Bool[Tensor, "B T"] | None = None
 ) -> list[Float[Tensor, "B T _"]]:
-    """What enters the first layer, and the output of each."""
+    """The input of the first layer, and the output of each."""
     return read_layers(layers, x, mask=mask)[0]
 
 
 def read_layers(
     layers: SequenceLayer, x: Float[Tensor, "B T d"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
 ) -> tuple[list[Float[Tensor, "B T _"]], State]:
-    """What enters the first layer, and the output of each; and the state of the layers at the end."""
+    """The input of the first layer, and the output of each; and the state of the layers at the end."""
     if not isinstance(layers, Stack):
         y, state = layers(x, state, mask=mask)
         return [y] if isinstance(layers, NO_LAYERS) else [x, y], state

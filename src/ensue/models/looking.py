@@ -1,4 +1,4 @@
-"""What training says of where a decoder looks: evenly, and where it draws, an estimate of the gradient."""
+"""Losses of a decoder's attention: a penalty for uneven looking, and for drawn places an estimate of the gradient."""
 
 from __future__ import annotations
 

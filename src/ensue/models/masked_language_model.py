@@ -97,7 +97,7 @@ class MaskedLanguageModel(nn.Module):
         return plain and not rotary and on_cpu and not self.training and not is_watched(self)
 
     def layers_apart(self, ids: Int[Tensor, " N"], lengths: Sequence[int]) -> list[Float[Tensor, "N d"]]:
-        """What `layers_of` gives, for texts that stand one after another, of these lengths: without padding.
+        """As `layers_of`, for texts of these lengths that stand one after another, without padding.
 
         It is fastest with texts of one length side by side.
         """
@@ -116,7 +116,7 @@ class MaskedLanguageModel(nn.Module):
         return [output.squeeze(0) for output in found]
 
     def input(self, ids: Int[Tensor, "B T"], segments: Int[Tensor, "B T"] | None = None) -> Float[Tensor, "B T d"]:
-        """What enters the layers: the vectors of tokens and of segments."""
+        """The input of the layers: the vectors of tokens and of segments."""
         x: Tensor = self.features(ids)
         if self.segments is None:
             return x

@@ -64,7 +64,7 @@ class WholeWriter(nn.Module):
         self.stroke = nn.Linear(d_in, size.pixels)
 
     def forward(self, h: Float[Tensor, "B d"]) -> Float[Tensor, "B H PW"]:
-        """What is added to the canvas."""
+        """The change of the canvas."""
         return self.stroke(h).view(-1, *self.size.shape)  # type: ignore[no-any-return]
 
 
@@ -90,7 +90,7 @@ class WindowWriter(nn.Module):
         self.patch = nn.Linear(d_in, size.colors * window**2)
 
     def forward(self, h: Float[Tensor, "B d"]) -> Float[Tensor, "B H PW"]:
-        """What is added to the canvas."""
+        """The change of the canvas."""
         patch = self.patch(h).view(len(h), self.window.size, -1)
         return self.window(h).write(patch)  # type: ignore[no-any-return]
 

@@ -183,7 +183,7 @@ class TransformerEncoder(Encoder):
     norm_input: bool = False
     """Whether the input is normalized before the first block too, as in BERT."""
     norm_epsilon: Annotated[float, Field(gt=0, le=1)] = 1e-5
-    """What is added to variances before they divide; 1e-12 in BERT."""
+    """A number added to variances before they divide; 1e-12 in BERT."""
     activation: Literal["relu", "gelu", "gelu-tanh"] = "gelu"
     """The nonlinearity; gelu-tanh: the GELU by a tanh, as in GPT."""
 

@@ -87,7 +87,7 @@ class SubwordEncoder(nn.Module):
             return self.vectors(subwords.ids, subwords.mask, subwords.segments)
 
     def vectors(self, ids: Tensor, mask: Tensor | None, segments: Tensor | None) -> Float[Tensor, "W S d"]:
-        """The same from the ids (W, S) of windows, their mask and their segments."""
+        """As `read`, from the ids (W, S) of windows, their mask and their segments."""
         x: Tensor = self.features(ids)
         if self.segments is not None:
             is_one = segments is None or self.segments.vocabulary_size == 1

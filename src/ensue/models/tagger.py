@@ -79,7 +79,7 @@ class Tagger(nn.Module):
         return self.with_repeats(h, keys, mask)
 
     def with_repeats(self, h: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
-        """What the head reads, from what the layers give (B, T, d)."""
+        """The input of the head, from the output of the layers (B, T, d)."""
         return torch.cat((h, _maxima(h, keys, mask)), dim=-1) if self.repeats else h
 
     def forward(self, words: Words | Frames) -> Float[Tensor, "B T K"]:

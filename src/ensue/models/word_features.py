@@ -79,12 +79,12 @@ class Words(NamedTuple):
 
     @property
     def keys(self) -> Int[Tensor, "B T"]:
-        """What tells one word from another."""
+        """The key that tells one word from another."""
         return self.forms.keys[self.numbers]
 
 
 class FormTable(NamedTuple):
-    """What a model knows of word forms by their numbers: features (N, d) and keys (N,)."""
+    """The features of word forms by their numbers: features (N, d) and keys (N,)."""
 
     vectors: Float[Tensor, "N d"]
     keys: Int[Tensor, " N"]
@@ -129,7 +129,7 @@ class WordFeatures(nn.Module):
         self.d_out = self.d_forms + d_column * len(self.columns) + sum(part.d_out for part in parts)
 
     def form_vectors(self, forms: EncodedForms) -> Float[Tensor, "U d"]:
-        """What the distinct words of a batch amount to, each by itself."""
+        """The features of the distinct words of a batch, each by itself."""
         parts = []
         if self.words is not None:
             words = forms.words

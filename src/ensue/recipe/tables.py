@@ -90,7 +90,7 @@ class TokenizerRecipe(Table):
     """The table `[tokenizer]`."""
 
     kind: Literal["characters", "bytes", "words", "bpe", "wordpiece", "published"] = "characters"
-    """What a token is; published: that of an imported model, which no other kind can be, and which is not trained."""
+    """The kind of tokens; published: that of an imported model, which is no other kind, and is not trained."""
     min_count: Count = 1
     """Rarer characters or words are unknown."""
     max_size: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
@@ -220,7 +220,7 @@ class Recipe(Table):
     """
 
     about: str = ""
-    """What the recipe is, for people."""
+    """A description of the recipe, for people."""
     source: str = ""
     """Its source, for people."""
     measured: str = ""

@@ -181,7 +181,7 @@ def _load_moments(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], 
 
 
 def _held(whole: Tensor, parameter: Tensor) -> Tensor:
-    """What this process holds of a tensor that it holds like a parameter."""
+    """The part of a tensor that this process holds, as of a parameter."""
     held = torch.empty_like(parameter, requires_grad=False)
     ranks().take(held, whole)
     return held

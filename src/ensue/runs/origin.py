@@ -36,7 +36,7 @@ class Origin:
 
     @property
     def fingerprint(self) -> str:
-        """What all its files are, the same for the run and for its copies."""
+        """A checksum of all its files, equal for the run and for its copies."""
         known = self.run.manifest.entries()
         files = {name: known[name].sha256 for name in sorted(file_names() & known.keys())}
         return hashlib.sha256(json.dumps(files).encode()).hexdigest()

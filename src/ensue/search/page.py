@@ -1,4 +1,4 @@
-"""What a search has found: `best.toml`, the page README.md, and a picture of what mattered."""
+"""The results of a search: `best.toml`, the page README.md, and a picture of the importance of keys."""
 
 from __future__ import annotations
 

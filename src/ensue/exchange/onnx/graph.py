@@ -78,7 +78,7 @@ class Graph:
 
 
 def _read_by(node: onnx.NodeProto) -> Iterator[str]:
-    """What a node reads, and if it is a loop what its body reads."""
+    """The inputs of a node, and if it is a loop those of its body."""
     yield from node.input
     for attribute in node.attribute:
         for inner in attribute.g.node:

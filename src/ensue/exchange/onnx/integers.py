@@ -10,7 +10,7 @@ import onnxruntime
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
 PREPARED = {"onnx.quant.pre_process": "onnxruntime.quant"}
-"""What tells onnxruntime that constants are folded."""
+"""The key by which onnxruntime knows that constants are folded."""
 
 
 def in_eight_bits(graph: onnx.ModelProto) -> onnx.ModelProto:

@@ -17,7 +17,7 @@ from ensue.exchange.onnx.graph import TYPES, Graph, Unexportable
 
 
 class Tracing(Protocol):
-    """What a handler asks of the trace."""
+    """The interface of the trace for handlers."""
 
     graph: Graph
 

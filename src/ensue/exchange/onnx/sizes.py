@@ -20,7 +20,7 @@ NEAR = 512
 
 
 class Made(NamedTuple):
-    """What a number is made of: `op` of the `sizes`, times `factor`, plus `rest`."""
+    """A number as a formula: `op` of the `sizes`, times `factor`, plus `rest`."""
 
     op: str
     sizes: tuple[int, ...]

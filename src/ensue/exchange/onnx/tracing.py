@@ -129,7 +129,7 @@ def operations_of(trace: Trace) -> Iterator[None]:
 
 
 class _Recorder:
-    """What is done with an operation; apart from the mode for the reason that `engine/trace.py` gives."""
+    """Handles an operation; apart from the mode for the reason that `engine/trace.py` gives."""
 
     trace: Trace
 

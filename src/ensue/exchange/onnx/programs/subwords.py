@@ -27,7 +27,7 @@ def loaded(name):
 
 
 def reader(settings):
-    """What makes the inputs for the layers of another model."""
+    """Makes the inputs for the layers of another model."""
     if "longest" not in settings:
         return Reader(settings)
     from both_ways import Ways  # noqa: PLC0415 (only where it stands beside this)
