@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -260,6 +261,32 @@ def test_evaluate_json_of_a_tagger(ensue: Ensue, runs: Path) -> None:
     table = ensue("evaluate", runs / "names", "test.txt").out
     assert re.search(r"^f1 +0\.\d+|^f1 +1\.0", table, flags=re.MULTILINE)
     assert re.search(rf"^PER .* {scores['per_label']['PER']['support']} *$", table, flags=re.MULTILINE)
+
+
+def test_the_mistakes_of_a_tagger_are_a_table(ensue: Ensue, refused: Callable[..., str], runs: Path) -> None:
+    tagged = sentences(20, seed=8)
+    gold = columns(tagged).replace(" O\n", " B-PER\n", 3)  # some that are wrong for sure
+    Path("test.txt").write_text(gold)
+    said = ensue("evaluate", runs / "names", "test.txt", "--errors", "mistakes.tsv")
+    rows = [line.split("\t") for line in Path("mistakes.tsv").read_text().splitlines()]
+    expected, line = [], 1
+    for sentence, found in zip(gold.split("\n\n"), tags(runs / "names", [s.words for s in tagged]), strict=True):
+        words, labels = [[row.split(" ")[at] for row in sentence.strip().split("\n")] for at in (0, 2)]
+        for at, (right, predicted) in enumerate(zip(labels, found, strict=True)):
+            if right != predicted:
+                context = (" ".join(words[max(0, at - 8) : at]), " ".join(words[at + 1 : at + 9]))
+                expected.append([f"test.txt:{line}", words[at], right, predicted, *context])
+        line += len(words) + 1
+    assert rows == [["place", "word", "right", "predicted", "before", "after"], *expected]
+    assert len(expected) >= 3
+    assert re.search(r"^right +predicted +words *$.*^B-PER +O +3 *$", said.out, flags=re.MULTILINE | re.DOTALL)
+    assert said.err.endswith("wrote mistakes.tsv\n")
+    assert "is the file that is read" in refused("evaluate", runs / "names", "test.txt", "--errors", "test.txt")
+    assert Path("test.txt").read_text() == gold
+    assert refused("evaluate", runs / "names", "test.txt", "--errors", "no/a.tsv").startswith(
+        "no/a.tsv: cannot be written"
+    )
+    assert "its evaluate has no --errors" in refused("evaluate", runs / "topics", "test.txt", "--errors", "a.tsv")
 
 
 def test_evaluate_json_of_a_classifier(ensue: Ensue, runs: Path) -> None:

@@ -20,7 +20,18 @@ from ensue.training.loop import Trainer
 from training.resuming import assert_follows_its_seed, assert_resumes
 from training.taggers import TAGGED, load, predicted
 from training.tiny import run_tiny, some_slow
-from training.tiny_texts import ENCODERS, Listener, Tagged, columns, conllu, json_spans, json_tokens, sentences, tagging
+from training.tiny_texts import (
+    ENCODERS,
+    Listener,
+    Tagged,
+    columns,
+    conllu,
+    json_spans,
+    json_tokens,
+    sentences,
+    tagging,
+    without_pictures,
+)  # fmt: skip
 
 FORMATS: dict[str, tuple[str, Callable[[list[Tagged]], str], dict[str, Any], Scheme | None]] = {
     "iob1": ("a.txt", lambda s: columns(s, "iob1"), {}, "iob1"),
@@ -353,3 +364,18 @@ def test_interrupted_killed_and_resumed_ends_in_the_same_bits(variant: str, name
 @pytest.mark.slow
 def test_the_same_seed_is_the_same_run_and_another_is_another(names: Path, tmp_path: Path) -> None:
     assert_follows_its_seed(lambda seed: tagging(names, seed=seed, steps=3, **REGULARIZED), tmp_path)
+
+
+def test_the_confusions_of_the_best_weights_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Any] = []
+    without_pictures(monkeypatch)
+    monkeypatch.setattr("ensue.tasks.labels_job.draw_confusion", lambda *args, **kwargs: drawn.append(args))
+    (tmp_path / "names.txt").write_text(columns(sentences(60)))
+    outcome = run_tiny(tagging(tmp_path / "names.txt", steps=4), tmp_path / "run")
+    assert outcome.valid is not None
+    ((labels, matrix, path),) = drawn
+    assert path == tmp_path / "run" / "confusion.png"
+    counts = {(a, b): matrix[i][j] for i, a in enumerate(labels) for j, b in enumerate(labels)}
+    assert sum(counts.values()) == outcome.valid["tokens"]
+    wrong = {(found["gold"], found["predicted"]): found["count"] for found in outcome.valid["confusion"]}
+    assert wrong == {pair: count for pair, count in counts.items() if count and pair[0] != pair[1]}

@@ -58,6 +58,10 @@ def evaluate(
         Path | None,
         typer.Option(help="Another run: test the difference by paired bootstrap.", show_default=False),
     ] = None,
+    errors: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Of a tagger: a table of the words whose label is wrong, to be written."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
     beams: BeamsOption = None,
     length_penalty: LengthPenaltyOption = None,
@@ -78,14 +82,16 @@ def evaluate(
     if (word_in_context is None) != (threshold_from is None):
         raise EnsueError("--word-in-context FILE and --threshold-from FILE go together")
     options: dict[str, Any] = {
-        name: value for name, value in (("format", format), ("draws", draws)) if value not in (None, "")
+        name: value
+        for name, value in (("format", format), ("draws", draws), ("errors", errors))
+        if value not in (None, "")
     }
     search = {"beams": beams, "length_penalty": length_penalty, "max_tokens": max_tokens}
     pipeline = load_for(
         "evaluate", run, device, threads, vectors=vectors, others=others, search=search, compare=compare,
         threshold_from=threshold_from, **questions, **options,
     )  # fmt: skip
-    from ensue.console.tables import show_pairs, show_scores
+    from ensue.console.tables import show_confusions, show_pairs, show_scores
 
     if minimal_pairs is not None:
         result = pipeline.minimal_pairs(minimal_pairs, encoding=encoding)
@@ -106,6 +112,10 @@ def evaluate(
     if protocol := pipeline.protocol(scores):
         say(protocol)
     print(json.dumps(scores.as_json())) if as_json else show_scores(scores)
+    if errors is not None:
+        if not as_json:
+            show_confusions(scores.confusion)
+        say(f"wrote {errors}")
 
 
 def predict(

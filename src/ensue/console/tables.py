@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -43,6 +44,17 @@ def label_rows(per_label: dict[str, dict[str, Any]], most: int | None = None) ->
         shares = (f"{100 * score[key]:.1f}" for key in ("precision", "recall", "f1"))
         table.add_row(Text(label), *shares, f"{score['support']:,}")
     return table
+
+
+def show_confusions(confusions: Sequence[tuple[str, str, int]]) -> None:
+    """Prints a row for each pair of labels that are confused: the right one, the predicted one, how often."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in ("right", "predicted"):
+        table.add_column(column, overflow="fold")
+    table.add_column("words", justify="right")
+    for right, predicted, count in confusions:
+        table.add_row(Text(right), Text(predicted), f"{count:,}")
+    Console(highlight=False).print(table)
 
 
 def show_pairs(result: Any) -> None:

@@ -34,6 +34,13 @@ class LabelingScores:
     per_label: dict[str, LabelScore]
     confusion: list[tuple[str, str, int]]
     unknown_labels: dict[str, int]
+    pairs: Counter[tuple[str, str]]
+    """How often each label of a token was predicted as each: all (gold, predicted)."""
+
+    def matrix(self) -> tuple[list[str], list[list[int]]]:
+        """All labels of tokens, and a row of counts for each right one, with a column for each predicted one."""
+        labels = sorted({label for pair in self.pairs for label in pair})
+        return labels, [[self.pairs[gold, predicted] for predicted in labels] for gold in labels]
 
     def as_json(self) -> dict[str, Any]:
         """The keys of `evaluate --json`."""
@@ -105,6 +112,7 @@ class LabelingTally:
             per_label=per_label,
             confusion=most_confused(self._pairs, CONFUSIONS),
             unknown_labels={} if known is None else self._unknown(gold, known),
+            pairs=self._pairs,
         )
 
     def _counts(self) -> tuple[Counter[str], Counter[str], Counter[str]]:

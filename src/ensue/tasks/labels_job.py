@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from torch import nn
 
 from ensue.errors import listed
+from ensue.tasks.confusion_picture import CONFUSION, draw_confusion
 from ensue.tasks.label_table import label_table
 from ensue.tasks.split_job import Examples, SplitJob
 
@@ -45,6 +47,17 @@ class LabelsJob(SplitJob[ModelT, DataT], Generic[ModelT, DataT]):
     def example(self) -> str:
         """A text that the model reads from stdin; "" if a plain text is not enough for it."""
         return ""
+
+    @property
+    @abstractmethod
+    def confused(self) -> tuple[list[str], list[list[int]]] | None:
+        """The labels of the validation data, and how often each (a row) was predicted as each; None if nothing was."""
+
+    def pictures(self) -> dict[str, Callable[[Path], None]]:
+        """The confusion matrix of the validation data."""
+        if (found := self.confused) is None:
+            return {}
+        return {CONFUSION: lambda path: draw_confusion(*found, path, title=path.parent.name)}
 
     def notes_on_labels(self) -> Iterator[str]:
         """Remarks on a validation that is missing, and on labels that only later data have."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import ClassVar, Protocol, TypeVar
 
 import torch
@@ -14,7 +13,6 @@ from ensue.errors import DataError, listed
 from ensue.metrics.classification import ClassificationScores
 from ensue.models.classifier import Classifier
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.classification.confusion_picture import CONFUSION, draw_confusion
 from ensue.tasks.classification.task import (
     Classification,
     Classified,
@@ -93,13 +91,10 @@ class ClassesJob(LabelsJob[Classifier, DataT]):
         run.write({"labels.json": self.parts.labels.to_json()})
         self.final = score_classifier(probabilities, valid.labels, self.parts.labels)
 
-    def pictures(self) -> dict[str, Callable[[Path], None]]:
-        """The confusion matrix of the validation data."""
+    @property
+    def confused(self) -> tuple[list[str], list[list[int]]] | None:
         final = self.final
-        if final is None or final.confusion is None:
-            return {}
-        labels, counts = final.labels, final.confusion
-        return {CONFUSION: lambda path: draw_confusion(labels, counts, path, title=path.parent.name)}
+        return None if final is None or final.confusion is None else (final.labels, final.confusion)
 
     def test(self, model: Classifier) -> ClassificationScores | None:
         if self.test_data is None:

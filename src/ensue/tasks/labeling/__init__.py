@@ -9,7 +9,7 @@ TASK = TaskEntry(
     parts="ensue.tasks.labeling.model:TaggerParts",
     job="ensue.tasks.labeling.job:LabelingJob",
     pipeline="ensue.tasks.labeling.pipeline:LabelingPipeline",
-    commands=COMMANDS,
+    commands=COMMANDS | {"evaluate": COMMANDS["evaluate"] | {"errors"}},
     judged_by=("f1", "accuracy"),
     files=("tokenizer.json", "labels.json"),
 )

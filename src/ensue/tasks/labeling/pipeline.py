@@ -29,7 +29,8 @@ from ensue.runs.directory import RunDirectory
 from ensue.tasks.labeling.console import label_lines
 from ensue.tasks.labeling.contexts import Contexts
 from ensue.tasks.labeling.inspection import inspect_tagger
-from ensue.tasks.labeling.judging import Judged, items_of, scores_of
+from ensue.tasks.labeling.judging import items_of, scores_of
+from ensue.tasks.labeling.mistakes import with_mistakes
 from ensue.tasks.labeling.model import TaggerParts
 from ensue.tasks.labeling.portable import portable
 from ensue.tasks.labeling.recipe import LabelingRecipe
@@ -166,16 +167,32 @@ class LabelingPipeline(WordPipeline):
         return format.write(answer.sentence, answer.labels, column)
 
     def evaluate(
-        self, data: str | Path | SentenceSource, *, format: str | None = None, encoding: str = "utf-8"
+        self,
+        data: str | Path | SentenceSource,
+        *,
+        format: str | None = None,
+        encoding: str = "utf-8",
+        errors: str | Path | None = None,
     ) -> LabelingScores:
-        """The scores on a file of labeled sentences."""
-        return scores_of(self.labels, self._judged(data, format, encoding))
+        """The scores on a file of labeled sentences. The words whose label is wrong are written to the table `errors`.
+
+        Raises EnsueError if that cannot be written, or is the file that is read.
+        """
+        answers = self._answers(data, format, encoding)
+        if errors is None:
+            return scores_of(self.labels, ((right, said) for _, right, said in answers))
+        if not isinstance(data, SentenceSource) and Path(errors).resolve() == Path(data).resolve():
+            raise EnsueError(f"{errors}: is the file that is read; expected another one for the mistakes")
+        return scores_of(self.labels, with_mistakes(answers, Path(errors)))
 
     def scored_items(self, location: str | Path, *, format: str | None = None, encoding: str = "utf-8") -> ScoredItems:
-        return items_of(self.labels, self._judged(location, format, encoding), "sentences")
+        answers = self._answers(location, format, encoding)
+        return items_of(self.labels, ((right, said) for _, right, said in answers), "sentences")
 
-    def _judged(self, data: str | Path | SentenceSource, format: str | None, encoding: str) -> Iterator[Judged]:
-        """The right and the predicted labels of labeled sentences. Raises EnsueError if no word has a label."""
+    def _answers(
+        self, data: str | Path | SentenceSource, format: str | None, encoding: str
+    ) -> Iterator[tuple[Sentence, Sequence[str], list[str]]]:
+        """Labeled sentences with their right and their predicted labels. Raises EnsueError if no word has a label."""
         if not isinstance(data, SentenceSource):
             check_path("the data", data)
         source = data if isinstance(data, SentenceSource) else self.source(data, format=format, encoding=encoding)
@@ -185,7 +202,7 @@ class LabelingPipeline(WordPipeline):
         for answer in self.label(source):
             right = source.format.labels(answer.sentence, column)
             words += len(right)
-            yield right, answer.labels
+            yield answer.sentence, right, answer.labels
         if not words:
             raise EnsueError(f"{source.location}: no labeled word in it")
 

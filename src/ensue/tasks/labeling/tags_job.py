@@ -11,6 +11,7 @@ from ensue.errors import DataError
 from ensue.metrics.labeling import LabelingScores
 from ensue.models.tag_heads import ViterbiTagHead
 from ensue.models.tagger import Tagger
+from ensue.runs.directory import RunDirectory
 from ensue.tasks.labeling.task import Labeled, Labeling, evaluate_tagger
 from ensue.tasks.labels_job import LabeledData, LabelsJob
 from ensue.text.labels import Labels
@@ -24,6 +25,8 @@ class TagsJob(LabelsJob[Tagger, DataT]):
 
     counted_by: ClassVar[str] = "tokens"
     task: Labeling
+    final: LabelingScores | None = None
+    """The scores of the best weights on the validation data."""
 
     @abstractmethod
     def encoded(self, data: DataT) -> Labeled:
@@ -58,6 +61,14 @@ class TagsJob(LabelsJob[Tagger, DataT]):
         model.head.start_from_counts(np.bincount(tags.values, minlength=len(self.parts.labels)))
         if isinstance(model.head, ViterbiTagHead):
             model.head.count_bigrams(np.split(tags.values, tags.starts[1:-1]))
+
+    def finish(self, run: RunDirectory, model: Tagger) -> None:
+        """Scores the validation data with the best weights, for the picture of confusions."""
+        self.final = self.task.validate(model)
+
+    @property
+    def confused(self) -> tuple[list[str], list[list[int]]] | None:
+        return None if self.final is None else self.final.matrix()
 
     def test(self, model: Tagger) -> LabelingScores | None:
         return (

@@ -1,4 +1,4 @@
-"""The confusion matrix of a classifier as a picture."""
+"""The confusion matrix of a classifier or a tagger as a picture."""
 
 from __future__ import annotations
 
