@@ -42,16 +42,15 @@ def _milliseconds(tagger: LabelingPipeline, words: list[str]) -> float:
     return 1000 * statistics.median(seconds)
 
 
-@pytest.mark.parametrize(("head", "least"), [("softmax", 0.82), ("viterbi", 0.84), ("crf", 0.84)])
-def test_names_in_news(head: str, least: float, shared_data: Path, tmp_path: Path) -> None:
+def test_names_in_news(shared_data: Path, tmp_path: Path) -> None:
     """Two epochs, development data, with the given parts of speech and chunks."""
     folder = shared_data / "conll2003"
-    settings = {"train.epochs": 2, "train.validations": 1, "head.kind": head, "features.columns": ["2", "3"]}
+    settings = {"train.epochs": 2, "train.validations": 1, "features.columns": ["2", "3"]}
     train, dev = folder / "eng.train.xz", folder / "eng.testa.xz"
-    tagger = ensue.train("tag-lstm-crf", train=train, valid=dev, out=tmp_path / head, settings=settings, threads=1)
+    tagger = ensue.train("tag-lstm-crf", train=train, valid=dev, out=tmp_path / "names", settings=settings, threads=1)
     assert tagger.labels.scheme == "iob1"
     scores = tagger.evaluate(dev)
-    assert scores.f1 >= least
+    assert scores.f1 >= 0.84
     assert scores.tokens == 51_362
 
 

@@ -36,6 +36,5 @@ def test_some_cases_end_well(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
-def test_all_cases_end_well(seed: int, tmp_path: Path) -> None:
-    assert run(seed, 1.0, tmp_path) > 20_000
+def test_all_cases_end_well(tmp_path: Path) -> None:
+    assert run(1, 1.0, tmp_path) > 20_000

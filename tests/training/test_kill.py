@@ -93,7 +93,7 @@ def test_kill_9_and_ctrl_c_then_resume_ends_in_the_same_bits(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("model", "precision", "kills"), [("lstm", "float32", 20), ("gru", "bfloat16", 5)])
+@pytest.mark.parametrize(("model", "precision", "kills"), [("lstm", "float32", 10), ("gru", "bfloat16", 3)])
 def test_killed_again_and_again_at_random_moments(
     model: str, precision: str, kills: int, text: Path, tmp_path: Path
 ) -> None:
