@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import ensue
 from ensue.errors import DataError, RunError
@@ -42,8 +43,9 @@ def vector_file(folder: Path) -> tuple[Path, Path]:
 def with_vectors(folder: Path, **features: Any) -> LabelingRecipe:
     data, vectors = vector_file(folder)
     return tagging(
-        data, encoder="none", features={"vectors": str(vectors), "d_words": 0} | features, steps=20, learning_rate=0.5
-    )
+        data, encoder="none", features={"vectors": str(vectors), "d_words": 0, "kept_vectors": 0} | features, steps=20,
+        learning_rate=0.5,
+    )  # fmt: skip
 
 
 def vectors_of(run: Path) -> dict[str, list[float]]:
@@ -92,6 +94,36 @@ def test_new_words_are_looked_up_in_the_file(tmp_path: Path) -> None:
     assert plain.labels != ["noun", "verb", "noun", "verb", "verb"]
     # and one by one, and again, when most are known already
     assert [looked_up.predict([[word]])[0].labels[0] for word in words] == ["noun", "verb", "noun", "verb", "verb"]
+
+
+def test_the_first_words_of_the_file_are_kept_too(tmp_path: Path) -> None:
+    """In half precision, behind those of the data; the others are looked up as before."""
+    run_tiny(with_vectors(tmp_path, kept_vectors=17), tmp_path / "run")
+    pipeline = load(tmp_path / "run")
+    lexicon, features = pipeline.reader.lexicon, pipeline.model.features
+    assert lexicon.vectors is not None
+    assert lexicon.vectors.symbols[-7:] == tuple(f"noun{number}" for number in range(10, 17))
+    assert (lexicon.kept_vectors, len(features.vectors.weight), features.kept_vectors.dtype) == (7, 21, torch.float16)
+    words = ["Noun15", "noun16", "noun17"]
+    assert pipeline.predict([words])[0].labels[:2] == ["noun", "noun"]
+    assert pipeline.lacking() == ("1 of 3 words (33%) have no pretrained vector, neither in the run nor with --vectors")
+    known, looked_up = pipeline.reader.memory, load(tmp_path / "run", vectors=tmp_path / "vectors.txt")
+    assert looked_up.predict([words])[0].labels == ["noun"] * 3
+    assert looked_up.lacking() == ""
+    vectors, rows = looked_up.reader.read([words, ["verb19", "noun3", "nothing"]])
+    expected = [MEANINGS["noun"]] * 3 + [MEANINGS["verb"], MEANINGS["noun"], (0.0, 0.0, 0.0)]
+    assert vectors.vectors[rows.values].tolist() == [list(row) for row in expected]
+    assert known.features.looked_up is None
+
+
+@pytest.mark.slow
+def test_killed_before_the_first_checkpoint_the_words_that_are_kept_are_the_same(tmp_path: Path) -> None:
+    recipe = with_vectors(tmp_path, kept_vectors=17)
+    with pytest.raises(Killed):
+        run_tiny(recipe, tmp_path / "parts", reporter=At(2, die))
+    run_tiny(None, tmp_path / "parts", resume=True)
+    run_tiny(recipe, tmp_path / "whole")
+    assert kept(tmp_path / "parts") == kept(tmp_path / "whole")
 
 
 def test_vectors_of_another_size_or_of_no_word_are_refused(tmp_path: Path) -> None:

@@ -109,8 +109,8 @@ def evaluate(
     if compare is not None:
         options["compare"] = load_for("evaluate", compare, device, threads, search=search, compare=compare)
     scores = pipeline.evaluate(path, encoding=encoding, **options)
-    if protocol := pipeline.protocol(scores):
-        say(protocol)
+    for line in filter(None, (pipeline.protocol(scores), pipeline.lacking())):
+        say(line)
     print(json.dumps(scores.as_json())) if as_json else show_scores(scores)
     if errors is not None:
         if not as_json:
@@ -164,6 +164,8 @@ def predict(
     )
     for line in lines:
         print(line, end="", flush=True)
+    if lacking := pipeline.lacking():
+        say(lacking)
 
 
 def inspect(

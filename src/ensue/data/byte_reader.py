@@ -15,7 +15,12 @@ class ByteReader:
     def __init__(self, path: Path) -> None:
         self._blocks = blocks(path)
         self._held = b""
-        self._place = 0
+        self._place = self._before = 0
+
+    @property
+    def position(self) -> int:
+        """How many bytes of the content have been read."""
+        return self._before + self._place
 
     def peek(self, count: int) -> bytes:
         """The next `count` bytes, or all that are left. They can still be read."""
@@ -53,5 +58,6 @@ class ByteReader:
     def _load(self) -> bool:
         block = next(self._blocks, b"")
         self._held = self._held[self._place :] + block
+        self._before += self._place
         self._place = 0
         return bool(block)

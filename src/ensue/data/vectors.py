@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,25 +26,33 @@ _BYTES_TO_LOOK_AT = 4096
 _ROWS_TO_LOOK_AT = 20
 _OTHER_FILES = {
     b"\xba\x16\x4f\x2f": "a fastText model; `ensue import` reads it, and a .vec file belongs to it",
-    b"PK\x03\x04": "a zip archive; unpack it and name one of its files",
 }
 
 
-class _Row(NamedTuple):
-    """A word as in the file, and its numbers, not yet parsed; `line` is None in binary files."""
+class Row(NamedTuple):
+    """A word as in the file, and its numbers, not yet parsed; `line` is None in binary files. `start` is the place of
+    its first byte.
+    """
 
     word: bytes
     numbers: bytes
     line: int | None
+    start: int
 
 
-class _Table(NamedTuple):
+class Table(NamedTuple):
+    """The rows of a file."""
+
     dimension: int
-    rows: Iterator[_Row]
+    rows: Iterator[Row]
+    is_binary: bool = False
 
 
-def read_vectors(path: str | Path, wanted: Collection[str] | None = None) -> tuple[list[str], NDArray[np.float32]]:
-    """The words of `wanted` that the file has (all of them for None), in its order, and their vectors (words, d).
+def read_vectors(
+    path: str | Path, wanted: Collection[str] | None = None, *, first: int = 0
+) -> tuple[list[str], NDArray[np.float32]]:
+    """The words of `wanted` that the file has (all of them for None), and the `first` ones of the file, in its order,
+    and their vectors (words, d).
 
     `.xz` and `.gz` are decompressed. Memory is that of the vectors returned; reading ends with the last one wanted. Of
     a word that comes twice the first one counts; one that is empty or no UTF-8 is passed over. What a header says of
@@ -53,7 +61,17 @@ def read_vectors(path: str | Path, wanted: Collection[str] | None = None) -> tup
     Raises DataError (file:line) for a row of another dimension, for what is no finite number, for a binary file that is
     cut off, and for files that hold no vectors.
     """
-    file = TextSource(path, encoding="latin-1").paths[0]  # which has no byte that it could not decode
+    file = file_of(path)
+    return _chosen(open_table(file), wanted, first, file)
+
+
+def file_of(path: str | Path) -> Path:
+    """The file of vectors. Raises DataError for one that is missing or empty."""
+    return TextSource(path, encoding="latin-1").paths[0]  # which has no byte that it could not decode
+
+
+def open_table(file: Path) -> Table:
+    """The rows of a file, which is read as they are asked for. Raises DataError for a file without vectors."""
     reader = ByteReader(file)
     if reader.peek(3) == codecs.BOM_UTF8:
         reader.take(3)
@@ -62,10 +80,8 @@ def read_vectors(path: str | Path, wanted: Collection[str] | None = None) -> tup
         raise DataError(f"no word vectors, but {other}", file)
     header = _header(reader)
     if header and _is_binary(reader.peek(_BYTES_TO_LOOK_AT)):
-        table = _Table(header[1], _binary_rows(reader, *header, file))
-    else:
-        table = _text_table(reader, header[1] if header else None, file)
-    return _chosen(table, wanted, file)
+        return Table(header[1], _binary_rows(reader, *header, file), is_binary=True)
+    return _text_table(reader, header[1] if header else None, file)
 
 
 def _header(reader: ByteReader) -> tuple[int, int] | None:
@@ -91,38 +107,57 @@ def _is_binary(head: bytes) -> bool:
     return bool(set(head) & set(range(9)))
 
 
-def _binary_rows(reader: ByteReader, count: int, dimension: int, path: Path) -> Iterator[_Row]:
+def _binary_rows(reader: ByteReader, count: int, dimension: int, path: Path) -> Iterator[Row]:
     for read in range(count):
+        start = reader.position
         word, numbers = reader.until(b" "), reader.take(4 * dimension)
         if word is None or numbers is None:
             raise DataError(f"cut off: it ends after {read:,} of the {count:,} vectors that its header promises", path)
-        yield _Row(word.removeprefix(b"\n"), numbers, None)
+        yield Row(word.removeprefix(b"\n"), numbers, None, start)
 
 
-def _text_table(reader: ByteReader, promised: int | None, path: Path) -> _Table:
+def _text_table(reader: ByteReader, promised: int | None, path: Path) -> Table:
     """The rows, and the dimension: the header's, or that of most of the first rows."""
-    raw = enumerate(iter(reader.line, None), 2 if promised else 1)
-    lines = ((number, line.rstrip(b" \t\r")) for number, line in raw)
-    filled = ((number, line) for number, line in lines if line)
+    filled = _filled_lines(reader, 2 if promised else 1)
     head = list(islice(filled, _ROWS_TO_LOOK_AT))
-    widths = Counter(_count_numbers(line.split(b" ")[1:]) for _, line in head)
+    widths = Counter(_count_numbers(line.split(b" ")[1:]) for _, _, line in head)
     dimension = promised or next((width for width, _ in widths.most_common(1)), 0)
     if not dimension:
         raise DataError("no word vectors: expected lines of a word and its numbers, with blanks between them", path, 1)
-    return _Table(dimension, (_row(line, number, dimension, path) for number, line in chain(head, filled)))
+    return Table(dimension, (_row(*line, dimension, path) for line in chain(head, filled)))
 
 
-def _row(line: bytes, number: int, dimension: int, path: Path) -> _Row:
+def _filled_lines(reader: ByteReader, number: int) -> Iterator[tuple[int, int, bytes]]:
+    """Lines that are not empty, with their numbers and the places where they begin."""
+    start = reader.position
+    while (line := reader.line()) is not None:
+        if line := line.rstrip(b" \t\r"):
+            yield number, start, line
+        number, start = number + 1, reader.position
+
+
+def row_at(file: BinaryIO, start: int, dimension: int, *, is_binary: bool) -> Row:
+    """The row that begins at the byte `start` of a file. Raises DataError for another dimension."""
+    file.seek(start)
+    if not is_binary:
+        return _row(0, start, file.readline().rstrip(b"\n").rstrip(b" \t\r"), dimension, Path(file.name))
+    word = bytearray()
+    while (byte := file.read(1)) not in (b" ", b""):
+        word += byte
+    return Row(bytes(word).removeprefix(b"\n"), file.read(4 * dimension), None, start)
+
+
+def _row(number: int, start: int, line: bytes, dimension: int, path: Path) -> Row:
     """A row taken apart. A word may be empty, and it may have blanks in it, but no number behind a blank."""
     if line.count(b" ") == dimension:
         word, _, numbers = line.partition(b" ")
-        return _Row(word, numbers, number)
+        return Row(word, numbers, number, start)
     word = line.rsplit(b" ", dimension)[0]
     _, *parts = word.split(b" ")
     if not parts or all(map(_is_number, parts)):
         found = _count_numbers(line.split(b" ")[1:])
         raise DataError(f"expected a word and {dimension} numbers, found {found}", path, number)
-    return _Row(word, line[len(word) + 1 :], number)
+    return Row(word, line[len(word) + 1 :], number, start)
 
 
 def _count_numbers(fields: list[bytes]) -> int:
@@ -143,28 +178,33 @@ def _is_number(field: bytes) -> bool:
     return True
 
 
-def _chosen(table: _Table, wanted: Collection[str] | None, path: Path) -> tuple[list[str], NDArray[np.float32]]:
+def _chosen(
+    table: Table, wanted: Collection[str] | None, first: int, path: Path
+) -> tuple[list[str], NDArray[np.float32]]:
     missing = None if wanted is None else {word.encode(errors="surrogatepass") for word in wanted}
     words: dict[str, None] = {}
     vectors = bytearray()
-    if missing == set():
-        return [], np.empty((0, table.dimension), np.float32)
-    for row in table.rows:
-        if missing is not None and row.word not in missing:
-            continue
-        word = row.word.decode(errors="ignore")
-        if not word or word in words or len(word.encode()) < len(row.word):
-            continue
-        words[word] = None
-        vectors += _vector(row, table.dimension, path).tobytes()
+    rows = iter(()) if missing == set() and not first else table.rows
+    for number, row in enumerate(rows, start=1):
+        is_wanted = missing is None or number <= first or row.word in missing
+        if is_wanted and (word := word_of(row)) and word not in words:
+            words[word] = None
+            vectors += vector_of(row, table.dimension, path).tobytes()
         if missing is not None:
-            missing.remove(row.word)
-            if not missing:
+            missing.discard(row.word)
+            if not missing and number >= first:
                 break
     return list(words), np.frombuffer(vectors, np.float32).reshape(-1, table.dimension)
 
 
-def _vector(row: _Row, dimension: int, path: Path) -> NDArray[np.float32]:
+def word_of(row: Row) -> str:
+    """The word of a row; "" for bytes that are no UTF-8."""
+    word = row.word.decode(errors="ignore")
+    return word if len(word.encode()) == len(row.word) else ""
+
+
+def vector_of(row: Row, dimension: int, path: Path) -> NDArray[np.float32]:
+    """The numbers of a row. Raises DataError for what is no finite number."""
     if row.line is None:
         vector = np.frombuffer(row.numbers, "<f4").astype(np.float32)
     else:

@@ -171,7 +171,7 @@ def _tolerance(difference: float) -> float:
 
 def rows_together(model: nn.Module, length: int) -> int:
     """How many rows of that length a call may have: a position holds about as many values as the weights have rows."""
-    held = sum(parameter.shape[0] for parameter in model.parameters() if parameter.dim())
+    held = sum(parameter.shape[0] for parameter in model.parameters() if parameter.dim() and parameter.requires_grad)
     return max(1, CALL_VALUES // max(1, held * length))
 
 

@@ -204,7 +204,7 @@ class ReadWords:
                 PartLocation("shapes"),
             )
         if features.vectors is not None:
-            yield "vector", words, forms.vectors > 0, features.vectors(on_device.vectors), PartLocation("vectors")
+            yield "vector", words, forms.vectors > 0, features.pretrained(on_device.vectors), PartLocation("vectors")
 
 
 def _joined(forms: WordForms, others: WordForms) -> WordForms:

@@ -27,6 +27,7 @@ def build_lexicon(
     *,
     columns: Mapping[str, Iterable[str]] | None = None,
     vectors: Collection[str] | None = None,
+    kept_vectors: int = 0,
 ) -> Lexicon:
     """The lexicon that the features need, from the count of each word form in the training data."""
     return Lexicon.train(
@@ -40,6 +41,7 @@ def build_lexicon(
         longest_affix=features.affixes,
         shapes=features.d_shape > 0,
         vectors=vectors,
+        kept_vectors=kept_vectors,
     )
 
 

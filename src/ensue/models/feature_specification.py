@@ -78,6 +78,10 @@ class FeatureSpecification(ContextualSpecification):
     """Size of the trained vector of a word's shape (`Xxxx`, `dd-dd`); 0: none."""
     vectors: str = ""
     """A file of pretrained vectors: GloVe, word2vec (text or binary) or fastText's text."""
+    kept_vectors: Annotated[int, Field(ge=0, le=LARGEST)] = 100_000
+    """The run keeps the vectors of the words of its data and of the first words of the file, the most frequent ones, so
+    many; the latter in half precision.
+    """
     train_vectors: bool = False
     """Whether the pretrained vectors are trained too."""
     contextual_at: Literal["input", "first-layer", "both"] = "input"

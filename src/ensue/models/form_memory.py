@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ensue.data.vector_index import VectorIndex
 from ensue.models.word_features import FormTable, WordFeatures
 from ensue.text.lexicon import Lexicon
 
@@ -31,16 +32,24 @@ class Known(NamedTuple):
 
 
 class FormMemory:
-    """The vectors of word forms. When there are more than `most`, all are forgotten.
+    """The vectors of word forms. When there are more than `most`, all are forgotten. Pretrained vectors that the model
+    does not have are looked up in `vectors`.
 
     Threads may share it. Each thread computes its new forms by itself; a lock protects looking up and adding. A table
     that was returned never changes, whatever is added or forgotten later.
     """
 
     def __init__(
-        self, features: WordFeatures, lexicon: Lexicon, device: torch.device, *, most: int = MOST_FORMS
+        self,
+        features: WordFeatures,
+        lexicon: Lexicon,
+        device: torch.device,
+        *,
+        most: int = MOST_FORMS,
+        vectors: VectorIndex | None = None,
     ) -> None:
         self.features, self.lexicon, self.device, self.most = features, lexicon, device, most
+        self.vectors = vectors
         self._lock = Lock()
         self.forget()
 
@@ -60,11 +69,24 @@ class FormMemory:
                 self.forget()
             known = self._known
             new = [word for word in dict.fromkeys(words) if word not in known.numbers]
-        rows = self.features.table(self.lexicon.encode(new), self.device) if new else None
+        rows = None
+        if new:
+            features, lexicon = self.read(new)
+            rows = features.table(lexicon.encode(new), self.device)
         with self._lock:
             if rows is not None:
                 self._add(known, new, rows)
             return known.table, np.fromiter(map(known.numbers.__getitem__, words), np.int32, len(words))
+
+    def read(self, words: Sequence[str]) -> tuple[WordFeatures, Lexicon]:
+        """The features and the lexicon in which these words have the vectors of the file, too."""
+        if self.vectors is None or self.lexicon.vectors is None:
+            return self.features, self.lexicon
+        forms = dict.fromkeys(form for word in words for form in (word, word.lower()))
+        found, rows = self.vectors.find([form for form in forms if form not in self.lexicon.vectors.ids])
+        if not found:
+            return self.features, self.lexicon
+        return self.features.beside(torch.from_numpy(rows).to(self.device)), self.lexicon.beside(found)
 
     def _add(self, known: Known, words: list[str], rows: FormTable) -> None:
         """Adds the rows of words, except for those that another thread has added meanwhile."""
@@ -83,7 +105,7 @@ class FormMemory:
     @torch.inference_mode(False)  # so that it can be written both in and out of inference mode
     def _rows(self, count: int) -> FormTable:
         vectors = torch.zeros(count, self.features.d_forms, device=self.device)
-        return FormTable(vectors, torch.zeros(count, dtype=torch.int64, device=self.device))
+        return FormTable(vectors, *(torch.zeros(count, dtype=torch.int64, device=self.device) for _ in range(2)))
 
 
 def _write(room: FormTable, start: int, rows: FormTable) -> None:

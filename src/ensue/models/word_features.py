@@ -7,12 +7,14 @@ What depends on a word form alone is computed once for each distinct form of a b
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import NamedTuple, Self
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ensue.models.contextual_vectors import ContextualVectors, LayersShape
@@ -24,6 +26,7 @@ from ensue.text.lexicon import Lexicon, WordForms
 
 CHUNK_FORMS = 1024
 FIRST_STD = 0.1
+NO_VECTOR, NEW_CHARACTER = 1, 2
 
 
 class EncodedForms(NamedTuple):
@@ -84,10 +87,13 @@ class Words(NamedTuple):
 
 
 class FormTable(NamedTuple):
-    """The features of word forms by their numbers: features (N, d) and keys (N,)."""
+    """The features of word forms by their numbers: features (N, d) and keys (N,). `lacks` (N,) has `NO_VECTOR`
+    for words without a pretrained vector, and `NEW_CHARACTER` for those with an unknown character.
+    """
 
     vectors: Float[Tensor, "N d"]
     keys: Int[Tensor, " N"]
+    lacks: Int[Tensor, " N"]
 
 
 class WordFeatures(nn.Module):
@@ -110,10 +116,16 @@ class WordFeatures(nn.Module):
         self.characters = _characters(specification, lexicon)
         self.affixes = _table(len(lexicon.affixes), specification.d_affix) if lexicon.affixes else None
         self.shapes = _table(len(lexicon.shapes), specification.d_shape) if lexicon.shapes else None
-        self.vectors = None
+        self.vectors: nn.Embedding | None = None
+        self.looked_up: Tensor | None = None
+        kept: nn.Parameter | None = None
         if pretrained is not None:
-            self.vectors = nn.Embedding(*pretrained.shape)
-            self.vectors.weight = nn.Parameter(pretrained.clone(), requires_grad=specification.train_vectors)
+            of_data = len(pretrained) - lexicon.kept_vectors
+            self.vectors = nn.Embedding(of_data, pretrained.shape[1])
+            self.vectors.weight = nn.Parameter(pretrained[:of_data].clone(), requires_grad=specification.train_vectors)
+            if lexicon.kept_vectors:
+                kept = nn.Parameter(_halves(pretrained[of_data:]), requires_grad=False)
+        self.kept_vectors = kept
         d_column = specification.d_column if isinstance(specification, SentenceFeatureSpecification) else 0
         self.columns = nn.ModuleList(_table(len(vocabulary), d_column) for vocabulary in lexicon.columns.values())
         self.d_forms = sum(part.d_out for part in (self.words, self.characters, self.shapes) if part is not None)
@@ -144,10 +156,35 @@ class WordFeatures(nn.Module):
         if self.shapes is not None:
             parts.append(self.shapes(forms.shapes))
         if self.vectors is not None:
-            parts.append(self.vectors(forms.vectors))
+            parts.append(self.pretrained(forms.vectors))
         if not parts:
             return torch.zeros(len(forms.words), 0, device=forms.words.device)
         return torch.cat([part.float() for part in parts], dim=-1)
+
+    def pretrained(self, ids: Int[Tensor, " U"]) -> Float[Tensor, "U d"]:
+        """The pretrained vectors of words: of those of the data, then of those that are kept or looked up beside them,
+        which are not in the training data.
+        """
+        assert self.vectors is not None
+        start, others = (
+            self.vectors.num_embeddings,
+            [part for part in (self.kept_vectors, self.looked_up) if part is not None],
+        )
+        of_data = ids if self.training or not others else ids.masked_fill(ids >= start, 0)
+        x: Tensor = self.vectors(of_data)
+        if self.training:
+            return x
+        for rows in others:
+            inside = (ids >= start) & (ids < start + len(rows))
+            x = x.where(~inside.unsqueeze(1), F.embedding((ids - start).masked_fill(~inside, 0), rows).to(x.dtype))
+            start += len(rows)
+        return x
+
+    def beside(self, rows: Float[Tensor, "N d"]) -> Self:
+        """The same features in which further words have pretrained vectors; see `Lexicon.beside`."""
+        other = copy(self)
+        other.looked_up = rows
+        return other
 
     @torch.inference_mode()
     def table(self, forms: WordForms, device: torch.device) -> FormTable:
@@ -155,7 +192,16 @@ class WordFeatures(nn.Module):
         vectors = torch.empty(len(forms.words), self.d_forms, device=device)
         for rows in np.array_split(np.argsort(forms.lengths, kind="stable"), len(vectors) // CHUNK_FORMS + 1):
             vectors[torch.from_numpy(rows).to(device)] = self.form_vectors(EncodedForms.of(forms.select(rows), device))
-        return FormTable(vectors, torch.from_numpy(forms.keys).to(device))
+        return FormTable(vectors, *(torch.from_numpy(part).to(device) for part in (forms.keys, self._lacks(forms))))
+
+    def _lacks(self, forms: WordForms) -> NDArray[np.int64]:
+        lacks = np.zeros(len(forms.words), np.int64)
+        if self.vectors is not None:
+            lacks += NO_VECTOR * (forms.vectors == 0)
+        if self.characters is not None:
+            real = np.arange(forms.characters.shape[1]) < forms.lengths[:, None]
+            lacks += NEW_CHARACTER * (real & (forms.characters == 0)).any(1)
+        return lacks
 
     def in_place(
         self,
@@ -184,6 +230,12 @@ def _table(size: int, d_out: int) -> TokenEmbedding:
     table = TokenEmbedding(size, d_out)
     nn.init.normal_(table.weight, std=FIRST_STD)
     return table
+
+
+def _halves(numbers: Tensor) -> Tensor:
+    """In half precision, in which no number is above its largest one."""
+    most = torch.finfo(torch.float16).max
+    return numbers.clamp(-most, most).half()
 
 
 def _characters(specification: FeatureSpecification, lexicon: Lexicon) -> CharacterLSTM | CharacterCNN | None:

@@ -15,6 +15,7 @@ from ensue.errors import EnsueError
 from ensue.inspection.inspection import Inspection
 from ensue.inspection.numbers import json_pieces
 from ensue.interruption import check_interrupted
+from ensue.notices import say_once
 from ensue.serving.api import EmbeddingRequest, InspectRequest, TextsRequest
 from ensue.serving.refusal import Refusal, wrong
 from ensue.serving.served import Served
@@ -24,6 +25,8 @@ from ensue.text.utf8 import without_surrogates
 
 SMALL = 512
 """What is found in so few characters is written to JSON at a stroke."""
+LEAST_WORDS = 1_000
+"""Words of requests before a model says what many of them lack."""
 Text = str | tuple[str, ...]
 
 
@@ -37,7 +40,7 @@ class TextRoutes:
         """POST /v1/predict."""
         asked, model = await received(TextsRequest, request, self.service)
         texts = await self._admitted(asked.inputs, request, model, {model.pipeline.num_texts})
-        return await self._answer(request, model, texts, model.pipeline.each_json(texts))
+        return await self._answer(request, model, texts, _told(model, model.pipeline.each_json(texts)))
 
     async def score(self, request: Request) -> Response:
         """POST /v1/score."""
@@ -122,6 +125,14 @@ class TextRoutes:
             raise Refusal(400, said, param="inputs", code="invalid_value") from None
         answer.add(end)
         return answer.end()
+
+
+def _told(model: Served, answers: Iterator[Any]) -> Iterator[Any]:
+    """The answers. A notice says what the texts so far lack, once for a model."""
+    for answer in answers:
+        if lacking := model.pipeline.lacking(least=LEAST_WORDS):
+            say_once(f"lacking {model.name}", f"{model.name}: {lacking}")
+        yield answer
 
 
 def _frames(given: Any, counts: set[int], param: str) -> tuple[list[Any], int]:

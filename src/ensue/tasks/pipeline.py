@@ -94,6 +94,12 @@ class Pipeline(ABC):
         """A sentence that says how `evaluate` has computed these scores; "" if there is nothing to say."""
         return ""
 
+    def lacking(self, *, least: int = 0) -> str:
+        """What the texts so far have that the model does not know, in one line; "" if it is little, or before `least`
+        words.
+        """
+        return ""
+
     def _described(self, *parts: str) -> str:
         """The `repr` of these parts, with the run at the end."""
         run = [] if self.run is None else [f"run={str(self.run)!r}"]

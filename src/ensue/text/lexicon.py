@@ -6,7 +6,9 @@ Each distinct word form is encoded once (`Lexicon.encode`), however often it occ
 from __future__ import annotations
 
 import re
+from collections import ChainMap
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -64,7 +66,8 @@ class WordForms(NamedTuple):
 class Lexicon:
     """The vocabularies of a model that reads words. Id 0 of each stands for everything unknown.
 
-    `longest_affix` is a number of characters, 0 for no affixes. `vectors` are the words that have a pretrained vector.
+    `longest_affix` is a number of characters, 0 for no affixes. `vectors` are the words that have a pretrained vector;
+    the last `kept_vectors` of them are not of the data, but frequent in the file.
     """
 
     def __init__(
@@ -79,11 +82,14 @@ class Lexicon:
         shapes: Vocabulary | None = None,
         columns: Mapping[str, Vocabulary] | None = None,
         vectors: Vocabulary | None = None,
+        kept_vectors: int = 0,
     ) -> None:
         self.words, self.lowercase, self.fold_digits = words, lowercase, fold_digits
         self.characters, self.affixes, self.longest_affix, self.shapes = characters, affixes, longest_affix, shapes
         self.columns = dict(columns or {})
-        self.vectors = vectors
+        self.vectors, self.kept_vectors = vectors, kept_vectors
+        self.looked_up: dict[str, int] = {}
+        """The rows of further vectors, by word."""
 
     @classmethod
     def train(
@@ -99,6 +105,7 @@ class Lexicon:
         longest_affix: int = 0,
         shapes: bool = False,
         vectors: Collection[str] | None = None,
+        kept_vectors: int = 0,
     ) -> Lexicon:
         """A lexicon from the count of each word form in the training data, and the values of the columns in use."""
         lexicon = cls(words=Vocabulary([UNKNOWN]), lowercase=lowercase, fold_digits=fold_digits)
@@ -117,7 +124,7 @@ class Lexicon:
         if shapes:
             lexicon.shapes = _vocabulary(most_frequent(_counted(counts, shape), min_count=2, limit=None))
         lexicon.columns = {name: _vocabulary(sorted(set(values))) for name, values in (columns or {}).items()}
-        lexicon.vectors = None if vectors is None else _vocabulary(vectors)
+        lexicon.vectors, lexicon.kept_vectors = None if vectors is None else _vocabulary(vectors), kept_vectors
         return lexicon
 
     def normalized(self, form: str) -> str:
@@ -168,6 +175,7 @@ class Lexicon:
             "shapes": _symbols(self.shapes),
             "columns": {name: _symbols(vocabulary) for name, vocabulary in self.columns.items()},
             "vectors": _symbols(self.vectors),
+            "kept_vectors": self.kept_vectors,
         }
 
     @classmethod
@@ -178,6 +186,9 @@ class Lexicon:
         words, columns, longest_affix = _read(content["words"]), content["columns"], content["longest_affix"]
         if words is None:
             raise ValueError("no words")
+        vectors, kept_vectors = _read(content["vectors"]), content.get("kept_vectors", 0)
+        if type(kept_vectors) is not int or not 0 <= kept_vectors < max(1, len(vectors or ())):
+            raise ValueError("kept_vectors must be a number of vectors")
         if not isinstance(columns, dict) or type(longest_affix) is not int or longest_affix < 0:
             raise ValueError("columns must be a table, and longest_affix a number from 0")
         return cls(
@@ -189,7 +200,8 @@ class Lexicon:
             affixes=_read(content["affixes"]),
             shapes=_read(content["shapes"]),
             columns={name: _read(symbols) or Vocabulary([UNKNOWN]) for name, symbols in columns.items()},
-            vectors=_read(content["vectors"]),
+            vectors=vectors,
+            kept_vectors=kept_vectors,
         )
 
     def _keys(self, forms: Sequence[str]) -> NDArray[np.int64]:
@@ -214,8 +226,15 @@ class Lexicon:
         """The ids of pretrained vectors: that of the word itself, or of its lowercased form."""
         if self.vectors is None:
             return np.zeros(len(forms), np.int64)
-        ids = self.vectors.ids
+        ids = ChainMap(self.vectors.ids, self.looked_up) if self.looked_up else self.vectors.ids
         return np.array([ids.get(form) or ids.get(form.lower(), 0) for form in forms], np.int64)
+
+    def beside(self, words: Sequence[str]) -> Lexicon:
+        """The same lexicon in which these words have vectors too, behind all others."""
+        assert self.vectors is not None
+        other = copy(self)
+        other.looked_up = {word: len(self.vectors) + row for row, word in enumerate(words)}
+        return other
 
     def __repr__(self) -> str:
         return f"Lexicon({len(self.words):,} words)"

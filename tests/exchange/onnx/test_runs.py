@@ -2,6 +2,7 @@
 
 import ast
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any, get_args
@@ -17,6 +18,7 @@ from ensue.tasks.labeling.portable import written_as
 from ensue.text.labels import Labels
 from ensue.text.schemes import Scheme
 from training import tiny_pairs
+from training.test_pretrained import vector_file
 from training.tiny import run_tiny, tiny_recipe, words
 from training.tiny_texts import (
     classifying,
@@ -37,7 +39,7 @@ onnx = pytest.importorskip("onnx", reason="onnx is not installed (pip install en
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 PROGRAMS = Path(ensue.__file__).parent / "exchange" / "onnx" / "programs"
-PAGE = 110
+PAGE = 120
 """The most lines of a program."""
 
 
@@ -131,6 +133,27 @@ TAGGERS: dict[str, dict[str, Any]] = {
 def test_taggers_of_all_kinds(kind: str, tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     without_pictures(monkeypatch)
     check_tagger(tagger(tmp_path, **{"steps": 40} | TAGGERS[kind]), tmp_path, program)
+
+
+@pytest.mark.slow
+def test_vectors_that_are_kept_are_exported_and_words_without_one_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_pictures(monkeypatch)
+    kinds, vectors = vector_file(tmp_path)
+    features = {"vectors": str(vectors), "kept_vectors": 17, "characters": "cnn"}
+    run_tiny(tagging(kinds, features=features), tmp_path / "run")
+    export_run(tmp_path / "run", tmp_path / "out", "onnx")
+    text = "noun1 Noun15\nnoun12 noun19 v\u00e9rb1\n"
+    asked = [sys.executable, str(tmp_path / "out" / "predict.py")]
+    found = subprocess.run(asked, input=text, capture_output=True, text=True, check=True)
+    pipeline = ensue.load(tmp_path / "run", device="cpu")
+    expected = pipeline.predict([line.split() for line in text.splitlines()])
+    assert found.stdout == "".join("".join(f"{w.text}\t{w.label}\n" for w in answer) + "\n" for answer in expected)
+    told = "2 of 5 words (40%) have no pretrained vector\n1 of 5 words (20%) have unknown characters\n"
+    assert found.stderr == told
+    assert pipeline.lacking().startswith("2 of 5 words (40%) have no pretrained vector, ")
+    assert "1 of 5 words (20%) have characters that the training data do not have" in pipeline.lacking()
 
 
 @pytest.mark.slow

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 from ensue.data.documents import DocumentSource
 from ensue.data.sources import TextSource
 from ensue.errors import DataError
-from ensue.models.build_words import build_lexicon
 from ensue.models.classifier import Classifier
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.classification.classes_job import ClassesJob
@@ -97,11 +96,12 @@ class ClassificationJob(ClassesJob[Documents], WordsJob[Classifier, Documents]):
 
     def _parts(self) -> ClassifierParts:
         labels = self._labels()
-        words, pretrained = self.pretrained()
+        pretrained = self.pretrained()
         counts = sum((Counter(texts.words.counts()) for texts in self.train.texts), Counter[str]())
-        lexicon = build_lexicon(self.recipe.features, counts, vectors=words)
+        lexicon = self.lexicon_with(pretrained, counts)
+        vectors = None if pretrained is None else pretrained.vectors
         return ClassifierParts(
-            lexicon, pretrained, labels, self.num_texts == 2, contextual=self.contextual.shapes, tuned=self.tuned
+            lexicon, vectors, labels, self.num_texts == 2, contextual=self.contextual.shapes, tuned=self.tuned
         )
 
     def encoded(self, documents: Documents) -> ClassifiedTexts:

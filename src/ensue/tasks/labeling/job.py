@@ -8,7 +8,6 @@ from ensue.data.compact_texts import StringColumn
 from ensue.data.sentences.contexts import contexts
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError, RecipeError
-from ensue.models.build_words import build_lexicon
 from ensue.models.tagger import Tagger
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.labeling.contexts import Contexts
@@ -77,11 +76,11 @@ class LabelingJob(TagsJob[Sentences], WordsJob[Tagger, Sentences]):
 
     def _parts(self, detector: SchemeDetector) -> TaggerParts:
         labels = self.tags(detector, f' (column "{self.label_column}"); data.labels names another column')
-        words, pretrained = self.pretrained()
+        pretrained = self.pretrained()
         columns = {name: column.values for name, column in self.train.columns.items()}
-        counts = self.train.texts.words.counts()
-        lexicon = build_lexicon(self.recipe.features, counts, columns=columns, vectors=words)
-        return TaggerParts(lexicon, pretrained, labels, contextual=self.contextual.shapes, tuned=self.tuned)
+        lexicon = self.lexicon_with(pretrained, self.train.texts.words.counts(), columns=columns)
+        vectors = None if pretrained is None else pretrained.vectors
+        return TaggerParts(lexicon, vectors, labels, contextual=self.contextual.shapes, tuned=self.tuned)
 
     def encoded(self, sentences: Sentences) -> LabeledTexts:
         encoded = EncodedTexts(self.parts.lexicon, sentences.texts, sentences.columns)

@@ -41,6 +41,7 @@ from ensue.tasks.shards import WHOLE, Shard
 from ensue.tasks.windows import windows
 from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
 from ensue.tasks.words.kept_vectors import LayersOfTexts
+from ensue.tasks.words.lacking import new_value
 from ensue.tasks.words.length import check_length
 from ensue.tasks.words.pipeline import WordPipeline
 from ensue.tasks.words.subwords import SubwordReader, SubwordTexts
@@ -298,8 +299,9 @@ class LabelingPipeline(WordPipeline):
                 if sentence.words and not sentence.columns:
                     raise sentence.error(f'the model also reads the column "{name}", which plain words do not have')
                 column.extend(sentence.column(name) if sentence.words else ())
-            ids = self.reader.lexicon.encode_column(name, column.values)
-            found.append(Ragged(ids[column.ids], words.starts))
+            ids = self.reader.lexicon.encode_column(name, column.values)[column.ids]
+            self.reader.lacking.add(new_value(name), int(np.count_nonzero(ids == 0)), len(ids))
+            found.append(Ragged(ids, words.starts))
         return found
 
     def __repr__(self) -> str:

@@ -32,8 +32,8 @@ def read_words(
         check_length(len(words), pipeline.recipe)
         if len(words) > LONGEST:
             raise EnsueError(f"the text has {len(words):,} words; up to {LONGEST:,} can be looked into")
-    pipeline.reader.read(texts)  # looks new words up where there is a file of vectors
-    features, lexicon, device = pipeline.reader.features, pipeline.reader.lexicon, device_of(pipeline.model)
+    features, lexicon = pipeline.reader.memory.read([word for words in texts for word in words])
+    device = device_of(pipeline.model)
     norms = _norms(pipeline, texts)
     found = []
     for side, words in enumerate(texts):

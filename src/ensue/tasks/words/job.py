@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar, cast
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from ensue.models.build_words import build_lexicon
 from ensue.models.subword_encoder import SubwordEncoder
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import origins_for
 from ensue.tasks.labels_job import LabeledData, LabelsJob
 from ensue.tasks.words.contextual import ContextualFeatures
 from ensue.tasks.words.model import WordParts
-from ensue.tasks.words.pretrained import d_vectors, pretrained_vectors
+from ensue.tasks.words.pretrained import Pretrained, d_vectors, pretrained_vectors
 from ensue.tasks.words.recipe import WordsRecipe
 from ensue.tasks.words.tuned import Tuned
+from ensue.text.lexicon import Lexicon
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
 
@@ -40,15 +42,21 @@ class WordsJob(LabelsJob[ModelT, DataT]):
     contextual: ContextualFeatures
     tuned: Tuned | None
 
-    def pretrained(self) -> tuple[Sequence[str] | None, Tensor | None]:
-        """The words of all data that have a pretrained vector, and these vectors; None twice without pretrained ones.
+    def pretrained(self) -> Pretrained | None:
+        """The pretrained vectors of the words of all data, and of the most frequent other words; None without a file.
 
         Raises DataError if the file has no word of the data.
         """
-        path, data = self.recipe.features.vectors, (self.train, self.valid, self.test_data)
-        if not path:
-            return None, None
-        return pretrained_vectors(path, {form for part in data if part is not None for form in part.forms})
+        features, data = self.recipe.features, (self.train, self.valid, self.test_data)
+        if not features.vectors:
+            return None
+        forms = {form for part in data if part is not None for form in part.forms}
+        return pretrained_vectors(features.vectors, forms, features.kept_vectors)
+
+    def lexicon_with(self, pretrained: Pretrained | None, counts: Mapping[str, int], **columns: Any) -> Lexicon:
+        """The lexicon of the training data, in which so many words have pretrained vectors."""
+        words, kept = (None, 0) if pretrained is None else (pretrained.words, pretrained.kept)
+        return build_lexicon(self.recipe.features, counts, vectors=words, kept_vectors=kept, **columns)
 
     def begin_from(self, run: RunDirectory | None) -> None:
         """Finds the runs from which it begins, and their layers, which are features."""

@@ -46,6 +46,7 @@ class LexiconContent(Vocabulary):
     shapes: Symbols | None
     columns: dict[str, Symbols]
     vectors: Symbols | None
+    kept_vectors: Annotated[int, Field(ge=0)] = 0
 
 
 @dataclass(frozen=True)

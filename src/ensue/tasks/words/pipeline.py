@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from pathlib import Path
-from threading import Lock
 from typing import Any, Self
 
 import numpy as np
 import torch
-from torch import nn
+from numpy.typing import NDArray
 
 from ensue.arguments import check_type
 from ensue.data.compact_texts import Ragged
-from ensue.data.vectors import read_vectors
+from ensue.data.vector_index import VectorIndex
 from ensue.errors import EnsueError
+from ensue.models import word_features
 from ensue.models.form_memory import FormMemory
 from ensue.models.modules import device_of
 from ensue.models.word_features import FormTable, WordFeatures
 from ensue.tasks.pipeline import Predictor
 from ensue.tasks.words.contextual import ContextualFeatures
+from ensue.tasks.words.lacking import NEW, NEW_CHARACTERS, NO_VECTOR, Lacking
 from ensue.tasks.words.recipe import WordsRecipe
 from ensue.tasks.words.subwords import SubwordReader
 from ensue.text.lexicon import Lexicon
-from ensue.text.vocabulary import Vocabulary
 
 
 class WordPipeline(Predictor):
@@ -44,7 +44,8 @@ class WordPipeline(Predictor):
         run: str | Path | None = None,
     ) -> None:
         super().__init__(model.eval())
-        self.reader = Reader(model.features, lexicon, device_of(model))
+        has_bag = getattr(model, "bag", None) is not None
+        self.reader = Reader(model.features, lexicon, device_of(model), tells_words=has_bag)
         self.recipe, self._splitter, self.contextual, self.run = recipe, splitter, contextual, run
         self.subwords = subwords
 
@@ -60,6 +61,9 @@ class WordPipeline(Predictor):
         other._splitter = splitter
         return other
 
+    def lacking(self, *, least: int = 0) -> str:
+        return self.reader.lacking.line(least=least)
+
     def use_vectors(self, file: str | Path) -> None:
         """Takes the vectors of words that the training data do not have from `file`, which has to be the one of
         training.
@@ -70,44 +74,37 @@ class WordPipeline(Predictor):
 class Reader:
     """The features and the lexicon of a tagger or classifier in use. Threads may share it."""
 
-    def __init__(self, features: WordFeatures, lexicon: Lexicon, device: torch.device) -> None:
-        self.features, self.lexicon = features, lexicon
+    def __init__(
+        self, features: WordFeatures, lexicon: Lexicon, device: torch.device, *, tells_words: bool = False
+    ) -> None:
+        self.features, self.lexicon, self.lacking = features, lexicon, Lacking()
         self.memory = FormMemory(features, lexicon, device)
-        self._file: Path | None = None
-        self._looked_up: set[str] = set()
-        self._extending = Lock()
+        self._tells_words = tells_words or features.words is not None
 
     def read(self, texts: Sequence[Sequence[str]]) -> tuple[FormTable, Ragged]:
         """A table of word forms, and the texts as rows of their numbers. Neither changes later."""
-        words = [word for text in texts for word in text]
-        if self._file is not None:
-            with self._extending:
-                self._extend(words)
-        table, numbers = self.memory.look_up(words)
+        table, numbers = self.memory.look_up([word for text in texts for word in text])
+        self._count(table, numbers)
         return table, Ragged(numbers, np.cumsum([0, *map(len, texts)], dtype=np.int64))
 
     def look_up(self, file: str | Path) -> None:
         """Takes the pretrained vectors of unknown words from `file` from now on."""
-        if self.lexicon.vectors is None:
+        if self.features.vectors is None:
             raise EnsueError(f"{file}: the model was trained without pretrained vectors")
-        self._file = Path(file)
+        index, expected = VectorIndex(file), self.features.vectors.embedding_dim
+        if index.dimension != expected:
+            raise EnsueError(f"{file}: vectors of {index.dimension} numbers; the model has {expected}")
+        self.memory.vectors = index
         self.memory.forget()
 
-    def _extend(self, words: Sequence[str]) -> None:
-        """Reads the vectors of all new words in one pass over the file."""
-        table, known = self.features.vectors, self.lexicon.vectors
-        assert self._file is not None
-        assert table is not None
-        assert known is not None
-        wanted = {form for word in dict.fromkeys(words) for form in (word, word.lower())}
-        wanted -= known.ids.keys() | self._looked_up
-        if not wanted:
-            return
-        self._looked_up |= wanted
-        found, matrix = read_vectors(self._file, wanted)
-        if found and matrix.shape[1] != table.embedding_dim:
-            raise EnsueError(f"{self._file}: vectors of {matrix.shape[1]} numbers; the model has {table.embedding_dim}")
-        if found:  # the vectors come before the words that lead to them: other threads are reading
-            rows = torch.from_numpy(matrix).to(table.weight.device)
-            table.weight = nn.Parameter(torch.cat((table.weight, rows)), requires_grad=False)
-            self.lexicon.vectors = Vocabulary([*known.symbols, *found])
+    def _count(self, table: FormTable, numbers: NDArray[np.int32]) -> None:
+        """Counts the words for which a feature has nothing."""
+        rows = torch.from_numpy(numbers).long().to(table.keys.device)
+        lacks, keys = (part[rows].cpu().numpy() for part in (table.lacks, table.keys))
+        for what, of_words, is_used in (
+            (NO_VECTOR, lacks & word_features.NO_VECTOR, self.features.vectors is not None),
+            (NEW_CHARACTERS, lacks & word_features.NEW_CHARACTER, self.features.characters is not None),
+            (NEW, keys < 0, self._tells_words),
+        ):
+            if is_used:
+                self.lacking.add(what, int(np.count_nonzero(of_words)), len(numbers))

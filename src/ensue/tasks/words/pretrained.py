@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 import torch
@@ -15,21 +15,34 @@ from ensue.errors import DataError, RunError
 from ensue.runs.checkpoint import complete_checkpoints
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.words.model import WordParts
+from ensue.tasks.words.recipe import WordsRecipe
 from ensue.text.tokenizer import UNKNOWN
 
 Parts = TypeVar("Parts", bound=WordParts)
 
 
-def pretrained_vectors(path: str, forms: Collection[str]) -> tuple[Sequence[str], Tensor]:
-    """The words of `forms`, or their lowercased forms, that the file has, and their vectors (1 + number, d). Row 0 is
-    zero, for words that the file does not have.
+class Pretrained(NamedTuple):
+    """Words that have a pretrained vector, and their vectors (1 + words, d), of which row 0 is zero, for other words.
+    The last `kept` of them are not of the data.
+    """
+
+    words: Sequence[str]
+    vectors: Tensor
+    kept: int
+
+
+def pretrained_vectors(path: str, forms: Collection[str], kept: int) -> Pretrained:
+    """The words of `forms`, or their lowercased forms, that the file has, and those of its first `kept` words that are
+    not among them. Raises DataError if it has none of `forms`.
     """
     wanted = {*forms, *(form.lower() for form in forms)} - {UNKNOWN}
-    words, matrix = read_vectors(path, wanted)
-    if not words:
+    words, matrix = read_vectors(path, wanted, first=kept)
+    of_data = np.array([word in wanted for word in words], np.bool_)
+    if not of_data.any():
         raise DataError(f"has none of the {len(forms):,} words of the data", path)
-    zero = np.zeros((1, matrix.shape[1]), np.float32)
-    return words, torch.from_numpy(np.concatenate((zero, matrix)))
+    order = np.argsort(~of_data, kind="stable")
+    rows = np.concatenate((np.zeros((1, matrix.shape[1]), np.float32), matrix[order]))
+    return Pretrained([words[place] for place in order], torch.from_numpy(rows), int((~of_data).sum()))
 
 
 def d_vectors(pretrained: Tensor | None) -> int:
@@ -45,7 +58,9 @@ def with_vectors(parts: Parts, run: RunDirectory, path: str) -> Parts:
     table, known = parts.pretrained, parts.lexicon.vectors
     if table is None or known is None or complete_checkpoints(run.checkpoints):
         return parts
-    words, vectors = pretrained_vectors(path, known.symbols)
-    if (UNKNOWN, *words) != known.symbols or vectors.shape != table.shape:
+    recipe, kept = cast("WordsRecipe", run.recipe), parts.lexicon.kept_vectors
+    of_data = known.symbols[: len(known) - kept]
+    found = pretrained_vectors(path, of_data, recipe.features.kept_vectors if kept else 0)
+    if (UNKNOWN, *found.words) != known.symbols or found.vectors.shape != table.shape:
         raise RunError(f"{run.path}: {path} has changed since this run began; choose another --out")
-    return replace(parts, pretrained=vectors)
+    return replace(parts, pretrained=found.vectors)

@@ -7,7 +7,7 @@ python predict.py < texts    a text on each line, or a pair with a tab between; 
 import sys
 
 import numpy as np
-from words import config, inputs, model, split
+from words import config, inputs, model, say_unknown, split
 
 
 def read(text):
@@ -43,3 +43,4 @@ if __name__ == "__main__":
         names = ",".join(config["labels"][label] for label in labels)
         values = ",".join(f"{share:.4f}" for share in (shares[labels] if labels else [shares.max()]))
         print(f"{body}\t{names}\t{values}" if config["pair"] else f"{names}\t{values}\t{body}")
+    say_unknown()

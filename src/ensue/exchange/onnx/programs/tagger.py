@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 from labels import labels_of
-from words import config, inputs, model, padded, split
+from words import config, inputs, model, padded, say_unknown, split
 
 
 def predict(sentences, document=False):
@@ -54,3 +54,4 @@ if __name__ == "__main__":
         for labels in predict([words]):
             print("\n".join(f"{word}\t{label}" for word, label in zip(words, labels, strict=True)))
         print()
+    say_unknown()

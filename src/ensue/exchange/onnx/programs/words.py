@@ -4,6 +4,7 @@ import json
 import re
 import sys
 import unicodedata
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from zlib import crc32
@@ -18,6 +19,7 @@ lexicon = config["lexicon"]
 WORD = re.compile(config["splitter"], re.IGNORECASE if config["ignore_case"] else 0)
 KINDS = ("words", "characters", "affixes", "shapes", "vectors")
 ids = {kind: {symbol: id for id, symbol in enumerate(lexicon[kind] or [])} for kind in KINDS}
+unknown = Counter()
 readers = []
 if config["readers"]:  # layers of language models, which read subwords
     from subwords import reader
@@ -74,6 +76,23 @@ def padded(rows):
     return found
 
 
+def count_unknown(found, numbers):
+    """Counts what words lack: a pretrained vector, or known characters."""
+    used = {x.name for x in model.get_inputs()}
+    new = [0 in ids[:size] for ids, size in zip(found["characters"], found["lengths_of_words"], strict=True)]
+    unknown["words"] += len(numbers)
+    unknown["no pretrained vector"] += sum("vectors" in used and not found["vectors"][n] for n in numbers)
+    unknown["unknown characters"] += sum("characters" in used and new[n] for n in numbers)
+
+
+def say_unknown():
+    """Says what more than a twentieth of the words lack."""
+    for what, count in unknown.items():
+        if what != "words" and 20 * count > unknown["words"]:
+            share = f"{count / unknown['words']:.0%}"
+            print(f"{count:,} of {unknown['words']:,} words ({share}) have {what}", file=sys.stderr)
+
+
 def inputs(*texts):
     """The inputs of the model for a list of texts, each a list of words; for pairs of texts two such lists."""
     forms = sorted({word for part in texts for words in part for word in words}) or [""]
@@ -88,6 +107,7 @@ def inputs(*texts):
         "vectors": [ids["vectors"].get(form) or ids["vectors"].get(form.lower(), 0) for form in forms],
         "keys": list(map(key, forms)),
     }
+    count_unknown(found, [place[word] for part in texts for words in part for word in words])
     for suffix, part in zip(("", "_2"), texts, strict=False):
         found[f"numbers{suffix}"] = padded([[place[word] for word in words] for words in part])
         found[f"lengths{suffix}"] = list(map(len, part))

@@ -1,0 +1,74 @@
+"""Words found by their places in a file: as reading finds them, without reading; and a file that has changed."""
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ensue.cache_folders import cache_directory
+from ensue.data import vector_index
+from ensue.data.vector_index import VectorIndex
+from ensue.data.vectors import read_vectors
+from ensue.errors import DataError
+
+ROWS = {"the": (1.0, -2.5), "résumé": (3.0, 0.125), "New York": (0.5, 0.25), "the cat": (7.0, 8.0), "": (9.0, 9.0)}
+
+
+def text(rows: dict[str, tuple[float, float]]) -> bytes:
+    return "".join(f"{word} {a} {b}\n" for word, (a, b) in rows.items()).encode()
+
+
+def binary() -> bytes:
+    rows = b"".join(word.encode() + b" " + np.array(row, "<f4").tobytes() + b"\n" for word, row in ROWS.items() if word)
+    rows = rows.replace(b"New York", b"New_York").replace(b"the cat", b"the_cat")
+    return f"{len(ROWS) - 1} 2\n".encode() + rows
+
+
+CONTENTS = {
+    "glove.txt": text(ROWS) + b"the 5 5\n",
+    "words.vec": b"5 2\n" + text(ROWS),
+    "marked.txt": b"\xef\xbb\xbf" + text(ROWS).replace(b"\n", b" \r\n"),
+    "packed.txt.gz": gzip.compress(text(ROWS)),
+    "words.bin": binary(),
+}
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+def test_words_are_found_as_reading_finds_them(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / name).write_bytes(CONTENTS[name])
+    words, vectors = read_vectors(tmp_path / name)
+    index = VectorIndex(tmp_path / name)
+    found, rows = index.find(words)
+    assert (found, rows.tolist(), index.dimension) == (words, vectors.tolist(), 2)
+    monkeypatch.setattr(vector_index, "open_table", lambda file: pytest.fail("the file is read again"))
+    assert index.find(["nothing", words[1], "x"])[0] == [words[1]]
+    assert index.find([])[1].shape == (0, 2)
+
+
+def test_places_are_kept_until_the_file_changes(tmp_path: Path) -> None:
+    path = tmp_path / "glove.txt.gz"
+    path.write_bytes(gzip.compress(text(ROWS)))
+    assert VectorIndex(path).find(["the"])[1].tolist() == [[1.0, -2.5]]
+    kept = {file.name: file.stat().st_mtime_ns for file in cache_directory().glob("*.places")}
+    assert VectorIndex(path).find(["New York"])[0] == ["New York"]
+    assert len(kept) <= len(list(cache_directory().glob("*.places"))) == len(kept)
+    path.write_bytes(gzip.compress(text({"a": (0.0, 0.0), "the": (4.0, 4.0)})))
+    assert VectorIndex(path).find(["the"])[1].tolist() == [[4.0, 4.0]]
+
+
+def test_without_room_in_the_cache_the_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "glove.txt.gz"
+    path.write_bytes(gzip.compress(text(ROWS)))
+    monkeypatch.setenv("ENSUE_CACHE_LIMIT", "1B")
+    index = VectorIndex(path)
+    monkeypatch.setattr(index, "_write_places", lambda path: pytest.fail("there is no room"))
+    assert index.find(["the"])[1].tolist() == [[1.0, -2.5]]
+
+
+def test_a_number_that_is_none_is_told_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "x.vec").write_text("a 1 2\nb 1 nan\n")
+    index = VectorIndex(tmp_path / "x.vec")
+    assert index.find(["a"])[1].tolist() == [[1.0, 2.0]]
+    with pytest.raises(DataError, match=r'x.vec:2: a number of "b" is not finite'):
+        index.find(["b"])
