@@ -51,10 +51,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (path / "machines").mkdir()
     (path / "machines" / f"{HEX[:16]}.json").write_text('{"format":1}')
     (path / f"{HEX}.pairs").write_bytes(b"ensuprs1")
-    (path / f"{HEX}.npy").write_bytes(b"\x93NUMPY")
+    for suffix in (".npy", ".places", ".vectors"):
+        (path / f"{HEX}{suffix}").write_bytes(b"\x93NUMPY")
     put(f"ensue-python-{HEX[:8]}.txt", lambda partial: partial.write_text("text"))
     for days, entry in enumerate(sorted(entries(), key=lambda entry: entry.path.suffix != ".ids")):
-        os.utime(entry.path, (time.time() - (50 - 7.1 * days) * DAY,) * 2)
+        os.utime(entry.path, (time.time() - (50 - 5.5 * days) * DAY,) * 2)
     for name, content in OF_OTHERS.items():
         (path / name).parent.mkdir(exist_ok=True)
         (path / name).write_bytes(content)
@@ -101,7 +102,7 @@ def test_all_of_it_goes_and_nothing_else(ensue: Ensue, place: Path) -> None:
     assert of_others(place) == OF_OTHERS
 
 
-@pytest.mark.parametrize(("time", "left"), [("45d", 6), ("35 d", 4), ("1w", 0), ("1000h", 5), ("0s", 0), ("60d", 7)])
+@pytest.mark.parametrize(("time", "left"), [("45d", 8), ("35 d", 6), ("1w", 1), ("1000h", 7), ("0s", 0), ("60d", 9)])
 def test_what_is_old_goes(time: str, left: int, ensue: Ensue, place: Path) -> None:
     said = ensue("cache", "--older-than", time)
     assert said.out.startswith(f"removed {ALL - left} of {ALL - left} files, ")

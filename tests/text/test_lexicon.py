@@ -227,6 +227,16 @@ def test_saved_and_read_back_it_is_the_same(train: list[str], asked: list[str], 
         assert again.encode_column(name, values).tolist() == lexicon.encode_column(name, values).tolist()
 
 
+def test_content_of_earlier_runs_keeps_no_further_vectors() -> None:
+    content = Lexicon.train({"a": 1}, vectors=["a", "b"], kept_vectors=1).to_json()
+    assert Lexicon.from_json(content).kept_vectors == 1
+    assert Lexicon.from_json(content | {"kept_vectors": 2}).kept_vectors == 2
+    with pytest.raises(ValueError, match="kept_vectors must be a number of vectors"):
+        Lexicon.from_json(content | {"kept_vectors": 3})
+    del content["kept_vectors"]
+    assert Lexicon.from_json(content).kept_vectors == 0
+
+
 @pytest.mark.parametrize("key", sorted(Lexicon.train({}).to_json().keys() - {"format_version", "kept_vectors"}))
 def test_content_without_a_key_is_refused(key: str) -> None:
     content = Lexicon.train(COUNTS, **EVERYTHING).to_json()
