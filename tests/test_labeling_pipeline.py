@@ -81,6 +81,19 @@ def test_a_single_sentence_goes_a_fast_way_to_the_same_labels(pipeline: Labeling
     assert len({tuple(answer.labels) for answer in together}) > 30
 
 
+def test_what_texts_lack_is_counted_in_one_line(runs: Path, tmp_path: Path) -> None:
+    """Values of a column, and words where nearly all are new."""
+    tagger = loaded(runs / "pos")
+    (tmp_path / "new.txt").write_text("the XX O\nof DET O\n\nzyzzy XX O\n")
+    list(tagger.label(tagger.source(tmp_path / "new.txt", format="columns")))
+    column = '2 of 3 words (67%) have a value of the column "2" that the training data do not have'
+    assert column in tagger.lacking()
+    assert tagger.lacking(least=4) == ""
+    known = loaded(runs / "pos")
+    known.evaluate(runs / "names.txt")
+    assert known.lacking() == ""
+
+
 @pytest.mark.slow
 def test_the_fast_way_reads_other_columns_too(runs: Path) -> None:
     pipeline = loaded(runs / "pos")

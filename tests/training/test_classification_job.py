@@ -334,9 +334,8 @@ def test_pretrained_vectors_are_kept_and_looked_up(tmp_path: Path) -> None:
     vectors.write_text("".join(f"{word} {' '.join('1' if n == k else '0' for n in range(3))}\n" for word, k in rows))
     path = tmp_path / "a.tsv"
     path.write_text(tsv(TEXTS))
-    recipe = classifying(
-        path, encoder="none", features={"vectors": str(vectors), "d_words": 0}, steps=40, learning_rate=0.3
-    )
+    features = {"vectors": str(vectors), "d_words": 0, "kept_vectors": 0}
+    recipe = classifying(path, encoder="none", features=features, steps=40, learning_rate=0.3)
     run_tiny(recipe, tmp_path / "run")
     new = [f"the {topic}-word" for topic in TOPICS]
     assert [a.label for a in load(tmp_path / "run", vectors=vectors).predict(new)] == list(TOPICS)
