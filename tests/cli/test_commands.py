@@ -1,5 +1,6 @@
 """What the commands print, and what of it other programs can rely on."""
 
+import csv
 import io
 import json
 import math
@@ -8,6 +9,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,8 @@ import ensue as package
 from cli.conftest import SMALL, Ensue
 from ensue.cli.training import first_use
 from ensue.console.reporter import ConsoleReporter
+from ensue.console.score_table import csv_lines
+from ensue.errors import EnsueError
 from ensue.recipe import read_recipe, recipe_names
 from training.tiny import some_slow
 from training.tiny_texts import without_pictures
@@ -96,6 +100,41 @@ def test_evaluate_json_is_one_object_and_nothing_else(ensue: Ensue, trained: Pat
         assert "read once from beginning to end" in said.err
     table = ensue("evaluate", trained / "lstm", text)
     assert "perplexity" in table.out
+
+
+def test_scores_of_several_runs_are_a_table(
+    ensue: Ensue, refused: Callable[..., str], trained: Path, tmp_path: Path
+) -> None:
+    lstm, other = trained / "lstm", trained / "transformer"
+    text = tmp_path / "text.txt"
+    text.write_text('the "cat"\nsat, ')
+    tables = [
+        list(csv.DictReader(io.StringIO(ensue("score", lstm, text, "--csv", *more).out)))
+        for more in ((), ("--beside", other))
+    ]
+    scored = [list(map(json.loads, ensue("score", run, text, "--json").out.splitlines())) for run in (lstm, other)]
+    assert tables[0] == [
+        {"position": str(place), "token": found["token"], "nats": str(found["nats"])}
+        for place, found in enumerate(scored[0], 1)
+    ]
+    assert tables[1] == [
+        {"position": str(place), "token": a["token"], f"nats {lstm}": str(a["nats"]), f"nats {other}": str(b["nats"])}
+        for place, (a, b) in enumerate(zip(*scored, strict=True), 1)
+    ]
+    assert "expected one" in refused("score", lstm, text, "--csv", "--json")
+    assert "--beside RUN goes with --csv" in refused("score", lstm, text, "--beside", other)
+    assert "named twice" in refused("score", lstm, text, "--csv", "--beside", lstm)
+    assert "found stdin" in refused("score", lstm, "--csv", "--beside", other, stdin=b"the")
+
+
+def test_runs_of_other_tokens_are_no_table() -> None:
+    lines = ['{"token": "a", "nats": 1}', '{"token": "b", "nats": 2}']
+    with pytest.raises(EnsueError, match=r'position 2: ."token": "b". and nothing'):
+        list(csv_lines({"x": lines, "y": lines[:1]}))
+    with pytest.raises(EnsueError, match="at position 1"):
+        list(csv_lines({"x": lines, "y": lines[1:]}))
+    pairs = ['{"source": "a", "target": "b", "nats": 1.5, "tokens": 2}']
+    assert list(csv_lines({"x": pairs})) == ["position,source,target,nats", "1,a,b,1.5"]
 
 
 @pytest.mark.slow

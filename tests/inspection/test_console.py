@@ -10,6 +10,7 @@ import pytest
 from ensue.console import inspection
 from ensue.console.inspection import check_same_task, write_inspection
 from ensue.errors import EnsueError, RunError
+from ensue.notices import Notice, forget_what_was_said
 from ensue.tasks import task_entry
 from inspection.small import TRANSFORMER, classifier, parsed, tagger
 
@@ -23,6 +24,17 @@ def test_a_text_a_pair_and_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("été\n".encode())))
     write_inspection([classifier()], ["-"], out)
     assert "<bdi>été</bdi>" in out.read_text(encoding="utf-8")
+
+
+def test_a_file_is_read_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    forget_what_was_said()
+    Path("ch.txt").write_text("Ann saw London\n")
+    with pytest.warns(Notice, match=r"^ch.txt: the text of this file is looked at$"):
+        write_inspection([tagger()], ["ch.txt"], Path("page.html"))
+    assert "<bdi>Ann saw London</bdi>" in Path("page.html").read_text()
+    for text in ("Ann " * 2000, "no\0file", "ch"):
+        write_inspection([classifier()], [text], Path("page.html"))
 
 
 def test_a_wrong_number_of_texts_is_refused(tmp_path: Path) -> None:

@@ -173,7 +173,8 @@ def inspect(
     texts: Annotated[
         list[str],
         typer.Argument(
-            help="A text, or two for a model of pairs, or a file of frames; - reads stdin.", show_default=False
+            help="A text or its file, or two for a model of pairs, or a file of frames; - reads stdin.",
+            show_default=False,
         ),
     ],
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("inspection.html"),
@@ -223,13 +224,36 @@ def score(
         str | None, typer.Option(help="The format of pairs; default: by name and first lines.", show_default=False)
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON line for each token or pair.")] = False,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="A table with a header: position, token or pair, nats.")
+    ] = False,
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option(help="Of --csv: another run, a column for each; may be repeated.", show_default=False),
+    ] = None,
     others: WithOption = None,
     encoding: EncodingOption = "utf-8",
     device: DeviceOption = "auto",
     threads: OneThreadOption = None,
 ) -> None:
     """Show the surprisal of tokens, or of targets, in nats."""
+    from ensue.console.score_table import csv_lines
+    from ensue.data.streams import is_stream, stream_name
+
     options: dict[str, Any] = {"format": format} if format else {}
-    pipeline = load_for("score", run, device, threads, others=others, **options)
-    for line in pipeline.score_lines("-" if path is None else path, encoding=encoding, as_json=as_json, **options):
+    if as_csv and as_json:
+        raise EnsueError("--csv and --json are two forms; expected one")
+    if beside and not as_csv:
+        raise EnsueError("--beside RUN goes with --csv, in which each run is a column")
+    runs = [run, *(beside or [])]
+    if len({str(each) for each in runs}) < len(runs):
+        raise EnsueError(f"{run}: is named twice; expected different runs")
+    texts = "-" if path is None else path
+    if beside and is_stream(texts):
+        raise EnsueError(f"several runs need a file, which each of them reads; found {stream_name(texts)}")
+    pipelines = [load_for("score", each, device, threads, others=others, **options) for each in runs]
+    scored = [
+        pipeline.score_lines(texts, encoding=encoding, as_json=as_json or as_csv, **options) for pipeline in pipelines
+    ]
+    for line in csv_lines(dict(zip(map(str, runs), scored, strict=True))) if as_csv else scored[0]:
         print(line, flush=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import reduce
 from pathlib import Path
 from types import MappingProxyType
@@ -10,6 +11,7 @@ from typing import Any
 
 from ensue.data.streams import whole_text
 from ensue.errors import EnsueError, RunError
+from ensue.notices import say_once
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import check_is_run
 
@@ -39,7 +41,7 @@ def write_inspection(
     Raises EnsueError if a model reads another number of texts.
     """
     reads_frames = any(pipeline.reads_frames for pipeline in pipelines)
-    read = [whole_text("-", encoding).strip() if text == "-" and not reads_frames else text for text in texts]
+    read = list(texts) if reads_frames else [_text(text, encoding) for text in texts]
     for wanted in [pipeline.num_texts for pipeline in pipelines]:
         if len(read) != wanted:
             what = "one file" if reads_frames else NUMBERS.get(wanted, f"{wanted} texts")
@@ -48,3 +50,14 @@ def write_inspection(
     first, *others = [pipeline.inspect_texts(*read, *given, **options) for pipeline in pipelines]
     path: Path = reduce(lambda one, other: one.beside(other), others, first).save(out)
     return path
+
+
+def _text(given: str, encoding: str) -> str:
+    """A text, that of an input ("-": stdin), or that of a file of this name, which is said."""
+    if given == "-":
+        return whole_text("-", encoding).strip()
+    with suppress(OSError, ValueError):  # a text may be no name of a file
+        if Path(given).is_file():
+            say_once(f"inspect {given}", f"{given}: the text of this file is looked at")
+            return whole_text(given, encoding).strip()
+    return given
