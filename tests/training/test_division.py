@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import ensue
+from ensue.data.frames.source import READERS
 from ensue.errors import DataError
 from ensue.recipe import as_trained, read_recipe
 from ensue.runs.directory import RunDirectory
@@ -21,8 +22,9 @@ from training.tiny_pairs import pair_recipe, pairs
 from training.tiny_texts import columns, sentences, tagging
 
 
-def job(name: str, train: Path, **data: Any) -> Any:
-    return begin_job(read_recipe(name, {"data.train": str(train)} | {f"data.{key}": data[key] for key in data}), None)
+def job(name: str, train: Path, settings: dict[str, Any] | None = None, **data: Any) -> Any:
+    given = {"data.train": str(train)} | {f"data.{key}": data[key] for key in data} | (settings or {})
+    return begin_job(read_recipe(name, given), None)
 
 
 def written(path: Path, rows: Sequence[Sequence[str]], separator: str = "\t") -> Path:
@@ -219,3 +221,27 @@ def test_a_tagger_of_an_earlier_ensue_splits_as_it_was_trained(tmp_path: Path) -
     assert [len(answer.words) for answer in ensue.load(tmp_path / "run").predict([decomposed])] == [1]
     as_of_earlier(tmp_path / "run")
     assert [len(answer.words) for answer in ensue.load(tmp_path / "run").predict([decomposed])] == [2]
+
+
+def test_test_images_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [("path", "caption")]
+    for n in range(4):
+        np.save(tmp_path / f"{n}.npy", np.random.default_rng(n).random((16, 16), np.float32))
+        rows += [(f"{n}.npy", f"caption {which} of image") for which in "ab"]
+    path, places = written(tmp_path / "captions.csv", rows, ","), list[Path]()
+    read = READERS["npy"]
+    monkeypatch.setitem(READERS, "npy", lambda place, reading: places.append(place) or read(place, reading))
+    settings = {
+        "decoder.d_model": 8,
+        "grid.channels": [4],
+        "grid.halvings": 1,
+        "train.samples": 2,
+        "search.max_tokens": 2,
+    }
+    found = job("caption-lstm", path, test=str(path), valid=str(path), settings=settings)
+    model = found.build_model().eval()
+    scores = found.test(model)
+    assert len(places) == 3 * len(rows[1:])
+    expected = found.pipeline(model).evaluate(path)
+    assert scores.as_json() == expected.as_json()
+    assert "image 2" in found.task.sample(model, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby, islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -86,10 +87,7 @@ class CaptioningJob(FramesJob[TextModel]):
         """The captions of some validation images, with the right ones, a line each."""
         if self.valid is None:
             return ""
-        count = min(self.recipe.train.samples, len(self.valid))
-        items = [
-            Captioned(Series(f"image {row + 1}", self.valid.rows[row]), self.valid.labels[row]) for row in range(count)
-        ]
+        items = list(islice(_items(self.valid), self.recipe.train.samples))
         with evaluating(model):
             answers = list(self.pipeline(model).with_search(width=1).answers(items))
         return sample_lines((item.series.name, output.text, item.targets[0]) for item, output in answers)
@@ -102,8 +100,7 @@ class CaptioningJob(FramesJob[TextModel]):
         return {"target_size": self.parts.target.vocabulary_size, "rows": self.parts.rows, "ratio": self.ratio}
 
     def test(self, model: TextModel) -> GenerationScores | None:
-        data = self.recipe.data
-        return self.pipeline(model).evaluate(data.test, encoding=data.encoding) if data.test else None
+        return None if self.test_data is None else self.pipeline(model).score_pairs(list(_items(self.test_data)))
 
     @property
     def data(self) -> str:
@@ -115,3 +112,12 @@ class CaptioningJob(FramesJob[TextModel]):
 
     def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
         return score_table(scores)
+
+
+def _items(data: LabeledSeries) -> Iterator[Captioned]:
+    """The images with their captions. An image that comes several times in a row has several."""
+    digests = data.digests
+    for number, (_, group) in enumerate(groupby(range(len(data)), digests.__getitem__), 1):
+        rows = list(group)
+        captions = tuple(caption for row in rows for caption in data.labels[row])
+        yield Captioned(Series(f"image {number}", data.rows[rows[0]]), captions)

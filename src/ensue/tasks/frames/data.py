@@ -28,7 +28,12 @@ class LabeledSeries:
     @property
     def sources(self) -> Sequence[Hashable]:
         """The group of each series; without groups its frames."""
-        return self.groups or [hashlib.sha256(self.rows[row].tobytes()).digest() for row in range(len(self))]
+        return self.groups or self.digests
+
+    @property
+    def digests(self) -> list[bytes]:
+        """Digests of the frames of each series."""
+        return [hashlib.sha256(self.rows[row].tobytes()).digest() for row in range(len(self))]
 
     @property
     def label_counts(self) -> Counter[str]:
