@@ -15,6 +15,7 @@ from ensue.data.frames.source import READERS
 from ensue.errors import DataError
 from ensue.recipe import as_trained, read_recipe
 from ensue.runs.directory import RunDirectory
+from ensue.tasks.captioning.pipeline import CaptioningPipeline
 from ensue.training.run import begin_job
 from training.resuming import At, interrupt
 from training.tiny import kept, run_tiny
@@ -231,17 +232,13 @@ def test_test_images_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     path, places = written(tmp_path / "captions.csv", rows, ","), list[Path]()
     read = READERS["npy"]
     monkeypatch.setitem(READERS, "npy", lambda place, reading: places.append(place) or read(place, reading))
-    settings = {
-        "decoder.d_model": 8,
-        "grid.channels": [4],
-        "grid.halvings": 1,
-        "train.samples": 2,
-        "search.max_tokens": 2,
-    }
+    settings = {"decoder.d_model": 8, "grid.channels": [4], "grid.halvings": 1}
     found = job("caption-lstm", path, test=str(path), valid=str(path), settings=settings)
-    model = found.build_model().eval()
-    scores = found.test(model)
+    model, scored = found.build_model().eval(), list[Any]()
+    monkeypatch.setattr(CaptioningPipeline, "score_pairs", lambda self, items, **_: scored.append(items))
+    found.test(model)
     assert len(places) == 3 * len(rows[1:])
-    expected = found.pipeline(model).evaluate(path)
-    assert scores.as_json() == expected.as_json()
-    assert "image 2" in found.task.sample(model, 0)
+    found.pipeline(model).evaluate(path)
+    ours, theirs = ([(item.series.frames.tobytes(), item.targets) for item in items] for items in scored)
+    assert len(ours) == 4
+    assert ours == theirs

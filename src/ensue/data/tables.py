@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
@@ -12,6 +13,13 @@ from ensue.data.lines import Lines
 from ensue.data.quoting import announced_delimiter, quoted, quoted_rows, unquoted
 from ensue.data.records import SAMPLE_ROWS, Record, records, sample, without_end
 from ensue.errors import DataError
+
+_SEPARATORS = re.compile(r" *[\t\r\n][ \t\r\n]*")
+
+
+def one_field(value: str) -> str:
+    """A value as it can stand between tabs: a blank for tabs and line ends with the blanks around them."""
+    return _SEPARATORS.sub(" ", value)
 
 
 class Row(NamedTuple):
@@ -94,7 +102,7 @@ class TabSeparated(Dialect):
         return field
 
     def field(self, value: str) -> str:
-        return " ".join(value.split())
+        return one_field(value)
 
 
 class CommaSeparated(Dialect):

@@ -189,13 +189,14 @@ def test_a_document_is_a_value() -> None:
     [
         ("a\tb c\n1\xa02 d\n", "first-word", ["a", "1\xa02"]),
         ("__label__1\xa02 d\ne\t__label__x\x0by\n", "fasttext", ["1\xa02", "x\x0by"]),
+        ("a\tx  y\nb\t1\xa02\n", "tsv", ["x  y", "1\xa02"]),
     ],
 )
 def test_labels_with_white_space_come_back_as_they_were(text: str, name: str, labels: list[str]) -> None:
-    layout = Layout(name)
+    layout = Layout(name, (Column(1),), Column(2)) if name == "tsv" else Layout(name)
     found = list(read_lines(Lines([text], "x"), layout))
     assert [document.labels for document in found] == [(label,) for label in labels]
-    again = list(read_lines(Lines([rewritten(text, layout, [(label,) for label in labels])], "x"), layout))
-    assert [(document.labels, document.texts) for document in again] == [
-        (document.labels, document.texts) for document in found
-    ]
+    for order in (labels, labels[::-1]):
+        again = list(read_lines(Lines([rewritten(text, layout, [(label,) for label in order])], "x"), layout))
+        assert [document.labels for document in again] == [(label,) for label in order]
+        assert [document.texts for document in again] == [document.texts for document in found]

@@ -12,6 +12,7 @@ from ensue.data.documents.document import Choice, Document, Layout
 from ensue.data.documents.format import DocumentFormat, shown_probabilities, split_labels
 from ensue.data.lines import Lines
 from ensue.data.records import records, without_end
+from ensue.data.tables import one_field
 
 _BLANKS = re.compile(r"[ \t\r\n]+")
 """What parts a label from the text; other white space is a character of a label."""
@@ -120,7 +121,7 @@ class UnlabeledLines(DocumentFormat):
 
 def _line_behind_labels(document: Document, labels: Sequence[str], probabilities: Sequence[float]) -> str:
     values = [",".join(labels), *([",".join(shown_probabilities(probabilities))] if probabilities else [])]
-    return document.before + "\t".join([*(" ".join(value.split()) for value in values), document.source])
+    return document.before + "\t".join([*map(one_field, values), document.source])
 
 
 def _parted(body: str) -> tuple[str, str, str]:
