@@ -51,6 +51,9 @@ bench: $(VENV)/.installed  ## the measurements of the docs, one by one (benchmar
 clean:  ## remove what make made
 	rm -rf $(VENV) docs/_build build
 
+build/ziglang: $(VENV)/.installed-test
+	@$(INSTALL) --target $@ ziglang
+
 # make cannot follow a venv's insides: one stamp for each set of packages
 $(VENV)/bin/python:
 	@echo "making $(VENV) and installing (about a minute; torch is large) ..."

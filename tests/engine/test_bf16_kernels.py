@@ -7,14 +7,9 @@ import pytest
 import torch
 
 from ensue.engine import bf16_kernel, bf16_kernels, products, use_bf16_kernel
-from ensue.engine.c_library import compiler
 from ensue.nn import LSTM, PeepholeLSTM
 
 EMULATION = ("-include", str(Path(__file__).parent / "emulated_amx.h"))
-pytestmark = [
-    pytest.mark.skipif(compiler() is None, reason="no C compiler (cc, gcc, clang)"),
-    pytest.mark.skipif("avx512_bf16" not in products.features(), reason="this processor has no AVX512_BF16"),
-]
 
 
 def forget() -> None:
@@ -34,6 +29,9 @@ def choice(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
 
 @pytest.fixture
 def emulated(choice: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    if "avx512" not in bf16_kernels():
+        pytest.skip("the compiler, its options or this processor have no AVX512_BF16")
+    forget()
     choice.setattr(products, "features", lambda: {"avx512_bf16", "amx_bf16"})
     choice.setitem(products.DEFINES, "amx", (*products.DEFINES["amx"], *EMULATION))
     return choice

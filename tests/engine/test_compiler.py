@@ -132,7 +132,7 @@ def test_a_compiler_that_cannot_be_started(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.usefixtures("forgetful")
 def test_a_compiler_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(c_library, "SECONDS", 0.1)
-    with_compiler(monkeypatch, (script(tmp_path / "cc", "exec sleep 60"),))
+    with_compiler(monkeypatch, (script(tmp_path / "cc", "exec /bin/sleep 60"),))
     with notice() as line:
         runs_in_torch_operations()
     assert "takes more than 0.1 seconds" in line[0]

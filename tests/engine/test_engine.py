@@ -120,6 +120,7 @@ def test_gradients_are_those_of_finite_differences(name: str, is_ragged: bool) -
     assert torch.autograd.gradcheck(outputs, (x.requires_grad_(), *leaves(args.state), *weights), fast_mode=True)
 
 
+@needs_compiler
 @pytest.mark.parametrize("rows", [1, 7])
 def test_held_weights_change_no_bit(rows: int) -> None:
     """W, with more rows than the kernels read at once, and U."""

@@ -3,6 +3,7 @@
 import ctypes
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -55,6 +56,8 @@ FLAGS = [
     "-shared",
     "-fPIC",
 ]
+TARGET = [option for option in os.environ.get("ENSUE_CFLAGS", "").split() if option.startswith("-march=")]
+"""The processor that a process of `test_processors.py` compiles for."""
 FLOATS = {"float": np.float32, "double": np.float64}
 BF16 = {
     "bf16": ["-DPRODUCTS_IN_BF16=1"],
@@ -103,24 +106,20 @@ class Kernels(NamedTuple):
 
 
 Build = Callable[[str], Kernels]
+Compile = Callable[..., Path]
 
 
 @pytest.fixture(scope="module")
-def build(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Build:
-    """Compiles on the first call for a kind of `PRODUCTS`, what no earlier run has compiled.
-
-    By default one kind has the options of users, and the others those with which compiling takes a third of the time.
-    """
+def compiled(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Compile:
+    """The library of a kind of `PRODUCTS`, with further options; compiled if no earlier run has done it."""
     source, kept = tmp_path_factory.mktemp("kernels") / "kernels.c", pytestconfig.cache.mkdir("kernels")
     source.write_text(SOURCE)
     headers = [path.read_text() for folder in (HEADERS, Path(__file__).parent) for path in sorted(folder.glob("*.h"))]
 
-    @cache
-    def kernels(kind: str) -> Kernels:
+    def library_of(kind: str, *options: str) -> Path:
         assert COMPILER is not None
         kinds = [f"-DREAL_IS_DOUBLE={int(kind == 'double')}", *BF16.get(kind, [])]
-        quickly = [] if is_thorough(pytestconfig) or kind == "float" else [QUICKLY_COMPILED]
-        command = [COMPILER, *FLAGS, *quickly, "-Wall", "-Wextra", "-Werror", *kinds]
+        command = [COMPILER, *FLAGS, *options, "-Wall", "-Wextra", "-Werror", *kinds]
         what = "\0".join([SOURCE, *headers, *command, *sorted(features())])
         library = kept / f"{hashlib.sha256(what.encode()).hexdigest()}.so"
         if not library.exists():
@@ -130,10 +129,32 @@ def build(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config)
             assert done.returncode == 0, done.stderr
             shutil.copy(made, beside := library.with_suffix(f".{os.getpid()}"))
             beside.replace(library)
-        loaded = ctypes.CDLL(str(library))
+        return library
+
+    return library_of
+
+
+@pytest.fixture(scope="module")
+def build(compiled: Compile, pytestconfig: pytest.Config) -> Build:
+    """By default one kind has the options of users, the others those with which compiling takes a third of the time."""
+
+    @cache
+    def kernels(kind: str) -> Kernels:
+        quickly = [] if is_thorough(pytestconfig) or kind == "float" else [QUICKLY_COMPILED]
+        loaded = ctypes.CDLL(str(compiled(kind, *quickly, *TARGET)))
         return Kernels(loaded, FLOATS.get(kind, np.float32), bool(loaded.in_bf16()))
 
     return kernels
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the compiler is for another kind of processor")
+@pytest.mark.parametrize("kind", some_slow(PRODUCTS, "emulated amx"))
+@pytest.mark.parametrize(
+    "target", some_slow(["x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "cooperlake"], "x86-64-v3")
+)
+def test_it_compiles_for(target: str, kind: str, compiled: Compile) -> None:
+    """Without a warning, whether this processor could run it or not."""
+    assert compiled(kind, QUICKLY_COMPILED, f"-march={target}").exists()
 
 
 @pytest.fixture(scope="module", params=FLOATS)

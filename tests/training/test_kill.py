@@ -14,7 +14,7 @@ import pytest
 from ensue.cli import main
 from ensue.recipe import read_recipe
 from forked import Forked, forked
-from training.tiny import kept, run_tiny, words
+from training.tiny import kept, needs_bfloat16, run_tiny, words
 
 
 @pytest.fixture
@@ -93,7 +93,9 @@ def test_kill_9_and_ctrl_c_then_resume_ends_in_the_same_bits(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("model", "precision", "kills"), [("lstm", "float32", 10), ("gru", "bfloat16", 3)])
+@pytest.mark.parametrize(
+    ("model", "precision", "kills"), [("lstm", "float32", 10), pytest.param("gru", "bfloat16", 3, marks=needs_bfloat16)]
+)
 def test_killed_again_and_again_at_random_moments(
     model: str, precision: str, kills: int, text: Path, tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ from ensue.runs import weights
 from ensue.runs.checkpoint import complete_checkpoints
 from ensue.tasks.language_modeling.task import LanguageModeling
 from training.resuming import At, Killed, die, interrupt
-from training.tiny import MODELS, Recorder, kept, run_tiny, some_slow, tiny_recipe
+from training.tiny import MODELS, Recorder, kept, needs_bfloat16, run_tiny, some_slow, tiny_recipe
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -46,7 +46,9 @@ def restless(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("restless")
-@pytest.mark.parametrize("variant", some_slow(VARIANTS, "regularized"))
+@pytest.mark.parametrize(
+    "variant", [pytest.param(name, marks=needs_bfloat16 if name == "bfloat16" else []) for name in VARIANTS]
+)
 def test_interrupted_and_resumed_is_bit_identical(variant: str, text: Path, tmp_path: Path) -> None:
     recipe = tiny_recipe(text, **VARIANTS[variant], checkpoint_every=5, validations=4)
     run_tiny(recipe, tmp_path / "whole")

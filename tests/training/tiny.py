@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ensue.engine import has_bfloat16
 from ensue.errors import DataError
 from ensue.recipe import Recipe, validate_recipe
 from ensue.runs.checkpoint import complete_checkpoints
@@ -68,6 +69,9 @@ def assert_refused(recipe: Recipe, out: Path, expected: str) -> None:
         run_tiny(recipe, out)
     assert "\n" not in str(caught.value)
     assert not out.exists()
+
+
+needs_bfloat16 = pytest.mark.skipif(not has_bfloat16(), reason="this processor does not multiply in bfloat16")
 
 
 def plain_profile() -> Profile:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from engine.twins import needs_compiler
 from ensue.engine import Execution, executing
-from ensue.engine.c_library import compiler
 from ensue.nn import WeightDrop, watch
 from ensue.nn.recurrent.clockwork import Clockwork, ClockworkState
 from ensue.nn.recurrent.clockwork_turns import Turns
@@ -119,7 +119,7 @@ def test_turns_in_c_are_the_fold(
     compare(layer, x, state.h, [y * keep, final.h], [y_fold * keep, final_fold.h])
 
 
-@pytest.mark.skipif(compiler() is None, reason="no C compiler")
+@needs_compiler
 def test_rows_that_agree_are_run_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that disagree, and what is watched, otherwise."""
     layer, x, names = layer_of((1, 2, 4)), torch.randn(B, 9, D_IN, dtype=torch.float64), []
@@ -139,7 +139,7 @@ def test_rows_that_agree_are_run_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(seen["hidden"]) == 9
 
 
-@pytest.mark.skipif(compiler() is None, reason="no C compiler")
+@needs_compiler
 @pytest.mark.slow
 def test_autocast_leaves_it_in_single_precision() -> None:
     layer, x = Clockwork(D_IN, 6, periods=(1, 2, 4)), torch.randn(B, 9, D_IN)
@@ -148,7 +148,7 @@ def test_autocast_leaves_it_in_single_precision() -> None:
     assert torch.equal(y, layer(x)[0])
 
 
-@pytest.mark.skipif(compiler() is None, reason="no C compiler")
+@needs_compiler
 def test_the_result_does_not_depend_on_the_threads() -> None:
     layer = layer_of((1, 2, 4), 40)
     x = torch.randn(B, 9, D_IN, dtype=torch.float64, requires_grad=True)

@@ -1,0 +1,148 @@
+"""The engine's C on an ARM processor of 64 bits: compiled by zig, run by qemu, against the fold on this processor."""
+
+import ctypes
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from conftest import REPOSITORY
+from engine.twins import TOLERANCE, built, close, engine, everything, given, naive
+from ensue.engine import c_library, c_passes, execution
+from ensue.engine.program import Program
+
+ZIG = shutil.which("zig") or shutil.which("zig", path=REPOSITORY / "build" / "ziglang" / "ziglang")
+QEMU = shutil.which("qemu-aarch64")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(ZIG is None, reason="no zig (pip install --target build/ziglang ziglang)"),
+    pytest.mark.skipif(QEMU is None, reason="no qemu-aarch64 (apt-get install qemu-user)"),
+]
+ENGINE = Path(c_library.__file__).parent
+TARGET = ("cc", "-target", "aarch64-linux-musl", "-static", "-Wall", "-Werror")
+
+
+class Passes(c_passes.CompiledPasses):
+    """Passes whose functions are called there: what they read and write is sent, and what they leave comes back."""
+
+    def __init__(self, program: Program, dtype: torch.dtype, folder: Path, cache: Path) -> None:
+        sources = c_passes._sources(program)
+        self._sources, self._products = sources, self  # type: ignore[assignment]
+        self._functions = {name: self._of(name) for name in sources}  # type: ignore[assignment]
+        self.dtype, self.bf16_kernel, self.multiply_packed = dtype, None, 0
+        self._memory: dict[int, Tensor] = {}
+        self._matrices: list[Tensor] = []
+        text = "".join(source.text + c_passes.ENTRY.format(name=name) for name, source in sources.items())
+        headers = [(ENGINE / name).read_text() for name in (*c_library.HEADERS, "products.c")]
+        driver = Path(__file__).with_name("elsewhere.c").read_text()
+        self._program = folder / "program"
+        options = [option for option in c_library.FLAGS if option not in ("-march=native", "-shared", "-fPIC")]
+        defines = [f"-DREAL_IS_DOUBLE={int(dtype == torch.float64)}", f"-DPASSES={','.join(sources)}"]
+        command = [str(ZIG), *TARGET, *options, *defines, "-x", "c", "-", "-o", str(self._program), "-lm"]
+        caches = dict.fromkeys(("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"), str(cache))
+        whole = "\n".join([*headers, text, driver]).encode()
+        done = subprocess.run(command, input=whole, env=os.environ | caches, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr.decode()
+
+    def packed(self, matrix: Tensor, sizes: tuple[int, int], *others: object) -> Tensor:
+        assert matrix.shape == sizes
+        self._matrices.append(matrix)
+        return matrix
+
+    def multiply(self, a: Tensor, b: Tensor, out: Tensor, *, accumulate: bool = False, kept: object = None) -> None:
+        product = torch.empty_like(out).contiguous()
+        m, n, k = len(a), b.shape[1], len(b)
+        self._call([-1, m, n, k, *a.stride(), *b.stride(), n, *self._places(a, b, product)])
+        out.copy_(product + out if accumulate else product)
+
+    def run(self, name: str, arrays: Any, packing: Any, matrices: Any, *, finals: Any, **others: Any) -> None:
+        self._matrices = []
+        for tensor in [
+            *(s.tensor for s in arrays.values()),
+            *(s.start for s in arrays.values()),
+            *(f for _, f in finals),
+        ]:
+            if tensor is not None:
+                self._places(tensor)
+        super().run(name, arrays, packing, matrices, finals=finals, **others)
+
+    def _of(self, name: str) -> Callable[..., None]:
+        """As the function of C: its arguments are addresses of tables."""
+        source = self._sources[name]
+
+        def called(of: Any, table: Any, ends: Any, sizes: Any, *others: Any) -> None:
+            head = _numbers(of, 12)
+            positions, batch, arrays, finals = head[0], head[3], head[8], head[9]
+            sent = [list(self._sources).index(name), *head[:10]]
+            sent += [*_numbers(ctypes.c_void_p(head[10]), positions), *_numbers(ctypes.c_void_p(head[11]), positions)]
+            for base, ld, start, start_ld, extent in _numbers(table, (arrays, 5)):
+                sent += [*self._place(base, batch * ld), *self._place(start, 0), ld, start_ld, extent]
+            for number, width, to in _numbers(ends, (finals, 3)):
+                sent += [number, width, *self._place(to, 0)]
+            sent += [len(source.sizes), *_numbers(sizes, len(source.sizes)), len(self._matrices)]
+            for matrix in self._matrices:
+                sent += [*matrix.shape, *matrix.stride(), *self._places(matrix)]
+            self._call(sent)
+
+        return called
+
+    def _places(self, *tensors: Tensor) -> list[int]:
+        for tensor in tensors:
+            whole = tensor.untyped_storage()
+            self._memory[whole.data_ptr()] = torch.empty(0, dtype=torch.uint8).set_(whole)
+        return [number for tensor in tensors for number in self._place(tensor.data_ptr(), 0)]
+
+    def _place(self, address: int, size: int) -> tuple[int, int]:
+        """The number of a memory, and the byte in it. What a pass has for itself is as many numbers as `size` says."""
+        if not address:
+            return -1, 0
+        for number, (start, memory) in enumerate(self._memory.items()):
+            if start <= address < start + len(memory):
+                return number, address - start
+        self._memory[address] = torch.zeros(size * self.dtype.itemsize, dtype=torch.uint8)
+        return len(self._memory) - 1, 0
+
+    def _call(self, numbers: list[int]) -> None:
+        memories = list(self._memory.values())
+        parts = [np.array([len(memories)], dtype=np.int64).tobytes()]
+        for memory in memories:
+            parts += [np.array([len(memory)], dtype=np.int64).tobytes(), memory.numpy().tobytes()]
+        parts.append(np.array(numbers, dtype=np.int64).tobytes())
+        done = subprocess.run([str(QEMU), str(self._program)], input=b"".join(parts), capture_output=True, check=True)
+        left = torch.frombuffer(bytearray(done.stdout), dtype=torch.uint8)
+        for memory, found in zip(memories, left.split([len(memory) for memory in memories]), strict=True):
+            memory.copy_(found)
+        self._memory = {}
+
+
+def _numbers(start: Any, shape: int | tuple[int, int]) -> list[Any]:
+    """The numbers of 64 bits at an address."""
+    count = int(np.prod(shape))
+    found = np.ctypeslib.as_array((ctypes.c_int64 * count).from_address(start.value)) if count else np.empty(0, int)
+    numbers: list[Any] = found.reshape(shape).tolist()
+    return numbers
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("lstm", torch.float32), ("layer norm", torch.float64), ("minlstm", torch.float64)]
+)
+def test_a_cell_is_its_fold(
+    name: str, dtype: torch.dtype, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
+) -> None:
+    """Values and every gradient, of ragged rows: more than a tile of them, and more features than a panel has."""
+    cache = pytestconfig.cache.mkdir("zig")  # of the C library, too, which takes half a minute
+    monkeypatch.setattr(
+        execution, "c_passes", lambda program, dtype, kernel=None: Passes(program, dtype, tmp_path, cache)
+    )
+    layer = built(name, 19, 37, dtype)
+    args = given(layer, 29, 6, is_ragged=True)
+    close(everything(engine, layer, args), everything(naive, layer, args), TOLERANCE[dtype])
+    with torch.no_grad():
+        close(list(engine(layer, *args)[:1]), list(engine(layer, *args)[:1]))

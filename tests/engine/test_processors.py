@@ -1,0 +1,118 @@
+"""The tests that depend on the processor, once more in processes that see another processor or compiler.
+
+What torch, oneDNN and the C compiler use of the processor has bounds that a process is given at its start.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ensue.processor import features
+from training.tiny import needs_bfloat16, some_slow, words
+
+TESTS = Path(__file__).resolve().parents[1]
+AVX512 = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+PROCESSORS: dict[str, tuple[str, str, str, set[str]]] = {
+    "x86-64": ("default", "SSE41", "-march=x86-64", set()),
+    "x86-64-v2": ("default", "SSE41", "-march=x86-64-v2", {"sse4_2"}),
+    "x86-64-v3": ("avx2", "AVX2", "-march=x86-64-v3", {"avx2", "fma", "bmi2"}),
+    "x86-64-v4": ("avx512", "AVX512_CORE", "-march=x86-64-v4", AVX512),
+    "bfloat16": ("avx512", "AVX512_CORE_BF16", "-march=cooperlake", AVX512 | {"avx512_bf16"}),
+    "less for torch": ("avx2", "ALL", "-march=native", {"avx2"}),
+    "less for oneDNN": ("avx512", "AVX2", "-march=native", AVX512),
+}
+"""The bounds for torch and oneDNN, the compiler's target, and what this processor has to have for it."""
+NO_COMPILER = {"CC": "", "PATH": "/nowhere"}
+ZIGLANG = TESTS.parent / "build" / "ziglang"
+COMPILERS = {
+    "clang": {"CC": "clang"},
+    "ziglang": NO_COMPILER | {"PYTHONPATH": str(ZIGLANG)},
+    "one that fails": {"CC": "/bin/false"},
+    "none": NO_COMPILER,
+}
+FILES = ("engine/test_engine.py", "engine/test_kernels.py", "engine/test_bf16_kernels.py", "engine/test_feedback.py",
+         "nn/recurrent/test_vendor.py", "nn/recurrent/test_minimal.py", "nn/recurrent/test_clockwork.py",
+         "nn/attention/test_cross_attention.py", "training/test_machine.py")  # fmt: skip
+
+IN_HALF_PRECISION = """
+import torch
+from ensue.engine import has_bfloat16
+from ensue.nn import GRU, LSTM, Elman
+assert not has_bfloat16()
+x = torch.randn(2, 5, 3)
+for kind in (LSTM, GRU, Elman):
+    layer = kind(3, 4)
+    expected, _ = layer.fold(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        y, _ = layer(x)
+    torch.testing.assert_close(y, expected)
+    y.sum().backward()
+    assert layer.bfloat16()(x.bfloat16())[0].dtype == torch.bfloat16
+"""
+
+
+def seeing(name: str) -> dict[str, str]:
+    """The environment of a process that sees this processor."""
+    torch, onednn, target, needed = PROCESSORS[name]
+    if not needed <= features():
+        pytest.skip("this processor cannot run it; that it compiles is tested with the kernels")
+    return {"ATEN_CPU_CAPABILITY": torch, "ONEDNN_MAX_CPU_ISA": onednn, "ENSUE_CFLAGS": target}
+
+
+def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    paths = [str(TESTS.parent / "src"), str(TESTS), environment.get("PYTHONPATH", "")]
+    where = os.environ | environment | {"PYTHONPATH": os.pathsep.join(paths)}
+    return subprocess.run([sys.executable, *command], env=where, capture_output=True, text=True, check=False)
+
+
+def pass_their_tests(**environment: str) -> None:
+    """The quick ones of `FILES`. A notice is no error: a compiler that fails is told once, as it should be."""
+    command = ["pytest", "-q", "-p", "no:xdist", "-W", "ignore::ensue.notices.Notice", "--rootdir", str(TESTS.parent)]
+    ended = run("-m", *command, *(str(TESTS / name) for name in FILES), **environment)
+    assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-3000:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROCESSORS)
+def test_on_another_processor(name: str) -> None:
+    pass_their_tests(**seeing(name))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMPILERS)
+def test_with_another_compiler(name: str) -> None:
+    if (name == "clang" and shutil.which("clang") is None) or (name == "ziglang" and not ZIGLANG.exists()):
+        pytest.skip(f"no {name}")
+    pass_their_tests(**COMPILERS[name])
+
+
+@pytest.mark.parametrize("name", some_slow(["x86-64", "x86-64-v3"], "x86-64-v3"))
+def test_recurrent_layers_in_half_precision(name: str) -> None:
+    """Where the processor has no products in it, and the layers no compiled code."""
+    ended = run("-c", IN_HALF_PRECISION, **seeing(name), **NO_COMPILER)
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.slow
+@needs_bfloat16
+def test_a_run_in_bfloat16_goes_on_there(tmp_path: Path) -> None:
+    """A new one is refused."""
+    text, out, other = tmp_path / "text.txt", tmp_path / "run", tmp_path / "other"
+    text.write_text(words(500))
+    new = ["-m", "ensue", "train", "char-lstm", "--set", f"data.train={text}", "--set", "train.precision=bfloat16",
+           "--set", "encoder.d_model=8", "--set", "train.steps=4"]  # fmt: skip
+    assert run(*new, "--out", str(out)).returncode == 0
+    refused = run(*new, "--out", str(other), **seeing("x86-64-v3"))
+    assert (refused.returncode, refused.stderr.count("\n"), other.exists()) == (2, 1, False)
+    assert "train.precision: this processor does not multiply in bfloat16" in refused.stderr
+    on = ["-m", "ensue", "train", "--out", str(out), "--resume", "--set"]
+    found = run(*on, "train.steps=6", **seeing("x86-64-v3"))
+    assert found.returncode == 0, found.stderr
+    line = "note: this processor lacks what the run began with: it goes on with float32 in place of bfloat16"
+    assert found.stderr.count(line) == 1
+    back = run(*on, "train.steps=8")
+    assert (back.returncode, "lacks" in back.stderr, "bfloat16; going on" in back.stderr) == (0, False, True)
