@@ -216,7 +216,8 @@ def test_the_numbers_on_the_page() -> None:
         values = np.frombuffer(base64.b64decode(group["values"]), np.uint8).reshape(6, -1).T
         assert low + values / 255 * (high - low) == pytest.approx(units.values, abs=0.01)
     shown = next(page.section("The text").all("div", "text"))
-    assert shown.text.replace("↵", "") == "".join(view.tokens).replace("↵", "") + "▸"
+    assert "\ufffd" in "".join(view.tokens)  # what is unknown to the model, and shows itself
+    assert shown.text.replace("↵", "") == TEXT.replace("↵", "") + "▸"
     assert "perplexity " + f"{np.exp(view.predictions.surprisals[:-1].mean()):.4g}" in page.text
     rows = list(page.section("Units that follow").all("tr"))[1:]
     assert [next(row.all("td")).text for row in rows] == list(view.properties)

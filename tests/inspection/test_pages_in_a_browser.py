@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ensue.inspection import Inspection
+from inspection.browser import browsing
 from inspection.small import Node, masked, parsed
 from inspection.test_language_view import TEXT, model_of
 
@@ -69,3 +70,25 @@ def test_a_page_with_masks(tmp_path: Path) -> None:
     page = opened(inspection, tmp_path)
     assert strengths(page, "tokens")[1] == 0
     assert len([canvas for head in page.all("button", "head") for canvas in head.all("canvas")]) == 4
+
+
+def test_two_models_share_an_axis_and_a_page_from_the_disk_names_what_it_can_do(tmp_path: Path) -> None:
+    one, other = (model_of(kind).inspect(TEXT) for kind in ("lstm", "transformer"))
+    with browsing(tmp_path / "browser") as browser:
+        browser.open(one.beside(other).save(tmp_path / "page.html"))
+        ranges = browser.run("return [...plots.keys()].map(plot => [plot.scales.y.min, plot.scales.y.max])")
+        surprisals = np.concatenate([found.view.predictions.surprisals[:-1] for found in (one, other)])
+        assert len(ranges) == 2
+        assert ranges[0] == ranges[1]
+        assert ranges[0][0] <= surprisals.min() < surprisals.max() <= ranges[0][1]
+        browser.run(
+            "const c = document.querySelector('.color'); c.value = 'entropy'; c.dispatchEvent(new Event('change'))"
+        )
+        alone = browser.run("return [...plots.keys()].map(plot => [plot.scales.y.min, plot.scales.y.max])")
+        assert alone[0] != alone[1]
+        seen = browser.run(
+            "return ['.served', 'form.choose[data-draw=asks]', '.on-disk'].map(kind => "
+            "document.querySelector(kind).getClientRects().length > 0)"
+        )
+        assert seen == [False, False, True]
+        assert browser.complaints() == []

@@ -1,6 +1,8 @@
 // Questions that a server can answer: the live page hears of them by the event "ask" with {at, token, off}.
 drawers.asks = (form, _, article) => {
-  form.hidden = !document.querySelector(".live");
+  const section = form.parentElement;
+  form.hidden = section.querySelector(".served").hidden = !document.querySelector(".live");
+  section.querySelector(".on-disk").hidden = !form.hidden;
   const ask = () => {
     const detail = { off: form.off.value || undefined, token: form.token.value || undefined };
     if (form.at.value) detail.at = form.at.valueAsNumber;

@@ -13,7 +13,9 @@ from ensue.inspection.switched_off import switched_off
 from ensue.inspection.token_page import title_of
 from ensue.tasks.language_modeling.page import language_sections
 from ensue.tasks.language_modeling.view import Asked, LanguageView, view_text
-from ensue.text.tokenizer import Tokenizer
+from ensue.text.characters import REPLACEMENT, CharacterTokenizer
+from ensue.text.tokenizer import UNKNOWN, Tokenizer
+from ensue.text.words import WordTokenizer
 
 if TYPE_CHECKING:
     from ensue.tasks.language_modeling.pipeline import LanguagePipeline
@@ -29,9 +31,26 @@ def inspect_text(
         raise EnsueError("there is nothing to look into: the text has no tokens")
     asked = _asked(pipeline.tokenizer, len(ids), at, token)
     view = view_text(pipeline.model, pipeline.tokenizer, ids, asked=asked, off=switched_off(off))
-    sections = language_sections(view, pipeline.tokenizer)
+    sections = language_sections(view, pipeline.tokenizer, _as_written(view, pipeline.tokenizer, text))
     title = title_of(text)
     return Inspection(title, view, _facts(pipeline, view), sections)
+
+
+def _as_written(view: LanguageView, tokenizer: Tokenizer, text: str) -> list[str]:
+    """The tokens, with what stands in the text in place of an unknown character or word."""
+    match tokenizer:
+        case CharacterTokenizer():
+            written = list(text)
+        case WordTokenizer():
+            written = tokenizer.words_as_written(text)
+        case _:
+            written = []
+    if len(written) != view.length:  # lower case may have more characters
+        return list(view.tokens)
+    return [
+        token.replace(UNKNOWN, own).replace(REPLACEMENT, own) if id == tokenizer.unknown_id else token
+        for token, id, own in zip(view.tokens, view.ids.tolist(), written, strict=False)
+    ]
 
 
 def _asked(tokenizer: Tokenizer, length: int, at: int | None, token: str | None) -> Asked | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ensue.inspection.attention_page import attention_section
 from ensue.inspection.page import Section
 from ensue.inspection.selection_page import selection_section
@@ -17,11 +19,11 @@ ABOUT = (
 )
 
 
-def language_sections(view: LanguageView, tokenizer: Tokenizer) -> list[Section]:
-    """All sections."""
+def language_sections(view: LanguageView, tokenizer: Tokenizer, tokens: Sequence[str]) -> list[Section]:
+    """All sections. `tokens` are those of the view as they stand in the text, unknown ones too."""
     shown = min(len(view.tokens), MOST_SHOWN)
     text = text_section(
-        view.tokens,
+        tokens,
         view.ids.tolist(),
         view.predictions,
         tokenizer.symbol,
@@ -31,7 +33,7 @@ def language_sections(view: LanguageView, tokenizer: Tokenizer) -> list[Section]
         units=view.units,
         chosen=chosen_units(view.units, view.correlations, shown),
     )
-    positions = ["<start>", *view.tokens]
+    positions = ["<start>", *tokens]
     about = "What the model looks at when it has read a token and expects the next one."
     return [
         text,
