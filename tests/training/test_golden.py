@@ -22,9 +22,10 @@ GOLDEN = Path(__file__).parent / "golden"
 SHORT: dict[str, Any] = {
     "train.steps": 4, "train.validations": 1, "train.precision": "float32", "train.batch_size": 4, "encoder.d_model": 8,
 }  # fmt: skip
+# the recorded pairs have sources that come twice, which were then divided by rows
 OF_PAIRS: dict[str, Any] = {
     "train.batch_tokens": 200, "train.samples": 0, "tokens.d_embedding": 8, "decoder.d_model": 8,
-    "tokenizer.max_size": 300,
+    "tokenizer.max_size": 300, "data.division": "rows",
 }  # fmt: skip
 OF_THE_KIND: dict[str, dict[str, Any]] = {
     "char": {"train.segment_length": 8, "train.sample_tokens": 0, "tokens.d_embedding": 6},

@@ -196,7 +196,7 @@ def test_pairs_in_another_encoding_are_learned_from(tmp_path: Path) -> None:
     job = SequenceToSequenceJob(
         pair_recipe(tmp_path / "train.tsv", data={"encoding": "latin-1", "valid_fraction": 0.5})
     )
-    assert any("\u00f6" in target or "\u00fc" in target for pair in (job.valid or []) for target in pair.targets)
+    assert any("\u00f6" in target or "\u00fc" in target for pair in job.valid_pairs for target in pair.targets)
     with pytest.raises(DataError, match="not UTF-8"):
         SequenceToSequenceJob(pair_recipe(tmp_path / "train.tsv"))
 
@@ -204,7 +204,7 @@ def test_pairs_in_another_encoding_are_learned_from(tmp_path: Path) -> None:
 def test_all_samples_are_shown(corpus: Path) -> None:
     job = SequenceToSequenceJob(pair_recipe(corpus, train={"samples": 3}))
     shown = shortened(job.task.sample(job.build_model().eval(), 0))
-    for line, pair in zip(shown, (job.valid or [])[:3], strict=True):
+    for line, pair in zip(shown, job.valid_pairs[:3], strict=True):
         assert re.fullmatch(f"{pair.sources[0]} → .*\\({pair.targets[0]}\\)", line)
 
 

@@ -66,6 +66,7 @@ class SequenceToSequenceJob(SplitJob[TextModel, Pairs]):
         pairs, self.valid, self.valid_from = self.split(self._whole(source))
         if self.valid and data.division == "sources":
             self.valid = Pairs(references(self.valid, self.layout))
+        self.valid_pairs = self.valid or Pairs()
         self.test_data = self.read(data.test) if data.test else None
         self.parts = EncoderDecoderParts(self._coder(pairs), self.contextual.shapes) if run is None else run.parts
         search_of(recipe.search, self.parts.coder.target)  # what cannot be is said before anything is computed
@@ -74,7 +75,7 @@ class SequenceToSequenceJob(SplitJob[TextModel, Pairs]):
             raise DataError("no pair is left to learn from: data.target_tokens leaves out all", data.train)
         self.left_out = sum(len(pair.targets) for pair in pairs) - len(train)
         self.ratio = usual_ratio(train)
-        firsts = [pair._replace(targets=pair.targets[:1]) for pair in self.valid or ()]
+        firsts = [pair._replace(targets=pair.targets[:1]) for pair in self.valid_pairs]
         valid = self._encoded(firsts) if firsts else None
         self.task = SequenceToSequence(
             train, valid, begin_id=self.parts.coder.target.begin_id, batch_size=recipe.train.batch_size,
@@ -130,7 +131,7 @@ class SequenceToSequenceJob(SplitJob[TextModel, Pairs]):
 
     def _sampled(self, model: TextModel) -> str:
         """The outputs for some validation sources, with their references, a line each."""
-        coder, pairs = self.parts.coder, (self.valid or [])[: self.recipe.train.samples]
+        coder, pairs = self.parts.coder, self.valid_pairs[: self.recipe.train.samples]
         if not pairs:
             return ""
         ids, columns = [coder.encode(pair.sources)[0] for pair in pairs], [pair.sources for pair in pairs]
@@ -204,7 +205,9 @@ class SequenceToSequenceJob(SplitJob[TextModel, Pairs]):
     def data_lines(self) -> list[str]:
         data = self.recipe.data
         lines = [f"- training: `{data.train}` ({self.layout}), {len(self.task.train):,} pairs"]
-        lines.append(f"- validation: {self.valid_from}" + (f", {len(self.valid):,} sources" if self.valid else ""))
+        lines.append(
+            f"- validation: {self.valid_from}" + (f", {len(self.valid_pairs):,} sources" if self.valid else "")
+        )
         return [*lines, *([f"- test: `{data.test}`, {len(self.test_data):,} sources"] if self.test_data else [])]
 
 
