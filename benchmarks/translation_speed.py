@@ -41,6 +41,7 @@ import ensue
 from ensue.data.buckets import by_length
 from ensue.data.compact_texts import Ragged
 from ensue.data.decoding import decoded
+from ensue.engine import HeldWeights
 from ensue.recipe import read_recipe, with_paths
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import Reporter
@@ -210,9 +211,10 @@ def latency(run: str, data: Path) -> None:
         ),
     }
     seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for number in (*numbers[:5], *numbers):
-        for name, translate in ways.items():
-            seconds[name].append(timed(lambda: translate(number)))  # noqa: B023
+    with HeldWeights().used():
+        for number in (*numbers[:5], *numbers):
+            for name, translate in ways.items():
+                seconds[name].append(timed(lambda: translate(number)))  # noqa: B023
     print(f"| greedy, one sentence | median ms | 9 of 10 within ms |\n{'|---' * 3}|")
     for name, taken in seconds.items():
         tenths = statistics.quantiles(taken[5:], n=10)

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ensue.engine import HeldWeights
 from ensue.models import form_memory
 from ensue.models.feature_specification import FeatureSpecification
 from ensue.models.form_memory import FormMemory
@@ -105,18 +106,27 @@ def test_too_many_are_forgotten_at_the_next_call() -> None:
     assert len(found.table.vectors) == 1
 
 
-def test_what_was_forgotten_is_worked_out_anew() -> None:
-    """As it has to be when the vectors have changed."""
+@pytest.mark.parametrize("part", ["words", "affixes", "characters"])
+def test_changed_weights_are_noticed(part: str) -> None:
+    """Also where torch has no sign of a change. Where weights are held, nobody looks."""
     found = memory()
     agrees(found, ["bird", "the"])
-    assert found.features.words is not None
-    with torch.no_grad():
-        found.features.words.weight += 1.0
-    agrees(found, ["the"])  # still what it was
-    found.forget()
-    row = found.look_up(["the"])[1][0]
-    torch.testing.assert_close(found.table.vectors[row, :4], REFERENCE["the"][:4] + 1.0)
-    torch.testing.assert_close(found.table.vectors[row, 4:], REFERENCE["the"][4:])
+    for parameter in getattr(found.features, part).parameters():
+        parameter.data.copy_(0.5 * parameter)
+    with HeldWeights().used():
+        agrees(found, ["the"])
+    expected = found.features.form_vectors(EncodedForms.of(LEXICON.encode(["the"]), CPU))
+    table, index = found.look_up(["the"])
+    torch.testing.assert_close(table.vectors[index], expected)
+    assert not torch.equal(table.vectors[index[0]], REFERENCE["the"])
+
+
+def test_a_changed_number_of_the_characters_is_noticed() -> None:
+    found = memory()
+    agrees(found, ["bird"])
+    found.features.characters.register_forward_hook(lambda _, args, y: 2 * y)
+    table, index = found.look_up(["bird"])
+    torch.testing.assert_close(table.vectors[index[0], 4:8], 2 * REFERENCE["bird"][4:8])
 
 
 def test_no_words() -> None:

@@ -16,16 +16,18 @@ A cell need not know of any of this.
 
 from ensue.engine.execution import Execution, executing, explain, folds, may_compile, runs_compiled, unroll, unroll_fed
 from ensue.engine.feedback import Feedback
-from ensue.engine.held_weights import HeldWeights
+from ensue.engine.held_weights import HeldWeights, are_held, holding, kept_for
 from ensue.engine.packing import Packing
 from ensue.engine.products import bf16_kernel, bf16_kernels, has_bfloat16, use_bf16_kernel
-from ensue.engine.snapshot import has_hooks
+from ensue.engine.snapshot import Copy, has_hooks
 
 __all__ = [
+    "Copy",
     "Execution",
     "Feedback",
     "HeldWeights",
     "Packing",
+    "are_held",
     "bf16_kernel",
     "bf16_kernels",
     "executing",
@@ -33,6 +35,8 @@ __all__ = [
     "folds",
     "has_bfloat16",
     "has_hooks",
+    "holding",
+    "kept_for",
     "may_compile",
     "runs_compiled",
     "unroll",

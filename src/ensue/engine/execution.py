@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ensue.engine.c_library import compiler
 from ensue.engine.c_passes import CompiledPasses, c_passes
 from ensue.engine.feedback import Maker, run_fed
-from ensue.engine.held_weights import Kept, kept_weights
+from ensue.engine.held_weights import Kept, kept_for
 from ensue.engine.packing import Packing
 from ensue.engine.plain_passes import PlainPasses
 from ensue.engine.products import Bf16Kernel, bf16_kernel, has_bfloat16
@@ -114,7 +114,7 @@ def unroll(layer: Any, x: Tensor, state: State, mask: Tensor | None) -> tuple[Te
         return None
     state = layer.init_state(len(x)) if state is None else state
     with _without_autocast(x):
-        kept = kept_weights(runner, partial(_weights, layer, runner))
+        kept = kept_for(runner, lambda: Kept(_weights(layer, runner)))
         tensors = _before(layer, runner, x, state, packing, kept)
         packed, *finals = runner(tensors, packing, kept)
         after = iter(map(packing.unsorted, finals))

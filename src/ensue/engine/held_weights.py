@@ -1,5 +1,8 @@
 """Weights that nobody changes: what is made of them is kept from call to call, where nothing is trained.
 
+Torch has no sure sign of a change: `p.data.copy_()` leaves address and version as they were. So nothing is kept unless
+somebody says that weights stay as they are, as a server does of the models that it alone has.
+
 Before a compiled step runs, its matrices are packed for the kernels. For a long text this takes a small part of the
 time; for a single sentence it takes a third.
 """
@@ -7,14 +10,15 @@ time; for a single sentence it takes a third.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
+T = TypeVar("T")
 _holding: ContextVar[HeldWeights | None] = ContextVar("holding", default=None)
 
 
@@ -34,10 +38,10 @@ class Kept:
 
 
 class HeldWeights:
-    """Whoever makes one says that the weights of the layers that run inside of `used` stay as they are."""
+    """Whoever makes one says that the weights of the models that run inside of `used` stay as they are."""
 
     def __init__(self) -> None:
-        self._kept: WeakKeyDictionary[Any, Kept] = WeakKeyDictionary()
+        self._kept: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
     @contextmanager
     def used(self) -> Iterator[None]:
@@ -48,14 +52,25 @@ class HeldWeights:
         finally:
             _holding.reset(token)
 
-    def of(self, owner: Any, make: Callable[[], list[Tensor]]) -> Kept:
-        """What is kept for `owner`, at first the weights that `make` gives."""
+    def of(self, owner: Any, make: Callable[[], T]) -> T:
+        """What is kept for `owner`, at first what `make` gives."""
         if owner not in self._kept:
-            self._kept[owner] = Kept(make())
-        return self._kept[owner]
+            self._kept[owner] = make()
+        kept: T = self._kept[owner]
+        return kept
 
 
-def kept_weights(owner: Any, make: Callable[[], list[Tensor]]) -> Kept | None:
-    """None outside of `used`, and where gradients are wanted."""
-    holding = _holding.get()
-    return None if holding is None or torch.is_grad_enabled() else holding.of(owner, make)
+def are_held() -> bool:
+    """Whether somebody says that weights stay as they are."""
+    return _holding.get() is not None
+
+
+def holding() -> AbstractContextManager[None]:
+    """Holds weights inside of a block, unless they are held already: for a call in which nobody else has a turn."""
+    return nullcontext() if are_held() else HeldWeights().used()
+
+
+def kept_for(owner: Any, make: Callable[[], T]) -> T | None:
+    """What is kept for `owner`. None outside of `used`, and where gradients are wanted."""
+    held = _holding.get()
+    return None if held is None or torch.is_grad_enabled() else held.of(owner, make)

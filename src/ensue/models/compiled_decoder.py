@@ -2,22 +2,23 @@
 
 A step in torch is some hundred operations, and selecting rows copies all keys and values that were read. Here a step is
 one call. The keys and values of a token are written once, to a place that is never written again; a row knows the
-places of its tokens, so that rows are selected by their numbers. The weights are packed once for each change of them.
+places of its tokens, so that rows are selected by their numbers. The weights are packed for each search, or once where
+they are held.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from ensue.engine import kept_for
 from ensue.engine.addresses import address
 from ensue.engine.c_library import library
 from ensue.engine.products import in_parts, products
@@ -66,16 +67,12 @@ class Written(NamedTuple):
 
 
 class _Packed(NamedTuple):
-    """The weights of a decoder as C reads them; `key` says of which weights."""
+    """The weights of a decoder as C reads them."""
 
-    key: tuple[Any, ...]
     tensors: list[Tensor]
     layers: list[list[int]]
     """The addresses of each layer, in the order of decoder_step.c."""
     outer: list[int]
-
-
-_packed: WeakKeyDictionary[EncoderDecoder, _Packed] = WeakKeyDictionary()
 
 
 def compiled(model: nn.Module, state: State) -> tuple[CompiledDecoder, Written] | None:
@@ -156,7 +153,7 @@ class CompiledDecoder:
         self._texts, self._memory = real.shape
         self._lengths = real.sum(1)
         self._read = [part.contiguous() for state in shared for part in state.content[:2]]
-        packed = _kept(model)
+        packed = kept_for(model, partial(_pack, model)) or _pack(model)
         sizes = (self._texts, self._memory, self.d)
         ends = [address("keys and values", part, self.dtype, sizes) for part in self._read]
         table = [number for n, layer in enumerate(packed.layers) for number in (*layer, *ends[2 * n : 2 * n + 2])]
@@ -234,18 +231,8 @@ class CompiledDecoder:
         return self._encodings[position]
 
 
-def _kept(model: EncoderDecoder) -> _Packed:
-    """The packed weights, as long as the weights are the same."""
-    weights = _weights(_parts(model))
-    key = tuple((weight.data_ptr(), -1 if weight.is_inference() else weight._version) for weight in weights)
-    found = _packed.get(model)
-    if found is None or found.key != key or any(version < 0 for _, version in key):
-        _packed[model] = found = _pack(model, key)
-    return found
-
-
 @torch.no_grad()
-def _pack(model: EncoderDecoder, key: tuple[Any, ...]) -> _Packed:
+def _pack(model: EncoderDecoder) -> _Packed:
     tensors: list[Tensor] = []
 
     def plain(weight: Tensor) -> int:
@@ -277,4 +264,4 @@ def _pack(model: EncoderDecoder, key: tuple[Any, ...]) -> _Packed:
     ]  # fmt: skip
     ends = norm(last.module) if isinstance(last, Pointwise) else [0, 0]
     outer = [plain(model.target.weight), *ends, *affine(model.head.matrix(), model.head.bias)]
-    return _Packed(key, tensors, layers, outer)
+    return _Packed(tensors, layers, outer)

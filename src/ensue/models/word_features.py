@@ -140,15 +140,20 @@ class WordFeatures(nn.Module):
         self.d_late = parts[-1].d_out if "first-layer" in places else 0
         self.d_out = self.d_forms + d_column * len(self.columns) + sum(part.d_out for part in parts)
 
-    def form_vectors(self, forms: EncodedForms) -> Float[Tensor, "U d"]:
-        """The features of the distinct words of a batch, each by itself."""
+    def form_vectors(self, forms: EncodedForms, *, spelled: Tensor | None = None) -> Float[Tensor, "U d"]:
+        """The features of the distinct words of a batch, each by itself.
+
+        `spelled` (U, d_characters) are the vectors of their characters, if these were worked out before.
+        """
         parts = []
         if self.words is not None:
             words = forms.words
             if self.training and self.dropout_words:
                 words = words.masked_fill(torch.rand(words.shape, device=words.device) < self.dropout_words, 0)
             parts.append(self.words(words))
-        if self.characters is not None:
+        if spelled is not None:
+            parts.append(spelled)
+        elif self.characters is not None:
             real = torch.arange(forms.characters.shape[1], device=forms.lengths.device) < forms.lengths.unsqueeze(1)
             parts.append(self.characters(forms.characters, real))
         if self.affixes is not None:

@@ -19,6 +19,7 @@ from ensue.decode.ensemble import Ensemble
 from ensue.decode.hypotheses import Hypothesis
 from ensue.decode.record import Candidate
 from ensue.decode.search import BeamSearch
+from ensue.engine import holding
 from ensue.models.compiled_decoder import compiled
 from ensue.models.encoder_decoder import TextModel
 from ensue.models.modules import device_of, evaluating
@@ -72,15 +73,16 @@ def outputs(
     """
     found: list[list[Hypothesis]] = [[] for _ in range(len(sources))]
     batch_size = max(1, min(SEARCH_ROWS, SEARCH_HYPOTHESES // search.width))
-    for rows in by_length(sources.lengths, batch_size=batch_size, batch_tokens=SEARCH_TOKENS):
-        model, state = begin(models, sources, rows, fast=not search.coverage_penalty)
-        starts = torch.full((len(rows),), target.begin_id, device=device_of(models[0]))
-        best = beam_search(
-            model, state, starts, end_id=target.end_id, search=search,
-            max_tokens=[limits[row] for row in rows.tolist()], record=record,
-        )  # fmt: skip
-        for row, hypotheses in zip(rows.tolist(), best, strict=True):
-            found[row] = hypotheses
+    with holding():
+        for rows in by_length(sources.lengths, batch_size=batch_size, batch_tokens=SEARCH_TOKENS):
+            model, state = begin(models, sources, rows, fast=not search.coverage_penalty)
+            starts = torch.full((len(rows),), target.begin_id, device=device_of(models[0]))
+            best = beam_search(
+                model, state, starts, end_id=target.end_id, search=search,
+                max_tokens=[limits[row] for row in rows.tolist()], record=record,
+            )  # fmt: skip
+            for row, hypotheses in zip(rows.tolist(), best, strict=True):
+                found[row] = hypotheses
     return found
 
 
