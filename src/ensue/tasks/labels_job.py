@@ -49,9 +49,9 @@ class LabelsJob(SplitJob[ModelT, DataT], Generic[ModelT, DataT]):
         return ""
 
     @property
-    @abstractmethod
     def confused(self) -> tuple[list[str], list[list[int]]] | None:
         """The labels of the validation data, and how often each (a row) was predicted as each; None if nothing was."""
+        return None
 
     def pictures(self) -> dict[str, Callable[[Path], None]]:
         """The confusion matrix of the validation data."""
