@@ -59,7 +59,7 @@ def test_sentences_that_cannot_be_learned_from(name: str, refused: Refused) -> N
 CLASSIFYING: dict[str, tuple[str, bytes, str]] = {
     "empty": ("bad.tsv", b"", "bad.tsv: "),
     "one line": ("bad.tsv", b"x\ta text\n", "bad.tsv: "),
-    "one class": ("bad.tsv", b"label\ttext\n" + b"x\ta text\n" * 9, 'nothing to learn: all 8 texts have the label "x"'),
+    "one class": ("bad.tsv", b"label\ttext\n" + b"x\ta text\n" * 9, 'nothing to learn: all 9 texts have the label "x"'),
     "no labels": ("bad.txt", b"One text.\nAnother one.\n", "bad.txt: no labels found; --format"),
     "ragged": ("bad.tsv", b"label\ttext\nx\ta text\ny\n", "bad.tsv:3: 1 column; expected 2 as in line 1"),
     "latin-1": ("bad.csv", b"label,text\nx,caf\xe9\n" * 5, "bad.csv:2: not UTF-8 (byte 0xe9 in column 6)"),
