@@ -296,6 +296,14 @@ def test_scores_of_a_pair_by_hand() -> None:
     assert bag(torch.zeros(2, 0, dtype=torch.int64), torch.zeros(2, 0, dtype=torch.int64)).equal(bag.bias.expand(2, -1))
 
 
+def test_ngrams_of_a_single_text_count_if_asked_for() -> None:
+    bag = NgramBag(2, buckets=4)
+    bag.weigh_by_idf(torch.tensor([9.0, 1.0, 2.0, 0.0]), 9, least=1)
+    assert [row > 0 for row in bag.ratio.tolist()] == [False, True, True, False]
+    bag.weigh_by_ratio(torch.tensor([[9.0, 9.0], [1.0, 0.0], [2.0, 0.0], [0.0, 0.0]]), least=1)
+    assert [row > 0 for row in bag.ratio.tolist()] == [False, True, True, False]
+
+
 @pytest.mark.parametrize("kind", [NgramBag, PairBag])
 def test_rows_that_say_nothing_are_left_out(kind: type[NgramBag]) -> None:
     """Scores and gradients are those of all rows, and the others have none."""

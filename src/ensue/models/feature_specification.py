@@ -53,7 +53,7 @@ class FeatureSpecification(ContextualSpecification):
     d_words: SizeOrZero = 100
     """Size of the trained vector of a word; 0: none."""
     min_count: Count = 2
-    """Rarer words are unknown: they share one vector, and no n-gram has them."""
+    """Rarer words are unknown: they share one vector, and no n-gram has them. 1: n-grams of one text count, too."""
     max_size: Count | None = None
     """At most this many words have a vector of their own, the most frequent ones."""
     lowercase: bool = True

@@ -19,7 +19,7 @@ MULTIPLIER = 0x9E3779B97F4A7C15 >> 1
 """The multiplier of the hash: 2⁶³ divided by the golden ratio, whose multiples are spread evenly (Knuth, TAOCP 6.4)."""
 
 MIN_TEXTS = 2
-"""N-grams of fewer training texts have the ratio 0."""
+"""N-grams of fewer training texts have the ratio 0, unless `least` says otherwise."""
 
 
 class NgramBag(nn.Module):
@@ -100,25 +100,25 @@ class NgramBag(nn.Module):
         self.weight = nn.Parameter(torch.zeros(1 + len(rows), self.weight.shape[1]))
         return len(rows)
 
-    def weigh_by_ratio(self, present: Float[Tensor, "G K"]) -> None:
+    def weigh_by_ratio(self, present: Float[Tensor, "G K"], *, least: int = MIN_TEXTS) -> None:
         """Sets r to the largest of an n-gram's naive Bayes log-count ratios (Wang & Manning 2012).
 
         `present` counts, for each row and label, the training texts that have both.
         """
         total = present.sum(1, keepdim=True)
-        met = _met(total)
+        met = _met(total, least)
         inside, outside = ((counts + 1).masked_fill(~met, 0.0) for counts in (present, total - present))
         ratios = (inside / inside.sum(0)).log() - (outside / outside.sum(0)).log()
         self._weigh(ratios.abs().amax(1).masked_fill(~met.squeeze(1), 0.0))
 
-    def weigh_by_idf(self, present: Float[Tensor, " G"], num_texts: int) -> None:
+    def weigh_by_idf(self, present: Float[Tensor, " G"], num_texts: int, *, least: int = MIN_TEXTS) -> None:
         """Sets r to the inverse document frequency, log((1 + texts) / (1 + texts with the n-gram)) + 1.
 
         `present` counts, for each row, the training texts that have it. Source: Spärck Jones 1972, smoothed as in
         scikit-learn.
         """
         idf = ((1 + num_texts) / (1 + present)).log() + 1
-        self._weigh(idf.masked_fill(~_met(present), 0.0))
+        self._weigh(idf.masked_fill(~_met(present, least), 0.0))
 
     def _weigh(self, ratio: Float[Tensor, " G"]) -> None:
         self.ratio = nn.Parameter(ratio, requires_grad=False)
@@ -175,8 +175,8 @@ def _marked(one: Int[Tensor, "B N"], other: Int[Tensor, "B M"]) -> tuple[Int[Ten
     return ids.masked_fill(F.pad(again, (0, 1)), 0), F.pad(again, (1, 0))
 
 
-def _met(total: Float[Tensor, "G ..."]) -> Bool[Tensor, "G ..."]:
+def _met(total: Float[Tensor, "G ..."], least: int) -> Bool[Tensor, "G ..."]:
     """Which n-grams count. Row 0 is for padding and unknown words."""
-    met = total >= MIN_TEXTS
+    met = total >= least
     met[0] = False
     return met

@@ -10,6 +10,7 @@ from ensue.data.documents import DocumentSource
 from ensue.data.sources import TextSource
 from ensue.errors import DataError
 from ensue.models.classifier import Classifier
+from ensue.models.ngram_bag import MIN_TEXTS
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.classification.classes_job import ClassesJob
 from ensue.tasks.classification.documents import Documents
@@ -137,7 +138,8 @@ class ClassificationJob(ClassesJob[Documents], WordsJob[Classifier, Documents]):
     def prepare(self, model: Classifier) -> None:
         if model.bag is not None:
             matrix = self.parts.labels.matrix(self.train.labels)
-            weigh_ngrams(model.bag, self.recipe.head.ngram_weights, self.encoded(self.train), matrix)
+            least, weights = min(MIN_TEXTS, self.recipe.features.min_count), self.recipe.head.ngram_weights
+            weigh_ngrams(model.bag, weights, self.encoded(self.train), matrix, least=least)
             if self.is_new or self.parts.ngrams is not None:
                 self.parts = replace(self.parts, ngrams=model.bag.keep_weighed())
         super().prepare(model)

@@ -201,15 +201,15 @@ def _pooled(
 
 
 def weigh_ngrams(
-    bag: NgramBag, weights: Literal["ratio", "idf"], texts: ClassifiedTexts, labels: NDArray[np.bool_]
+    bag: NgramBag, weights: Literal["ratio", "idf"], texts: ClassifiedTexts, labels: NDArray[np.bool_], *, least: int
 ) -> None:
-    """Sets the weights of the n-grams by the training texts, as `ngram_weights` of the recipe says."""
+    """Sets the weights of the n-grams of at least so many training texts, as `ngram_weights` of the recipe says."""
     match weights:
         case "ratio":
-            bag.weigh_by_ratio(count_ngrams(bag, texts, labels))
+            bag.weigh_by_ratio(count_ngrams(bag, texts, labels), least=least)
         case "idf":
             present = count_ngrams(bag, texts, np.ones((len(labels), 1), np.bool_))
-            bag.weigh_by_idf(present.squeeze(1), len(labels))
+            bag.weigh_by_idf(present.squeeze(1), len(labels), least=least)
 
 
 def count_ngrams(bag: NgramBag, texts: ClassifiedTexts, labels: NDArray[np.bool_]) -> Tensor:
