@@ -3,7 +3,7 @@
     python benchmarks/serving.py streams RUN            tokens/s of 64 streams, and of 64 samples in a process
     python benchmarks/serving.py load RUN               a table for 1 to 4096 clients, Poisson arrivals
     python benchmarks/serving.py tagger RUN [PYTHON]    requests/s; PYTHON has spacy, fastapi and uvicorn
-    python benchmarks/serving.py soak RUN [SECONDS]     clients that leave, read slowly, send too much or are killed
+    python benchmarks/serving.py soak RUN TAGGER [SECONDS]    ten good clients, alone and beside hostile ones
 
 Servers are processes of their own; the client is this one. What is compared is measured in turns.
 """
@@ -72,8 +72,8 @@ class Server:
         self.process.wait()
 
 
-def ensue_server(run: str, *options: str) -> Server:
-    return Server([sys.executable, "-m", "ensue", "serve", run, "--port", "0", *options])
+def ensue_server(*arguments: str) -> Server:
+    return Server([sys.executable, "-m", "ensue", "serve", *arguments, "--port", "0"])
 
 
 def loaded() -> str:
@@ -107,6 +107,8 @@ async def exchange(port: int, path: str, content: Any) -> tuple[int, bytes]:
 
 async def answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
     head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+    if "content-length:" not in head:
+        return int(head.split()[1]), await reader.readuntil(b"data: [DONE]")
     size = int(head.partition("content-length:")[2].split("\r")[0])
     return int(head.split()[1]), await reader.readexactly(size)
 
@@ -272,69 +274,152 @@ async def tagger(run: str, python: str | None = None, model: str = "en_core_web_
         server.end()
 
 
-async def soak(run: str, seconds: float = 60) -> None:
-    """What the server holds at the end of a time in which clients misbehave; each right answer is compared."""
-    server, name = ensue_server(run), Path(run).resolve().name
+GOOD = 10
+
+
+async def soak(run: str, tagger: str, seconds: float = 60) -> None:
+    """Ten good clients, first alone and then beside one hostile client of each kind, which are in a process of their
+    own. Every answer is compared with the first of its kind, and the memory is looked at ten times.
+    """
+    server = ensue_server(run, tagger, "--request-seconds", "20")
     await server.ready()
-    some = [{"model": name, "prompt": "The king", "max_tokens": 40, "seed": seed, "top_p": 0.9} for seed in range(8)]
-    answers = [json.loads((await exchange(server.port, "/v1/completions", one))[1])["choices"][0] for one in some]
-    choose, counts = random.Random(0), dict.fromkeys(("right", "streamed", "left", "slow", "oversized", "torn"), 0)
-
-    async def client() -> None:
-        while time.perf_counter() < end:
-            what, number = choose.choice(list(counts)), choose.randrange(len(some))
-            with suppress(ConnectionError, asyncio.IncompleteReadError):
-                await visit(server.port, what, some[number], answers[number]["text"])
-                counts[what] += 1
-
-    parts = max(4, round(seconds / 180))
-    for part in range(parts):
-        end = time.perf_counter() + seconds / parts
-        await asyncio.gather(*(client() for _ in range(16)))
-        await asyncio.sleep(2)
-        status = Path(f"/proc/{server.process.pid}/status").read_text()
-        resident = int(status.partition("VmRSS:")[2].split()[0]) // 1024
-        files = len(os.listdir(f"/proc/{server.process.pid}/fd"))
-        numbers = (await exchange(server.port, "/metrics", None))[1].decode()
-        held = [line.split()[1] for line in numbers.splitlines() if line.startswith("ensue_held{")]
-        print(f"part {part + 1}: {counts}, {resident} MiB, {files} descriptors, held {held}", flush=True)
+    names = [Path(one).resolve().name for one in (run, tagger)]
+    wishes = {"model": names[0], "prompt": "The king", "max_tokens": 40, "seed": 7, "top_p": 0.9}
+    kinds = {
+        "completion": ("/v1/completions", wishes),
+        "stream": ("/v1/completions", {**wishes, "stream": True}),
+        "predict": ("/v1/predict", {"model": names[1], "inputs": [SENTENCES[1]]}),
+    }
+    expected = {kind: what_is_said(*await exchange(server.port, *asked)) for kind, asked in kinds.items()}
+    alone, _ = await good_clients(server, kinds, expected, max(20.0, seconds / 10), 1)
+    command = [sys.executable, __file__, "hostile", str(server.port), *names, str(seconds)]
+    hostile = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    beside, states = await good_clients(server, kinds, expected, seconds, 10)
+    assert hostile.stdout is not None
+    print("hostile:", hostile.stdout.read().strip())
+    await asyncio.sleep(25)
+    states.append(state_of(server, (await exchange(server.port, "/metrics", None))[1].decode()))
+    print("good clients: kind, answers, p50 and p99 in ms alone, the same beside, ratio of p99")
+    for kind in (*kinds, "all"):
+        pairs = [[took for name, took in found if kind in (name, "all")] for found in (alone, beside)]
+        (p50, p99), (p50_beside, p99_beside) = ([1000 * percentile(took, n) for n in (50, 99)] for took in pairs)
+        print(
+            f"{kind:10} {len(pairs[0])} + {len(pairs[1])}: {p50:.1f} {p99:.1f}, {p50_beside:.1f} {p99_beside:.1f}, "
+            f"{p99_beside / p99:.2f}"
+        )
+    print("MiB, descriptors and what is held, at each tenth and at the end:", *states, sep="\n  ")
+    print(loaded())
     server.end()
 
 
-async def visit(port: int, what: str, wishes: dict[str, Any], expected: str) -> None:
-    """One client: it wants an answer, which has to be the expected one, or it does something that clients do."""
-    if what == "right":
-        status, body = await exchange(port, "/v1/completions", wishes)
-        assert status == 429 or json.loads(body)["choices"][0]["text"] == expected, body
-        return
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    try:
-        if what == "oversized":
-            writer.write(
-                b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n" + b" " * 65536
-            )
-            await reader.read(4096)
-            return
-        sent = request(
-            "/v1/completions", {**wishes, "stream": True, **({} if what == "streamed" else {"max_tokens": 3000})}
-        )
-        writer.write(sent[: len(sent) // 2] if what == "torn" else sent)
-        await writer.drain()
-        if what == "streamed":
-            whole = await reader.readuntil(b"data: [DONE]")
-            events = [json.loads(line[6:]) for line in whole.split(b"\n") if line.startswith(b"data: {")]
-            assert "".join(event["choices"][0]["text"] for event in events) == expected, whole
-            return
-        for _ in range(3 if what == "slow" else 1):
-            await asyncio.sleep(0.3 if what == "slow" else 0.02)
-            if what != "torn":
-                await reader.read(512)
-    finally:
-        writer.transport.abort()
+def what_is_said(status: int, body: bytes) -> str:
+    """The text or the labels of an answer."""
+    assert status == 200, (status, body[:300])
+    if body.endswith(b"data: [DONE]"):
+        events = [json.loads(line[6:]) for line in body.split(b"\n") if line.startswith(b"data: {")]
+        return "".join(event["choices"][0]["text"] for event in events)
+    found = json.loads(body)
+    return str(found["choices"][0]["text"] if "choices" in found else found["outputs"])
+
+
+def state_of(server: Server, numbers: str) -> str:
+    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    files = len(os.listdir(f"/proc/{server.process.pid}/fd"))
+    held = [line.split()[1] for line in numbers.splitlines() if line.startswith("ensue_held{")]
+    return f"{int(status.partition('VmRSS:')[2].split()[0]) // 1024} MiB, {files}, {held}"
+
+
+async def good_clients(
+    server: Server, kinds: dict[str, Any], expected: dict[str, str], seconds: float, parts: int
+) -> tuple[list[tuple[str, float]], list[str]]:
+    """The seconds of each answer by its kind, and the state of the server at the end of each part."""
+    found: list[tuple[str, float]] = []
+    states: list[str] = []
+    begin = time.perf_counter()
+
+    async def client(number: int) -> None:
+        choose = random.Random(number)
+        while time.perf_counter() < begin + seconds:
+            kind = choose.choice(list(kinds))
+            start = time.perf_counter()
+            said = what_is_said(*await exchange(server.port, *kinds[kind]))
+            found.append((kind, time.perf_counter() - start))
+            assert said == expected[kind], (kind, said)
+            await asyncio.sleep(choose.expovariate(5))
+
+    async def look() -> None:
+        for part in range(parts):
+            await asyncio.sleep(max(0.0, begin + (part + 0.99) * seconds / parts - time.perf_counter()))
+            states.append(state_of(server, (await exchange(server.port, "/metrics", None))[1].decode()))
+
+    await asyncio.gather(look(), *map(client, range(GOOD)))
+    return found, states
+
+
+async def hostile(port: float, run: str, tagger: str, seconds: float) -> None:
+    """One client of each kind, again and again."""
+
+    def body(path: str, content: bytes | dict[str, Any]) -> bytes:
+        sent = content if isinstance(content, bytes) else json.dumps(content).encode()
+        head = b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+        return head % (path.encode(), len(sent)) + sent
+
+    def many(item: bytes, count: int) -> bytes:
+        return b"[" + b",".join([item] * count) + b"]"
+
+    lm, tags = f'{{"model":"{run}",'.encode(), f'{{"model":"{tagger}",'.encode()
+    long = "The sea was calm, and nobody spoke. "
+    hog = {"model": run, "n": 128, "max_tokens": 2000, "logprobs": 5}
+    endless = body("/v1/completions", {"model": run, "max_tokens": 60000, "stream": True})
+    answer = body("/v1/score", {"model": run, "inputs": [long * 400]})
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n"
+    ways: dict[str, tuple[bytes, float, float]] = {  # what is sent, seconds until it leaves, seconds before it reads
+        "130,000 items": (body("/v1/predict", tags + b'"inputs":' + many(b"{}", 130_000) + b"}"), 30, 0),
+        "4 MB of items": (body("/v1/predict", tags + b'"inputs":' + many(b"{}", 1_390_000) + b"}"), 30, 0),
+        "500,000 lists": (body("/v1/predict", tags + b'"inputs":' + many(b"[]", 500_000) + b"}"), 30, 0),
+        "1,000,000 ids": (body("/v1/completions", lm + b'"prompt":' + many(b"1", 1_000_000) + b"}"), 30, 0),
+        "4 MB of escapes": (body("/v1/completions", lm + b'"prompt":"' + b"\\n" * 2_000_000 + b'"}'), 30, 0),
+        "1,000 texts, leaves": (body("/v1/predict", {"model": tagger, "inputs": [SENTENCES[1]] * 1000}), 1, 0),
+        "1,000 texts": (body("/v1/predict", {"model": tagger, "inputs": [SENTENCES[1]] * 1000}), 30, 0),
+        "inspects 16,000 characters": (body("/v1/inspect", {"model": run, "inputs": [long * 440]}), 30, 0),
+        "128 choices": (body("/v1/completions", hog), 30, 0),
+        "a prompt of 60,000 tokens": (body("/v1/completions", {"model": run, "prompt": long * 1666}), 30, 0),
+        "reads no answer": (answer, 30, 30),
+        "reads no stream": (endless, 30, 30),
+        "reads slowly": (endless, 30, 1),
+        "leaves a stream": (endless, 0.2, 0),
+        "sends too much": (head + b" " * 65536, 30, 0),
+        "sends half": (endless[: len(endless) // 2], 15, 0),
+        "two hosts": (b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n", 30, 0),
+    }
+    counts, end = dict.fromkeys(ways, 0), time.perf_counter() + seconds
+
+    async def client(way: str) -> None:
+        sent, leaves, waits = ways[way]
+        while time.perf_counter() < end:
+            with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
+                async with asyncio.timeout(leaves):
+                    await visit(sent, waits)
+            counts[way] += 1
+            await asyncio.sleep(0.5)
+
+    async def visit(sent: bytes, waits: float) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(port), limit=4096)
+        try:
+            writer.write(sent)
+            await writer.drain()
+            while await asyncio.sleep(waits, True) and (part := await reader.read(1 << 16)):
+                if b"\r\n\r\n" in part and b"HTTP/1.1 200" not in part:
+                    return
+        finally:
+            writer.transport.abort()
+
+    await asyncio.gather(*map(client, ways))
+    print(counts)
 
 
 if __name__ == "__main__":
-    commands = {"streams": streams, "load": load, "tagger": tagger, "soak": soak}
+    commands = {"streams": streams, "load": load, "tagger": tagger, "soak": soak, "hostile": hostile}
     name, *arguments = sys.argv[1:]
     values: list[Any] = [float(one) if one.replace(".", "").isdigit() else one for one in arguments]
     asyncio.run(commands[name](*values))

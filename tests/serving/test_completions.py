@@ -211,6 +211,25 @@ def test_more_than_the_rows_wait(serve: Any) -> None:
     assert [len(answer.json["choices"]) for answer in answers] == [5] * 4
 
 
+@pytest.mark.parametrize("model", ["lstm", "transformer"])
+def test_a_request_of_many_rows_leaves_room(serve: Any, model: str) -> None:
+    """Its rows wait with their states while others are written, and get the same bits as alone."""
+    kind: dict[str, Any] = {"kind": "transformer", "d_model": 12, "num_heads": 2, "context": 24}
+    client, service = serve({model: language_pipeline(**(kind if model == "transformer" else {}))}, rows=4)
+    many, few = asked(model, n=10, max_tokens=60, logprobs=1), [asked(model, seed=seed, logprobs=1) for seed in (1, 2)]
+    alone = [client.post(PATH, wishes).json["choices"] for wishes in (many, *few)]
+
+    async def visit() -> Any:
+        hog = asyncio.ensure_future(client.ask(PATH, many))
+        while not service.models[model].loop.num_live:
+            await asyncio.sleep(0)
+        short = await asyncio.gather(*(client.ask(PATH, wishes) for wishes in few))
+        assert not hog.done()
+        return [answer.json["choices"] for answer in (await hog, *short)]
+
+    assert asyncio.run(visit()) == alone
+
+
 def test_a_model_that_has_diverged_is_an_error(serve: Any, bugs: list[BaseException]) -> None:
     pipeline = language_pipeline()
     with torch.no_grad():

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -242,3 +243,32 @@ def test_a_key_from_the_environment(run: Path, monkeypatch: pytest.MonkeyPatch) 
         assert server.post("/v1/completions", WISHES)["error"]["code"] == "invalid_api_key"
         assert server.post("/v1/completions", WISHES, Authorization="Bearer secret")["choices"]
         assert server.status("/ready") == 200
+
+
+def test_whoever_reads_nothing_is_cut_off(run: Path) -> None:
+    """Answers and streams hold their places, little memory, and nothing after their time."""
+    score = json.dumps({"model": "run", "inputs": ["The sea was calm. " * 4000]}).encode()
+    head = b"POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(score)
+    with Running(run, options=("--request-seconds", "8")) as server, ExitStack() as stack:
+        assert server.post("/v1/score", json.loads(score))["outputs"]
+        before = server.resident()
+        deaf = [stack.enter_context(server.connected()) for _ in range(20)]
+        for number, connection in enumerate(deaf):
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.sendall(head + score if number % 2 else completion(max_tokens=60_000, stream=True))
+        until(lambda: 'ensue_held{what="places"} 20.0' in numbers(server))
+        until(lambda: 'ensue_held{what="places"} 0.0' in numbers(server), 20)
+        assert server.resident() < before + (200 << 20)
+        for connection in deaf:
+            assert was_reset(connection)
+        assert 'ensue_held{what="answers"} 0.0' in numbers(server)
+        assert server.post("/v1/completions", WISHES)["choices"]
+
+
+def was_reset(connection: socket.socket) -> bool:
+    try:
+        while connection.recv(1 << 20):
+            pass
+    except ConnectionResetError:
+        return True
+    return False

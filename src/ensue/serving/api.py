@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationError, model_validator
 
-from ensue.parsing import INTERRUPTIBLE, ParseError, parse_json
+from ensue.parsing import InterruptibleDecoder, ParseError, parse_json
 from ensue.serving.limits import CHOICES, LIGHT, STOPS
 from ensue.serving.refusal import Refusal, of_validation, unknown
 from ensue.text.utf8 import without_surrogates
@@ -260,7 +260,7 @@ def is_light(body: bytes) -> bool:
 def parsed(kind: type[SomeRequest], body: bytes) -> SomeRequest:
     """The request in a body; raises Refusal if there is none of this kind."""
     try:
-        value = parse_json(body, None if is_light(body) else INTERRUPTIBLE)
+        value = parse_json(body, None if is_light(body) else InterruptibleDecoder())
     except ParseError as error:
         raise Refusal(400, f"the body is {error}", code="invalid_json") from None
     if not isinstance(value, dict):

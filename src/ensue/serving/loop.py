@@ -1,6 +1,7 @@
 """The loop that writes: it reads prompts in pieces, and steps all live rows of a model together.
 
 A request enters when its prompt is read and there is room, and leaves with its last token, or when its client has left.
+While others wait, a request of many rows has no more than its share of the room.
 What a row gets does not depend on the others: a prompt is read alone, in pieces that begin at multiples of `PIECE`, and
 `Lanes` steps each row as if it were alone. A row whose context is full leaves, is read again from the last half of its
 context, and enters again, as `Reader` has it.
@@ -9,7 +10,7 @@ context, and enters again, as `Reader` has it.
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 from threading import Condition, Thread
@@ -43,9 +44,12 @@ class Loop:
         self.metrics, self.name, self.report = metrics, name, report
         self.context: int | None = getattr(model, "context", None)
         self._new: deque[Writing] = deque()
-        self._reading: deque[Prompt] = deque()
-        self._ready: deque[tuple[Row, Writing, State]] = deque()
+        self._reading: deque[Writing] = deque()
+        """Those with prompts to read, and with rows that wait for room; each takes its turn."""
+        self._waiting: deque[Writing] = deque()
         self._live: list[tuple[Row, Writing]] = []
+        self._owed = 0.0
+        """The seconds of steps before a piece of a long prompt is read again."""
         self._lanes, self._chooser = Lanes(model), Chooser([], device_of(model))
         self._awake, self._has_ended = Condition(), False
         self._thread = Thread(target=self._run, name=f"loop of {name}", daemon=True)
@@ -77,14 +81,19 @@ class Loop:
     @property
     def waiting(self) -> int:
         """The prompts that are not read yet, and the rows for which there is no room."""
-        return sum(len(writing.prompts) for writing in list(self._new)) + len(self._reading) + len(self._ready)
+        new = sum(len(writing.unread) for writing in (*list(self._new), *list(self._reading)))
+        return new + self._num_ready
+
+    @property
+    def _num_ready(self) -> int:
+        return sum(len(writing.ready) for writing in list(self._waiting))
 
     @torch.inference_mode()
     def _run(self) -> None:
         with evaluating(self.model), self.weights.used():
             while True:
                 with self._awake:
-                    while not (self._has_ended or self._new or self._reading or self._ready or self._live):
+                    while not (self._has_ended or self._new or self._reading or self._waiting or self._live):
                         self._awake.wait()
                     if self._has_ended:
                         return
@@ -97,23 +106,39 @@ class Loop:
     def _turn(self) -> None:
         """Reads some of the prompts, and steps the live rows once."""
         while self._new:
-            self._reading.extend(self._new.popleft().prompts)
+            self._reading.append(self._new.popleft())
         self._read_some()
         self._change()
         if self._live:
             self._step()
 
     def _read_some(self) -> None:
-        left = PIECE
-        while self._reading and left > 0 and len(self._live) + len(self._ready) < self.most:
-            prompt = self._reading.popleft()
-            if prompt.writing.has_left:
+        """Reads prompts, those of one piece at once. A longer one takes as much time as steps do, if rows are live."""
+        left, full = PIECE, []
+        while self._reading and left > 0:
+            writing = self._reading.popleft()
+            if writing.has_left:
                 continue
+            prompt = writing.unread[0]
+            is_long = len(prompt.ids) > PIECE
+            if not self._may_read(writing) or (is_long and self._live and self._owed > 0):
+                full.append(writing)
+                continue
+            start = time.perf_counter()
             left -= self._read_piece(prompt)
+            if is_long:
+                self._owed = time.perf_counter() - start
             if prompt.is_read:
+                writing.unread.popleft()
                 self._begin(prompt)
-            else:
-                self._reading.append(prompt)  # others come first, so that a long one does not hold them up
+            if writing.unread:
+                self._reading.append(writing)  # others come first, so that a long one does not hold them up
+        self._reading.extend(full)
+
+    def _may_read(self, writing: Writing) -> bool:
+        """Whether there will be room for a row: of any writing, or at least for one of each."""
+        has_none = not writing.ready and all(one is not writing for _, one in self._live)
+        return has_none or len(self._live) + self._num_ready < self.most
 
     def _read_piece(self, prompt: Prompt) -> int:
         """Reads the next piece and returns the number of its tokens."""
@@ -136,15 +161,19 @@ class Loop:
         for row in prompt.rows:
             row.last, row.ids = int(prompt.ids[-1]), prompt.ids if self.context is not None else prompt.ids[-1:]
             if row.left > 0:
-                self._ready.append((row, prompt.writing, state))
+                self._wait(prompt.writing, row, state)
             else:
                 row.end_at_once()
                 self._finish(row, prompt.writing, lambda: state)
 
+    def _wait(self, writing: Writing, row: Row, state: State) -> None:
+        if not writing.ready:
+            self._waiting.append(writing)
+        writing.ready.append((row, state))
+
     def _change(self) -> None:
         """Rows leave that have ended, are full or are not wanted any more; others enter."""
         staying: list[int] = []
-        entering: list[tuple[Row, Writing, State]] = []
         for place, (row, writing) in enumerate(self._live):
             if row.finish is not None or writing.has_left:
                 continue
@@ -152,19 +181,46 @@ class Loop:
                 self._read_again(row, writing)
             else:
                 staying.append(place)
-        while self._ready and len(staying) + len(entering) < self.most:
-            row, writing, state = self._ready.popleft()
-            if not writing.has_left:
-                entering.append((row, writing, state))
+        entering = self._entering(staying) if self._waiting else []
         if len(staying) < len(self._live) or entering:
             self._live = [self._live[place] for place in staying] + [(row, writing) for row, writing, _ in entering]
             self._lanes.change(staying, [state for _, _, state in entering])
             self._chooser = Chooser([row for row, _ in self._live], device_of(self.model))
             self.metrics.live(self.name, len(self._live))
 
+    def _entering(self, staying: list[int]) -> list[tuple[Row, Writing, State]]:
+        """The rows that enter, each writing in its turn. While others wait, none has more than its share: its rows
+        beyond leave `staying`, and wait with their states.
+        """
+        self._waiting = deque(writing for writing in self._waiting if not writing.has_left)
+        counts = Counter(self._live[place][1] for place in staying)
+        share = max(1, self.most // max(1, len({*counts, *self._waiting})))
+        wanted = sum(min(len(writing.ready), max(0, share - counts[writing])) for writing in self._waiting)
+        for place in reversed(staying):
+            row, writing = self._live[place]
+            if self.most - len(staying) < wanted and counts[writing] > share:
+                staying.remove(place)
+                counts[writing] -= 1
+                self._wait(writing, row, self._lanes.state_of(place))
+        entering: list[tuple[Row, Writing, State]] = []
+        have_share: deque[Writing] = deque()
+        while len(staying) + len(entering) < self.most and (self._waiting or have_share):
+            writing = (self._waiting or have_share).popleft()
+            if counts[writing] >= share and self._waiting:
+                have_share.append(writing)
+                continue
+            entering.append((writing.ready[0][0], writing, writing.ready.popleft()[1]))
+            counts[writing] += 1
+            if writing.ready:
+                (self._waiting if counts[writing] < share else have_share).append(writing)
+        self._waiting.extend(have_share)
+        return entering
+
     def _read_again(self, row: Row, writing: Writing) -> None:
         assert self.context is not None
-        self._reading.appendleft(Prompt(writing, row.ids[-max(1, self.context // 2) :], [row]))
+        writing.unread.appendleft(Prompt(writing, row.ids[-max(1, self.context // 2) :], [row]))
+        if writing not in self._reading:
+            self._reading.appendleft(writing)
 
     def _step(self) -> None:
         start = time.perf_counter()
@@ -181,7 +237,9 @@ class Loop:
                 self._finish(row, writing, partial(self._lanes.state_of, place))
             else:
                 writing.tell()
-        self.metrics.stepped(self.name, len(ids), time.perf_counter() - start)
+        took = time.perf_counter() - start
+        self._owed -= took
+        self.metrics.stepped(self.name, len(ids), took)
 
     def _finish(self, row: Row, writing: Writing, state: Callable[[], State]) -> None:
         if writing.keeps:
@@ -192,10 +250,9 @@ class Loop:
 
     def _fail(self, error: Exception) -> None:
         """Every writing that is begun ends with an error; what was computed is dropped."""
-        writings = {prompt.writing for prompt in self._reading}
-        writings |= {writing for _, writing in self._live} | {writing for _, writing, _ in self._ready}
+        writings = {*self._reading, *self._waiting, *(writing for _, writing in self._live)}
         self._live, self._lanes = [], Lanes(self.model)
-        self._ready.clear()
+        self._waiting.clear()
         self._reading.clear()
         for writing in writings:
             writing.error = error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -41,6 +42,9 @@ class Writing:
 
     def __init__(self, *, is_streamed: bool = False, keeps: bool = False) -> None:
         self.prompts: list[Prompt] = []
+        self.unread: deque[Prompt] = deque()
+        self.ready: deque[tuple[Row, State]] = deque()
+        """The prompts that the loop has not read, and the rows that wait for room, with their states."""
         self.news, self.end = Bell(), Bell()
         """They ring at every new piece of a stream, and at the last one of any request."""
         self.is_streamed, self.keeps = is_streamed, keeps
@@ -61,6 +65,7 @@ class Writing:
     def add(self, prompt: Prompt) -> None:
         """One more prompt, with its rows."""
         self.prompts.append(prompt)
+        self.unread.append(prompt)
         self.left += len(prompt.rows)
 
 
