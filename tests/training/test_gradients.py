@@ -8,8 +8,8 @@ from torch import Tensor
 
 from ensue.nn import MultiHeadAttention, VariationalDropout, Zoneout
 from ensue.nn.draws import PartOfBatch, drawing_for
-from ensue.nn.dropout import Dropout, TorchDropout
-from ensue.nn.layer import Pointwise, SequenceLayer
+from ensue.nn.dropout import Dropout
+from ensue.nn.layer import SequenceLayer
 from ensue.nn.recurrent.lstm import LSTM
 from ensue.ranks import SHARDS, Ranks, cut, ranks, spread, together
 from ensue.training.gradients import Gradients
@@ -53,7 +53,6 @@ def test_the_gradients_of_processes_add_up_to_those_of_one(text: Path) -> None:
 
 DRAWING: dict[str, SequenceLayer] = {
     "dropout": Dropout(0.4, d_in=6),
-    "torch": Pointwise(TorchDropout(0.4), d_in=6),
     "variational": VariationalDropout(0.4, d_in=6),
     "zoneout": Zoneout(LSTM(6, 6), hidden=0.4, cell=0.3),
     "attention": MultiHeadAttention(6, num_heads=2, dropout=0.4),

@@ -15,7 +15,7 @@ from ensue.models.ngram_bag import NgramBag, PairBag
 from ensue.models.subword_encoder import SubwordEncoder, Subwords, beside
 from ensue.models.word_features import WordFeatures, Words
 from ensue.nn import Pooling, SequenceLayer
-from ensue.nn.dropout import TorchDropout
+from ensue.nn.dropout import ElementDropout
 from ensue.nn.layer import blank
 from ensue.types import Loss, State, detach
 
@@ -79,8 +79,8 @@ class Classifier(nn.Module):
         if pooling is not None:
             d_in = pooling.d_out * (4 if pair and not self.is_joint else 1)
             nonlinear = nn.Tanh() if activation == "tanh" else nn.ReLU()
-            hidden = [nn.Linear(d_in, d_hidden), nonlinear, TorchDropout(dropout)] if d_hidden else []
-            self.head = nn.Sequential(TorchDropout(dropout), *hidden, nn.Linear(d_hidden or d_in, num_labels))
+            hidden = [nn.Linear(d_in, d_hidden), nonlinear, ElementDropout(dropout)] if d_hidden else []
+            self.head = nn.Sequential(ElementDropout(dropout), *hidden, nn.Linear(d_hidden or d_in, num_labels))
 
     def start_from_shares(self, shares: Float[Tensor, " K"]) -> None:
         """Sets the biases of the logits to the labels' shares of the training texts."""

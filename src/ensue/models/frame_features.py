@@ -9,8 +9,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ensue.models.feature_specification import FrameFeatureSpecification
-from ensue.nn.draws import drawn
-from ensue.nn.dropout import TorchDropout
+from ensue.nn.draws import normal
+from ensue.nn.dropout import ElementDropout
 
 
 class Frames(NamedTuple):
@@ -50,7 +50,7 @@ class FrameFeatures(nn.Module):
         self, specification: FrameFeatureSpecification, mean: Float[Tensor, " d"], deviation: Float[Tensor, " d"]
     ) -> None:
         super().__init__()
-        self.noise, self.dropout, self.d_out = specification.noise, TorchDropout(specification.dropout), len(mean)
+        self.noise, self.dropout, self.d_out = specification.noise, ElementDropout(specification.dropout), len(mean)
         self.register_buffer("mean", mean.float(), persistent=False)  # the run has them in a file of their own
         self.register_buffer("deviation", deviation.float(), persistent=False)
 
@@ -65,6 +65,6 @@ class FrameFeatures(nn.Module):
     def disturbed(self, x: Float[Tensor, "B T d"]) -> Float[Tensor, "B T d"]:
         """Normalized features, in training with noise and dropout."""
         if self.training and self.noise:
-            x = x + self.noise * drawn(lambda shape: torch.randn(*shape, device=x.device), x.shape)
+            x = x + self.noise * normal(x.shape, device=x.device)
         features: Tensor = self.dropout(x)
         return features

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from ensue.models.frame_features import FrameFeatures, Frames
 from ensue.models.frame_readers import FrameReader, ReaderState
-from ensue.nn.draws import drawn
+from ensue.nn.draws import normal
 from ensue.nn.heads.mixture import Mixture, MixtureHead
 from ensue.types import Loss
 
@@ -59,8 +58,7 @@ class FramePredictor(nn.Module):
 
     def loss(self, frames: Frames) -> Loss:
         """The bound on all frames, with latent variables drawn as the step's rows."""
-        shape, device = (*frames.shape, self.d_latent), frames.values.device
-        found = self(frames, drawn(lambda sizes: torch.randn(*sizes, device=device), shape))
+        found = self(frames, normal((*frames.shape, self.d_latent), device=frames.values.device))
         return Loss((found.nats + found.divergence).sum(), frames.num_real)
 
     def read(self, frames: Frames, noise: Float[Tensor, "B T d_latent"]) -> ReaderState:

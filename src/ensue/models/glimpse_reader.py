@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ensue.models.frame_features import FrameFeatures, Frames
 from ensue.models.glimpse_specification import GlimpseSpecification
 from ensue.nn import SequenceLayer
-from ensue.nn.draws import drawn
+from ensue.nn.draws import normal
 from ensue.nn.gaussian import Gaussian
 from ensue.nn.glimpses import Glimpses, GlimpseVector, ImageVector
 from ensue.types import Loss, State, select_rows
@@ -154,7 +154,7 @@ class GlimpseReader(nn.Module):
         """
         table, images = self.table, self.images(frames)
         shape = (len(images), table.samples, targets.shape[1], table.each, 2)
-        noise = drawn(lambda shape: torch.randn(*shape, dtype=images.dtype, device=images.device), shape)
+        noise = normal(shape, dtype=images.dtype, device=images.device)
         lengths, order = (targets >= 0).sum(1).sort(descending=True, stable=True)
         found = self(images[order], lengths.tolist(), noise[order])
         nats = bound(found, targets[order, : int(lengths[0])], table.deviation, policy=table.policy)

@@ -21,7 +21,7 @@ from ensue.models.contextual_vectors import ContextualVectors, LayersShape
 from ensue.models.feature_specification import FeatureSpecification, SentenceFeatureSpecification
 from ensue.models.subword_encoder import Subwords
 from ensue.nn import CharacterCNN, CharacterLSTM, TokenEmbedding
-from ensue.nn.dropout import TorchDropout
+from ensue.nn.dropout import ElementDropout
 from ensue.text.lexicon import Lexicon, WordForms
 
 CHUNK_FORMS = 1024
@@ -111,7 +111,7 @@ class WordFeatures(nn.Module):
         contextual: Sequence[LayersShape] = (),
     ) -> None:
         super().__init__()
-        self.dropout_words, self.dropout = specification.dropout_words, TorchDropout(specification.dropout)
+        self.dropout_words, self.dropout = specification.dropout_words, ElementDropout(specification.dropout)
         self.words = _table(len(lexicon.words), specification.d_words) if specification.d_words else None
         self.characters = _characters(specification, lexicon)
         self.affixes = _table(len(lexicon.affixes), specification.d_affix) if lexicon.affixes else None

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from ensue.nn.draws import drawn
+from ensue.nn.draws import normal
 
 HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 
@@ -40,8 +40,7 @@ class Gaussian(NamedTuple):
 
     def draw(self) -> Float[Tensor, "*shape d"]:
         """`at` of noise from N(0, 1). The draws of a row are those of its batch, whoever works on the row."""
-        mean = self.mean
-        return self.at(drawn(lambda shape: torch.randn(*shape, dtype=mean.dtype, device=mean.device), mean.shape))
+        return self.at(normal(self.mean.shape, dtype=self.mean.dtype, device=self.mean.device))
 
     def nats(self, x: Float[Tensor, "*shape d"]) -> Float[Tensor, "*shape"]:
         """The surprisal `-log p(x)` in nats, the sum over the features. As p is a density, it may be below 0."""

@@ -95,6 +95,8 @@ class Config(Content):
     task: str
     text: str
     """The fingerprint of the training data."""
+    draws: int | None = None
+    """The way in which random numbers are drawn; older runs do not say it."""
     runtime: dict[str, Any]
     """Its schema is `training.runtime.Runtime`."""
     origins: list[OriginContent] = []

@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 import torch
 from torch import nn
 
-from ensue.nn.draws import drawn
+from ensue.nn.draws import uniform
 from ensue.types import Loss, State, hold, leaves
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
@@ -131,7 +131,7 @@ def reset(state: State, share: float, init_state: Callable[[int], State]) -> Sta
     if state is None or not share:
         return state
     first = next(leaves(state))
-    kept = drawn(lambda shape: torch.rand(*shape, device=first.device), (len(first),)) >= share
+    kept = uniform((len(first),), device=first.device) >= share
     return hold(kept, state, init_state(len(first)))
 
 

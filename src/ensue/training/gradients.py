@@ -3,7 +3,8 @@
 This is the place that knows which rows are whose. The loss of any rows is divided by the predictions of the whole
 batch, so that the sum of all gradients is that of the batch's mean loss, however it is cut.
 
-- The batch goes through in `parts`, one after the other, and each process takes its run of the rows of each part.
+- The batch goes through in `parts`, one after the other, and each process takes its run of the rows of each part. Parts
+  have random streams of their own, so that a process may have no row of one.
 - An exact run cuts the batch into `SHARDS` runs of rows, whose gradients are added as a binary tree. Each process has a
   subtree, and two processes exchange what they have, then two pairs, and so on. So every number of processes that
   divides `SHARDS` adds the same numbers in the same order.
@@ -109,7 +110,9 @@ class Gradients:
         """The gradients of the rows that are here, and the state after them."""
         states: list[State] = []
         begin = 0
-        for run, own in self._runs(batch.rows, parts):
+        for number, (run, own) in enumerate(self._runs(batch.rows, parts)):
+            if number:
+                seed_generators(self.device, step_seed(self.seed, step, number))
             end = begin + own.stop - own.start
             of_run, within = batch.part(run), slice(own.start - run.start, own.stop - run.start)
             if self.ranks.size == 1:
@@ -118,21 +121,12 @@ class Gradients:
                 with drawing_for(PartOfBatch(within, of_run.rows)):
                     states.append(self._backward(of_run.part(within), state, slice(begin, end), batch.count))
             else:
-                self._without_rows(of_run, is_last=run.stop == batch.rows)
+                self._without_rows(of_run)
             begin = end
         return None, _joined(states)
 
-    def _without_rows(self, batch: Batch, *, is_last: bool) -> None:
-        """Takes from the random stream what a part takes of which no row is here, for the next one."""
-        if not is_last:
-            with torch.no_grad():
-                self._loss_of_a_row(batch)
-
-    def _loss_of_a_row(self, batch: Batch) -> Tensor:
-        row = slice(0, 1)
-        with drawing_for(PartOfBatch(row, batch.rows)), autocast(self.precision, self.device):
-            loss, _ = self.loss(batch.part(row), None)
-        return loss.total
+    def _without_rows(self, batch: Batch) -> None:
+        """What there is to do for a part of which no row is here: nothing."""
 
     def _exactly(self, batch: Batch, state: State, step: int, parts: int) -> tuple[Tensor, State]:
         """The sum of the shards that are here, and the state after them."""

@@ -42,6 +42,8 @@ from ensue.training.tuning import Tuning
 CHANGEABLE = {*(f"train.{name}" for name in BUDGETS), "train.checkpoint_every", "train.patience", "train.sharded",
               "data.train"}  # fmt: skip
 """The keys that may differ from the run's own recipe when it is resumed; of the data the fingerprint has to agree."""
+DRAWS = 2
+"""How random numbers of rows are drawn (`nn/draws.py`); a run that does not say it was begun with others."""
 
 
 def train_run(
@@ -101,6 +103,10 @@ def _trained(
         ):
             if fresh and is_first:
                 _begin(run, recipe, job, runtime, overwrite=overwrite)
+            elif is_first and "draws" not in run.config:
+                reporter.noted(
+                    "random numbers of rows are drawn in another way since this run began; it has others now"
+                )
             company.first_to_others("begun")
             computed = _gradients(job, model, runtime)
             trainer = Trainer(
@@ -125,7 +131,13 @@ def _begin(run: RunDirectory, recipe: Recipe, job: Job[Any], runtime: Runtime, *
         raise RunError(f"{run.path}: another process has trained here in the meantime")
     run.clear()
     origins = copy_origins(run, job.origins)
-    config = {**job.config(), "text": job.fingerprint, "origins": origins, "runtime": runtime.model_dump()}
+    config = {
+        **job.config(),
+        "text": job.fingerprint,
+        "draws": DRAWS,
+        "origins": origins,
+        "runtime": runtime.model_dump(),
+    }
     run.create(recipe, files=job.parts.files(), config=config)
 
 

@@ -21,9 +21,10 @@ from ensue.errors import TrainingError
 from ensue.models.levels import called_layers
 from ensue.models.modules import copied
 from ensue.nn import SequenceLayer
+from ensue.nn.draws import PartOfBatch, drawing_for
 from ensue.ranks import held
 from ensue.tasks.task import Batch, Task
-from ensue.training.device import Precision
+from ensue.training.device import Precision, autocast
 from ensue.training.gradients import Gradients, OutOfMemory, StepLoss
 from ensue.training.processes import Processes
 from ensue.types import Loss, State
@@ -78,9 +79,12 @@ class ShardedGradients(Gradients):
         torch._foreach_mul_([*parts, *alike], min(1.0, most / (norm + 1e-6)))
         return norm
 
-    def _without_rows(self, batch: Batch, *, is_last: bool) -> None:
+    def _without_rows(self, batch: Batch) -> None:
         """Helps to put parameters together and to add gradients, and adds nothing."""
-        (0 * self._loss_of_a_row(batch)).backward()  # type: ignore[no-untyped-call]
+        row = slice(0, 1)
+        with drawing_for(PartOfBatch(row, batch.rows)), autocast(self.precision, self.device):
+            loss, _ = self.loss(batch.part(row), None)
+        (0 * loss.total).backward()  # type: ignore[no-untyped-call]
 
     def _add(self, summed: Tensor | None, *, failed: bool, stop: bool) -> bool:
         """Adds up losses; gradients have been added up on the way, but for those of scalars."""

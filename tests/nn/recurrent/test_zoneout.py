@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, sigmoid, tanh
 
 from ensue.nn import GRU, LSTM, Elman, Recurrent, Stack, WeightDrop, watch
+from ensue.nn.draws import uniform
 from ensue.nn.recurrent.projected import ProjectedLSTM
 from ensue.nn.recurrent.zoneout import Zoneout
 from ensue.types import leaves
@@ -174,10 +175,12 @@ def test_masks_are_new_for_each_unit_position_row_and_call() -> None:
 
 def test_a_call_in_training_draws_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the first position: what runs over them can be the fast path."""
-    layer, shapes, draw = Zoneout(LSTM(D_IN, D), hidden=0.3, cell=0.6), [], Tensor.uniform_
-    monkeypatch.setattr(Tensor, "uniform_", lambda masks: shapes.append(masks.shape) or draw(masks))
+    layer, shapes = Zoneout(LSTM(D_IN, D), hidden=0.3, cell=0.6), []
+    monkeypatch.setattr(
+        "ensue.nn.recurrent.zoneout.uniform", lambda shape, **where: shapes.append(shape) or uniform(shape, **where)
+    )
     layer(torch.randn(B, T, D_IN))
-    assert shapes == [(T, B, D), (T, B, D)]
+    assert shapes == [(B, T, D), (B, T, D)]
 
 
 def test_a_step_in_training_draws_for_its_position() -> None:

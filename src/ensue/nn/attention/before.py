@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ensue.nn.attention.cross import AdditiveAttention, CrossAttention, Source
-from ensue.nn.draws import drawn
+from ensue.nn.draws import uniform
 from ensue.nn.dropout import checked_share
 from ensue.nn.layer import Recurrent, SequenceLayer
 from ensue.nn.pooling import MeanPooling
@@ -99,13 +99,13 @@ class HardAttention(AdditiveAttention):
         if not self.training:
             best = F.one_hot(alpha.argmax(-1), alpha.shape[-1]).to(alpha.dtype) * (alpha > 0)
             return self.chosen(best + alpha - alpha.detach())
-        is_drawn = drawn(torch.rand, alpha.shape[:-1]).to(alpha.device) >= self.expected
+        is_drawn = uniform(alpha.shape[:-1], device=alpha.device) >= self.expected
         chosen = self.chosen(self.draw(alpha.detach()) * is_drawn.unsqueeze(-1))
         return torch.where(is_drawn.unsqueeze(-1), chosen, alpha)
 
     def draw(self, alpha: Float[Tensor, "B H T S"]) -> Float[Tensor, "B H T S"]:
         """1 at the position that is drawn from each α, 0 elsewhere; 0 everywhere if there is nothing to draw."""
-        points = drawn(torch.rand, (*alpha.shape[:-1], 1)).to(alpha)
+        points = uniform((*alpha.shape[:-1], 1), device=alpha.device).to(alpha.dtype)
         below = alpha.cumsum(-1) <= points * alpha.sum(-1, keepdim=True)
         place = below.sum(-1, keepdim=True).clamp(max=alpha.shape[-1] - 1)
         return torch.zeros_like(alpha).scatter_(-1, place, 1.0) * (alpha > 0)

@@ -183,7 +183,7 @@ def fused_attention(
 
     A query that may attend to nothing gets zeros. `scale` is 1/√d_head unless it is given.
     """
-    if dropout and draws_for_others():
+    if dropout and (queries.device.type == "cpu" or draws_for_others()):
         return _plain_attention(queries, keys, values, allowed, dropout=dropout, is_causal=is_causal, scale=scale)
     if queries.device.type == "cpu":
         given, dtype = values.dtype, torch.promote_types(queries.dtype, torch.float32)
@@ -204,9 +204,7 @@ def _plain_attention(
     is_causal: bool,
     scale: float | None,
 ) -> Tensor:
-    """`fused_attention` with weights that are seen, as torch's own draw for the rows that they see. On a CPU it has the
-    random numbers of torch's kernel.
-    """
+    """`fused_attention` with dropout whose random numbers belong to the rows."""
     given, dtype = values.dtype, torch.promote_types(queries.dtype, torch.float32)
     queries, keys, values = queries.to(dtype), keys.to(dtype), values.to(dtype)
     with torch.autocast(queries.device.type, enabled=False):

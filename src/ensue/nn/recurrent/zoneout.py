@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ensue.nn.draws import drawn
+from ensue.nn.draws import uniform
 from ensue.nn.layer import Recurrent
 from ensue.nn.taps import Taps
 from ensue.types import Memory, State
@@ -81,12 +81,8 @@ class Zoneout(Recurrent):
     def _draw(self, x: Tensor) -> list[Tensor]:
         """The masks of h, c for the positions of `x` (..., d_in)."""
         shares = zip(self.sizes[1:], self.shares.values(), strict=True)
-        rows_on = x.dim() - 2
-
-        def draw(shape: Sequence[int]) -> Tensor:
-            return x.new_empty(shape).uniform_()  # three times as fast as `bernoulli_`
-
-        return [drawn(draw, (*x.shape[:-1], d), rows_on=rows_on).lt_(share) for d, share in shares]
+        rows = (x.shape[-2], *x.shape[:-2])
+        return [(uniform((*rows, d), device=x.device) < share).to(x.dtype).movedim(0, -2) for d, share in shares]
 
     def extra_repr(self) -> str:
         return f"{self.layer!r}, hidden={self.shares['h']}, cell={self.shares.get('c', 0.0)}"

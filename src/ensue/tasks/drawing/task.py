@@ -11,7 +11,7 @@ from torch import Tensor
 from ensue.data.permutation import Permutation, mix
 from ensue.models.modules import device_of, evaluating
 from ensue.models.painter import Bound, Painter
-from ensue.nn.draws import drawn
+from ensue.nn.draws import normal
 from ensue.ranks import spread
 from ensue.tasks.drawing.images import Images, binarized, drawn_pixels
 from ensue.tasks.drawing.recipe import DrawingRecipe
@@ -47,8 +47,7 @@ class Drawing(Task[Painter, TensorBatch]):
 
     def loss(self, model: Painter, batch: TensorBatch, state: State) -> tuple[Loss, State]:
         (x,) = batch.tensors
-        shape = (len(x), model.glimpses, model.d_latent)
-        noise = drawn(lambda whole: torch.randn(*whole, device=x.device), shape)
+        noise = normal((len(x), model.glimpses, model.d_latent), device=x.device)
         return Loss(model(x, noise).total.sum(), len(x)), None
 
     def validate(self, model: Painter) -> NamedScores | None:
