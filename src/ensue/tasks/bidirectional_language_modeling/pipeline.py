@@ -222,7 +222,9 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors):
         Raises EnsueError for a text without words.
         """
         is_context = isinstance(self.model, ContextModel)
-        return inspect_words(self, text, self._table_of_words() if is_context else None)
+        check_type("the text", text, str, "a string")
+        table = self._table_of_words() if is_context else None
+        return inspect_words(self, self.reader, self.words_of(text), table, self.recipe.describe())
 
     def evaluate(
         self, location: str | Path, *, encoding: str = "utf-8", progress: Callable[[int], None] | None = None
@@ -267,10 +269,10 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors):
         return describe_scoring(scores.forward.tokens, length=None)
 
     def portable_reading(self, pooling: str) -> PortableReading:
-        return reading_of(self)
+        return reading_of(self.reader, self.model)
 
     def portable(self) -> Portable:
-        return portable(self)
+        return portable(self.reader, self.model)
 
     def _head(self) -> SoftmaxHead:
         """The softmax. Raises EnsueError for a model without one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,9 +17,6 @@ from ensue.tasks.bidirectional_language_modeling.words import UNKNOWN, WordReade
 from ensue.tasks.portable import Portable, PortableFunction, TensorForm, mask_of, sample_lengths
 from ensue.tasks.portable_reading import PortableReading
 from ensue.text.word_characters import PADDING
-
-if TYPE_CHECKING:
-    from ensue.tasks.bidirectional_language_modeling.pipeline import BidirectionalPipeline
 
 SAMPLED = ("a", "be", "sea", "é", "words")
 """The distinct words of a sample."""
@@ -102,19 +99,16 @@ class WaysReading(PortableReading):
         }
 
 
-def reading_of(pipeline: BidirectionalPipeline) -> WaysReading:
+def reading_of(reader: WordReader, model: Any) -> WaysReading:
     """How texts are read. A word is read whole, so that all poolings of its pieces are the same."""
     return WaysReading(
-        tokenizer=pipeline.tokenizer,
-        pooling="mean",
-        words=pipeline.reader,
-        is_context=isinstance(pipeline.model, ContextModel),
+        tokenizer=reader.tokenizer, pooling="mean", words=reader, is_context=isinstance(model, ContextModel)
     )
 
 
-def portable(pipeline: BidirectionalPipeline) -> Portable:
+def portable(reader: WordReader, model: Any) -> Portable:
     """The model as one function of texts, each a window."""
-    reading, has_head = reading_of(pipeline), getattr(pipeline.model, "head", None) is not None
+    reading, has_head = reading_of(reader, model), getattr(model, "head", None) is not None
 
     def read(model: Any, **given: Any) -> dict[str, Tensor]:
         features, inside = reading.features(model, given)
@@ -132,4 +126,4 @@ def portable(pipeline: BidirectionalPipeline) -> Portable:
     function = PortableFunction("model", read, reading.window_inputs(), sample)
     settings = {**reading.settings, "scores": has_head}
     programs = ("bidirectional", *reading.programs)
-    return Portable(pipeline.model, (function,), programs, settings, {reading.file: pipeline.tokenizer})
+    return Portable(model, (function,), programs, settings, {reading.file: reader.tokenizer})

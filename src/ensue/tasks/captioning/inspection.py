@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,57 +18,48 @@ from ensue.tasks.captioning.view import CaptionView
 from ensue.tasks.sequence_to_sequence.inspection import searched
 from ensue.tasks.sequence_to_sequence.output_view import output_parts
 from ensue.tasks.sequence_to_sequence.symbols import shown
-
-if TYPE_CHECKING:
-    from ensue.tasks.captioning.pipeline import CaptioningPipeline
+from ensue.tasks.sequence_to_sequence.writer import Writer
 
 
-def inspect_caption(pipeline: CaptioningPipeline, image: Any, caption: str | None = None) -> Inspection:
-    """What happens in the model while it writes its caption for an image, or a given one.
-
-    An image is a path, an array, or a `Series`; one of a file of many is called `strips.npz[3]`. Raises EnsueError for
-    another number of images.
-    """
-    series = pipeline.only(image)
-    target = pipeline.target
-    sources = pipeline.sources([Captioned(series)])
+def inspect_caption(writer: Writer[Captioned], series: Series, caption: str | None = None) -> Inspection:
+    """A captioner while it writes its caption for an image, or a given one."""
+    target = writer.target
+    sources = writer.sources([Captioned(series)])
 
     def symbol(id: int) -> str:
         return shown(target, id)
 
     if caption is None:
-        search = searched(pipeline, sources, symbol)
+        search = searched(writer, sources, symbol)
         best = search.hypotheses[0]
         ids = [*best.ids, *([target.end_id] if best.is_complete else [])]
         text = target.decode(best.ids)
     else:
         check_type("the target", caption, str, "a string")
         search, text, ids = None, caption, [*target.encode(caption).tolist(), target.end_id]
-        check_caption(series, len(ids), pipeline.recipe)
+        check_caption(series, len(ids), writer.recipe)
     if not ids:
         raise EnsueError("there is nothing to look into: the caption has no tokens")
-    parts, seen = output_parts(pipeline.models, sources, ids, begin_id=target.begin_id, symbol=symbol)
+    parts, seen = output_parts(writer.models, sources, ids, begin_id=target.begin_id, symbol=symbol)
     view = CaptionView(
-        **parts, text=text, search=search, series=series.name, gates=seen.gates, **_picture(pipeline, series)
+        **parts, text=text, search=search, series=series.name, gates=seen.gates, **_picture(writer, series)
     )
-    return Inspection(
-        clipped(series.name, TITLE), view, _facts(pipeline, view), caption_sections(view, pipeline.search)
-    )
+    return Inspection(clipped(series.name, TITLE), view, _facts(writer, view), caption_sections(view, writer.search))
 
 
-def _picture(pipeline: CaptioningPipeline, series: Series) -> dict[str, Any]:
+def _picture(writer: Writer[Captioned], series: Series) -> dict[str, Any]:
     """The image (rows, columns, colors) and its grid; None for a series that is none."""
-    if not pipeline.recipe.reads_images:
+    if not writer.recipe.reads_images:
         return {"image": None, "grid": None}
-    grid: Any = pipeline.model.grid
-    image: NDArray[np.float32] = series.frames.reshape(*series.frames.shape[:1], -1, pipeline.recipe.grid.colors)
+    grid: Any = writer.model.grid
+    image: NDArray[np.float32] = series.frames.reshape(*series.frames.shape[:1], -1, writer.recipe.grid.colors)
     return {"image": image, "grid": grid.grid}
 
 
-def _facts(pipeline: CaptioningPipeline, view: CaptionView) -> dict[str, str]:
-    """What stands at the top of the page."""
+def _facts(writer: Writer[Captioned], view: CaptionView) -> dict[str, str]:
+    """The facts at the top of the page."""
     return {
-        **pipeline.facts(pipeline.recipe.describe()),
-        "search": "none, the caption was given" if view.search is None else pipeline.protocol_of_search(),
+        **writer.facts(writer.recipe.describe()),
+        "search": "none, the caption was given" if view.search is None else writer.protocol_of_search(),
         "caption": view.text,
     }

@@ -139,7 +139,7 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
 
     def inspect(self, image: Any, target: str | None = None) -> Inspection:
         """What happens in the model with an image, a path or an array: while it writes its caption, or a given one."""
-        return inspect_caption(self, image, target)
+        return inspect_caption(self, self.only(image), target)
 
     def __repr__(self) -> str:
         tokens = f"{self.target.vocabulary_size:,} symbols"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ensue.inspection.colors import color_of
 from ensue.inspection.inspection import TITLE, Inspection
@@ -10,13 +10,11 @@ from ensue.inspection.markup import clipped
 from ensue.models.modules import device_of
 from ensue.tasks.frame_classification.page import series_sections
 from ensue.tasks.frame_classification.view import view_series
-
-if TYPE_CHECKING:
-    from ensue.tasks.frame_classification.pipeline import FrameClassificationPipeline
+from ensue.tasks.frames.pipeline import LabeledFramesPipeline
 
 
-def inspect_series(pipeline: FrameClassificationPipeline, given: Any) -> Inspection:
-    """What happens in the classifier with a series: a path, an array, or a `Series`."""
+def inspect_series(pipeline: LabeledFramesPipeline, given: Any, head: str) -> Inspection:
+    """A series (a path, an array, or a `Series`) in a classifier with this head."""
     series, labels = pipeline.series_view(pipeline.only(given)), pipeline.labels
     view = view_series(pipeline.model, series, device_of(pipeline.model))
     colors = {name: color_of(name) for name in labels.names}
@@ -24,5 +22,5 @@ def inspect_series(pipeline: FrameClassificationPipeline, given: Any) -> Inspect
         view, labels.names, colors=colors, threshold=labels.threshold if labels.multiple else None
     )
     facts = pipeline.facts(pipeline.recipe.describe())
-    facts |= {"head": " + ".join(pipeline.recipe.head.pooling), "frames": f"{len(view.frames):,}"}
+    facts |= {"head": head, "frames": f"{len(view.frames):,}"}
     return Inspection(clipped(view.series, TITLE), view, facts, sections)

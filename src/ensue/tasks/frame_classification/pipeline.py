@@ -68,7 +68,7 @@ class FrameClassificationPipeline(LabeledFramesPipeline):
         """What happens in the model with a series, as numbers and as a page. `series` is the path of a file that has
         one, or as for `predict`.
         """
-        return inspect_series(self, series)
+        return inspect_series(self, series, " + ".join(self.recipe.head.pooling))
 
     def evaluate(self, location: str | Path, *, encoding: str = "utf-8") -> ClassificationScores:
         """The scores on labeled series. Raises DataError for one without a label."""

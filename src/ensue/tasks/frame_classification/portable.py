@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from torch import Tensor
 
 from ensue.models.classifier import Classifier
+from ensue.tasks.frames.pipeline import LabeledFramesPipeline
 from ensue.tasks.frames.portable import PortableFrames, frames_from
 from ensue.tasks.portable import Portable, PortableFunction
 
-if TYPE_CHECKING:
-    from ensue.tasks.frame_classification.pipeline import FrameClassificationPipeline
 
-
-def portable(pipeline: FrameClassificationPipeline) -> Portable:
+def portable(pipeline: LabeledFramesPipeline) -> Portable:
     """The model as one function."""
     frames, labels = PortableFrames(pipeline), pipeline.labels
     decided = {"labels": list(labels.names), "multiple": labels.multiple, "threshold": labels.threshold}

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ensue.inspection.inspection import TITLE, Inspection
 from ensue.inspection.markup import clipped
 from ensue.models.modules import device_of
 from ensue.tasks.frame_labeling.page import series_sections
 from ensue.tasks.frame_labeling.view import view_series
-
-if TYPE_CHECKING:
-    from ensue.tasks.frame_labeling.pipeline import FrameLabelingPipeline
+from ensue.tasks.frames.pipeline import LabeledFramesPipeline
 
 
-def inspect_series(pipeline: FrameLabelingPipeline, given: Any) -> Inspection:
-    """What happens in the tagger with a series: a path, an array, or a `Series`."""
+def inspect_series(pipeline: LabeledFramesPipeline, given: Any, head: str) -> Inspection:
+    """A series (a path, an array, or a `Series`) in a tagger with this head."""
     series = pipeline.series_view(pipeline.only(given))
     view = view_series(pipeline.model, series, pipeline.labels, device_of(pipeline.model))
     facts = pipeline.facts(pipeline.recipe.describe())
-    facts |= {"head": pipeline.recipe.head.kind, "frames": f"{len(view.frames):,}"}
+    facts |= {"head": head, "frames": f"{len(view.frames):,}"}
     sections = series_sections(view, has_spans=pipeline.labels.has_spans)
     return Inspection(clipped(view.series, TITLE), view, facts, sections)

@@ -65,7 +65,7 @@ class FrameLabelingPipeline(LabeledFramesPipeline):
         """What happens in the model with a series, as numbers and as a page: scores, paths, probabilities. `series` is
         the path of a file that has one, or as for `predict`.
         """
-        return inspect_series(self, series)
+        return inspect_series(self, series, self.recipe.head.kind)
 
     def evaluate(self, location: str | Path, *, encoding: str = "utf-8") -> LabelingScores:
         """The scores on series with a label for each frame. Raises DataError for one without."""

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from torch import Tensor
 
 from ensue.models.tagger import Tagger
+from ensue.tasks.frames.pipeline import LabeledFramesPipeline
 from ensue.tasks.frames.portable import PortableFrames, frames_from
 from ensue.tasks.labeling.portable import tag_settings
 from ensue.tasks.portable import Portable, PortableFunction
 
-if TYPE_CHECKING:
-    from ensue.tasks.frame_labeling.pipeline import FrameLabelingPipeline
 
-
-def portable(pipeline: FrameLabelingPipeline) -> Portable:
+def portable(pipeline: LabeledFramesPipeline) -> Portable:
     """The model as one function, with the best path inside."""
     frames = PortableFrames(pipeline)
     settings = {**frames.settings(), **tag_settings(pipeline.labels)}

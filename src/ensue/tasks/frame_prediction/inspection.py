@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
 
 from ensue.inspection.inspection import TITLE, Inspection
 from ensue.inspection.markup import clipped, plain
+from ensue.inspection.series import SeriesView
+from ensue.models.frame_predictor import FramePredictor
 from ensue.tasks.frame_prediction.page import series_sections
+from ensue.tasks.frame_prediction.recipe import FramePredictionRecipe
 from ensue.tasks.frame_prediction.view import view_series
 
-if TYPE_CHECKING:
-    from ensue.tasks.frame_prediction.pipeline import FramePredictionPipeline
 
-
-def inspect_series(pipeline: FramePredictionPipeline, given: Any) -> Inspection:
-    """What happens in the model with a series: a path, an array, or a `Series`."""
-    view = view_series(pipeline.model, pipeline.series_view(pipeline.only(given)))
-    recipe = pipeline.recipe
-    facts = pipeline.facts(recipe.describe())
-    if pipeline.model.d_latent:
-        facts["latent variables"] = f"{recipe.latent.kind}, {recipe.latent.size}"
-    facts |= {"components": f"{recipe.head.components}"} if recipe.head.components > 1 else {}
-    facts |= {"frames": f"{len(view.frames):,}", "nats per frame": plain(float(view.nats.mean()), 4)}
-    return Inspection(clipped(view.series, TITLE), view, facts, series_sections(view))
+def inspect_series(
+    model: FramePredictor, series: SeriesView, recipe: FramePredictionRecipe, facts: Mapping[str, str]
+) -> Inspection:
+    """A series in a model of this recipe; `facts` are those of the model."""
+    view = view_series(model, series)
+    more = {"latent variables": f"{recipe.latent.kind}, {recipe.latent.size}"} if model.d_latent else {}
+    more |= {"components": f"{recipe.head.components}"} if recipe.head.components > 1 else {}
+    more |= {"frames": f"{len(view.frames):,}", "nats per frame": plain(float(view.nats.mean()), 4)}
+    return Inspection(clipped(view.series, TITLE), view, {**facts, **more}, series_sections(view))

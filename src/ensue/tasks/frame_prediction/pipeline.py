@@ -142,7 +142,8 @@ class FramePredictionPipeline(FramesPipeline):
         """What happens in the model with a series, as numbers and as a page: what it expected of each frame, and what
         each costs. `series` is the path of a file that has one, or as for `predict`.
         """
-        return inspect_series(self, series)
+        shown = self.series_view(self.only(series))
+        return inspect_series(self.model, shown, self.recipe, self.facts(self.recipe.describe()))
 
     def score(self, series: Any) -> NDArray[np.float64]:
         """The nats of each frame (T,) of a series, read from its beginning; with latent variables a bound."""
@@ -194,6 +195,9 @@ class FramePredictionPipeline(FramesPipeline):
                 yield f"{found.series}\t{' '.join(f'{number:.6g}' for number in found.mean)}\n"
 
     def portable(self) -> Portable:
+        if self.model.d_latent:
+            kind = self.recipe.latent.kind
+            raise EnsueError(f"{self.run}: a model with latent variables ({kind}) has no export to ONNX")
         return portable(self)
 
     def __repr__(self) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
-from ensue.errors import EnsueError
 from ensue.models.frame_predictor import FramePredictor
 from ensue.models.frame_readers import PlainReader
+from ensue.tasks.frames.pipeline import FramesPipeline
 from ensue.tasks.frames.portable import PortableFrames
 from ensue.tasks.portable import (
     Portable,
@@ -19,16 +19,10 @@ from ensue.tasks.portable import (
     state_tensors,
 )
 
-if TYPE_CHECKING:
-    from ensue.tasks.frame_prediction.pipeline import FramePredictionPipeline
 
-
-def portable(pipeline: FramePredictionPipeline) -> Portable:
+def portable(pipeline: FramesPipeline) -> Portable:
     """The model as one function of frames and the leaves of the state, zeros before the first one."""
     model, frames = pipeline.model, PortableFrames(pipeline)
-    if model.d_latent:
-        kind = pipeline.recipe.latent.kind
-        raise EnsueError(f"{pipeline.run}: a model with latent variables ({kind}) has no export to ONNX")
     forms = state_forms(_layers(model).init_state(2))
 
     def sample(batch: int, length: int) -> dict[str, Tensor]:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from ensue.data.frames.series import Series
-from ensue.errors import DataError
 from ensue.inspection.inspection import Inspection
 from ensue.inspection.page import Section
 from ensue.inspection.pixels import data_address
-from ensue.tasks.glimpses.view import GlimpsesView, SymbolView
-
-if TYPE_CHECKING:
-    from ensue.tasks.glimpses.pipeline import GlimpsesPipeline, ReadSeries
+from ensue.models.glimpse_specification import GlimpseSpecification
+from ensue.tasks.glimpses.view import GlimpsesView, ReadSeries, SymbolView
 
 MOST_IMAGES = 12
 """The most images on a page."""
@@ -24,22 +21,18 @@ WIDTH = 720
 
 
 def inspect_glimpses(
-    pipeline: GlimpsesPipeline, read: Sequence[tuple[Series, ReadSeries, float]], location: str
+    read: Sequence[tuple[Series, ReadSeries]], glimpses: GlimpseSpecification, facts: Mapping[str, str]
 ) -> Inspection:
-    """Where the model looks in the first of the images that it has read. Raises DataError for none."""
-    if not read:
-        raise DataError("no series in it", location)
-    views = [_view(pipeline, series, found) for series, found, _ in read[:MOST_IMAGES]]
-    facts = {**pipeline.facts(pipeline.recipe.describe()), "symbols": f"{len(pipeline.labels):,}"}
-    if len(read) > MOST_IMAGES:
-        facts["images"] = f"the first {MOST_IMAGES}"
-    size = pipeline.recipe.glimpses.size
-    sections = [Section(view.series, "tasks/glimpses/path.html", _drawing(view, size)) for view in views]
-    return Inspection(views[0].series if len(views) == 1 else f"{len(views)} images", views, facts, sections)
+    """Places in the first of the images that were read; `facts` are those of the model."""
+    views = [_view(glimpses.colors, series, found) for series, found in read[:MOST_IMAGES]]
+    more = {"images": f"the first {MOST_IMAGES}"} if len(read) > MOST_IMAGES else {}
+    sections = [Section(view.series, "tasks/glimpses/path.html", _drawing(view, glimpses.size)) for view in views]
+    title = views[0].series if len(views) == 1 else f"{len(views)} images"
+    return Inspection(title, views, {**facts, **more}, sections)
 
 
-def _view(pipeline: GlimpsesPipeline, series: Series, found: ReadSeries) -> GlimpsesView:
-    pixels = series.frames.reshape(len(series.frames), -1, pipeline.recipe.glimpses.colors)
+def _view(colors: int, series: Series, found: ReadSeries) -> GlimpsesView:
+    pixels = series.frames.reshape(len(series.frames), -1, colors)
     places = [[(float(down), float(right)) for down, right in of_symbol] for of_symbol in found.places]
     symbols = [SymbolView(*one) for one in zip((*found.symbols, ""), found.probabilities, places, strict=False)]
     return GlimpsesView(series.name, " ".join(dict.fromkeys(series.labels)), symbols, pixels)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from ensue.arguments import check_whole
 from ensue.data.frames.series import Series
 from ensue.data.frames.stored import FrameRows
+from ensue.errors import DataError
 from ensue.inspection.inspection import Inspection
 from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.symbols import JudgedSymbols, SymbolScores, score_symbols, symbol_items
@@ -23,39 +23,10 @@ from ensue.tasks.glimpses.data import MEANS, Ways, caption_of, check_glimpsed, r
 from ensue.tasks.glimpses.inspection import MOST_IMAGES, inspect_glimpses
 from ensue.tasks.glimpses.model import GlimpseParts
 from ensue.tasks.glimpses.recipe import GlimpsesRecipe
+from ensue.tasks.glimpses.view import ReadSeries
 from ensue.tasks.shards import WHOLE, Shard
 
 MOST_SAMPLES = 10_000
-
-
-@dataclass(frozen=True)
-class ReadSeries:
-    """An image, by its name, with its symbols, their probabilities with that of the stop, and the places (S, N, 2) of
-    the glimpses for each, (down, right), in pixels from the upper left corner.
-    """
-
-    series: str
-    symbols: tuple[str, ...]
-    probabilities: tuple[float, ...] = field(repr=False)
-    places: NDArray[np.float32] = field(repr=False, compare=False)
-
-    @property
-    def text(self) -> str:
-        """The symbols with blanks between them."""
-        return " ".join(self.symbols)
-
-    @property
-    def probability(self) -> float:
-        """That of all symbols and the stop."""
-        return float(np.prod(self.probabilities))
-
-    def as_json(self) -> dict[str, Any]:
-        """The prediction as JSON values."""
-        return {
-            "series": self.series, "text": self.text, "symbols": list(self.symbols),
-            "probabilities": [round(share, 6) for share in self.probabilities],
-            "places": np.round(self.places.astype(np.float64), 2).tolist(),
-        }  # fmt: skip
 
 
 class GlimpsesPipeline(LabeledFramesPipeline):
@@ -136,7 +107,11 @@ class GlimpsesPipeline(LabeledFramesPipeline):
         """
         is_place = isinstance(images, str | Path)
         series = map(self._checked, self.source(images)) if is_place else self._given(images)
-        return inspect_glimpses(self, list(self.read(islice(series, MOST_IMAGES + 1))), str(images) if is_place else "")
+        read = [(one, found) for one, found, _ in self.read(islice(series, MOST_IMAGES + 1))]
+        if not read:
+            raise DataError("no series in it", str(images) if is_place else "")
+        facts = {**self.facts(self.recipe.describe()), "symbols": f"{len(self.labels):,}"}
+        return inspect_glimpses(read, self.recipe.glimpses, facts)
 
     def __repr__(self) -> str:
         return self._described(self.recipe.describe(), f"{self.num_parameters:,} parameters", repr(self.labels))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -11,29 +11,34 @@ from ensue.errors import EnsueError
 from ensue.inspection.inspection import Inspection
 from ensue.inspection.switched_off import switched_off
 from ensue.inspection.token_page import title_of
+from ensue.models.language_model import LanguageModel
 from ensue.tasks.language_modeling.page import language_sections
 from ensue.tasks.language_modeling.view import Asked, LanguageView, view_text
 from ensue.text.characters import REPLACEMENT, CharacterTokenizer
 from ensue.text.tokenizer import UNKNOWN, Tokenizer
 from ensue.text.words import WordTokenizer
 
-if TYPE_CHECKING:
-    from ensue.tasks.language_modeling.pipeline import LanguagePipeline
-
 
 def inspect_text(
-    pipeline: LanguagePipeline, text: str, *, at: int | None = None, token: str | None = None, off: str = ""
+    model: LanguageModel,
+    tokenizer: Tokenizer,
+    text: str,
+    *,
+    facts: Mapping[str, str],
+    at: int | None = None,
+    token: str | None = None,
+    off: str = "",
 ) -> Inspection:
-    """What happens in the model while it reads a text; see `LanguagePipeline.inspect`."""
+    """A text in a model, as `LanguagePipeline.inspect` says; `facts` are those of the model."""
     check_type("the text", text, str, "a string")
-    ids = pipeline.tokenizer.encode(text).astype(np.int64)
+    ids = tokenizer.encode(text).astype(np.int64)
     if not len(ids):
         raise EnsueError("there is nothing to look into: the text has no tokens")
-    asked = _asked(pipeline.tokenizer, len(ids), at, token)
-    view = view_text(pipeline.model, pipeline.tokenizer, ids, asked=asked, off=switched_off(off))
-    sections = language_sections(view, pipeline.tokenizer, _as_written(view, pipeline.tokenizer, text))
-    title = title_of(text)
-    return Inspection(title, view, _facts(pipeline, view), sections)
+    asked = _asked(tokenizer, len(ids), at, token)
+    view = view_text(model, tokenizer, ids, asked=asked, off=switched_off(off))
+    sections = language_sections(view, tokenizer, _as_written(view, tokenizer, text))
+    unknown = int((view.ids == tokenizer.unknown_id).sum())
+    return Inspection(title_of(text), view, {**facts, **_facts(view, unknown)}, sections)
 
 
 def _as_written(view: LanguageView, tokenizer: Tokenizer, text: str) -> list[str]:
@@ -72,12 +77,10 @@ def _id_of(tokenizer: Tokenizer, token: str) -> int:
     return int(ids[0])
 
 
-def _facts(pipeline: LanguagePipeline, view: LanguageView) -> dict[str, str]:
-    """What stands at the top of the page."""
+def _facts(view: LanguageView, unknown: int) -> dict[str, str]:
+    """The facts of the text, at the top of the page."""
     nats, count = float(view.predictions.surprisals[:-1].mean()), len(view.tokens)
-    unknown = int((view.ids == pipeline.tokenizer.unknown_id).sum())
     return {
-        **pipeline.facts(pipeline.encoder),
         "tokens": f"{count:,}" if count == view.length else f"{count:,} of {view.length:,}",
         **({"unknown": f"{unknown:,}"} if unknown else {}),
         "nats per token": f"{nats:.4f}",

@@ -200,10 +200,11 @@ class LanguagePipeline(LayeredPipeline):
         switched off, such as "layer 1, cell: 3, 7-9; layer 2, hidden: 1 = mean" (`SwitchedOff`). Raises EnsueError for
         a text without tokens, a number out of range, a `token` that is not one token, and units that there are not.
         """
-        return inspect_text(self, text, at=at, token=token, off=off)
+        facts = self.facts(self.encoder)
+        return inspect_text(self.model, self.tokenizer, text, facts=facts, at=at, token=token, off=off)
 
     def portable(self) -> Portable:
-        return portable(self)
+        return portable(self.model, self.tokenizer)
 
     def _tokenizable(self, chunks: Iterable[str]) -> Iterator[str]:
         """The text in pieces that can be tokenized by themselves."""

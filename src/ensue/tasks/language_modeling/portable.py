@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ensue.models.language_model import LanguageModel
 from ensue.tasks.portable import Portable, PortableFunction, TensorForm, state_forms, state_from, state_tensors
+from ensue.text.tokenizer import Tokenizer
 from ensue.text.words import WordTokenizer
 
-if TYPE_CHECKING:
-    from ensue.tasks.language_modeling.pipeline import LanguagePipeline
 
-
-def portable(pipeline: LanguagePipeline) -> Portable:
+def portable(model: LanguageModel, tokenizer: Tokenizer) -> Portable:
     """The model as one function of `ids` and the leaves of the state, zeros before the first token."""
-    model, tokenizer = pipeline.model, pipeline.tokenizer
     forms = state_forms(model.init_state(2))
 
     def sample(batch: int, length: int) -> dict[str, Tensor]:

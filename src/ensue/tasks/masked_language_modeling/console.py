@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from ensue.data.lines import Lines
 from ensue.data.sources import TextSource
 from ensue.data.streams import is_stream, stream_lines, stream_name
 from ensue.errors import DataError, EnsueError
+from ensue.tasks.pipeline import Predictor
 from ensue.tasks.shards import Shard
 
-if TYPE_CHECKING:
-    from ensue.tasks.masked_language_modeling.pipeline import MaskedLanguagePipeline
 
-
-def filled_lines(
-    pipeline: MaskedLanguagePipeline, location: str, encoding: str, *, as_json: bool, shard: Shard
-) -> Iterator[str]:
+def filled_lines(pipeline: Predictor, location: str, encoding: str, *, as_json: bool, shard: Shard) -> Iterator[str]:
     """The lines of a file ("-": stdin) with their masks filled, or as JSON with the best tokens of each mask.
 
     Raises DataError, with file and line, for a line without a mask or with too many tokens.

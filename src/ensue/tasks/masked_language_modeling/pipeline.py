@@ -147,7 +147,7 @@ class MaskedLanguagePipeline(ContextualPipeline, TextVectors, Predictor):
         The numbers of a long text are those of its first tokens. Raises EnsueError for a text without tokens.
         """
         self._check_head("a look inside")
-        return inspect_masked(self, text)
+        return inspect_masked(self.model, self.coder, text, self.facts(self.recipe.describe()))
 
     def score(self, text: str) -> list[TokenScore]:
         """The surprisal of each token of `text`, given all others (Salazar et al. 2020)."""
@@ -292,7 +292,7 @@ class MaskedLanguagePipeline(ContextualPipeline, TextVectors, Predictor):
         )
 
     def portable(self) -> Portable:
-        return portable(self)
+        return portable(self.model, self.coder, self.recipe.sentences)
 
     def __repr__(self) -> str:
         tokens = f"{self.coder.tokenizer.kind} ({self.coder.vocabulary_size:,})"

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ensue.models.masked_language_model import MaskedLanguageModel
+from ensue.tasks.masked_language_modeling.recipe import SentencesTable
 from ensue.tasks.portable import Portable, PortableFunction, TensorForm, mask_of, sample_lengths
-
-if TYPE_CHECKING:
-    from ensue.tasks.masked_language_modeling.pipeline import MaskedLanguagePipeline
+from ensue.text.masked_tokens import MaskedTokenizer
 
 
-def portable(pipeline: MaskedLanguagePipeline) -> Portable:
+def portable(model: MaskedLanguageModel, coder: MaskedTokenizer, sentences: SentencesTable) -> Portable:
     """The model as one function of texts between `[CLS]` and `[SEP]`."""
-    model, coder, sentences = pipeline.model, pipeline.coder, pipeline.recipe.sentences
 
     def sample(batch: int, length: int) -> dict[str, Tensor]:
         shape = (batch, min(length, model.context))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +13,7 @@ from ensue.inspection.map_page import map_section
 from ensue.inspection.markup import clipped
 from ensue.inspection.neighbor_map import NeighborMap, map_vectors
 from ensue.inspection.page import Section
-from ensue.tasks.poolings import unit_vectors
-
-if TYPE_CHECKING:
-    from ensue.tasks.word_vectors.pipeline import WordVectorsPipeline
+from ensue.tasks.poolings import Vectors, unit_vectors
 
 
 @dataclass(frozen=True)
@@ -34,25 +29,13 @@ class NeighborView:
     map: NeighborMap
 
 
-def inspect_neighbors(pipeline: WordVectorsPipeline, text: str, count: int) -> Inspection:
-    """What lies near a word, or the mean of a text's words. Raises EnsueError for a text without a vector."""
-    near = [neighbor.word for neighbor in pipeline.neighbors(text, count)]
-    own = list(dict.fromkeys(word for word in pipeline.words_of(text) if pipeline.table.find(word) is not None))
-    words = (*own, *near)
-    vectors = np.stack([pipeline.vector(word) for word in words])
-    mean = unit_vectors(pipeline.embed([text]) if len(own) > 1 else vectors[:1])[0]
-    view = NeighborView(words, len(own), unit_vectors(vectors) @ mean, map_vectors(vectors))
-    return Inspection(clipped(text, TITLE), view, _facts(pipeline), _sections(view))
-
-
-def _facts(pipeline: WordVectorsPipeline) -> dict[str, str]:
-    count, size = pipeline.table.vectors.shape
-    return {
-        **({} if pipeline.run is None else {"run": Path(pipeline.run).name}),
-        "model": pipeline.kind,
-        "words": f"{count:,}",
-        "numbers of a vector": f"{size:,}",
-    }
+def inspect_neighbors(
+    text: str, own: Sequence[str], near: Sequence[str], vectors: Vectors, mean: Vectors, facts: Mapping[str, str]
+) -> Inspection:
+    """A text with its words, `own`, and the nearest ones; `vectors` (N, d) of both, `mean` (d,) the text's."""
+    mean = unit_vectors(mean)
+    view = NeighborView((*own, *near), len(own), unit_vectors(vectors) @ mean, map_vectors(vectors))
+    return Inspection(clipped(text, TITLE), view, facts, _sections(view))
 
 
 def _sections(view: NeighborView) -> list[Section]:

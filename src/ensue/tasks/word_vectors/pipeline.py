@@ -119,7 +119,14 @@ class WordVectorsPipeline(TextVectors):
 
         Raises EnsueError as `neighbors` does.
         """
-        return inspect_neighbors(self, text, count)
+        near = [neighbor.word for neighbor in self.neighbors(text, count)]
+        own = list(dict.fromkeys(word for word in self.words_of(text) if self.table.find(word) is not None))
+        vectors = np.stack([self.vector(word) for word in (*own, *near)])
+        mean = self.embed([text])[0] if len(own) > 1 else vectors[0]
+        number, size = self.table.vectors.shape
+        run = {} if self.run is None else {"run": Path(self.run).name}
+        facts = {**run, "model": self.kind, "words": f"{number:,}", "numbers of a vector": f"{size:,}"}
+        return inspect_neighbors(text, own, near, vectors, mean, facts)
 
     def analogy(self, a: str, b: str, c: str, count: int = 1) -> list[Neighbor]:
         """The words d for which a is to b as c is to d, by the cosine with b - a + c of unit vectors (3CosAdd)."""
