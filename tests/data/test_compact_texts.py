@@ -50,6 +50,23 @@ def test_what_somebody_reads_does_not_move() -> None:
     assert ids.tolist() == [0, 1]
 
 
+@given(parts=texts, data=st.data())
+def test_selected_texts_are_those_of_new_texts(parts: list[list[str]], data: st.DataObject) -> None:
+    """Also their values and the order of these, which decide on the numbers of words."""
+    rows = data.draw(st.lists(st.sampled_from(range(len(parts))), max_size=8)) if parts else []
+    whole, expected = Texts(), Texts()
+    for part in parts:
+        whole.append(part)
+    for row in rows:
+        expected.append(parts[row])
+    found = whole.select(np.array(rows, np.int64))
+    for texts in (found, expected):
+        texts.append(["new", *texts.words.values])
+    assert found.words.values == expected.words.values
+    assert found.words.ids.tolist() == expected.words.ids.tolist()
+    assert found.starts.tolist() == expected.starts.tolist()
+
+
 @given(parts=texts)
 def test_texts_are_lists_of_words(parts: list[list[str]]) -> None:
     found = Texts()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,17 @@ class StringColumn:
         counts = np.bincount(self.ids, minlength=len(self.values)).tolist()
         return dict(zip(self.values, counts, strict=True))
 
+    def take(self, places: NDArray[np.int64]) -> Self:
+        """The strings at these places. Of its values only those that are among them, in their order."""
+        ids = self.ids[places]
+        found, firsts, inverse = np.unique(ids, return_index=True, return_inverse=True)
+        order = np.argsort(firsts)
+        part = type(self)()
+        part.values = [self.values[id] for id in found[order].tolist()]
+        part._number = {value: number for number, value in enumerate(part.values)}
+        part._ids.frombytes(np.argsort(order).astype(np.int32)[inverse].tobytes())
+        return part
+
     def __len__(self) -> int:
         return len(self._ids)
 
@@ -63,6 +75,19 @@ class Texts:
     def lengths(self) -> NDArray[np.int64]:
         """The number of words of each text, (N,)."""
         return np.diff(self.starts)
+
+    def places(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where the words of these texts stand among all words, one text after another."""
+        starts, lengths = self.starts[rows], self.lengths[rows]
+        ends = np.cumsum(lengths)
+        return np.repeat(starts - ends + lengths, lengths) + np.arange(lengths.sum())
+
+    def select(self, rows: NDArray[np.int64]) -> Self:
+        """The texts in these rows."""
+        part = type(self)()
+        part.words = self.words.take(self.places(rows))
+        part._ends.frombytes(np.cumsum(self.lengths[rows]).astype(np.int64).tobytes())
+        return part
 
     def __len__(self) -> int:
         return len(self._ends)

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.data.lines import Lines
+from ensue.data.sentences import conllu
 from ensue.data.sentences.conllu import NAMES, Conllu
 from ensue.data.sentences.sentence import Sentence
 from ensue.errors import DataError
@@ -217,3 +218,13 @@ def test_no_words_no_sentence() -> None:
 def test_what_begins_a_document(comment: str, opens: bool) -> None:
     sentences = read(f"{row('1')}\n{comment}\n{row('1')}\n")
     assert [sentence.document for sentence in sentences] == [0, int(opens)]
+
+
+def test_a_row_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    fields = conllu._fields
+    monkeypatch.setattr(conllu, "_fields", lambda row: (parsed.append(row), fields(row))[1])
+    rows = [f"{n}\tw{n}" + "\t_" * 8 + "\n" for n in (1, 2)]
+    (sentence,) = Conllu().read(Lines(rows, "x"))
+    assert [sentence.column(name) for name in ("form", "upos", "feats.Case")] == [("w1", "w2"), ("_", "_"), ("_", "_")]
+    assert parsed == rows

@@ -52,9 +52,9 @@ class Columns(Format):
         source = ColumnLines(name, "".join(paragraph.lines), layout.has_tabs, layout.width)
         place = _place(self.words, layout.width)
         if place is None:
-            raise DataError(missing_column(self.words, list(_ColumnView(source))), name, rows[0][0])
-        words = tuple([layout.fields(number, line, name)[place] for number, line in rows])
-        return Sentence(words, _ColumnView(source), rows[0][0], source, document)
+            raise DataError(missing_column(self.words, list(_ColumnView([], layout.width))), name, rows[0][0])
+        view = _ColumnView([layout.fields(number, line, name) for number, line in rows], layout.width)
+        return Sentence(tuple([fields[place] for fields in view.rows]), view, rows[0][0], source, document)
 
     def write(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
         """Replaces a column that exists. For any other number, and for "last" in a file of words alone, it appends one.
@@ -105,25 +105,24 @@ class _Layout:
 
 
 class _ColumnView(Mapping[str, tuple[str, ...]]):
-    """The columns of a sentence, read from its lines at each use."""
+    """The columns of a sentence, by the fields of its rows."""
 
-    __slots__ = ("_source",)
+    __slots__ = ("rows", "width")
 
-    def __init__(self, source: ColumnLines) -> None:
-        self._source = source
+    def __init__(self, rows: list[list[str]], width: int) -> None:
+        self.rows, self.width = rows, width
 
     def __getitem__(self, name: str) -> tuple[str, ...]:
-        place = _place(name, self._source.width)
+        place = _place(name, self.width)
         if place is None:
             raise KeyError(name)
-        rows = filter(_is_row, self._source.text.split("\n"))
-        return tuple([_fields(row, self._source.has_tabs)[place] for row in rows])
+        return tuple([fields[place] for fields in self.rows])
 
     def __iter__(self) -> Iterator[str]:
-        return map(str, range(1, self._source.width + 1))
+        return map(str, range(1, self.width + 1))
 
     def __len__(self) -> int:
-        return self._source.width
+        return self.width
 
 
 def _place(name: str, width: int) -> int | None:

@@ -41,16 +41,20 @@ class Conllu(Format):
             document += seen and any(map(_opens_document, paragraph.lines))
             seen = True
             ids, line = _Ids(), 0
+            words: list[list[str]] = []
             for number, row in enumerate(paragraph.lines, paragraph.first):
                 if is_blank(row) or _is_comment(row):
                     continue
                 line = line or number
-                if fault := ids.fault(_fields(row)):
+                fields = _fields(row)
+                if fault := ids.fault(fields):
                     raise DataError(fault, lines.name, number)
+                if fields[0].isdecimal():
+                    words.append(fields)
             if fault := ids.fault_at_end():
                 raise DataError(fault, lines.name, line)
             source = SourceLines(lines.name, "".join(paragraph.lines))
-            view = _ColumnView(source)
+            view = _ColumnView(words)
             yield Sentence(view[self.words], view, line, source, document)
 
     def write(self, sentence: Sentence, labels: Sequence[str], column: str | None = None) -> str:
@@ -123,18 +127,18 @@ class _Ids:
 
 
 class _ColumnView(Mapping[str, tuple[str, ...]]):
-    """The columns of a sentence, read from its lines at each use."""
+    """The columns of a sentence, by the fields of its words."""
 
-    __slots__ = ("_source",)
+    __slots__ = ("_rows",)
 
-    def __init__(self, source: SourceLines) -> None:
-        self._source = source
+    def __init__(self, rows: list[list[str]]) -> None:
+        self._rows = rows
 
     def __getitem__(self, name: str) -> tuple[str, ...]:
         place, key = _place_and_key(name)
         if not place:
             raise KeyError(name)
-        fields = [_fields(row)[place] for row in self._source.text.split("\n") if _is_word(row)]
+        fields = [row[place] for row in self._rows]
         return tuple([_value(field, key) for field in fields] if key else fields)
 
     def __iter__(self) -> Iterator[str]:

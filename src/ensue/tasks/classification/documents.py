@@ -64,13 +64,8 @@ class Documents:
 
     def select(self, rows: NDArray[np.int64]) -> Self:
         """The documents in these rows."""
-        part = self.none(len(self.texts))
-        starts = [texts.starts for texts in self.texts]
-        ids = [texts.words.ids for texts in self.texts]
-        for row in rows:
-            texts = [
-                [column.words.values[id] for id in numbers[begins[row] : begins[row + 1]]]
-                for column, numbers, begins in zip(self.texts, ids, starts, strict=True)
-            ]
-            part.append(texts, self.labels[row], cut=self.cut[row], empty=self.empty[row], group=self.groups[row])
-        return part
+        texts = tuple(texts.select(rows) for texts in self.texts)
+        labels, cut, empty, groups = (
+            [column[row] for row in rows.tolist()] for column in (self.labels, self.cut, self.empty, self.groups)
+        )
+        return type(self)(texts, labels, cut, empty, groups)

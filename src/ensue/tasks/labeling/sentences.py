@@ -53,18 +53,13 @@ class Sentences:
 
     def select(self, rows: NDArray[np.int64]) -> Self:
         """The sentences in these rows. One goes on with a context if the sentence before it is there, too."""
-        part = type(self)(columns={name: StringColumn() for name in self.columns})
-        words, starts = self.texts.words, self.texts.starts
+        columns = {name: column.take(self.texts.places(rows)) for name, column in self.columns.items()}
+        part = type(self)(self.texts.select(rows), columns=columns)
         goes_on = [place > 0 for size in self.sizes for place in range(size)]
         for row, before in zip(rows.tolist(), [-1, *rows.tolist()], strict=False):
-            place = slice(starts[row], starts[row + 1])
-            part.texts.append([words.values[id] for id in words.ids[place]])
             part.labels.append(self.labels[row])
             part.groups.append(self.groups[row])
             part._count(goes_on[row] and row == before + 1)
-            for name, column in part.columns.items():
-                whole = self.columns[name]
-                column.extend(whole.values[id] for id in whole.ids[place])
         return part
 
     @property
