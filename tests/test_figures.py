@@ -34,12 +34,12 @@ from training.tiny_texts import without_pictures
 serve = conftest.serve
 PACKAGE = SOURCE / "ensue"
 MOST = {
-    "Python lines of `src`": 69_000,
-    "files of `src`": 717,
-    "files of `tasks`": 227,
-    "files loose in `tasks`": 32,
+    "Python lines of `src`": 70_000,
+    "files of `src`": 724,
+    "files of `tasks`": 229,
+    "files loose in `tasks`": 33,
     "import circles": 4,
-    "files of a step of `train char-lstm`": 36,
+    "files of a step of `train char-lstm`": 37,
     "files of a warm `predict` of a tagger": 45,
     "files of `serving` of one completion": 15,
 }
