@@ -28,7 +28,7 @@ import torch
 from machine import describe_machine
 
 from ensue.errors import EnsueError
-from ensue.models.build import build_language_model
+from ensue.models.build_text import build_language_model
 from ensue.nn import Clockwork
 from ensue.recipe import Recipe, read_recipe, with_paths
 from ensue.tasks.corpus import read_corpus

@@ -12,7 +12,7 @@ from machine import describe_machine
 
 from ensue.decode.generation import generate_ids
 from ensue.decode.sampling import Sampling
-from ensue.models.build import build_language_model
+from ensue.models.build_text import build_language_model
 from ensue.models.specification import LSTMEncoder, Tokens
 
 VOCABULARY_SIZE, SEED = 65, 0

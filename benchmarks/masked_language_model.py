@@ -21,7 +21,7 @@ from torch import nn
 from ensue.data.corpus.examples import Frame, FramedBlocks
 from ensue.data.corpus.masks import NOT_HIDDEN, Masking
 from ensue.data.corpus.token_file import TokenFile
-from ensue.models.build import build_masked_language_model
+from ensue.models.build_text import build_masked_language_model
 from ensue.models.modules import count_parameters
 from ensue.models.specification import TransformerEncoder
 from ensue.tasks.masked_language_modeling.task import MaskedLanguageModeling

@@ -24,7 +24,7 @@ from torch import nn
 from ensue.data.corpus.batches import Segments
 from ensue.data.corpus.token_file import TokenFile
 from ensue.engine import has_bfloat16
-from ensue.models.build import build_language_model
+from ensue.models.build_text import build_language_model
 from ensue.models.specification import ElmanEncoder, Encoder, GRUEncoder, LSTMEncoder, Tokens
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import Reporter

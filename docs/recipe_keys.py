@@ -18,22 +18,15 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from ensue.models.bidirectional_specification import CharacterWords, ContextOutput, WordTable
-from ensue.models.caption_specification import GridSpecification, LookingSpecification
-from ensue.models.feature_specification import (
-    ClassHeadSpecification,
-    ContextualSpecification,
-    FeatureSpecification,
+from ensue.models.frame_specification import (
+    CanvasSpecification,
     FrameFeatureSpecification,
+    GlimpseSpecification,
+    GridSpecification,
     LatentSpecification,
+    LookingSpecification,
     MixtureHeadSpecification,
-    PathHeadSpecification,
-    PoolingHeadSpecification,
-    SentenceFeatureSpecification,
-    TagHeadSpecification,
 )
-from ensue.models.glimpse_specification import GlimpseSpecification
-from ensue.models.painter_specification import CanvasSpecification
 from ensue.models.specification import (
     Attention,
     CellEncoder,
@@ -54,6 +47,18 @@ from ensue.models.specification import (
     WindowEncoder,
     WordHead,
     ZoneoutEncoder,
+)
+from ensue.models.word_specification import (
+    CharacterWords,
+    ClassHeadSpecification,
+    ContextOutput,
+    ContextualSpecification,
+    FeatureSpecification,
+    PathHeadSpecification,
+    PoolingHeadSpecification,
+    SentenceFeatureSpecification,
+    TagHeadSpecification,
+    WordTable,
 )
 from ensue.recipe import DataRecipe, Recipe, TrainRecipe
 from ensue.recipe.tables import CorpusRecipe, CorpusTuning, DividedData, TokenizerRecipe, TuningRecipe

@@ -10,7 +10,7 @@ import torch
 
 from ensue.console.tables import show_pairs
 from ensue.errors import DataError
-from ensue.models.build import build_language_model
+from ensue.models.build_text import build_language_model
 from ensue.models.language_model import LanguageModel
 from ensue.tasks.language_modeling import minimal_pairs
 from ensue.tasks.language_modeling.minimal_pairs import score_minimal_pairs, total_nats

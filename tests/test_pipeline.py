@@ -13,7 +13,7 @@ from ensue.decode.search import BeamSearch
 from ensue.errors import ContextError, EnsueError, RunError
 from ensue.library import load
 from ensue.metrics.language import LanguageScores
-from ensue.models.build import build_language_model
+from ensue.models.build_text import build_language_model
 from ensue.models.specification import describe_encoder
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
 from ensue.tasks.reading import TextScorer

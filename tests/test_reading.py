@@ -13,7 +13,7 @@ from ensue.data.corpus.batches import Segments
 from ensue.data.corpus.token_file import TokenFile
 from ensue.data.sources import TextSource
 from ensue.errors import EnsueError
-from ensue.models.build import build_language_model
+from ensue.models.build_text import build_language_model
 from ensue.models.language_model import LanguageModel
 from ensue.tasks import reading
 from ensue.tasks.reading import TextScorer, default_parts, describe_protocol, read, surprisals

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from ensue.errors import EnsueError, RecipeError
-from ensue.models.build import build_language_model
+from ensue.models.build_text import build_language_model
 from ensue.models.modules import count_parameters
+from ensue.models.specification import Table
 from ensue.notices import Notice, forget_what_was_said
 from ensue.recipe import BUDGETS, read_recipe, recipe_names, validate_recipe
-from ensue.recipe.tables import Table
 from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe
 
 CELLS = [

@@ -16,8 +16,7 @@ import pytest
 import torch
 
 from ensue.data.compact_texts import Ragged
-from ensue.models.build import build_language_model
-from ensue.models.build_words import build_lexicon
+from ensue.models.build_text import build_language_model, build_lexicon
 from ensue.models.word_features import FormTable
 from ensue.tasks.classification.model import ClassifierParts
 from ensue.tasks.classification.pipeline import ClassificationPipeline

@@ -11,7 +11,7 @@ from ensue.decode import reader
 from ensue.decode.generation import generate_ids
 from ensue.decode.sampling import Sampling
 from ensue.errors import ContextError, EnsueError
-from ensue.models.build import build_language_model
+from ensue.models.build_text import build_language_model
 from ensue.models.language_model import LanguageModel
 from ensue.types import State, hold, select_rows
 from layer_tables import layers

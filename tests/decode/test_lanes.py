@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ensue.decode.lanes import Lanes
-from ensue.models.build import build_language_model
+from ensue.models.build_text import build_language_model
 from ensue.models.language_model import LanguageModel
 from ensue.types import leaves
 from layer_tables import layers

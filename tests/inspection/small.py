@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from ensue.data.pairs import Pair, PairLayout
-from ensue.models.build_words import build_classifier, build_tagger
+from ensue.models.build_text import build_classifier, build_tagger
 from ensue.recipe import validate_recipe
 from ensue.tasks.classification.pipeline import ClassificationPipeline
 from ensue.tasks.classification.recipe import ClassificationRecipe

@@ -8,11 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.models.build_captioner import build_captioner
-from ensue.models.caption_specification import GridSpecification, LookingSpecification
+from ensue.models.build_frames import build_captioner
 from ensue.models.captioner import Captioner
-from ensue.models.feature_specification import FrameFeatureSpecification
 from ensue.models.frame_features import FrameFeatures
+from ensue.models.frame_specification import FrameFeatureSpecification, GridSpecification, LookingSpecification
 from ensue.models.looking import DrawnLooks, uneven_looks
 from ensue.models.specification import (
     ONE_WAY,

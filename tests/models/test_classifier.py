@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ensue.models.build_words import build_classifier
+from ensue.models.build_text import build_classifier
 from ensue.models.classifier import Classifier, Pooled
 from ensue.models.encoders import build_encoder
-from ensue.models.feature_specification import ClassHeadSpecification, FeatureSpecification
 from ensue.models.modules import count_parameters
 from ensue.models.ngram_bag import NgramBag, PairBag
 from ensue.models.word_features import WordFeatures
+from ensue.models.word_specification import ClassHeadSpecification, FeatureSpecification
 from ensue.nn import MeanPooling
 from models import BY_NAME, TEXTS, WAYS, lexicon_of, one_way, reader, words_of
 

@@ -7,7 +7,7 @@ import torch
 from pydantic import TypeAdapter
 from torch import Tensor, nn
 
-from ensue.models.build import build_language_model
+from ensue.models.build_text import build_language_model
 from ensue.models.encoders import ENCODERS as BUILDERS
 from ensue.models.encoders import build_encoder
 from ensue.models.specification import EncoderSpecification

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from ensue.engine import HeldWeights
 from ensue.models import form_memory
-from ensue.models.feature_specification import FeatureSpecification
 from ensue.models.form_memory import FormMemory
 from ensue.models.word_features import EncodedForms, WordFeatures
+from ensue.models.word_specification import FeatureSpecification
 from ensue.text.lexicon import Lexicon
 from models import CPU, lexicon_of
 from training.tiny import some_slow

@@ -15,14 +15,10 @@ from torch.distributions import (
 )
 
 from ensue.models.build_frames import build_frame_predictor
-from ensue.models.feature_specification import (
-    FrameFeatureSpecification,
-    LatentSpecification,
-    MixtureHeadSpecification,
-)
 from ensue.models.frame_features import FrameFeatures, Frames
 from ensue.models.frame_predictor import FramePredictor
 from ensue.models.frame_readers import PlainReader, StochasticReader, VariationalReader
+from ensue.models.frame_specification import FrameFeatureSpecification, LatentSpecification, MixtureHeadSpecification
 from ensue.models.specification import Encoder, LSTMEncoder, NoEncoder
 from ensue.nn import LSTM, Bidirectional, MixtureHead
 from ensue.nn.gaussian import Gaussian

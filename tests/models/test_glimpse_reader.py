@@ -7,11 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.models.build_glimpses import build_glimpse_reader
-from ensue.models.feature_specification import FrameFeatureSpecification
+from ensue.models.build_frames import build_glimpse_reader
 from ensue.models.frame_features import FrameFeatures, Frames
+from ensue.models.frame_specification import FrameFeatureSpecification, GlimpseSpecification
 from ensue.models.glimpse_reader import GlimpseReader, Reading, bound
-from ensue.models.glimpse_specification import GlimpseSpecification
 from ensue.models.specification import GRUEncoder
 from ensue.nn.draws import PartOfBatch, drawing_for
 

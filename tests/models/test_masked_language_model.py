@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ensue.data.corpus.masks import NOT_HIDDEN
 from ensue.errors import ContextError
-from ensue.models.build import build_masked_language_model
+from ensue.models.build_text import build_masked_language_model
 from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.models.specification import TransformerEncoder
 

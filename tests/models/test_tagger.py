@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.models.build_words import build_tagger
-from ensue.models.feature_specification import SentenceFeatureSpecification, TagHeadSpecification
+from ensue.models.build_text import build_tagger
 from ensue.models.modules import count_parameters
 from ensue.models.tag_heads import PADDING, CRFTagHead, SoftmaxTagHead, TagHead, ViterbiTagHead
 from ensue.models.tagger import SentencePlaces, Tagger
+from ensue.models.word_specification import SentenceFeatureSpecification, TagHeadSpecification
 from ensue.tasks.labeling.task import TaggedBatch
 from ensue.text.labels import Labels
 from models import TEXTS, WAYS, lexicon_of, one_way, reader, words_of

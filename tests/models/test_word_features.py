@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from ensue.models import word_features
-from ensue.models.feature_specification import SentenceFeatureSpecification
 from ensue.models.word_features import EncodedForms, WordFeatures, Words
+from ensue.models.word_specification import SentenceFeatureSpecification
 from ensue.text.lexicon import Lexicon
 from models import CPU, TEXTS, lexicon_of, words_of
 

@@ -10,7 +10,7 @@ import torch
 
 from ensue.data.frames.source import Shape
 from ensue.inspection.inspection import Inspection
-from ensue.models.build import build_language_model
+from ensue.models.build_text import build_language_model
 from ensue.serving.application import application
 from ensue.serving.door import Door
 from ensue.serving.limits import Limits

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ensue
-from ensue.models.build import build_language_model
+from ensue.models.build_text import build_language_model
 from ensue.models.specification import Tokens
 from ensue.tasks import layered_reader
 from ensue.tasks.contextual import ContextualPipeline

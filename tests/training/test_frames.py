@@ -14,9 +14,10 @@ import ensue
 from ensue.data.frames.series import Series
 from ensue.errors import DataError, EnsueError, RecipeError, RunError
 from ensue.models.build_frames import build_frame_classifier
-from ensue.models.feature_specification import FrameFeatureSpecification, PoolingHeadSpecification
 from ensue.models.frame_features import FrameFeatures, Frames
+from ensue.models.frame_specification import FrameFeatureSpecification
 from ensue.models.specification import Directions, NoEncoder
+from ensue.models.word_specification import PoolingHeadSpecification
 from ensue.nn.draws import PartOfBatch, drawing_for
 from ensue.recipe import validate_recipe
 from ensue.recipe.tables import Recipe

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from ensue.errors import RecipeError
-from ensue.models.build_encoder_decoder import build_encoder_decoder
+from ensue.models.build_text import build_encoder_decoder
 from ensue.models.levels import levels_of
 from ensue.models.modules import count_parameters
 from ensue.models.specification import Attention, Directions, LSTMEncoder, PairTokens, TextHead, TransformerEncoder

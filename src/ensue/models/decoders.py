@@ -6,15 +6,9 @@ from ensue.models.encoders import build_encoder, build_transformer
 from ensue.models.specification import (
     ONE_WAY,
     Attention,
-    ClockworkEncoder,
-    ElmanEncoder,
+    CellsSpecification,
     EncoderSpecification,
-    GRUEncoder,
-    LSTMEncoder,
     NoEncoder,
-    PlainEncoder,
-    ProjectedEncoder,
-    QRNNEncoder,
     TransformerEncoder,
     WindowEncoder,
 )
@@ -32,8 +26,6 @@ from ensue.nn import (
     Stack,
     WithContext,
 )
-
-Recurrent = ElmanEncoder | LSTMEncoder | ProjectedEncoder | GRUEncoder | ClockworkEncoder | PlainEncoder | QRNNEncoder
 
 
 def build_decoder(
@@ -53,7 +45,9 @@ def build_decoder(
     return _recurrent(decoder, attention, d_in, d_memory, both_ways)
 
 
-def _recurrent(decoder: Recurrent, attention: Attention, d_in: int, d_memory: int, both_ways: bool) -> SequenceLayer:
+def _recurrent(
+    decoder: CellsSpecification, attention: Attention, d_in: int, d_memory: int, both_ways: bool
+) -> SequenceLayer:
     """Layers that begin with the source's last state. Attention follows them, or is a part of their step."""
     d_more = d_memory if attention.kind == "none" else decoder.d_model if attention.feeding else 0
     if decoder.d_model % attention.num_heads:

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ensue.models.feature_specification import FrameFeatureSpecification
+from ensue.models.frame_specification import FrameFeatureSpecification
 from ensue.nn.draws import normal
 from ensue.nn.dropout import ElementDropout
 

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ensue.models.frame_features import FrameFeatures, Frames
-from ensue.models.glimpse_specification import GlimpseSpecification
+from ensue.models.frame_specification import GlimpseSpecification
 from ensue.nn import SequenceLayer
 from ensue.nn.draws import normal
 from ensue.nn.gaussian import Gaussian

@@ -1,7 +1,7 @@
 """The tables of a recipe that describe its layers: `[encoder]`, `[tokens]`, `[directions]`, `[head]`.
 
-`build.py` makes modules of them. Each encoder has a class with its keys; encoders with the same keys share one. The
-table is the same in every task. Unknown keys are errors, also those of another encoder.
+`build_text.py` and `build_frames.py` make modules of them. Each encoder has a class with its keys; encoders with the
+same keys share one. The table is the same in every task. Unknown keys are errors, also those of another encoder.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 LARGEST = 1_000_000
 Size = Annotated[int, Field(ge=1, le=LARGEST)]
+SizeOrZero = Annotated[int, Field(ge=0, le=LARGEST)]
+Few = Annotated[int, Field(ge=0, le=100)]
 Layers = Annotated[int, Field(ge=1, le=1000)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 Clip = Annotated[float, Field(gt=0, le=1e6)]
@@ -30,13 +32,13 @@ Path = Annotated[str, AfterValidator(_is_text)]
 """A path, which TOML can hold."""
 
 
-class Specification(BaseModel):
+class Table(BaseModel):
     """A table of a recipe: strict, and never changed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, serialize_by_alias=True)
 
 
-class Encoder(Specification):
+class Encoder(Table):
     """The keys of all encoders: sizes and dropout."""
 
     kind: str
@@ -188,7 +190,7 @@ class TransformerEncoder(Encoder):
     """The nonlinearity; gelu-tanh: the GELU by a tanh, as in GPT."""
 
 
-class OriginEncoder(Specification):
+class OriginEncoder(Table):
     """The keys of `origin`: the layers of a language model, causal or masked, which are trained with the task."""
 
     kind: Literal["origin"]
@@ -206,26 +208,16 @@ class OriginEncoder(Specification):
     """
 
 
-class NoEncoder(Specification):
+class NoEncoder(Table):
     """No layers: the head reads the features of each position."""
 
     kind: Literal["none"]
 
 
-EncoderSpecification = Annotated[
-    WindowEncoder
-    | ElmanEncoder
-    | LSTMEncoder
-    | ProjectedEncoder
-    | GRUEncoder
-    | ClockworkEncoder
-    | PlainEncoder
-    | QRNNEncoder
-    | TransformerEncoder
-    | NoEncoder,
-    Field(discriminator="kind"),
-]
-
+_Cells = ElmanEncoder | LSTMEncoder | ProjectedEncoder | GRUEncoder | ClockworkEncoder | PlainEncoder | QRNNEncoder
+CellsSpecification = Annotated[_Cells, Field(discriminator="kind")]
+"""Recurrent layers."""
+EncoderSpecification = Annotated[WindowEncoder | _Cells | TransformerEncoder | NoEncoder, Field(discriminator="kind")]
 
 ENCODER_KEYS = tuple(
     frozenset(field.alias or name for name, field in schema.model_fields.items())
@@ -236,7 +228,7 @@ WordsEncoderSpecification = Annotated[EncoderSpecification | OriginEncoder, Fiel
 """The encoders of models that read words."""
 
 
-class Tokens(Specification):
+class Tokens(Table):
     """The table `[tokens]`: the vectors of tokens."""
 
     d_embedding: Size = 64
@@ -249,7 +241,7 @@ class Tokens(Specification):
     """Share of the vocabulary whose embeddings are zero in a training step."""
 
 
-class Directions(Specification):
+class Directions(Table):
     """The table `[directions]`: how an encoder reads a whole text."""
 
     bidirectional: bool = True
@@ -260,7 +252,7 @@ class Directions(Specification):
     """How the outputs of two directions become one (not for attention)."""
 
 
-class PairTokens(Specification):
+class PairTokens(Table):
     """The table `[tokens]` of an encoder–decoder: the vectors of the tokens of both sides."""
 
     d_embedding: Size = 256
@@ -273,7 +265,7 @@ class PairTokens(Specification):
     """Share of each vocabulary whose embeddings are zero in a training step."""
 
 
-class Attention(Specification):
+class Attention(Table):
     """The table `[attention]`: how a decoder reads the source."""
 
     kind: Literal["scaled-dot", "dot", "bilinear", "additive", "none"] = "scaled-dot"
@@ -289,7 +281,7 @@ class Attention(Specification):
     """Dropout on the output of the attention of a recurrent decoder."""
 
 
-class TextHead(Specification):
+class TextHead(Table):
     """The table `[head]` of an encoder–decoder."""
 
     copying: bool = False
@@ -300,7 +292,7 @@ class TextHead(Specification):
     """Share of the probability that is spread over the vocabulary in training."""
 
 
-class WordHead(Specification):
+class WordHead(Table):
     """The table `[head]` of a language model."""
 
     sampled: Annotated[int, Field(ge=0, le=100_000_000)] = 0

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ensue.models.contextual_vectors import ContextualVectors, LayersShape
-from ensue.models.feature_specification import FeatureSpecification, SentenceFeatureSpecification
 from ensue.models.subword_encoder import Subwords
+from ensue.models.word_specification import FeatureSpecification, SentenceFeatureSpecification
 from ensue.nn import CharacterCNN, CharacterLSTM, TokenEmbedding
 from ensue.nn.dropout import ElementDropout
 from ensue.text.lexicon import Lexicon, WordForms

@@ -5,8 +5,9 @@ directory holds its recipe with every default written out. The tables that all t
 its folder. This package needs no torch.
 """
 
+from ensue.models.specification import Table
 from ensue.recipe.reading import as_trained, going_on, read_recipe, recipe_names, validate_recipe, with_paths
-from ensue.recipe.tables import BUDGETS, DataRecipe, Recipe, Table, TrainRecipe
+from ensue.recipe.tables import BUDGETS, DataRecipe, Recipe, TrainRecipe
 
 __all__ = [
     "BUDGETS",

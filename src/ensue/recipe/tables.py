@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from ensue.models.specification import Path, describe_encoder
+from ensue.models.specification import Path, Share, Table, describe_encoder
 
-Share = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1, le=1_000_000_000_000)]
 Rows = Annotated[int, Field(ge=1, le=10_000_000)]
 Amount = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -38,12 +37,6 @@ ORDER = (
 )
 """The order of tables in a written recipe. A table that is not named here comes after `encoder`."""
 BUDGETS = ("steps", "epochs", "tokens", "seconds")
-
-
-class Table(BaseModel):
-    """A table of a recipe: strict, and never changed."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class DataRecipe(Table):

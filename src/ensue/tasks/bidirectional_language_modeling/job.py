@@ -14,7 +14,7 @@ from ensue.data.corpus.token_file import TokenFile
 from ensue.data.sources import TextSource
 from ensue.errors import RecipeError
 from ensue.models.bidirectional import BidirectionalLanguageModel, BidirectionalModel, ContextModel
-from ensue.models.bidirectional_specification import ContextOutput, NoOutput, SoftmaxOutput
+from ensue.models.word_specification import ContextOutput, NoOutput, SoftmaxOutput
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.bidirectional_language_modeling.model import BidirectionalParts
 from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalRecipe

@@ -6,8 +6,8 @@ import shlex
 from typing import Any, ClassVar
 
 from ensue.models.bidirectional import BidirectionalLanguageModel, BidirectionalModel, ContextModel
-from ensue.models.bidirectional_specification import CharacterWords, ContextOutput, NoOutput, SoftmaxOutput
 from ensue.models.encoders import build_encoder
+from ensue.models.word_specification import CharacterWords, ContextOutput, NoOutput, SoftmaxOutput
 from ensue.nn import HighwayCharacterCNN, SoftmaxHead, Stack, TokenEmbedding
 from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalRecipe
 from ensue.tasks.bidirectional_language_modeling.words import LINE_END

@@ -6,9 +6,9 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from ensue.models.bidirectional_specification import ContextOutput, WordInput, WordOutput
-from ensue.models.specification import EncoderSpecification, RecurrentEncoder
-from ensue.recipe.tables import CorpusRecipe, Recipe, Rows, Share, TokenizerRecipe, TrainRecipe
+from ensue.models.specification import EncoderSpecification, RecurrentEncoder, Share
+from ensue.models.word_specification import ContextOutput, WordInput, WordOutput
+from ensue.recipe.tables import CorpusRecipe, Recipe, Rows, TokenizerRecipe, TrainRecipe
 
 
 class WordsOfText(TokenizerRecipe):

@@ -14,7 +14,7 @@ from ensue.data.corpus.cache import tokenize, trained_tokenizer
 from ensue.data.corpus.token_file import TokenFile
 from ensue.data.sources import TextSource
 from ensue.models.bidirectional import FIRST_WORD, TEXT_BEGIN, TEXT_END
-from ensue.models.bidirectional_specification import CharacterWords, WordInput
+from ensue.models.word_specification import CharacterWords, WordInput
 from ensue.text.word_characters import BOUNDARIES, PADDING, word_characters
 from ensue.text.words import WordTokenizer
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field
 
-from ensue.models.build_captioner import build_captioner
+from ensue.models.build_frames import build_captioner
 from ensue.models.captioner import Captioner
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Config, DamagedError, Size, SizeOrZero

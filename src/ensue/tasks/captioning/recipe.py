@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from ensue.models.caption_specification import GridSpecification, LookingSpecification
+from ensue.models.frame_specification import GridSpecification, LookingSpecification
 from ensue.models.specification import EncoderSpecification, NoEncoder, PairTokens, TextHead, describe_encoder
 from ensue.recipe.tables import TokenizerRecipe
 from ensue.tasks.frames.recipe import Column, FramesData, FramesRecipe, FramesTrain

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from ensue.models.build_words import build_classifier
+from ensue.models.build_text import build_classifier
 from ensue.models.classifier import Classifier
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import ColumnContent, Config, Content, Symbols

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from ensue.models.feature_specification import ClassHeadSpecification, ColumnName
+from ensue.models.word_specification import ClassHeadSpecification, ColumnName
 from ensue.recipe.tables import DividedData
 from ensue.tasks.words.recipe import Splitter, WordsRecipe
 

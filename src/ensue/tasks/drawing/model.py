@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
-from ensue.models.build_painter import build_painter
+from ensue.models.build_frames import build_painter
 from ensue.models.painter import ImageSize, Painter
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Content

@@ -6,8 +6,8 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from ensue.models.painter_specification import CanvasSpecification, CellsSpecification
-from ensue.models.specification import describe_encoder
+from ensue.models.frame_specification import CanvasSpecification
+from ensue.models.specification import CellsSpecification, describe_encoder
 from ensue.recipe.tables import DividedData, Recipe, Rows, TrainRecipe
 
 

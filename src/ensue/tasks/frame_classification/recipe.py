@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from ensue.models.feature_specification import PoolingHeadSpecification
+from ensue.models.word_specification import PoolingHeadSpecification
 from ensue.tasks.frames.recipe import FramesRecipe
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from ensue.models.feature_specification import PathHeadSpecification
+from ensue.models.word_specification import PathHeadSpecification
 from ensue.tasks.frames.recipe import FramesRecipe
 
 

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from ensue.models.feature_specification import LatentSpecification, MixtureHeadSpecification
+from ensue.models.frame_specification import LatentSpecification, MixtureHeadSpecification
 from ensue.models.specification import ONE_WAY, Directions, RecurrentEncoder
 from ensue.recipe.tables import Rows
 from ensue.tasks.frames.recipe import FramesRecipe, FramesTrain

@@ -11,7 +11,7 @@ from ensue.data.frames.series import Series
 from ensue.inspection.inspection import Inspection
 from ensue.inspection.page import Section
 from ensue.inspection.pixels import data_address
-from ensue.models.glimpse_specification import GlimpseSpecification
+from ensue.models.frame_specification import GlimpseSpecification
 from ensue.tasks.glimpses.view import GlimpsesView, ReadSeries, SymbolView
 
 MOST_IMAGES = 12

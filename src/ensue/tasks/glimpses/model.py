@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from ensue.models.build_glimpses import build_glimpse_reader
+from ensue.models.build_frames import build_glimpse_reader
 from ensue.models.glimpse_reader import GlimpseReader
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Config, Size

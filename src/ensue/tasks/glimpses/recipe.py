@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from ensue.models.glimpse_specification import GlimpseSpecification
+from ensue.models.frame_specification import GlimpseSpecification
 from ensue.models.specification import ONE_WAY, Directions, describe_encoder
 from ensue.tasks.frames.recipe import FramesRecipe
 

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from ensue.models.build_words import build_tagger
+from ensue.models.build_text import build_tagger
 from ensue.models.tagger import Tagger
 from ensue.parsing import shown
 from ensue.runs.directory import RunDirectory

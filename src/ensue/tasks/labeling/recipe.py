@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from ensue.models.feature_specification import ColumnName, SentenceFeatureSpecification, TagHeadSpecification
+from ensue.models.word_specification import ColumnName, SentenceFeatureSpecification, TagHeadSpecification
 from ensue.recipe.tables import DividedData
 from ensue.tasks.words.recipe import Splitter, WordsRecipe
 

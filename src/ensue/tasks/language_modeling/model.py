@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ensue.models.build import build_language_model
+from ensue.models.build_text import build_language_model
 from ensue.models.language_model import LanguageModel
 from ensue.models.specification import TransformerEncoder
 from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe

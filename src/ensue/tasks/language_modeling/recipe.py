@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ensue.models.specification import Encoder, EncoderSpecification, Tokens, WordHead
-from ensue.recipe.tables import CorpusRecipe, CorpusTuning, Recipe, Rows, Share, TokenizerRecipe, TrainRecipe
+from ensue.models.specification import Encoder, EncoderSpecification, Share, Tokens, WordHead
+from ensue.recipe.tables import CorpusRecipe, CorpusTuning, Recipe, Rows, TokenizerRecipe, TrainRecipe
 
 
 class LanguageModelingTrain(TrainRecipe):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from ensue.models.build import build_masked_language_model
+from ensue.models.build_text import build_masked_language_model
 from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe
 from ensue.tasks.tokenizer import TokenizerParts

@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ensue.models.specification import TransformerEncoder
-from ensue.recipe.tables import CorpusRecipe, CorpusTuning, Recipe, Table, TokenizerRecipe, TrainRecipe
+from ensue.models.specification import Table, TransformerEncoder
+from ensue.recipe.tables import CorpusRecipe, CorpusTuning, Recipe, TokenizerRecipe, TrainRecipe
 
 LEAST_CONTEXT = 8
 Part = Annotated[float, Field(ge=0, le=1)]

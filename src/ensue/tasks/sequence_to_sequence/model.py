@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field
 
-from ensue.models.build_encoder_decoder import build_encoder_decoder
+from ensue.models.build_text import build_encoder_decoder
 from ensue.models.contextual_vectors import ContextualVectors, LayersShape
 from ensue.models.encoder_decoder import TextModel
 from ensue.runs.directory import RunDirectory

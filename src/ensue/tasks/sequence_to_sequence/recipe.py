@@ -6,16 +6,17 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ensue.models.feature_specification import ColumnName, ContextualSpecification
 from ensue.models.specification import (
     Attention,
     Directions,
     EncoderSpecification,
     PairTokens,
+    Table,
     TextHead,
     describe_encoder,
 )
-from ensue.recipe.tables import DividedData, Recipe, Rows, Table, TokenizerRecipe, TrainRecipe
+from ensue.models.word_specification import ColumnName, ContextualSpecification
+from ensue.recipe.tables import DividedData, Recipe, Rows, TokenizerRecipe, TrainRecipe
 
 Tokens = Annotated[int, Field(ge=0, le=1_000_000)]
 

@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ensue.models.specification import Path, Specification
-from ensue.recipe.tables import Count, DataRecipe, Recipe, Rows, Share, Table, TokenizerRecipe, TrainRecipe
+from ensue.models.specification import Path, Share, Table
+from ensue.recipe.tables import Count, DataRecipe, Recipe, Rows, TokenizerRecipe, TrainRecipe
 
 Size = Annotated[int, Field(ge=1, le=65_536)]
 Window = Annotated[int, Field(ge=1, le=1000)]
@@ -76,7 +76,7 @@ class WordsTable(TokenizerRecipe):
     """How words are found."""
 
 
-class SensesTable(Specification):
+class SensesTable(Table):
     """The table `[senses]`: several vectors for a word, each for a cluster of its uses (Huang et al. 2012)."""
 
     origin: Path = Field(default="", alias="from")

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from ensue.data.compact_texts import Ragged
 from ensue.errors import RecipeError
 from ensue.models.contextual_vectors import LayersShape
-from ensue.models.feature_specification import ContextualSpecification
 from ensue.models.modules import device_of
+from ensue.models.word_specification import ContextualSpecification
 from ensue.notices import say_once
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import Origin, origins_in

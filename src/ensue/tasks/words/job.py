@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar, cast
 import torch
 from torch import nn
 
-from ensue.models.build_words import build_lexicon
+from ensue.models.build_text import build_lexicon
 from ensue.models.subword_encoder import SubwordEncoder
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import origins_for

@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import model_validator
 
-from ensue.models.feature_specification import FeatureSpecification
 from ensue.models.specification import ENCODER_KEYS, Directions, OriginEncoder, WordsEncoderSpecification
+from ensue.models.word_specification import FeatureSpecification
 from ensue.recipe.tables import Recipe, Rows, TrainRecipe
 
 Splitter = Literal["whitespace", "simple", "treebank", "treebank-1", "characters"]

@@ -1,30 +1,23 @@
-"""The tables `[features]` and `[head]` of recipes for models that read words or frames. `build.py` makes
-modules of them.
-"""
+"""Tables of a recipe that describe models of words: features, and heads of taggers, classifiers and language models."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from ensue.models.specification import LARGEST
+from ensue.models.specification import LARGEST, Few, Share, Size, SizeOrZero, Table, WordHead
 
-Size = Annotated[int, Field(ge=1, le=LARGEST)]
-SizeOrZero = Annotated[int, Field(ge=0, le=LARGEST)]
-Few = Annotated[int, Field(ge=0, le=100)]
 Count = Annotated[int, Field(ge=1, le=2_000_000_000)]
-Share = Annotated[float, Field(ge=0, lt=1)]
 LayerNumber = Annotated[int, Field(ge=-10_000, le=10_000)]
 RunPath = Annotated[str, Field(min_length=1)]
 ColumnName = Annotated[str, BeforeValidator(lambda name: str(name) if type(name) is int else name)]
 """The name of a column; a number needs no quotes."""
+Filter = Annotated[list[Annotated[int, Field(ge=1, le=100_000)]], Field(min_length=2, max_length=2)]
 
 
-class ContextualSpecification(BaseModel):
+class ContextualSpecification(Table):
     """The layers of other runs as features of words."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     contextual: list[RunPath] = Field(default_factory=list)
     """Runs whose layers are features, frozen: directories of masked models, language models, or translators, whose
@@ -107,37 +100,8 @@ class SentenceFeatureSpecification(FeatureSpecification):
     """Size of the trained vector of a column's value."""
 
 
-class FrameFeatureSpecification(BaseModel):
-    """The features of a frame, and how sounds become frames."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-    normalize: Literal["training", "none"] = "training"
-    """training: each feature has mean 0 and deviation 1 in the training data; none: as it is."""
-    noise: Annotated[float, Field(ge=0, le=1000)] = 0.0
-    """The deviation of the normal noise that is added to normalized features in training."""
-    dropout: Share = 0.0
-    """Dropout on the features."""
-    window: Annotated[float, Field(ge=1e-4, le=10)] = 0.025
-    """Of sounds: seconds of a frame."""
-    step: Annotated[float, Field(ge=1e-4, le=10)] = 0.010
-    """Of sounds: seconds from the start of a frame to that of the next."""
-    bands: Annotated[int, Field(ge=1, le=1000)] = 40
-    """Of sounds: the number of bands of frequency, evenly spaced in mel. The logarithms of their energies are the
-    features.
-    """
-    lowest: Annotated[float, Field(ge=0, le=1_000_000)] = 20.0
-    """Of sounds: where the lowest band begins, in hertz."""
-    highest: Annotated[float, Field(ge=0, le=1_000_000)] = 0.0
-    """Of sounds: where the highest band ends, in hertz; 0: at half of the sampling rate."""
-    floor: Annotated[float, Field(gt=0, le=1)] = 1e-6
-    """Of sounds: the least energy of a band; samples are from -1 to 1."""
-
-
-class PathHeadSpecification(BaseModel):
+class PathHeadSpecification(Table):
     """The head of a tagger, without what only words have."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     kind: Literal["softmax", "viterbi", "crf"] = "softmax"
     """softmax: each tag by itself; viterbi: the best path by softmax and tag bigrams; crf: a
@@ -160,12 +124,10 @@ class TagHeadSpecification(PathHeadSpecification):
     """Whether a word also has the maxima of its features over all places where it stands in what is read together."""
 
 
-class PoolingHeadSpecification(BaseModel):
+class PoolingHeadSpecification(Table):
     """The head of a classifier, without what only words have."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-    pooling: list[Literal["first", "last", "mean", "max", "attention"]] = ["mean", "max"]
+    pooling: list[Literal["first", "last", "mean", "max", "attention"]] = Field(default=["mean", "max"])
     """How a sequence becomes one vector; several are concatenated. first: of the layers of a masked model `[CLS]`. []:
     the n-grams alone decide, of a model that has them.
     """
@@ -200,29 +162,65 @@ class ClassHeadSpecification(PoolingHeadSpecification):
     """Chance that an n-gram is left out in a training step."""
 
 
-class MixtureHeadSpecification(BaseModel):
-    """The head of a model of the next frame."""
+class WordTable(Table):
+    """The table `[words]` of a model that has a vector for each word of its vocabulary."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-    components: Annotated[int, Field(ge=1, le=1000)] = 1
-    """Normal distributions in the mixture; 1: a Gaussian."""
-    least_deviation: Annotated[float, Field(gt=0, le=1)] = 0.01
-    """The least deviation of a normalized feature. Without it, what never changes is predicted without bound."""
+    kind: Literal["table"]
+    d_words: Size | None = None
+    """Numbers in the vector of a word; default: the encoder's `d_model`."""
 
 
-class LatentSpecification(BaseModel):
-    """The latent variables of a model of the next frame."""
+class CharacterWords(Table):
+    """The table `[words]` of a model that works out the vectors of words from their characters."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    kind: Literal["characters"]
+    d_words: Size | None = None
+    """Numbers in the vector of a word; default: the encoder's `d_model`."""
+    d_character: Size = 16
+    """Numbers in the vector of a character."""
+    filters: list[Filter] = Field(
+        default=[[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 512], [7, 1024]], min_length=1
+    )
+    """Pairs of a width in characters, and the number of filters of this width."""
+    num_highways: Annotated[int, Field(ge=0, le=100)] = 2
+    """Highways between filters and projection."""
+    activation: Literal["relu", "tanh"] = "relu"
+    """The nonlinearity of the filters."""
+    longest: Annotated[int, Field(ge=3, le=10_000)] = 50
+    """The most characters of a word, in bytes, with its begin and its end; what is behind them is not read."""
 
-    kind: Literal["none", "storn", "vrnn"] = "none"
-    """storn: each by itself, from N(0, 1) (Bayer & Osendorfer 2014); vrnn: their prior depends on the frames before
-    (Chung et al. 2015).
-    """
-    size: Size = 32
-    """Latent variables of a frame."""
-    d_hidden: Size = 128
-    """Width of the hidden layers between frames, latent variables and recurrent layers (vrnn)."""
-    looks_ahead: bool = False
-    """Whether the layers that recognize the latent variables of a frame also read the frames behind it (storn)."""
+    @model_validator(mode="after")
+    def _wide(self) -> Self:
+        if (widest := max(width for width, _ in self.filters)) > self.longest:
+            raise ValueError(f"has a filter over {widest} characters, more than the longest word ({self.longest})")
+        return self
+
+
+class SoftmaxOutput(WordHead):
+    """The table `[head]` of a bidirectional language model."""
+
+    kind: Literal["softmax"]
+
+
+class ContextOutput(Table):
+    """The table `[head]` of context2vec: the vector of a context, which is near those of the words that fit."""
+
+    kind: Literal["context"]
+    d_context: Size = 600
+    """Numbers in the vectors of contexts, and of the words that are predicted."""
+    d_hidden: Size | None = None
+    """Units between both sides of a word and the vector of its context; default: 2 · `d_model`."""
+    negatives: Annotated[int, Field(ge=1, le=1000)] = 10
+    """Words of noise for each word that is predicted."""
+    noise_power: Annotated[float, Field(ge=0, le=2)] = 0.75
+    """Words of noise are drawn in proportion to their counts to this power."""
+
+
+class NoOutput(Table):
+    """The table `[head]` of a model that gives vectors and predicts nothing, such as a published ELMo."""
+
+    kind: Literal["none"]
+
+
+WordInput = Annotated[CharacterWords | WordTable, Field(discriminator="kind")]
+WordOutput = Annotated[SoftmaxOutput | ContextOutput | NoOutput, Field(discriminator="kind")]

@@ -1,0 +1,374 @@
+"""From the tables of a recipe to models of text, with weights drawn from torch's global generator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from ensue.models.classifier import Classifier
+from ensue.models.contextual_vectors import ContextualVectors, LayersShape
+from ensue.models.copying import CopyingEncoderDecoder
+from ensue.models.decoder_only import DecoderOnly
+from ensue.models.decoders import build_decoder
+from ensue.models.encoder_decoder import EncoderDecoder, TextModel
+from ensue.models.encoders import build_encoder, build_transformer, in_two_halves
+from ensue.models.language_model import LanguageModel
+from ensue.models.masked_language_model import MaskedLanguageModel
+from ensue.models.ngram_bag import NgramBag, PairBag
+from ensue.models.specification import (
+    Attention,
+    Directions,
+    EncoderSpecification,
+    OriginEncoder,
+    PairTokens,
+    RecurrentEncoder,
+    TextHead,
+    Tokens,
+    TransformerEncoder,
+)
+from ensue.models.subword_encoder import SubwordEncoder
+from ensue.models.tag_heads import CRFTagHead, SoftmaxTagHead, TagHead, ViterbiTagHead
+from ensue.models.tagger import Tagger
+from ensue.models.word_features import WordFeatures
+from ensue.models.word_specification import (
+    ClassHeadSpecification,
+    FeatureSpecification,
+    PathHeadSpecification,
+    PoolingHeadSpecification,
+    TagHeadSpecification,
+)
+from ensue.nn import (
+    Alongside,
+    AttentionPooling,
+    CopyingHead,
+    FirstPooling,
+    LastPooling,
+    LegalTags,
+    MaxPooling,
+    MeanPooling,
+    Pooling,
+    Poolings,
+    SequenceLayer,
+    SoftmaxHead,
+    Stack,
+    TiedSoftmaxHead,
+    TokenEmbedding,
+    TransformedSoftmaxHead,
+    Transformer,
+)
+from ensue.text.labels import Labels
+from ensue.text.lexicon import Lexicon
+
+
+def build_language_model(tokens: Tokens, encoder: EncoderSpecification, *, vocabulary_size: int) -> LanguageModel:
+    """A language model from the tables `[tokens]` and `[encoder]`."""
+    embedding = TokenEmbedding(
+        vocabulary_size,
+        tokens.d_embedding,
+        dropout=tokens.dropout_words,
+        scale=tokens.d_embedding**0.5 if tokens.tied and tokens.scaled else 1.0,
+    )
+    layers = build_encoder(encoder, d_in=embedding.d_out)
+    if tokens.tied:
+        head: SoftmaxHead = TiedSoftmaxHead(layers.d_out, embedding)
+    else:
+        head = SoftmaxHead(layers.d_out, vocabulary_size)
+    context = encoder.context if isinstance(encoder, TransformerEncoder) else None
+    return LanguageModel(embedding, layers, head, context=context)
+
+
+def build_masked_language_model(
+    encoder: TransformerEncoder,
+    *,
+    vocabulary_size: int,
+    num_segments: int = 0,
+    masked: bool = True,
+    pooler: bool = False,
+    next_sentence: bool = False,
+) -> MaskedLanguageModel:
+    """A model that fills in masks, from the table `[encoder]`. The vectors of tokens are those of its softmax too.
+    Without `masked` it has no head, and gives vectors alone.
+
+    Raises ValueError for a model that knows next sentences but has no vectors for two segments.
+    """
+    std = encoder.d_model**-0.5  # as the positions begin, which are added before a normalization
+    features = TokenEmbedding(vocabulary_size, encoder.d_model, std=std)
+    segments = TokenEmbedding(num_segments, encoder.d_model, std=std) if num_segments else None
+    layers = build_transformer(encoder, d_in=encoder.d_model, is_causal=False)
+    assert isinstance(layers, Transformer)
+    head = None
+    if masked:
+        head = TransformedSoftmaxHead(
+            layers.d_out, features, activation=encoder.activation, norm_epsilon=encoder.norm_epsilon
+        )
+    return MaskedLanguageModel(
+        features, layers, head, context=encoder.context, segments=segments, pooler=pooler, next_sentence=next_sentence
+    )
+
+
+POOLINGS: dict[str, Callable[[int, bool], Pooling]] = {
+    "first": lambda d_in, _: FirstPooling(d_in),
+    "last": lambda d_in, both_ways: LastPooling(d_in, bidirectional=both_ways),
+    "mean": lambda d_in, _: MeanPooling(d_in),
+    "max": lambda d_in, _: MaxPooling(d_in),
+    "attention": lambda d_in, _: AttentionPooling(d_in),
+}
+
+
+def build_tag_head(specification: PathHeadSpecification, d_in: int, labels: Labels) -> TagHead:
+    """The head of a tagger that reads `d_in` features."""
+    tables = labels.legal() if specification.legal else None
+    legal = None if tables is None else LegalTags(*map(torch.from_numpy, tables))
+    match specification.kind:
+        case "crf":
+            return CRFTagHead(d_in, len(labels), legal=legal)
+        case "viterbi":
+            return ViterbiTagHead(
+                d_in,
+                len(labels),
+                legal=legal,
+                weight=specification.bigram_weight,
+                label_smoothing=specification.label_smoothing,
+            )
+    return SoftmaxTagHead(d_in, len(labels), label_smoothing=specification.label_smoothing)
+
+
+def build_poolings(head: PoolingHeadSpecification, d_in: int, *, both_ways: bool, is_causal: bool) -> Poolings | None:
+    """The poolings of `d_in` features side by side; None for none. `both_ways`: a half of the features is of one
+    direction each.
+
+    Raises ValueError for a pooling that these layers cannot have.
+    """
+    if "first" in head.pooling and is_causal:
+        raise ValueError('head.pooling = "first" is for layers that read in both directions; expected "last"')
+    return Poolings([POOLINGS[kind](d_in, both_ways) for kind in head.pooling]) if head.pooling else None
+
+
+def build_lexicon(
+    features: FeatureSpecification,
+    counts: Mapping[str, int],
+    *,
+    columns: Mapping[str, Iterable[str]] | None = None,
+    vectors: Collection[str] | None = None,
+    kept_vectors: int = 0,
+) -> Lexicon:
+    """The lexicon that the features need, from the count of each word form in the training data."""
+    return Lexicon.train(
+        counts,
+        columns=columns,
+        min_count=features.min_count,
+        max_size=features.max_size,
+        lowercase=features.lowercase,
+        fold_digits=features.fold_digits,
+        characters=features.characters != "none",
+        longest_affix=features.affixes,
+        shapes=features.d_shape > 0,
+        vectors=vectors,
+        kept_vectors=kept_vectors,
+    )
+
+
+def build_tagger(
+    features: FeatureSpecification,
+    encoder: EncoderSpecification | OriginEncoder,
+    head: TagHeadSpecification,
+    *,
+    directions: Directions,
+    lexicon: Lexicon,
+    labels: Labels,
+    pretrained: Tensor | None = None,
+    contextual: Sequence[LayersShape] = (),
+    tuned: SubwordEncoder | None = None,
+) -> Tagger:
+    """A tagger from its tables. `pretrained` are the vectors of the lexicon's words that have one, (V, d), `contextual`
+    the shapes of the layers that other models give. `tuned` are the layers of another model, if they are the encoder.
+    """
+    words = WordFeatures(features, lexicon, pretrained=pretrained, contextual=contextual)
+    layers = _encoder_of_words(encoder, words, directions) if tuned is None else _beside(tuned, words)
+    if tuned is not None and tuned.head is not None:
+        raise ValueError("encoder.language_loss is for classifiers")
+    d_in = (layers.d_out if tuned is None else tuned.d_out + words.d_out) * (2 if head.repeats else 1)
+    return Tagger(words, layers, build_tag_head(head, d_in, labels), repeats=head.repeats)
+
+
+def build_classifier(
+    features: FeatureSpecification,
+    encoder: EncoderSpecification | OriginEncoder,
+    head: ClassHeadSpecification,
+    *,
+    directions: Directions,
+    lexicon: Lexicon,
+    num_labels: int,
+    pair: bool = False,
+    multiple: bool = False,
+    segment: int = 0,
+    pretrained: Tensor | None = None,
+    contextual: Sequence[LayersShape] = (),
+    tuned: SubwordEncoder | None = None,
+    ngrams: int | None = None,
+) -> Classifier:
+    """A classifier from its tables. `pretrained` are the vectors of the lexicon's words that have one, (V, d),
+    `contextual` the shapes of the layers that other models give. `tuned` are the layers of another model, if they are
+    the encoder. `ngrams` is the number of rows that a bag of n-grams keeps, all of them for None.
+
+    Raises ValueError for tables that do not fit together.
+    """
+    words = WordFeatures(features, lexicon, pretrained=pretrained, contextual=contextual)
+    layers: SequenceLayer | SubwordEncoder
+    if tuned is None:
+        layers = _encoder_of_words(encoder, words, directions, checked=bool(head.pooling))
+        _check_last(head, layers)
+        d_in, both_ways = layers.d_out, in_two_halves(encoder, directions)
+    else:
+        layers = _beside(tuned, words, pair=pair)
+        d_in, both_ways = tuned.d_out + words.d_out, False
+    poolings = build_poolings(head, d_in, both_ways=both_ways, is_causal=layers.is_causal)
+    return Classifier(
+        words,
+        layers,
+        poolings,
+        num_labels,
+        bag=_bag(head, num_labels, pair=pair, kept=ngrams),
+        d_hidden=head.d_hidden,
+        activation=head.activation,
+        dropout=head.dropout,
+        label_smoothing=head.label_smoothing,
+        pair=pair,
+        multiple=multiple,
+        segment=segment,
+        language_loss=encoder.language_loss if isinstance(encoder, OriginEncoder) else 0.0,
+    )
+
+
+def _check_last(head: ClassHeadSpecification, layers: SequenceLayer) -> None:
+    """Raises ValueError for the last state of layers behind which features stand, since it knows nothing of them."""
+    last = list(layers)[-1] if isinstance(layers, Stack) else layers
+    if "last" in head.pooling and isinstance(last, Alongside):
+        raise ValueError(
+            'head.pooling = "last" does not go with features behind the only layer; add encoder.num_layers'
+        )
+
+
+def _bag(head: ClassHeadSpecification, num_labels: int, *, pair: bool, kept: int | None) -> NgramBag | None:
+    if not head.ngrams:
+        return None
+    kind = PairBag if pair else NgramBag
+    return kind(num_labels, longest=head.ngrams, buckets=head.ngram_buckets, dropout=head.dropout_ngrams, kept=kept)
+
+
+def _beside(tuned: SubwordEncoder, words: WordFeatures, *, pair: bool = False) -> SubwordEncoder:
+    """The layers of another model, beside which features of words can stand."""
+    if words.d_late:
+        raise ValueError('features.contextual_at = "first-layer" does not go with encoder.from')
+    if pair and words.d_out:
+        raise ValueError("a pair is read as one text by encoder.from; switch off all features of words")
+    return tuned
+
+
+def _encoder_of_words(
+    encoder: EncoderSpecification | OriginEncoder, words: WordFeatures, directions: Directions, *, checked: bool = True
+) -> SequenceLayer:
+    """The layers over features of words, the last of which enter behind the first layer."""
+    assert not isinstance(encoder, OriginEncoder)
+    if checked:
+        _check_features(words)
+    if not words.d_late:
+        return build_encoder(encoder, d_in=words.d_out, directions=directions)
+    if not isinstance(encoder, RecurrentEncoder) or encoder.kind in ("depth-gated", "grid"):
+        raise ValueError(
+            f'features.contextual_at = "first-layer" needs recurrent layers one after another, not {encoder.kind}'
+        )
+    one = encoder.model_copy(update={"num_layers": 1})
+    first = build_encoder(one, d_in=words.d_out - words.d_late, directions=directions)
+    layers: list[SequenceLayer] = [Alongside(first, d_past=words.d_late)]
+    if encoder.num_layers > 1:
+        others = encoder.model_copy(update={"num_layers": encoder.num_layers - 1, "dropout_input": 0.0})
+        layers.append(build_encoder(others, d_in=layers[0].d_out, directions=directions))
+    return Stack(layers)
+
+
+def _check_features(words: WordFeatures) -> None:
+    if words.d_out == words.d_late:
+        raise ValueError("features: all are switched off; set features.d_words or another one")
+
+
+def build_encoder_decoder(
+    tokens: PairTokens,
+    encoder: EncoderSpecification | None,
+    decoder: EncoderSpecification,
+    attention: Attention,
+    head: TextHead,
+    *,
+    directions: Directions,
+    source_size: int,
+    target_size: int,
+    is_joint: bool,
+    unknown_id: int = 0,
+    contextual: ContextualVectors | None = None,
+) -> TextModel:
+    """An encoder–decoder from its tables, for vocabularies of these sizes. `is_joint`: they are the same one, in which
+    `unknown_id` is read in place of a word that is copied. Without an `encoder` the decoder reads the source too.
+    `contextual` makes features of the source's words in the layers of other models.
+
+    Raises ValueError for tables that do not go together.
+    """
+    if tokens.tied == "all" and not is_joint:
+        raise ValueError('tokens.tied = "all" needs one vocabulary; remove the table [target_tokenizer]')
+    target = target_embedding(tokens, target_size)
+    source = target
+    if tokens.tied != "all":
+        source = TokenEmbedding(source_size, tokens.d_embedding, dropout=tokens.dropout_words)
+    if encoder is None:
+        if contextual is not None:
+            raise ValueError("features.contextual needs an encoder; add the table [encoder]")
+        return _decoder_only(tokens, decoder, target, head, is_joint=is_joint)
+    if head.copying:
+        _check_copying(head, is_joint=is_joint)
+    d_source = source.d_out + (0 if contextual is None else contextual.d_out)
+    reads = build_encoder(encoder, d_in=d_source, directions=directions)
+    both_ways = in_two_halves(encoder, directions)
+    writes = build_decoder(decoder, attention, d_in=target.d_out, d_memory=reads.d_out, both_ways=both_ways)
+    softmax = target_softmax(tokens, target, d_in=writes.d_out)
+    if not head.copying:
+        smoothing = head.label_smoothing
+        return EncoderDecoder(source, reads, target, writes, softmax, label_smoothing=smoothing, contextual=contextual)
+    copying = CopyingHead(writes.d_out, softmax, d_memory=reads.d_out, coverage=head.coverage > 0)
+    return CopyingEncoderDecoder(
+        source, reads, target, writes, copying, unknown_id=unknown_id, coverage=head.coverage, contextual=contextual
+    )
+
+
+def target_embedding(tokens: PairTokens, size: int) -> TokenEmbedding:
+    """The vectors of the `size` tokens that are written; scaled by √d where the softmax has them too, as in Vaswani
+    et al. 2017.
+    """
+    scale = tokens.d_embedding**0.5 if tokens.tied != "none" else 1.0
+    return TokenEmbedding(size, tokens.d_embedding, dropout=tokens.dropout_words, scale=scale)
+
+
+def target_softmax(tokens: PairTokens, target: TokenEmbedding, *, d_in: int) -> SoftmaxHead:
+    """The softmax over the tokens that are written, with their vectors if `tokens` ties both."""
+    return SoftmaxHead(d_in, target.vocabulary_size) if tokens.tied == "none" else TiedSoftmaxHead(d_in, target)
+
+
+def _check_copying(head: TextHead, *, is_joint: bool) -> None:
+    if not is_joint:
+        raise ValueError("head.copying needs one vocabulary for both sides; remove the table [target_tokenizer]")
+    if head.label_smoothing:
+        raise ValueError("head.label_smoothing is not for a head that copies")
+
+
+def _decoder_only(
+    tokens: PairTokens, decoder: EncoderSpecification, target: TokenEmbedding, head: TextHead, *, is_joint: bool
+) -> DecoderOnly:
+    if not is_joint:
+        raise ValueError("without an encoder both sides have one vocabulary; remove the table [target_tokenizer]")
+    if head.copying:
+        raise ValueError("head.copying needs an encoder; add the table [encoder]")
+    if isinstance(decoder, TransformerEncoder) and decoder.positions == "learned":
+        raise ValueError('without an encoder decoder.positions is "rotary" or "sinusoidal", which go on without an end')
+    layers = build_encoder(decoder, d_in=target.d_out)
+    softmax = target_softmax(tokens, target, d_in=layers.d_out)
+    return DecoderOnly(target, layers, softmax, label_smoothing=head.label_smoothing)

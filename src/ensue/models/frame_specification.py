@@ -1,0 +1,161 @@
+"""Tables of a recipe that describe models of frames: sounds, series and images."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from ensue.models.specification import Attention, Few, Share, Size, Table
+
+Weight = Annotated[float, Field(ge=0, le=1e6)]
+Side = Annotated[int, Field(ge=1, le=10_000)]
+Number = Annotated[int, Field(ge=1, le=100)]
+Place = Annotated[list[Annotated[float, Field(ge=-2, le=2)]], Field(min_length=2, max_length=2)]
+Glimpses = Annotated[int, Field(ge=1, le=10_000)]
+
+
+class FrameFeatureSpecification(Table):
+    """The features of a frame, and how sounds become frames."""
+
+    normalize: Literal["training", "none"] = "training"
+    """training: each feature has mean 0 and deviation 1 in the training data; none: as it is."""
+    noise: Annotated[float, Field(ge=0, le=1000)] = 0.0
+    """The deviation of the normal noise that is added to normalized features in training."""
+    dropout: Share = 0.0
+    """Dropout on the features."""
+    window: Annotated[float, Field(ge=1e-4, le=10)] = 0.025
+    """Of sounds: seconds of a frame."""
+    step: Annotated[float, Field(ge=1e-4, le=10)] = 0.010
+    """Of sounds: seconds from the start of a frame to that of the next."""
+    bands: Annotated[int, Field(ge=1, le=1000)] = 40
+    """Of sounds: the number of bands of frequency, evenly spaced in mel. The logarithms of their energies are the
+    features.
+    """
+    lowest: Annotated[float, Field(ge=0, le=1_000_000)] = 20.0
+    """Of sounds: where the lowest band begins, in hertz."""
+    highest: Annotated[float, Field(ge=0, le=1_000_000)] = 0.0
+    """Of sounds: where the highest band ends, in hertz; 0: at half of the sampling rate."""
+    floor: Annotated[float, Field(gt=0, le=1)] = 1e-6
+    """Of sounds: the least energy of a band; samples are from -1 to 1."""
+
+
+class MixtureHeadSpecification(Table):
+    """The head of a model of the next frame."""
+
+    components: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Normal distributions in the mixture; 1: a Gaussian."""
+    least_deviation: Annotated[float, Field(gt=0, le=1)] = 0.01
+    """The least deviation of a normalized feature. Without it, what never changes is predicted without bound."""
+
+
+class LatentSpecification(Table):
+    """The latent variables of a model of the next frame."""
+
+    kind: Literal["none", "storn", "vrnn"] = "none"
+    """storn: each by itself, from N(0, 1) (Bayer & Osendorfer 2014); vrnn: their prior depends on the frames before
+    (Chung et al. 2015).
+    """
+    size: Size = 32
+    """Latent variables of a frame."""
+    d_hidden: Size = 128
+    """Width of the hidden layers between frames, latent variables and recurrent layers (vrnn)."""
+    looks_ahead: bool = False
+    """Whether the layers that recognize the latent variables of a frame also read the frames behind it (storn)."""
+
+
+class GridSpecification(Table):
+    """The table `[grid]`: from an image to the vectors that the decoder looks at."""
+
+    kind: Literal["convolutions", "none"] = "convolutions"
+    """convolutions: a small network makes a grid of vectors; none: the vectors are the frames themselves, such as one
+    vector, or the places of an image as another network has them.
+    """
+    colors: Annotated[int, Field(ge=1, le=1_000)] = 1
+    """The numbers of a pixel, which stand side by side in a row: 3 for red, green and blue."""
+    channels: Annotated[list[Size], Field(min_length=1, max_length=100)] = Field(
+        default_factory=lambda: [16, 32, 64, 96]
+    )
+    """The features of each convolution of 3 × 3; the last ones are those of a place."""
+    halvings: Few = 4
+    """So many of the first convolutions are followed by a maximum over 2 × 2 pixels."""
+    dropout: Share = 0.0
+    """Dropout on the vectors of the places."""
+
+
+class LookingSpecification(Attention):
+    """The table `[attention]` of a model that writes captions."""
+
+    kind: Literal["scaled-dot", "dot", "bilinear", "additive", "none"] = "additive"
+    before: bool = True
+    """Whether a recurrent decoder looks at the source before its step, with the state that it has (Xu et al. 2015)."""
+    gate: bool = True
+    """Whether the state decides how much of what it sees enters the step: β of Xu et al."""
+    doubly_stochastic: Weight = 0.01
+    """λ in λ Σ_i (1 − Σ_t α_ti)², by which each place is looked at about once; 0: none."""
+    hard: bool = False
+    """Whether one place is drawn in each step, in place of the mean."""
+    expected: Share = 0.5
+    """Of hard attention: the share of steps in which the mean stands in place of the draw."""
+    entropy: Weight = 0.01
+    """Of hard attention: the weight of the entropy of α, which keeps it from deciding too early."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.hard and not (self.before and self.kind == "additive"):
+            raise ValueError('attention.hard needs attention.kind = "additive" and attention.before = true')
+        if self.before and self.feeding:
+            raise ValueError("attention.before and attention.feeding are two ways of one thing; expected one of them")
+        return self
+
+
+class GlimpseSpecification(Table):
+    """The table `[glimpses]`: what is seen at once, and how the next place is found. Places are measured from the
+    middle of the image, down and to the right, in halves of its longer side.
+    """
+
+    colors: Number = 1
+    """Numbers of a pixel, side by side in a frame: 1 for gray, 3 for colors."""
+    size: Side = 16
+    """Pixels of a side of a patch."""
+    scales: Annotated[int, Field(ge=1, le=10)] = 2
+    """Patches of a glimpse: each shows twice as much as the one before, and has as many pixels."""
+    each: Number = 2
+    """Glimpses for each symbol."""
+    convolutions: list[Size] = Field(default=[16, 32])
+    """Channels of the convolutions that read a glimpse, one after another; each halves it."""
+    view: Side = 4
+    """How many times smaller the coarse view of the whole image is, from which the first place follows."""
+    view_convolutions: list[Size] = Field(default=[16])
+    """Channels of the convolutions that read the coarse view."""
+    deviation: Annotated[float, Field(gt=0, le=2)] = 0.06
+    """The deviation σ of a place that is drawn in training; the model at work takes the mean."""
+    samples: Number = 1
+    """Ways through each image in a training step. With several, what one earns is compared with what the others do."""
+    relative: bool = True
+    """Whether a place is found as a step from the one before, or by itself."""
+    start: Place = Field(default=[0.0, 0.0])
+    """Where reading begins before anything is learned, (down, right)."""
+    move: Place = Field(default=[0.0, 0.0])
+    """The step to each place before anything is learned, if places are relative."""
+    policy: Annotated[float, Field(ge=0, le=1000)] = 1.0
+    """How much the gradient of the places counts (λ of Ba et al. 2015); 1: it is that of the bound."""
+    most_symbols: Annotated[int, Field(ge=1, le=10_000)] = 20
+    """The most symbols of an image."""
+
+
+class CanvasSpecification(Table):
+    """The table `[canvas]`: how an image is painted."""
+
+    glimpses: Glimpses = 64
+    """The number of glimpses T, and of strokes."""
+    d_latent: Size = 100
+    """Features of the latent vector of a stroke."""
+    attention: bool = True
+    """Whether the image is read and written in windows, which the decoder places; if not, as a whole."""
+    read: Size = 2
+    """The side of the window that is read, in filters."""
+    write: Size = 5
+    """The side of the window that is written, in filters."""
+    colors: Annotated[int, Field(ge=1, le=1000)] = 1
+    """The colors of a pixel: 1 for gray images, 3 for colored ones."""
