@@ -141,6 +141,7 @@ def lines(runs: Path, tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.filterwarnings("ignore:.*a text is empty")
 def test_predict_writes_a_line_for_a_line(pipeline: SequencePipeline, lines: Path) -> None:
     found = list(pipeline.prediction_lines(str(lines), format=None, encoding="utf-8", as_json=False, color=False))
     assert len(found) == 11

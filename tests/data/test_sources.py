@@ -284,7 +284,7 @@ def zipped(name: str) -> bytes:
     [
         (zipped("xl/workbook.xml"), "a spreadsheet (Excel, .xlsx); save the sheet as CSV in UTF-8"),
         (zipped("a.txt"), "a zip archive; unpack it first"),
-        (gzip.compress(b"a text"), "compressed by gzip; with a name that ends in .gz it is read"),
+        (gzip.compress(b"a text", mtime=0), "compressed by gzip; with a name that ends in .gz it is read"),
         (lzma.compress(b"a text"), "compressed by xz; with a name that ends in .xz it is read"),
         (b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n", "a PDF; save its text in UTF-8"),
         (b"PAR1\x15\x04\x15\xe8\x07", "a Parquet file; ensue prepare reads it for language models; "),

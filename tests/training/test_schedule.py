@@ -79,7 +79,8 @@ def test_seconds_follow_the_clock_of_training(text: Path, tmp_path: Path, monkey
     outcome = run_tiny(recipe, tmp_path / "run", reporter=recorder)
     # a step looks at the clock when it begins and when it ends: one tick each
     assert (outcome.step, outcome.seconds) == (20, 20.0)
-    assert [v.step for v in recorder.validations] == [5, 10, 15, 20]
+    # a validation would take more than its share: of four the first and the last are made
+    assert [v.step for v in recorder.validations] == [5, 20]
     assert recorder.steps[9].seconds_left == 10.0
     assert recorder.steps[9].share == 0.5
 

@@ -51,6 +51,8 @@ def draws_for_others() -> bool:
 
 def dropped(x: Tensor, p: float) -> Tensor:
     """Dropout of `x` (B, ...). On a CPU p is rounded to 1/65,536: 16 bits decide on each element."""
+    if p == 0:  # nothing is drawn
+        return x
     if x.device.type != "cpu":
         if not draws_for_others():
             return F.dropout(x, p)

@@ -32,7 +32,7 @@ class ElementDropout(nn.Module):
 
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """`x` with some elements zero and the others divided by 1 - p; in evaluation `x` itself."""
-        return dropped(x, self.p) if self.training and self.p else x
+        return dropped(x, self.p) if self.training else x
 
     def extra_repr(self) -> str:
         return f"p={self.p}"

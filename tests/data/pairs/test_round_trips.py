@@ -87,6 +87,7 @@ def test_there_are_as_many_sources_as_lines(rows: list[str]) -> None:
     assert [pair.sources for pair in pairs] == [(row if row.strip() else "",) for row in rows]
 
 
+@pytest.mark.filterwarnings("ignore::ensue.notices.Notice")
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("format", ["", *FORMATS])
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
