@@ -77,7 +77,7 @@ def test_an_update_follows_the_gradient_of_the_loss(kind: Kind, subwords: bool) 
     plan = sampling(kind, subwords=subwords)
     ids = np.array([3, 7], np.int32)
     left, right = np.array([0, 0], np.int32), np.array([2, 2], np.int32)
-    examples = WordExamples(ids, left, right, key=5, count=2, centers=range(1))
+    examples = WordExamples(range(1), ids, left, right, key=5, num_words=2)
     model = SampledVectors(WORDS, D, ngrams=_ngrams(plan), buckets=BUCKETS).double()
     torch.nn.init.normal_(model.outputs)
     task = SampledTask(contexts(), replace(plan, subwords=None), questions=None, judged_by="")
@@ -109,9 +109,10 @@ def test_glove_in_c_is_glove_in_numpy() -> None:
     squares = Squares(*map(torch.ones_like, model.tables()))
     ours, plain = ([tensor.clone() for tensor in (*model.tables(), *squares)] for _ in range(2))
     for _ in range(2):
-        loss = step_on_counts(batch[:4], ours[:4], ours[4:], 0.05)
+        loss = step_on_counts(batch.columns(), ours[:4], ours[4:], 0.05)
         numbers = [tensor.numpy() for tensor in plain]
-        assert loss == pytest.approx(plain_updates.step_on_counts(batch[:4], numbers[:4], numbers[4:], 0.05), rel=1e-6)
+        found = plain_updates.step_on_counts(batch.columns(), numbers[:4], numbers[4:], 0.05)
+        assert loss == pytest.approx(found, rel=1e-6)
     for table, other in zip(ours, plain, strict=True):
         torch.testing.assert_close(table, other, rtol=1e-6, atol=1e-6)
 
@@ -165,7 +166,7 @@ def test_several_threads_do_all_the_work() -> None:
 )
 def test_c_is_handed_nothing_that_does_not_fit(change: dict[str, Any], message: str) -> None:
     two = np.array([2, 3], np.int32), np.array([0, 0], np.int32), np.array([2, 2], np.int32)
-    examples = WordExamples(*two, key=1, count=2, centers=range(2))._replace(**change)
+    examples = replace(WordExamples(range(2), *two, key=1, num_words=2), **change)
     with pytest.raises((ValueError, TypeError), match=message):
         compiled(sampling("cbow"), WORDS, torch.float32).sample(examples, *tables(WORDS, torch.float32), 0.1)
 
@@ -175,7 +176,7 @@ def test_c_gets_no_table_of_another_size_and_no_context_out_of_reach() -> None:
     vectors, outputs = tables(WORDS, torch.float32)
     with pytest.raises(ValueError, match="vectors is expected"):
         whole.sample(contexts().examples(0), vectors[1:], outputs, 0.1)
-    far = WordExamples(np.full(9, 2, np.int32), np.zeros(9, np.int32), np.full(9, 9, np.int32), 1, 9, range(9))
+    far = WordExamples(range(9), np.full(9, 2, np.int32), np.zeros(9, np.int32), np.full(9, 9, np.int32), 1, 9)
     with pytest.raises(ValueError, match="reaches further than 3"):
         whole.sample(far, vectors, outputs, 0.1)
     with pytest.raises(ValueError, match="n-grams are expected"):

@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
+from ensue.data.buckets import Buckets
 from ensue.nn.draws import uniform
 from ensue.types import Loss, State, hold, leaves
 
@@ -39,44 +43,54 @@ class NamedScores(dict[str, float]):
         return ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in self.items())
 
 
-class Batch(Protocol):
-    """The input of a step, on the model's device."""
+@dataclass(frozen=True)
+class Batch:
+    """The input of a step, on the model's device. The first field of a task's batch has an entry for each row."""
+
+    shared: ClassVar[frozenset[str]] = frozenset()
+    """The fields that do not have an entry for each row."""
+    first: bool = field(default=True, kw_only=True)
+    """Whether the state begins anew with this batch."""
 
     @property
     def rows(self) -> int:
         """The number of rows."""
+        return _num_rows(getattr(self, fields(self)[1].name))
 
     @property
     def count(self) -> int:
-        """The number of predictions in the batch."""
-
-    @property
-    def first(self) -> bool:
-        """Whether the state begins anew with this batch."""
-
-    def part(self, rows: slice) -> Self:
-        """The batch of some of its rows."""
-
-
-class TensorBatch(NamedTuple):
-    """A batch of tensors with the rows on dim 0, such as inputs and targets, with one prediction for each row."""
-
-    tensors: tuple[torch.Tensor, ...]
-    first: bool = True
-
-    @property
-    def rows(self) -> int:
-        """The number of rows."""
-        return len(self.tensors[0])
-
-    @property
-    def count(self) -> int:  # type: ignore[override]  # it hides tuple.count, which a batch has no use for
-        """The number of rows, each of which is one prediction."""
+        """The number of predictions in the batch; by default that of its rows."""
         return self.rows
 
     def part(self, rows: slice) -> Self:
         """The batch of some of its rows."""
-        return self._replace(tensors=tuple(tensor[rows] for tensor in self.tensors))
+        names = {own.name for own in fields(self)} - self.shared
+        return replace(self, **{name: _some(getattr(self, name), rows) for name in names})
+
+
+def _num_rows(value: Any) -> int:
+    if isinstance(value, tuple) and not hasattr(value, "part"):
+        return _num_rows(value[0])
+    return int(value.shape[0]) if hasattr(value, "shape") else len(value)
+
+
+def _some(value: Any, rows: slice) -> Any:
+    """Some rows of a field: of an array, of what has parts itself, or of each entry of a tuple; else the same value."""
+    if value is None or isinstance(value, int | float):
+        return value
+    if hasattr(value, "part"):
+        return value.part(rows)
+    if isinstance(value, tuple):
+        parts = [_some(part, rows) for part in value]
+        return value._make(parts) if hasattr(value, "_make") else tuple(parts)
+    return value[rows]
+
+
+@dataclass(frozen=True)
+class TensorBatch(Batch):
+    """A batch of tensors with the rows on dim 0, such as inputs and targets, with one prediction for each row."""
+
+    tensors: tuple[torch.Tensor, ...]
 
 
 class Task(ABC, Generic[ModelT, BatchT]):
@@ -124,6 +138,40 @@ class Task(ABC, Generic[ModelT, BatchT]):
     def sample(self, model: ModelT, seed: int) -> str:
         """A sample that shows what the model does now; "" if there is none."""
         return ""
+
+
+class BatchSizes(Protocol):
+    """The keys of a table `[train]` that bound batches of similar length."""
+
+    @property
+    def batch_size(self) -> int:
+        """The most rows."""
+
+    @property
+    def batch_tokens(self) -> int:
+        """The most words or frames, unless one row alone is longer."""
+
+    @property
+    def seed(self) -> int:
+        """The seed of their order."""
+
+
+class BucketedTask(Task[ModelT, BatchT]):
+    """A task on examples of these `lengths`, in batches of similar length. `num_tokens` are predicted in an epoch; by
+    default one at each place.
+    """
+
+    def __init__(self, lengths: NDArray[np.int64], sizes: BatchSizes, *, num_tokens: int | None = None) -> None:
+        self.buckets = Buckets(lengths, batch_size=sizes.batch_size, batch_tokens=sizes.batch_tokens, seed=sizes.seed)
+        self.steps_per_epoch = self.buckets.steps_per_epoch
+        self.tokens_per_step = float(lengths.sum() if num_tokens is None else num_tokens) / self.steps_per_epoch
+
+    def batch(self, step: int, device: torch.device) -> BatchT:
+        return self.batch_of(self.buckets.rows(step), device)
+
+    @abstractmethod
+    def batch_of(self, rows: NDArray[np.int64], device: torch.device) -> BatchT:
+        """The batch of the examples in these rows."""
 
 
 def reset(state: State, share: float, init_state: Callable[[int], State]) -> State:

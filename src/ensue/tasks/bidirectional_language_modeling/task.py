@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Self
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -16,39 +17,27 @@ from ensue.nn import WordSample
 from ensue.tasks.bidirectional_language_modeling.words import LINE_END, Ids, WordReader, WordText
 from ensue.tasks.noise import Noise
 from ensue.tasks.sampled_words import SampledWords
-from ensue.tasks.task import Scores, Task, on_device, reset
+from ensue.tasks.task import Batch, Scores, Task, on_device, reset
 from ensue.types import Loss, State
 
 
-class TwoWayBatch(NamedTuple):
+@dataclass(frozen=True)
+class TwoWayBatch(Batch):
     """The distinct words of a batch, and what each direction reads and predicts, (B, T)."""
 
-    words: Tensor
+    shared: ClassVar[frozenset[str]] = frozenset({"words", "sample"})
     rightward: Way
     leftward: Way
+    words: Tensor
     sample: WordSample | None = None
     """What stands for the whole vocabulary."""
     noise: Tensor | None = None
     """(B, T, K): words of noise for each word, where negative samples train the model."""
-    first: bool = True
 
     @property
-    def rows(self) -> int:
-        """The number of rows, B."""
-        return len(self.rightward.inputs)
-
-    @property
-    def count(self) -> int:  # type: ignore[override]  # it hides tuple.count, which a batch has no use for
+    def count(self) -> int:
         """The number of predictions: of each word from either side, or from both sides together."""
         return self.rightward.targets.numel() * (2 if self.noise is None else 1)
-
-    def part(self, rows: slice) -> Self:
-        """The batch of some of its rows."""
-        return self._replace(
-            rightward=Way(*(tensor[rows] for tensor in self.rightward)),
-            leftward=Way(*(tensor[rows] for tensor in self.leftward)),
-            noise=None if self.noise is None else self.noise[rows],
-        )
 
 
 class TwoWayRows:
@@ -75,9 +64,9 @@ class TwoWayRows:
     ) -> TwoWayBatch:
         numbered, ids = self.reader.batch(self.text, right, left), self.text.ids
         return TwoWayBatch(
-            on_device(numbered.words, device),
             Way(on_device(numbered.rightward, device), on_device(ids[right_next], device)),
             Way(on_device(numbered.leftward, device), on_device(ids[left_next], device)),
+            on_device(numbered.words, device),
             first=first,
         )
 
@@ -117,7 +106,7 @@ class BidirectionalLanguageModeling(Task[BidirectionalModel, TwoWayBatch]):
             found = self.rows.blocks(batch.inputs, device)
         if self.noise is not None:
             return with_noise(found, *self.noise, key=mix(self.batches.seed, step))
-        return found._replace(sample=None if self.sampled is None else self.sampled.draw(step, device))
+        return replace(found, sample=None if self.sampled is None else self.sampled.draw(step, device))
 
     def initial_state(self, model: BidirectionalModel) -> State:
         return model.init_state(self.batches.batch_size) if isinstance(self.batches, Segments) else None
@@ -142,4 +131,4 @@ def with_noise(batch: TwoWayBatch, noise: Noise, negatives: int, *, key: int) ->
     """The batch with its words of noise, a function of `key`."""
     shape = (*batch.rightward.targets.shape, negatives)
     drawn = noise.draw(key, np.arange(int(np.prod(shape)))).astype(np.int64).reshape(shape)
-    return batch._replace(noise=on_device(drawn, batch.words.device))
+    return replace(batch, noise=on_device(drawn, batch.words.device))

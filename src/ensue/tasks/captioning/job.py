@@ -60,8 +60,7 @@ class CaptioningJob(FramesJob[TextModel]):
         self.ratio = usual_ratio(train)
         self.task = SequenceToSequence(
             train, None if self.valid is None else self._encoded(self.valid), begin_id=target.begin_id,
-            batch_size=recipe.train.batch_size, batch_tokens=recipe.train.batch_tokens, seed=recipe.train.seed,
-            sampled=self._sampled,
+            sizes=recipe.train, sampled=self._sampled,
         )  # fmt: skip
 
     def _encoded(self, data: LabeledSeries) -> EncodedPairs:

@@ -56,9 +56,7 @@ class ClassesJob(LabelsJob[Classifier, DataT]):
             self.encoded(self.valid) if self.valid else None,
             self.parts.labels,
             balanced=recipe.head.class_weights == "balanced",
-            batch_size=recipe.train.batch_size,
-            batch_tokens=recipe.train.batch_tokens,
-            seed=recipe.train.seed,
+            sizes=recipe.train,
         )
 
     def classes(self, read_as: str = "") -> Classes:

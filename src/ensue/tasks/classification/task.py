@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple, Protocol, Self
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.data.buckets import Buckets, by_length
+from ensue.data.buckets import by_length
 from ensue.data.compact_texts import Ragged
 from ensue.errors import EnsueError
 from ensue.metrics.classification import ClassificationScores, ClassificationTally, best_threshold
@@ -20,7 +21,7 @@ from ensue.models.modules import device_of, evaluating
 from ensue.models.ngram_bag import NgramBag
 from ensue.models.word_features import FormTable, Words
 from ensue.ranks import spread
-from ensue.tasks.task import Task, on_device
+from ensue.tasks.task import Batch, BatchSizes, BucketedTask, on_device
 from ensue.tasks.words.encoded_texts import EncodedTexts
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.tasks.words.subwords import SubwordTexts
@@ -31,26 +32,12 @@ READ_TOKENS, READ_ROWS = 16_384, 256
 """The most words, and the most texts, in a batch outside of training."""
 
 
-class ClassBatch(NamedTuple):
+@dataclass(frozen=True)
+class ClassBatch(Batch):
     """Texts (one, or the two of a pair) or series, and their labels: ids (B,), or 0 and 1 (B, K) for several labels."""
 
-    texts: tuple[Words | Frames, ...]
     targets: Tensor
-    first: bool = True
-
-    @property
-    def rows(self) -> int:
-        """The number of texts."""
-        return len(self.targets)
-
-    @property
-    def count(self) -> int:  # type: ignore[override]  # it hides tuple.count, which a batch has no use for
-        """The number of texts, each of which is one prediction."""
-        return len(self.targets)
-
-    def part(self, rows: slice) -> Self:
-        """The batch of some of its rows."""
-        return self._replace(texts=tuple(words.part(rows) for words in self.texts), targets=self.targets[rows])
+    texts: tuple[Words | Frames, ...]
 
 
 class Classified(Protocol):
@@ -100,7 +87,7 @@ class ClassifiedTexts(NamedTuple):
         return classify_words(model, forms, words, contextual, self.subwords)
 
 
-class Classification(Task[Classifier, ClassBatch]):
+class Classification(BucketedTask[Classifier, ClassBatch]):
     """Classification in batches of texts or series of similar length; judged by accuracy, or by micro F1 if there are
     several labels.
     """
@@ -112,9 +99,7 @@ class Classification(Task[Classifier, ClassBatch]):
         labels: Classes,
         *,
         balanced: bool,
-        batch_size: int,
-        batch_tokens: int,
-        seed: int,
+        sizes: BatchSizes,
     ) -> None:
         self.train, self.valid, self.labels = train, valid, labels
         self.judged_by = "micro_f1" if labels.multiple else "accuracy"
@@ -123,13 +108,10 @@ class Classification(Task[Classifier, ClassBatch]):
         # of several labels a text, having one counts as much in all as not having it
         weights = (1 - shares) / shares if labels.multiple else 1 / (shares * len(labels))
         self.weights = torch.from_numpy(weights).float() if balanced else None
-        self.buckets = Buckets(train.lengths, batch_size=batch_size, batch_tokens=batch_tokens, seed=seed)
-        self.steps_per_epoch = self.buckets.steps_per_epoch
-        self.tokens_per_step = float(train.lengths.sum() / self.steps_per_epoch)
+        super().__init__(train.lengths, sizes)
 
-    def batch(self, step: int, device: torch.device) -> ClassBatch:
-        rows = self.buckets.rows(step)
-        return ClassBatch(self.train.batch(rows, device), on_device(self.targets[rows], device))
+    def batch_of(self, rows: NDArray[np.int64], device: torch.device) -> ClassBatch:
+        return ClassBatch(on_device(self.targets[rows], device), self.train.batch(rows, device))
 
     def loss(self, model: Classifier, batch: ClassBatch, state: State) -> tuple[Loss, State]:
         weights = None if self.weights is None else self.weights.to(batch.targets.device)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from ensue.data.buckets import Buckets
 from ensue.data.frames.stored import FrameRows
 from ensue.metrics.frames import FrameScores
 from ensue.models.frame_features import Frames
@@ -17,43 +18,34 @@ from ensue.tasks.frame_prediction.recipe import FramePredictionRecipe
 from ensue.tasks.frame_prediction.scoring import nats_of, scores_of
 from ensue.tasks.frames.data import LabeledSeries, frames_of
 from ensue.tasks.frames.job import FramesJob
-from ensue.tasks.task import Task
+from ensue.tasks.task import Batch, BucketedTask
 from ensue.types import Loss, State
 
 
-class FramesBatch(NamedTuple):
+@dataclass(frozen=True)
+class FramesBatch(Batch):
     """Series, each of whose frames is a prediction."""
 
     frames: Frames
-    count: int  # type: ignore[assignment]  # it hides tuple.count, which a batch has no use for
-    first: bool = True
+    num_frames: int
 
     @property
-    def rows(self) -> int:
-        """The number of series."""
-        return self.frames.shape[0]
-
-    def part(self, rows: slice) -> Self:
-        """The batch of some of its rows."""
-        return self._replace(frames=self.frames.part(rows))
+    def count(self) -> int:
+        """The number of frames of the whole batch."""
+        return self.num_frames
 
 
-class FramePrediction(Task[FramePredictor, FramesBatch]):
+class FramePrediction(BucketedTask[FramePredictor, FramesBatch]):
     """Whole series in batches of similar length; judged by nats per frame."""
 
     judged_by = "nats_per_frame"
     less_is_better = True
 
     def __init__(self, train: FrameRows, valid: FrameRows | None, recipe: FramePredictionRecipe) -> None:
-        self.train, self.valid, table = train.cut(recipe.train.longest), valid, recipe.train
-        self.buckets = Buckets(
-            self.train.lengths, batch_size=table.batch_size, batch_tokens=table.batch_tokens, seed=table.seed
-        )
-        self.steps_per_epoch = self.buckets.steps_per_epoch
-        self.tokens_per_step = float(train.lengths.sum()) / self.steps_per_epoch
+        self.train, self.valid = train.cut(recipe.train.longest), valid
+        super().__init__(self.train.lengths, recipe.train, num_tokens=int(train.lengths.sum()))
 
-    def batch(self, step: int, device: torch.device) -> FramesBatch:
-        rows = self.buckets.rows(step)
+    def batch_of(self, rows: NDArray[np.int64], device: torch.device) -> FramesBatch:
         return FramesBatch(frames_of(self.train, rows, device), int(self.train.lengths[rows].sum()))
 
     def loss(self, model: FramePredictor, batch: FramesBatch, state: State) -> tuple[Loss, State]:

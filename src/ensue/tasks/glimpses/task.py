@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from ensue.data.buckets import Buckets
 from ensue.metrics.symbols import JudgedSymbols, SymbolScores, score_symbols
 from ensue.models.frame_features import Frames
 from ensue.models.glimpse_reader import GlimpseReader
@@ -14,12 +15,12 @@ from ensue.models.modules import evaluating
 from ensue.tasks.frames.data import LabeledSeries, frames_of
 from ensue.tasks.glimpses.data import read_images, targets_of
 from ensue.tasks.glimpses.recipe import GlimpsesRecipe
-from ensue.tasks.task import Task, TensorBatch, on_device
+from ensue.tasks.task import BucketedTask, TensorBatch, on_device
 from ensue.text.classes import Classes
 from ensue.types import Loss, State
 
 
-class ReadingInGlimpses(Task[GlimpseReader, TensorBatch]):
+class ReadingInGlimpses(BucketedTask[GlimpseReader, TensorBatch]):
     """Images in batches with their symbols, judged by the share that is read without a mistake."""
 
     judged_by = "exact_match"
@@ -29,15 +30,9 @@ class ReadingInGlimpses(Task[GlimpseReader, TensorBatch]):
     ) -> None:
         self.train, self.valid, self.labels, self.most = train, valid, labels, recipe.glimpses.most_symbols
         self.targets = targets_of(labels, train.labels)
-        table = recipe.train
-        self.buckets = Buckets(
-            train.lengths, batch_size=table.batch_size, batch_tokens=table.batch_tokens, seed=table.seed
-        )
-        self.steps_per_epoch = self.buckets.steps_per_epoch
-        self.tokens_per_step = float(train.lengths.sum() / self.steps_per_epoch)
+        super().__init__(train.lengths, recipe.train)
 
-    def batch(self, step: int, device: torch.device) -> TensorBatch:
-        rows = self.buckets.rows(step)
+    def batch_of(self, rows: NDArray[np.int64], device: torch.device) -> TensorBatch:
         targets = self.targets[rows]
         longest = int((targets >= 0).sum(1).max())
         return TensorBatch((frames_of(self.train.rows, rows, device).values, on_device(targets[:, :longest], device)))

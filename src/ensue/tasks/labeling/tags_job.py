@@ -39,9 +39,7 @@ class TagsJob(LabelsJob[Tagger, DataT]):
             self.encoded(self.train),
             self.encoded(self.valid) if self.valid else None,
             self.parts.labels,
-            batch_size=recipe.train.batch_size,
-            batch_tokens=recipe.train.batch_tokens,
-            seed=recipe.train.seed,
+            recipe.train,
         )
 
     def tags(self, detector: SchemeDetector, advice: str = "") -> Labels:

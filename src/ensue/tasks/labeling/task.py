@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, Self
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.data.buckets import Buckets, by_length
+from ensue.data.buckets import by_length
 from ensue.data.compact_texts import Ragged
 from ensue.errors import EnsueError
 from ensue.metrics.labeling import LabelingScores, LabelingTally
@@ -21,7 +22,7 @@ from ensue.models.tagger import SentencePlaces, Tagger
 from ensue.models.word_features import FormTable, Words
 from ensue.ranks import spread
 from ensue.tasks.labeling.contexts import Contexts, Places
-from ensue.tasks.task import Task, on_device
+from ensue.tasks.task import Batch, BatchSizes, BucketedTask, on_device
 from ensue.tasks.words.encoded_texts import EncodedTexts, stacked
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.tasks.words.subwords import SubwordTexts
@@ -32,7 +33,8 @@ READ_TOKENS, READ_ROWS = 4_096, 256
 """The most words, and the most sentences, in a batch outside of training."""
 
 
-class TaggedBatch(NamedTuple):
+@dataclass(frozen=True)
+class TaggedBatch(Batch):
     """Contexts, the places of the sentences in them (None: each context is a sentence), and the tags (S, L), `PADDING`
     for padding.
     """
@@ -40,25 +42,23 @@ class TaggedBatch(NamedTuple):
     words: Words | Frames
     sentences: SentencePlaces | None
     tags: Tensor
-    count: int  # type: ignore[assignment]  # it hides tuple.count, which a batch has no use for
-    first: bool = True
+    num_words: int
 
     @property
-    def rows(self) -> int:
-        """The number of rows."""
-        return self.words.shape[0]
+    def count(self) -> int:
+        """The number of words or frames of the whole batch."""
+        return self.num_words
 
     def part(self, rows: slice) -> Self:
-        """The batch of some of its rows."""
-        words = self.words.part(rows)
+        """The batch of some of its rows, and of the sentences in these."""
         if self.sentences is None:
-            return self._replace(words=words, tags=self.tags[rows])
+            return super().part(rows)
         first, last, _ = rows.indices(self.rows)
         here = (self.sentences.rows >= first) & (self.sentences.rows < last)
         places, mask, row = (part[here] for part in self.sentences)
-        width = words.shape[1]
-        sentences = SentencePlaces((places - first * width).clamp(min=0), mask, row - first)
-        return self._replace(words=words, sentences=sentences, tags=self.tags[here])
+        words = self.words.part(rows)
+        sentences = SentencePlaces((places - first * words.shape[1]).clamp(min=0), mask, row - first)
+        return replace(self, words=words, sentences=sentences, tags=self.tags[here])
 
 
 class Labeled(Protocol):
@@ -100,7 +100,7 @@ class LabeledTexts(NamedTuple):
         return tag_texts(model, forms, self.contexts, self.texts.columns, self.texts.contextual, self.subwords)[0]
 
 
-class Labeling(Task[Tagger, TaggedBatch]):
+class Labeling(BucketedTask[Tagger, TaggedBatch]):
     """Labeling in batches of sentences of similar length; judged by the F1 of spans, or by accuracy
     for plain labels.
     """
@@ -110,22 +110,15 @@ class Labeling(Task[Tagger, TaggedBatch]):
         train: Labeled,
         valid: Labeled | None,
         labels: Labels,
-        *,
-        batch_size: int,
-        batch_tokens: int,
-        seed: int,
+        sizes: BatchSizes,
     ) -> None:
         self.train, self.contexts, self.valid, self.labels = train, train.contexts, valid, labels
         self.judged_by = "f1" if labels.has_spans else "accuracy"
         tags = [tag for names in train.labels for tag in labels.encode(names)]
         self.tags = Ragged(np.array(tags, np.int64), train.contexts.sentences.starts)
-        lengths = train.contexts.words.lengths
-        self.buckets = Buckets(lengths, batch_size=batch_size, batch_tokens=batch_tokens, seed=seed)
-        self.steps_per_epoch = self.buckets.steps_per_epoch
-        self.tokens_per_step = len(tags) / self.steps_per_epoch
+        super().__init__(train.contexts.words.lengths, sizes)
 
-    def batch(self, step: int, device: torch.device) -> TaggedBatch:
-        rows = self.buckets.rows(step)
+    def batch_of(self, rows: NDArray[np.int64], device: torch.device) -> TaggedBatch:
         count = int(self.contexts.words.lengths[rows].sum())
         numbers, sentences = rows, None
         if not self.contexts.are_sentences:

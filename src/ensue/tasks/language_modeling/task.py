@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -17,32 +18,24 @@ from ensue.models.language_model import LanguageModel
 from ensue.nn import WordSample
 from ensue.tasks.reading import read
 from ensue.tasks.sampled_words import SampledWords
-from ensue.tasks.task import Task, on_device, reset
+from ensue.tasks.task import Batch, Task, on_device, reset
 from ensue.text.tokenizers import Tokenizer
 from ensue.types import Loss, State
 
 
-class LanguageBatch(NamedTuple):
+@dataclass(frozen=True)
+class LanguageBatch(Batch):
     """`inputs` and `targets` (B, T): each target is the id after its input. `sample`: what stands for all words."""
 
+    shared: ClassVar[frozenset[str]] = frozenset({"sample"})
     inputs: torch.Tensor
     targets: torch.Tensor
-    first: bool
     sample: WordSample | None = None
 
     @property
-    def rows(self) -> int:
-        """The number of rows, B."""
-        return len(self.inputs)
-
-    @property
-    def count(self) -> int:  # type: ignore[override]  # it hides tuple.count, which a batch has no use for
+    def count(self) -> int:
         """The number of tokens, each of which is one prediction."""
         return self.targets.numel()
-
-    def part(self, rows: slice) -> Self:
-        """The batch of some of its rows."""
-        return self._replace(inputs=self.inputs[rows], targets=self.targets[rows])
 
 
 class LanguageModeling(Task[LanguageModel, LanguageBatch]):
@@ -74,7 +67,8 @@ class LanguageModeling(Task[LanguageModel, LanguageBatch]):
     def batch(self, step: int, device: torch.device) -> LanguageBatch:
         batch = self.batches.batch(step)
         sample = None if self.sampled is None else self.sampled.draw(step, device)
-        return LanguageBatch(on_device(batch.inputs, device), on_device(batch.targets, device), batch.first, sample)
+        inputs, targets = on_device(batch.inputs, device), on_device(batch.targets, device)
+        return LanguageBatch(inputs, targets, sample, first=batch.first)
 
     def initial_state(self, model: LanguageModel) -> State:
         return model.init_state(self.batches.batch_size)

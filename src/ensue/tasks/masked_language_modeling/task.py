@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 from itertools import starmap
-from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -17,14 +16,15 @@ from ensue.metrics.masked import MaskedScores
 from ensue.models.masked_language_model import MaskedLanguageModel, MaskedNats, is_next_nats
 from ensue.models.modules import device_of, evaluating
 from ensue.ranks import spread
-from ensue.tasks.task import Task, on_device
+from ensue.tasks.task import Batch, Task, on_device
 from ensue.types import Loss, State
 
 SCORED_TOKENS = 8192
 """The most tokens, padding included, that are scored in a call."""
 
 
-class MaskedBatch(NamedTuple):
+@dataclass(frozen=True)
+class MaskedBatch(Batch):
     """`ids` and `targets` (B, T), of which those that are not `NOT_HIDDEN` count; `mask` is None without padding.
 
     `follows` (B,) and `segments` (B, T) are those of pairs. `pair_weight` is the number of hidden tokens for a pair of
@@ -38,31 +38,11 @@ class MaskedBatch(NamedTuple):
     follows: Tensor | None
     hidden: int
     pair_weight: float = 0.0
-    first: bool = True
 
     @property
-    def rows(self) -> int:
-        """The number of rows, B."""
-        return len(self.ids)
-
-    @property
-    def count(self) -> int:  # type: ignore[override]  # it hides tuple.count, which a batch has no use for
+    def count(self) -> int:
         """The number of hidden tokens of the whole batch; 1 if there are none."""
         return max(1, self.hidden)
-
-    def part(self, rows: slice) -> Self:
-        """The batch of some of its rows."""
-
-        def some(tensor: Tensor | None) -> Tensor | None:
-            return None if tensor is None else tensor[rows]
-
-        return self._replace(
-            ids=self.ids[rows],
-            targets=self.targets[rows],
-            mask=some(self.mask),
-            segments=some(self.segments),
-            follows=some(self.follows),
-        )
 
 
 def batch_of(rows: ExampleRows, masking: Masking, device: torch.device) -> MaskedBatch:

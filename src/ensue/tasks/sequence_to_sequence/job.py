@@ -78,9 +78,8 @@ class SequenceToSequenceJob(SplitJob[TextModel, Pairs]):
         firsts = [pair._replace(targets=pair.targets[:1]) for pair in self.valid_pairs]
         valid = self._encoded(firsts) if firsts else None
         self.task = SequenceToSequence(
-            train, valid, begin_id=self.parts.coder.target.begin_id, batch_size=recipe.train.batch_size,
-            batch_tokens=recipe.train.batch_tokens, seed=recipe.train.seed, sampled=self._sampled,
-        )  # fmt: skip
+            train, valid, begin_id=self.parts.coder.target.begin_id, sizes=recipe.train, sampled=self._sampled
+        )
 
     def _source(self, location: str, **options: Any) -> PairSource:
         data = self.recipe.data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -10,14 +11,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.data.buckets import Buckets, by_length
+from ensue.data.buckets import by_length
 from ensue.data.compact_texts import Ragged, RaggedRows
 from ensue.models.encoder_decoder import TextModel, right_shifted
 from ensue.models.modules import device_of, evaluating
 from ensue.ranks import spread
 from ensue.tasks.sequence_to_sequence.sources import SourceRows
 from ensue.tasks.sequence_to_sequence.texts import Ids
-from ensue.tasks.task import NamedScores, Task, on_device
+from ensue.tasks.task import Batch, BatchSizes, BucketedTask, NamedScores, on_device
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.types import Loss, State
 
@@ -28,7 +29,8 @@ USUAL = 0.999
 """The share of training pairs whose ratio of lengths bounds that of outputs."""
 
 
-class PairBatch(NamedTuple):
+@dataclass(frozen=True)
+class PairBatch(Batch):
     """Sources, ids (B, S) or frames (B, S, d), and targets (B, T), which end with the end symbol, padded on the right;
     and the numbers of tokens.
 
@@ -42,27 +44,11 @@ class PairBatch(NamedTuple):
     lengths: NDArray[np.int64]
     contextual: tuple[Tensor, ...] = ()
     """The words of the sources in the layers of other models."""
-    first: bool = True
 
     @property
-    def rows(self) -> int:
-        """The number of pairs."""
-        return len(self.sources)
-
-    @property
-    def count(self) -> int:  # type: ignore[override]  # it hides tuple.count, which a batch has no use for
+    def count(self) -> int:
         """The number of target tokens, each of which is one prediction."""
         return int(self.lengths.sum())
-
-    def part(self, rows: slice) -> Self:
-        """The batch of some of its rows."""
-        source_mask, target_mask = (
-            None if mask is None else mask[rows] for mask in (self.source_mask, self.target_mask)
-        )
-        return self._replace(
-            sources=self.sources[rows], source_mask=source_mask, targets=self.targets[rows], target_mask=target_mask,
-            lengths=self.lengths[rows], contextual=tuple(part[rows] for part in self.contextual),
-        )  # fmt: skip
 
 
 class EncodedPairs(NamedTuple):
@@ -108,7 +94,7 @@ class EncodedPairs(NamedTuple):
         return len(self.sources)
 
 
-class SequenceToSequence(Task[TextModel, PairBatch]):
+class SequenceToSequence(BucketedTask[TextModel, PairBatch]):
     """Pairs in batches of similar length, judged by nats per token of the targets.
 
     `sampled` shows what the model makes of a few sources.
@@ -123,18 +109,14 @@ class SequenceToSequence(Task[TextModel, PairBatch]):
         valid: EncodedPairs | None,
         *,
         begin_id: int,
-        batch_size: int,
-        batch_tokens: int,
-        seed: int,
+        sizes: BatchSizes,
         sampled: Callable[[TextModel], str] = lambda model: "",
     ) -> None:
         self.train, self.valid, self.begin_id, self.sampled = train, valid, begin_id, sampled
-        self.buckets = Buckets(train.lengths, batch_size=batch_size, batch_tokens=batch_tokens, seed=seed)
-        self.steps_per_epoch = self.buckets.steps_per_epoch
-        self.tokens_per_step = float(train.targets.lengths.sum() / self.steps_per_epoch)
+        super().__init__(train.lengths, sizes, num_tokens=int(train.targets.lengths.sum()))
 
-    def batch(self, step: int, device: torch.device) -> PairBatch:
-        return self.train.batch(self.buckets.rows(step), device)
+    def batch_of(self, rows: NDArray[np.int64], device: torch.device) -> PairBatch:
+        return self.train.batch(rows, device)
 
     def loss(self, model: TextModel, batch: PairBatch, state: State) -> tuple[Loss, State]:
         state = model.begin(batch.sources, batch.source_mask, batch.contextual)

@@ -9,7 +9,8 @@ published program, and are changed in place, since they are as large as the vect
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Self
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,37 +18,26 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.models.word_vectors import CountedVectors
-from ensue.tasks.task import Scores, Task
+from ensue.tasks.task import Batch, Scores, Task
 from ensue.tasks.word_vectors import plain_updates
 from ensue.tasks.word_vectors.compiled_updates import functions, step_on_counts
 from ensue.tasks.word_vectors.sampled_task import say_slow
 from ensue.types import Loss, State
 
 
-class Counts(NamedTuple):
+@dataclass(frozen=True)
+class Counts(Batch):
     """Pairs of words (n,) with the logarithms of their counts, and with the weights of these in the loss."""
 
     of: NDArray[np.int32]
     near: NDArray[np.int32]
     logarithms: NDArray[np.float32]
     weights: NDArray[np.float32]
-    first: bool = False
+    first: bool = field(default=False, kw_only=True)
 
-    @property
-    def rows(self) -> int:
-        """The number of pairs."""
-        return len(self.of)
-
-    @property
-    def count(self) -> int:  # type: ignore[override]  # it hides tuple.count, which a batch has no use for
-        """The number of pairs, each of which is one prediction."""
-        return len(self.of)
-
-    def part(self, rows: slice) -> Self:
-        """Some of the pairs."""
-        return self._replace(
-            of=self.of[rows], near=self.near[rows], logarithms=self.logarithms[rows], weights=self.weights[rows]
-        )
+    def columns(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]:
+        """The words, the words near them, the logarithms, the weights."""
+        return self.of, self.near, self.logarithms, self.weights
 
 
 class Squares(NamedTuple):
@@ -87,11 +77,11 @@ class CountedTask(Task[CountedVectors, Counts]):
     ) -> tuple[Loss, State] | None:
         squares = self.initial_state(model) if state is None else state
         if functions(model.d_words, 0, model.vectors.dtype):
-            loss = step_on_counts(batch[:4], model.tables(), squares, learning_rate)
+            loss = step_on_counts(batch.columns(), model.tables(), squares, learning_rate)
         else:
             say_slow()
             tables, sums = ([tensor.numpy() for tensor in group] for group in (model.tables(), squares))
-            loss = plain_updates.step_on_counts(batch[:4], tables, sums, learning_rate)
+            loss = plain_updates.step_on_counts(batch.columns(), tables, sums, learning_rate)
         return Loss(torch.tensor(loss), batch.count), squares
 
     def loss(self, model: CountedVectors, batch: Counts, state: State) -> tuple[Loss, State]:

@@ -5,38 +5,41 @@ All of it is a function of the text, the seed and the step, and the same in ever
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ensue.data.corpus.token_file import TokenFile
 from ensue.data.permutation import mix, random_numbers, shares
+from ensue.tasks.task import Batch
 
 UNKNOWN, LINE_END = 0, 1
 """The ids of a `WordTokenizer` that are no words. Words follow."""
 _KEPT, _WINDOW, _NOISE = range(3)  # what a random number of (seed, step) is for
 
 
-class WordExamples(NamedTuple):
+@dataclass(frozen=True)
+class WordExamples(Batch):
     """The words `ids` (n,) of a part of the text; word i has the context [left[i], right[i]) without i itself.
 
-    The examples are those of the words in `centers`. `key` is the stream of their noise, `count` the number of words in
-    the text before some were left out.
+    The examples, which are the rows, are those of the words in `centers`. `key` is the stream of their noise,
+    `num_words` the number of words in the text before some were left out.
     """
 
+    shared: ClassVar[frozenset[str]] = frozenset({"ids", "left", "right"})
+    centers: range
     ids: NDArray[np.int32]
     left: NDArray[np.int32]
     right: NDArray[np.int32]
     key: int
-    count: int  # type: ignore[assignment]  # it hides tuple.count, which a batch has no use for
-    centers: range
-    first: bool = True
+    num_words: int
 
     @property
-    def rows(self) -> int:
-        """The number of words that are predicted, or predict."""
-        return len(self.centers)
+    def count(self) -> int:
+        """The number of words in the text."""
+        return self.num_words
 
     def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The places of all words that are centers, each as often as it has words in its context, and of these."""
@@ -47,10 +50,6 @@ class WordExamples(NamedTuple):
         others = np.arange(len(centers)) - begins[centers] + left[centers]
         centers += self.centers.start
         return centers[centers != others], others[centers != others]
-
-    def part(self, rows: slice) -> Self:
-        """The examples of some of the words."""
-        return self._replace(centers=self.centers[rows])
 
 
 class WordContexts:
@@ -80,8 +79,8 @@ class WordContexts:
         left = np.maximum(places - reach, np.searchsorted(lines, lines))
         right = np.minimum(places + reach + 1, np.searchsorted(lines, lines, side="right"))
         return WordExamples(
-            ids.astype(np.int32), left.astype(np.int32), right.astype(np.int32),
-            key=self._key(step, _NOISE), count=count, centers=range(len(ids)),
+            range(len(ids)), ids.astype(np.int32), left.astype(np.int32), right.astype(np.int32),
+            key=self._key(step, _NOISE), num_words=count,
         )  # fmt: skip
 
     def _key(self, step: int, purpose: int) -> int:
