@@ -44,7 +44,7 @@ FLOORS = [
 """From the ground up. On a floor, one door leads on: what stands to the left may read what stands to its right."""
 ORDER = {part: place for place, part in enumerate(part for floor in FLOORS for part in reversed(floor))}
 ROOMS = {
-    "data": [["detection"], ["corpus", "sentences", "documents", "pairs", "frames"], ["survey"]],
+    "data": [["records"], ["detection"], ["corpus", "sentences", "documents", "pairs", "frames"], ["survey"]],
     "tasks": [
         ["words", "frames"],
         [

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ensue.data.corpus.datasets import DatasetName, DatasetSource
+from ensue.data.corpus.columns import DatasetSource
+from ensue.data.row_files import DatasetName
 from ensue.errors import DataError, EnsueError
 
 
@@ -18,7 +19,7 @@ def test_a_location_names_a_data_set_a_configuration_and_a_split() -> None:
 
 
 def test_without_the_package_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ensue.data.corpus.datasets.find_spec", lambda name: None)
+    monkeypatch.setattr("ensue.data.row_files.find_spec", lambda name: None)
     with pytest.raises(EnsueError, match=r"pip install 'ensue\[datasets\]'"):
         DatasetSource("hf:some", "text")
 

@@ -10,7 +10,7 @@ _ZIPPED = {
 _BINARY = {
     _ZIP: "a zip archive; unpack it first",
     b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "an old Excel or Word file (.xls, .doc); save it as CSV or text in UTF-8",
-    b"PAR1": "a Parquet file; ensue prepare reads it for language models; else save it as CSV or JSON lines",
+    b"PAR1": "a Parquet file; ensue prepare reads it for language models; labeled data: name it .parquet",
     b"ARROW1": "an Arrow file; save it as CSV or JSON lines",
     b"%PDF-": "a PDF; save its text in UTF-8",
     b"\x1f\x8b": "compressed by gzip; with a name that ends in .gz it is read",

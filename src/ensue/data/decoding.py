@@ -14,6 +14,7 @@ from typing import BinaryIO, cast
 
 from ensue.data.binary_formats import binary_format
 from ensue.data.files import readable
+from ensue.data.row_files import DATASET
 from ensue.errors import DataError, nearest
 from ensue.processor import memory
 
@@ -44,8 +45,10 @@ def decoded(path: Path, encoding: str) -> Iterator[str]:
     """The text of a file in blocks, exactly as it is but for a UTF-8 byte order mark at its start.
 
     Raises DataError for bytes that `encoding` does not allow (with line and column), damaged compression, unreadable
-    files.
+    files, and a data set, which has rows in place of text.
     """
+    if str(path).startswith(DATASET):
+        raise DataError("a data set; ensue prepare --column reads a column of it for language models", path)
     return text_of(blocks(path), str(path), encoding)
 
 

@@ -1,5 +1,7 @@
 """The files that a location names: a file, the files of a folder, or the matches of a glob. None is read here.
 
+A data set (`hf:NAME`) stands for itself, as if it were one file.
+
 Only regular files are taken from folders and globs: opening a pipe waits for somebody to write. Links to files are
 followed; links to folders are not, where folders are gone through, since they may lead back to themselves.
 """
@@ -13,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from ensue.data.row_files import DatasetName
 from ensue.errors import DataError, nearest
 
 FORMAT_OPTION = "--format (in training --set data.format=...)"
@@ -23,6 +26,8 @@ def files_of(location: str | Path) -> tuple[Path, ...]:
     """The files that `location` names, sorted. Raises DataError if there is none, or if the system refuses."""
     with readable(location):
         path = expanded(location)
+        if DatasetName.parse(str(location)):
+            return (path,)
         if str(location) and path.is_dir():
             return _files_below(path)
         if str(location) and path.is_file():

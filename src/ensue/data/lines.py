@@ -10,6 +10,7 @@ from typing import NamedTuple, Self
 
 from ensue.data.decoding import MAX_CHARACTERS, decoded
 from ensue.data.json_array import array_parts, begins_array
+from ensue.data.row_files import has_rows, json_lines
 from ensue.errors import DataError
 
 
@@ -30,8 +31,10 @@ class Lines:
 
     @classmethod
     def of(cls, path: Path, *, encoding: str = "utf-8") -> Self:
-        """The lines of a file, decompressed. Reading them raises DataError where it cannot be decoded."""
-        return cls(decoded(path, encoding), str(path))
+        """The lines of a file, decompressed, or the rows of a binary table as JSON. Reading them raises DataError where
+        it cannot be decoded.
+        """
+        return cls(text_blocks(path, encoding), str(path))
 
     def split_array(self) -> None:
         """Cuts the text into values if it begins like a JSON array of objects. Call it before reading."""
@@ -93,6 +96,11 @@ class Paragraph(NamedTuple):
 
     first: int
     lines: list[str]
+
+
+def text_blocks(path: Path, encoding: str) -> Iterator[str]:
+    """The text of a file in blocks, decompressed; of a binary table, the rows as JSON lines."""
+    return json_lines(path) if has_rows(path) else decoded(path, encoding)
 
 
 def missing_end(text: str) -> str:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from ensue.data.corpus.cache import trained_tokenizer
-from ensue.data.corpus.columns import ColumnSource
-from ensue.data.corpus.datasets import DatasetName, DatasetSource
+from ensue.data.corpus.columns import ColumnSource, DatasetSource
 from ensue.data.corpus.parallel_ids import encoded
 from ensue.data.corpus.prepared import Prepared, prepare
+from ensue.data.row_files import DatasetName
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, RecipeError
 from ensue.recipe import Recipe

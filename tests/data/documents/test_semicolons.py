@@ -12,7 +12,7 @@ from ensue.data.detection.formats import csv_format
 from ensue.data.documents import Choice, DocumentSource, Layout
 from ensue.data.lines import Lines
 from ensue.data.pairs import PairSource
-from ensue.data.quoting import announced_delimiter, seen_delimiter
+from ensue.data.records.quoting import announced_delimiter, seen_delimiter
 from ensue.data.survey.measurement import summarize
 from ensue.data.survey.summary import DocumentSummary
 from ensue.errors import DataError

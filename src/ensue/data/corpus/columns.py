@@ -1,22 +1,18 @@
-"""The texts in a column of Parquet or JSON lines, as running text with a line end behind each."""
+"""The texts in a column of Parquet, JSON lines or a data set, as running text with a line end behind each."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from importlib.util import find_spec
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from ensue.data.decoding import decoded
 from ensue.data.lines import Lines
+from ensue.data.row_files import PARQUET, dataset_rows, find_dataset, parquet_columns, parquet_rows
 from ensue.data.sources import TextSource
-from ensue.errors import DataError, EnsueError, nearest
+from ensue.errors import DataError, nearest
 from ensue.parsing import ParseError, parse_json
-
-ROWS = 4096
-PARQUET = (".parquet", ".pq")
 
 
 class ColumnSource(TextSource):
@@ -55,21 +51,11 @@ class ColumnSource(TextSource):
             yield self._text(record[self.column], path, number)
 
     def _parquet(self, path: Path) -> Iterator[str | None]:
-        if find_spec("pyarrow") is None:
-            raise EnsueError("reading Parquet needs the package pyarrow: pip install 'ensue[parquet]'")
-        from pyarrow import ArrowException  # noqa: PLC0415 (an extra)
-        from pyarrow.parquet import ParquetFile  # noqa: PLC0415
-
-        try:
-            with ParquetFile(path) as file:
-                if self.column not in file.schema_arrow.names:
-                    raise self._missing(file.schema_arrow.names, path)
-                batches = file.iter_batches(ROWS, columns=[self.column])
-                rows = chain.from_iterable(batch.column(0).to_pylist() for batch in batches)
-                for number, value in enumerate(rows, 1):
-                    yield self._text(value, path, number)
-        except (ArrowException, OSError) as error:
-            raise DataError(f"not Parquet: {error}", path) from None
+        if self.column not in (names := parquet_columns(path)):
+            raise self._missing(names, path)
+        rows = (row for rows in parquet_rows(path, [self.column]) for row in rows)
+        for number, row in enumerate(rows, 1):
+            yield self._text(row[self.column], path, number)
 
     def _text(self, value: Any, path: Path | str, number: int) -> str | None:
         if value is not None and not isinstance(value, str):
@@ -79,3 +65,29 @@ class ColumnSource(TextSource):
     def _missing(self, names: list[str], path: Path | str, number: int | None = None) -> DataError:
         known = f"; it has {', '.join(names)}" if names else ""
         return DataError(f'no column "{self.column}"{nearest(self.column, names)}{known:.200}', path, number)
+
+
+class DatasetSource(ColumnSource):
+    """A text source whose text is that of a column of a data set.
+
+    Raises DataError for a data set that is not on this machine, damaged, or without this configuration, split or
+    column, and EnsueError without the package.
+    """
+
+    def __init__(self, location: str, column: str) -> None:
+        self.location, self.encoding, self.column = location, "utf-8", column
+        self.dataset, self.split = find_dataset(location)
+        if column not in self.dataset.column_names:
+            raise self._missing(self.dataset.column_names, location)
+        self.paths = tuple(Path(file["filename"]) for file in self.dataset.cache_files)
+        if not any(self._blocks()):
+            raise DataError("the text is empty", location)
+
+    def fingerprint(self) -> str:
+        """A digest of the files' bytes, of the rows that are read of them, and of the column."""
+        return f"{super().fingerprint()}-{json.dumps([self.split, len(self.dataset)])}"
+
+    def _texts(self) -> Iterator[str | None]:
+        rows = (row for rows in dataset_rows(self.dataset.select_columns([self.column])) for row in rows)
+        for number, row in enumerate(rows, 1):
+            yield self._text(row[self.column], self.location, number)

@@ -6,6 +6,7 @@ from glob import has_magic
 from pathlib import Path
 
 from ensue.data.files import expanded, readable
+from ensue.data.row_files import DatasetName
 from ensue.errors import DataError
 
 
@@ -15,7 +16,7 @@ def aligned_paths(location: str) -> tuple[str, str] | None:
     Names may have commas: if the whole is a file, it is one file; else two existing files are preferred.
     """
     parts = location.split(",")
-    if len(parts) == 1 or _is_there(location):
+    if len(parts) == 1 or _is_there(location) or DatasetName.parse(location):
         return None
     splits = [(",".join(parts[:n]).strip(), ",".join(parts[n:]).strip()) for n in range(1, len(parts))]
     found = next((pair for pair in splits if all(map(_is_there, pair))), None)

@@ -6,9 +6,8 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from ensue.data.decoding import decoded
-from ensue.data.lines import Lines
-from ensue.data.records import json_records
+from ensue.data.lines import Lines, text_blocks
+from ensue.data.records.record import json_records
 from ensue.errors import DataError
 
 _LINES_TO_LOOK_AT = 1000
@@ -18,7 +17,7 @@ def first_lines(path: Path, *, encoding: str = "utf-8") -> list[str]:
     """The first lines of a file with their ends, or the first values of an array: those that are complete in the first
     block.
     """
-    blocks = decoded(path, encoding)
+    blocks = text_blocks(path, encoding)
     block = next(blocks, "")
     if values := _values(Lines([block], str(path))):
         return values

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from ensue.data.decoding import COMPRESSED
+from ensue.data.row_files import PARQUET
 
 SENTENCE_FORMATS = ("columns", "conllu", "json", "text")
 TEXT_FORMATS = ("tsv", "csv", "csv-semicolon", "json", "fasttext", "first-word", "class-files", "plain")
@@ -13,11 +14,14 @@ ALIGNED = "aligned"
 """Two files, line by line."""
 ONLY_PAIRS = ("tmx", "scan", "cmudict", "sigmorphon", ALIGNED)
 PAIR_FORMATS = ("tsv", "csv", "csv-semicolon", "json", *ONLY_PAIRS, "plain")
+TABBED = {"tsv", "sigmorphon"}
+"""Formats of pairs with tabs between columns."""
 FOLDERS = "folders"
 """A folder for each class, with a file for each text."""
 CLASS_FILES = "class-files"
 """A file for each class, with a text on each line."""
-_JSON = {".json": "json", ".jsonl": "json", ".ndjson": "json"}
+_JSON = dict.fromkeys((".json", ".jsonl", ".ndjson", *PARQUET), "json")
+"""Rows of binary tables are read as JSON."""
 SENTENCE_SUFFIXES = {
     **_JSON,
     ".conllu": "conllu",

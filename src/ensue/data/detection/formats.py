@@ -8,9 +8,9 @@ from contextlib import suppress
 from ensue.data.detection import line_signs, pair_signs
 from ensue.data.detection.format_names import FOLDERS, PAIR_SUFFIXES, SENTENCE_SUFFIXES, TEXT_SUFFIXES, suffix
 from ensue.data.lines import Lines, is_blank
-from ensue.data.quoting import announced_delimiter, looks_delimited, seen_delimiter
-from ensue.data.records import sample
-from ensue.data.tables import DIALECTS
+from ensue.data.records.quoting import announced_delimiter, looks_delimited, seen_delimiter
+from ensue.data.records.record import sample
+from ensue.data.records.tables import DIALECTS
 from ensue.errors import DataError
 from ensue.notices import say_once
 
@@ -130,7 +130,7 @@ def _named_table(rows: Sequence[str], names: Collection[str], known: str) -> str
     """
     for dialect in sorted(DIALECTS, key=lambda dialect: dialect.name != known) if names else ():
         with suppress(DataError):  # a text with quotes
-            header = next(iter(dialect.first_values(Lines(rows[:1], ""))), [])
+            header = next(iter(dialect.first(Lines(rows[:1], ""))), [])
             if set(names) <= {name.strip() for name in header}:
                 return dialect.name
     return ""

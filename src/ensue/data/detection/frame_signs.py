@@ -9,8 +9,8 @@ from ensue.data.detection.first_lines import first_lines
 from ensue.data.detection.format_names import FRAME_TABLES, frames_in, suffix
 from ensue.data.files import files_of
 from ensue.data.lines import Lines
-from ensue.data.quoting import seen_delimiter
-from ensue.data.tables import DIALECTS, Dialect
+from ensue.data.records.quoting import seen_delimiter
+from ensue.data.records.tables import DIALECTS, Dialect
 
 PATH = "path"
 """The column of a table that names files."""
@@ -36,7 +36,7 @@ def frames_sign(location: str | Path, encoding: str) -> str:
 
 def table_rows(lines: Lines) -> list[list[str]]:
     """The values of the first rows of a table, all as wide as the first one."""
-    rows = dialect_of(lines).first_values(lines)
+    rows = dialect_of(lines).first(lines)
     return [[value.strip() for value in row] for row in islice(rows, 100) if len(row) == len(rows[0])]
 
 

@@ -47,8 +47,8 @@ from ensue.data.detection.format_names import (
 from ensue.data.detection.formats import csv_format, pair_format, sentence_format, text_format
 from ensue.data.detection.frame_signs import frames_sign
 from ensue.data.detection.pair_tables import has_pair_keys, pairs_seen
-from ensue.data.json_spans import TOKEN_KEYS, is_list_of_spans
 from ensue.data.lines import Lines, is_blank
+from ensue.data.records.json_spans import TOKEN_KEYS, is_list_of_spans
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, nearest
 from ensue.parsing import ParseError, parse_json

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ensue.data.columns import LONGEST_NAME, Column, simplified
+from ensue.data.records.columns import LONGEST_NAME, Column, simplified
 
 Columns = tuple[Column, ...]
 

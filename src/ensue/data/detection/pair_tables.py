@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ensue.data.columns import Column, simplified
 from ensue.data.detection import line_signs
 from ensue.data.detection.format_names import ONLY_PAIRS, PAIR_SUFFIXES, SENTENCE_SUFFIXES, suffix
 from ensue.data.detection.formats import pair_format
 from ensue.data.detection.pair_names import is_header, pairs_by_name
 from ensue.data.lines import Lines, is_blank
-from ensue.data.tables import DIALECTS
+from ensue.data.records.columns import Column, simplified
+from ensue.data.records.tables import DIALECTS
 from ensue.errors import DataError
 
 _LABELS = {"label", "labels", "class", "classes", "category", "sentiment", "goldlabel"}
@@ -56,7 +56,7 @@ def _rows(head: Sequence[str], format: str, name: str) -> list[list[str]]:
     """The first rows of a table; none for another format."""
     dialect = next((dialect for dialect in DIALECTS if dialect.name == format), None)
     with suppress(DataError):  # which reading will raise
-        return dialect.first_values(Lines(head, name)) if dialect else []
+        return dialect.first(Lines(head, name)) if dialect else []
     return []
 
 

@@ -6,10 +6,10 @@ for document in source:
     document.texts, document.labels
 """
 
-from ensue.data.columns import Column
 from ensue.data.documents.document import Choice, Document, Layout
 from ensue.data.documents.formats import FORMATS, detect_lines, read_lines, write
 from ensue.data.documents.source import DocumentSource
+from ensue.data.records.columns import Column
 
 __all__ = [
     "FORMATS",

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ensue.data.decoding import MAX_CHARACTERS, checked_encoding, decoded
-from ensue.data.documents.document import Document
-from ensue.data.documents.format import shown_probabilities
+from ensue.data.documents.document import Document, shown_probabilities
 from ensue.data.files import visible
 from ensue.errors import DataError
 

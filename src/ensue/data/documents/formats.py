@@ -8,24 +8,19 @@ from dataclasses import replace
 
 from ensue.data.detection.format_names import FOLDERS
 from ensue.data.detection.formats import csv_format, text_format
-from ensue.data.documents.document import Choice, Document, Layout
+from ensue.data.documents.document import Choice, Document, DocumentFormat, Layout
 from ensue.data.documents.folders import write_folders
-from ensue.data.documents.format import DocumentFormat
-from ensue.data.documents.json_documents import JsonDocuments
 from ensue.data.documents.line_formats import ClassFiles, FastText, FirstWord, UnlabeledLines
-from ensue.data.documents.tables import TableFormat
+from ensue.data.documents.record_documents import RecordDocuments
 from ensue.data.files import FORMAT_OPTION
 from ensue.data.lines import Lines
-from ensue.data.tables import DIALECTS, TABLES
+from ensue.data.records import READERS
+from ensue.data.records.tables import TABLES
 from ensue.errors import DataError, nearest
 
 FORMATS: dict[str, DocumentFormat] = {
-    **{dialect.name: TableFormat(dialect) for dialect in DIALECTS},
-    "json": JsonDocuments(),
-    "fasttext": FastText(),
-    "first-word": FirstWord(),
-    "class-files": ClassFiles(),
-    "plain": UnlabeledLines(),
+    **{reader.name: RecordDocuments(reader) for reader in READERS},
+    **{format.name: format for format in (FastText(), FirstWord(), ClassFiles(), UnlabeledLines())},
 }
 """The formats of files; with `FOLDERS` the labels are the names of folders."""
 

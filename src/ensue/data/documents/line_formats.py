@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 from ensue.data.detection.format_names import CLASS_FILES, class_of
 from ensue.data.detection.line_signs import FASTTEXT_PREFIX
-from ensue.data.documents.document import Choice, Document, Layout
-from ensue.data.documents.format import DocumentFormat, shown_probabilities, split_labels
+from ensue.data.documents.document import Document, DocumentFormat, Layout, shown_probabilities, split_labels
 from ensue.data.lines import Lines
-from ensue.data.records import records, without_end
-from ensue.data.tables import one_field
+from ensue.data.records.record import records, without_end
+from ensue.data.records.tables import one_field
 
 _BLANKS = re.compile(r"[ \t\r\n]+")
 """What parts a label from the text; other white space is a character of a label."""
@@ -42,16 +41,36 @@ class FastTextLine(NamedTuple):
         return tuple(dict.fromkeys(mark.removeprefix(FASTTEXT_PREFIX) for mark in marks if mark))
 
 
-class FastText(DocumentFormat):
-    """`__label__x __label__y text`; the labels may also stand behind the text. A line without any is unlabeled."""
+class LineFormat(DocumentFormat):
+    """A document in each line; lines without anything are skipped, unless they are documents if `empty`."""
 
-    def layout(self, lines: Lines, choice: Choice) -> Layout:
-        return Layout("fasttext")
+    empty = False
 
     def read(self, lines: Lines, layout: Layout, *, is_labeled: bool) -> Iterator[Document]:
-        for record in records(lines, lines.name):
-            parts = FastTextLine.of(without_end(record.text)[0])
-            yield Document((parts.text,), parts.labels, lines.name, record.line, record.text, record.before)
+        for record in records(lines, lines.name, empty=self.empty):
+            text, labels = self.parts(without_end(record.text)[0], lines.name)
+            yield Document((text,), labels, lines.name, record.line, record.text, record.before)
+
+    def parts(self, body: str, name: str) -> tuple[str, tuple[str, ...]]:
+        """The text and the labels of a line without its end, in the file `name`."""
+        return body, ()
+
+    def write(
+        self, document: Document, layout: Layout, labels: Sequence[str], probabilities: Sequence[float] = ()
+    ) -> str:
+        """The line with the labels and their probabilities before it, separated by tabs."""
+        values = [",".join(labels), *([",".join(shown_probabilities(probabilities))] if probabilities else [])]
+        return document.before + "\t".join([*map(one_field, values), document.source])
+
+
+class FastText(LineFormat):
+    """`__label__x __label__y text`; the labels may also stand behind the text. A line without any is unlabeled."""
+
+    name = "fasttext"
+
+    def parts(self, body: str, name: str) -> tuple[str, tuple[str, ...]]:
+        found = FastTextLine.of(body)
+        return found.text, found.labels
 
     def write(
         self, document: Document, layout: Layout, labels: Sequence[str], probabilities: Sequence[float] = ()
@@ -65,16 +84,14 @@ class FastText(DocumentFormat):
         return f"{document.before}{marks} {parts.text}{end}"
 
 
-class FirstWord(DocumentFormat):
+class FirstWord(LineFormat):
     """`1 a stirring , funny ...`: the label, a blank or a tab, and the text."""
 
-    def layout(self, lines: Lines, choice: Choice) -> Layout:
-        return Layout("first-word")
+    name = "first-word"
 
-    def read(self, lines: Lines, layout: Layout, *, is_labeled: bool) -> Iterator[Document]:
-        for record in records(lines, lines.name):
-            label, _, text = _parted(without_end(record.text)[0])
-            yield Document((text,), split_labels(label, ""), lines.name, record.line, record.text, record.before)
+    def parts(self, body: str, name: str) -> tuple[str, tuple[str, ...]]:
+        label, _, text = _parted(body)
+        return text, split_labels(label, "")
 
     def write(
         self, document: Document, layout: Layout, labels: Sequence[str], probabilities: Sequence[float] = ()
@@ -85,43 +102,20 @@ class FirstWord(DocumentFormat):
         return f"{document.before}{','.join(map(_one_word, labels))}{blank or ' '}{text}{end}"
 
 
-class ClassFiles(DocumentFormat):
+class ClassFiles(LineFormat):
     """A text in each line of a file that is named after their class. Empty lines are skipped."""
 
-    def layout(self, lines: Lines, choice: Choice) -> Layout:
-        return Layout(CLASS_FILES)
+    name = CLASS_FILES
 
-    def read(self, lines: Lines, layout: Layout, *, is_labeled: bool) -> Iterator[Document]:
-        labels = (class_of(lines.name),)
-        for record in records(lines, lines.name):
-            yield Document((without_end(record.text)[0],), labels, lines.name, record.line, record.text, record.before)
-
-    def write(
-        self, document: Document, layout: Layout, labels: Sequence[str], probabilities: Sequence[float] = ()
-    ) -> str:
-        """The line with the labels and their probabilities before it, separated by tabs."""
-        return _line_behind_labels(document, labels, probabilities)
+    def parts(self, body: str, name: str) -> tuple[str, tuple[str, ...]]:
+        return body, (class_of(name),)
 
 
-class UnlabeledLines(DocumentFormat):
-    """A text in each line, also in an empty one, without labels. They are written before the text, with a tab."""
+class UnlabeledLines(LineFormat):
+    """A text in each line, also in an empty one, without labels."""
 
-    def layout(self, lines: Lines, choice: Choice) -> Layout:
-        return Layout("plain")
-
-    def read(self, lines: Lines, layout: Layout, *, is_labeled: bool) -> Iterator[Document]:
-        for record in records(lines, lines.name, empty=True):
-            yield Document((without_end(record.text)[0],), (), lines.name, record.line, record.text)
-
-    def write(
-        self, document: Document, layout: Layout, labels: Sequence[str], probabilities: Sequence[float] = ()
-    ) -> str:
-        return _line_behind_labels(document, labels, probabilities)
-
-
-def _line_behind_labels(document: Document, labels: Sequence[str], probabilities: Sequence[float]) -> str:
-    values = [",".join(labels), *([",".join(shown_probabilities(probabilities))] if probabilities else [])]
-    return document.before + "\t".join([*map(one_field, values), document.source])
+    name = "plain"
+    empty = True
 
 
 def _parted(body: str) -> tuple[str, str, str]:

@@ -15,7 +15,7 @@ from ensue.data.documents.folders import read_folders
 from ensue.data.documents.formats import detect_lines, no_groups, read_lines, write
 from ensue.data.files import common_format, expanded
 from ensue.data.lines import KeptLines, Lines, is_blank, missing_end
-from ensue.data.records import sample
+from ensue.data.records.record import sample
 from ensue.data.sources import TextSource
 from ensue.errors import DataError
 

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ensue.data.columns import LONGEST_NAME, Column, named_column, simplified, told_apart
 from ensue.data.detection.line_signs import are_few
 from ensue.data.documents.document import Choice
+from ensue.data.records.columns import LONGEST_NAME, Column, named_column, simplified, told_apart
 from ensue.errors import DataError
 
 LABELS = (
@@ -58,27 +58,24 @@ class TableColumns(NamedTuple):
     group: Column | None
 
 
-def find_columns(rows: Sequence[Sequence[str]], choice: Choice, name: str) -> TableColumns:
-    """The columns of a table by its first rows. Raises DataError if they cannot be found."""
-    header = choice.header if choice.header is not None else _has_header(rows, choice)
+def find_columns(rows: Sequence[Sequence[str]], choice: Choice, name: str, *, has_keys: bool = False) -> TableColumns:
+    """The columns of a table by its first rows; if it `has_keys`, they are the first. Raises DataError if they cannot
+    be found.
+    """
+    header = not has_keys and (_has_header(rows, choice) if choice.header is None else choice.header)
     if not rows:
         raise DataError("no rows", name)
-    names = [name.strip() for name in rows[0]] if header else [""] * len(rows[0])
-    body = rows[1:] if header else rows
-    columns = [Column(place + 1, name) for place, name in enumerate(names)]
+    body = rows[1:] if header or has_keys else rows
+    if has_keys:
+        columns = [Column(0, name) for name in rows[0]]
+    else:
+        columns = [Column(place, name.strip() if header else "") for place, name in enumerate(rows[0], 1)]
     table = _Table(columns, body, name)
     groups = told_apart(filter(None, [table.taken_out(choice.group)]), columns, [choice.group], name)
     label, texts, joined = table.decide(choice)
     labels = told_apart(filter(None, [label]), columns, [choice.labels], name)
     texts = told_apart(texts, columns, choice.texts, name)
     return TableColumns(header, next(iter(labels), None), texts, joined, next(iter(groups), None))
-
-
-def find_keys(names: Sequence[str], rows: Sequence[Sequence[str]], choice: Choice, name: str) -> TableColumns:
-    """The same for records with keys. `rows` are their values, "" if a record has none or no text."""
-    table = _Table([Column(0, name) for name in names], rows, name)
-    group = table.taken_out(choice.group)
-    return TableColumns(False, *table.decide(choice), group)
 
 
 class _Table:

@@ -34,11 +34,11 @@ def listed(path: Path, reading: Reading) -> Iterator[LabeledPath]:
     """
     lines = Lines.of(path, encoding=checked_encoding(reading.encoding))
     dialect = dialect_of(lines)
-    names = [name.strip() for name in dialect.first_values(lines)[0]]
+    names = [name.strip() for name in dialect.first(lines)[0]]
     place = names.index(PATH)
     label, group = (names.index(name) if name in names else None for name in (reading.labels, reading.group))
-    for row in dialect.body(lines, has_header=True, needed=()):
-        values = [dialect.value(field).strip() for field in row.fields]
+    for row in dialect.read(lines, header=True, needed=()):
+        values = [dialect.value(field).strip() for field in row.values]
         file = path.parent / values[place]
         if not file.is_file():
             raise DataError(f"no such file: {values[place]}", path, row.record.line)

@@ -55,10 +55,10 @@ def read_table(path: Path, reading: Reading) -> Iterator[Series]:
     """
     lines = Lines.of(path, encoding=checked_encoding(reading.encoding))
     dialect = dialect_of(lines)
-    header = _header(dialect.first_values(lines), reading, path)
+    header = _header(dialect.first(lines), reading, path)
     rows = (
-        _frame(row.record.line, [dialect.value(field).strip() for field in row.fields], header, path)
-        for row in dialect.body(lines, has_header=True, needed=())
+        _frame(row.record.line, [dialect.value(field).strip() for field in row.values], header, path)
+        for row in dialect.read(lines, header=True, needed=())
     )
     seen: set[str] = set()
     for name, group in groupby(rows, key=lambda frame: frame.series):

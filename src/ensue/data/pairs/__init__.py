@@ -6,10 +6,9 @@ for pair in source:
     pair.sources, pair.targets
 """
 
-from ensue.data.columns import Column
 from ensue.data.pairs.formats import FORMATS
-from ensue.data.pairs.pair import Pair, PairChoice, PairLayout
-from ensue.data.pairs.references import with_references
+from ensue.data.pairs.pair import Pair, PairChoice, PairLayout, with_references
 from ensue.data.pairs.source import PairSource
+from ensue.data.records.columns import Column
 
 __all__ = ["FORMATS", "Column", "Pair", "PairChoice", "PairLayout", "PairSource", "with_references"]

@@ -10,7 +10,7 @@ from statistics import median
 
 from ensue.data.lines import Lines
 from ensue.data.pairs.pair import Pair, checked_pair
-from ensue.data.records import Record, records, without_end
+from ensue.data.records.record import Record, records, without_end
 from ensue.errors import DataError
 
 _MOST_REMEMBERED = 1 << 21

@@ -4,31 +4,24 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from ensue.data.detection.format_names import ALIGNED
+from ensue.data.detection.format_names import ALIGNED, TABBED
 from ensue.data.detection.formats import csv_format, pair_format
 from ensue.data.files import FORMAT_OPTION
 from ensue.data.lines import Lines
-from ensue.data.pairs.format import PairFormat
-from ensue.data.pairs.json_pairs import JsonPairs
 from ensue.data.pairs.line_formats import Cmudict, Scan, SourceLines
-from ensue.data.pairs.pair import PairChoice, PairLayout
-from ensue.data.pairs.tables import PairTable, Sigmorphon
+from ensue.data.pairs.pair import PairChoice, PairFormat, PairLayout
+from ensue.data.pairs.record_pairs import RecordPairs, Sigmorphon
 from ensue.data.pairs.tmx import Tmx
-from ensue.data.tables import DIALECTS, TABLES
+from ensue.data.records import READERS
+from ensue.data.records.tables import TABLES
 from ensue.errors import DataError, nearest
 
 FORMATS: dict[str, PairFormat] = {
-    **{dialect.name: PairTable(dialect) for dialect in DIALECTS},
-    "sigmorphon": Sigmorphon(DIALECTS[0]),
-    "json": JsonPairs(),
-    "scan": Scan(),
-    "cmudict": Cmudict(),
-    "tmx": Tmx(),
-    "plain": SourceLines(),
+    **{reader.name: RecordPairs(reader) for reader in READERS},
+    **{format.name: format for format in (Sigmorphon(), Scan(), Cmudict(), Tmx(), SourceLines())},
 }
 """The `PAIR_FORMATS` of one file; two files are `ALIGNED`."""
-_TABBED = {"tsv", "sigmorphon"}
-_WITHOUT_COLUMNS = ("scan", "cmudict")
+_WITHOUT_COLUMNS = [name for name, format in FORMATS.items() if not format.has_columns]
 
 
 def detect_lines(lines: Lines, choice: PairChoice, *, format: str = "", like: PairLayout | None = None) -> PairLayout:
@@ -76,7 +69,7 @@ def _layout_like(like: PairLayout, lines: Lines, choice: PairChoice, format: str
     known = like.format if like.format in FORMATS else ""
     name = checked_format(format) or pair_format(lines, is_labeled=choice.is_labeled, known=known, names=names)
     name = name or (known if known in _WITHOUT_COLUMNS else "")
-    name = csv_format(lines) if name == "csv" else like.format if {name, like.format} <= _TABBED else name
+    name = csv_format(lines) if name == "csv" else like.format if {name, like.format} <= TABBED else name
     if as_named.sources and (name == like.format or (names and {name, like.format} <= TABLES)):
         return _layout(name, lines, as_named)
     if name == "plain":

@@ -1,12 +1,14 @@
-"""A source text with its target, and the layout of their file."""
+"""A source text with its target, the layout of their file, and the interface of its formats."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
-from ensue.data.columns import Column
+from ensue.data.lines import Lines
+from ensue.data.records.columns import Column
 from ensue.errors import DataError
 
 
@@ -90,6 +92,35 @@ class PairLayout:
         """The inverse of `to_json`; raises KeyError, TypeError or ValueError for other content."""
         columns = {name: tuple(Column(*column) for column in content[name]) for name in ("sources", "targets")}
         return cls(**{**content, **columns})
+
+
+class PairFormat(ABC):
+    """A format of pairs in a text file."""
+
+    name: str
+    has_columns = True
+    """Whether the person may name columns of sources and targets."""
+
+    @abstractmethod
+    def layout(self, lines: Lines, choice: PairChoice) -> PairLayout:
+        """How the file is read, by `choice` and its first lines. Raises DataError if that cannot be decided."""
+
+    @abstractmethod
+    def read(self, lines: Lines, layout: PairLayout, *, is_labeled: bool) -> Iterator[Pair]:
+        """The pairs of the file in order, in constant memory; without targets unless `is_labeled`. Sides may be empty.
+
+        Raises DataError (file:line) for a record that is no pair.
+        """
+
+
+def with_references(pairs: Iterable[Pair]) -> list[Pair]:
+    """A pair for each distinct source, in the order of occurrence, with its distinct targets. It holds all of them."""
+    first: dict[tuple[str, ...], Pair] = {}
+    targets: dict[tuple[str, ...], dict[str, None]] = {}
+    for pair in pairs:
+        first.setdefault(pair.sources, pair)
+        targets.setdefault(pair.sources, {}).update(dict.fromkeys(pair.targets))
+    return [pair._replace(targets=tuple(targets[sources])) for sources, pair in first.items()]
 
 
 def checked_pair(pair: Pair, target_path: str = "") -> Pair:

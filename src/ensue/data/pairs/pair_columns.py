@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ensue.data.columns import Column, named_column
 from ensue.data.detection.pair_names import Columns, is_header, numbered, pairs_by_name
 from ensue.data.pairs.pair import PairChoice
+from ensue.data.records.columns import Column, named_column
 from ensue.errors import DataError
 
 

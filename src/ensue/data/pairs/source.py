@@ -15,7 +15,7 @@ from ensue.data.pairs.aligned import read_aligned
 from ensue.data.pairs.formats import FORMATS, detect_lines
 from ensue.data.pairs.pair import Pair, PairChoice, PairLayout, checked_pair
 from ensue.data.pairs.tmx import declared_encoding
-from ensue.data.records import sample
+from ensue.data.records.record import sample
 from ensue.errors import DataError
 
 

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.parsers import expat
 
-from ensue.data.columns import Column
 from ensue.data.decoding import MAX_CHARACTERS, blocks, checked_encoding
 from ensue.data.lines import Lines
-from ensue.data.pairs.format import PairFormat
-from ensue.data.pairs.pair import Pair, PairChoice, PairLayout
-from ensue.data.records import sample
+from ensue.data.pairs.pair import Pair, PairChoice, PairFormat, PairLayout
+from ensue.data.records.columns import Column
+from ensue.data.records.record import sample
 from ensue.errors import DataError, nearest
 from ensue.parsing import MAX_DEPTH
 
@@ -42,6 +41,8 @@ class Tmx(PairFormat):
 
     Several texts of a unit in the target's language are references. Units without one of the two are skipped.
     """
+
+    name = "tmx"
 
     def layout(self, lines: Lines, choice: PairChoice) -> PairLayout:
         head = [line for _, line in sample(lines)]

@@ -12,8 +12,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ensue.data.json_members import has_blanks, with_values
-from ensue.data.json_spans import (
+from ensue.data.lines import KeptLines, Lines
+from ensue.data.records.json_members import has_blanks, with_values
+from ensue.data.records.json_spans import (
     LABEL_KEYS,
     SPAN_KEYS,
     TOKEN_KEYS,
@@ -23,8 +24,7 @@ from ensue.data.json_spans import (
     span_list,
     text_spans,
 )
-from ensue.data.lines import KeptLines, Lines
-from ensue.data.records import Record, json_records
+from ensue.data.records.record import Record, json_records
 from ensue.data.sentences.sentence import Format, Sentence, SourceLines, Surface, joined
 from ensue.errors import DataError, nearest
 from ensue.parsing import parse_json

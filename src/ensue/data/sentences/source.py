@@ -10,7 +10,7 @@ from pathlib import Path
 from ensue.data.detection.formats import sentence_format
 from ensue.data.files import common_format
 from ensue.data.lines import KeptLines, Lines, is_blank, missing_end
-from ensue.data.records import sample
+from ensue.data.records.record import sample
 from ensue.data.sentences.formats import format_class
 from ensue.data.sentences.plain import PlainText
 from ensue.data.sentences.sentence import Sentence

@@ -16,7 +16,8 @@ from ensue.data.detection.folders import class_files
 from ensue.data.detection.format_names import CLASS_FILES, FOLDERS
 from ensue.data.detection.kind import Taken
 from ensue.data.documents import Choice, Document, DocumentSource
-from ensue.data.documents.tables import TableFormat
+from ensue.data.documents.record_documents import RecordDocuments
+from ensue.data.records.tables import Dialect
 from ensue.data.sentences.json_sentences import JsonSentences
 from ensue.data.sources import TextSource
 from ensue.data.survey.counts import ColumnValues
@@ -90,10 +91,10 @@ def _first_columns(taken: Taken, location: str, encoding: str) -> ColumnValues:
 
 def _cells(format: str, head: Sequence[str], name: str) -> Iterator[dict[str, list[str]]]:
     """Each row's cells by the numbers of the columns, or each object's values by their keys."""
-    reader = documents.FORMATS[format]
-    if isinstance(reader, TableFormat):
-        for row in reader.dialect.rows_of_file(enumerate(head, 1), name):
-            yield {str(number): [reader.dialect.value(field)] for number, field in enumerate(row.fields, 1)}
+    view = documents.FORMATS[format]
+    if isinstance(view, RecordDocuments) and isinstance(table := view.reader, Dialect):
+        for row in table.rows_of_file(enumerate(head, 1), name):
+            yield {str(number): [table.value(field)] for number, field in enumerate(row.values, 1)}
     elif format == JsonSentences.name:
         for line in head:
             with suppress(ParseError):

@@ -11,7 +11,7 @@ from contextlib import suppress
 from itertools import islice
 
 from ensue.data.decoding import MAX_CHARACTERS
-from ensue.data.records import Record, is_empty, records, without_end
+from ensue.data.records.record import Record, is_empty, records, without_end
 from ensue.errors import DataError
 
 _ROWS_TO_LOOK_AT = 100

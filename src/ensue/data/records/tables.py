@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import NamedTuple
 
-from ensue.data.columns import Column, columns_counted
 from ensue.data.lines import Lines
-from ensue.data.quoting import announced_delimiter, quoted, quoted_rows, unquoted
-from ensue.data.records import SAMPLE_ROWS, Record, records, sample, without_end
+from ensue.data.records.columns import Column, columns_counted
+from ensue.data.records.quoting import announced_delimiter, quoted, quoted_rows, unquoted
+from ensue.data.records.reader import LABEL, PROBABILITY, Answer, Reader, Row
+from ensue.data.records.record import SAMPLE_ROWS, Record, records, sample, without_end
 from ensue.errors import DataError
 
 _SEPARATORS = re.compile(r" *[\t\r\n][ \t\r\n]*")
@@ -22,17 +22,9 @@ def one_field(value: str) -> str:
     return _SEPARATORS.sub(" ", value)
 
 
-class Row(NamedTuple):
-    """A record and its fields, as they are written."""
-
-    record: Record
-    fields: list[str]
-
-
-class Dialect(ABC):
+class Dialect(Reader):
     """How the fields of a row are written."""
 
-    name: str
     delimiter: str
     sample_lines = SAMPLE_ROWS
 
@@ -48,18 +40,18 @@ class Dialect(ABC):
     def field(self, value: str) -> str:
         """A value as a field."""
 
-    def first_values(self, lines: Lines) -> list[list[str]]:
-        """What the first rows of a file say, which are read again. Raises DataError if the first cannot be read."""
+    def first(self, lines: Lines) -> list[list[str]]:
+        """The values of the first rows. Raises DataError if the first cannot be read."""
         rows: list[list[str]] = []
         try:
             for row in islice(self.rows_of_file(sample(lines, self.sample_lines), lines.name), SAMPLE_ROWS):
-                rows.append([self.value(field) for field in row.fields])
+                rows.append([self.value(field) for field in row.values])
         except DataError:  # the sample may end inside quotes; reading will raise the real mistake
             if not rows:
                 raise
         return rows
 
-    def body(self, lines: Lines, *, has_header: bool, needed: Sequence[Column]) -> Iterator[Row]:
+    def read(self, lines: Lines, *, header: bool, needed: Sequence[Column]) -> Iterator[Row]:
         """The rows below the header, which stands in `before` of the first of them.
 
         Raises DataError (file:line) for a row without the columns `needed`, or of another width than the first.
@@ -68,11 +60,11 @@ class Dialect(ABC):
         first = next(rows, None)
         if first is None:
             return
-        before = first.record.before + first.record.text if has_header else ""
-        width = len(first.fields)
+        before = first.record.before + first.record.text if header else ""
+        width = len(first.values)
         if missing := next((column for column in needed if column.number > width), None):
             raise DataError(f"{columns_counted(width)}; expected {missing}", lines.name, first.record.line)
-        for record, fields in rows if has_header else chain([first], rows):
+        for record, fields in rows if header else chain([first], rows):
             if len(fields) != width:
                 found = f"{columns_counted(len(fields))}; expected {width} as in line {first.record.line}"
                 raise DataError(found, lines.name, record.line)
@@ -85,8 +77,35 @@ class Dialect(ABC):
         first = next(rows, None)
         if first is not None and announced_delimiter(first.record.text):
             passed, first = first.record.before + first.record.text, next(rows, None)
-            first = first and Row(first.record._replace(before=passed + first.record.before), first.fields)
+            first = first and Row(first.record._replace(before=passed + first.record.before), first.values)
         return chain([] if first is None else [first], rows)
+
+    def at(self, values: list[str], column: Column) -> str:
+        return self.value(values[column.number - 1])
+
+    def text(self, values: list[str], column: Column, name: str, line: int, *, numbers: bool = False) -> str:
+        return self.value(values[column.number - 1])
+
+    def written(self, record: Record, own: Sequence[str], answer: Answer) -> str:
+        """The labels in their column, or like the probabilities in one at the end, which also the header gets. The
+        fields stay as they are written where they say the same.
+        """
+        separator = answer.separator or ","
+        labels, shown = self.field(separator.join(answer.labels)), [f"{each:.4f}" for each in answer.probabilities]
+        added = {PROBABILITY: separator.join(shown)} if shown else {}
+        fields = next(self.rows(Lines([record.text], ""), "")).values
+        if answer.column is None:
+            added = {LABEL: labels, **added}
+        elif tuple(own) != tuple(answer.labels):
+            fields[answer.column.number - 1] = labels
+        _, end = without_end(record.text)
+        before = self._extended(record.before, added) if answer.header else record.before
+        return before + self.delimiter.join([*fields, *added.values()]) + end
+
+    def _extended(self, before: str, names: Iterable[str]) -> str:
+        """The header, if it is there, with these names at its end."""
+        header = before.rstrip(" \r\n")
+        return self.delimiter.join([header, *names]) + before[len(header) :] if header else before
 
 
 class TabSeparated(Dialect):

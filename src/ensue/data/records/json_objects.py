@@ -1,0 +1,137 @@
+"""JSON objects, one for each record, with texts and labels under their keys."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ensue.data.lines import Lines
+from ensue.data.records.columns import Column, no_column
+from ensue.data.records.json_members import members, with_values
+from ensue.data.records.reader import LABEL, PROBABILITY, Answer, Reader, Row
+from ensue.data.records.record import Record, json_records, sample
+from ensue.errors import DataError
+from ensue.parsing import ParseError, parse_json
+
+
+class _Number(str):
+    """A number as it is written."""
+
+
+_DECODER = json.JSONDecoder(parse_float=_Number, parse_int=_Number)
+_BARE = re.compile(r"true|false|-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?", re.ASCII)
+
+
+class JsonObjects(Reader):
+    """JSON objects, on lines or in one array; with `inner`, those that are `flat`."""
+
+    name = "json"
+    has_keys = True
+
+    def __init__(self, *, inner: bool = False) -> None:
+        self.inner = inner
+        self.example = '{"source": ..., "target": ...}' if inner else '{"text": ..., "label": ...}'
+
+    def flat(self) -> JsonObjects:
+        return JsonObjects(inner=True)
+
+    def first(self, lines: Lines) -> list[list[str]]:
+        """Raises DataError where there is no object, or none with keys."""
+        lines.split_array()
+        head = json_records(sample(lines), is_array=lines.is_array)
+        objects = [self._object(record, lines.name) for record in head]
+        if not objects:
+            raise DataError("no rows", lines.name)
+        names = list(dict.fromkeys(name for content in objects for name in content))
+        if not names:
+            raise DataError("an object without keys", lines.name, 1)
+        return [names, *([_cell(content.get(name)) for name in names] for content in objects)]
+
+    def read(self, lines: Lines, *, header: bool, needed: Sequence[Column]) -> Iterator[Row]:
+        lines.split_array()
+        return (
+            Row(record, self._object(record, lines.name)) for record in json_records(lines, is_array=lines.is_array)
+        )
+
+    def _object(self, record: Record, name: str) -> dict[str, Any]:
+        """The object that a record of file `name` is; its numbers are strings. Raises DataError for others."""
+        try:
+            content = parse_json(record.text, _DECODER)
+        except ParseError as error:
+            advice = "expected one object in each line or an array of them"
+            raise DataError(f"{error}; {advice}", name, record.line) from None
+        if not isinstance(content, dict):
+            raise DataError(f"expected an object such as {self.example}", name, record.line)
+        return _with_inner(content) if self.inner else content
+
+    def at(self, values: dict[str, Any], column: Column) -> Any:
+        return values.get(column.name)
+
+    def text(self, values: dict[str, Any], column: Column, name: str, line: int, *, numbers: bool = False) -> str:
+        value = values.get(column.name)
+        return str(value) if numbers and type(value) is _Number else text_under(values, column, name, line)
+
+    def written(self, record: Record, own: Sequence[str], answer: Answer) -> str:
+        """Labels that say the same stay as they are written."""
+        name = answer.column.name if answer.column else LABEL
+        present = members(record.text)
+        old = record.text[slice(*present[name])] if name in present else ""
+        new = {}
+        if not (old and answer.labels and tuple(own) == tuple(answer.labels)):
+            new[name] = _written(answer.labels, old, answer.separator)
+        if answer.probabilities:
+            values = [round(probability, 6) for probability in answer.probabilities]
+            new[PROBABILITY] = json.dumps(values[0] if len(values) == 1 else values)
+        return record.before + with_values(record.text, new, ensure_ascii=False)
+
+
+def _cell(value: Any) -> str:
+    """A value as a cell, where columns are told by what is in them."""
+    return value if isinstance(value, str) else json.dumps(value) if isinstance(value, bool | list) else ""
+
+
+def _with_inner(content: dict[str, Any]) -> dict[str, Any]:
+    """The object, with the texts of objects inside of it as its own: `{"translation": {"de": ..., "en": ...}}`."""
+    inner = [key for key, value in content.items() if isinstance(value, dict) and value and _are_texts(value)]
+    return {key: text for name in inner for key, text in content[name].items()} | {
+        key: value for key, value in content.items() if key not in inner
+    }
+
+
+def _are_texts(content: dict[str, Any]) -> bool:
+    return all(type(text) is str for text in content.values())
+
+
+def _written(labels: Sequence[str], old: str, separator: str) -> str:
+    """Labels as JSON: a list where there was one or where they are not one; bare where a number or boolean was."""
+    if separator:
+        labels = [separator.join(labels)]
+    if len(labels) != 1 or old.startswith("["):
+        return json.dumps(list(labels), ensure_ascii=False)
+    is_bare = old[:1] not in ("", '"', "n") and _BARE.fullmatch(labels[0])
+    return labels[0] if is_bare else json.dumps(labels[0], ensure_ascii=False)
+
+
+def text_under(content: dict[str, Any], column: Column, name: str, line: int) -> str:
+    """The text under a key. Raises DataError for what is none."""
+    text = content.get(column.name)
+    if text is None:
+        raise DataError(
+            f"{column} is null" if column.name in content else no_column(column.name, [*content]), name, line
+        )
+    if type(text) is not str:
+        raise DataError(f"{column} must be a string", name, line)
+    check_characters(text, column, name, line)
+    return text
+
+
+def check_characters(text: str, column: Column, name: str, line: int) -> None:
+    """Raises DataError for half a surrogate pair, which JSON can write and no file can hold."""
+    if text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise DataError(f"{column} has half a surrogate pair; expected whole characters", name, line) from None

@@ -1,0 +1,71 @@
+"""The interface of a format of records with values in columns, or under keys."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from ensue.data.lines import Lines
+from ensue.data.records.columns import Column
+from ensue.data.records.record import Record
+
+LABEL, PROBABILITY = "label", "probability"
+"""The names of columns or keys that are added for labels and probabilities."""
+
+
+class Row(NamedTuple):
+    """A record and its values: fields as they are written, or an object."""
+
+    record: Record
+    values: Any
+
+
+class Answer(NamedTuple):
+    """What is written into a record: labels in their column (None: in a new one), and their probabilities."""
+
+    column: Column | None
+    labels: Sequence[str]
+    probabilities: Sequence[float] = ()
+    separator: str = ""
+    header: bool = False
+
+
+class Reader(ABC):
+    """A format of records. An instance holds no state."""
+
+    name: str
+    has_keys = False
+    """Whether values have keys. In a table they have numbers, and names if the first row is a header."""
+
+    @abstractmethod
+    def first(self, lines: Lines) -> list[list[str]]:
+        """The values of the first records, which are still to be read; before those with keys, the keys. Values that
+        are no text are "".
+        """
+
+    @abstractmethod
+    def read(self, lines: Lines, *, header: bool, needed: Sequence[Column]) -> Iterator[Row]:
+        """The records in order, in constant memory. Raises DataError (file:line) for what is none, or lacks a column
+        that is `needed`.
+        """
+
+    @abstractmethod
+    def at(self, values: Any, column: Column) -> Any:
+        """The value of a record in a column, None if it has none."""
+
+    @abstractmethod
+    def text(self, values: Any, column: Column, name: str, line: int, *, numbers: bool = False) -> str:
+        """The text of a record in a column; with `numbers`, also a number as it is written. Raises DataError for what
+        is none.
+        """
+
+    @abstractmethod
+    def written(self, record: Record, own: Sequence[str], answer: Answer) -> str:
+        """The record with an answer, and nothing else changed; `own` are its labels. Values without a place come last,
+        under their names.
+        """
+
+    def flat(self) -> Reader:
+        """The same format, where an object inside of a record that holds nothing but texts is part of the record."""
+        return self
