@@ -46,6 +46,8 @@ ORDER = {part: place for place, part in enumerate(part for floor in FLOORS for p
 ROOMS = {
     "data": [["records"], ["detection"], ["corpus", "sentences", "documents", "pairs", "frames"], ["survey"]],
     "tasks": [
+        ["contract"],
+        [""],
         ["words", "frames"],
         [
             "language_modeling", "labeling", "classification", "sequence_to_sequence", "masked_language_modeling",
@@ -54,7 +56,9 @@ ROOMS = {
         ["frame_classification", "frame_labeling", "frame_prediction", "captioning", "glimpses"],
     ],
 }  # fmt: skip
-"""Folders of a part, from the ground up. Its own files lie below them and import from none; those of a row, neither."""
+"""Folders of a part, from the ground up, with the part's own files ("") below them all if they have no other place. The
+folders of a row import nothing from each other.
+"""
 ALONE = {"engine": FLOORS[0], "nn": [*FLOORS[0], "engine"]}
 """What works without everything else, though other floors lie below it."""
 WITHOUT_TORCH = {"text", "data"}
@@ -168,7 +172,7 @@ def room(module: str) -> str:
 
 
 def level(module: str) -> int:
-    return next((n for n, row in enumerate(ROOMS.get(part(module), []), 1) if room(module) in row), 0)
+    return next((n for n, row in enumerate(ROOMS.get(part(module), [])) if room(module) in row), -1)
 
 
 def unplaced(source: Path) -> list[str]:

@@ -15,9 +15,9 @@ from ensue.library import load
 from ensue.metrics.language import LanguageScores
 from ensue.models.build_text import build_language_model
 from ensue.models.specification import describe_encoder
+from ensue.tasks.contract.token_scores import TokenScore
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
 from ensue.tasks.reading import TextScorer
-from ensue.tasks.token_scores import TokenScore
 from ensue.text.tokenizers import train_tokenizer
 from layer_tables import layers
 

@@ -8,7 +8,7 @@ import pytest
 from cli.conftest import Ensue
 from cli.test_translators import translators  # noqa: F401 (a fixture)
 from cli.test_vectors_command import vectors  # noqa: F401 (a fixture)
-from ensue.tasks.shards import Shard
+from ensue.tasks.contract.windows import Shard
 from training.tiny_pairs import pairs
 from training.tiny_texts import columns, documents, quoted_csv, sentences, tsv
 

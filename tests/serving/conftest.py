@@ -19,6 +19,7 @@ from ensue.serving.served import Served
 from ensue.serving.service import Service
 from ensue.serving.socket import LOOPBACK
 from ensue.tasks import task_entry
+from ensue.tasks.contract.pipeline import Predictor
 from ensue.tasks.frame_classification.model import FrameClassifierParts
 from ensue.tasks.frame_classification.pipeline import FrameClassificationPipeline
 from ensue.tasks.frame_classification.recipe import FrameClassificationRecipe
@@ -27,7 +28,6 @@ from ensue.tasks.frame_prediction.pipeline import FramePredictionPipeline
 from ensue.tasks.frame_prediction.recipe import FramePredictionRecipe
 from ensue.tasks.frames.model import FramesSeen
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
-from ensue.tasks.pipeline import Predictor
 from ensue.text.classes import Classes
 from ensue.text.tokenizers import train_tokenizer
 from layer_tables import layers

@@ -21,7 +21,7 @@ from ensue.models.word_specification import PoolingHeadSpecification
 from ensue.nn.draws import PartOfBatch, drawing_for
 from ensue.recipe import validate_recipe
 from ensue.recipe.tables import Recipe
-from ensue.tasks.shards import Shard
+from ensue.tasks.contract.windows import Shard
 from training.resuming import assert_resumes
 from training.tiny import run_tiny, seal
 from training.tiny_texts import Listener, without_pictures

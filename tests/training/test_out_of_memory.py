@@ -11,8 +11,8 @@ from ensue.errors import TrainingError
 from ensue.recipe import Recipe
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.classification.task import Classification
+from ensue.tasks.contract.task import Task
 from ensue.tasks.labeling.task import Labeling
-from ensue.tasks.task import Task
 from ensue.training.loop import Trainer
 from ensue.training.run import begin_job
 from training.classifiers import TEXTS

@@ -149,7 +149,7 @@ def predict(
     threads: OneThreadOption = None,
 ) -> None:
     """Label, translate, summarize or fill in texts, in order."""
-    from ensue.tasks.shards import Shard
+    from ensue.tasks.contract.windows import Shard
 
     search = {"beams": beams, "n_best": n_best, "length_penalty": length_penalty, "max_tokens": max_tokens}
     pipeline = load_for(

@@ -13,7 +13,7 @@ from ensue.errors import distinct_names, listed
 from ensue.recipe import Recipe
 
 if TYPE_CHECKING:  # they need torch, which takes seconds to import, and a list of recipes does not
-    from ensue.tasks.task import Scores
+    from ensue.tasks.contract.task import Scores
 
 
 def show_scores(scores: Scores) -> None:

@@ -11,7 +11,7 @@ from ensue.data.lines import Lines
 from ensue.data.sources import TextSource
 from ensue.data.streams import is_stream, is_typed, stream_lines
 from ensue.data.vector_files import Row
-from ensue.tasks.shards import WHOLE, Shard
+from ensue.tasks.contract.windows import WHOLE, Shard
 
 TOGETHER = 1024
 """Texts that are embedded at once."""

@@ -17,7 +17,7 @@ from ensue.runs.card import use
 from ensue.runs.directory import RunDirectory
 from ensue.runs.manifest import entry_of
 from ensue.runs.weights import disk_errors_told, partial_of, write_tensors, write_text
-from ensue.tasks.model import ModelParts
+from ensue.tasks.contract.model import ModelParts
 from ensue.training.runtime import Runtime
 from ensue.version import VERSION
 

@@ -11,7 +11,7 @@ import numpy as np
 from ensue.arguments import check_path, check_whole
 from ensue.data.word_uses import LabeledUse, WordUse
 from ensue.metrics.senses import SenseScores, WordInContextScores
-from ensue.tasks.pipeline import Pipeline
+from ensue.tasks.contract.pipeline import Pipeline
 from ensue.tasks.poolings import Vectors
 from ensue.tasks.portable_reading import PortableReading
 from ensue.tasks.senses import Senses, score_senses, score_words_in_context

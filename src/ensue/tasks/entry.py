@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # they need torch, which lists of recipes do not
     from ensue.recipe.tables import Recipe
-    from ensue.tasks.job import Job
-    from ensue.tasks.model import ModelParts
-    from ensue.tasks.pipeline import Pipeline
+    from ensue.tasks.contract.job import Job
+    from ensue.tasks.contract.model import ModelParts
+    from ensue.tasks.contract.pipeline import Pipeline
 
 
 CONTEXTUAL = frozenset({"senses", "word-in-context", "threshold-from"})

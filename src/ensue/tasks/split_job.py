@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ensue.data.division import Division, divided
-from ensue.tasks.job import Job
+from ensue.tasks.contract.job import Job
 
 
 class Examples(Sized, Protocol):

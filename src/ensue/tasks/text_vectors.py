@@ -13,7 +13,7 @@ from ensue.arguments import check_path
 from ensue.data.judged_texts import read_judged_texts
 from ensue.metrics.texts import TextSimilarityScores, pearson
 from ensue.metrics.words import spearman
-from ensue.tasks.pipeline import Pipeline
+from ensue.tasks.contract.pipeline import Pipeline
 
 
 class TextVectors(Pipeline):

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Config, DamagedError, Size, Symbols, Vocabulary
-from ensue.tasks.model import ModelParts
+from ensue.tasks.contract.model import ModelParts
 from ensue.tasks.tuned_reading import TunedReading
 from ensue.text.tokenizers import Tokenizer, restore_tokenizer
 

@@ -18,7 +18,7 @@ from ensue.recipe.tables import TuningRecipe
 from ensue.runs.checkpoint import complete_checkpoints
 from ensue.runs.directory import RunDirectory
 from ensue.runs.weights import bytes_of
-from ensue.tasks.job import Job
+from ensue.tasks.contract.job import Job
 from ensue.types import leaves
 from ensue.version import VERSION
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from ensue.nn.draws import PartOfBatch, drawing_for
 from ensue.ranks import SHARDS, Ranks, cut
-from ensue.tasks.task import Batch, Task
+from ensue.tasks.contract.task import Batch, Task
 from ensue.training.device import Precision, autocast, is_out_of_memory
 from ensue.types import Loss, State, concatenate_rows, detach, map_state
 

@@ -27,7 +27,7 @@ from ensue.runs.manifest import Manifest
 from ensue.runs.reporter import Reporter, StepReport, Validation
 from ensue.runs.schema import DamagedError, Progress
 from ensue.runs.weights import disk_errors_told
-from ensue.tasks.task import Batch, Scores, Task
+from ensue.tasks.contract.task import Batch, Scores, Task
 from ensue.training.average import Average
 from ensue.training.device import Precision, autocast
 from ensue.training.gradients import Gradients, OutOfMemory, step_seed

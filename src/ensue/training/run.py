@@ -30,7 +30,7 @@ from ensue.runs.pictures import made
 from ensue.runs.reporter import Facts, Outcome, Reporter
 from ensue.runs.weights import disk_errors_told
 from ensue.tasks import task_entry
-from ensue.tasks.job import Job
+from ensue.tasks.contract.job import Job
 from ensue.training.agreement import check_together
 from ensue.training.device import computing
 from ensue.training.gradients import Gradients

@@ -23,7 +23,7 @@ from ensue.models.modules import copied
 from ensue.nn import SequenceLayer
 from ensue.nn.draws import PartOfBatch, drawing_for
 from ensue.ranks import held
-from ensue.tasks.task import Batch, Task
+from ensue.tasks.contract.task import Batch, Task
 from ensue.training.device import Precision, autocast
 from ensue.training.gradients import Gradients, OutOfMemory, StepLoss
 from ensue.training.processes import Processes

@@ -9,7 +9,7 @@ from torch import Tensor
 from ensue.models.tag_heads import CRFTagHead
 from ensue.nn import Parallel, SequenceLayer
 from ensue.nn.layer import blank
-from ensue.tasks.portable import PortableFunction, TensorForm, state_forms, state_from, state_tensors
+from ensue.tasks.contract.portable import PortableFunction, TensorForm, state_forms, state_from, state_tensors
 from ensue.types import Memory, State
 from laws.table import SUBJECTS, Subject
 

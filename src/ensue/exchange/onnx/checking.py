@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ensue.exchange.onnx.graph import Unexportable
-from ensue.tasks.portable import PortableFunction
+from ensue.tasks.contract.portable import PortableFunction
 
 SIZES = ((1, 1), (7, 1), (1, 4), (7, 5), (7, 13))
 """Rows and positions: one of each and several, and three lengths."""

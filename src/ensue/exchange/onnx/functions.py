@@ -15,7 +15,7 @@ from ensue.exchange.onnx.loops import loops_kept
 from ensue.exchange.onnx.paths import paths_kept
 from ensue.exchange.onnx.sizes import Sizes
 from ensue.exchange.onnx.tracing import Trace, operations_of
-from ensue.tasks.portable import TensorForm
+from ensue.tasks.contract.portable import TensorForm
 
 Function = Callable[..., Mapping[str, Tensor]]
 """(model, **inputs) to the outputs by name."""

@@ -20,7 +20,7 @@ from ensue.exchange.onnx.graph import Unexportable
 from ensue.exchange.places import new_directory
 from ensue.exchange.tokenizer_export import library_files
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.portable import Portable, PortableFunction
+from ensue.tasks.contract.portable import Portable, PortableFunction
 
 PROGRAM, SETTINGS, REQUIREMENTS = "predict.py", "config.json", "requirements.txt"
 _IMPORTED = re.compile(r"^(?:import|from) (numpy|onnxruntime|tokenizers)\b", re.MULTILINE)

@@ -14,7 +14,7 @@ from ensue.models.bidirectional import FIRST_WORD, TEXT_BEGIN, TEXT_END, BothWay
 from ensue.models.layer_outputs import widened
 from ensue.nn.combinators import reverse_rows
 from ensue.tasks.bidirectional_language_modeling.words import UNKNOWN, WordReader
-from ensue.tasks.portable import Portable, PortableFunction, TensorForm, mask_of, sample_lengths
+from ensue.tasks.contract.portable import Portable, PortableFunction, TensorForm, mask_of, sample_lengths
 from ensue.tasks.portable_reading import PortableReading
 from ensue.text.word_characters import PADDING
 

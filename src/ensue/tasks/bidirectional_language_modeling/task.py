@@ -15,9 +15,9 @@ from ensue.data.permutation import mix
 from ensue.models.bidirectional import BidirectionalLanguageModel, BidirectionalModel, ContextModel, Way
 from ensue.nn import WordSample
 from ensue.tasks.bidirectional_language_modeling.words import LINE_END, Ids, WordReader, WordText
+from ensue.tasks.contract.task import Batch, Scores, Task, on_device, reset
 from ensue.tasks.noise import Noise
 from ensue.tasks.sampled_words import SampledWords
-from ensue.tasks.task import Batch, Scores, Task, on_device, reset
 from ensue.types import Loss, State
 
 

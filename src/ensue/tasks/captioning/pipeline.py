@@ -23,13 +23,13 @@ from ensue.tasks.captioning.captioned import Captioned, captioned, check_caption
 from ensue.tasks.captioning.inspection import inspect_caption
 from ensue.tasks.captioning.model import CaptionerParts
 from ensue.tasks.captioning.recipe import CaptioningRecipe
+from ensue.tasks.contract.windows import WHOLE, Shard
 from ensue.tasks.frames.pipeline import FramesPipeline
 from ensue.tasks.sequence_to_sequence.console import on_one_line
 from ensue.tasks.sequence_to_sequence.length import most_written
 from ensue.tasks.sequence_to_sequence.outputs import Output
 from ensue.tasks.sequence_to_sequence.sources import Sources
 from ensue.tasks.sequence_to_sequence.writer import Writer
-from ensue.tasks.shards import WHOLE, Shard
 
 
 class CaptioningPipeline(FramesPipeline, Writer[Captioned]):

@@ -35,9 +35,8 @@ from ensue.tasks.classification.texts import (
     shortened,
     words_in,
 )
-from ensue.tasks.portable import Portable
-from ensue.tasks.shards import WHOLE, Shard
-from ensue.tasks.windows import windows
+from ensue.tasks.contract.portable import Portable
+from ensue.tasks.contract.windows import WHOLE, Shard, windows
 from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
 from ensue.tasks.words.length import check_length
 from ensue.tasks.words.pipeline import WordPipeline

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ensue.models.classifier import Pooled
 from ensue.nn.layer import blank
-from ensue.tasks.portable import Portable, PortableFunction, mask_of
+from ensue.tasks.contract.portable import Portable, PortableFunction, mask_of
 from ensue.tasks.words.portable import PortableWords, WithOrigins
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from ensue.models.modules import device_of, evaluating
 from ensue.models.ngram_bag import NgramBag
 from ensue.models.word_features import FormTable, Words
 from ensue.ranks import spread
-from ensue.tasks.task import Batch, BatchSizes, BucketedTask, on_device
+from ensue.tasks.contract.task import Batch, BatchSizes, BucketedTask, on_device
 from ensue.tasks.words.encoded_texts import EncodedTexts
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.tasks.words.subwords import SubwordTexts

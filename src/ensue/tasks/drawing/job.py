@@ -11,12 +11,12 @@ from ensue.data.frames.source import FrameSource
 from ensue.errors import DataError
 from ensue.models.painter import Painter
 from ensue.runs.directory import RunDirectory
+from ensue.tasks.contract.task import NamedScores
 from ensue.tasks.drawing.images import Images, binarized, read_images
 from ensue.tasks.drawing.model import DrawingParts
 from ensue.tasks.drawing.recipe import DrawingRecipe
 from ensue.tasks.drawing.task import Drawing, score_painter
 from ensue.tasks.split_job import SplitJob
-from ensue.tasks.task import NamedScores
 
 
 class DrawingJob(SplitJob[Painter, Images]):

@@ -11,8 +11,8 @@ from ensue.models.build_frames import build_painter
 from ensue.models.painter import ImageSize, Painter
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Content
+from ensue.tasks.contract.model import ModelParts
 from ensue.tasks.drawing.recipe import DrawingRecipe
-from ensue.tasks.model import ModelParts
 
 Side = Annotated[int, Field(ge=1, le=1_000_000)]
 

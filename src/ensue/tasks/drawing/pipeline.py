@@ -18,6 +18,8 @@ from ensue.inspection.markup import clipped
 from ensue.models.modules import device_of
 from ensue.models.painter import ImageSize, Painter
 from ensue.runs.directory import RunDirectory
+from ensue.tasks.contract.pipeline import Pipeline
+from ensue.tasks.contract.task import NamedScores
 from ensue.tasks.drawing.images import Images, as_colors, binarized, images_of, read_images
 from ensue.tasks.drawing.page import painting_sections
 from ensue.tasks.drawing.picture import check_picture, draw_canvases, shown_strokes
@@ -25,8 +27,6 @@ from ensue.tasks.drawing.recipe import DrawingRecipe
 from ensue.tasks.drawing.task import noise_of, score_painter
 from ensue.tasks.drawing.view import view_painting
 from ensue.tasks.frames.length import check_generated
-from ensue.tasks.pipeline import Pipeline
-from ensue.tasks.task import NamedScores
 
 AT_ONCE = 100
 """The images that are painted together."""

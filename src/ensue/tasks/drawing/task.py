@@ -13,9 +13,9 @@ from ensue.models.modules import device_of, evaluating
 from ensue.models.painter import Bound, Painter
 from ensue.nn.draws import normal
 from ensue.ranks import spread
+from ensue.tasks.contract.task import NamedScores, Task, TensorBatch, on_device
 from ensue.tasks.drawing.images import Images, binarized, drawn_pixels
 from ensue.tasks.drawing.recipe import DrawingRecipe
-from ensue.tasks.task import NamedScores, Task, TensorBatch, on_device
 from ensue.types import Loss, State
 
 AT_ONCE = 250

@@ -17,13 +17,13 @@ from ensue.metrics.classification import ClassificationScores
 from ensue.metrics.comparison import ScoredItems
 from ensue.tasks.classification.classified import Classified
 from ensue.tasks.classification.judging import Judged, items_of, scores_of
+from ensue.tasks.contract.portable import Portable
+from ensue.tasks.contract.windows import WHOLE, Shard
 from ensue.tasks.frame_classification.inspection import inspect_series
 from ensue.tasks.frame_classification.job import ClassifiedFrames, class_labels
 from ensue.tasks.frame_classification.portable import portable
 from ensue.tasks.frame_classification.recipe import FrameClassificationRecipe
 from ensue.tasks.frames.pipeline import LabeledFramesPipeline, windowed
-from ensue.tasks.portable import Portable
-from ensue.tasks.shards import WHOLE, Shard
 
 
 class ClassifiedSeries(Classified):

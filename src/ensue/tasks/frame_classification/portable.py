@@ -5,9 +5,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from ensue.models.classifier import Classifier
+from ensue.tasks.contract.portable import Portable, PortableFunction
 from ensue.tasks.frames.pipeline import LabeledFramesPipeline
 from ensue.tasks.frames.portable import PortableFrames, frames_from
-from ensue.tasks.portable import Portable, PortableFunction
 
 
 def portable(pipeline: LabeledFramesPipeline) -> Portable:

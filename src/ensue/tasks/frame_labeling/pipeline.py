@@ -13,14 +13,14 @@ from ensue.data.frames.stored import FrameRows
 from ensue.inspection.inspection import Inspection
 from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.labeling import LabelingScores
+from ensue.tasks.contract.portable import Portable
+from ensue.tasks.contract.windows import WHOLE, Shard
 from ensue.tasks.frame_labeling.inspection import inspect_series
 from ensue.tasks.frame_labeling.job import TaggedFrames, frame_labels
 from ensue.tasks.frame_labeling.portable import portable
 from ensue.tasks.frame_labeling.recipe import FrameLabelingRecipe
 from ensue.tasks.frames.pipeline import LabeledFramesPipeline, windowed
 from ensue.tasks.labeling.judging import Judged, items_of, scores_of
-from ensue.tasks.portable import Portable
-from ensue.tasks.shards import WHOLE, Shard
 
 
 @dataclass(frozen=True)

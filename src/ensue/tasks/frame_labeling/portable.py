@@ -5,10 +5,10 @@ from __future__ import annotations
 from torch import Tensor
 
 from ensue.models.tagger import Tagger
+from ensue.tasks.contract.portable import Portable, PortableFunction
 from ensue.tasks.frames.pipeline import LabeledFramesPipeline
 from ensue.tasks.frames.portable import PortableFrames, frames_from
 from ensue.tasks.labeling.portable import tag_settings
-from ensue.tasks.portable import Portable, PortableFunction
 
 
 def portable(pipeline: LabeledFramesPipeline) -> Portable:

@@ -13,12 +13,12 @@ from ensue.data.frames.stored import FrameRows
 from ensue.metrics.frames import FrameScores
 from ensue.models.frame_features import Frames
 from ensue.models.frame_predictor import FramePredictor
+from ensue.tasks.contract.task import Batch, BucketedTask
 from ensue.tasks.frame_prediction.model import FramePredictorParts
 from ensue.tasks.frame_prediction.recipe import FramePredictionRecipe
 from ensue.tasks.frame_prediction.scoring import nats_of, scores_of
 from ensue.tasks.frames.data import LabeledSeries, frames_of
 from ensue.tasks.frames.job import FramesJob
-from ensue.tasks.task import Batch, BucketedTask
 from ensue.types import Loss, State
 
 

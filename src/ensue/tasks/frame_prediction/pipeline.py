@@ -21,6 +21,9 @@ from ensue.inspection.inspection import Inspection
 from ensue.metrics.comparison import ItemRows, ScoredItems, ratio
 from ensue.metrics.frames import FrameScores
 from ensue.runs.weights import written_beside
+from ensue.tasks.contract.length import most_read
+from ensue.tasks.contract.portable import Portable
+from ensue.tasks.contract.windows import WHOLE, Shard
 from ensue.tasks.frame_prediction.generation import free_running, next_moments
 from ensue.tasks.frame_prediction.inspection import inspect_series
 from ensue.tasks.frame_prediction.picture import SUFFIXES, draw_series
@@ -29,9 +32,6 @@ from ensue.tasks.frame_prediction.recipe import FramePredictionRecipe
 from ensue.tasks.frame_prediction.scoring import SeriesNats, nats_of, scores_of
 from ensue.tasks.frames.length import check_generated
 from ensue.tasks.frames.pipeline import FramesPipeline, windowed
-from ensue.tasks.length import most_read
-from ensue.tasks.portable import Portable
-from ensue.tasks.shards import WHOLE, Shard
 
 MOST_FRAMES, MOST_SAMPLES, MOST_DRAWS = 1_000_000, 10_000, 100_000
 

@@ -8,9 +8,7 @@ from torch import Tensor
 
 from ensue.models.frame_predictor import FramePredictor
 from ensue.models.frame_readers import PlainReader
-from ensue.tasks.frames.pipeline import FramesPipeline
-from ensue.tasks.frames.portable import PortableFrames
-from ensue.tasks.portable import (
+from ensue.tasks.contract.portable import (
     Portable,
     PortableFunction,
     TensorForm,
@@ -18,6 +16,8 @@ from ensue.tasks.portable import (
     state_from,
     state_tensors,
 )
+from ensue.tasks.frames.pipeline import FramesPipeline
+from ensue.tasks.frames.portable import PortableFrames
 
 
 def portable(pipeline: FramesPipeline) -> Portable:

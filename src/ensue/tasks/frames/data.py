@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ensue.data.frames.stored import FrameRows
 from ensue.models.frame_features import Frames
-from ensue.tasks.task import on_device
+from ensue.tasks.contract.task import on_device
 
 
 @dataclass

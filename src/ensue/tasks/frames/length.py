@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ensue.data.frames.series import Series
 from ensue.errors import EnsueError
+from ensue.tasks.contract.length import check_read, most_read
 from ensue.tasks.frames.recipe import FramesRecipe
-from ensue.tasks.length import check_read, most_read
 
 MOST_GENERATED = 1 << 28
 """The most numbers that are generated at once, a gigabyte."""

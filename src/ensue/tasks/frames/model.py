@@ -13,8 +13,8 @@ from ensue.data.frames.stored import FrameRows, moments
 from ensue.models.frame_features import FrameFeatures
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Content, DamagedError
+from ensue.tasks.contract.model import ModelParts
 from ensue.tasks.frames.recipe import FramesRecipe
-from ensue.tasks.model import ModelParts
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 

@@ -19,12 +19,11 @@ from ensue.data.streams import is_stream
 from ensue.errors import DataError, EnsueError
 from ensue.inspection.series import SeriesView
 from ensue.runs.directory import RunDirectory
+from ensue.tasks.contract.pipeline import Predictor
+from ensue.tasks.contract.windows import Shard, windows
 from ensue.tasks.frames.length import check_frames
 from ensue.tasks.frames.model import FrameParts, LabeledFrameParts
 from ensue.tasks.frames.recipe import FramesRecipe
-from ensue.tasks.pipeline import Predictor
-from ensue.tasks.shards import Shard
-from ensue.tasks.windows import windows
 
 WINDOW_FRAMES, WINDOW_SERIES = 262_144, 4_096
 """The most frames and series that are held and sorted by length."""

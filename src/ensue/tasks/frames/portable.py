@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from ensue.models.frame_features import Frames
+from ensue.tasks.contract.portable import TensorForm, mask_of, sample_lengths
 from ensue.tasks.frames.pipeline import FramesPipeline
-from ensue.tasks.portable import TensorForm, mask_of, sample_lengths
 
 
 class PortableFrames:

@@ -12,10 +12,10 @@ from ensue.metrics.symbols import JudgedSymbols, SymbolScores, score_symbols
 from ensue.models.frame_features import Frames
 from ensue.models.glimpse_reader import GlimpseReader
 from ensue.models.modules import evaluating
+from ensue.tasks.contract.task import BucketedTask, TensorBatch, on_device
 from ensue.tasks.frames.data import LabeledSeries, frames_of
 from ensue.tasks.glimpses.data import read_images, targets_of
 from ensue.tasks.glimpses.recipe import GlimpsesRecipe
-from ensue.tasks.task import BucketedTask, TensorBatch, on_device
 from ensue.text.classes import Classes
 from ensue.types import Loss, State
 

@@ -15,7 +15,7 @@ from ensue.data.sentences.sentence import Sentence
 from ensue.data.sentences.source import SentenceSource
 from ensue.data.streams import is_stream, is_typed, stream_lines
 from ensue.inspection.colors import ansi, color_of
-from ensue.tasks.shards import WHOLE, Shard
+from ensue.tasks.contract.windows import WHOLE, Shard
 
 if TYPE_CHECKING:
     from ensue.tasks.labeling.pipeline import LabelingPipeline

@@ -26,6 +26,8 @@ from ensue.models.modules import device_of
 from ensue.models.tagger import Tagger
 from ensue.models.word_features import FormTable
 from ensue.runs.directory import RunDirectory
+from ensue.tasks.contract.portable import Portable
+from ensue.tasks.contract.windows import WHOLE, Shard, windows
 from ensue.tasks.labeling.console import label_lines
 from ensue.tasks.labeling.contexts import Contexts
 from ensue.tasks.labeling.inspection import inspect_tagger
@@ -36,9 +38,6 @@ from ensue.tasks.labeling.portable import portable
 from ensue.tasks.labeling.recipe import LabelingRecipe
 from ensue.tasks.labeling.tagged_sentence import LabeledWord, TaggedSentence
 from ensue.tasks.labeling.task import tag_texts
-from ensue.tasks.portable import Portable
-from ensue.tasks.shards import WHOLE, Shard
-from ensue.tasks.windows import windows
 from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.tasks.words.lacking import new_value

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ensue.models.subword_encoder import beside
-from ensue.tasks.portable import Portable, PortableFunction, TensorForm, mask_of
+from ensue.tasks.contract.portable import Portable, PortableFunction, TensorForm, mask_of
 from ensue.tasks.words.portable import PortableWords
 from ensue.tasks.words.portable_origins import WithOrigins
 from ensue.text.labels import Labels

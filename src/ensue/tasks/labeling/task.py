@@ -21,8 +21,8 @@ from ensue.models.tag_heads import PADDING
 from ensue.models.tagger import SentencePlaces, Tagger
 from ensue.models.word_features import FormTable, Words
 from ensue.ranks import spread
+from ensue.tasks.contract.task import Batch, BatchSizes, BucketedTask, on_device
 from ensue.tasks.labeling.contexts import Contexts, Places
-from ensue.tasks.task import Batch, BatchSizes, BucketedTask, on_device
 from ensue.tasks.words.encoded_texts import EncodedTexts, stacked
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.tasks.words.subwords import SubwordTexts

@@ -22,13 +22,14 @@ from ensue.metrics.language import LanguageScores
 from ensue.models.language_model import LanguageModel
 from ensue.models.modules import evaluating
 from ensue.runs.directory import RunDirectory
+from ensue.tasks.contract.portable import Portable
+from ensue.tasks.contract.token_scores import TokenScore, score_lines
 from ensue.tasks.language_modeling.inspection import inspect_text
 from ensue.tasks.language_modeling.minimal_pairs import score_minimal_pairs
 from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.tasks.language_modeling.portable import portable
 from ensue.tasks.layered_reader import LayeredPipeline, LayeredReader
 from ensue.tasks.minimal_pairs import MinimalPairScores, PairScore
-from ensue.tasks.portable import Portable
 from ensue.tasks.reading import (
     CALL_TOKENS,
     Progress,
@@ -38,7 +39,6 @@ from ensue.tasks.reading import (
     read,
 )
 from ensue.tasks.text_pieces import NatsOfParts, counted
-from ensue.tasks.token_scores import TokenScore, score_lines
 from ensue.text.boundaries import last_boundary
 from ensue.text.tokenizer import Decoder, Tokenizer
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ensue.models.language_model import LanguageModel
-from ensue.tasks.portable import Portable, PortableFunction, TensorForm, state_forms, state_from, state_tensors
+from ensue.tasks.contract.portable import Portable, PortableFunction, TensorForm, state_forms, state_from, state_tensors
 from ensue.text.tokenizer import Tokenizer
 from ensue.text.words import WordTokenizer
 

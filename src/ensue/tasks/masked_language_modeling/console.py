@@ -9,8 +9,8 @@ from ensue.data.lines import Lines
 from ensue.data.sources import TextSource
 from ensue.data.streams import is_stream, stream_lines, stream_name
 from ensue.errors import DataError, EnsueError
-from ensue.tasks.pipeline import Predictor
-from ensue.tasks.shards import Shard
+from ensue.tasks.contract.pipeline import Predictor
+from ensue.tasks.contract.windows import Shard
 
 
 def filled_lines(pipeline: Predictor, location: str, encoding: str, *, as_json: bool, shard: Shard) -> Iterator[str]:

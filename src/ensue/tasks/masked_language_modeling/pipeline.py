@@ -23,6 +23,10 @@ from ensue.metrics.masked import MaskedScores
 from ensue.models.masked_language_model import MaskedLanguageModel, MaskedNats
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contextual import ContextualPipeline, checked_layer, pooled_words
+from ensue.tasks.contract.pipeline import Predictor
+from ensue.tasks.contract.portable import Portable
+from ensue.tasks.contract.token_scores import TokenScore, score_lines
+from ensue.tasks.contract.windows import WHOLE, Shard
 from ensue.tasks.masked_language_modeling.console import filled_lines
 from ensue.tasks.masked_language_modeling.examples import masking_of, scored_examples, stream_of
 from ensue.tasks.masked_language_modeling.inspection import inspect_masked
@@ -33,13 +37,9 @@ from ensue.tasks.masked_language_modeling.reading import mask_probabilities, pse
 from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe
 from ensue.tasks.masked_language_modeling.task import MaskedBatch, score
 from ensue.tasks.minimal_pairs import MinimalPairScores, PairScore, ScoredTexts, score_pairs
-from ensue.tasks.pipeline import Predictor
 from ensue.tasks.poolings import Vectors, pooling_of, unit_vectors
-from ensue.tasks.portable import Portable
 from ensue.tasks.portable_reading import PortableReading, SubwordReading
-from ensue.tasks.shards import WHOLE, Shard
 from ensue.tasks.text_vectors import TextVectors
-from ensue.tasks.token_scores import TokenScore, score_lines
 from ensue.text.masked_tokens import MaskedTokenizer
 from ensue.text.wordpiece import MASK
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from ensue.models.masked_language_model import MaskedLanguageModel
+from ensue.tasks.contract.portable import Portable, PortableFunction, TensorForm, mask_of, sample_lengths
 from ensue.tasks.masked_language_modeling.recipe import SentencesTable
-from ensue.tasks.portable import Portable, PortableFunction, TensorForm, mask_of, sample_lengths
 from ensue.text.masked_tokens import MaskedTokenizer
 
 

@@ -16,7 +16,7 @@ from ensue.metrics.masked import MaskedScores
 from ensue.models.masked_language_model import MaskedLanguageModel, MaskedNats, is_next_nats
 from ensue.models.modules import device_of, evaluating
 from ensue.ranks import spread
-from ensue.tasks.task import Batch, Task, on_device
+from ensue.tasks.contract.task import Batch, Task, on_device
 from ensue.types import Loss, State
 
 SCORED_TOKENS = 8192

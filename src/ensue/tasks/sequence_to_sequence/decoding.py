@@ -23,10 +23,10 @@ from ensue.engine import holding
 from ensue.models.compiled_decoder import compiled
 from ensue.models.encoder_decoder import TextModel
 from ensue.models.modules import device_of, evaluating
+from ensue.tasks.contract.task import on_device
 from ensue.tasks.sequence_to_sequence.recipe import SearchTable
 from ensue.tasks.sequence_to_sequence.sources import Sources
 from ensue.tasks.sequence_to_sequence.task import EncodedPairs, surprisals
-from ensue.tasks.task import on_device
 from ensue.text.special_tokens import TokenizerWithSpecials
 from ensue.types import State
 

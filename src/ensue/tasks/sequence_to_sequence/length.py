@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ensue.data.pairs import Pair
 from ensue.models.specification import EncoderSpecification, TransformerEncoder
-from ensue.tasks.length import MOST_ATTENDED, check_read, most_read
+from ensue.tasks.contract.length import MOST_ATTENDED, check_read, most_read
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
 
 MOST_READ = 250_000

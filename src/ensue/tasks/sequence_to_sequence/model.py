@@ -12,7 +12,7 @@ from ensue.models.contextual_vectors import ContextualVectors, LayersShape
 from ensue.models.encoder_decoder import TextModel
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import ColumnContent, Config, Content, DamagedError, Size
-from ensue.tasks.model import ModelParts
+from ensue.tasks.contract.model import ModelParts
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.tasks.tokenizer import TokenizerContent

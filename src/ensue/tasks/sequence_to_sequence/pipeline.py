@@ -19,9 +19,10 @@ from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.generation import GenerationScores
 from ensue.models.encoder_decoder import TextModel
 from ensue.runs.directory import RunDirectory
+from ensue.tasks.contract.length import most_read
+from ensue.tasks.contract.portable import Portable
+from ensue.tasks.contract.windows import WHOLE, Shard
 from ensue.tasks.layered_reader import LayeredPipeline, LayeredReader
-from ensue.tasks.length import most_read
-from ensue.tasks.portable import Portable
 from ensue.tasks.sequence_to_sequence.alignment import align
 from ensue.tasks.sequence_to_sequence.console import output_lines, outputs_json, score_lines, surprisal_json
 from ensue.tasks.sequence_to_sequence.inspection import inspect_output
@@ -33,7 +34,6 @@ from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
 from ensue.tasks.sequence_to_sequence.sources import Sources
 from ensue.tasks.sequence_to_sequence.texts import Ids, PairCoder
 from ensue.tasks.sequence_to_sequence.writer import Writer
-from ensue.tasks.shards import WHOLE, Shard
 from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ensue.tasks.portable import (
+from ensue.tasks.contract.portable import (
     Portable,
     PortableFunction,
     TensorForm,

@@ -16,9 +16,9 @@ from ensue.data.compact_texts import Ragged, RaggedRows
 from ensue.models.encoder_decoder import TextModel, right_shifted
 from ensue.models.modules import device_of, evaluating
 from ensue.ranks import spread
+from ensue.tasks.contract.task import Batch, BatchSizes, BucketedTask, NamedScores, on_device
 from ensue.tasks.sequence_to_sequence.sources import SourceRows
 from ensue.tasks.sequence_to_sequence.texts import Ids
-from ensue.tasks.task import Batch, BatchSizes, BucketedTask, NamedScores, on_device
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.types import Loss, State
 

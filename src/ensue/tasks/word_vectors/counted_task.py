@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.models.word_vectors import CountedVectors
-from ensue.tasks.task import Batch, Scores, Task
+from ensue.tasks.contract.task import Batch, Scores, Task
 from ensue.tasks.word_vectors import plain_updates
 from ensue.tasks.word_vectors.compiled_updates import functions, step_on_counts
 from ensue.tasks.word_vectors.sampled_task import say_slow

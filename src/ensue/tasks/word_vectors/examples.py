@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ensue.data.corpus.token_file import TokenFile
 from ensue.data.permutation import mix, random_numbers, shares
-from ensue.tasks.task import Batch
+from ensue.tasks.contract.task import Batch
 
 UNKNOWN, LINE_END = 0, 1
 """The ids of a `WordTokenizer` that are no words. Words follow."""

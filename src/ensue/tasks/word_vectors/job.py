@@ -15,10 +15,10 @@ from ensue.data.word_questions import Analogies, Questions, read_questions
 from ensue.errors import DataError, RecipeError
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import origins_for
+from ensue.tasks.contract.job import Job
+from ensue.tasks.contract.task import Scores
 from ensue.tasks.corpus import training_source
-from ensue.tasks.job import Job
 from ensue.tasks.noise import Noise
-from ensue.tasks.task import Scores
 from ensue.tasks.word_table import WordTable
 from ensue.tasks.word_vectors.counted_task import CountedTask
 from ensue.tasks.word_vectors.examples import LINE_END, UNKNOWN, WordContexts, kept_shares

@@ -14,7 +14,7 @@ from torch import Tensor
 from ensue.data.compact_texts import Ragged
 from ensue.models.word_vectors import SampledVectors
 from ensue.notices import say_once
-from ensue.tasks.task import Scores, Task
+from ensue.tasks.contract.task import Scores, Task
 from ensue.tasks.word_vectors import plain_updates
 from ensue.tasks.word_vectors.compiled_updates import CompiledSampling, functions
 from ensue.tasks.word_vectors.examples import WordContexts, WordExamples

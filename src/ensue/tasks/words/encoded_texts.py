@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ensue.data.compact_texts import Ragged, StringColumn, Texts
 from ensue.models.word_features import EncodedForms, Words
-from ensue.tasks.task import on_device
+from ensue.tasks.contract.task import on_device
 from ensue.tasks.words.contextual import ContextualFeatures
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.text.lexicon import Lexicon

@@ -22,7 +22,7 @@ from ensue.cache import bound, put, used
 from ensue.cache_folders import cache_directory
 from ensue.data.compact_texts import Ragged
 from ensue.errors import DataError
-from ensue.tasks.windows import windows
+from ensue.tasks.contract.windows import windows
 
 FORMAT = 1
 """Raise it when the vectors of a model change though its files do not."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ensue.tasks.length import check_read, most_read
+from ensue.tasks.contract.length import check_read, most_read
 from ensue.tasks.words.recipe import WordsRecipe
 
 

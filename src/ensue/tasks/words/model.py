@@ -14,7 +14,7 @@ from ensue.models.subword_encoder import SubwordEncoder
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import origins_in
 from ensue.runs.schema import Config, Size, Symbols, Vocabulary
-from ensue.tasks.model import ModelParts
+from ensue.tasks.contract.model import ModelParts
 from ensue.tasks.words.tuned import Tuned
 from ensue.text.classes import Classes
 from ensue.text.labels import Labels

@@ -19,7 +19,7 @@ from ensue.models import word_features
 from ensue.models.form_memory import FormMemory
 from ensue.models.modules import device_of
 from ensue.models.word_features import FormTable, WordFeatures
-from ensue.tasks.pipeline import Predictor
+from ensue.tasks.contract.pipeline import Predictor
 from ensue.tasks.words.contextual import ContextualFeatures
 from ensue.tasks.words.lacking import NEW, NEW_CHARACTERS, NO_VECTOR, Lacking
 from ensue.tasks.words.recipe import WordsRecipe

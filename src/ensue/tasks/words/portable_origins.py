@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ensue.tasks.portable import TensorForm
+from ensue.tasks.contract.portable import TensorForm
 from ensue.tasks.portable_reading import PortableReading
 from ensue.tasks.words.contextual import ContextualFeatures
 from ensue.text.tokenizer import Tokenizer

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ensue.data.compact_texts import Ragged, Texts
 from ensue.errors import DataError
 from ensue.models.subword_encoder import Subwords
-from ensue.tasks.task import on_device
+from ensue.tasks.contract.task import on_device
 from ensue.tasks.text_windows import text_windows
 from ensue.tasks.tuned_reading import TunedReading
 

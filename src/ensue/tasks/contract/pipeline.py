@@ -17,10 +17,10 @@ from ensue.errors import EnsueError
 from ensue.metrics.comparison import ScoredItems
 from ensue.models.modules import count_parameters
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.portable import Portable
-from ensue.tasks.shards import WHOLE, Shard
-from ensue.tasks.task import Scores
-from ensue.tasks.token_scores import scores_json
+from ensue.tasks.contract.portable import Portable
+from ensue.tasks.contract.task import Scores
+from ensue.tasks.contract.token_scores import scores_json
+from ensue.tasks.contract.windows import WHOLE, Shard
 
 
 class Pipeline(ABC):

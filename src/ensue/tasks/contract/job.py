@@ -21,8 +21,8 @@ from ensue.runs.card import TaskLines, scores_by_data
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import Origin
 from ensue.runs.reporter import Outcome
-from ensue.tasks.model import ModelParts
-from ensue.tasks.task import Scores, Task
+from ensue.tasks.contract.model import ModelParts
+from ensue.tasks.contract.task import Scores, Task
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
 
