@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ensue.errors import RecipeError, nearest
 from ensue.text import treebank, words
 from ensue.text.graphemes import is_boundary
 
 Span = tuple[int, int]
+Word = TypeVar("Word")
 
 
 class Token(NamedTuple):
@@ -34,6 +35,24 @@ def tokens(text: str, splitter: str = "simple") -> list[Token]:
     if not text.isascii():
         spans = _between_graphemes(text, spans)
     return [Token(text[start:end], start, end) for start, end in spans]
+
+
+def words_in(text: str, splitter: str, *, blanks: str | None = None) -> list[str]:
+    """The words of a text; with `blanks`, each with what is between it and the word before, the first with `blanks`."""
+    found = tokens(text, splitter)
+    if blanks is None:
+        return [token.text for token in found]
+    starts = [token.end for token in found[:-1]]
+    first = [blanks + found[0].text] if found else []
+    return first + [text[start : token.end] for start, token in zip(starts, found[1:], strict=True)]
+
+
+def shortened(words: list[Word], most: int, keep: str) -> list[Word]:
+    """At most so many words of a text (0: all): those at its "start", at its "end", or half at "both"."""
+    if not most or len(words) <= most:
+        return words
+    first = {"start": most, "end": 0, "both": most // 2}[keep]
+    return words[:first] + words[len(words) - (most - first) :]
 
 
 def _matches(expression: str) -> Callable[[str], Iterator[Span]]:

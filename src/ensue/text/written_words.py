@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
 
 CLOSING = frozenset(".,;:!?…。、，．！？：；।॥،؛؟۔")
 OPENING = frozenset("¿¡")
@@ -39,3 +40,8 @@ class WrittenWords:
             return not self._in_quotes, self._in_quotes
         kind = unicodedata.category(word)
         return word in CLOSING or kind in ("Pe", "Pf"), word in OPENING or kind in ("Ps", "Pi")
+
+
+def written(words: Iterable[str], *, joins_marks: bool) -> str:
+    """The text of words."""
+    return "".join(map(WrittenWords(joins_marks=joins_marks).feed, words))

@@ -8,9 +8,17 @@ from pathlib import Path
 
 import pytest
 
-NEIGHBORS = ("words", "written", "subwords", "both_ways", "frames", "labels")
+CARRIED = "ensue_modules"
+NEIGHBORS = ("words", "subwords", "both_ways", "frames")
 """What programs import that stands beside them."""
 Program = Callable[..., str]
+
+
+def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes the next program import its own neighbors and modules."""
+    for name in [*sys.modules]:
+        if name in NEIGHBORS or name.partition(".")[0] == CARRIED:
+            monkeypatch.delitem(sys.modules, name)
 
 
 @pytest.fixture
@@ -22,12 +30,10 @@ def program(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         monkeypatch.setattr(sys, "argv", [str(path), *arguments])
         monkeypatch.setattr(sys, "stdin", io.StringIO(text))
         monkeypatch.setattr(sys, "path", [str(directory), *sys.path])
-        for name in NEIGHBORS:
-            monkeypatch.delitem(sys.modules, name, raising=False)
+        forget(monkeypatch)
         capsys.readouterr()
         runpy.run_path(str(path), run_name="__main__")
-        for name in NEIGHBORS:
-            monkeypatch.delitem(sys.modules, name, raising=False)
+        forget(monkeypatch)
         return capsys.readouterr().out
 
     return run

@@ -17,8 +17,6 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 
 import ensue
 
-from .conftest import NEIGHBORS
-
 PROGRAMS = Path(ensue.__file__).parent / "exchange" / "onnx" / "programs"
 SYMBOLS = ["<end>", "a", "b", "c"]
 TEXT = [1 + n * n % 7 % 3 for n in range(40)]
@@ -49,8 +47,7 @@ class Sums:
 
 
 def program(folder: Path, monkeypatch: pytest.MonkeyPatch, context: int | None) -> Any:
-    for name in ("language", "written"):
-        shutil.copy(PROGRAMS / f"{name}.py", folder)
+    shutil.copy(PROGRAMS / "language.py", folder)
     config = {"context": context, "start": 0, "words": None, "symbols": SYMBOLS}
     (folder / "config.json").write_text(json.dumps(config))
     tokenizer = Tokenizer(WordLevel({symbol: id for id, symbol in enumerate(SYMBOLS)}, "<end>"))
@@ -59,8 +56,6 @@ def program(folder: Path, monkeypatch: pytest.MonkeyPatch, context: int | None) 
     monkeypatch.setitem(sys.modules, "onnxruntime", SimpleNamespace(InferenceSession=Sums))  # type: ignore[arg-type]
     monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
     monkeypatch.setattr(sys, "argv", ["predict.py", "--go-on", "0", ""])
-    for name in NEIGHBORS:
-        monkeypatch.delitem(sys.modules, name, raising=False)
     return SimpleNamespace(**runpy.run_path(str(folder / "language.py")))
 
 

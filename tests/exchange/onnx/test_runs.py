@@ -5,18 +5,14 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-import numpy as np
 import pytest
 
 import ensue
 from ensue.errors import DataError, EnsueError
 from ensue.exchange.exporting import export_run
 from ensue.recipe.tables import TokenizerRecipe
-from ensue.tasks.labeling.portable import written_as
-from ensue.text.labels import Labels
-from ensue.text.schemes import Scheme
 from training import tiny_pairs
 from training.test_pretrained import vector_file
 from training.tiny import run_tiny, tiny_recipe, words
@@ -32,10 +28,14 @@ from training.tiny_texts import (
     without_pictures,
 )
 
-from .conftest import NEIGHBORS, Program
+from .conftest import NEIGHBORS, Program, forget
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (pip install ensue[onnx])")
-onnx = pytest.importorskip("onnx", reason="onnx is not installed (pip install ensue[onnx])")
+pytest.importorskip("onnx", reason="onnx is not installed (pip install ensue[onnx])")
+
+import onnx
+
+from ensue.exchange.onnx.writing import CARRIED, program_files
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 PROGRAMS = Path(ensue.__file__).parent / "exchange" / "onnx" / "programs"
@@ -177,30 +177,19 @@ def test_taggers_that_read_a_document(
     assert len(together) == len(tagged)
     monkeypatch.syspath_prepend(str(tmp_path / "out"))
     predict = runpy.run_path(str(tmp_path / "out" / "predict.py"))["predict"]
-    for name in NEIGHBORS:
-        monkeypatch.delitem(sys.modules, name, raising=False)
+    forget(monkeypatch)
     assert predict([list(sentence.words) for sentence in tagged], document=True) == together
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("scheme", get_args(Scheme))
-def test_the_program_writes_spans_in_each_scheme(scheme: Scheme) -> None:
-    labels_of = runpy.run_path(str(PROGRAMS / "labels.py"))["labels_of"]
-    labels = Labels([f"{letter}-{name}" for letter in "IB" for name in "xy"], scheme=scheme, tag_scheme="iobes")
-    rows = np.random.default_rng(0).integers(0, len(labels.tags.symbols), (200, 6)).tolist()
-    for row in rows:
-        assert labels_of([labels.tags.symbols[tag] for tag in row], written_as(scheme)) == labels.decode(row)
-
-
-@pytest.mark.parametrize("program_of", [path.name for path in sorted(PROGRAMS.glob("*.py"))])
+@pytest.mark.parametrize("program_of", [path.stem for path in sorted(PROGRAMS.glob("*.py"))])
 def test_programs_need_little(program_of: str) -> None:
-    text = (PROGRAMS / program_of).read_text()
-    assert len(text.splitlines()) <= PAGE
-    nodes = list(ast.walk(ast.parse(text)))
+    files = program_files([program_of])
+    assert len(files["predict.py"].splitlines()) <= PAGE
+    nodes = [node for text in files.values() for node in ast.walk(ast.parse(text))]
     modules = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    modules |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
-    others = {name for name in modules if name not in sys.stdlib_module_names}
-    assert others <= {"numpy", "onnxruntime", "tokenizers", *NEIGHBORS}
+    modules |= {str(node.module).partition(".")[0] for node in nodes if isinstance(node, ast.ImportFrom)}
+    others = {name for name in modules if name.partition(".")[0] not in sys.stdlib_module_names}
+    assert others <= {"numpy", "onnxruntime", "tokenizers", "PIL", "safetensors", CARRIED, *NEIGHBORS}
 
 
 def test_what_cannot_be_exported_is_refused(names: Path, tmp_path: Path) -> None:

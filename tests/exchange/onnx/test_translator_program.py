@@ -18,7 +18,7 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 
 import ensue
 
-from .conftest import NEIGHBORS
+from .conftest import forget
 
 PROGRAMS = Path(ensue.__file__).parent / "exchange" / "onnx" / "programs"
 BEGIN, END, UNKNOWN, SEPARATOR = range(4)
@@ -72,7 +72,7 @@ def best(alpha: float, least: int, most: int) -> tuple[int, ...]:
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def load(**changes: Any) -> Any:
-        for name in ("translator", "written", "subwords"):
+        for name in ("translator", "subwords"):
             shutil.copy(PROGRAMS / f"{name}.py", tmp_path)
         (tmp_path / "config.json").write_text(json.dumps({**CONFIG, **changes}))
         tokenizer = Tokenizer(WordLevel(WORDS, "<unknown>"))
@@ -81,8 +81,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             tokenizer.save(str(tmp_path / f"{side}.json"))
         monkeypatch.setitem(sys.modules, "onnxruntime", SimpleNamespace(InferenceSession=Table))  # type: ignore[arg-type]
         monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-        for name in NEIGHBORS:
-            monkeypatch.delitem(sys.modules, name, raising=False)
+        forget(monkeypatch)
         return SimpleNamespace(**runpy.run_path(str(tmp_path / "translator.py")))
 
     return load

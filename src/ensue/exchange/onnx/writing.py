@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import shlex
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,9 @@ from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.portable import Portable, PortableFunction
 
 PROGRAM, SETTINGS, REQUIREMENTS = "predict.py", "config.json", "requirements.txt"
+CARRIED = "ensue_modules"
+"""The folder of the modules of ensue that the program imports."""
+_OURS = re.compile(r"^( *)(from|import) ensue(?=\.)", re.MULTILINE)
 _IMPORTED = re.compile(r"^(?:import|from) (numpy|onnxruntime|tokenizers)\b", re.MULTILINE)
 
 
@@ -40,8 +45,9 @@ def export_onnx(run: RunDirectory, out: Path, *, int8: bool = False) -> list[str
     except Unexportable as reason:
         raise EnsueError(f"{run.path}: this {run.entry.what} cannot be exported to ONNX: {reason}") from None
     texts = _texts(portable)
-    with new_directory(out, {*graphs, *texts}):
+    with new_directory(out, {*graphs, *(name.partition("/")[0] for name in texts)}):
         for name, text in texts.items():
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
             (out / name).write_text(text, encoding="utf-8")
         for name, (graph, difference) in graphs.items():
             onnx.save(graph, out / name)
@@ -69,8 +75,31 @@ def _texts(portable: Portable) -> dict[str, str]:
     for name, tokenizer in portable.tokenizers.items():
         content[name] = library_files(tokenizer)
     written = {name: json.dumps(value, ensure_ascii=False) + "\n" for name, value in content.items()}
-    for place, name in enumerate(portable.programs):
-        program = files("ensue.exchange.onnx") / "programs" / f"{name}.py"
-        written[f"{name}.py" if place else PROGRAM] = program.read_text(encoding="utf-8")
+    written |= program_files(portable.programs)
     needed = sorted({name for text in written.values() for name in _IMPORTED.findall(text)})
     return written | {REQUIREMENTS: "".join(f"{name}\n" for name in needed)}
+
+
+def program_files(programs: Sequence[str]) -> dict[str, str]:
+    """A program and its neighbors by their files, and in `CARRIED` all modules of ensue that they import."""
+    found, left = {}, []
+    for place, name in enumerate(programs):
+        text = (files("ensue.exchange.onnx") / "programs" / f"{name}.py").read_text(encoding="utf-8")
+        found[f"{name}.py" if place else PROGRAM] = text
+        left.append(text)
+    while left:
+        for path in _modules(left.pop()):
+            if (name := f"{CARRIED}/{path}") not in found:
+                found[name] = (files("ensue") / path).read_text(encoding="utf-8")
+                left.append(found[name])
+    return {name: _OURS.sub(rf"\1\2 {CARRIED}", text) for name, text in found.items()}
+
+
+def _modules(text: str) -> Iterator[str]:
+    """The files of the modules of ensue that a module imports."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "ensue":
+            above = str(node.module).split(".")[1:]
+            inside = ["/".join([*above, alias.name]) + ".py" for alias in node.names]
+            modules = [path for path in inside if (files("ensue") / path).is_file()]
+            yield from modules or ["/".join(above) + ".py"]

@@ -11,10 +11,9 @@ from ensue.inspection.inspection import TITLE, Inspection
 from ensue.inspection.markup import clipped
 from ensue.inspection.texts import ShownText
 from ensue.tasks.classification.page import classifier_sections
-from ensue.tasks.classification.texts import shortened
 from ensue.tasks.classification.view import view_classifier
 from ensue.tasks.words.inspection import facts_of, read_words
-from ensue.text.tokens import tokens
+from ensue.text.tokens import shortened, tokens
 
 if TYPE_CHECKING:
     from ensue.tasks.classification.pipeline import ClassificationPipeline
@@ -33,7 +32,7 @@ def inspect_classifier(pipeline: ClassificationPipeline, text: str | tuple[str, 
         raise EnsueError(f"the model reads {'two texts' if pipeline.model.pair else 'one text'}; found {len(texts)}")
     recipe, labels = pipeline.recipe, pipeline.labels
     whole = [tokens(part, recipe.data.splitter) for part in texts]
-    kept = [shortened(words, recipe.data) for words in whole]
+    kept = [shortened(words, recipe.data.max_tokens, recipe.data.keep) for words in whole]
     views = view_classifier(pipeline.model, read_words(pipeline, [[word.text for word in words] for words in kept]))
     shown = [ShownText(part, [word[1:] for word in words]) for part, words in zip(texts, kept, strict=True)]
     colors = {name: color_of(name) for name in labels.names}

@@ -25,8 +25,6 @@ from ensue.tasks.classification.texts import (
     describe_reading,
     document_source,
     keep_blanks,
-    shortened,
-    words_in,
 )
 from ensue.tasks.words.encoded_texts import EncodedTexts
 from ensue.tasks.words.job import WordsJob
@@ -34,6 +32,7 @@ from ensue.tasks.words.length import check_length
 from ensue.tasks.words.pretrained import with_vectors
 from ensue.tasks.words.subwords import SubwordTexts
 from ensue.text.classes import Classes
+from ensue.text.tokens import shortened, words_in
 
 
 class ClassificationJob(ClassesJob[Documents], WordsJob[Classifier, Documents]):
@@ -72,7 +71,7 @@ class ClassificationJob(ClassesJob[Documents], WordsJob[Classifier, Documents]):
         for document in source:
             check_document(document, self.num_texts, multiple=multiple)
             words = [words_in(text, data.splitter, blanks=blanks) for text in document.texts]
-            kept = [shortened(part, data) for part in words]
+            kept = [shortened(part, data.max_tokens, data.keep) for part in words]
             check_length(max(map(len, kept)), self.recipe, document.path, document.line)
             found.append(kept, document.labels, cut=kept != words, empty=not any(words), group=document.group)
         if not len(found):

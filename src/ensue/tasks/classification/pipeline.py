@@ -32,8 +32,6 @@ from ensue.tasks.classification.texts import (
     describe_reading,
     document_source,
     keep_blanks,
-    shortened,
-    words_in,
 )
 from ensue.tasks.contract.portable import Portable
 from ensue.tasks.contract.windows import WHOLE, Shard, windows
@@ -43,6 +41,7 @@ from ensue.tasks.words.pipeline import WordPipeline
 from ensue.tasks.words.subwords import SubwordReader
 from ensue.text.classes import Classes
 from ensue.text.lexicon import Lexicon
+from ensue.text.tokens import shortened, words_in
 
 WINDOW_TEXTS, WINDOW_WORDS = 4_096, 262_144
 """The most texts and words that are held and sorted by length. A file of any length is read in constant memory."""
@@ -192,7 +191,7 @@ class ClassificationPipeline(WordPipeline):
         reader = self.subwords
         blanks = reader.reading.first_blank if reader is not None and reader.with_blanks else None
         whole = (words_in(text, self.splitter, blanks=blanks) for text in document.texts)
-        words = [shortened(text, self.recipe.data) for text in whole]
+        words = [shortened(text, self.recipe.data.max_tokens, self.recipe.data.keep) for text in whole]
         check_length(max(map(len, words)), self.recipe, document.path, document.line)
         return document, words
 

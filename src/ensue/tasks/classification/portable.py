@@ -57,9 +57,7 @@ def portable(pipeline: ClassificationPipeline) -> Portable:
 def _settings(pipeline: ClassificationPipeline) -> dict[str, Any]:
     data, labels = pipeline.recipe.data, pipeline.labels
     return {
-        "labels": list(labels.names),
-        "multiple": labels.multiple,
-        "threshold": labels.threshold,
+        "classes": labels.to_json(),
         "most": data.max_tokens,
         "keep": data.keep,
         "pair": pipeline.model.pair,

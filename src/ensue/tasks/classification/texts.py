@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import TypeVar
 
 from ensue.data.documents import Choice, Document, DocumentSource, Layout
 from ensue.data.lines import Lines
 from ensue.errors import DataError, listed
 from ensue.tasks.classification.recipe import ClassificationData, ClassificationRecipe
 from ensue.tasks.words.tuned import Tuned
-from ensue.text.tokens import tokens
-
-Word = TypeVar("Word")
 
 
 def document_source(
@@ -61,31 +57,8 @@ def describe_reading(data: ClassificationData, longer: str) -> str:
     return f"{longer} {part} words are read"
 
 
-def shortened(words: list[Word], data: ClassificationData) -> list[Word]:
-    """The words of a text that are read."""
-    most = data.max_tokens
-    if not most or len(words) <= most:
-        return words
-    match data.keep:
-        case "start":
-            return words[:most]
-        case "end":
-            return words[-most:]
-    return words[: most // 2] + words[-(most - most // 2) :]
-
-
 def keep_blanks(recipe: ClassificationRecipe, tuned: Tuned) -> bool:
     """Whether words have the blanks before them, so that the model whose layers are tuned reads what is written. Other
     features, and n-grams, know words without blanks.
     """
     return bool(tuned.reading.blank) and recipe.features.is_empty and not recipe.head.ngrams
-
-
-def words_in(text: str, splitter: str, *, blanks: str | None = None) -> list[str]:
-    """The words of a text; with `blanks`, each with what is between it and the word before, the first with `blanks`."""
-    found = tokens(text, splitter)
-    if blanks is None:
-        return [token.text for token in found]
-    starts = [token.end for token in found[:-1]]
-    first = [blanks + found[0].text] if found else []
-    return first + [text[start : token.end] for start, token in zip(starts, found[1:], strict=True)]

@@ -43,7 +43,7 @@ class Portable:
     """What the functions are given: the model, or one that has more inside."""
     functions: tuple[PortableFunction, ...]
     programs: tuple[str, ...]
-    """The program that uses it, and what that imports."""
+    """The program that uses it, and those beside it that it imports. They bring their modules of ensue."""
     settings: Mapping[str, Any]
     """What that program reads, as JSON values."""
     tokenizers: Mapping[str, Tokenizer] = field(default_factory=dict)

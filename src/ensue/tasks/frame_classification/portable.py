@@ -13,9 +13,8 @@ from ensue.tasks.frames.portable import PortableFrames, frames_from
 def portable(pipeline: LabeledFramesPipeline) -> Portable:
     """The model as one function."""
     frames, labels = PortableFrames(pipeline), pipeline.labels
-    decided = {"labels": list(labels.names), "multiple": labels.multiple, "threshold": labels.threshold}
     function = PortableFunction("model", _classified, frames.inputs, frames.sample)
-    settings = {**frames.settings(), **decided}
+    settings = {**frames.settings(), "classes": labels.to_json()}
     return Portable(pipeline.model, (function,), ("frame_classifier", "frames"), settings)
 
 

@@ -16,7 +16,7 @@ def portable(pipeline: LabeledFramesPipeline) -> Portable:
     frames = PortableFrames(pipeline)
     settings = {**frames.settings(), **tag_settings(pipeline.labels)}
     function = PortableFunction("model", _tagged, frames.inputs, frames.sample)
-    return Portable(pipeline.model, (function,), ("frame_tagger", "frames", "labels"), settings)
+    return Portable(pipeline.model, (function,), ("frame_tagger", "frames"), settings)
 
 
 def _tagged(model: Tagger, frames: Tensor, lengths: Tensor) -> dict[str, Tensor]:

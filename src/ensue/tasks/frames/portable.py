@@ -39,10 +39,7 @@ class PortableFrames:
     def settings(self) -> dict[str, Any]:
         """What the program needs to read files."""
         shape, reading = self.pipeline.seen.shape, self.pipeline.recipe.reading()
-        return {
-            "width": self.width, "rate": shape.rate, "missing": reading.missing == "mean",
-            "sound": reading.sound._asdict() if shape.is_sound else None,
-        }  # fmt: skip
+        return {"shape": shape._asdict(), "reading": {**reading._asdict(), "sound": reading.sound._asdict()}}
 
 
 def frames_from(frames: Tensor, lengths: Tensor) -> Frames:

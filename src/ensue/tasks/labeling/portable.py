@@ -12,15 +12,9 @@ from ensue.tasks.contract.portable import Portable, PortableFunction, TensorForm
 from ensue.tasks.words.portable import PortableWords
 from ensue.tasks.words.portable_origins import WithOrigins
 from ensue.text.labels import Labels
-from ensue.text.schemes import PREFIXES, Scheme
 
 if TYPE_CHECKING:
     from ensue.tasks.labeling.pipeline import LabelingPipeline
-
-LETTERS = {"bio": "BIIB", "iob1": "IIII", "ioe1": "IIII", "ioe2": "IIEE"}
-"""The prefixes of the first word of a span, of those inside, of the last one, and of one alone."""
-PARTING = {"iob1": "B", "ioe1": "E"}
-"""The prefix between two spans of one class that touch: of the first word of the second, or the last of the first."""
 
 SENTENCES = {
     "places_of_sentences": TensorForm(("sentences", "longest"), torch.int64),
@@ -54,7 +48,7 @@ def portable(pipeline: LabelingPipeline) -> Portable:
 
     settings = {**words.settings(), **tag_settings(pipeline.labels), "together": together}
     function = PortableFunction("model", tagged, {**words.inputs, **(SENTENCES if together else {})}, sample)
-    return Portable(words.model, (function,), ("tagger", "labels", *words.programs), settings, words.tokenizers)
+    return Portable(words.model, (function,), ("tagger", *words.programs), settings, words.tokenizers)
 
 
 def _halves(lengths: Tensor) -> dict[str, Tensor]:
@@ -71,11 +65,4 @@ def _halves(lengths: Tensor) -> dict[str, Tensor]:
 
 def tag_settings(labels: Labels) -> dict[str, Any]:
     """What a program needs to write tags as labels."""
-    return {"tags": list(labels.tags.symbols), **written_as(labels.scheme)}
-
-
-def written_as(scheme: Scheme | None) -> dict[str, Any]:
-    """How the program of the export writes spans; None: tags are labels."""
-    if scheme is None:
-        return {"letters": None}
-    return {"letters": LETTERS.get(scheme, PREFIXES[scheme]), "parting": PARTING.get(scheme)}
+    return {"tags": list(labels.tags.symbols), "labels": labels.to_json()}

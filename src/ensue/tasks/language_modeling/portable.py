@@ -29,7 +29,7 @@ def portable(model: LanguageModel, tokenizer: Tokenizer) -> Portable:
         "words": tokenizer.splitter if isinstance(tokenizer, WordTokenizer) else None,
         "symbols": [tokenizer.symbol(id) for id in range(tokenizer.vocabulary_size)],
     }
-    return Portable(model, (read,), ("language", "written"), settings, {"tokenizer.json": tokenizer})
+    return Portable(model, (read,), ("language",), settings, {"tokenizer.json": tokenizer})
 
 
 def _read(model: LanguageModel, ids: Tensor, **state: Any) -> dict[str, Tensor]:

@@ -43,7 +43,7 @@ def portable(pipeline: SequencePipeline) -> Portable:
     origins = PortableOrigins(pipeline.contextual[0], before=1)  # the source has ids of its own
     tokenizers = {"source.json": coder.source.tokenizer, "target.json": coder.target.tokenizer}
     tokenizers |= tokenizers_of(origins.readings)
-    programs = tuple(dict.fromkeys(("translator", "written", "subwords", *programs_of(origins.readings))))
+    programs = tuple(dict.fromkeys(("translator", "subwords", *programs_of(origins.readings))))
     functions = _functions(both, origins, coder.source.vocabulary_size)
     return Portable(both, functions, programs, _settings(pipeline, origins), tokenizers)
 

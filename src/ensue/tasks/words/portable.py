@@ -24,8 +24,7 @@ from ensue.tasks.words.portable_origins import (
     tokenizers_of,
 )
 from ensue.tasks.words.subwords import SubwordReader
-from ensue.text.tokenizer import Tokenizer
-from ensue.text.tokens import EXPRESSIONS
+from ensue.text.tokenizer import UNKNOWN, Tokenizer
 
 LONGEST, FORMS = 5, 9
 """The most letters of a word in a sample, and its distinct words."""
@@ -126,15 +125,12 @@ class PortableWords:
 
     def settings(self) -> dict[str, Any]:
         """What the program needs to turn texts into numbers."""
-        expression, ignores_case = EXPRESSIONS[self.pipeline.splitter]
         lexicon, reader = self.pipeline.reader.lexicon.to_json(), self.pipeline.subwords
         if not {"words", "keys"} & self.forms.keys():
-            lexicon["words"] = []
+            lexicon["words"] = [UNKNOWN]
         return {
             "lexicon": lexicon,
-            "splitter": expression,
-            "ignore_case": ignores_case,
-            "marks_are_letters": self.pipeline.splitter == "treebank",
+            "splitter": self.pipeline.splitter,
             "blanks": reader.reading.first_blank if reader is not None and reader.with_blanks else None,
             "readers": [reading.settings for reading in self.readings],
         }

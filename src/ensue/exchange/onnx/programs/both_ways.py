@@ -3,7 +3,8 @@
 import numpy as np
 from subwords import loaded
 
-CHARACTER = {"sentence begin": 256, "sentence end": 257, "begin": 258, "end": 259, "padding": 260}
+from ensue.text.word_characters import BOUNDARIES, PADDING, word_characters
+
 FIRST_WORD = 2
 """The number of the first distinct word, behind both boundaries."""
 
@@ -31,11 +32,10 @@ class Ways:
         """Both boundaries and words as their bytes, or as their ids."""
         if self.settings["longest"] is None:
             return np.array([1, 1, *map(self.id, words)])
-        bodies = [[CHARACTER["sentence begin"]], [CHARACTER["sentence end"]]]
-        bodies += [list(word.encode("utf-8", "ignore")[: self.settings["longest"] - 2]) for word in words]
-        found = np.full((len(bodies), self.settings["longest"]), CHARACTER["padding"])
-        for row, body in zip(found, bodies, strict=True):
-            row[: len(body) + 2] = [CHARACTER["begin"], *body, CHARACTER["end"]]
+        rows = word_characters(words, longest=self.settings["longest"])
+        found = np.full((FIRST_WORD + len(words), self.settings["longest"]), PADDING)
+        found[:FIRST_WORD, : BOUNDARIES.shape[1]] = BOUNDARIES
+        found[FIRST_WORD:, : rows.shape[1]] = rows
         return found
 
     def read(self, texts):

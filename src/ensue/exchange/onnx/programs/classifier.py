@@ -6,18 +6,17 @@ python predict.py < texts    a text on each line, or a pair with a tab between; 
 
 import sys
 
-import numpy as np
 from words import config, inputs, model, say_unknown, split
+
+from ensue.text.classes import Classes
+from ensue.text.tokens import shortened
+
+classes = Classes.from_json(config["classes"])
 
 
 def read(text):
     """The words of a text that the model reads."""
-    words, most = split(text), config["most"]
-    if not most or len(words) <= most:
-        return words
-    ends = {"start": (most, 0), "end": (0, most), "both": (most // 2, most - most // 2)}
-    first, last = ends[config["keep"]]
-    return words[:first] + words[len(words) - last :]
+    return shortened(split(text), config["most"], config["keep"])
 
 
 def predict(texts):
@@ -27,20 +26,13 @@ def predict(texts):
     return probabilities
 
 
-def chosen(shares):
-    """The labels with these probabilities, the most probable first."""
-    if not config["multiple"]:
-        return [int(shares.argmax())]
-    return [label for label in np.argsort(-shares, kind="stable") if shares[label] >= config["threshold"]]
-
-
 if __name__ == "__main__":
     for line in sys.stdin:
         body = line.rstrip("\r\n")
         text = [read(part) for part in body.split("\t")[:2]] if config["pair"] else read(body)
         (shares,) = predict([text])
-        labels = chosen(shares)
-        names = ",".join(config["labels"][label] for label in labels)
-        values = ",".join(f"{share:.4f}" for share in (shares[labels] if labels else [shares.max()]))
+        labels = classes.chosen(shares)
+        names = ",".join(labels)
+        values = ",".join(f"{shares[classes.ids[label]]:.4f}" for label in labels) or f"{shares.max():.4f}"
         print(f"{body}\t{names}\t{values}" if config["pair"] else f"{names}\t{values}\t{body}")
     say_unknown()

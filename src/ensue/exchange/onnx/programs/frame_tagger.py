@@ -6,14 +6,16 @@ python predict.py FILE ...    prints the name of each series and the labels of i
 import sys
 
 from frames import config, inputs, model, series
-from labels import labels_of
+
+from ensue.text.labels import Labels
+
+labels_of = Labels.from_json(config["labels"]).decode
 
 
 def predict(some):
     """The labels of the frames of a list of arrays (T, d)."""
     (tags,) = model.run(["tags"], inputs(some))
-    rows = [row[: len(frames)] for row, frames in zip(tags, some, strict=True)]
-    return [labels_of([config["tags"][tag] for tag in row], config) for row in rows]
+    return [labels_of(row[: len(frames)]) for row, frames in zip(tags, some, strict=True)]
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 from tokenizers import Tokenizer
-from written import written
+
+from ensue.text.written_words import written
 
 HERE = Path(__file__).parent
 config = json.loads((HERE / "config.json").read_text(encoding="utf-8"))
@@ -52,7 +53,7 @@ def decode(ids):
     """The text of tokens."""
     if config["words"] is None:
         return tokenizer.decode(ids)
-    return written(map(tokenizer.id_to_token, ids), config["words"] == "simple")
+    return written(map(tokenizer.id_to_token, ids), joins_marks=config["words"] == "simple")
 
 
 def go_on(prompt, count):

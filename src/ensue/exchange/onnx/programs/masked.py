@@ -11,7 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime
-from subwords import loaded, windows
+from subwords import loaded
+
+from ensue.tasks.text_windows import text_windows
 
 HERE = Path(__file__).parent
 config = json.loads((HERE / "config.json").read_text(encoding="utf-8"))
@@ -62,7 +64,7 @@ def fill(text):
 def embed(text):
     """The vector of a text. A long one is read in windows; each token counts where it is farthest from their edges."""
     ids, found = first(text), []
-    for begin, end, start, stop in windows(len(ids), most):
+    for _, begin, end, start, stop in text_windows(0, len(ids), most):
         h = read(ids[begin:end], "vectors")
         found.append(h[(start and start - begin + 1) : stop - begin + 1 + (stop == len(ids))])
     vector = POOLINGS[config["pooling"]](np.concatenate(found))

@@ -1,22 +1,12 @@
 """Words as subwords: what the layers of a language model read, in windows where a text is longer than these take."""
 
 import sys
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 from tokenizers import Tokenizer
 
-
-def windows(size, most, is_causal=False):
-    """Where windows of up to `most` tokens begin and end, and between which places each of them counts."""
-    most = most or size
-    begins = list(range(0, max(1, size - most), max(1, most // 2)))
-    if begins[-1] + most < size:
-        begins.append(size - most)
-    edges = [left + most if is_causal else (left + most + right) // 2 for left, right in pairwise(begins)]
-    bounds = [0, *edges, size]
-    return [(begin, min(begin + most, size), *bounds[n : n + 2]) for n, begin in enumerate(begins)]
+from ensue.tasks.text_windows import text_windows
 
 
 def loaded(name):
@@ -68,7 +58,8 @@ class Reader:
         if len(parts) > 1 and most and len(ids) > most:
             sys.exit(f"a pair of {len(ids):,} subwords; this model reads up to {most:,}")
         rows, place_of = [], {}
-        for number, (start, stop, first, last) in enumerate(windows(len(ids), most, self.settings["causal"])):
+        spans = text_windows(0, len(ids), most or len(ids), is_causal=self.settings["causal"])
+        for number, (_, start, stop, first, last) in enumerate(spans):
             ends = segments[-1:] * len(end) or [0] * len(end)
             rows.append((begin + ids[start:stop] + end, [0] * len(begin) + segments[start:stop] + ends))
             place_of |= {place: (number, len(begin) + place - start) for place in range(first, last)}

@@ -6,8 +6,11 @@ python predict.py < text    a sentence on each line; prints words and labels, as
 import sys
 
 import numpy as np
-from labels import labels_of
 from words import config, inputs, model, padded, say_unknown, split
+
+from ensue.text.labels import Labels
+
+labels_of = Labels.from_json(config["labels"]).decode
 
 
 def predict(sentences, document=False):
@@ -21,8 +24,7 @@ def predict(sentences, document=False):
     if most:
         given |= places(rows)
     (tags,) = model.run(["tags"], given)
-    paths = [row[: len(words)] for row, words in zip(tags, sentences, strict=True)]
-    return [labels_of([config["tags"][tag] for tag in path], config) for path in paths]
+    return [labels_of(row[: len(words)]) for row, words in zip(tags, sentences, strict=True)]
 
 
 def contexts(sentences, most):

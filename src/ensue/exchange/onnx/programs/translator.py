@@ -13,7 +13,8 @@ import numpy as np
 import onnxruntime
 from subwords import reader as reader_of
 from tokenizers import Tokenizer
-from written import written
+
+from ensue.text.written_words import written
 
 HERE = Path(__file__).parent
 config = json.loads((HERE / "config.json").read_text(encoding="utf-8"))
@@ -101,7 +102,7 @@ def text_of(ids, copied):
     if TARGET["words"] is None:
         return writer.decode(ids).removeprefix(TARGET["before"])
     words = [copied[id - SOURCE["size"]] if id >= TARGET["size"] else writer.id_to_token(id) for id in ids]
-    return written(words, TARGET["words"] == "simple")
+    return written(words, joins_marks=TARGET["words"] == "simple")
 
 
 if __name__ == "__main__":

@@ -1,24 +1,20 @@
 """Words as numbers: the vocabularies of a tagger or classifier, with numpy alone."""
 
 import json
-import re
 import sys
-import unicodedata
 from collections import Counter
-from itertools import pairwise
 from pathlib import Path
-from zlib import crc32
 
 import numpy as np
 import onnxruntime
 
+from ensue.text.lexicon import Lexicon
+from ensue.text.tokens import words_in
+
 HERE = Path(__file__).parent
 config = json.loads((HERE / "config.json").read_text(encoding="utf-8"))
 model = onnxruntime.InferenceSession(HERE / "model.onnx", providers=["CPUExecutionProvider"])
-lexicon = config["lexicon"]
-WORD = re.compile(config["splitter"], re.IGNORECASE if config["ignore_case"] else 0)
-KINDS = ("words", "characters", "affixes", "shapes", "vectors")
-ids = {kind: {symbol: id for id, symbol in enumerate(lexicon[kind] or [])} for kind in KINDS}
+lexicon = Lexicon.from_json(config["lexicon"])
 unknown = Counter()
 readers = []
 if config["readers"]:  # layers of language models, which read subwords
@@ -29,43 +25,7 @@ if config["readers"]:  # layers of language models, which read subwords
 
 def split(text):
     """The words of a text; if the model reads blanks, each with those before it."""
-    seen = with_letters(text) if config["marks_are_letters"] else text
-    words = [match.span() for match in WORD.finditer(seen) if match[0] != "\n"]
-    if config["blanks"] is None or not words:
-        return [text[a:b] for a, b in words]
-    ends = [end for _, end in words]
-    return [config["blanks"] + text[slice(*words[0])], *(text[a:b] for a, b in pairwise(ends))]
-
-
-def with_letters(text):
-    """The text with a letter for each mark or joiner of a letter."""
-    seen = before = ""
-    for sign in text:
-        clings = sign in "\u200c\u200d" or unicodedata.category(sign)[0] == "M"
-        before = "\u0250" if clings and (before.isalnum() or before == "_") else sign
-        seen += before
-    return seen
-
-
-def normalized(form):
-    form = form.lower() if lexicon["lowercase"] else form
-    return re.sub(r"\d", "0", form) if lexicon["fold_digits"] else form
-
-
-def affixes(form):
-    form, sizes = normalized(form), range(1, lexicon["longest_affix"] + 1)
-    return [f"{form[:n]}-" for n in sizes] + [f"-{form[-n:]}" for n in sizes]
-
-
-def shape(form):
-    form = re.sub(r"[^\W\d_]", lambda m: "X" if m[0].isupper() else "x", form[:32])
-    return re.sub(r"([Xx.d-])\1{2,}", r"\1\1\1", re.sub(r"\d", "d", form)[:32])
-
-
-def key(form):
-    """The number of a known word, or one below 0 that follows from the spelling."""
-    form = normalized(form)
-    return ids["words"].get(form) or ~crc32(form.encode("utf-8", "surrogatepass"))
+    return words_in(text, config["splitter"], blanks=config["blanks"])
 
 
 def padded(rows):
@@ -97,16 +57,8 @@ def inputs(*texts):
     """The inputs of the model for a list of texts, each a list of words; for pairs of texts two such lists."""
     forms = sorted({word for part in texts for words in part for word in words}) or [""]
     place = {form: number for number, form in enumerate(forms)}
-    letters = [form if len(form) <= 32 else form[:16] + form[-16:] for form in forms]
-    found = {
-        "words": [ids["words"].get(normalized(form), 0) for form in forms],
-        "characters": padded([[ids["characters"].get(letter, 0) for letter in form] for form in letters]),
-        "lengths_of_words": list(map(len, letters)),
-        "affixes": [[ids["affixes"].get(affix, 0) for affix in affixes(form)] for form in forms],
-        "shapes": [ids["shapes"].get(shape(form), 0) for form in forms],
-        "vectors": [ids["vectors"].get(form) or ids["vectors"].get(form.lower(), 0) for form in forms],
-        "keys": list(map(key, forms)),
-    }
+    found = lexicon.encode(forms)._asdict()
+    found["lengths_of_words"] = found.pop("lengths")
     count_unknown(found, [place[word] for part in texts for words in part for word in words])
     for suffix, part in zip(("", "_2"), texts, strict=False):
         found[f"numbers{suffix}"] = padded([[place[word] for word in words] for words in part])
