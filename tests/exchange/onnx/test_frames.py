@@ -172,5 +172,5 @@ def test_a_program_reads_sounds(tmp_path: Path, program: Program, monkeypatch: p
     assert program(tmp_path / "out", "", *map(str, files)) == "".join(expected)
     monkeypatch.setattr("sys.exit", lambda message: (_ for _ in ()).throw(ValueError(message)))
     np.save(tmp_path / "wide.npy", np.zeros((3, 5)))
-    with pytest.raises(ValueError, match=r"wide.npy: frames of 5 features; expected 12, as in "):
+    with pytest.raises(ValueError, match=r"wide.npy: frames of 5 features; expected 12, as in the training data"):
         program(tmp_path / "out", "", str(tmp_path / "wide.npy"))
