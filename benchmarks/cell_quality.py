@@ -31,7 +31,7 @@ from ensue.errors import EnsueError
 from ensue.models.build_text import build_language_model
 from ensue.nn import Clockwork
 from ensue.recipe import Recipe, read_recipe, with_paths
-from ensue.tasks.corpus import read_corpus
+from ensue.tasks.texts.corpus import read_corpus
 
 CELLS = (
     "elman", "gru", "lstm", "peephole", "coupled", "layer-norm", "projected", "zoneout",

@@ -24,7 +24,7 @@ import torch
 import ensue
 from ensue.data.judged_texts import read_judged_texts
 from ensue.metrics.words import spearman
-from ensue.tasks.text_vectors import cosines
+from ensue.tasks.vectors.text_vectors import cosines
 
 TEXTS, ROUNDS = 400, 5
 

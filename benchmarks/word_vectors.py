@@ -33,7 +33,7 @@ from ensue.data.sources import TextSource
 from ensue.data.word_questions import read_questions
 from ensue.models.word_vectors import SampledVectors
 from ensue.recipe import validate_recipe
-from ensue.tasks.word_table import WordTable
+from ensue.tasks.vectors.word_table import WordTable
 from ensue.tasks.word_vectors.job import WordVectorsJob
 from ensue.tasks.word_vectors.pipeline import table_of
 from ensue.tasks.word_vectors.sampled_task import SampledTask

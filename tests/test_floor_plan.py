@@ -48,6 +48,8 @@ ROOMS = {
     "tasks": [
         ["contract"],
         [""],
+        ["texts"],
+        ["vectors"],
         ["words", "frames"],
         [
             "language_modeling", "labeling", "classification", "sequence_to_sequence", "masked_language_modeling",

@@ -17,7 +17,7 @@ from ensue.models.build_text import build_language_model
 from ensue.models.specification import describe_encoder
 from ensue.tasks.contract.token_scores import TokenScore
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
-from ensue.tasks.reading import TextScorer
+from ensue.tasks.texts.scoring import TextScorer
 from ensue.text.tokenizers import train_tokenizer
 from layer_tables import layers
 

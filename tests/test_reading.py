@@ -15,8 +15,8 @@ from ensue.data.sources import TextSource
 from ensue.errors import EnsueError
 from ensue.models.build_text import build_language_model
 from ensue.models.language_model import LanguageModel
-from ensue.tasks import reading
-from ensue.tasks.reading import TextScorer, default_parts, describe_protocol, read, surprisals
+from ensue.tasks.texts import scoring as reading
+from ensue.tasks.texts.scoring import TextScorer, default_parts, describe_protocol, read, surprisals
 from ensue.text.tokenizers import train_tokenizer
 from ensue.types import detach
 from layer_tables import layers

@@ -10,7 +10,7 @@ import ensue
 from ensue.data.corpus.cache import tokenize, trained_tokenizer
 from ensue.data.corpus.pairs import pair_files, read_pairs
 from ensue.data.sources import TextSource
-from ensue.tasks.reading import read
+from ensue.tasks.texts.scoring import read
 
 pytestmark = pytest.mark.slow
 

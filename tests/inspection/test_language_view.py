@@ -19,7 +19,7 @@ from ensue.nn import watch
 from ensue.tasks.language_modeling import view as viewing
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
 from ensue.tasks.language_modeling.view import LanguageView
-from ensue.tasks.reading import scored_windows
+from ensue.tasks.texts.scoring import scored_windows
 from inspection.small import Node, number, parsed, roughened
 from inspection.test_pages import HARD
 from layer_tables import layers

@@ -25,7 +25,7 @@ from ensue.tasks.bidirectional_language_modeling.pipeline import BidirectionalPi
 from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalRecipe
 from ensue.tasks.bidirectional_language_modeling.scoring import score_both_ways
 from ensue.tasks.bidirectional_language_modeling.words import WordReader, WordText
-from ensue.tasks.minimal_pairs import PairScore
+from ensue.tasks.texts.minimal_pairs import PairScore
 from ensue.text.word_characters import BOUNDARIES, word_characters
 from ensue.text.words import WordTokenizer
 from training.resuming import assert_resumes

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 import ensue
 from ensue.models.build_text import build_language_model
 from ensue.models.specification import Tokens
-from ensue.tasks import layered_reader
-from ensue.tasks.contextual import ContextualPipeline
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
 from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe
-from ensue.tasks.layered_reader import split_words
+from ensue.tasks.vectors import layered_reader
+from ensue.tasks.vectors.contextual import ContextualPipeline
+from ensue.tasks.vectors.layered_reader import split_words
 from ensue.text.tokenizer import Tokenizer
 from ensue.text.tokenizers import train_tokenizer
 from training.tiny import run_tiny, tiny_recipe

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from ensue.models.specification import WordHead
-from ensue.tasks.sampled_words import SampledWords, notes_on_sampling, sampled_words
+from ensue.tasks.texts.drawn_words import SampledWords, notes_on_sampling, sampled_words
 
 COUNTS = np.array([1000, 500, 5, 4, 3, 2, 1, 0, 0, 30])
 CPU = torch.device("cpu")

@@ -10,7 +10,7 @@ import torch
 from ensue.data.compact_texts import Ragged
 from ensue.data.corpus.token_file import TokenFile
 from ensue.models.word_vectors import CountedVectors, SampledVectors
-from ensue.tasks.noise import Noise
+from ensue.tasks.texts.drawn_words import Noise
 from ensue.tasks.word_vectors import plain_updates
 from ensue.tasks.word_vectors.compiled_updates import CompiledSampling, functions, step_on_counts
 from ensue.tasks.word_vectors.counted_task import CountedTask, Counts, Squares

@@ -13,8 +13,8 @@ from ensue.data.compact_texts import Ragged
 from ensue.errors import EnsueError
 from ensue.notices import Notice
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.contextual import pooled_words
-from ensue.tasks.poolings import POOLINGS
+from ensue.tasks.vectors.contextual import pooled_words
+from ensue.tasks.vectors.text_vectors import POOLINGS
 from ensue.tasks.words import contextual, kept_vectors
 from ensue.tasks.words.contextual import ContextualFeatures, rounded
 from training.contextual import CPU, WORDS, features, of, silent, texts_of

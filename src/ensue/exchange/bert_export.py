@@ -15,7 +15,7 @@ from ensue.exchange.exported import ALWAYS, CAN, Exported, check_transformer, re
 from ensue.exchange.layouts import Part, to_theirs
 from ensue.exchange.tokenizer_export import masked_files
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.tokenizer import TokenizerParts
+from ensue.tasks.texts.tokenizer import TokenizerParts
 
 SMALL = 2.0**-14
 """For numbers z of a normalized vector, tanh(SMALL · z) / SMALL is z to the last bits of a float32."""

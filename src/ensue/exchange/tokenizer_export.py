@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ensue.errors import EnsueError
-from ensue.tasks.tuned_reading import TunedReading
+from ensue.tasks.texts.framing import TunedReading
 from ensue.text.characters import CharacterTokenizer
 from ensue.text.masked_tokens import FRAMING, MaskedTokenizer
 from ensue.text.pieces import import_library, library_tokenizer

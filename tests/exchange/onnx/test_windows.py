@@ -12,8 +12,8 @@ import torch
 
 import ensue
 from ensue.exchange.tokenizer_export import library_files
-from ensue.tasks.portable_reading import SubwordReading
-from ensue.tasks.tuned_reading import TunedReading
+from ensue.tasks.texts.framing import TunedReading
+from ensue.tasks.texts.portable_reading import SubwordReading
 from ensue.tasks.words.subwords import SubwordReader
 from ensue.text.wordpiece import WordPieceTokenizer
 

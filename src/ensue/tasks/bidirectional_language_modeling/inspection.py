@@ -15,8 +15,8 @@ from ensue.nn import SoftmaxHead
 from ensue.tasks.bidirectional_language_modeling.page import bidirectional_sections
 from ensue.tasks.bidirectional_language_modeling.view import MOST_MAPPED, MOST_WORDS, BidirectionalView, view_words
 from ensue.tasks.bidirectional_language_modeling.words import WordReader
-from ensue.tasks.contextual import ContextualPipeline
-from ensue.tasks.word_table import WordTable
+from ensue.tasks.vectors.contextual import ContextualPipeline
+from ensue.tasks.vectors.word_table import WordTable
 
 FITS = 8
 """The words that are looked for in the place of a word."""

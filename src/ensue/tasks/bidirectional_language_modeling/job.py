@@ -27,8 +27,8 @@ from ensue.tasks.bidirectional_language_modeling.scoring import (
 from ensue.tasks.bidirectional_language_modeling.task import BidirectionalLanguageModeling, TwoWayRows
 from ensue.tasks.bidirectional_language_modeling.words import WordReader, WordText, distinct_words
 from ensue.tasks.contract.task import Scores
-from ensue.tasks.corpus import CorpusJob, count_tokens, read_corpus
-from ensue.tasks.sampled_words import notes_on_sampling, sampled_words
+from ensue.tasks.texts.corpus import CorpusJob, count_tokens, read_corpus
+from ensue.tasks.texts.drawn_words import notes_on_sampling, sampled_words
 from ensue.text.words import WordTokenizer
 
 

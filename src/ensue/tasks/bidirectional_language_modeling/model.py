@@ -11,7 +11,7 @@ from ensue.models.word_specification import CharacterWords, ContextOutput, NoOut
 from ensue.nn import HighwayCharacterCNN, SoftmaxHead, Stack, TokenEmbedding
 from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalRecipe
 from ensue.tasks.bidirectional_language_modeling.words import LINE_END
-from ensue.tasks.tokenizer import TokenizerParts, WordsContent
+from ensue.tasks.texts.tokenizer import TokenizerParts, WordsContent
 from ensue.text.word_characters import NUM_CHARACTERS, PADDING
 from ensue.text.words import WordTokenizer
 

@@ -33,15 +33,13 @@ from ensue.tasks.bidirectional_language_modeling.scoring import (
     score_contexts,
 )
 from ensue.tasks.bidirectional_language_modeling.words import LINE_END, WordReader, WordText
-from ensue.tasks.contextual import ContextualPipeline, checked_layer
 from ensue.tasks.contract.portable import Portable
-from ensue.tasks.contract.token_scores import TokenScore, score_lines
-from ensue.tasks.minimal_pairs import MinimalPairScores, PairScore, ScoredTexts, score_pairs
-from ensue.tasks.poolings import Vectors, pooling_of
-from ensue.tasks.portable_reading import PortableReading
-from ensue.tasks.text_pieces import NatsOfParts
-from ensue.tasks.text_vectors import TextVectors
-from ensue.tasks.word_table import Neighbor, WordTable
+from ensue.tasks.contract.token_scores import NatsOfParts, TokenScore, score_lines
+from ensue.tasks.texts.minimal_pairs import MinimalPairScores, PairScore, ScoredTexts, score_pairs
+from ensue.tasks.texts.portable_reading import PortableReading
+from ensue.tasks.vectors.contextual import ContextualPipeline, checked_layer
+from ensue.tasks.vectors.text_vectors import TextVectors, Vectors, pooling_of
+from ensue.tasks.vectors.word_table import Neighbor, WordTable
 from ensue.text.words import WordTokenizer
 
 GAP = "[]"

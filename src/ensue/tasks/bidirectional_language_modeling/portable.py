@@ -15,7 +15,7 @@ from ensue.models.layer_outputs import widened
 from ensue.nn.combinators import reverse_rows
 from ensue.tasks.bidirectional_language_modeling.words import UNKNOWN, WordReader
 from ensue.tasks.contract.portable import Portable, PortableFunction, TensorForm, mask_of, sample_lengths
-from ensue.tasks.portable_reading import PortableReading
+from ensue.tasks.texts.portable_reading import PortableReading
 from ensue.text.word_characters import PADDING
 
 SAMPLED = ("a", "be", "sea", "é", "words")

@@ -12,8 +12,8 @@ from ensue.models.bidirectional import FIRST_WORD, BidirectionalModel, BothWays,
 from ensue.models.layer_outputs import output_sizes, widened
 from ensue.models.modules import device_of
 from ensue.tasks.bidirectional_language_modeling.words import WordReader
-from ensue.tasks.poolings import Vectors
-from ensue.tasks.text_windows import batches_by_length
+from ensue.tasks.texts.windows import batches_by_length
+from ensue.tasks.vectors.text_vectors import Vectors
 from ensue.types import State
 
 WORDS_TOGETHER = 4096

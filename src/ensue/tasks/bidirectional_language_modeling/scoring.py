@@ -27,8 +27,8 @@ from ensue.ranks import spread
 from ensue.tasks.bidirectional_language_modeling.reading import word_vectors
 from ensue.tasks.bidirectional_language_modeling.task import TwoWayRows, with_noise
 from ensue.tasks.bidirectional_language_modeling.words import LINE_END, Ids, WordReader, WordText
-from ensue.tasks.noise import Noise
-from ensue.tasks.reading import default_parts, read
+from ensue.tasks.texts.drawn_words import Noise
+from ensue.tasks.texts.scoring import default_parts, read
 
 FIXED_SEED = 15
 """The seed of the noise by which models are scored: the same for every model and every run."""
@@ -107,7 +107,7 @@ def score_both_ways(
     progress: Progress | None = None,
     heard: Callable[[Ids, Tensor], object] | None = None,
 ) -> TwoWayScores:
-    """The perplexity of a text in each direction, read as the texts of language models are (`ensue.tasks.reading`).
+    """The perplexity of a text in each direction, read as those of language models are (`tasks.texts.scoring`).
 
     `heard` is given the nats of some positions at a time, those of each direction.
     """

@@ -16,8 +16,7 @@ from ensue.models.bidirectional import BidirectionalLanguageModel, Bidirectional
 from ensue.nn import WordSample
 from ensue.tasks.bidirectional_language_modeling.words import LINE_END, Ids, WordReader, WordText
 from ensue.tasks.contract.task import Batch, Scores, Task, on_device, reset
-from ensue.tasks.noise import Noise
-from ensue.tasks.sampled_words import SampledWords
+from ensue.tasks.texts.drawn_words import Noise, SampledWords
 from ensue.types import Loss, State
 
 

@@ -22,8 +22,8 @@ from ensue.models.bidirectional import BidirectionalModel
 from ensue.models.modules import device_of, evaluating
 from ensue.nn import SequenceLayer, SoftmaxHead, watch
 from ensue.tasks.bidirectional_language_modeling.words import WordReader
-from ensue.tasks.reading import CALL_LOGITS
-from ensue.tasks.word_table import Neighbor
+from ensue.tasks.texts.scoring import CALL_LOGITS
+from ensue.tasks.vectors.word_table import Neighbor
 
 MOST_WORDS = 1_000
 """The most words of a text that are looked at, in one piece."""

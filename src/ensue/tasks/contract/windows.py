@@ -20,7 +20,11 @@ EVERY = range(1 << 62)
 
 
 def windows(
-    items: Iterable[Item], num_words: Callable[[Item], int], *, most_words: int, most_items: int | None = None
+    items: Iterable[Item],
+    num_words: Callable[[Item], int] = lambda item: 0,
+    *,
+    most_words: int = 1,
+    most_items: int | None = None,
 ) -> Iterator[list[Item]]:
     """The items in order, in lists. A list ends with the item that brings it to `most_words` words or `most_items`."""
     window: list[Item] = []

@@ -13,7 +13,7 @@ from ensue.inspection.attributions import Integrated, gradients_of, integrated_g
 from ensue.inspection.units import Units
 from ensue.models.language_model import LanguageModel
 from ensue.models.modules import device_of
-from ensue.tasks.reading import scored_windows
+from ensue.tasks.texts.scoring import scored_windows
 from ensue.types import State, select_rows
 
 MOST_EXPLAINED = 512

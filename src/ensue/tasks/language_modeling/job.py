@@ -9,12 +9,12 @@ from ensue.metrics.language import LanguageScores
 from ensue.models.language_model import LanguageModel
 from ensue.models.specification import TransformerEncoder
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.corpus import Corpus, CorpusJob, read_corpus
 from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe
 from ensue.tasks.language_modeling.task import LanguageModeling
-from ensue.tasks.reading import default_parts, describe_protocol, read
-from ensue.tasks.sampled_words import SampledWords, notes_on_sampling, sampled_words
+from ensue.tasks.texts.corpus import Corpus, CorpusJob, read_corpus
+from ensue.tasks.texts.drawn_words import SampledWords, notes_on_sampling, sampled_words
+from ensue.tasks.texts.scoring import default_parts, describe_protocol, read
 
 
 class LanguageModelingJob(CorpusJob[LanguageModel]):

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from ensue.models.language_model import LanguageModel
 from ensue.models.modules import device_of, evaluating
 from ensue.models.prompts import padded
-from ensue.tasks.minimal_pairs import MinimalPairScores, ScoredTexts, score_pairs
-from ensue.tasks.reading import TextScorer
+from ensue.tasks.texts.minimal_pairs import MinimalPairScores, ScoredTexts, score_pairs
+from ensue.tasks.texts.scoring import TextScorer
 from ensue.text.tokenizer import Tokenizer
 from ensue.types import exact
 

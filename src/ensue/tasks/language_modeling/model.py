@@ -6,8 +6,8 @@ from ensue.models.build_text import build_language_model
 from ensue.models.language_model import LanguageModel
 from ensue.models.specification import TransformerEncoder
 from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe
-from ensue.tasks.tokenizer import TokenizerParts
-from ensue.tasks.tuned_reading import TunedReading
+from ensue.tasks.texts.framing import TunedReading
+from ensue.tasks.texts.tokenizer import TokenizerParts
 
 
 class LanguageModelParts(TokenizerParts):

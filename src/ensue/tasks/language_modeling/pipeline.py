@@ -23,14 +23,13 @@ from ensue.models.language_model import LanguageModel
 from ensue.models.modules import evaluating
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.portable import Portable
-from ensue.tasks.contract.token_scores import TokenScore, score_lines
+from ensue.tasks.contract.token_scores import NatsOfParts, TokenScore, counted, score_lines
 from ensue.tasks.language_modeling.inspection import inspect_text
 from ensue.tasks.language_modeling.minimal_pairs import score_minimal_pairs
 from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.tasks.language_modeling.portable import portable
-from ensue.tasks.layered_reader import LayeredPipeline, LayeredReader
-from ensue.tasks.minimal_pairs import MinimalPairScores, PairScore
-from ensue.tasks.reading import (
+from ensue.tasks.texts.minimal_pairs import MinimalPairScores, PairScore
+from ensue.tasks.texts.scoring import (
     CALL_TOKENS,
     Progress,
     TextScorer,
@@ -38,7 +37,7 @@ from ensue.tasks.reading import (
     describe_protocol,
     read,
 )
-from ensue.tasks.text_pieces import NatsOfParts, counted
+from ensue.tasks.vectors.layered_reader import LayeredPipeline, LayeredReader
 from ensue.text.boundaries import last_boundary
 from ensue.text.tokenizer import Decoder, Tokenizer
 
@@ -226,7 +225,7 @@ class LanguagePipeline(LayeredPipeline):
         parts: int | None = None,
         progress: Progress | None = None,
     ) -> LanguageScores:
-        """The scores of a file, a folder or a glob by the protocol of `ensue.tasks.reading`.
+        """The scores of a file, a folder or a glob by the protocol of `ensue.tasks.texts.scoring`.
 
         The text is cut into `parts` that are read together; 1 reads it from beginning to end.
         """

@@ -17,8 +17,8 @@ from ensue.metrics.language import LanguageScores
 from ensue.models.language_model import LanguageModel
 from ensue.nn import WordSample
 from ensue.tasks.contract.task import Batch, Task, on_device, reset
-from ensue.tasks.reading import read
-from ensue.tasks.sampled_words import SampledWords
+from ensue.tasks.texts.drawn_words import SampledWords
+from ensue.tasks.texts.scoring import read
 from ensue.text.tokenizers import Tokenizer
 from ensue.types import Loss, State
 

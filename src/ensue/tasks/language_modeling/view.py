@@ -26,7 +26,7 @@ from ensue.models.language_model import LanguageModel
 from ensue.models.modules import device_of, evaluating
 from ensue.nn import watch
 from ensue.tasks.language_modeling.explanation import Explanation, explain
-from ensue.tasks.reading import CALL_LOGITS, scored_windows
+from ensue.tasks.texts.scoring import CALL_LOGITS, scored_windows
 from ensue.text.tokenizer import Tokenizer
 
 MOST_TOKENS = 5_000

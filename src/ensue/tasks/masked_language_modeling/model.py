@@ -7,8 +7,8 @@ from functools import cached_property
 from ensue.models.build_text import build_masked_language_model
 from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe
-from ensue.tasks.tokenizer import TokenizerParts
-from ensue.tasks.tuned_reading import TunedReading
+from ensue.tasks.texts.framing import TunedReading
+from ensue.tasks.texts.tokenizer import TokenizerParts
 from ensue.text.masked_tokens import MaskedTokenizer
 
 

@@ -22,7 +22,6 @@ from ensue.metrics.comparison import ItemRows, ScoredItems, ratio
 from ensue.metrics.masked import MaskedScores
 from ensue.models.masked_language_model import MaskedLanguageModel, MaskedNats
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.contextual import ContextualPipeline, checked_layer, pooled_words
 from ensue.tasks.contract.pipeline import Predictor
 from ensue.tasks.contract.portable import Portable
 from ensue.tasks.contract.token_scores import TokenScore, score_lines
@@ -36,10 +35,10 @@ from ensue.tasks.masked_language_modeling.portable import portable
 from ensue.tasks.masked_language_modeling.reading import mask_probabilities, pseudo_nats, token_vectors
 from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe
 from ensue.tasks.masked_language_modeling.task import MaskedBatch, score
-from ensue.tasks.minimal_pairs import MinimalPairScores, PairScore, ScoredTexts, score_pairs
-from ensue.tasks.poolings import Vectors, pooling_of, unit_vectors
-from ensue.tasks.portable_reading import PortableReading, SubwordReading
-from ensue.tasks.text_vectors import TextVectors
+from ensue.tasks.texts.minimal_pairs import MinimalPairScores, PairScore, ScoredTexts, score_pairs
+from ensue.tasks.texts.portable_reading import PortableReading, SubwordReading
+from ensue.tasks.vectors.contextual import ContextualPipeline, checked_layer, pooled_words
+from ensue.tasks.vectors.text_vectors import TextVectors, Vectors, pooling_of, unit_vectors
 from ensue.text.masked_tokens import MaskedTokenizer
 from ensue.text.wordpiece import MASK
 

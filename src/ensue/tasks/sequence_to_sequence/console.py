@@ -12,7 +12,7 @@ from ensue.data.streams import is_stream, is_typed, stream_lines
 from ensue.notices import say_empty
 from ensue.tasks.contract.windows import WHOLE, Shard
 from ensue.tasks.sequence_to_sequence.outputs import Output
-from ensue.tasks.sequence_to_sequence.windows import WINDOW, in_windows
+from ensue.tasks.sequence_to_sequence.sources import WINDOW, in_windows
 
 if TYPE_CHECKING:
     from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline

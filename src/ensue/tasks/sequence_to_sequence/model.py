@@ -15,7 +15,7 @@ from ensue.runs.schema import ColumnContent, Config, Content, DamagedError, Size
 from ensue.tasks.contract.model import ModelParts
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
-from ensue.tasks.tokenizer import TokenizerContent
+from ensue.tasks.texts.tokenizer import TokenizerContent
 from ensue.tasks.words.model import ContextualConfig, layers_shapes
 
 

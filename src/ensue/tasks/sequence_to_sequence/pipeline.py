@@ -22,7 +22,6 @@ from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.length import most_read
 from ensue.tasks.contract.portable import Portable
 from ensue.tasks.contract.windows import WHOLE, Shard
-from ensue.tasks.layered_reader import LayeredPipeline, LayeredReader
 from ensue.tasks.sequence_to_sequence.alignment import align
 from ensue.tasks.sequence_to_sequence.console import output_lines, outputs_json, score_lines, surprisal_json
 from ensue.tasks.sequence_to_sequence.inspection import inspect_output
@@ -34,6 +33,7 @@ from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
 from ensue.tasks.sequence_to_sequence.sources import Sources
 from ensue.tasks.sequence_to_sequence.texts import Ids, PairCoder
 from ensue.tasks.sequence_to_sequence.writer import Writer
+from ensue.tasks.vectors.layered_reader import LayeredPipeline, LayeredReader
 from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
 
 

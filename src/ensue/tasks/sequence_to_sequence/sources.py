@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ensue.data.compact_texts import Ragged
 from ensue.data.frames.stored import FrameRows
+from ensue.tasks.contract.windows import windows
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.tasks.words.contextual import ContextualFeatures
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 
 SourceRows: TypeAlias = Ragged | FrameRows
 """Ids, or series of frames."""
+
+Item = TypeVar("Item")
+WINDOW = 1_024
+"""Sources that are held and sorted by length."""
 
 
 @dataclass(frozen=True)
@@ -45,3 +50,8 @@ class Sources:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+
+def in_windows(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """The items in order, WINDOW together, so that a file of any length is read in constant memory."""
+    return windows(items, most_items=WINDOW)

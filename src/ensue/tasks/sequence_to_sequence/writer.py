@@ -21,8 +21,7 @@ from ensue.tasks.contract.pipeline import Predictor
 from ensue.tasks.contract.windows import EVERY
 from ensue.tasks.sequence_to_sequence.decoding import mean_surprisals, most_tokens, outputs, search_of
 from ensue.tasks.sequence_to_sequence.outputs import Output
-from ensue.tasks.sequence_to_sequence.sources import Sources
-from ensue.tasks.sequence_to_sequence.windows import in_windows
+from ensue.tasks.sequence_to_sequence.sources import Sources, in_windows
 from ensue.text.scripts import are_unsplit
 from ensue.text.special_tokens import TokenizerWithSpecials
 

@@ -13,7 +13,7 @@ from ensue.inspection.map_page import map_section
 from ensue.inspection.markup import clipped
 from ensue.inspection.neighbor_map import NeighborMap, map_vectors
 from ensue.inspection.page import Section
-from ensue.tasks.poolings import Vectors, unit_vectors
+from ensue.tasks.vectors.text_vectors import Vectors, unit_vectors
 
 
 @dataclass(frozen=True)

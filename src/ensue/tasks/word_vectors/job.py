@@ -17,9 +17,9 @@ from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import origins_for
 from ensue.tasks.contract.job import Job
 from ensue.tasks.contract.task import Scores
-from ensue.tasks.corpus import training_source
-from ensue.tasks.noise import Noise
-from ensue.tasks.word_table import WordTable
+from ensue.tasks.texts.corpus import training_source
+from ensue.tasks.texts.drawn_words import Noise
+from ensue.tasks.vectors.word_table import WordTable
 from ensue.tasks.word_vectors.counted_task import CountedTask
 from ensue.tasks.word_vectors.examples import LINE_END, UNKNOWN, WordContexts, kept_shares
 from ensue.tasks.word_vectors.model import WordVectorParts

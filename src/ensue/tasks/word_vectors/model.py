@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from ensue.data.compact_texts import Ragged
 from ensue.models.word_vectors import CountedVectors, SampledVectors, StaticVectors
-from ensue.tasks.tokenizer import TokenizerParts, WordsContent
+from ensue.tasks.texts.tokenizer import TokenizerParts, WordsContent
 from ensue.tasks.word_vectors.examples import LINE_END
 from ensue.tasks.word_vectors.recipe import StaticVectorsTable, WordVectorsRecipe
 from ensue.text.character_ngrams import ngram_hashes

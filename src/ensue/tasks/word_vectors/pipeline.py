@@ -20,9 +20,8 @@ from ensue.inspection.inspection import Inspection
 from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.words import AnalogyScores, SimilarityScores
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.poolings import Vectors, pooling_of, unit_vectors
-from ensue.tasks.text_vectors import TextVectors
-from ensue.tasks.word_table import Neighbor, WordTable
+from ensue.tasks.vectors.text_vectors import TextVectors, Vectors, pooling_of, unit_vectors
+from ensue.tasks.vectors.word_table import Neighbor, WordTable
 from ensue.tasks.word_vectors.examples import LINE_END
 from ensue.tasks.word_vectors.inspection import inspect_neighbors
 from ensue.tasks.word_vectors.model import WordVectorParts, ngram_rows

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ensue.data.compact_texts import Ragged
-from ensue.tasks.noise import Noise
+from ensue.tasks.texts.drawn_words import Noise
 
 Kind = Literal["cbow", "skip-gram"]
 

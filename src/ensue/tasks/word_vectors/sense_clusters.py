@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ensue.data.corpus.token_file import TokenFile
 from ensue.data.permutation import mix, random_numbers, shares
-from ensue.tasks.poolings import unit_vectors
+from ensue.tasks.vectors.text_vectors import unit_vectors
 from ensue.tasks.word_vectors.examples import LINE_END, kept_shares
 from ensue.tasks.word_vectors.recipe import SensesTable
 

@@ -20,7 +20,7 @@ from ensue.notices import say_once
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import Origin, origins_in
 from ensue.tasks import TASKS, task_entry
-from ensue.tasks.contextual import ContextualPipeline
+from ensue.tasks.vectors.contextual import ContextualPipeline
 from ensue.tasks.words.kept_vectors import Halves, LayersOfTexts, Told, WordsOfTexts, kept_vectors
 
 LARGEST = 65504.0

@@ -13,7 +13,7 @@ from torch import Tensor
 from ensue.models.subword_encoder import SubwordEncoder
 from ensue.models.word_features import EncodedForms
 from ensue.tasks.contract.portable import TensorForm, mask_of, sample_lengths
-from ensue.tasks.portable_reading import PortableReading, SubwordReading
+from ensue.tasks.texts.portable_reading import PortableReading, SubwordReading
 from ensue.tasks.words.pipeline import WordPipeline
 from ensue.tasks.words.portable_origins import (
     PortableOrigins,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ensue.tasks.contract.portable import TensorForm
-from ensue.tasks.portable_reading import PortableReading
+from ensue.tasks.texts.portable_reading import PortableReading
 from ensue.tasks.words.contextual import ContextualFeatures
 from ensue.text.tokenizer import Tokenizer
 

@@ -14,8 +14,8 @@ from ensue.data.compact_texts import Ragged, Texts
 from ensue.errors import DataError
 from ensue.models.subword_encoder import Subwords
 from ensue.tasks.contract.task import on_device
-from ensue.tasks.text_windows import text_windows
-from ensue.tasks.tuned_reading import TunedReading
+from ensue.tasks.texts.framing import TunedReading
+from ensue.tasks.texts.windows import text_windows
 
 Ids = NDArray[np.int64]
 MOST_KNOWN = 1 << 17

@@ -16,9 +16,9 @@ from ensue.nn import SoftmaxHead, TiedSoftmaxHead, TokenEmbedding
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import Origin
 from ensue.tasks import TASKS, task_entry
-from ensue.tasks.inheritance import pairs_of
-from ensue.tasks.tokenizer import TokenizerParts
-from ensue.tasks.tuned_reading import TunedReading
+from ensue.tasks.texts.framing import TunedReading
+from ensue.tasks.texts.inheritance import pairs_of
+from ensue.tasks.texts.tokenizer import TokenizerParts
 from ensue.tasks.words.subwords import SubwordReader
 
 

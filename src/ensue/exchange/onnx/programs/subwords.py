@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
-from ensue.tasks.text_windows import text_windows
+from ensue.tasks.texts.windows import text_windows
 
 
 def loaded(name):

@@ -10,7 +10,7 @@ from pydantic import Field
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Config, DamagedError, Size, Symbols, Vocabulary
 from ensue.tasks.contract.model import ModelParts
-from ensue.tasks.tuned_reading import TunedReading
+from ensue.tasks.texts.framing import TunedReading
 from ensue.text.tokenizers import Tokenizer, restore_tokenizer
 
 

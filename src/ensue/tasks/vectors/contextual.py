@@ -12,9 +12,9 @@ from ensue.arguments import check_path, check_whole
 from ensue.data.word_uses import LabeledUse, WordUse
 from ensue.metrics.senses import SenseScores, WordInContextScores
 from ensue.tasks.contract.pipeline import Pipeline
-from ensue.tasks.poolings import Vectors
-from ensue.tasks.portable_reading import PortableReading
-from ensue.tasks.senses import Senses, score_senses, score_words_in_context
+from ensue.tasks.texts.portable_reading import PortableReading
+from ensue.tasks.vectors.senses import Senses, score_senses, score_words_in_context
+from ensue.tasks.vectors.text_vectors import Vectors
 
 
 class ContextualPipeline(Pipeline):

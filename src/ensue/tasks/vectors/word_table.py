@@ -12,7 +12,7 @@ from ensue.data.word_questions import Analogies, Questions, Similarities
 from ensue.errors import DataError
 from ensue.metrics.comparison import ItemRows, Numbers, ScoredItems, ratio
 from ensue.metrics.words import AnalogyScores, SimilarityScores, spearman
-from ensue.tasks.poolings import unit_vectors
+from ensue.tasks.vectors.text_vectors import unit_vectors
 
 QUESTIONS = 256
 """Analogies that are answered at once."""

@@ -1,16 +1,18 @@
-"""Models that give a vector for each text: how similar two texts are, and how well that agrees with people."""
+"""Models that give a vector for each text: how it comes from those of tokens, and how similar two texts are."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ensue.arguments import check_path
 from ensue.data.judged_texts import read_judged_texts
+from ensue.errors import EnsueError, nearest
 from ensue.metrics.texts import TextSimilarityScores, pearson
 from ensue.metrics.words import spearman
 from ensue.tasks.contract.pipeline import Pipeline
@@ -44,3 +46,28 @@ def cosines(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[
     norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
     found: NDArray[np.float64] = (a * b).sum(1) / np.maximum(norms, 1e-30)
     return found
+
+
+Vectors = NDArray[np.float32]
+RealT = TypeVar("RealT", bound="np.floating[Any]")
+POOLINGS: dict[str, Callable[[Vectors], Vectors]] = {
+    "mean": lambda vectors: vectors.mean(-2),
+    "first": lambda vectors: vectors[..., 0, :],
+    "last": lambda vectors: vectors[..., -1, :],
+    "max": lambda vectors: vectors.max(-2),
+}
+"""From vectors (..., T, d), of one token at least, to one (..., d)."""
+
+
+def pooling_of(name: str) -> Callable[[Vectors], Vectors]:
+    """The pooling of this name. Raises EnsueError if there is none."""
+    if name not in POOLINGS:
+        raise EnsueError(f'no pooling "{name}"{nearest(name, POOLINGS)}; known: {", ".join(POOLINGS)}')
+    return POOLINGS[name]
+
+
+def unit_vectors(vectors: NDArray[RealT], *, least: float = 0.0) -> NDArray[RealT]:
+    """The vectors (..., d) with length 1; zeros for those that are not longer than `least`."""
+    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    units: NDArray[RealT] = (vectors / np.where(norms > least, norms, np.inf)).astype(vectors.dtype)
+    return units

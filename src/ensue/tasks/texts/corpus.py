@@ -21,8 +21,8 @@ from ensue.recipe.tables import CorpusRecipe, DataRecipe, TokenizerRecipe
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import origins_for
 from ensue.tasks.contract.job import Job
-from ensue.tasks.inheritance import check_same_shape, inherit, shared_rows
-from ensue.tasks.tokenizer import TokenizerParts
+from ensue.tasks.texts.inheritance import check_same_shape, inherit, shared_rows
+from ensue.tasks.texts.tokenizer import TokenizerParts
 from ensue.text.tokenizers import Tokenizer
 
 ModelT = TypeVar("ModelT", bound=nn.Module)

@@ -18,10 +18,10 @@ from torch import Tensor
 from ensue.models.layer_outputs import layer_outputs, output_sizes, widened
 from ensue.models.modules import device_of, evaluating
 from ensue.nn import SequenceLayer, TokenEmbedding
-from ensue.tasks.contextual import ContextualPipeline, pooled_words
-from ensue.tasks.poolings import Vectors, pooling_of
-from ensue.tasks.portable_reading import PortableReading, SubwordReading
-from ensue.tasks.text_windows import TextWindow, batches_by_length, text_windows
+from ensue.tasks.texts.portable_reading import PortableReading, SubwordReading
+from ensue.tasks.texts.windows import TextWindow, batches_by_length, text_windows
+from ensue.tasks.vectors.contextual import ContextualPipeline, pooled_words
+from ensue.tasks.vectors.text_vectors import Vectors, pooling_of
 from ensue.text.tokenizer import Tokenizer
 
 CALL_TOKENS = 8192

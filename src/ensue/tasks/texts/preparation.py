@@ -16,7 +16,7 @@ from ensue.data.sources import TextSource
 from ensue.errors import DataError, RecipeError
 from ensue.recipe import Recipe
 from ensue.tasks import task_entry
-from ensue.tasks.corpus import CorpusJob, training_characters, training_source
+from ensue.tasks.texts.corpus import CorpusJob, training_characters, training_source
 
 
 def prepare_corpus(

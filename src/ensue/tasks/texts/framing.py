@@ -1,4 +1,4 @@
-"""How a language model reads texts of words, for taggers and classifiers that begin from its layers."""
+"""How a language model reads words: the signs around a text, the blanks between its words, and its longest window."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""What reads texts: tokenizers and corpora, how a language model reads words, and surprisals."""
