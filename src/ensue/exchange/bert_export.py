@@ -11,7 +11,17 @@ from torch import Tensor
 from ensue.errors import EnsueError
 from ensue.exchange import bert
 from ensue.exchange.configuration import THEIRS
-from ensue.exchange.exported import ALWAYS, CAN, Exported, check_transformer, refused
+from ensue.exchange.exported import (
+    ALWAYS,
+    Exported,
+    TunedLayers,
+    check_transformer,
+    check_width,
+    head_config,
+    refused,
+    tag_head,
+    tuned_layers,
+)
 from ensue.exchange.layouts import Part, to_theirs
 from ensue.exchange.tokenizer_export import masked_files
 from ensue.runs.directory import RunDirectory
@@ -37,8 +47,8 @@ def classifier(run: RunDirectory, tensors: Mapping[str, Tensor]) -> Exported:
     changes nothing.
     """
     recipe: Any = run.recipe
-    origin, labels = _origin(run), run.parts.labels
-    d = origin.recipe.layers.d_model
+    layers = tuned_layers(run, tensors, _check_shape)
+    d = layers.recipe.encoder.d_model
     _check_classifier(run, d)
     if recipe.head.d_hidden:
         scale, pooler, last = 1.0, (tensors["head.1.weight"], tensors["head.1.bias"]), "head.4"
@@ -50,9 +60,8 @@ def classifier(run: RunDirectory, tensors: Mapping[str, Tensor]) -> Exported:
         "classifier.weight": tensors[f"{last}.weight"] / scale,
         "classifier.bias": tensors[f"{last}.bias"],
     }
-    problem = "multi_label_classification" if labels.multiple else "single_label_classification"
-    more = {"architectures": ["BertForSequenceClassification"], "problem_type": problem}
-    return _tuned(run, origin, tensors, head, labels.names, more)
+    check_width(run, head["classifier.weight"], d)
+    return _tuned(run, layers, head, run.parts.labels.names, "BertForSequenceClassification")
 
 
 def _check_classifier(run: RunDirectory, d: int) -> None:
@@ -72,51 +81,19 @@ def _check_classifier(run: RunDirectory, d: int) -> None:
 
 def tagger(run: RunDirectory, tensors: Mapping[str, Tensor]) -> Exported:
     """A tagger whose tags do not depend on each other: a score for each tag and subword."""
-    recipe: Any = run.recipe
-    origin = _origin(run)
-    if recipe.head.kind != "softmax":
-        best = "the best path; classes of transformers choose each tag by itself, as softmax does"
-        raise refused(run, f"head.kind = {recipe.head.kind}, {best}")
-    head = {f"classifier.{name}": tensors[f"head.projection.{name}"] for name in ("weight", "bias")}
-    more = {"architectures": ["BertForTokenClassification"]}
-    return _tuned(run, origin, tensors, head, run.parts.labels.tags.symbols, more)
-
-
-def _origin(run: RunDirectory) -> RunDirectory:
-    """The masked model whose layers were tuned."""
-    tuned = run.parts.tuned
-    if tuned is None:
-        raise EnsueError(f"{run.path}: {run.recipe.describe()} is none of transformers' models; {CAN}")
-    _check_shape(run, tuned.base)
-    found: RunDirectory = tuned.base
-    return found
+    layers = tuned_layers(run, tensors, _check_shape)
+    head = tag_head(run, tensors, layers.recipe.encoder.d_model)
+    return _tuned(run, layers, head, run.parts.labels.tags.symbols, "BertForTokenClassification")
 
 
 def _tuned(
-    run: RunDirectory,
-    origin: RunDirectory,
-    tensors: Mapping[str, Tensor],
-    head: dict[str, Tensor],
-    labels: Sequence[str],
-    more: Mapping[str, Any],
+    run: RunDirectory, layers: TunedLayers, head: dict[str, Tensor], labels: Sequence[str], architecture: str
 ) -> Exported:
-    """The layers of the origin as they are now, with this head."""
-    recipe: Any = origin.recipe.model_copy(update={"encoder": run.parts.tuned.layers})
-    outer: Any = run.recipe
-    if head["classifier.weight"].shape[1] != recipe.encoder.d_model:
-        raise refused(
-            run, "features of words beside the layers, or head.repeats; heads of transformers read the layers"
-        )
-    inner = {name.removeprefix("layers."): tensor for name, tensor in tensors.items() if name.startswith("layers.")}
-    theirs = {f"bert.{name}": tensor for name, tensor in _theirs(bert.body(recipe), recipe, inner).items()}
-    names = dict(enumerate(labels))
-    config = {
-        "classifier_dropout": getattr(outer.head, "dropout", 0.0),
-        "id2label": names,
-        "label2id": {name: number for number, name in names.items()},
-        **more,
-    }
-    return _exported(recipe, origin.parts, theirs | head, config)
+    """The layers with this head."""
+    recipe = layers.recipe
+    theirs = {f"bert.{name}": x for name, x in _theirs(bert.body(recipe), recipe, layers.tensors).items()}
+    more = {"architectures": [architecture], **head_config(run, labels)}
+    return _exported(recipe, layers.origin.parts, theirs | head, more)
 
 
 def _check_shape(run: RunDirectory, layers: RunDirectory) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -34,3 +35,57 @@ def check_transformer(run: RunDirectory) -> None:
     """Raises EnsueError for other layers."""
     if not isinstance(run.recipe.layers, TransformerEncoder):
         raise EnsueError(f"{run.path}: {run.recipe.describe()} is none of transformers' models; {CAN}")
+
+
+class TunedLayers(NamedTuple):
+    """The layers that a classifier or tagger began from, as they are now: the run that they came from, its recipe with
+    their sizes, and their tensors.
+    """
+
+    origin: RunDirectory
+    recipe: Any
+    tensors: dict[str, Tensor]
+
+
+def tuned_layers(
+    run: RunDirectory, tensors: Mapping[str, Tensor], check_shape: Callable[[RunDirectory, RunDirectory], None]
+) -> TunedLayers:
+    """The layers of a classifier or tagger. Raises EnsueError if it began from none, and what `check_shape` raises."""
+    tuned = run.parts.tuned
+    if tuned is None:
+        raise EnsueError(f"{run.path}: {run.recipe.describe()} is none of transformers' models; {CAN}")
+    check_shape(run, tuned.base)
+    inner = {name.removeprefix("layers."): x for name, x in tensors.items() if name.startswith("layers.")}
+    return TunedLayers(tuned.base, tuned.base.recipe.model_copy(update={"encoder": tuned.layers}), inner)
+
+
+def tag_head(run: RunDirectory, tensors: Mapping[str, Tensor], width: int) -> dict[str, Tensor]:
+    """The head of a tagger, a score for each tag and subword. Raises EnsueError if its tags depend on each other."""
+    recipe: Any = run.recipe
+    if recipe.head.kind != "softmax":
+        best = "the best path; classes of transformers choose each tag by itself, as softmax does"
+        raise refused(run, f"head.kind = {recipe.head.kind}, {best}")
+    found = {f"classifier.{name}": tensors[f"head.projection.{name}"] for name in ("weight", "bias")}
+    check_width(run, found["classifier.weight"], width)
+    return found
+
+
+def check_width(run: RunDirectory, weight: Tensor, width: int) -> None:
+    """Raises EnsueError for a head that reads more than the layers."""
+    if weight.shape[1] != width:
+        beside = "features of words beside the layers, or head.repeats"
+        raise refused(run, f"{beside}; heads of transformers read the layers")
+
+
+def head_config(run: RunDirectory, labels: Sequence[str]) -> dict[str, Any]:
+    """The keys of config.json about a head and its labels."""
+    recipe: Any = run.recipe
+    ours = run.parts.labels
+    found = {
+        "classifier_dropout": getattr(recipe.head, "dropout", 0.0),
+        "id2label": dict(enumerate(labels)),
+        "label2id": {name: number for number, name in enumerate(labels)},
+    }
+    if hasattr(ours, "multiple"):
+        found["problem_type"] = f"{'multi' if ours.multiple else 'single'}_label_classification"
+    return found

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor
 
 from ensue.errors import EnsueError
 from ensue.exchange import gpt, gpt_neox
-from ensue.exchange.exported import ALWAYS, Exported, check_transformer, refused
+from ensue.exchange.exported import (
+    ALWAYS,
+    Exported,
+    TunedLayers,
+    check_transformer,
+    check_width,
+    head_config,
+    refused,
+    tag_head,
+    tuned_layers,
+)
 from ensue.exchange.layouts import to_theirs
 from ensue.exchange.softmax import published_softmax, published_vectors, without_bias
 from ensue.exchange.tokenizer_export import causal_files, tuned_files
@@ -51,57 +61,34 @@ def classifier(run: RunDirectory, tensors: dict[str, Tensor]) -> Exported:
         raise refused(
             run, f"data.splitter = {recipe.data.splitter}, which cuts texts as no tokenizer of transformers does"
         )
-    origin, layers = _layers(run, tensors)
-    words, layers = published_vectors(origin.recipe, layers)
+    layers = tuned_layers(run, tensors, _check_shape)
+    words, inner = published_vectors(layers.origin.recipe, layers.tensors)
     weight = tensors["head.1.weight"].double()
-    _check_width(run, weight, origin)
-    matrix = without_bias(weight, tensors["head.1.bias"].double(), layers, origin.recipe)
-    problem = "multi_label_classification" if labels.multiple else "single_label_classification"
-    return _tuned(run, origin, words, layers, {"score.weight": matrix.float()}, "SequenceClassification", labels.names,
-                  problem_type=problem)  # fmt: skip
+    check_width(run, weight, layers.recipe.encoder.d_model)
+    matrix = without_bias(weight, tensors["head.1.bias"].double(), inner, layers.origin.recipe)
+    head = {"score.weight": matrix.float()}
+    return _tuned(run, layers, words, inner, head, labels.names, "SequenceClassification")
 
 
 def tagger(run: RunDirectory, tensors: dict[str, Tensor]) -> Exported:
     """A tagger whose tags do not depend on each other: a score for each tag and subword."""
-    recipe: Any = run.recipe
-    if recipe.head.kind != "softmax":
-        best = "the best path; classes of transformers choose each tag by itself, as softmax does"
-        raise refused(run, f"head.kind = {recipe.head.kind}, {best}")
-    origin, layers = _layers(run, tensors)
-    if origin.recipe.layers.norm == "post":
+    layers = tuned_layers(run, tensors, _check_shape)
+    head = tag_head(run, tensors, layers.recipe.encoder.d_model)
+    if layers.origin.recipe.layers.norm == "post":
         raise refused(run, "tags over layers with norm = post; GPT has no class of transformers for tags")
-    words, layers = published_vectors(origin.recipe, layers)
-    weight, bias = (tensors[f"head.projection.{name}"] for name in ("weight", "bias"))
-    _check_width(run, weight, origin)
-    head = {"classifier.weight": weight, "classifier.bias": bias}
-    return _tuned(run, origin, words, layers, head, "TokenClassification", run.parts.labels.tags.symbols)
-
-
-def _layers(run: RunDirectory, tensors: dict[str, Tensor]) -> tuple[RunDirectory, dict[str, Tensor]]:
-    """The language model whose layers were tuned, and their tensors as they are now."""
-    origin: RunDirectory = run.parts.tuned.base
-    _check_shape(run, origin)
-    return origin, {name.removeprefix("layers."): x for name, x in tensors.items() if name.startswith("layers.")}
-
-
-def _check_width(run: RunDirectory, weight: Tensor, origin: RunDirectory) -> None:
-    recipe: Any = origin.recipe
-    if weight.shape[1] != recipe.encoder.d_model:
-        raise refused(
-            run, "features of words beside the layers, or head.repeats; heads of transformers read the layers"
-        )
+    words, inner = published_vectors(layers.origin.recipe, layers.tensors)
+    return _tuned(run, layers, words, inner, head, run.parts.labels.tags.symbols, "TokenClassification")
 
 
 def _tuned(
-    run: RunDirectory, origin: RunDirectory, words: Tensor, layers: dict[str, Tensor], head: dict[str, Tensor],
-    what: str, labels: Sequence[str], **more: Any,
+    run: RunDirectory, layers: TunedLayers, words: Tensor, inner: dict[str, Tensor], head: dict[str, Tensor],
+    labels: Sequence[str], what: str,
 ) -> Exported:  # fmt: skip
-    """The layers with this head. A text ends with our sign behind it; padding is the sign between pairs, of which there
+    """The layers with a head. A text ends with our sign behind it; padding is the sign between pairs, of which there
     are none.
     """
-    recipe: Any = origin.recipe.model_copy(update={"encoder": run.parts.tuned.layers})
-    outer: Any = run.recipe
-    encoder, reading, names = recipe.encoder, run.parts.tuned.reading, dict(enumerate(labels))
+    recipe, reading, outer = layers.recipe, run.parts.tuned.reading, cast(Any, run.recipe)
+    encoder = recipe.encoder
     config = {
         **_config(recipe),
         "architectures": [f"{SHAPES[encoder.positions, encoder.norm]}For{what}"],
@@ -109,15 +96,12 @@ def _tuned(
         "bos_token_id": reading.begin[0],
         "eos_token_id": reading.end[0],
         "pad_token_id": reading.between[0],
-        "classifier_dropout": getattr(outer.head, "dropout", 0.0),
-        "id2label": names,
-        "label2id": {name: number for number, name in names.items()},
+        **head_config(run, labels),
         **ALWAYS,
-        **more,
     }
     splitter = outer.data.splitter if what == "SequenceClassification" else None
     files = tuned_files(reading, splitter=splitter, context=encoder.context)
-    return Exported({"config.json": config, **files}, _theirs(recipe, words.float(), layers) | head)
+    return Exported({"config.json": config, **files}, _theirs(recipe, words.float(), inner) | head)
 
 
 def _check_shape(run: RunDirectory, layers: RunDirectory) -> None:
