@@ -115,7 +115,13 @@ def recipes(
         return
     from ensue.console.tables import show_recipes
 
-    show_recipes([(known, read_recipe(known)) for known in recipe_names()])
+    known = {}
+    for each in recipe_names():
+        try:
+            known[each] = read_recipe(each)
+        except EnsueError as error:  # of another package
+            say(str(error))
+    show_recipes(list(known.items()))
 
 
 def machine(

@@ -14,6 +14,7 @@ from ensue.models.specification import (
     Directions,
     Encoder,
     EncoderSpecification,
+    GuestEncoder,
     HiddenEncoder,
     NoEncoder,
     OriginEncoder,
@@ -59,7 +60,8 @@ def build_encoder(encoder: EncoderSpecification, *, d_in: int, directions: Direc
     memory.
     """
     _check_size(encoder)
-    return ENCODERS[encoder.kind](encoder, d_in, directions)
+    build = _guest if isinstance(encoder, GuestEncoder) else ENCODERS[encoder.kind]
+    return build(encoder, d_in, directions)
 
 
 def _check_size(specification: EncoderSpecification) -> None:
@@ -152,6 +154,10 @@ def build_transformer(
     return Stack(
         [Pointwise(nn.Linear(d_in, specification.d_model), d_in=d_in, d_out=specification.d_model), transformer]
     )
+
+
+_guest = _recurrent(lambda s, d_in, d_out: s.layer(d_in))
+"""Layers of another package."""
 
 
 def _none(specification: NoEncoder, d_in: int, directions: Directions) -> SequenceLayer:

@@ -7,9 +7,12 @@ same keys share one. The table is the same in every task. Unknown keys are error
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Annotated, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+if TYPE_CHECKING:  # it needs torch, which recipes do not
+    from ensue.nn import SequenceLayer
 
 LARGEST = 1_000_000
 Size = Annotated[int, Field(ge=1, le=LARGEST)]
@@ -208,6 +211,14 @@ class OriginEncoder(Table):
     """
 
 
+class GuestEncoder(RecurrentEncoder):
+    """The keys of an encoder of another package, which makes its layers. A class that derives from it has a `kind`."""
+
+    def layer(self, d_in: int) -> SequenceLayer:
+        """A causal layer from `d_in` features to `d_model`. For two directions it is called twice."""
+        raise NotImplementedError
+
+
 class NoEncoder(Table):
     """No layers: the head reads the features of each position."""
 
@@ -224,6 +235,12 @@ ENCODER_KEYS = tuple(
     for schema in get_args(get_args(EncoderSpecification)[0])
 )
 """The keys of each encoder."""
+ENCODER_KINDS = frozenset(
+    kind
+    for schema in (*get_args(get_args(EncoderSpecification)[0]), OriginEncoder)
+    for kind in get_args(schema.model_fields["kind"].annotation)
+)
+"""The names of all encoders of ensue."""
 WordsEncoderSpecification = Annotated[EncoderSpecification | OriginEncoder, Field(discriminator="kind")]
 """The encoders of models that read words."""
 

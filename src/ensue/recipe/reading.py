@@ -7,22 +7,31 @@ from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError, create_model
 
-from ensue.errors import DataError, RecipeError, nearest
+from ensue.errors import DataError, EnsueError, RecipeError, nearest
+from ensue.guests import find_guest, guests, with_needs
+from ensue.models.specification import ENCODER_KINDS, GuestEncoder
 from ensue.notices import say_once
 from ensue.parsing import MAX_TOML, ParseError, parse_toml, read_bounded, shown
 from ensue.recipe.tables import BUDGETS, Recipe, without_none
-from ensue.tasks import DEFAULT_TASK, TASKS, task_entry
+from ensue.tasks import DEFAULT_TASK, TASKS, has_task, task_entry
 
 EARLIER = {"division": ("sources", "rows"), "splitter": ("treebank", "treebank-1")}
 """Values of keys of `[data]` that meant something else in an earlier ensue, and the values that mean that now."""
+LAYERED = ("encoder", "decoder")
+"""Tables whose `kind` may be a layer of another package."""
 
 
 def recipe_names() -> list[str]:
-    """The recipes that come with the package."""
+    """The recipes that come with ensue, then those of other packages."""
+    return [*_packaged_names(), *sorted(guests("recipe").keys() - _packaged_names())]
+
+
+def _packaged_names() -> list[str]:
     return sorted(entry.name.removesuffix(".toml") for entry in _packaged().iterdir() if entry.name.endswith(".toml"))
 
 
@@ -58,8 +67,9 @@ def with_paths(recipe: Recipe, *, train: str = "", valid: str = "", test: str = 
 def validate_recipe(document: Mapping[str, Any], *, where: str) -> Recipe:
     """The checked recipe of a document; the first mistake is a `RecipeError`."""
     try:
+        document = _with_needs(document)
         schema = _recipe_class(document)
-    except RecipeError as error:
+    except EnsueError as error:
         raise RecipeError(f"{where}: {error}") from None
     try:
         return schema.model_validate(document, strict=True)
@@ -72,7 +82,7 @@ def as_trained(document: dict[str, Any]) -> dict[str, Any]:
     values meant then is spelled out.
     """
     data = document.get("data", {})
-    if document.get("task", DEFAULT_TASK) not in TASKS or not isinstance(data, dict):
+    if not has_task(document.get("task", DEFAULT_TASK)) or not isinstance(data, dict):
         return document  # which cannot be read
     known: Any = _recipe_class(document).model_fields["data"].annotation
     if "division" in data or "division" not in known.model_fields:
@@ -94,7 +104,41 @@ def going_on(recipe: Recipe, own: Recipe) -> Recipe:
 
 
 def _recipe_class(document: Mapping[str, Any]) -> type[Recipe]:
-    return task_entry(document.get("task", DEFAULT_TASK)).recipe
+    """The recipe of the task, in whose tables of layers those of other packages are known that the document names."""
+    recipe = task_entry(document.get("task", DEFAULT_TASK)).recipe
+    for table, kind in _guest_layers(document).items():
+        if table in recipe.model_fields:
+            recipe = _with_layer(recipe, table, find_guest("layer", kind, GuestEncoder))
+    return recipe
+
+
+@cache
+def _with_layer(recipe: type[Recipe], table: str, encoder: type[GuestEncoder]) -> type[Recipe]:
+    field = recipe.model_fields[table]
+    known: Any = Annotated[field.annotation | encoder, Field(discriminator="kind")]  # type: ignore[operator]
+    fields: dict[str, Any] = {table: (known, ... if field.is_required() else field.default)}
+    return create_model(recipe.__name__, __base__=recipe, __module__=recipe.__module__, **fields)
+
+
+def _guest_layers(document: Mapping[str, Any]) -> dict[str, str]:
+    """The tables whose layers are of another package, with the names of these layers."""
+    kinds = {table: _kind(document, table) for table in LAYERED}
+    return {
+        table: kind
+        for table, kind in kinds.items()
+        if isinstance(kind, str) and kind not in ENCODER_KINDS and kind in guests("layer")
+    }
+
+
+def _with_needs(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The document with the packages of its task and layers in `needs`. Raises RecipeError if one is not installed."""
+    task, needs = document.get("task", DEFAULT_TASK), document.get("needs", [])
+    used = [guests("layer")[kind] for kind in _guest_layers(document).values()]
+    if has_task(task) and task not in TASKS:
+        used.append(guests("task")[task])
+    if not isinstance(needs, list) or not (needs or used):
+        return document
+    return {**document, "needs": with_needs(needs, used)}
 
 
 def _packaged() -> Any:
@@ -103,13 +147,15 @@ def _packaged() -> Any:
 
 def _read_document(name: str) -> dict[str, Any]:
     path = Path(name)
-    if name in recipe_names():
+    if name in _packaged_names():
         text = (_packaged() / f"{name}.toml").read_text(encoding="utf-8")
     elif path.is_file():
         try:
             text = read_bounded(path, MAX_TOML * 4).decode()
         except (OSError, ValueError) as error:
             raise DataError(f"not a readable UTF-8 file: {error}", path) from None
+    elif (package := find_guest("recipe", name, ModuleType)) is not None:
+        text = _text_of_guest(name, package)
     elif path.suffix == ".toml":
         raise DataError("no such recipe file", path)
     else:
@@ -118,6 +164,15 @@ def _read_document(name: str) -> dict[str, Any]:
         return parse_toml(text)
     except ParseError as error:
         raise RecipeError(f"{name}: {error}") from None
+
+
+def _text_of_guest(name: str, package: ModuleType) -> str:
+    """The file NAME.toml in a package."""
+    try:
+        return (files(package) / f"{name}.toml").read_text(encoding="utf-8")
+    except (OSError, ValueError, TypeError) as error:
+        where = guests("recipe")[name].package
+        raise RecipeError(f"{name}: no readable {name}.toml in {package.__name__} of {where}: {error}") from None
 
 
 def _parse_setting(setting: str) -> tuple[str, Any]:
@@ -151,7 +206,7 @@ def _kind(document: Mapping[str, Any], table: str) -> Any:
 
 def _drop_keys_of_another_kind(document: dict[str, Any], table: str, *, kept: Collection[str]) -> None:
     """Removes the keys of a table that its kind does not have, except those `kept`, which a person has written."""
-    with suppress(RecipeError):  # of an unknown task or kind: validation will raise it
+    with suppress(EnsueError):  # of an unknown task or kind: validation will raise it
         known = _tables(_recipe_class(document), [table, _kind(document, table)])[-1].get("properties", {})
         dropped = [key for key in document[table] if key not in known and f"{table}.{key}" not in kept] if known else []
         for key in dropped:
@@ -178,6 +233,7 @@ def _explain(error: ValidationError, recipe: type[Recipe]) -> str:
             return f"{key} {first['ctx']['error']}"
         case "union_tag_invalid":
             known = [tag.strip(" '") for tag in first["ctx"]["expected_tags"].split(",")]
+            known += guests("layer") if place[-1] in LAYERED else []
             return f'no {key} "{first["ctx"]["tag"]}"{nearest(first["ctx"]["tag"], known)}; known: {", ".join(known)}'
         case "union_tag_not_found":
             return f"{key}.{first['ctx']['discriminator'].strip(chr(39))} is missing"

@@ -20,6 +20,7 @@ ORDER = (
     "source",
     "measured",
     "task",
+    "needs",
     "data",
     "tokenizer",
     "target_tokenizer",
@@ -220,6 +221,8 @@ class Recipe(Table):
     """Its scores, for people."""
     task: str
     """The task, which decides on tables and keys."""
+    needs: list[str] | None = None
+    """Packages that it needs beside ensue, such as `ensue-minimal>=0.1`. Those of its task and layers are added."""
     data: DataRecipe
     train: TrainRecipe
     tuning: TuningRecipe = TuningRecipe()

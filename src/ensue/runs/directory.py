@@ -24,14 +24,15 @@ from typing import Any, TypeVar, cast
 import torch
 from filelock import FileLock, Timeout
 
-from ensue.errors import RunError
+from ensue.errors import RecipeError, RunError
+from ensue.guests import with_needs
 from ensue.parsing import ParseError, parse_json, parse_toml, read_bounded, shown
 from ensue.recipe import Recipe, as_trained, validate_recipe
 from ensue.runs.checkpoint import link
 from ensue.runs.manifest import Manifest, entry_of
 from ensue.runs.schema import FORMAT_VERSION, Config, DamagedError, Entry, check_is_run, checked, parsed, told
 from ensue.runs.weights import flush, load_parameters, partial_of, read_tensors
-from ensue.tasks import TASKS, TaskEntry, task_entry
+from ensue.tasks import TaskEntry, has_task, task_entries, task_entry
 from ensue.version import VERSION
 
 Parsed = TypeVar("Parsed")
@@ -46,7 +47,7 @@ FILES = (
 
 def file_names() -> set[str]:
     """The names of all files that a run of any task can have."""
-    return {*FILES, *(name for task in TASKS for name in task_entry(task).files)}
+    return {*FILES, *(name for entry in task_entries() for name in entry.files)}
 
 
 class RunDirectory:
@@ -117,8 +118,7 @@ class RunDirectory:
             )
         self.manifest.check("config.json")
         task = config.get("task")
-        is_known = isinstance(task, str) and task in TASKS
-        checked(task_entry(task).parts_class.config if is_known else Config, config, path)
+        checked(task_entry(task).parts_class.config if has_task(task) else Config, config, path)
         return cast("dict[str, Any]", config)
 
     @cached_property
@@ -132,7 +132,13 @@ class RunDirectory:
     def entry(self) -> TaskEntry:
         """The task of the run."""
         task = self.config["task"]
-        if task not in TASKS:
+        if not has_task(task):
+            with told(self.path / "recipe.toml"):
+                needs = parse_toml(self.manifest.read("recipe.toml")).get("needs")
+            try:
+                with_needs(needs if isinstance(needs, list) else [])
+            except RecipeError as error:
+                raise RunError(f"{self.path}: {error}") from None
             raise RunError(f"{self.path}: a run of the task {shown(task)}, which this ensue has not")
         if task != self.recipe.task:
             raise RunError(f"{self.path}: damaged: config.json is of {task}, recipe.toml of {self.recipe.task}")

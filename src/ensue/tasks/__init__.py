@@ -1,10 +1,12 @@
-"""The tasks. Each is a folder here and a line in `TASKS`; no other file names a task."""
+"""The tasks. Each is a folder here and a line in `TASKS`, or of another package; no other file names a task."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import import_module
 
 from ensue.errors import RecipeError, nearest
+from ensue.guests import find_guest, guests, working_guests
 from ensue.tasks.entry import TaskEntry
 
 TASKS = {
@@ -29,10 +31,24 @@ DEFAULT_TASK = "language-modeling"
 
 def task_entry(name: object) -> TaskEntry:
     """The entry of a task. Raises RecipeError, with the nearest name, if there is none."""
-    if not isinstance(name, str) or name not in TASKS:
-        raise RecipeError(f'no task "{name}"{nearest(str(name), TASKS)}; known: {", ".join(TASKS)}')
-    entry: TaskEntry = import_module(TASKS[name]).TASK
+    if isinstance(name, str) and name in TASKS:
+        return import_module(TASKS[name]).TASK  # type: ignore[no-any-return]
+    entry: TaskEntry | None = find_guest("task", name, TaskEntry)
+    if entry is None:
+        known = [*TASKS, *guests("task")]
+        raise RecipeError(f'no task "{name}"{nearest(str(name), known)}; known: {", ".join(known)}')
     return entry
 
 
-__all__ = ["DEFAULT_TASK", "TASKS", "TaskEntry", "task_entry"]
+def has_task(name: object) -> bool:
+    """Whether there is a task of this name."""
+    return isinstance(name, str) and (name in TASKS or name in guests("task"))
+
+
+def task_entries() -> Iterator[TaskEntry]:
+    """The entries of all tasks; those of other packages come last."""
+    yield from map(task_entry, TASKS)
+    yield from working_guests("task", TaskEntry)
+
+
+__all__ = ["DEFAULT_TASK", "TASKS", "TaskEntry", "has_task", "task_entries", "task_entry"]

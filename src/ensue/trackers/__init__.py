@@ -7,6 +7,7 @@ from importlib import import_module
 from importlib.util import find_spec
 
 from ensue.errors import EnsueError, nearest
+from ensue.guests import find_guest, guests
 from ensue.trackers.tracker import Tracker
 
 TRACKERS = {
@@ -24,7 +25,11 @@ def trackers_of(names: Sequence[str]) -> list[Tracker]:
 
 def _tracker(name: str) -> Tracker:
     if name not in TRACKERS:
-        raise EnsueError(f'no tracker "{name}"{nearest(name, TRACKERS)}; known: {", ".join(TRACKERS)}')
+        guest: type[Tracker] | None = find_guest("tracker", name, Tracker)
+        if guest is None:
+            known = [*TRACKERS, *guests("tracker")]
+            raise EnsueError(f'no tracker "{name}"{nearest(name, known)}; known: {", ".join(known)}')
+        return guest()
     place, package = TRACKERS[name]
     if package and find_spec(package) is None:
         raise EnsueError(f"the tracker {name} needs the package {package}: pip install 'ensue[{name}]'")

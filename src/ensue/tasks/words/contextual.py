@@ -19,7 +19,7 @@ from ensue.models.word_specification import ContextualSpecification
 from ensue.notices import say_once
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import Origin, origins_in
-from ensue.tasks import TASKS, task_entry
+from ensue.tasks import task_entries
 from ensue.tasks.vectors.contextual import ContextualPipeline
 from ensue.tasks.words.kept_vectors import Halves, LayersOfTexts, Told, WordsOfTexts, kept_vectors
 
@@ -162,8 +162,7 @@ def rounded(vectors: NDArray[np.float32]) -> Halves:
 def _origin_vectors(origin: Origin, features: ContextualSpecification, device: torch.device) -> OriginVectors:
     entry = origin.run.entry
     if not issubclass(entry.pipeline_class, ContextualPipeline):
-        known = [task_entry(name) for name in TASKS]
-        able = [found.what for found in known if issubclass(found.pipeline_class, ContextualPipeline)]
+        able = [found.what for found in task_entries() if issubclass(found.pipeline_class, ContextualPipeline)]
         raise RecipeError(
             f"features.contextual: {origin.path} is a run of a {entry.what}, which gives no vectors of words in their "
             f"sentences; expected a {' or a '.join(able)}"

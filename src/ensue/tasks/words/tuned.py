@@ -15,7 +15,7 @@ from ensue.models.subword_encoder import SubwordEncoder
 from ensue.nn import SoftmaxHead, TiedSoftmaxHead, TokenEmbedding
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import Origin
-from ensue.tasks import TASKS, task_entry
+from ensue.tasks import task_entries
 from ensue.tasks.texts.framing import TunedReading
 from ensue.tasks.texts.inheritance import pairs_of
 from ensue.tasks.texts.tokenizer import TokenizerParts
@@ -52,8 +52,9 @@ class Tuned:
         else:
             reading = parts.tuned_reading(origin.run.recipe) if isinstance(parts, TokenizerParts) else None
         if reading is None:
-            known = [task_entry(name) for name in TASKS]
-            able = [e.what for e in known if getattr(e.parts_class, "tuned_reading", None) not in (None, _NOTHING)]
+            able = [
+                e.what for e in task_entries() if getattr(e.parts_class, "tuned_reading", None) not in (None, _NOTHING)
+            ]
             raise RecipeError(
                 f"encoder.from: {origin.path} is a {origin.run.entry.what}, whose layers cannot be tuned; expected a "
                 f"{' or a '.join(able)}, or what began from one"

@@ -1,0 +1,148 @@
+"""Other packages add layers, tasks, recipes and trackers; one that is broken or missing is one line."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from ensue.cli import app
+from ensue.errors import EnsueError, RecipeError
+from ensue.models.build_text import build_language_model
+from ensue.recipe import read_recipe, recipe_names
+from ensue.runs.directory import RunDirectory
+from ensue.tasks import has_task, task_entries, task_entry
+from ensue.trackers import trackers_of
+
+MODULE = """
+from typing import Literal
+from ensue.models.specification import GuestEncoder
+from ensue.nn import Elman
+from ensue.tasks import task_entry
+from ensue.trackers.csv_file import CsvFile
+
+class Small(GuestEncoder):
+    kind: Literal["small"]
+    leak: float = 0.5
+
+    def layer(self, d_in):
+        return Elman(d_in, self.d_model)
+
+class Told(CsvFile):
+    name = "told"
+
+TASK = task_entry("language-modeling")
+"""
+RECIPE = '[encoder]\nkind = "small"\nleak = 0.25\nd_model = 8\n[train]\nsteps = 3\n'
+ENTRIES = {
+    "layers": {"small": "small_guest:Small", "gone": "small_guest_of_old:Gone", "number": "small_guest:RECIPES"},
+    "tasks": {"small-task": "small_guest:TASK", "bad-task": "small_guest:Small"},
+    "recipes": {"small-recipe": "small_guest", "no-recipe": "small_guest", "gone-recipe": "small_guest_of_old"},
+    "trackers": {"told": "small_guest:Told"},
+}
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A package that is installed in a folder of its own."""
+    folder = tmp_path / "small_guest"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(MODULE, encoding="utf-8")
+    (folder / "small-recipe.toml").write_text(RECIPE, encoding="utf-8")
+    facts = tmp_path / "small_guest-0.2.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: small-guest\nVersion: 0.2\n", encoding="utf-8")
+    lines = [
+        line
+        for group, names in ENTRIES.items()
+        for line in (f"[ensue.{group}]", *(f"{name} = {place}" for name, place in names.items()))
+    ]
+    (facts / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield folder
+    sys.modules.pop("small_guest", None)
+
+
+@pytest.mark.usefixtures("package")
+def test_a_layer_has_keys_of_its_own_in_every_recipe_and_is_built() -> None:
+    recipe = read_recipe("char-lstm", {"encoder.kind": "small", "encoder.leak": 0.25, "encoder.num_layers": 2})
+    assert recipe.encoder.leak == 0.25
+    assert recipe.needs == ["small-guest>=0.2"]
+    assert 'kind = "small"' in recipe.to_toml()
+    assert read_recipe(recipe) == recipe
+    model = build_language_model(recipe.tokens, recipe.encoder, vocabulary_size=5)
+    assert model.loss(torch.zeros(2, 3, dtype=torch.long), torch.zeros(2, 3, dtype=torch.long))[0].mean.isfinite()
+    both = read_recipe("translate-lstm", {"encoder.kind": "small", "decoder.kind": "small"})
+    assert (both.encoder.leak, both.decoder.leak) == (0.5, 0.5)
+    assert read_recipe("tag-lstm", {"encoder.kind": "small"}).encoder.kind == "small"
+
+
+@pytest.mark.usefixtures("package")
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"encoder.leek": 1.0}, 'char-lstm: unknown key "encoder.leek" in encoder (small); did you mean "leak"?'),
+        ({"encoder.kind": "smal"}, 'char-lstm: no encoder "smal"; did you mean "small"?; known: .*, small'),
+        (
+            {"encoder.kind": "gone"},
+            'char-lstm: the layer "gone" of the package small-guest 0.2 cannot be imported: '
+            "ModuleNotFoundError: No module named 'small_guest_of_old'",
+        ),
+        ({"encoder.kind": "number"}, 'char-lstm: the layer "number" of the package small-guest 0.2 cannot be imported'),
+        (
+            {"task": "bad-task"},
+            'char-lstm: the task "bad-task" of .*: expected a TaskEntry at small_guest:Small, found',
+        ),
+        ({"task": "small-tusk"}, 'char-lstm: no task "small-tusk"; did you mean "small-task"?'),
+        ({"needs": ["small-guest>=0.3"]}, "char-lstm: needs the package small-guest>=0.3, but 0.2 is installed"),
+        ({"needs": ["other-guest"]}, "char-lstm: needs the package other-guest, which is not installed: pip install"),
+        ({"needs": ["!"]}, 'char-lstm: needs: expected a package, such as "ensue-minimal>=0.1", found'),
+    ],
+)
+def test_a_mistake_is_one_line(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(RecipeError, match=message.replace("?", r"\?").replace("(", r"\(").replace(")", r"\)")):
+        read_recipe("char-lstm", {"encoder.kind": "small"} | settings)
+
+
+@pytest.mark.usefixtures("package")
+def test_a_recipe_is_found_by_its_name_and_broken_ones_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert recipe_names()[-3:] == ["gone-recipe", "no-recipe", "small-recipe"]
+    assert read_recipe("small-recipe").needs == ["small-guest>=0.2"]
+    app(["recipes"], standalone_mode=False)
+    shown = capsys.readouterr()
+    assert "small-recipe" in shown.out
+    assert "char-lstm" in shown.out
+    first, second = shown.err.splitlines()
+    assert 'the recipe "gone-recipe" of the package small-guest 0.2 cannot be imported' in first
+    assert "no readable no-recipe.toml in small_guest of small-guest 0.2" in second
+
+
+@pytest.mark.usefixtures("package")
+def test_a_task_is_one_of_the_tasks() -> None:
+    assert has_task("small-task")
+    assert task_entry("small-task") is task_entry("language-modeling")
+    with pytest.warns(match='the task "bad-task" of the package small-guest 0.2: expected a TaskEntry'):
+        assert sum(entry is task_entry("language-modeling") for entry in task_entries()) == 2
+
+
+@pytest.mark.usefixtures("package")
+def test_a_tracker_is_found_by_its_name() -> None:
+    assert [tracker.name for tracker in trackers_of(["csv", "told"])] == ["csv", "told"]
+    with pytest.raises(EnsueError, match='no tracker "tld"; did you mean "told"'):
+        trackers_of(["tld"])
+
+
+def test_a_run_names_the_package_that_it_needs_where_it_is_missing(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "run")
+    run.path.mkdir()
+    run.write({
+        "recipe.toml": 'task = "parity"\nneeds = ["ensue-parity>=1.2"]\n',
+        "config.json": '{"format_version": 3, "ensue": "1", "task": "parity", "text": "", "runtime": {}}',
+    })  # fmt: skip
+    message = (
+        f"{run.path}: needs the package ensue-parity>=1.2, which is not installed: pip install 'ensue-parity>=1.2'"
+    )
+    with pytest.raises(EnsueError) as told:
+        assert run.entry
+    assert str(told.value) == message
