@@ -169,6 +169,7 @@ class Visit:
             self.is_complete = False
         if not self.is_complete and self.connection is not None:
             self.connection.abort()
+            await asyncio.sleep(0)  # the connection hears of its end, before the request ends
 
 
 async def _nothing() -> Message:
