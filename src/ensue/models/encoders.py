@@ -134,19 +134,9 @@ def build_transformer(
     """
     _check_size(specification)
     transformer = Transformer(
-        specification.d_model,
-        num_heads=specification.num_heads,
-        num_layers=specification.num_layers,
-        d_feedforward=specification.d_feedforward,
-        positions=specification.positions,
+        **specification.model_dump(exclude={"kind", "origin", "context"}),
         max_positions=specification.context,
-        norm=specification.norm,
-        activation=specification.activation,
-        dropout=specification.dropout,
-        dropout_attention=specification.dropout_attention,
         is_causal=is_causal,
-        norm_input=specification.norm_input,
-        norm_epsilon=specification.norm_epsilon,
         d_memory=d_memory,
     )
     if d_in == specification.d_model:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from jaxtyping import Bool, Float
@@ -30,6 +31,22 @@ def nonlinearity(activation: Activation) -> nn.Module:
     return nn.ReLU() if activation == "relu" else nn.GELU("tanh" if activation == "gelu-tanh" else "none")
 
 
+@dataclass(frozen=True, kw_only=True)
+class BlockOptions:
+    """The options of a Transformer block. `norm_epsilon` is added to variances."""
+
+    num_heads: int
+    d_feedforward: int | None = None
+    """Width of the feed-forward network; None: 4 · d_model."""
+    dropout: float = 0.0
+    dropout_attention: float | None = None
+    """Dropout on the weights of the attention; None: `dropout`."""
+    activation: Activation = "relu"
+    is_causal: bool = True
+    rotary: bool = False
+    norm_epsilon: float = EPSILON
+
+
 class FeedForward(nn.Sequential):
     """`W_2 g(W_1 x + b_1) + b_2` at every position (Vaswani et al. 2017, eq. 2), with g = ReLU or GELU.
 
@@ -51,34 +68,25 @@ class FeedForward(nn.Sequential):
 class PostNormBlock(Parallel):
     """`z = LayerNorm(x + SelfAttn(x))`, `y = LayerNorm(z + FFN(z))` (Vaswani et al. 2017; SLP ch. 9)."""
 
-    def __init__(
-        self,
-        d_model: int,
-        *,
-        num_heads: int,
-        d_feedforward: int,
-        dropout: float = 0.0,
-        dropout_attention: float | None = None,
-        activation: Activation = "relu",
-        is_causal: bool = True,
-        rotary: bool = False,
-        norm_epsilon: float = EPSILON,
-    ) -> None:
+    def __init__(self, d_model: int, **options: Any) -> None:
+        """`options` are those of `BlockOptions`."""
         super().__init__()
+        given = BlockOptions(**options)
         self.d_in = self.d_out = d_model
-        self.is_causal = is_causal
+        self.is_causal = given.is_causal
         self.attention = MultiHeadAttention(
             d_model,
-            num_heads=num_heads,
-            dropout=dropout if dropout_attention is None else dropout_attention,
-            is_causal=is_causal,
-            rotary=rotary,
+            num_heads=given.num_heads,
+            dropout=given.dropout if given.dropout_attention is None else given.dropout_attention,
+            is_causal=given.is_causal,
+            rotary=given.rotary,
         )
-        self.feedforward = FeedForward(d_model, d_feedforward, activation=activation, dropout=dropout)
-        self.norm_attention = nn.LayerNorm(d_model, norm_epsilon)
-        self.norm_feedforward = nn.LayerNorm(d_model, norm_epsilon)
-        self.dropout = ElementDropout(dropout)
-        self.activation, self.d_feedforward = activation, d_feedforward
+        self.d_feedforward = 4 * d_model if given.d_feedforward is None else given.d_feedforward
+        self.activation = given.activation
+        self.feedforward = FeedForward(d_model, self.d_feedforward, activation=given.activation, dropout=given.dropout)
+        self.norm_attention = nn.LayerNorm(d_model, given.norm_epsilon)
+        self.norm_feedforward = nn.LayerNorm(d_model, given.norm_epsilon)
+        self.dropout = ElementDropout(given.dropout)
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> KVState:
         return self.attention.init_state(batch_size, memory)

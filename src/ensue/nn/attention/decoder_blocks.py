@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ensue.nn.attention.blocks import EPSILON, Activation, PostNormBlock
+from ensue.nn.attention.blocks import PostNormBlock
 from ensue.nn.attention.cross import MultiHeadCrossAttention
 from ensue.nn.attention.multi_head import KVState
 from ensue.types import Memory, Shared, State
@@ -26,34 +26,15 @@ class PostNormDecoderBlock(PostNormBlock):
     u = LayerNorm(x + SelfAttn(x))    z = LayerNorm(u + CrossAttn(u, m))    y = LayerNorm(z + FFN(z))
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        *,
-        num_heads: int,
-        d_feedforward: int,
-        d_memory: int | None = None,
-        dropout: float = 0.0,
-        dropout_attention: float | None = None,
-        activation: Activation = "relu",
-        rotary: bool = False,
-        norm_epsilon: float = EPSILON,
-    ) -> None:
-        super().__init__(
-            d_model,
-            num_heads=num_heads,
-            d_feedforward=d_feedforward,
-            dropout=dropout,
-            dropout_attention=dropout_attention,
-            activation=activation,
-            rotary=rotary,
-            norm_epsilon=norm_epsilon,
-        )
+    def __init__(self, d_model: int, *, d_memory: int | None = None, **options: Any) -> None:
+        """`options` are those of `BlockOptions`; such a block is causal. Without `d_memory`, that is `d_model`."""
+        super().__init__(d_model, **options)
         self.d_memory = d_model if d_memory is None else d_memory
+        attention = self.attention
         self.cross_attention = MultiHeadCrossAttention(
-            d_model, self.d_memory, num_heads=num_heads, dropout=self.attention.dropout
+            d_model, self.d_memory, num_heads=attention.num_heads, dropout=attention.dropout
         )
-        self.norm_cross_attention = nn.LayerNorm(d_model, norm_epsilon)
+        self.norm_cross_attention = nn.LayerNorm(d_model, self.norm_attention.eps)
 
     def init_state(self, batch_size: int, memory: Memory | None = None) -> DecoderBlockState:  # type: ignore[override]
         return DecoderBlockState(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from dataclasses import asdict
+from typing import Literal
 
 from torch import nn
 
-from ensue.nn.attention.blocks import EPSILON, Activation, PostNormBlock, PreNormBlock, checked
+from ensue.nn.attention.blocks import EPSILON, Activation, BlockOptions, PostNormBlock, PreNormBlock, checked
 from ensue.nn.attention.decoder_blocks import PostNormDecoderBlock, PreNormDecoderBlock
 from ensue.nn.attention.positions import LearnedPositions, SinusoidalPositions
 from ensue.nn.combinators import Stack
@@ -58,12 +59,11 @@ class Transformer(Stack):
         if d_memory is not None and not is_causal:
             raise ValueError("a Transformer that attends to a memory is causal")
         d_feedforward = 4 * d_model if d_feedforward is None else d_feedforward
-        options: dict[str, Any] = {
-            "num_heads": num_heads, "d_feedforward": d_feedforward, "dropout": dropout, "activation": activation,
-            "dropout_attention": dropout_attention, "rotary": positions == "rotary",
-            "norm_epsilon": norm_epsilon,
-        }  # fmt: skip
-        options |= {"is_causal": is_causal} if d_memory is None else {"d_memory": d_memory}
+        options = asdict(BlockOptions(
+            num_heads=num_heads, d_feedforward=d_feedforward, dropout=dropout, dropout_attention=dropout_attention,
+            activation=activation, is_causal=is_causal, rotary=positions == "rotary", norm_epsilon=norm_epsilon,
+        ))  # fmt: skip
+        memory = {} if d_memory is None else {"d_memory": d_memory}
         block = BLOCKS[norm][d_memory is not None]
         layers: list[SequenceLayer] = []
         if positions == "learned":
@@ -75,7 +75,7 @@ class Transformer(Stack):
         if norm_input:
             layers.append(Pointwise(nn.LayerNorm(d_model, norm_epsilon), d_in=d_model))
         layers.append(Dropout(dropout, d_in=d_model))
-        layers.extend(block(d_model, **options) for _ in range(num_layers))
+        layers.extend(block(d_model, **options, **memory) for _ in range(num_layers))
         if norm == "pre":
             layers.append(Pointwise(nn.LayerNorm(d_model, norm_epsilon), d_in=d_model))
         super().__init__(layers)
