@@ -14,7 +14,7 @@
 A cell need not know of any of this.
 """
 
-from ensue.engine.execution import Execution, executing, explain, folds, may_compile, runs_compiled, unroll, unroll_fed
+from ensue.engine.execution import Execution, executing, explain, folds, may_compile, unroll, unroll_fed
 from ensue.engine.feedback import Feedback
 from ensue.engine.held_weights import HeldWeights, are_held, holding, kept_for
 from ensue.engine.packing import Packing
@@ -38,7 +38,6 @@ __all__ = [
     "holding",
     "kept_for",
     "may_compile",
-    "runs_compiled",
     "unroll",
     "unroll_fed",
     "use_bf16_kernel",

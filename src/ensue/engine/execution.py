@@ -29,6 +29,7 @@ from ensue.engine.trace import Untraceable, trace
 from ensue.notices import say_once
 from ensue.types import State, leaves, map_state
 
+Kernel = Callable[[Tensor, State, Tensor | None], tuple[Tensor, State] | None]
 Execution = Literal["compiled", "plain", "fold"]
 
 _allowed: ContextVar[Execution] = ContextVar("allowed", default="compiled")
@@ -86,29 +87,23 @@ def folds() -> bool:
     return _allowed.get() == "fold" or torch.compiler.is_compiling()
 
 
-def runs_compiled(layer: nn.Module, x: Tensor) -> bool:
-    """Whether `unroll` would run `layer` on `x` as compiled C code.
+def unroll(
+    layer: Any, x: Tensor, state: State, mask: Tensor | None, kernel: Kernel | None = None
+) -> tuple[Tensor, State] | None:
+    """The results of `layer.fold`, faster: the outputs (B, T, d_out), with zeros at padding, and the final state.
 
-    Under autocast that is in the type of autocast, or in float32 where the processor has no products in bfloat16.
-    """
-    if not may_compile() or x.device.type != "cpu":
-        return False
-    runner = _runner(layer)
-    if not isinstance(runner, Runner) or not isinstance(runner.functions, CompiledPasses):
-        return False
-    if not torch.is_autocast_enabled("cpu") or runner.functions.bf16_kernel is not None:
-        return True
-    return not has_bfloat16()
-
-
-def unroll(layer: Any, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, State] | None:
-    """What `layer.fold` gives, faster: the outputs (B, T, d_out), with zeros at padding, and the final state.
-
+    `kernel(x, state, mask)` computes them where the layer does not run as compiled code; it gives None if it cannot.
     None if the layer has to run step by step. Raises `ValueError` if x has another number of features than the layer.
     """
-    runner = _ready(layer, x)
-    if runner is None:
+    if folds() or x.shape[0] == 0 or x.shape[1] == 0:
         return None
+    runner = _runner(layer) if may_compile() and x.device.type == "cpu" else None
+    if kernel is not None and not _is_compiled(runner) and (found := kernel(x, state, mask)) is not None:
+        return found
+    runner = _runner(layer) if runner is None else runner
+    if isinstance(runner, str):
+        return None
+    _check_features(layer, x)
     packing = Packing.of(x, mask)
     if packing.size == 0:
         return None
@@ -136,9 +131,12 @@ def unroll_fed(
     `make` is given `of_rows`, with a row for each of the batch, in the order of the packing, then `others`. The outputs
     are what was fed.
     """
-    runner = _ready(layer, x)
-    if runner is None:
+    if folds() or x.shape[0] == 0 or x.shape[1] == 0:
         return None
+    runner = _runner(layer)
+    if isinstance(runner, str):
+        return None
+    _check_features(layer, x)
     packing = Packing.of(x, mask)
     if packing.size == 0:
         return None
@@ -151,16 +149,16 @@ def unroll_fed(
         return packing.unpacked(packed), map_state(lambda leaf: next(after), state)
 
 
-def _ready(layer: Any, x: Tensor) -> Runner | None:
-    """What runs the layer on x; None if it has to run step by step."""
-    if folds() or x.shape[0] == 0 or x.shape[1] == 0:
-        return None
-    runner = _runner(layer)
-    if isinstance(runner, str):
-        return None
+def _is_compiled(runner: Runner | str | None) -> bool:
+    """Whether it runs as compiled C code: under autocast in its type, or in float32 without products in bfloat16."""
+    if not isinstance(runner, Runner) or not isinstance(runner.functions, CompiledPasses):
+        return False
+    return not torch.is_autocast_enabled("cpu") or runner.functions.bf16_kernel is not None or not has_bfloat16()
+
+
+def _check_features(layer: Any, x: Tensor) -> None:
     if x.shape[2] != layer.d_in:
         raise ValueError(f"x has {x.shape[2]} features, {type(layer).__name__} reads {layer.d_in}")
-    return runner
 
 
 def _without_autocast(x: Tensor) -> AbstractContextManager[Any]:

@@ -48,7 +48,6 @@ def run_fed(
 
     `tensors` are those of the runner, `others` those of the feedback.
     """
-    runner.check(Values.of(tensors, runner.trace), packing)
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*tensors, *others)):
         return _FedRecurrence.apply(runner, packing, make, len(tensors), *tensors, *others)  # type: ignore[no-any-return, no-untyped-call]
     return _forward(runner, packing, tensors, make(others, packing), keep=False)[:-2]

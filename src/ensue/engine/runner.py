@@ -71,13 +71,12 @@ class Runner:
 
     def __call__(self, tensors: Sequence[Tensor], packing: Packing, kept: Kept | None = None) -> tuple[Tensor, ...]:
         """The outputs (N, d_out) and the final states (B, width). `kept` is for weights that are held."""
-        self.check(Values.of(tensors, self.trace), packing)
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
             return _Recurrence.apply(self, packing, *tensors)  # type: ignore[no-any-return, no-untyped-call]
         output, finals, _ = self.forward(Values.of(tensors, self.trace), packing, keep=False, kept=kept)
         return (output, *finals)
 
-    def check(self, values: Values[Tensor], packing: Packing) -> None:
+    def _check(self, values: Values[Tensor], packing: Packing) -> None:
         """Raises `ValueError` where something has other sizes than when the step was traced."""
         states = zip(values.states, self.program.states, strict=True)
         given = [(f"state {k}", state, (packing.batch, array.width)) for k, (state, array) in enumerate(states)]
@@ -96,8 +95,10 @@ class Runner:
     ) -> tuple[Tensor, list[Tensor], Arrays]:  # fmt: skip
         """The outputs, the final states, and the arrays that `backward` will want.
 
-        With `between`, which writes what the first state is at each position, that one's end is not kept.
+        With `between`, which writes what the first state is at each position, that one's end is not kept. Raises
+        `ValueError` where something has other sizes than when the step was traced.
         """
+        self._check(values, packing)
         program, like = self.program, values.states[0]
         arrays = {program.output: Storage(like.new_empty(packing.size, program.output.width))}
         for array in program.states:

@@ -94,15 +94,25 @@ class Recurrent(SequenceLayer):
     """A layer that is written as the equations of one position: write `step`, and `forward` follows from it.
 
     The engine (`ensue.engine`) derives from `step` how to run and differentiate whole sequences. A layer that the
-    engine cannot run, or that is watched, runs step by step. Whichever way it runs, outputs at padding are zero. A
-    subclass may override `forward` with something faster; it has to agree with `fold`.
+    engine cannot run, or that is watched, runs step by step. However it runs, outputs at padding are zero. A subclass
+    may override `forward` with something faster; it has to agree with `fold`.
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """A kernel is for the `step` of its own class."""
+        super().__init_subclass__(**options)
+        if "step" in vars(cls) and "kernel" not in vars(cls):
+            cls.kernel = Recurrent.kernel  # type: ignore[method-assign]
 
     def forward(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
     ) -> tuple[Float[Tensor, "B T d_out"], State]:
-        found = None if is_watched(self) else unroll(self, x, state, mask)
+        found = None if is_watched(self) else unroll(self, x, state, mask, self.kernel)
         return self.fold(x, state, mask=mask) if found is None else found
+
+    def kernel(self, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, State] | None:
+        """The results of `fold` by a kernel of torch or a scan, for where nothing is compiled; None without one."""
+        return None
 
     def fold(
         self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None

@@ -1,4 +1,4 @@
-"""Ragged rows in the fused kernels: by blocks on a CPU, packed elsewhere, against the fold of `step`."""
+"""Ragged rows in the fused kernels, padded on a CPU and packed elsewhere, against the fold of `step`."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -57,31 +57,20 @@ def _by_the_vendor() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
-@pytest.mark.parametrize("cost", [0, vendor.CUT_COST], ids=["a block for each length", "one for all"])
 @pytest.mark.parametrize("lengths", [[3, 5, 1, 5, 2], [0, 4, 0, 1], [2, 2], [0, 0]], ids=str)
-def test_blocks(make: Callable[[], Recurrent], cost: int, lengths: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vendor, "CUT_COST", cost)
+@pytest.mark.parametrize("run", [vendor._run_padded, vendor._run_packed], ids=["padded", "packed"])
+def test_ragged_rows(
+    make: Callable[[], Recurrent], run: Callable[..., Any], lengths: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The packed rows of other devices, too, on this one."""
+    monkeypatch.setattr(vendor, "_run_padded", run)
     ours, fold = as_forward_and_as_fold(make, mask_of(lengths, 6))
     torch.testing.assert_close(ours, fold)
 
 
-@given(
-    lengths=st.lists(st.integers(0, 12), min_size=1, max_size=8),
-    cost=st.sampled_from([0, 300, 1000]),
-    name=st.sampled_from(["lstm", "gru"]),
-)
-def test_blocks_of_any_lengths(lengths: list[int], cost: int, name: str) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vendor, "CUT_COST", cost)
-        ours, fold = as_forward_and_as_fold(LAYERS[name], mask_of(lengths, 12))
-    torch.testing.assert_close(ours, fold)
-
-
-@pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
-def test_packed_rows(make: Callable[[], Recurrent], monkeypatch: pytest.MonkeyPatch) -> None:
-    """What runs on other devices, on this one."""
-    monkeypatch.setattr(vendor, "_run_blocks", vendor._run_packed)
-    ours, fold = as_forward_and_as_fold(make, mask_of([3, 0, 5, 1]))
+@given(lengths=st.lists(st.integers(0, 12), min_size=1, max_size=8), name=st.sampled_from(["lstm", "gru"]))
+def test_rows_of_any_lengths(lengths: list[int], name: str) -> None:
+    ours, fold = as_forward_and_as_fold(LAYERS[name], mask_of(lengths, 12))
     torch.testing.assert_close(ours, fold)
 
 
@@ -123,36 +112,6 @@ def test_without_products_in_bfloat16_it_is_float32(name: str, monkeypatch: pyte
     y, _ = layer.bfloat16().float()(x.bfloat16().float(), mask=mask)
     found, _ = layer.bfloat16()(x.bfloat16(), mask=mask)
     torch.testing.assert_close(found, y.bfloat16(), rtol=0, atol=0)
-
-
-@given(lengths=st.lists(st.integers(1, 40), min_size=1, max_size=30), size=st.sampled_from([1, 10**5, 10**6, 10**8]))
-def test_cuts_save_what_they_cost(lengths: list[int], size: int) -> None:
-    """Together they save more than their calls cost, and no further one would."""
-    lengths.sort()
-    ends = vendor.block_ends(lengths, size)
-    assert ends == sorted(set(ends))
-    assert set(ends) <= set(lengths)
-    assert ends[-1] == lengths[-1]
-    saved = 0
-    for begin, end in zip([0, *ends], ends, strict=False):
-        saved += sum(length <= begin for length in lengths) * (end - begin)
-        ended = [length for length in lengths if begin < length <= end]
-        assert all(count * (end - length) * size <= vendor.CUT_COST for count, length in enumerate(ended, 1))
-    assert len(ends) == 1 or saved * size > vendor.CUT_COST * (len(ends) - 1)
-
-
-def test_one_long_row_does_not_pad_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    computed = []
-
-    def counting(x: Tensor, *rest: Any) -> Any:
-        computed.append(x.shape[0] * x.shape[1])
-        return torch.lstm(x, *rest)
-
-    lengths = [20] * 31 + [2000]
-    layer, mask = LSTM(64, 64), mask_of(lengths)
-    weights = [layer.weight_input, layer.weight_hidden, layer.bias, layer.zero_bias]
-    vendor.run_kernel(counting, torch.zeros(*mask.shape, 64), layer.init_state(32), weights, mask)
-    assert sum(computed) == sum(lengths)
 
 
 class LouderLSTM(LSTM):

@@ -6,12 +6,12 @@ from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from ensue.nn.layer import Recurrent
 from ensue.nn.recurrent.initialization import gate_bias, hidden_weight, input_weight
-from ensue.nn.recurrent.vendor import run_kernel, takes_kernel
+from ensue.nn.recurrent.vendor import run_kernel
 from ensue.nn.taps import Tap
 from ensue.types import Memory, State
 
@@ -49,11 +49,7 @@ class Elman(Recurrent):
         h = self.hidden(g(F.linear(x_t, self.weight_input, self.bias) + F.linear(h, self.weight_hidden)))
         return h, ElmanState(h)
 
-    def forward(
-        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
-    ) -> tuple[Float[Tensor, "B T d_out"], ElmanState]:
-        if not takes_kernel(self, Elman.step, x):
-            return super().forward(x, state, mask=mask)
+    def kernel(self, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, ElmanState]:
         state = self.init_state(len(x)) if state is None else state
         kernel = torch.rnn_tanh if self.activation == "tanh" else torch.rnn_relu
         weights = [self.weight_input, self.weight_hidden, self.bias, self.zero_bias]

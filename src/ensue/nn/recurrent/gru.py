@@ -6,12 +6,12 @@ from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from ensue.nn.layer import Recurrent
 from ensue.nn.recurrent.initialization import gate_bias, hidden_weight, input_weight
-from ensue.nn.recurrent.vendor import run_kernel, takes_kernel
+from ensue.nn.recurrent.vendor import run_kernel
 from ensue.nn.taps import Tap, Taps
 from ensue.types import Memory, State
 
@@ -65,11 +65,9 @@ class GRU(Recurrent):
             h = self.hidden((1 - z) * n + z * h)
         return h, GRUState(h)
 
-    def forward(
-        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
-    ) -> tuple[Float[Tensor, "B T d_out"], GRUState]:
-        if self.reset == "before" or not takes_kernel(self, GRU.step, x):
-            return super().forward(x, state, mask=mask)
+    def kernel(self, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, GRUState] | None:
+        if self.reset == "before":
+            return None
         state = self.init_state(len(x)) if state is None else state
         bias_hidden = torch.cat((self.bias.new_zeros(2 * self.d_out), self.bias_candidate))
         weights = [self.weight_input, self.weight_hidden, self.bias, bias_hidden]

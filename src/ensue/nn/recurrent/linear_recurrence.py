@@ -12,7 +12,6 @@ from torch import Tensor
 from ensue.nn.layer import Recurrent, blank
 from ensue.nn.recurrent.initialization import gate_bias, input_weight
 from ensue.nn.recurrent.scan import scan
-from ensue.nn.recurrent.vendor import takes_kernel
 from ensue.nn.taps import Tap, Taps
 from ensue.types import Memory, State
 
@@ -62,12 +61,8 @@ class LinearRecurrence(Recurrent, ABC):
         y, h = self.output(a * h + b, gate)
         return y, LinearState(h)
 
-    def forward(
-        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
-    ) -> tuple[Float[Tensor, "B T d_out"], LinearState]:
+    def kernel(self, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, LinearState]:
         # A compiled loop computes the gates inside, so it reads and writes less than a scan after them.
-        if not takes_kernel(self, LinearRecurrence.step, x):
-            return super().forward(x, state, mask=mask)
         return self.by_scan(x, state, mask=mask)
 
     def by_scan(

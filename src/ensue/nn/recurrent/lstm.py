@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from ensue.nn.layer import Recurrent
 from ensue.nn.recurrent.initialization import gate_bias, hidden_weight, input_weight
-from ensue.nn.recurrent.vendor import run_kernel, takes_kernel
+from ensue.nn.recurrent.vendor import run_kernel
 from ensue.nn.taps import Tap, Taps
 from ensue.types import Memory, State
 
@@ -71,11 +71,7 @@ class LSTM(LSTMVariant):
         h = self.hidden(o * torch.tanh(c))
         return h, LSTMState(h, c)
 
-    def forward(
-        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
-    ) -> tuple[Float[Tensor, "B T d_out"], LSTMState]:
-        if not takes_kernel(self, LSTM.step, x):
-            return super().forward(x, state, mask=mask)
+    def kernel(self, x: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, LSTMState]:
         state = self.init_state(len(x)) if state is None else state
         weights = [self.weight_input, self.weight_hidden, self.bias, self.zero_bias]
         y, (h, c) = run_kernel(torch.lstm, x, state, weights, mask)
