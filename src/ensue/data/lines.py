@@ -41,6 +41,14 @@ class Lines:
         if self._lines is None:
             self.is_array, self._chunks = begins_array(self._chunks)
 
+    def is_empty(self) -> bool:
+        """Whether there is no character. Nothing counts as read."""
+        if self._lines is None:
+            first = next(filter(None, self._chunks), "")
+            self._chunks = chain([first] if first else [], self._chunks)
+            return not first
+        return not self.head(1)
+
     def head(self, count: int) -> list[str]:
         """The first `count` lines (or all that there are), which are still to be read."""
         return [line for _, line in self.numbered_head(count)]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from ensue.data.decoding import checked_encoding
@@ -13,11 +12,9 @@ from ensue.data.detection.format_names import CLASS_FILES, FOLDERS
 from ensue.data.documents.document import Choice, Document, Layout
 from ensue.data.documents.folders import read_folders
 from ensue.data.documents.formats import detect_lines, no_groups, read_lines, write
-from ensue.data.files import common_format, expanded
-from ensue.data.lines import KeptLines, Lines, is_blank, missing_end
-from ensue.data.records.record import sample
-from ensue.data.sources import TextSource
-from ensue.errors import DataError
+from ensue.data.files import expanded, files_of
+from ensue.data.lines import KeptLines, Lines, missing_end
+from ensue.data.records.labeled_files import LabeledFiles
 
 
 class DocumentSource:
@@ -42,32 +39,30 @@ class DocumentSource:
         labels: Collection[str] = (),
     ) -> None:
         self.choice, self.encoding = choice or Choice(), encoding
-        self.location = location.name if isinstance(location, Lines) else str(location)
         self.rest = ""
         """The text after the last document that was read: empty lines, or a header without rows."""
-        self._files: dict[str, Callable[[], Lines]] = {}
+        if not isinstance(location, Lines):
+            format = format or self._format_of_folder(Path(location), like)
+        paths: Sequence[Path] | None = () if format == FOLDERS else None
+        if not isinstance(location, Lines) and format == CLASS_FILES:
+            paths = class_files(files_of(location))
+        self.files = LabeledFiles(location, encoding, paths=paths)
+        self.location = self.files.location
         self._layouts: dict[str, Layout] = {}
-        if isinstance(location, Lines):
-            self._files[location.name] = lambda: location
-        elif (format := format or self._format_of_folder(Path(location), like)) == FOLDERS:
+        if format == FOLDERS and not isinstance(location, Lines):
             self.layout = Layout(FOLDERS)
             if self.choice.group:
                 raise no_groups(FOLDERS, self.location)
             return
-        else:
-            paths: Sequence[Path] = TextSource(location, encoding=encoding).paths
-            paths = class_files(paths) if format == CLASS_FILES else paths
-            self._files = {str(path): partial(Lines.of, path, encoding=encoding) for path in paths}
-        for name, opened in self._files.items():
-            lines = opened()
-            if format in ("", "json"):
-                lines.split_array()
-            if len(self._files) == 1 or not all(is_blank(line) for _, line in sample(lines)):
-                layout = detect_lines(lines, self.choice, format=format, like=like, labels=labels)
-                self._layouts[name], like = layout, like or layout
-                common_format({name: layout.format for name, layout in self._layouts.items()})
+        self.files.check_text()
+
+        def layout_of(lines: Lines, first: Layout | None) -> Layout:
+            return detect_lines(lines, self.choice, format=format, like=like or first, labels=labels)
+
+        arrays = format in ("", "json")
+        self._layouts = self.files.formats(layout_of, lambda layout: layout.format, arrays=arrays)
         if not self._layouts:
-            raise DataError(f"{self.location}: no text in any of {len(self._files):,} files; all are blank")
+            raise self.files.no_text()
         self.layout = next(iter(self._layouts.values()))
 
     def _format_of_folder(self, location: Path, like: Layout | None) -> str:
@@ -87,9 +82,9 @@ class DocumentSource:
         if self.layout.format == FOLDERS:
             yield from read_folders(expanded(self.location), encoding=self.encoding)
             return
-        for name, opened in self._files.items():
-            lines, last = KeptLines(opened()), ""
-            layout = self._layouts.get(name, self.layout)
+        for of_file in self.files:
+            lines, last = KeptLines(of_file), ""
+            layout = self._layouts.get(lines.name, self.layout)
             self.rest += missing
             for document in read_lines(lines, layout, is_labeled=self.choice.is_labeled):
                 lines.forget()

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+import hashlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ensue.data.decoding import checked_encoding
 from ensue.data.detection.aligned_files import aligned_paths
 from ensue.data.detection.format_names import ALIGNED, suffix
-from ensue.data.files import common_format, expanded, files_of
-from ensue.data.lines import Lines, is_blank
+from ensue.data.files import expanded, files_of
+from ensue.data.lines import Lines
 from ensue.data.pairs.aligned import read_aligned
 from ensue.data.pairs.formats import FORMATS, detect_lines
 from ensue.data.pairs.pair import Pair, PairChoice, PairLayout, checked_pair
 from ensue.data.pairs.tmx import declared_encoding
-from ensue.data.records.record import sample
+from ensue.data.records.labeled_files import LabeledFiles
+from ensue.data.sources import digest_of
 from ensue.errors import DataError
 
 
@@ -48,66 +48,60 @@ class PairSource:
         is_labeled: bool = True,
     ) -> None:
         self.choice = PairChoice(tuple(sources), tuple(targets), is_labeled, group)
-        self.encoding = checked_encoding(encoding)
-        self.location = location.name if isinstance(location, Lines) else str(location)
-        self.paths: tuple[Path, ...] = ()
-        self._files: dict[str, Callable[[], Lines]] = {}
+        aligned = None if isinstance(location, Lines) or not is_labeled else aligned_paths(str(location))
+        if aligned:
+            self._check_aligned(str(location), aligned, format)
+        paths = tuple(map(expanded, aligned)) if aligned else None
+        self.files = LabeledFiles(location, encoding, paths=paths, encoding_of=_encoding_of)
+        self.location = self.files.location
         self._layouts: dict[str, PairLayout] = {}
-        if isinstance(location, Lines):
-            self._files[location.name] = lambda: location
-        elif is_labeled and (aligned := aligned_paths(str(location))):
-            self._open_aligned(aligned, format)
+        if aligned:
+            about = "source: a line of the first file, target: the same line of the second"
+            self.layout = PairLayout(ALIGNED, about=about)
             return
-        else:
-            self.paths = files_of(location)
-            self._files = {str(path): partial(_lines, path, self.encoding) for path in self.paths}
-        self._find_layouts(format, like)
 
-    def _open_aligned(self, names: tuple[str, str], format: str) -> None:
+        def layout_of(lines: Lines, first: PairLayout | None) -> PairLayout:
+            return detect_lines(lines, self.choice, format=format, like=like or first)
+
+        arrays = format in ("", "json")
+        self._layouts = self.files.formats(layout_of, lambda layout: layout.format, arrays=arrays)
+        if not self._layouts:
+            raise self.files.no_text()
+        self.layout = next(iter(self._layouts.values()))
+
+    def _check_aligned(self, location: str, names: tuple[str, str], format: str) -> None:
         choice = self.choice
         if format not in ("", ALIGNED) or choice.sources or choice.targets or choice.group:
             asked = {"format": format, "sources": choice.sources, "targets": choice.targets, "group": choice.group}
             what = f"data.{next(key for key, value in asked.items() if value)}"
-            raise DataError(f"two files have lines, not columns; {what} is for one file", self.location)
+            raise DataError(f"two files have lines, not columns; {what} is for one file", location)
         for name in names:
             if files_of(name) != (expanded(name),):
                 raise DataError("aligned files are named one by one; found a folder or a glob", name)
-        self.paths = tuple(map(expanded, names))
-        self._files = {str(path): partial(Lines.of, path, encoding=self.encoding) for path in self.paths}
-        self.layout = PairLayout(ALIGNED, about="source: a line of the first file, target: the same line of the second")
 
-    def _find_layouts(self, format: str, like: PairLayout | None) -> None:
-        for name, opened in self._files.items():
-            lines = opened()
-            if format in ("", "json"):
-                lines.split_array()
-            if len(self._files) == 1 or not all(is_blank(line) for _, line in sample(lines)):
-                layout = detect_lines(lines, self.choice, format=format, like=like)
-                self._layouts[name], like = layout, like or layout
-                common_format({name: layout.format for name, layout in self._layouts.items()})
-        if not self._layouts:
-            raise DataError(f"{self.location}: no text in any of {len(self._files):,} files; all are blank")
-        self.layout = next(iter(self._layouts.values()))
+    def fingerprint(self) -> str:
+        """A digest of the bytes of all files, in their order."""
+        digests = [digest_of([path]) for path in self.files.paths]
+        return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
 
     def __iter__(self) -> Iterator[Pair]:
         """Raises DataError (file:line) for a record that is no pair, and if targets are read for an empty side."""
         if self.layout.format == ALIGNED:
             yield from read_aligned(self._open_both)
             return
-        for name, opened in self._files.items():
-            layout = self._layouts.get(name, self.layout)
-            pairs = FORMATS[layout.format].read(opened(), layout, is_labeled=self.choice.is_labeled)
+        for lines in self.files:
+            layout = self._layouts.get(lines.name, self.layout)
+            pairs = FORMATS[layout.format].read(lines, layout, is_labeled=self.choice.is_labeled)
             yield from map(checked_pair, pairs) if self.choice.is_labeled else pairs
 
     def _open_both(self) -> tuple[Lines, Lines]:
-        source, target = (Lines.of(path, encoding=self.encoding) for path in self.paths)
+        source, target = self.files
         return source, target
 
     def __repr__(self) -> str:
         return f"PairSource({self.location!r}, {self.layout})"
 
 
-def _lines(path: Path, encoding: str) -> Lines:
-    if encoding == "utf-8" and suffix(path.name) == ".tmx":  # XML says it itself
-        encoding = declared_encoding(path)
-    return Lines.of(path, encoding=encoding)
+def _encoding_of(path: Path, encoding: str) -> str:
+    """XML says its encoding itself."""
+    return declared_encoding(path) if encoding == "utf-8" and suffix(path.name) == ".tmx" else encoding

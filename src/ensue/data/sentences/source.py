@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from ensue.data.detection.formats import sentence_format
-from ensue.data.files import common_format
-from ensue.data.lines import KeptLines, Lines, is_blank, missing_end
-from ensue.data.records.record import sample
+from ensue.data.lines import KeptLines, Lines, missing_end
+from ensue.data.records.labeled_files import LabeledFiles
+from ensue.data.records.record import SAMPLE_ROWS
 from ensue.data.sentences.formats import format_class
 from ensue.data.sentences.plain import PlainText
 from ensue.data.sentences.sentence import Sentence
-from ensue.data.sources import TextSource
 from ensue.text.schemes import Scheme
 
 
@@ -22,8 +20,8 @@ class SentenceSource:
     """The sentences of a file, of a folder's files, of a glob's matches, or of a stream's lines, all in one format.
 
     `format` is a key of `FORMATS`, or None to take the files' own; it is then `self.format`, which also writes. Files
-    can be iterated again, a stream cannot. Raises DataError for an unknown format, for files of several formats, and
-    for what `TextSource` raises it for.
+    can be iterated again, a stream cannot. Raises DataError for an unknown format, for files of several formats,
+    and for no file or no text.
     """
 
     def __init__(
@@ -38,31 +36,32 @@ class SentenceSource:
     ) -> None:
         self.rest = ""
         """The text after the last sentence that was read; the whole file if it has no sentence."""
-        self._files: Sequence[Callable[[], Lines]]
-        if isinstance(location, Lines):
-            self.location, self._files = location.name, [lambda: location]
-        else:
-            self.text = TextSource(location, encoding=encoding)
-            self.location = self.text.location
-            self._files = [partial(Lines.of, path, encoding=self.text.encoding) for path in self.text.paths]
-        self.format = format_class(format or self._detected())(words=words, splitter=splitter, scheme=scheme)
+        self.files = LabeledFiles(location, encoding)
+        self.location = self.files.location
+        self.files.check_text()
+        name = format or self._detected()
+        self.format = format_class(name)(words=words, splitter=splitter, scheme=scheme)
 
     def _detected(self) -> str:
-        """The format of the files by their looks. Empty files count as of the same format."""
-        formats: dict[str, str] = {}
-        for lines in (opened() for opened in self._files):
-            name = sentence_format(lines)
-            if len(self._files) == 1 or not all(is_blank(line) for _, line in sample(lines)):
-                formats[lines.name] = name
-        return common_format(formats) or PlainText.name
+        """The format of the files by their looks."""
+        found = self.files.formats(lambda lines, _: sentence_format(lines), lambda name: name)
+        return next(iter(found.values()), PlainText.name)
+
+    def first(self) -> Sentence | None:
+        """The first sentence by the first lines; None if there is none in them."""
+        for lines in self.files:
+            self.files.keep(lines)
+            if sentence := next(iter(self.format.read(Lines(lines.head(SAMPLE_ROWS), lines.name))), None):
+                return sentence
+        return None
 
     def __iter__(self) -> Iterator[Sentence]:
         """Raises DataError (file:line) like the format. Between two files there are the line ends that the first one
         lacks.
         """
         self.rest = missing = ""
-        for opened in self._files:
-            lines, last = KeptLines(opened()), None
+        for of_file in self.files:
+            lines, last = KeptLines(of_file), None
             self.rest += missing
             for sentence in self.format.read(lines):
                 lines.forget()

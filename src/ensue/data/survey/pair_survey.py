@@ -29,7 +29,7 @@ def survey_pairs(
         summary.error = error
         return summary
     summary.layout = source.layout
-    summary.num_files = 1 if taken.format == ALIGNED else len(source.paths)
+    summary.num_files = 1 if taken.format == ALIGNED else len(source.files)
     if against:
         summary.overlap = Overlap(against, PairSource(against, like=source.layout, encoding=encoding))
     try:

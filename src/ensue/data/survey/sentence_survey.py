@@ -36,7 +36,7 @@ class _Survey:
             location, format=taken.format, encoding=encoding, words=words or None, splitter=SPLITTER
         )
         self.format, self.asked = source.format, labels
-        self.summary = SentenceSummary(taken, location, encoding, len(source.text.paths))
+        self.summary = SentenceSummary(taken, location, encoding, len(source.files))
         self.detector = SchemeDetector()
         self.path, self.document = "", -1
         self.first_slips: dict[Scheme, FileLine] = {}

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from ensue.data.documents import DocumentSource
-from ensue.data.sources import TextSource
 from ensue.errors import DataError
 from ensue.models.classifier import Classifier
 from ensue.models.ngram_bag import MIN_TEXTS
@@ -52,7 +51,7 @@ class ClassificationJob(ClassesJob[Documents], WordsJob[Classifier, Documents]):
         source = document_source(data, data.train, group=data.group)
         self.layout = source.layout
         self.begin_from(run)
-        self.fingerprint = TextSource(data.train, encoding=data.encoding).fingerprint()
+        self.fingerprint = source.files.fingerprint()
         whole = self._read(source, multiple=True)
         self.multiple = any(len(labels) != 1 for labels in whole.labels)
         self.train, self.valid, self.valid_from = self.split(whole)

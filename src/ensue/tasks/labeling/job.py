@@ -45,7 +45,7 @@ class LabelingJob(TagsJob[Sentences], WordsJob[Tagger, Sentences]):
         self.format = source.format
         self.label_column = data.labels or self.format.default_column
         self.begin_from(run)
-        self.fingerprint = source.text.fingerprint()
+        self.fingerprint = source.files.fingerprint()
         self.width = num_columns(source)
         if {self.label_column, str(self.width) if self.label_column == "last" else ""} & set(recipe.features.columns):
             raise RecipeError(f'features.columns names the column of the labels ("{self.label_column}")')

@@ -100,5 +100,5 @@ def num_columns(source: SentenceSource) -> int:
     """The number of columns, if they have numbers and no names; else 0."""
     if not isinstance(source.format, Columns):
         return 0
-    first = next(iter(source), None)
+    first = source.first()
     return 0 if first is None else len(first.columns)

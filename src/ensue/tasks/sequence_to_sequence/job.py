@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Self
 
@@ -12,7 +11,6 @@ from numpy.typing import NDArray
 
 from ensue.data.compact_texts import Ragged, Texts
 from ensue.data.pairs import Pair, PairSource
-from ensue.data.sources import digest_of
 from ensue.errors import DataError
 from ensue.metrics.generation import GenerationScores
 from ensue.models.encoder_decoder import TextModel
@@ -62,7 +60,7 @@ class SequenceToSequenceJob(SplitJob[TextModel, Pairs]):
         self.origins = origins_for(recipe.origins, run)
         self.contextual = ContextualFeatures.of(recipe.features, self.origins, torch.device("cpu"))
         source = self._source(data.train, group=data.group)
-        self.layout, self.fingerprint = source.layout, _fingerprint(source)
+        self.layout, self.fingerprint = source.layout, source.fingerprint()
         pairs, self.valid, self.valid_from = self.split(self._whole(source))
         if self.valid and data.division == "sources":
             self.valid = Pairs(references(self.valid, self.layout))
@@ -208,9 +206,3 @@ class SequenceToSequenceJob(SplitJob[TextModel, Pairs]):
             f"- validation: {self.valid_from}" + (f", {len(self.valid_pairs):,} sources" if self.valid else "")
         )
         return [*lines, *([f"- test: `{data.test}`, {len(self.test_data):,} sources"] if self.test_data else [])]
-
-
-def _fingerprint(source: PairSource) -> str:
-    """A digest of the bytes of all files, in their order."""
-    digests = [digest_of([path]) for path in source.paths]
-    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()

@@ -1,0 +1,98 @@
+"""The files of labeled data, or the lines of a stream, and the format or layout that each of them shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from ensue.data.decoding import checked_encoding
+from ensue.data.files import common_format, files_of
+from ensue.data.lines import Lines, is_blank
+from ensue.data.records.record import sample
+from ensue.data.sources import digest_of
+from ensue.errors import DataError
+
+Found = TypeVar("Found")
+
+
+class LabeledFiles:
+    """The files of a location, one after another, or lines, which can be read once. A single file is opened only once
+    for finding its format and for the first reading.
+
+    `paths` are some of the files of the location, by default all. `encoding_of` says the encoding of a file that
+    declares it.
+    """
+
+    def __init__(
+        self,
+        location: str | Path | Lines,
+        encoding: str,
+        *,
+        paths: Sequence[Path] | None = None,
+        encoding_of: Callable[[Path, str], str] = lambda path, encoding: encoding,
+    ) -> None:
+        self.encoding = checked_encoding(encoding)
+        self._encoding_of = encoding_of
+        self._waiting: Lines | None = None
+        self.paths: tuple[Path, ...] = ()
+        if isinstance(location, Lines):
+            self.location, self._waiting = location.name, location
+        else:
+            self.location = str(location)
+            self.paths = files_of(location) if paths is None else tuple(paths)
+
+    def __len__(self) -> int:
+        return max(1, len(self.paths))
+
+    def __iter__(self) -> Iterator[Lines]:
+        """The lines of each file, which may have been looked at but are all still to be read."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            yield waiting
+            if not self.paths:
+                self._waiting = waiting  # a stream goes on, wherever it was left
+            return
+        for path in self.paths:
+            yield Lines.of(path, encoding=self._encoding_of(path, self.encoding))
+
+    def keep(self, lines: Lines) -> None:
+        """Keeps the lines of the only file, which have been looked at, for the next reading."""
+        if len(self) == 1:
+            self._waiting = lines
+
+    def formats(
+        self, find: Callable[[Lines, Found | None], Found], name_of: Callable[[Found], str], *, arrays: bool = True
+    ) -> dict[str, Found]:
+        """By the name of each file the format, or the layout, that `find` finds in its lines; `find` is also told that
+        of the first file. With `arrays`, a file may be a JSON array.
+
+        A file that is blank does not count, unless it is the only one. Raises DataError for files of two formats.
+        """
+        found: dict[str, Found] = {}
+        for lines in self:
+            if arrays:
+                lines.split_array()
+            if len(self) == 1 or not all(is_blank(line) for _, line in sample(lines)):
+                found[lines.name] = find(lines, next(iter(found.values()), None))
+                common_format({name: name_of(each) for name, each in found.items()})
+            self.keep(lines)
+        return found
+
+    def check_text(self) -> None:
+        """Raises DataError if there is no character in any file."""
+        if not self.paths:
+            return
+        for lines in self:
+            self.keep(lines)
+            if not lines.is_empty():
+                return
+        raise DataError("the text is empty", self.location)
+
+    def no_text(self) -> DataError:
+        """The mistake of files that are all blank."""
+        return DataError(f"{self.location}: no text in any of {len(self):,} files; all are blank")
+
+    def fingerprint(self) -> str:
+        """A digest of the bytes of the location's files, in their order."""
+        return digest_of(files_of(self.location))
