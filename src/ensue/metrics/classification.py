@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ensue.metrics.confusion import LabelScore, label_scores, macro_f1, overall, share, weighted_f1
+from ensue.metrics.scores import Scores
 
 BINS = 15
 MOST_UNKNOWN = 50
@@ -21,7 +22,7 @@ _EDGES = np.arange(1, BINS) / BINS
 
 
 @dataclass(frozen=True)
-class ClassificationScores:
+class ClassificationScores(Scores):
     """The scores of a classifier: shares from 0 to 1, and counts.
 
     `accuracy` is the share of texts with exactly the right labels. `macro_f1` and `weighted_f1` are means over the
@@ -43,7 +44,6 @@ class ClassificationScores:
     unknown_labels: dict[str, int]
 
     def as_json(self) -> dict[str, Any]:
-        """The keys of `evaluate --json`."""
         return {
             "accuracy": self.accuracy,
             "macro_f1": self.macro_f1,
@@ -58,7 +58,6 @@ class ClassificationScores:
         }
 
     def summary(self) -> str:
-        """The scores in one line, for people."""
         name, f1 = ("micro F1", self.micro_f1) if self.confusion is None else ("macro F1", self.macro_f1)
         return f"accuracy {100 * self.accuracy:.2f} %, {name} {100 * f1:.2f}"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ensue.metrics.language import finite
+from ensue.metrics.scores import Scores, finite
 
 
 @dataclass(frozen=True)
-class FrameScores:
+class FrameScores(Scores):
     """The nats of `frames` frames in `series` series, as they are in the files. A density may be above 1, and its nats
     below 0: what says something are the differences between models of the same frames.
 
@@ -28,7 +28,6 @@ class FrameScores:
         return self.total_nats / self.frames
 
     def as_json(self) -> dict[str, float | int | None]:
-        """The keys of `evaluate --json`; None for a number that is not finite."""
         found = {"nats_per_frame": finite(self.nats_per_frame), "frames": self.frames, "series": self.series}
         for name, total in (("divergence", self.divergence), ("importance_nats", self.importance)):
             if total is not None:
@@ -36,7 +35,6 @@ class FrameScores:
         return found
 
     def summary(self) -> str:
-        """The scores in one line, for people."""
         bound = (
             "" if self.divergence is None else f" at most, {self.divergence / self.frames:.4f} of the latent variables"
         )

@@ -25,12 +25,13 @@ from ensue.metrics.comparison import (
     of_sums,
     ratio,
 )
+from ensue.metrics.scores import Scores
 
 ROUGES = ("rouge1", "rouge2", "rougeL")
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Scores):
     """The scores of two systems on the same texts, ours first, and the probability that chance makes such a difference.
 
     By paired bootstrap with `RESAMPLES` samples, in either direction (`metrics/comparison.py`).
@@ -52,7 +53,6 @@ class Comparison:
         }
 
     def summary(self) -> str:
-        """The comparison in one line, for people."""
         ours, theirs = self.bleu
         return (
             f"BLEU {ours:.2f} against {theirs:.2f} (p = {self.p_bleu:.3f}), chrF++ {self.chrf[0]:.2f} against "
@@ -61,7 +61,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class GenerationScores:
+class GenerationScores(Scores):
     """Scores of texts against their references, all in percent but for the nats.
 
     An edit rate is the number of insertions, deletions and substitutions for each word of the reference, or for each
@@ -80,7 +80,6 @@ class GenerationScores:
     comparison: Comparison | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """The keys of `evaluate --json`."""
         return {
             "bleu": self.bleu,
             "chrf": self.chrf,
@@ -94,7 +93,6 @@ class GenerationScores:
         }
 
     def summary(self) -> str:
-        """The scores in one line, for people."""
         rouge = "".join(
             f", {name.replace('rouge', 'ROUGE-')} {value:.1f}" for name, value in (self.rouge or {}).items()
         )

@@ -8,13 +8,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ensue.metrics.confusion import LabelScore, label_scores, macro_f1, most_confused, overall, share
+from ensue.metrics.scores import Scores
 from ensue.text.schemes import position, spans
 
 CONFUSIONS = 20
 
 
 @dataclass(frozen=True)
-class LabelingScores:
+class LabelingScores(Scores):
     """The scores of a tagger: shares from 0 to 1, and counts.
 
     `precision`, `recall` and `f1` are over all spans (`is_spans`), or over all tokens, for which the three equal the
@@ -43,7 +44,6 @@ class LabelingScores:
         return labels, [[self.pairs[gold, predicted] for predicted in labels] for gold in labels]
 
     def as_json(self) -> dict[str, Any]:
-        """The keys of `evaluate --json`."""
         return {
             "accuracy": self.accuracy,
             "precision": self.precision,
@@ -60,7 +60,6 @@ class LabelingScores:
         }
 
     def summary(self) -> str:
-        """The scores in one line, for people."""
         name, f1 = ("F1", self.f1) if self.is_spans else ("macro F1", self.macro_f1)
         return f"accuracy {100 * self.accuracy:.2f} %, {name} {100 * f1:.2f}"
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ensue.metrics.scores import SummedScores, finite, mean, perplexity
+
 
 @dataclass(frozen=True)
-class LanguageScores:
+class LanguageScores(SummedScores):
     """The total surprisal in nats of `tokens` predicted tokens, which have `characters` characters.
 
     `unknown` of the tokens are `<unk>`. The model does not predict which symbol that was, so their surprisal is too
@@ -19,34 +21,22 @@ class LanguageScores:
     characters: int
     unknown: int = 0
 
-    def __add__(self, other: LanguageScores) -> LanguageScores:
-        return LanguageScores(
-            self.total_nats + other.total_nats,
-            self.tokens + other.tokens,
-            self.characters + other.characters,
-            self.unknown + other.unknown,
-        )
-
     @property
     def nats_per_token(self) -> float:
         """The mean surprisal of a token, in nats."""
-        return self.total_nats / self.tokens if self.tokens else math.nan
+        return mean(self.total_nats, self.tokens)
 
     @property
     def perplexity(self) -> float:
         """`exp(nats_per_token)`; infinite if that exceeds the floating-point numbers."""
-        try:
-            return math.exp(self.nats_per_token)
-        except OverflowError:
-            return math.inf
+        return perplexity(self.nats_per_token)
 
     @property
     def bits_per_character(self) -> float:
         """`total_nats / (ln 2 · characters)`, which can be compared across tokenizers."""
-        return self.total_nats / (math.log(2) * self.characters) if self.characters else math.nan
+        return mean(self.total_nats, math.log(2) * self.characters)
 
     def as_json(self) -> dict[str, float | int | None]:
-        """The keys of `evaluate --json`; None for a number that is not finite, which JSON does not have."""
         return {
             "nats_per_token": finite(self.nats_per_token),
             "perplexity": finite(self.perplexity),
@@ -57,13 +47,7 @@ class LanguageScores:
         }
 
     def summary(self) -> str:
-        """The scores in one line, for people."""
         return (
             f"{self.nats_per_token:.4f} nats per token, perplexity {self.perplexity:,.2f}, "
             f"{self.bits_per_character:.4f} bits per character"
         )
-
-
-def finite(number: float) -> float | None:
-    """The number; None if it is not finite, which JSON does not have."""
-    return number if math.isfinite(number) else None

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ensue.metrics.scores import Scores
+
 
 @dataclass(frozen=True)
-class SenseScores:
+class SenseScores(Scores):
     """How many of the uses of words have the sense that was found.
 
     `micro_recall` is the share of all uses. `macro_recall` is the mean over words of the mean recall of their senses.
@@ -23,12 +24,7 @@ class SenseScores:
     uses: int
     words: dict[str, float]
 
-    def as_json(self) -> dict[str, Any]:
-        """The scores as JSON values by name."""
-        return asdict(self)
-
     def summary(self) -> str:
-        """The scores in one line."""
         recalls = f"micro recall {self.micro_recall:.4f}, macro recall {self.macro_recall:.4f}"
         return f"{recalls}, {self.uses:,} uses of {len(self.words):,} words"
 
@@ -48,7 +44,7 @@ def _mean_recall(pairs: Sequence[tuple[str, str]], is_right: NDArray[np.bool_]) 
 
 
 @dataclass(frozen=True)
-class WordInContextScores:
+class WordInContextScores(Scores):
     """The share of `pairs` of uses that are rightly said to have the same meaning, or not: the same where the cosine of
     both is above `threshold`, which is the best for other pairs.
     """
@@ -57,12 +53,7 @@ class WordInContextScores:
     threshold: float
     pairs: int
 
-    def as_json(self) -> dict[str, Any]:
-        """The scores as JSON values by name."""
-        return asdict(self)
-
     def summary(self) -> str:
-        """The scores in one line."""
         return f"accuracy {self.accuracy:.4f}, {self.pairs:,} pairs, the same meaning above {self.threshold:.4f}"
 
 

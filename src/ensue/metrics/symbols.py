@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from ensue.errors import EnsueError
 from ensue.metrics.comparison import ItemRows, ScoredItems, of_sums, ratio
 from ensue.metrics.generation import edit_distance
+from ensue.metrics.scores import Scores
 
 
 class JudgedSymbols(NamedTuple):
@@ -20,7 +21,7 @@ class JudgedSymbols(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SymbolScores:
+class SymbolScores(Scores):
     """Scores of sequences of symbols.
 
     `exact_match` and `edit_rate` are in percent: the share of sequences that are right as a whole, and insertions,
@@ -34,12 +35,7 @@ class SymbolScores:
     symbols: int
     examples: int
 
-    def as_json(self) -> dict[str, Any]:
-        """The keys of `evaluate --json`."""
-        return asdict(self)
-
     def summary(self) -> str:
-        """The scores in one line, for people."""
         return (
             f"exact match {self.exact_match:.2f} %, edit rate {self.edit_rate:.2f} %, {self.nats_per_symbol:.4f} nats"
         )

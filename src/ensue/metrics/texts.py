@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ensue.metrics.scores import Scores
+
 
 @dataclass(frozen=True)
-class TextSimilarityScores:
+class TextSimilarityScores(Scores):
     """Pearson's r and Spearman's ρ between the cosines of `pairs` pairs of texts and the similarities that people gave
     them.
     """
@@ -19,12 +20,7 @@ class TextSimilarityScores:
     pearson: float
     pairs: int
 
-    def as_json(self) -> dict[str, Any]:
-        """The scores as JSON values by name."""
-        return asdict(self)
-
     def summary(self) -> str:
-        """The scores in one line."""
         return f"Spearman {self.spearman:.4f}, Pearson {self.pearson:.4f}, {self.pairs:,} pairs"
 
 

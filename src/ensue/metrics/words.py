@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ensue.metrics.scores import Scores
 from ensue.metrics.texts import pearson
 
 
 @dataclass(frozen=True)
-class SimilarityScores:
+class SimilarityScores(Scores):
     """Spearman's ρ between the cosines of pairs of words and the similarities that people gave them.
 
     It is that of the `covered` pairs, of which both words have a vector, out of `pairs`. Of several files, `files` has
@@ -25,17 +26,15 @@ class SimilarityScores:
     files: dict[str, SimilarityScores] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """The scores as JSON values by name."""
         found: dict[str, Any] = {"spearman": self.spearman, "covered": self.covered, "pairs": self.pairs}
         return found | ({"files": {name: part.as_json() for name, part in self.files.items()}} if self.files else {})
 
     def summary(self) -> str:
-        """The scores in one line."""
         return f"Spearman {self.spearman:.4f}, {self.covered:,} of {self.pairs:,} pairs"
 
 
 @dataclass(frozen=True)
-class AnalogyScores:
+class AnalogyScores(Scores):
     """How many of the `covered` questions, of which all four words have a vector, are `right`, out of `questions`; and
     the same for each section.
     """
@@ -51,13 +50,11 @@ class AnalogyScores:
         return self.right / self.covered if self.covered else 0.0
 
     def as_json(self) -> dict[str, Any]:
-        """The scores as JSON values by name."""
         names = ("accuracy", "right", "covered", "questions")
         found: dict[str, Any] = {name: getattr(self, name) for name in names}
         return found | ({"sections": {n: part.as_json() for n, part in self.sections.items()}} if self.sections else {})
 
     def summary(self) -> str:
-        """The scores in one line."""
         return f"accuracy {self.accuracy:.4f}, {self.covered:,} of {self.questions:,} questions"
 
 

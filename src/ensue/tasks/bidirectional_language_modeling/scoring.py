@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +11,8 @@ import torch
 from torch import Tensor
 
 from ensue.data.permutation import mix
-from ensue.metrics.language import LanguageScores, finite
+from ensue.metrics.language import LanguageScores
+from ensue.metrics.scores import Scores, finite, mean
 from ensue.models.bidirectional import (
     FIRST_WORD,
     TEXT_BEGIN,
@@ -38,7 +38,7 @@ Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True)
-class TwoWayScores:
+class TwoWayScores(Scores):
     """The scores of a text that is read from left to right, and from right to left."""
 
     forward: LanguageScores
@@ -62,7 +62,6 @@ class TwoWayScores:
         }
 
     def summary(self) -> str:
-        """The scores in one line, for people."""
         return (
             f"{self.both.nats_per_token:.4f} nats per token, perplexity {self.both.perplexity:,.2f} "
             f"(forward {self.forward.perplexity:,.2f}, backward {self.backward.perplexity:,.2f})"
@@ -70,7 +69,7 @@ class TwoWayScores:
 
 
 @dataclass(frozen=True)
-class ContextScores:
+class ContextScores(Scores):
     """The loss of a model of contexts in nats, summed over `tokens` words, each beside `negatives` words of noise."""
 
     total_nats: float
@@ -81,10 +80,9 @@ class ContextScores:
     @property
     def noise_nats(self) -> float:
         """The mean loss of a word."""
-        return self.total_nats / self.tokens if self.tokens else math.nan
+        return mean(self.total_nats, self.tokens)
 
     def as_json(self) -> dict[str, Any]:
-        """The keys of `evaluate --json`."""
         return {
             "noise_nats": finite(self.noise_nats),
             "tokens": self.tokens,
@@ -93,7 +91,6 @@ class ContextScores:
         }
 
     def summary(self) -> str:
-        """The scores in one line, for people."""
         return f"{self.noise_nats:.4f} nats per word beside {self.negatives} words of noise"
 
 
