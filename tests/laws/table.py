@@ -3,11 +3,8 @@
 A new layer gets a line here and nothing else; `test_completeness` fails until it has one.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 
-import torch
 from torch import nn
 
 from ensue.nn import (
@@ -45,7 +42,6 @@ from ensue.nn import (
     PreNormDecoderBlock,
     ProjectedLSTM,
     Residual,
-    SequenceLayer,
     SinusoidalPositions,
     Stack,
     Transformer,
@@ -61,34 +57,11 @@ from ensue.nn.recurrent.clockwork import ClockworkUnits
 from ensue.nn.recurrent.depth_gated import DepthGatedLayer, OpenLSTM
 from ensue.nn.recurrent.grid import GridLayer
 from ensue.nn.recurrent.qrnn import FoPooling
+from ensue.testing.laws import Subject
 
 D = 4
 D_OUT = 7
 D_MEMORY = 3
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A way to make a layer; dropout is switched on where there is any, so that a law notices if `eval` lets it act."""
-
-    name: str
-    make: Callable[[], SequenceLayer]
-    is_slow: bool = False
-    """Whether it is made of what stands elsewhere in the table, in a way that stands there too."""
-
-    @cached_property
-    def layer(self) -> SequenceLayer:
-        """What `build` gives, once for all laws: none changes it."""
-        return self.build()
-
-    def build(self, seed: int = 0) -> SequenceLayer:
-        """The layer in float64 and `eval`, every parameter far from the gentle values that training begins with."""
-        layer = self.make().double().eval()
-        generator = torch.Generator().manual_seed(seed)
-        with torch.no_grad():
-            for parameter in layer.parameters():
-                parameter.copy_(0.5 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
-        return layer
 
 
 attention = partial(MultiHeadAttention, D, num_heads=2, dropout=0.5)

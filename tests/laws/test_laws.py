@@ -2,10 +2,9 @@
 
 import pytest
 
-from ensue.nn import SequenceLayer
+from ensue.testing.laws import OF_CALLS, Subject, check, laws_of
 
-from .laws import EVERY_LAYER, OF_CALLS, REMEMBERING, STEPPING, Law
-from .table import SUBJECTS, Subject
+from .table import SUBJECTS
 
 SAMPLE = {"window_of_3", "lstm", "input_feeding_of_an_lstm"}
 """What the laws of calls are about: a state that is cut out, a compiled step, a cell with dropout inside of a step."""
@@ -19,14 +18,6 @@ OF_CALLS_CASES = [
 ]
 
 
-def laws_of(layer: SequenceLayer) -> list[Law]:
-    return [
-        *EVERY_LAYER,
-        *(STEPPING if layer.is_causal else []),
-        *(REMEMBERING if layer.d_memory is not None else []),
-    ]
-
-
 @pytest.mark.parametrize("subject", CASES)
 def test_laws(subject: Subject) -> None:
     """In one test for each layer: a thousand would take as long to be told apart as to be run."""
@@ -36,14 +27,3 @@ def test_laws(subject: Subject) -> None:
 @pytest.mark.parametrize("subject", OF_CALLS_CASES)
 def test_laws_of_calls(subject: Subject) -> None:
     check(OF_CALLS, subject)
-
-
-def check(laws: list[Law], subject: Subject) -> None:
-    broken: list[AssertionError] = []
-    for law in laws:
-        try:
-            law(subject)
-        except AssertionError as error:
-            broken.append(error)
-    if broken:
-        raise ExceptionGroup(f"{len(broken)} laws", broken)

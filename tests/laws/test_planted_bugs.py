@@ -23,11 +23,11 @@ from ensue.nn import (
     SinusoidalPositions,
     Window,
 )
+from ensue.testing import laws
+from ensue.testing.laws import EVERY_LAYER, OF_CALLS, REMEMBERING, STEPPING, Law, Subject
 from ensue.types import Memory, Shared, State, detach
 
-from . import laws
-from .laws import EVERY_LAYER, OF_CALLS, REMEMBERING, STEPPING, Law
-from .table import D_MEMORY, D_OUT, D, Subject
+from .table import D_MEMORY, D_OUT, D
 
 Result = tuple[Tensor, State]
 

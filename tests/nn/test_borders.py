@@ -36,7 +36,7 @@ from ensue.nn import (
     Window,
     WithContext,
 )
-from laws.table import Subject
+from ensue.testing.laws import Subject
 from laws.test_completeness import concrete_layers
 from laws.test_laws import CASES
 

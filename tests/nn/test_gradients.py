@@ -6,8 +6,9 @@ from torch import Tensor, nn
 
 from ensue.nn import SequenceLayer
 from ensue.nn.recurrent.zoneout import GivenMasks
+from ensue.testing.laws import Subject
 from ensue.types import Memory, State, leaves
-from laws.table import SUBJECTS, Subject
+from laws.table import SUBJECTS
 
 MASK = torch.tensor([[True, True, True], [True, False, False]])
 

@@ -22,8 +22,8 @@ from ensue.nn import (
     watch,
 )
 from ensue.nn.taps import is_watched
+from ensue.testing.laws import inputs, start
 from ensue.types import Memory
-from laws.laws import inputs, start
 from laws.table import SUBJECTS
 from training.tiny import some_slow
 

@@ -1,6 +1,6 @@
 """The contract of a layer: a function with two executions, `forward` over a sequence and `step` over one position.
 
-`tests/laws` tests every layer for it:
+`tests/laws` tests every layer for it (`ensue.testing.laws`):
 
 - `x` is (B, T, d_in), batch first. `mask` (B, T) is True on a row's real positions; they come first (right padding).
 - At every real position, `forward` gives the output that a fold of `step` gives. Outputs at padding are unspecified.

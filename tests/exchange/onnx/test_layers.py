@@ -10,8 +10,9 @@ from ensue.models.tag_heads import CRFTagHead
 from ensue.nn import Parallel, SequenceLayer
 from ensue.nn.layer import blank
 from ensue.tasks.contract.portable import PortableFunction, TensorForm, state_forms, state_from, state_tensors
+from ensue.testing.laws import Subject
 from ensue.types import Memory, State
-from laws.table import SUBJECTS, Subject
+from laws.table import SUBJECTS
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (pip install ensue[onnx])")
 pytest.importorskip("onnx", reason="onnx is not installed (pip install ensue[onnx])")

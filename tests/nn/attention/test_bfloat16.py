@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from ensue.nn import CopyingHead, Rotary, SequenceLayer, SinusoidalPositions, SoftmaxHead
+from ensue.testing.laws import MASK, B, T, inputs, memory_of, real
 from ensue.types import Memory, State
-from laws.laws import MASK, B, T, inputs, memory_of, real
 from laws.table import SUBJECTS
 
 NAMES = (

@@ -4,8 +4,11 @@
 go on from a state; `REMEMBERING` for those that attend to a memory, which the others then hold with, too.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import get_args
 
 import torch
@@ -20,9 +23,8 @@ from ensue.nn.recurrent.linear_recurrence import LinearRecurrence
 from ensue.nn.taps import Tap
 from ensue.types import Memory, State, compacted, concatenate_rows, detach, leaves, select_rows
 
-from .table import Subject
-
-B, T = 6, 5  # no size of any subject equals B, so that a batch on another dim shows
+B, T = 6, 5
+"""Rows and positions. No size of a subject equals B, so that a batch on another dim shows."""
 LENGTHS = torch.tensor([5, 2, 0, 4, 1, 3])
 MASK = torch.arange(T) < LENGTHS.unsqueeze(1)
 MORE = 2  # steps after a prompt
@@ -31,6 +33,30 @@ MEMORY_LENGTHS = torch.tensor([4, 2, 3, 4, 2, 3])  # of one position there is no
 MEMORY_MASK = torch.arange(S) < MEMORY_LENGTHS.unsqueeze(1)
 
 same = torch.testing.assert_close
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A way to make a layer; dropout is switched on where there is any, so that a law notices if `eval` lets it act."""
+
+    name: str
+    make: Callable[[], SequenceLayer]
+    is_slow: bool = False
+    """Whether it is made of what stands elsewhere in a table, in a way that stands there too."""
+
+    @cached_property
+    def layer(self) -> SequenceLayer:
+        """The layer of `build`, one for all laws: none changes it."""
+        return self.build()
+
+    def build(self, seed: int = 0) -> SequenceLayer:
+        """The layer in float64 and `eval`, every parameter far from the gentle values that training begins with."""
+        layer = self.make().double().eval()
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for parameter in layer.parameters():
+                parameter.copy_(0.5 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
+        return layer
 
 
 def random(*shape: int, seed: int = 1) -> Tensor:
@@ -53,13 +79,13 @@ def rows_of(memory: Memory, rows: Tensor) -> Memory:
 
 
 def start(layer: SequenceLayer) -> State:
-    """What a sequence begins with: None, or the state of the memory."""
+    """The state before a sequence: None, or that of the memory."""
     memory = memory_of(layer)
     return None if memory is None else layer.init_state(B, memory)
 
 
 def start_alone(layer: SequenceLayer, row: int) -> State:
-    """The same for one row, without the padding of its memory."""
+    """The state before a sequence of one row, without the padding of its memory."""
     memory = memory_of(layer)
     if memory is None:
         return None
@@ -124,7 +150,7 @@ def prefix_then_rest_is_whole(subject: Subject) -> None:
 
 
 def ragged_prefix_then_rest_is_whole(subject: Subject) -> None:
-    """The same where rows have different lengths, some of which end before the cut; then a step from there."""
+    """Reading on after a cut, where rows have different lengths, some of which end before it; then a step."""
     layer = subject.layer
     x, x_next = inputs(layer), inputs(layer, 1, seed=2)[:, 0]
     y, final = layer(x, start(layer), mask=MASK)
@@ -310,7 +336,7 @@ def gradients_reach_the_memory(subject: Subject) -> None:
     layer = subject.layer
     x, memory = inputs(layer).detach(), memory_of(layer)
     assert memory is not None
-    found = []
+    found: list[Tensor] = []
     for run in (layer, lambda x, state: steps(layer, x, state)):
         y, _ = run(x, layer.init_state(B, memory))
         found += torch.autograd.grad((y * random(*y.shape)).sum(), [memory.values], materialize_grads=True)
@@ -458,7 +484,7 @@ def _swapped(layer: SequenceLayer, weights: dict[str, Tensor]) -> None:
 def _pruned(layer: SequenceLayer, weights: dict[str, Tensor]) -> None:
     """Torch's hook makes each weight of another one, which then changes."""
     for owner, name, weight in _owned(layer, weights):
-        prune.custom_from_mask(owner, name, torch.ones_like(weight))
+        prune.custom_from_mask(owner, name, torch.ones_like(weight))  # type: ignore[no-untyped-call]
     seeded(layer)
     for weight in layer.parameters():
         weight.data.mul_(0.5)
@@ -557,3 +583,34 @@ REMEMBERING: list[Law] = [
     joined_states_go_on_as_before,
     a_memory_may_be_short_or_none,
 ]
+
+
+def laws_of(layer: SequenceLayer) -> list[Law]:
+    """The laws of values, gradients and states that such a layer has to keep; `OF_CALLS` are the others."""
+    return [
+        *EVERY_LAYER,
+        *(STEPPING if layer.is_causal else []),
+        *(REMEMBERING if layer.d_memory is not None else []),
+    ]
+
+
+def check(laws: list[Law], subject: Subject) -> None:
+    """Raises an ExceptionGroup of one AssertionError for each of these laws that the subject breaks."""
+    broken: list[AssertionError] = []
+    for law in laws:
+        try:
+            law(subject)
+        except AssertionError as error:
+            error.add_note(f"the law: {law.__name__}")
+            broken.append(error)
+    if broken:
+        raise ExceptionGroup(f"{subject.name} breaks {len(broken)} laws", broken)
+
+
+def check_layer(make: Callable[[], SequenceLayer]) -> None:
+    """Checks all laws of such a layer. `make` makes a new one at each call. B is 6, so d_in and d_out are not.
+
+    Raises an ExceptionGroup of one AssertionError for each law that it breaks.
+    """
+    subject = Subject(type(make()).__name__, make)
+    check([*laws_of(subject.layer), *OF_CALLS], subject)
