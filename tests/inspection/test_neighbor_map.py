@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ensue.inspection.neighbor_map import map_vectors
+from ensue.inspection.map_page import map_vectors
 
 
 def test_what_lies_in_a_plane_keeps_its_distances() -> None:

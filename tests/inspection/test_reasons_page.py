@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from ensue.inspection.map_page import map_section
-from ensue.inspection.neighbor_map import map_vectors
+from ensue.inspection.map_page import map_section, map_vectors
 from inspection.small import Node, number, parsed
 from inspection.test_language_view import TEXT, model_of
 

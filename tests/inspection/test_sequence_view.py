@@ -8,7 +8,7 @@ import pytest
 
 from ensue.errors import EnsueError
 from ensue.tasks.sequence_to_sequence import page as pages
-from ensue.tasks.sequence_to_sequence.inspection import LONGEST
+from ensue.tasks.sequence_to_sequence.page import LONGEST
 from ensue.tasks.sequence_to_sequence.search_page import Box, boxes
 from ensue.tasks.sequence_to_sequence.view import SequenceView
 from inspection.small import Node, number, parsed, translator

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ensue.data.frames.source import Shape
-from ensue.inspection.inspection import Inspection
+from ensue.inspection.page import Inspection
 from ensue.models.build_text import build_language_model
 from ensue.serving.application import application
 from ensue.serving.door import Door

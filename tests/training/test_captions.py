@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import ensue
 from ensue.console.inspection import write_inspection
 from ensue.errors import EnsueError
-from ensue.inspection.pixels import png
+from ensue.inspection.frame_drawing import png
 from ensue.recipe import validate_recipe
 from ensue.recipe.tables import Recipe
 from training.resuming import assert_resumes

@@ -3,6 +3,6 @@
 Everything is seen from outside, by watching taps and by computing again with a part left out.
 """
 
-from ensue.inspection.inspection import Inspection
+from ensue.inspection.page import Inspection
 
 __all__ = ["Inspection"]

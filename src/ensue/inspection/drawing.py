@@ -18,9 +18,8 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from ensue.inspection.markup import clipped, short, width_of
+from ensue.inspection.markup import clipped, drawn, short, width_of
 from ensue.inspection.page import cut
-from ensue.inspection.templates import drawn
 
 HEAD = 26
 """Pixels of the words on top."""

@@ -1,15 +1,18 @@
-"""Traces and attention of an encoder as a section of a page."""
+"""Traces and attention of an encoder as sections of a page, and attention as bars over a text."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 from markupsafe import Markup
 
 from ensue.inspection.drawing import WordColumns, lines, matrix
 from ensue.inspection.encoder import Attention, Trace
 from ensue.inspection.page import Section, cut
+from ensue.inspection.token_page import packed
 
 MOST_DRAWN = 30
 """The most words whose attention is drawn."""
@@ -86,3 +89,42 @@ def _attention(text: Seen) -> list[list[tuple[str, Markup]]]:
 def _cut(text: Seen) -> str:
     size = min(len(text.columns), MOST_DRAWN)
     return cut(text.attention[0].weights.shape[1], size, f"{text.columns.unit}s") if text.attention else ""
+
+
+MOST_WEIGHTS = 1_000_000
+"""The most weights on a page, one byte each."""
+
+
+def shown_positions(attention: Sequence[Attention]) -> int:
+    """The positions whose attention is on a page."""
+    heads = sum(len(layer.weights) for layer in attention)
+    positions: int = attention[0].weights.shape[1]
+    return min(positions, max(1, math.isqrt(MOST_WEIGHTS // heads)))
+
+
+def attention_section(
+    attention: Sequence[Attention], tokens: Sequence[str], *, length: int, about: str
+) -> list[Section]:
+    """All heads, and the `tokens` of their positions, of which the whole text has `length`; none without attention."""
+    if not attention:
+        return []
+    size = shown_positions(attention)
+    shown = {
+        "about": f"{about} A row of a picture is a token, its columns are what it looks at; each row sums to 1. Choose "
+        "a head and rest on a token: what it looks at is colored.",
+        "note": cut(length, size, "positions"),
+        "tokens": tokens[:size],
+        "numbers": _numbers(attention),
+    }
+    return [Section("Attention", "inspection/attention_page.html", shown)]
+
+
+def _numbers(attention: Sequence[Attention]) -> dict[str, Any]:
+    """The weights for the script."""
+    heads = [of_head for layer in attention for of_head in layer.weights]
+    size = shown_positions(attention)
+    return {
+        "size": size,
+        "names": [f"layer {layer}, head {head + 1}" for layer, weights in attention for head in range(len(weights))],
+        "values": packed(np.stack([of_head[:size, :size] for of_head in heads])),
+    }

@@ -1,9 +1,12 @@
 """Drawings over the frames of a series: maps of many numbers for each frame, bars, labels over time, and images, whose
-frames are rows. They know nothing of models.
+frames are rows; and pixels as a PNG, which needs no other library. They know nothing of models.
 """
 
 from __future__ import annotations
 
+import struct
+import zlib
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -13,9 +16,26 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from ensue.inspection.drawing import FrameColumns, extent
-from ensue.inspection.markup import short
-from ensue.inspection.pixels import data_address
-from ensue.inspection.templates import drawn
+from ensue.inspection.markup import drawn, short
+
+
+def data_address(image: NDArray[np.float32]) -> str:
+    """The address under which a page has an image (rows, columns, 1 or 3 colors), with values from 0 to 1."""
+    return f"data:image/png;base64,{b64encode(png((image.clip(0, 1) * 255).round().astype(np.uint8))).decode()}"
+
+
+def png(pixels: NDArray[np.uint8]) -> bytes:
+    """The PNG of pixels (rows, columns, 1 or 3 colors)."""
+    rows, columns, colors = pixels.shape
+    lines = np.concatenate([np.zeros((rows, 1), np.uint8), pixels.reshape(rows, -1)], axis=1)  # 0: no filter
+    header = struct.pack(">IIBBBBB", columns, rows, 8, {1: 0, 3: 2}[colors], 0, 0, 0)
+    chunks = (b"IHDR", header), (b"IDAT", zlib.compress(lines.tobytes(), 9)), (b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, content) for kind, content in chunks)
+
+
+def _chunk(kind: bytes, content: bytes) -> bytes:
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
 
 TALLEST, TALL = 18, 220
 """Pixels of a row of a map, and of all rows of a large one."""

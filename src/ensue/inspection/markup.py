@@ -1,14 +1,26 @@
-"""Text and numbers for a page: escaped, cut to a width, with a visible form for invisible characters."""
+"""Text and numbers for a page: escaped, cut to a width, with a visible form for invisible characters; and templates.
+
+A template stands beside the Python file that has its numbers, and is named by its path in the package.
+"""
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import unicodedata
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
+from ensue.inspection.numbers import as_json
 from ensue.text.graphemes import is_boundary
+
+if TYPE_CHECKING:  # it is imported with the first page
+    from jinja2 import Environment
+
 
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 LONGEST_WORD = 300
@@ -81,3 +93,55 @@ def share(value: float) -> str:
     if 0.999 < value < 1:
         return ">.999"
     return f"{value:.3f}".removeprefix("0")
+
+
+PACKAGE = Path(__file__).parents[1]
+
+
+def drawn(template: str, **numbers: Any) -> Markup:
+    """The HTML of a template such as `tasks/labeling/paths.html` with these numbers."""
+    return Markup(_environment().get_template(template).render(numbers))
+
+
+def file_text(name: str) -> str:
+    """The text of a file of the inspector, such as `page.js`."""
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415
+
+    found = Environment(
+        loader=FileSystemLoader(PACKAGE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finished,
+    )
+    found.policies["json.dumps_function"] = _dumped
+    found.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    found.filters |= {
+        "clipped": clipped, "fixed": _fixed, "plain": plain, "share": share, "short": short, "signed": signed,
+        "written": written,
+    }  # fmt: skip
+    return found
+
+
+def _dumped(value: Any, **options: Any) -> str:
+    """JSON, with null for what is no number, as in a model whose weights are none."""
+    try:
+        return json.dumps(value, **options)
+    except ValueError:
+        return json.dumps(as_json(value), **options)
+
+
+def _finished(value: Any) -> Any:
+    """Characters that no document may hold are replaced in every text."""
+    return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _fixed(value: float, digits: int = 1) -> str:
+    """A number with so many digits behind the point."""
+    return f"{value:.{digits}f}"

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ensue.arguments import check_whole
 from ensue.errors import EnsueError
+from ensue.inspection.page import Section
 from ensue.inspection.units import Units
 
 THRESHOLD = 0.3
@@ -103,3 +104,9 @@ def _apart(matches: list[Match], taken: tuple[int, int], most: int) -> list[Matc
         if all(match.end <= other.start or other.end <= match.start for other in kept):
             kept.append(match)
     return kept[1:]
+
+
+def selection_section(units: Sequence[Units], tokens: int) -> list[Section]:
+    """The section for a text of which so many tokens are shown; none without units."""
+    shown = {"size": tokens, "threshold": THRESHOLD, "kinds": [found.name for found in units]}
+    return [Section("A range as a pattern", "inspection/selection.html", shown)] if units else []

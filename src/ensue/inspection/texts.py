@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from ensue.inspection.markup import LONGEST_WORD, clipped
+from ensue.inspection.markup import LONGEST_WORD, clipped, drawn
 from ensue.inspection.page import cut
-from ensue.inspection.templates import drawn
 
 MOST_SHOWN = 2_000
 """The most words of a text that are shown."""

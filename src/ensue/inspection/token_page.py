@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.inspection.inspection import TITLE
 from ensue.inspection.markup import clipped
-from ensue.inspection.page import Section, cut
+from ensue.inspection.page import TITLE, Section, cut
 from ensue.inspection.predictions import Predictions
 from ensue.inspection.texts import STRONGEST
 from ensue.inspection.units import Units

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ensue.errors import EnsueError
-from ensue.inspection.inspection import TITLE, Inspection
 from ensue.inspection.markup import clipped
+from ensue.inspection.page import TITLE, Inspection
 from ensue.inspection.pieces import properties_of
 from ensue.models.bidirectional import ContextModel
 from ensue.nn import SoftmaxHead

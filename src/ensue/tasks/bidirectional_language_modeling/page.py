@@ -6,7 +6,7 @@ import numpy as np
 
 from ensue.inspection.map_page import map_section
 from ensue.inspection.page import Section, cut
-from ensue.inspection.selection_page import selection_section
+from ensue.inspection.selection import selection_section
 from ensue.inspection.token_page import MOST_SHOWN, shown, text_section
 from ensue.inspection.unit_page import chosen_units, follower_section, saturation_section
 from ensue.tasks.bidirectional_language_modeling.view import BidirectionalView

@@ -14,7 +14,7 @@ from ensue.arguments import check_path, check_texts, check_type, check_whole
 from ensue.data.lines import Lines
 from ensue.data.sources import TextSource
 from ensue.errors import EnsueError, nearest
-from ensue.inspection.inspection import Inspection
+from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ItemRows, ScoredItems, ratio
 from ensue.models.bidirectional import FIRST_WORD, BidirectionalLanguageModel, BidirectionalModel, ContextModel
 from ensue.models.modules import device_of

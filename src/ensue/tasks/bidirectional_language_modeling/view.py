@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.inspection.encoder import over_text
-from ensue.inspection.neighbor_map import NeighborMap, map_vectors
+from ensue.inspection.map_page import NeighborMap, map_vectors
 from ensue.inspection.predictions import Predictions
 from ensue.inspection.units import Units, correlations, named, unit_taps
 from ensue.models.bidirectional import BidirectionalModel

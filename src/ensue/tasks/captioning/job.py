@@ -20,8 +20,8 @@ from ensue.tasks.captioning.pipeline import CaptioningPipeline
 from ensue.tasks.captioning.recipe import CaptioningRecipe
 from ensue.tasks.frames.data import LabeledSeries
 from ensue.tasks.frames.job import FramesJob
-from ensue.tasks.sequence_to_sequence.card import sample_lines, score_table
 from ensue.tasks.sequence_to_sequence.decoding import search_of
+from ensue.tasks.sequence_to_sequence.outputs import sample_lines, score_table
 from ensue.tasks.sequence_to_sequence.task import EncodedPairs, SequenceToSequence, usual_ratio
 from ensue.text.special_tokens import TokenizerWithSpecials
 from ensue.text.tokenizers import train_tokenizer

@@ -14,21 +14,20 @@ from ensue.data.compact_texts import Ragged
 from ensue.data.frames.series import Series
 from ensue.data.frames.stored import FrameRows
 from ensue.errors import EnsueError
-from ensue.inspection.inspection import Inspection
+from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.generation import GenerationScores
 from ensue.models.encoder_decoder import TextModel
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.captioning.captioned import Captioned, captioned, check_caption, check_looked_at
-from ensue.tasks.captioning.inspection import inspect_caption
 from ensue.tasks.captioning.model import CaptionerParts
+from ensue.tasks.captioning.page import inspect_caption
 from ensue.tasks.captioning.recipe import CaptioningRecipe
 from ensue.tasks.contract.windows import WHOLE, Shard
 from ensue.tasks.frames.pipeline import FramesPipeline
 from ensue.tasks.sequence_to_sequence.console import on_one_line
-from ensue.tasks.sequence_to_sequence.length import most_written
 from ensue.tasks.sequence_to_sequence.outputs import Output
-from ensue.tasks.sequence_to_sequence.sources import Sources
+from ensue.tasks.sequence_to_sequence.sources import Sources, most_written
 from ensue.tasks.sequence_to_sequence.writer import Writer
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from ensue.arguments import check_type
 from ensue.errors import EnsueError
 from ensue.inspection.colors import color_of
-from ensue.inspection.inspection import TITLE, Inspection
 from ensue.inspection.markup import clipped
+from ensue.inspection.page import TITLE, Inspection
 from ensue.inspection.texts import ShownText
 from ensue.tasks.classification.page import classifier_sections
 from ensue.tasks.classification.view import view_classifier

@@ -14,7 +14,7 @@ from ensue.arguments import check_path, check_texts
 from ensue.data.documents import Document, DocumentSource, Layout
 from ensue.data.lines import Lines
 from ensue.errors import DataError, EnsueError
-from ensue.inspection.inspection import Inspection
+from ensue.inspection.page import Inspection
 from ensue.metrics.classification import ClassificationScores
 from ensue.metrics.comparison import ScoredItems
 from ensue.models.classifier import Classifier

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ensue.inspection.colors import color_of
-from ensue.inspection.inspection import TITLE, Inspection
 from ensue.inspection.markup import clipped
+from ensue.inspection.page import TITLE, Inspection
 from ensue.models.modules import device_of
 from ensue.tasks.frame_classification.page import series_sections
 from ensue.tasks.frame_classification.view import view_series

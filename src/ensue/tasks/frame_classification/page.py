@@ -11,7 +11,7 @@ from ensue.inspection.drawing import FrameColumns
 from ensue.inspection.encoder_page import Seen, encoder_sections
 from ensue.inspection.frame_drawing import bars
 from ensue.inspection.page import Section
-from ensue.inspection.series_page import series_section
+from ensue.inspection.series import series_section
 from ensue.tasks.classification.page import labels_section
 from ensue.tasks.frame_classification.view import MOST_INTEGRATED, FrameClassifierView
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ensue.data.frames.series import Series
 from ensue.data.frames.stored import FrameRows
-from ensue.inspection.inspection import Inspection
+from ensue.inspection.page import Inspection
 from ensue.metrics.classification import ClassificationScores
 from ensue.metrics.comparison import ScoredItems
 from ensue.tasks.classification.classified import Classified

@@ -9,7 +9,7 @@ from ensue.inspection.drawing import WordColumns
 from ensue.inspection.encoder_page import Seen, encoder_sections
 from ensue.inspection.frame_drawing import feature_map, labels_over_time
 from ensue.inspection.page import Section
-from ensue.inspection.series_page import curves_or_map, series_section
+from ensue.inspection.series import curves_or_map, series_section
 from ensue.tasks.frame_labeling.view import FrameTaggerView
 from ensue.tasks.labeling.page import MOST_WORDS, path_sections
 

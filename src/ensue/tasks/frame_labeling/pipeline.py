@@ -10,7 +10,7 @@ from typing import Any
 
 from ensue.data.frames.series import Series
 from ensue.data.frames.stored import FrameRows
-from ensue.inspection.inspection import Inspection
+from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.labeling import LabelingScores
 from ensue.tasks.contract.portable import Portable

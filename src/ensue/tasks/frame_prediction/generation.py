@@ -1,6 +1,9 @@
-"""Free running: frames that a model draws and reads again, and what it expects of the next one."""
+"""Free running: frames that a model draws and reads again, what it expects of the next one, and series as a picture."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -13,6 +16,7 @@ from ensue.data.frames.stored import FrameRows
 from ensue.models.frame_predictor import FramePredictor
 from ensue.models.frame_readers import ReaderState
 from ensue.models.modules import device_of, evaluating
+from ensue.runs.pictures import picture
 from ensue.tasks.frame_prediction.scoring import READ_FRAMES, READ_SERIES
 from ensue.tasks.frames.data import frames_of
 from ensue.tasks.frames.noise import SeriesNoise, noise_for
@@ -83,3 +87,29 @@ def over_draws(means: Tensor, deviations: Tensor) -> Moments:
     mean = means.mean(0)
     variance = (deviations.square() + (means - mean).square()).mean(0)
     return mean.cpu().numpy(), variance.sqrt().cpu().numpy()
+
+
+PICTURES = (".png", ".svg", ".pdf")
+MOST_CURVES, MOST_SERIES = 8, 24
+"""The most features that are curves, and the most series that are drawn."""
+
+
+def draw_series(path: Path, series: Sequence[Vectors], *, given: int, columns: Sequence[str] = ()) -> str:
+    """Draws the first series below each other, with a line behind the `given` frames that they begin with. Returns what
+    was drawn.
+    """
+    shown = series[:MOST_SERIES]
+    least, most = min(float(one.min()) for one in shown), max(float(one.max()) for one in shown)
+    with picture(path, (7, 0.6 + 1.2 * len(shown))) as figure:
+        for axes, frames in zip(figure.subplots(len(shown), sharex=True, squeeze=False)[:, 0], shown, strict=True):
+            if frames.shape[1] <= MOST_CURVES:
+                axes.plot(frames, linewidth=1)
+                axes.set_ylim(least, most)
+            else:
+                axes.imshow(frames.T, origin="lower", aspect="auto", vmin=least, vmax=most, interpolation="nearest")
+            if given:
+                axes.axvline(given - 0.5, color="white" if frames.shape[1] > MOST_CURVES else "gray", linestyle="--")
+        if columns and len(columns) <= MOST_CURVES:
+            figure.axes[0].legend(list(columns), fontsize=7)
+        figure.axes[-1].set_xlabel("frame")
+    return f"{len(shown):,} of {len(series):,} series" if len(shown) < len(series) else f"{len(series):,} series"

@@ -1,14 +1,70 @@
-"""The sections of a page for a series in a model of the next frame."""
+"""From a model of the next frame and a series to a page about them."""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from ensue.inspection.drawing import FrameColumns, lines
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ensue.inspection.drawing import MOST_FRAMES, FrameColumns, lines
 from ensue.inspection.frame_drawing import feature_map
-from ensue.inspection.page import Section
-from ensue.inspection.series_page import MOST_CURVES, curves_or_map, series_section
-from ensue.tasks.frame_prediction.view import FramePredictorView
+from ensue.inspection.markup import clipped, plain
+from ensue.inspection.page import TITLE, Inspection, Section
+from ensue.inspection.series import MOST_CURVES, SeriesView, curves_or_map, series_section
+from ensue.models.frame_features import Frames
+from ensue.models.frame_predictor import FramePredictor
+from ensue.models.modules import device_of, evaluating
+from ensue.tasks.frame_prediction.generation import PRIOR_DRAWS, over_draws
+from ensue.tasks.frame_prediction.recipe import FramePredictionRecipe
+from ensue.tasks.frames.noise import SeriesNoise
+
+PRIOR_SEED = 1
+"""The seed of the draws from the prior. Those of the scores have another one."""
+
+
+@dataclass(frozen=True)
+class FramePredictorView(SeriesView):
+    """A series in a model of the next frame. `nats` (T,) is what each frame costs, as `score` gives it; with latent
+    variables a bound, of which `divergence` (T,) is their part.
+
+    `mean` and `deviation` (S, d) are what is expected of each of the first S frames from those before it, in the units
+    of the file; `weights` (S, K) are those of a mixture. With latent variables all three are taken over draws from
+    their prior, since nobody has seen the frame.
+    """
+
+    nats: NDArray[np.float64]
+    divergence: NDArray[np.float64] | None
+    mean: NDArray[np.float64]
+    deviation: NDArray[np.float64]
+    weights: NDArray[np.float64] | None
+
+
+@torch.inference_mode()
+def view_series(model: FramePredictor, series: SeriesView) -> FramePredictorView:
+    """The view of a series."""
+    device, size = device_of(model), model.d_latent
+    frames = Frames(torch.from_numpy(series.frames).to(device).unsqueeze(0), None)
+    noise = torch.from_numpy(SeriesNoise(series.frames, size).draw()).to(device).unsqueeze(0)
+    count, draws = min(len(series.frames), MOST_FRAMES), PRIOR_DRAWS if size else 1
+    drawn = SeriesNoise(series.frames, size, seed=PRIOR_SEED).draw(draws * count).reshape(draws, count, size)
+    with evaluating(model):
+        nats, divergence, _ = (part[0].double().cpu().numpy() for part in model(frames, noise))
+        found = model.expected(frames, noise, torch.from_numpy(drawn).to(device))
+        mean, deviation = over_draws(*found.moments())
+    scale, shift = (part.double().cpu().numpy() for part in (model.features.deviation, model.features.mean))
+    weights = found.log_weights.exp().double().mean(0).cpu().numpy()
+    return FramePredictorView(
+        **vars(series),
+        nats=nats + divergence,
+        divergence=divergence if size else None,
+        mean=mean * scale + shift,
+        deviation=deviation * scale,
+        weights=weights if weights.shape[1] > 1 else None,
+    )
+
 
 NATS = "−log p of each frame, given those before it. It is below 0 where the density is above 1."
 BOUND = (
@@ -62,3 +118,14 @@ def _expected(view: FramePredictorView, columns: FrameColumns) -> Section:
         ]
     shown = {"about": about, "note": columns.note, "drawings": drawings}
     return Section("What it expected", "tasks/frame_prediction/expected.html", shown)
+
+
+def inspect_series(
+    model: FramePredictor, series: SeriesView, recipe: FramePredictionRecipe, facts: Mapping[str, str]
+) -> Inspection:
+    """A series in a model of this recipe; `facts` are those of the model."""
+    view = view_series(model, series)
+    more = {"latent variables": f"{recipe.latent.kind}, {recipe.latent.size}"} if model.d_latent else {}
+    more |= {"components": f"{recipe.head.components}"} if recipe.head.components > 1 else {}
+    more |= {"frames": f"{len(view.frames):,}", "nats per frame": plain(float(view.nats.mean()), 4)}
+    return Inspection(clipped(view.series, TITLE), view, {**facts, **more}, series_sections(view))

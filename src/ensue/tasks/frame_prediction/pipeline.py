@@ -17,16 +17,15 @@ from ensue.data.frames.series import Series, Vectors
 from ensue.data.frames.stored import FrameRows
 from ensue.data.frames.writing import check_writable, written
 from ensue.errors import DataError, EnsueError
-from ensue.inspection.inspection import Inspection
+from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ItemRows, ScoredItems, ratio
 from ensue.metrics.frames import FrameScores
 from ensue.runs.weights import written_beside
 from ensue.tasks.contract.length import most_read
 from ensue.tasks.contract.portable import Portable
 from ensue.tasks.contract.windows import WHOLE, Shard
-from ensue.tasks.frame_prediction.generation import free_running, next_moments
-from ensue.tasks.frame_prediction.inspection import inspect_series
-from ensue.tasks.frame_prediction.picture import SUFFIXES, draw_series
+from ensue.tasks.frame_prediction.generation import PICTURES, draw_series, free_running, next_moments
+from ensue.tasks.frame_prediction.page import inspect_series
 from ensue.tasks.frame_prediction.portable import portable
 from ensue.tasks.frame_prediction.recipe import FramePredictionRecipe
 from ensue.tasks.frame_prediction.scoring import SeriesNats, nats_of, scores_of
@@ -107,12 +106,12 @@ class FramePredictionPipeline(FramesPipeline):
         """
         check_path("the file to write", out)
         path, shape = Path(out), self.seen.shape
-        check_writable(path, others=SUFFIXES)
+        check_writable(path, others=PICTURES)
         begin = self.only(prompt) if prompt else None
         series = self._generated(begin, frames, samples, temperature, seed)
         what = f"{samples:,} series"
         try:
-            if path.suffix in SUFFIXES:
+            if path.suffix in PICTURES:
                 what = draw_series(path, series, given=len(begin.frames) if begin else 0, columns=shape.columns)
             else:
                 content = written(path, series, columns=shape.columns, rate=shape.rate)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from ensue.data.sentences.sentence import Sentence, Surface, joined
 from ensue.errors import EnsueError
 from ensue.inspection.colors import color_of
-from ensue.inspection.inspection import TITLE, Inspection
 from ensue.inspection.markup import clipped
+from ensue.inspection.page import TITLE, Inspection
 from ensue.inspection.texts import Mark, ShownText
 from ensue.tasks.labeling.page import MOST_WORDS, tagger_sections
 from ensue.tasks.labeling.view import TaggerView, view_tagger

@@ -19,7 +19,7 @@ from ensue.data.sentences.plain import PlainText
 from ensue.data.sentences.sentence import Format, Sentence, SourceLines, joined
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import EnsueError
-from ensue.inspection.inspection import Inspection
+from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.labeling import LabelingScores
 from ensue.models.modules import device_of

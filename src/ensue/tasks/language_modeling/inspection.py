@@ -8,7 +8,7 @@ import numpy as np
 
 from ensue.arguments import check_type, check_whole
 from ensue.errors import EnsueError
-from ensue.inspection.inspection import Inspection
+from ensue.inspection.page import Inspection
 from ensue.inspection.switched_off import switched_off
 from ensue.inspection.token_page import title_of
 from ensue.models.language_model import LanguageModel

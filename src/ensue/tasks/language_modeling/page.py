@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ensue.inspection.attention_page import attention_section
+from ensue.inspection.encoder_page import attention_section
 from ensue.inspection.page import Section
-from ensue.inspection.selection_page import selection_section
+from ensue.inspection.selection import selection_section
 from ensue.inspection.token_page import MOST_SHOWN, text_section
 from ensue.inspection.unit_page import chosen_units, follower_section, saturation_section
 from ensue.tasks.language_modeling.reasons_page import asks_section, explanation_section, switched_off_section

@@ -16,7 +16,7 @@ from ensue.data.sources import TextSource
 from ensue.decode.generation import generate_ids, search_ids
 from ensue.decode.sampling import Sampling
 from ensue.decode.search import BeamSearch
-from ensue.inspection.inspection import Inspection
+from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ItemRows, ScoredItems, ratio
 from ensue.metrics.language import LanguageScores
 from ensue.models.language_model import LanguageModel

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ensue.arguments import check_type
 from ensue.errors import EnsueError
-from ensue.inspection.inspection import Inspection
+from ensue.inspection.page import Inspection
 from ensue.inspection.token_page import title_of
 from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.tasks.masked_language_modeling.page import masked_sections

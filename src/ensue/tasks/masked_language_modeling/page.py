@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ensue.inspection.attention_page import attention_section
+from ensue.inspection.encoder_page import attention_section
 from ensue.inspection.page import Section
 from ensue.inspection.token_page import shown, text_section
 from ensue.tasks.masked_language_modeling.view import MaskedView

@@ -17,7 +17,7 @@ from ensue.data.corpus.masks import NOT_HIDDEN
 from ensue.data.lines import Lines
 from ensue.data.sources import TextSource
 from ensue.errors import EnsueError
-from ensue.inspection.inspection import Inspection
+from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ItemRows, ScoredItems, ratio
 from ensue.metrics.masked import MaskedScores
 from ensue.models.masked_language_model import MaskedLanguageModel, MaskedNats

@@ -16,9 +16,8 @@ from ensue.decode.coverage import attention_taps
 from ensue.models.encoder_decoder import TextModel, right_shifted
 from ensue.models.modules import device_of, evaluating
 from ensue.nn import CopyingHead, joined_steps, watch
-from ensue.tasks.sequence_to_sequence.outputs import Output, TokenAlignment
+from ensue.tasks.sequence_to_sequence.outputs import Output, Symbols, TokenAlignment
 from ensue.tasks.sequence_to_sequence.sources import Sources
-from ensue.tasks.sequence_to_sequence.symbols import Symbols
 from ensue.tasks.sequence_to_sequence.task import EncodedPairs
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
 

@@ -16,13 +16,12 @@ from ensue.metrics.generation import GenerationScores
 from ensue.models.encoder_decoder import TextModel
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import origins_for
-from ensue.tasks.sequence_to_sequence.card import sample_lines, score_table
 from ensue.tasks.sequence_to_sequence.decoding import most_tokens, outputs, search_of
-from ensue.tasks.sequence_to_sequence.length import check_lengths, most_written
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
+from ensue.tasks.sequence_to_sequence.outputs import sample_lines, score_table
 from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline, references
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
-from ensue.tasks.sequence_to_sequence.sources import Sources
+from ensue.tasks.sequence_to_sequence.sources import Sources, check_lengths, most_written
 from ensue.tasks.sequence_to_sequence.task import EncodedPairs, SequenceToSequence, usual_ratio
 from ensue.tasks.sequence_to_sequence.texts import Ids, PairCoder
 from ensue.tasks.split_job import SplitJob

@@ -1,9 +1,13 @@
-"""What a model from sequence to sequence answers: an output with its score, and others beside it."""
+"""Outputs of a model from sequence to sequence: with scores and others beside them, token by token, and on the card."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from ensue.tasks.sequence_to_sequence.texts import PairCoder
+from ensue.text.special_tokens import TokenizerWithSpecials
 
 
 class TokenAlignment(NamedTuple):
@@ -52,3 +56,56 @@ class Output:
 
     def __repr__(self) -> str:
         return f"{self.text!r} ({self.score:.3f})"
+
+
+class Symbols:
+    """The texts of ids: of tokens, and of words of the source that can be copied.
+
+    A subword that continues a word has a dot before it; a blank by itself is shown as ␣.
+    """
+
+    def __init__(self, coder: PairCoder, columns: Sequence[str], *, is_source: bool = False) -> None:
+        self.side = coder.source if is_source else coder.target
+        self.words = {id: word for word, id in coder.unknown_words(columns).items()}
+
+    def of(self, id: int) -> str:
+        """The text of an id."""
+        if id in self.words:
+            return self.words[id]
+        return shown(self.side, id)
+
+
+def shown(tokenizer: TokenizerWithSpecials, id: int) -> str:
+    """The text of an id of a tokenizer."""
+    symbol = tokenizer.symbol(id)
+    if tokenizer.tokenizer.kind == "bpe" and symbol[:1].isalnum():
+        return f"·{symbol}"
+    return symbol.strip() or {" ": "␣", "\n": "⏎"}.get(symbol, "␣")
+
+
+COLUMNS = ("nats_per_token", "bleu", "chrf", "rouge1", "rouge2", "rougeL", "exact_match", "edit_rate")
+
+
+def score_table(scores: dict[str, dict[str, Any]]) -> list[str]:
+    """The scores by data as a table in Markdown, with the signatures of BLEU."""
+    columns = [name for name in COLUMNS if any(name in found for found in scores.values())]
+    lines = [
+        f"| data | {' | '.join(name.replace('_', ' ') for name in columns)} |",
+        "|---" * (len(columns) + 1) + "|",
+    ]
+    for data, found in scores.items():
+        values = (found.get(name) for name in columns)
+        lines.append(f"| {data} | {' | '.join('-' if value is None else f'{value:.4g}' for value in values)} |")
+    signatures = {found["signature"] for found in scores.values() if "signature" in found}
+    return [*lines, *(f"\n{signature}" for signature in signatures)]
+
+
+def sample_lines(outputs: Iterable[tuple[str, str, str]]) -> str:
+    """Sources, their outputs and what is right, a line each."""
+    return "\n".join(f"{_line(source)} → {_line(text)} ({_line(right)})" for source, text, right in outputs)
+
+
+def _line(text: str) -> str:
+    """The text on one line, cut if it is long."""
+    line = " ".join(text.split())
+    return line if len(line) <= 100 else line[:97] + "..."

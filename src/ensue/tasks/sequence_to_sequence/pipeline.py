@@ -14,7 +14,7 @@ from ensue.data.compact_texts import Ragged
 from ensue.data.lines import Lines
 from ensue.data.pairs import Pair, PairLayout, PairSource, with_references
 from ensue.errors import EnsueError
-from ensue.inspection.inspection import Inspection
+from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.generation import GenerationScores
 from ensue.models.encoder_decoder import TextModel
@@ -24,13 +24,12 @@ from ensue.tasks.contract.portable import Portable
 from ensue.tasks.contract.windows import WHOLE, Shard
 from ensue.tasks.sequence_to_sequence.alignment import align
 from ensue.tasks.sequence_to_sequence.console import output_lines, outputs_json, score_lines, surprisal_json
-from ensue.tasks.sequence_to_sequence.inspection import inspect_output
-from ensue.tasks.sequence_to_sequence.length import MOST_READ, check_lengths, most_written
 from ensue.tasks.sequence_to_sequence.model import EncoderDecoderParts
 from ensue.tasks.sequence_to_sequence.outputs import Output, TokenAlignment
+from ensue.tasks.sequence_to_sequence.page import inspect_output
 from ensue.tasks.sequence_to_sequence.portable import portable
 from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
-from ensue.tasks.sequence_to_sequence.sources import Sources
+from ensue.tasks.sequence_to_sequence.sources import MOST_READ, Sources, check_lengths, most_written
 from ensue.tasks.sequence_to_sequence.texts import Ids, PairCoder
 from ensue.tasks.sequence_to_sequence.writer import Writer
 from ensue.tasks.vectors.layered_reader import LayeredPipeline, LayeredReader

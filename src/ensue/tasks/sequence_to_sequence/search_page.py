@@ -10,7 +10,7 @@ from ensue.decode.record import Candidate
 from ensue.decode.search import BeamSearch
 from ensue.inspection.markup import plain
 from ensue.inspection.page import Section, cut
-from ensue.tasks.sequence_to_sequence.output_view import OutputView, Search
+from ensue.tasks.sequence_to_sequence.view import OutputView, Search
 
 MOST_STEPS, MOST_BEAMS = 40, 12
 """The most steps, and the most beginnings that go on after each, which are drawn."""

@@ -1,4 +1,4 @@
-"""Sources of models: their ids or frames, and their words in the layers of other runs."""
+"""Sources of models: their ids or frames, their words in the layers of other runs, and the lengths that are read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from numpy.typing import NDArray
 
 from ensue.data.compact_texts import Ragged
 from ensue.data.frames.stored import FrameRows
+from ensue.data.pairs import Pair
+from ensue.models.specification import EncoderSpecification, TransformerEncoder
+from ensue.tasks.contract.length import MOST_ATTENDED, check_read, most_read
 from ensue.tasks.contract.windows import windows
+from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.tasks.words.contextual import ContextualFeatures
 from ensue.tasks.words.kept_vectors import LayersOfTexts
@@ -55,3 +59,26 @@ class Sources:
 def in_windows(items: Iterable[Item]) -> Iterator[list[Item]]:
     """The items in order, WINDOW together, so that a file of any length is read in constant memory."""
     return windows(items, most_items=WINDOW)
+
+
+MOST_READ = 250_000
+"""The most tokens of a text where nothing attends to it; what is kept of them takes about a gigabyte."""
+CUT = "cut it, or train with data.source_tokens, which reads the first tokens of each source"
+LEAVE = "cut it, or leave it out; in training data.target_tokens leaves out longer ones"
+
+
+def check_lengths(recipe: SequenceToSequenceRecipe, pair: Pair, source: int, target: int = 0) -> None:
+    """Raises DataError, with file and line, if the model does not read so many tokens of the source or the target."""
+    otherwise = MOST_READ if recipe.attention.kind == "none" else MOST_ATTENDED
+    for what, count, encoder, table, advice in (
+        ("a source of tokens", source, recipe.encoder or recipe.decoder, "encoder", CUT),
+        ("a target of tokens", target, recipe.decoder, "decoder", LEAVE),
+    ):
+        most = most_read(encoder, otherwise)
+        check_read(what, count, most, encoder, table=table, advice=advice, path=pair.path, line=pair.line)
+
+
+def most_written(*decoders: EncoderSpecification) -> int | None:
+    """The most tokens that all decoders can write before an end, which is read after them; None: any number."""
+    learned = [d for d in decoders if isinstance(d, TransformerEncoder) and d.positions == "learned"]
+    return max(1, min(decoder.context for decoder in learned) - 1) if learned else None

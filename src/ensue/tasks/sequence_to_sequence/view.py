@@ -5,20 +5,175 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
+from ensue.decode.coverage import attention_taps
+from ensue.decode.hypotheses import Hypothesis
+from ensue.decode.record import Candidate
 from ensue.inspection.encoder import Attention, Trace, attention_of, traces_of
 from ensue.models.encoder_decoder import EncoderDecoder, TextModel
 from ensue.models.modules import device_of
-from ensue.tasks.sequence_to_sequence.output_view import Copying, OutputView, Search, output_parts
+from ensue.nn import AttentionBefore, CopyingHead, watch
+from ensue.tasks.sequence_to_sequence.decoding import begin
+from ensue.tasks.sequence_to_sequence.outputs import Symbols
 from ensue.tasks.sequence_to_sequence.sources import Sources
-from ensue.tasks.sequence_to_sequence.symbols import Symbols
 from ensue.tasks.sequence_to_sequence.texts import PairCoder
+from ensue.types import State
+
+MOST_OPTIONS = 5
+"""Tokens that are listed for each position."""
+
+
+class Alignment(NamedTuple):
+    """The weights (H, T, S) of a layer that attends to the source; row t is what token t looks at."""
+
+    name: str
+    weights: NDArray[np.float32]
+
+
+class Copying(NamedTuple):
+    """What a head copies: weights (T, S), the probability (T,) of generating, and the share (T,) of each token's
+    probability that comes from copying.
+    """
+
+    weights: NDArray[np.float32]
+    generates: NDArray[np.float64]
+    shares: NDArray[np.float64]
+
+
+class Option(NamedTuple):
+    """A token that could stand at a position, with its probability."""
+
+    symbol: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Search:
+    """A beam search: all continuations that were considered, and the best hypotheses."""
+
+    candidates: list[Candidate]
+    hypotheses: list[Hypothesis]
+    symbols: dict[int, str]
+    """The texts of the candidates' tokens."""
+    limit: int
+    """The most tokens of a hypothesis, without the end."""
+
+
+@dataclass(frozen=True)
+class OutputView:
+    """An output of T tokens, whose end is one too. `log_probabilities` are (T,), in nats.
+
+    `search` is None for an output that was given.
+    """
+
+    output: tuple[str, ...]
+    text: str
+    log_probabilities: NDArray[np.float64]
+    options: list[list[Option]]
+    alignments: list[Alignment]
+    copying: Copying | None
+    search: Search | None
+
+    @property
+    def alignment(self) -> NDArray[np.float32] | None:
+        """What each token looks at (T, S): the mean of the heads of the last layer, or what the head copies."""
+        if self.copying is not None:
+            return self.copying.weights
+        return self.alignments[-1].weights.mean(0) if self.alignments else None
+
+
+@torch.inference_mode()
+def output_parts(
+    models: Sequence[TextModel],
+    sources: Sources,
+    ids: Sequence[int],
+    *,
+    begin_id: int,
+    symbol: Callable[[int], str],
+) -> tuple[dict[str, Any], Seen]:
+    """The fields of an `OutputView` of the output `ids` for the only one of `sources`, which is written token by token,
+    as a search does; and what is seen in the decoder.
+    """
+    stepper, state = begin(models, sources, np.array([0]))
+    seen = _written(stepper, state, [begin_id, *ids[:-1]], device=device_of(models[0]))
+    scores = seen.log_probabilities
+    best = scores.topk(min(MOST_OPTIONS, scores.shape[1]), dim=1)
+    chosen = scores[torch.arange(len(ids)), torch.tensor(ids, device=scores.device)].double().cpu().numpy()
+    options = [
+        [Option(symbol(id), float(np.exp(log_p))) for id, log_p in zip(*row, strict=True) if log_p > -np.inf]
+        for row in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    ]
+    parts = {
+        "output": tuple(map(symbol, ids)), "log_probabilities": chosen, "options": options,
+        "alignments": seen.alignments, "copying": None,
+    }  # fmt: skip
+    return parts, seen
+
+
+class Seen(NamedTuple):
+    """What is seen in a decoder while it writes: log-probabilities (T, V), attention, what a head copies, and the gate
+    β (T,) on what is attended to.
+    """
+
+    log_probabilities: Tensor
+    alignments: list[Alignment]
+    copying: tuple[NDArray[np.float32], NDArray[np.float64]] | None
+    gates: NDArray[np.float64] | None
+
+
+def _written(stepper: Any, state: State, inputs: Sequence[int], *, device: torch.device) -> Seen:
+    """What is seen while the decoder reads these tokens."""
+    attention = attention_taps(stepper)
+    copying = [name for name, part in stepper.named_modules() if isinstance(part, CopyingHead)]
+    gated = [f"{name}.beta".lstrip(".") for name, part in stepper.named_modules() if is_gated(part)]
+    ungrouped = [*gated, *(f"{name}.{tap}" for name in copying for tap in ("weights", "generates"))]  # without heads
+    taps = [*attention, *ungrouped]
+    rows: list[Tensor] = []
+    watched: AbstractContextManager[dict[str, list[Tensor]]] = watch(stepper, *taps) if taps else nullcontext({})
+    with watched as seen:
+        for id in inputs:
+            scores, state = stepper.step(torch.tensor([id], device=device), state)
+            rows.append(scores.log_softmax(-1))
+    whole = {
+        tap: torch.cat(found[:: len(found) // len(rows)], dim=1 if tap in ungrouped else 2)[0]
+        for tap, found in seen.items()
+    }
+    alignments = [
+        Alignment(name, whole[tap].float().cpu().numpy())
+        for name, tap in zip(_names(attention), attention, strict=True)
+    ]
+    gates = torch.stack([whole[tap] for tap in gated]).mean(0).double().cpu().numpy() if gated else None
+    if not copying:
+        return Seen(torch.cat(rows), alignments, None, gates)
+    weights, generates = (
+        torch.stack([whole[f"{name}.{tap}"] for name in copying]).mean(0).cpu() for tap in ("weights", "generates")
+    )
+    return Seen(torch.cat(rows), alignments, (weights.float().numpy(), generates.double().numpy()), gates)
+
+
+def is_gated(part: nn.Module) -> bool:
+    """Whether it is a layer with a gate on what it attends to."""
+    return isinstance(part, AttentionBefore) and part.gate is not None
+
+
+def _names(taps: Sequence[str]) -> list[str]:
+    """Layers are numbered from 1, in each model of an ensemble."""
+    found: list[str] = []
+    counts: dict[str, int] = {}
+    for tap in taps:
+        model = f"model {int(tap.split('.')[1]) + 1}, " if tap.startswith("models.") else ""
+        counts[model] = counts.get(model, 0) + 1
+        found.append(f"{model}layer {counts[model]}")
+    return found
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.inspection.inspection import TITLE, Inspection
-from ensue.inspection.map_page import map_section
+from ensue.inspection.map_page import NeighborMap, map_section, map_vectors
 from ensue.inspection.markup import clipped
-from ensue.inspection.neighbor_map import NeighborMap, map_vectors
-from ensue.inspection.page import Section
+from ensue.inspection.page import TITLE, Inspection, Section
 from ensue.tasks.vectors.text_vectors import Vectors, unit_vectors
 
 

@@ -16,7 +16,7 @@ from ensue.arguments import check_path, check_texts, check_type, check_whole
 from ensue.data.vector_files import write_word2vec
 from ensue.data.word_questions import read_questions
 from ensue.errors import EnsueError, nearest
-from ensue.inspection.inspection import Inspection
+from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ScoredItems
 from ensue.metrics.words import AnalogyScores, SimilarityScores
 from ensue.runs.directory import RunDirectory
