@@ -84,10 +84,9 @@ def dataset_rows(dataset: Any) -> Iterator[Rows]:
     return (table.to_pylist() for table in dataset.with_format("arrow").iter(ROWS))
 
 
-def dataset_fingerprint(location: str) -> str:
-    """A digest of a data set's own, which changes with its rows."""
-    dataset, split = find_dataset(location)
-    return json.dumps([dataset._fingerprint, split, len(dataset)])
+def dataset_files(dataset: Any) -> list[Path]:
+    """The files that hold the rows of a data set, with others in it."""
+    return [Path(file["filename"]) for file in dataset.cache_files]
 
 
 def find_dataset(location: str) -> tuple[Any, str]:

@@ -10,7 +10,7 @@ from typing import Self
 
 from ensue.data.decoding import BLOCK_BYTES, COMPRESSED, checked_encoding, decoded
 from ensue.data.files import files_of, readable
-from ensue.data.row_files import DatasetName, dataset_fingerprint
+from ensue.data.row_files import DatasetName, dataset_files, find_dataset
 from ensue.errors import DataError
 from ensue.text.boundaries import last_boundary
 
@@ -110,7 +110,8 @@ def digest_of(paths: Iterable[Path]) -> str:
 
 def _file_digest(path: Path) -> bytes:
     if DatasetName.parse(str(path)):
-        return dataset_fingerprint(str(path)).encode()
+        dataset, split = find_dataset(str(path))
+        return f"{digest_of(dataset_files(dataset))}-{split}-{len(dataset)}".encode()
     with readable(path), path.open("rb", buffering=0) as file:
         digest = hashlib.sha256()
         while block := file.read(BLOCK_BYTES):

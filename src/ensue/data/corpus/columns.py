@@ -9,7 +9,7 @@ from typing import Any
 
 from ensue.data.decoding import decoded
 from ensue.data.lines import Lines
-from ensue.data.row_files import PARQUET, dataset_rows, find_dataset, parquet_columns, parquet_rows
+from ensue.data.row_files import PARQUET, dataset_files, dataset_rows, find_dataset, parquet_columns, parquet_rows
 from ensue.data.sources import TextSource
 from ensue.errors import DataError, nearest
 from ensue.parsing import ParseError, parse_json
@@ -79,7 +79,7 @@ class DatasetSource(ColumnSource):
         self.dataset, self.split = find_dataset(location)
         if column not in self.dataset.column_names:
             raise self._missing(self.dataset.column_names, location)
-        self.paths = tuple(Path(file["filename"]) for file in self.dataset.cache_files)
+        self.paths = tuple(dataset_files(self.dataset))
         if not any(self._blocks()):
             raise DataError("the text is empty", location)
 

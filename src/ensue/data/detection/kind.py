@@ -47,9 +47,10 @@ from ensue.data.detection.format_names import (
 from ensue.data.detection.formats import csv_format, pair_format, sentence_format, text_format
 from ensue.data.detection.frame_signs import frames_sign
 from ensue.data.detection.pair_tables import has_pair_keys, pairs_seen
+from ensue.data.files import files_of
 from ensue.data.lines import Lines, is_blank
 from ensue.data.records.json_spans import TOKEN_KEYS, is_list_of_spans
-from ensue.data.sources import TextSource
+from ensue.data.records.labeled_files import LabeledFiles
 from ensue.errors import DataError, nearest
 from ensue.parsing import ParseError, parse_json
 
@@ -99,15 +100,17 @@ def take(
         return _as_pairs(location, format, encoding)
     if (named := _by_names(location, format, encoding)) is not None:
         return named
-    source = TextSource(location, encoding=encoding)
-    path = source.paths[0]
-    head = first_lines(path, encoding=source.encoding)
+    paths, encoding = files_of(location), checked_encoding(encoding)
+    path = paths[0]
+    head = first_lines(path, encoding=encoding)
+    if not head:
+        LabeledFiles(location, encoding).check_text()
     format = csv_format(Lines(head, str(path))) if format == "csv" else format
     seen, looks_like = _seen(head, path, words, labels), sentence_format(Lines(head, str(path)))
     if format:
         kind = _kind_of(format, head, words, labels)
         seen = Taken(kind, format, "as --format says", seen.kind == kind and seen.format == format)
-    others = {suffix(other.name) for other in source.paths if _named(other) not in ("", _named(path))}
+    others = {suffix(other.name) for other in paths if _named(other) not in ("", _named(path))}
     return seen._replace(
         by_itself=seen.by_itself and (seen.kind != "sentences" or seen.format == looks_like),
         others=tuple(sorted(others)),
@@ -121,7 +124,7 @@ def _by_names(location: str | Path, format: str, encoding: str) -> Taken | None:
     shown = folder_format(Path(location), encoding=checked_encoding(encoding))
     if format == FOLDERS or (format and format == shown):
         return Taken("texts", format, "as --format says", format == shown)
-    path = TextSource(location, encoding=encoding).paths[0]
+    path = files_of(location)[0]
     if not format and shown and _named(path) not in SENTENCES:
         return Taken("texts", shown, _SIGN_OF_FOLDER[shown], True)
     if not format and _is_tmx(path):
@@ -165,9 +168,10 @@ def _seen(head: Sequence[str], path: Path, words: str, labels: str) -> Taken:
 
 def _as_pairs(location: str | Path, format: str, encoding: str) -> Taken:
     """What a person says is pairs."""
-    source = TextSource(location, encoding=encoding)
-    path = source.paths[0]
-    seen = "tmx" if _is_tmx(path) else pair_format(Lines.of(path, encoding=source.encoding), is_labeled=True)
+    files = LabeledFiles(location, encoding)
+    files.check_text()
+    path = files.paths[0]
+    seen = "tmx" if _is_tmx(path) else pair_format(next(iter(files)), is_labeled=True)
     sign = "as --format says" if format else "by the columns named"
     return Taken("pairs", format or seen, sign, format in ("", seen))
 

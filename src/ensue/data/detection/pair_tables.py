@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -12,6 +12,7 @@ from ensue.data.detection.formats import pair_format
 from ensue.data.detection.pair_names import is_header, pairs_by_name
 from ensue.data.lines import Lines, is_blank
 from ensue.data.records.columns import Column, simplified
+from ensue.data.records.json_objects import with_inner
 from ensue.data.records.tables import DIALECTS
 from ensue.errors import DataError
 
@@ -46,8 +47,9 @@ def pairs_seen(head: Sequence[str], name: str) -> str:
     return found if is_long else ""
 
 
-def has_pair_keys(records: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether JSON objects have keys of source and target."""
+def has_pair_keys(records: Sequence[dict[str, Any]]) -> bool:
+    """Whether JSON objects, or objects of texts inside of them, have keys of source and target."""
+    records = [*map(with_inner, records)]
     columns = [Column(place, key) for place, key in enumerate(dict.fromkeys(key for row in records for key in row), 1)]
     return _have_pairs(columns, [[record.get(column.name) for column in columns] for record in records])
 

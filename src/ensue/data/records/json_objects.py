@@ -64,7 +64,7 @@ class JsonObjects(Reader):
             raise DataError(f"{error}; {advice}", name, record.line) from None
         if not isinstance(content, dict):
             raise DataError(f"expected an object such as {self.example}", name, record.line)
-        return _with_inner(content) if self.inner else content
+        return with_inner(content) if self.inner else content
 
     def at(self, values: dict[str, Any], column: Column) -> Any:
         return values.get(column.name)
@@ -92,7 +92,7 @@ def _cell(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value) if isinstance(value, bool | list) else ""
 
 
-def _with_inner(content: dict[str, Any]) -> dict[str, Any]:
+def with_inner(content: dict[str, Any]) -> dict[str, Any]:
     """The object, with the texts of objects inside of it as its own: `{"translation": {"de": ..., "en": ...}}`."""
     inner = [key for key, value in content.items() if isinstance(value, dict) and value and _are_texts(value)]
     return {key: text for name in inner for key, text in content[name].items()} | {

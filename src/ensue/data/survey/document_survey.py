@@ -17,9 +17,9 @@ from ensue.data.detection.format_names import CLASS_FILES, FOLDERS
 from ensue.data.detection.kind import Taken
 from ensue.data.documents import Choice, Document, DocumentSource
 from ensue.data.documents.record_documents import RecordDocuments
+from ensue.data.files import files_of
 from ensue.data.records.tables import Dialect
 from ensue.data.sentences.json_sentences import JsonSentences
-from ensue.data.sources import TextSource
 from ensue.data.survey.counts import ColumnValues
 from ensue.data.survey.summary import DocumentSummary
 from ensue.errors import DataError
@@ -36,7 +36,7 @@ def survey_documents(taken: Taken, location: str, words: str, labels: str, encod
     choice = Choice(texts, labels, joined=len(texts) > 2)
     summary = DocumentSummary(taken, location, encoding, columns=_first_columns(taken, location, encoding))
     if taken.format != FOLDERS:
-        paths = TextSource(location, encoding=encoding).paths
+        paths = files_of(location)
         summary.num_files = len(class_files(paths) if taken.format == CLASS_FILES else paths)
     source: DocumentSource | None = None
     try:
@@ -81,7 +81,7 @@ def _first_columns(taken: Taken, location: str, encoding: str) -> ColumnValues:
     values = ColumnValues()
     if taken.format == FOLDERS:
         return values
-    path = TextSource(location, encoding=encoding).paths[0]
+    path = files_of(location)[0]
     head = first_lines(path, encoding=checked_encoding(encoding))
     with suppress(DataError):  # which reading will raise
         for cells in _cells(taken.format, head, str(path)):

@@ -1,0 +1,120 @@
+"""Parquet files and data sets of Hugging Face as labeled sentences, labeled texts and pairs."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ensue.data.documents import Choice, DocumentSource
+from ensue.data.lines import Lines
+from ensue.data.pairs import PairSource
+from ensue.data.row_files import json_lines
+from ensue.data.sentences.source import SentenceSource
+from ensue.data.sources import TextSource
+from ensue.data.survey.measurement import summarize
+from ensue.data.survey.summary import DocumentSummary, PairSummary, SentenceSummary
+from ensue.errors import DataError
+
+SENTENCES = {"id": [7, 8], "tokens": [["Ann", "left"], ["Bo"]], "ner_tags": [[1, 0], [1]]}
+NER = ["O", "B-PER"]
+TEXTS = {"text": ["good", "bad, too", "fine"] * 4, "label": [1, 0, -1] * 4, "score": [0.5, float("nan"), 2.0] * 4}
+PAIRS = {"translation": [{"de": "Hallo Welt", "en": "hello world"}, {"de": "ja", "en": "yes"}]}
+
+Written = Callable[[dict[str, list[Any]], dict[str, list[str]]], str]
+
+
+def features(datasets: Any, table: dict[str, list[Any]], classes: dict[str, list[str]]) -> Any:
+    found = datasets.Dataset.from_dict(table).features
+    for column, names in classes.items():
+        named = datasets.ClassLabel(names=names)
+        found[column] = datasets.List(named) if isinstance(table[column][0], list) else named
+    return found
+
+
+@pytest.fixture(params=["parquet", pytest.param("datasets", marks=pytest.mark.slow)])
+def written(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Written:
+    """Writes a table, in which the numbers of some columns stand for classes; returns its location."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet  # noqa: PLC0415
+
+    def as_parquet(table: dict[str, list[Any]], classes: dict[str, list[str]]) -> str:
+        kinds = {column: {"names": names, "_type": "ClassLabel"} for column, names in classes.items()}
+        lists = {column: {"feature": kind, "_type": "List"} for column, kind in kinds.items()}
+        kinds |= {column: kind for column, kind in lists.items() if isinstance(table[column][0], list)}
+        told = {"huggingface": json.dumps({"info": {"features": kinds}})}
+        parquet.write_table(pyarrow.table(table).replace_schema_metadata(told), tmp_path / "some.parquet")
+        return str(tmp_path / "some.parquet")
+
+    def as_data_set(table: dict[str, list[Any]], classes: dict[str, list[str]]) -> str:
+        datasets = pytest.importorskip("datasets")
+        datasets.Dataset.from_dict(table, features=features(datasets, table, classes)).save_to_disk(tmp_path / "some")
+        return f"hf:{tmp_path}/some"
+
+    return as_parquet if request.param == "parquet" else as_data_set
+
+
+def test_sentences(written: Written) -> None:
+    location = written(SENTENCES, {"ner_tags": NER})
+    source = SentenceSource(location)
+    found = list(source)
+    assert [sentence.words for sentence in found] == [("Ann", "left"), ("Bo",)]
+    assert [source.format.labels(sentence) for sentence in found] == [("B-PER", "O"), ("B-PER",)]
+    assert (found[1].source.name, found[1].line) == (location, 2)
+    again = [source.format.write(sentence, source.format.labels(sentence)) for sentence in found]
+    assert "".join(again) == "".join(json_lines(Path(location)))
+    summary = summarize(location)
+    assert isinstance(summary, SentenceSummary)
+    assert (summary.size, summary.labels["B-PER"], summary.scheme) == (2, 2, "bio")
+
+
+def test_texts(written: Written) -> None:
+    location = written(TEXTS, {"label": ["negative", "positive"]})
+    source = DocumentSource(location, Choice(is_labeled=False))
+    found = list(source)
+    assert [(document.texts, document.labels) for document in found[:3]] == [
+        (("good",), ("positive",)), (("bad, too",), ("negative",)), (("fine",), ()),
+    ]  # fmt: skip
+    lines = "".join(json_lines(Path(location))).splitlines(keepends=True)
+    assert [source.write(document, document.labels) for document in found[:2]] == lines[:2]
+    assert json.loads(source.write(found[1], ("positive",), (0.75,))) == {
+        "text": "bad, too", "label": "positive", "score": None, "probability": 0.75,
+    }  # fmt: skip
+    assert source.files.fingerprint() == DocumentSource(location, Choice(is_labeled=False)).files.fingerprint()
+    with pytest.raises(DataError, match=r':3: no label in "label"$'):
+        list(DocumentSource(location))
+    summary = summarize(location)
+    assert isinstance(summary, DocumentSummary)
+    assert summary.labels == {"negative": 1, "positive": 1}
+
+
+def test_pairs(written: Written) -> None:
+    location = written(PAIRS, {})
+    assert [(pair.sources, pair.targets) for pair in PairSource(location)] == [
+        (("Hallo Welt",), ("hello world",)), (("ja",), ("yes",)),
+    ]  # fmt: skip
+    summary = summarize(location)
+    assert isinstance(summary, PairSummary)
+    assert summary.size == 2
+
+
+def test_running_text_has_no_rows(written: Written) -> None:
+    with pytest.raises(DataError, match="ensue prepare"):
+        TextSource(written(TEXTS, {}))
+
+
+def test_values_that_json_has_not(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet  # noqa: PLC0415
+
+    path = tmp_path / "odd.pq"
+    times = pyarrow.array([0, None], pyarrow.timestamp("s"))
+    parquet.write_table(pyarrow.table({"time": times, "bytes": [b"\xff", None], "x": [float("inf"), 1.5]}), path)
+    assert [json.loads(line) for _, line in Lines.of(path)] == [
+        {"time": "1970-01-01 00:00:00", "bytes": None, "x": None}, {"time": None, "bytes": None, "x": 1.5},
+    ]  # fmt: skip
+    path.write_text("no parquet")
+    with pytest.raises(DataError, match=r"^\S+odd.pq: not Parquet: "):
+        DocumentSource(path)
