@@ -1,4 +1,4 @@
-"""Other packages add layers, tasks, recipes and trackers; one that is broken or missing is one line."""
+"""Other packages add layers, tasks, formats, recipes and trackers; one that is broken or missing is one line."""
 
 import sys
 from collections.abc import Iterator
@@ -8,7 +8,11 @@ import pytest
 import torch
 
 from ensue.cli import app
-from ensue.errors import EnsueError, RecipeError
+from ensue.data.corpus.columns import ColumnSource
+from ensue.data.documents import Choice, DocumentSource
+from ensue.data.pairs import PairSource
+from ensue.data.sentences.source import SentenceSource
+from ensue.errors import DataError, EnsueError, RecipeError
 from ensue.models.build_text import build_language_model
 from ensue.recipe import read_recipe, recipe_names
 from ensue.runs.directory import RunDirectory
@@ -33,6 +37,12 @@ class Told(CsvFile):
     name = "told"
 
 TASK = task_entry("language-modeling")
+
+def rows(path):
+    for line in path.read_text().splitlines():
+        label, text = line.split("|")
+        words = text.split()
+        yield {"text": text, "label": label, "words": words, "labels": [label] * len(words), "target": label}
 """
 RECIPE = '[encoder]\nkind = "small"\nleak = 0.25\nd_model = 8\n[train]\nsteps = 3\n'
 ENTRIES = {
@@ -40,6 +50,7 @@ ENTRIES = {
     "tasks": {"small-task": "small_guest:TASK", "bad-task": "small_guest:Small"},
     "recipes": {"small-recipe": "small_guest", "no-recipe": "small_guest", "gone-recipe": "small_guest_of_old"},
     "trackers": {"told": "small_guest:Told"},
+    "formats": {"bar": "small_guest:rows", "old": "small_guest_of_old:rows"},
 }
 
 
@@ -146,3 +157,35 @@ def test_a_run_names_the_package_that_it_needs_where_it_is_missing(tmp_path: Pat
     with pytest.raises(EnsueError) as told:
         assert run.entry
     assert str(told.value) == message
+
+
+@pytest.mark.usefixtures("package")
+def test_a_format_holds_labels_classes_pairs_and_texts(tmp_path: Path) -> None:
+    path = tmp_path / "a.bar"
+    path.write_text("pos|good film\nneg|bad\n", encoding="utf-8")
+    documents = list(DocumentSource(path, Choice(("text",), "label")))
+    assert [(document.texts, document.labels) for document in documents] == [
+        (("good film",), ("pos",)),
+        (("bad",), ("neg",)),
+    ]
+    sentences = SentenceSource(path)
+    assert [(sentence.words, sentences.format.labels(sentence)) for sentence in sentences] == [
+        (("good", "film"), ("pos", "pos")),
+        (("bad",), ("neg",)),
+    ]
+    pairs = PairSource(path, sources=["text"], targets=["target"])
+    assert [(pair.sources, pair.targets) for pair in pairs] == [(("good film",), ("pos",)), (("bad",), ("neg",))]
+    assert "".join(ColumnSource(path, "text").chunks()) == "good film\nbad\n"
+
+
+@pytest.mark.usefixtures("package")
+def test_a_file_that_a_format_cannot_read_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.bar"
+    path.write_text("good film", encoding="utf-8")
+    with pytest.raises(
+        DataError, match=r"a.bar: cannot be read by the package small-guest 0.2: ValueError: not enough"
+    ):
+        list(DocumentSource(path))
+    old = path.rename(tmp_path / "a.old")
+    with pytest.raises(EnsueError, match=r'the format "old" of the package small-guest 0.2 cannot be imported'):
+        list(DocumentSource(old))

@@ -1,4 +1,4 @@
-"""The texts in a column of Parquet, JSON lines or a data set, as running text with a line end behind each."""
+"""The texts in a column of rows or of a data set, as running text with a line end behind each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ensue.data.decoding import decoded
 from ensue.data.lines import Lines
 from ensue.data.row_files import PARQUET, dataset_files, dataset_rows, find_dataset, parquet_columns, parquet_rows
 from ensue.data.sources import TextSource
@@ -39,7 +38,7 @@ class ColumnSource(TextSource):
             yield from self._parquet(path) if path.suffix in PARQUET else self._json(path)
 
     def _json(self, path: Path) -> Iterator[str | None]:
-        for number, line in Lines(decoded(path, self.encoding), str(path)):
+        for number, line in Lines.of(path, encoding=self.encoding):
             if not line.strip():
                 continue
             try:

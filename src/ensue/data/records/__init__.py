@@ -1,7 +1,7 @@
 """Records of files, with file and line: rows of tables, JSON objects, lines. Views make labeled texts or pairs of them.
 
 A format of records is a `Reader` in this folder, and its line in `READERS`; `ensue.data.detection.format_names` has its
-suffixes. Binary tables, such as Parquet, become JSON lines in `ensue.data.row_files`.
+suffixes. Parquet and the formats of guests become JSON lines in `ensue.data.row_files`.
 """
 
 from ensue.data.records.json_objects import JsonObjects
