@@ -15,9 +15,9 @@ from ensue.models.build_text import build_language_model
 from ensue.models.specification import Tokens
 from ensue.tasks.language_modeling.pipeline import LanguagePipeline
 from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe
+from ensue.tasks.texts.framing import Framing
 from ensue.tasks.vectors import layered_reader
 from ensue.tasks.vectors.contextual import ContextualPipeline
-from ensue.tasks.vectors.layered_reader import split_words
 from ensue.text.tokenizer import Tokenizer
 from ensue.text.tokenizers import train_tokenizer
 from training.tiny import run_tiny, tiny_recipe
@@ -78,10 +78,10 @@ ANY_WORDS = st.lists(st.text(max_size=6) | st.sampled_from(WORDS), max_size=8)
 def test_every_word_has_its_own_tokens(kind: str, tokenizers: dict[str, Tokenizer], words: list[str]) -> None:
     """And with the blanks between them they are the tokens of the sentence, if no word has blanks inside."""
     tokenizer = tokenizers[kind]
-    split = split_words(tokenizer, words)
+    split = Framing.apart(tokenizer).split(words)
     assert len(split.counts) == len(words)
-    assert sum(split.counts) == (~split.is_blank).sum()
-    pieces = np.split(split.ids[~split.is_blank], np.cumsum(split.counts))
+    assert sum(split.counts) == (~split.is_gap).sum()
+    pieces = np.split(split.ids[~split.is_gap], np.cumsum(split.counts))
     for word, piece in zip(words, pieces, strict=False):
         if not word.strip():
             assert not len(piece)

@@ -61,24 +61,6 @@ def test_masks_stand_for_tokens_and_are_filled(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", CODERS)
-def test_words_without_tokens_shift_no_others(kind: str) -> None:
-    coder = CODERS[kind]
-    words = ["the", "", "\x00", "cats", "\u200d", "dog"]
-    ids, counts = coder.encode_words(words)
-    assert len(counts) == len(words)
-    assert counts.sum() == len(ids)
-    assert counts[1] == 0
-    assert ids[-counts[-1] :].tolist() == coder.encode("dog").tolist()
-    assert coder.encode_words([])[0].shape == (0,)
-
-
-@pytest.mark.parametrize("coder", [*CODERS.values(), PUBLISHED], ids=[*CODERS, "published"])
-def test_words_are_read_as_their_text_is(coder: MaskedTokenizer) -> None:
-    for text in ("the cats saw", "dog"):
-        assert coder.encode_words(text.split())[0].tolist() == coder.encode(text).tolist()
-
-
-@pytest.mark.parametrize("kind", CODERS)
 def test_words_begin_where_they_are_written(kind: str) -> None:
     coder = CODERS[kind]
     ids, offsets = coder.encode_with_offsets("the dogs, cats")

@@ -76,7 +76,7 @@ def _tagger(run: RunDirectory, tensors: dict[str, Tensor]) -> Exported:
 def _is_causal(run: RunDirectory) -> bool:
     """Whether the layers that were tuned are those of a language model that reads from left to right."""
     tuned = run.parts.tuned
-    return tuned is not None and tuned.reading.is_causal
+    return tuned is not None and tuned.framing.is_causal
 
 
 EXPORTERS: dict[str, Callable[[RunDirectory, dict[str, Tensor]], Exported]] = {

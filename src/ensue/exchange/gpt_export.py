@@ -87,20 +87,20 @@ def _tuned(
     """The layers with a head. A text ends with our sign behind it; padding is the sign between pairs, of which there
     are none.
     """
-    recipe, reading, outer = layers.recipe, run.parts.tuned.reading, cast(Any, run.recipe)
+    recipe, framing, outer = layers.recipe, run.parts.tuned.framing, cast(Any, run.recipe)
     encoder = recipe.encoder
     config = {
         **_config(recipe),
         "architectures": [f"{SHAPES[encoder.positions, encoder.norm]}For{what}"],
         "vocab_size": len(words),
-        "bos_token_id": reading.begin[0],
-        "eos_token_id": reading.end[0],
-        "pad_token_id": reading.between[0],
+        "bos_token_id": framing.begin[0],
+        "eos_token_id": framing.end[0],
+        "pad_token_id": framing.between[0],
         **head_config(run, labels),
         **ALWAYS,
     }
     splitter = outer.data.splitter if what == "SequenceClassification" else None
-    files = tuned_files(reading, splitter=splitter, context=encoder.context)
+    files = tuned_files(framing, splitter=splitter, context=encoder.context)
     return Exported({"config.json": config, **files}, _theirs(recipe, words.float(), inner) | head)
 
 

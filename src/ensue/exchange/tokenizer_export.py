@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ensue.errors import EnsueError
-from ensue.tasks.texts.framing import TunedReading
+from ensue.tasks.texts.framing import Framing
 from ensue.text.characters import CharacterTokenizer
 from ensue.text.masked_tokens import FRAMING, MaskedTokenizer
 from ensue.text.pieces import import_library, library_tokenizer
@@ -61,23 +61,23 @@ def causal_files(tokenizer: Tokenizer, *, context: int) -> dict[str, Any]:
     return _files(_library(tokenizer), names, context=context, inputs=["input_ids", "attention_mask"])
 
 
-def tuned_files(reading: TunedReading, *, splitter: str | None, context: int) -> dict[str, Any]:
+def tuned_files(framing: Framing, *, splitter: str | None, context: int) -> dict[str, Any]:
     """The files of a causal model whose layers were tuned. A text is cut into words first, if `splitter` says how, and
-    stands between the signs of `reading`, of which two are new; without a splitter nothing stands behind it.
+    stands between the signs of `framing`, of which two are new; without a splitter nothing stands behind it.
     """
-    tokenizer, parts = reading.tokenizer, import_library()
+    tokenizer, parts = framing.tokenizer, import_library()
     library = _of_subwords(tokenizer, before="") if isinstance(tokenizer, SubwordTokenizer) else _library(tokenizer)
     between, extract = NEW
     library.add_special_tokens([between, extract])
-    assert [library.token_to_id(name) for name in NEW] == [*reading.between, *reading.end]
-    begin = library.id_to_token(reading.begin[0])
+    assert [library.token_to_id(name) for name in NEW] == [*framing.between, *framing.end]
+    begin = library.id_to_token(framing.begin[0])
     if splitter is not None:
         words = parts.pre_tokenizers.Split(_expression(rf"\s*(?:{EXPRESSIONS[splitter][0]})"), "isolated")
         inner = library.pre_tokenizer
         library.pre_tokenizer = parts.pre_tokenizers.Sequence([words, *([] if inner is None else [inner])])
     library.post_processor = parts.processors.TemplateProcessing(
         single=[begin, "$A", *([extract] if splitter is not None else [])],
-        special_tokens=[(begin, reading.begin[0]), (extract, reading.end[0])],
+        special_tokens=[(begin, framing.begin[0]), (extract, framing.end[0])],
     )
     names = {"pad_token": between, "eos_token": extract}
     return _files(library, names, context=context, inputs=["input_ids", "attention_mask"])

@@ -60,19 +60,6 @@ class MaskedTokenizer(ExtendedTokenizer):
             offsets[place, 0] += blanks if blanks < stop - start else 0
         return ids.astype(np.int64), offsets
 
-    def encode_words(self, words: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The ids of words that somebody else has cut, and how many each word has, which may be none. The first word
-        is read as that of a text is. A word of blanks alone has none.
-        """
-        blank, before = " " if self.tokenizer.joins_blanks else "", self._before
-        pieces = []
-        for word in words:
-            is_word = bool(word.strip())
-            pieces.append(self.tokenizer.encode(before + word).astype(np.int64) if is_word else EMPTY)
-            before = blank if is_word else before
-        counts = np.array([len(piece) for piece in pieces], np.int64)
-        return np.concatenate([EMPTY, *pieces]), counts
-
     def encode_masked(self, text: str) -> MaskedText:
         """The ids of a text in which `[MASK]` stands for tokens."""
         parts = text.split(MASK)

@@ -3,6 +3,7 @@
 import json
 import runpy
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 
 import ensue
 from ensue.exchange.tokenizer_export import library_files
-from ensue.tasks.texts.framing import TunedReading
+from ensue.tasks.texts.framing import Framing
 from ensue.tasks.texts.portable_reading import SubwordReading
 from ensue.tasks.words.subwords import SubwordReader
 from ensue.text.wordpiece import WordPieceTokenizer
@@ -43,18 +44,17 @@ def test_windows_are_those_that_were_tuned(
 ) -> None:
     begin, end = (1,), (2,) if whole or not is_causal else ()
     most = 60 if is_pair else 12
-    reading = TunedReading(
-        tokenizer, blank="", first_blank="", begin=begin, between=(3,), end=(2,), unread=(4,), most=most,
-        is_causal=is_causal, num_new=0,
-    )  # fmt: skip
+    framing = Framing(
+        tokenizer=tokenizer, begin=begin, between=(3,), end=(2,), unread=(4,), most=most, is_causal=is_causal
+    )
     texts = [TEXTS, [*TEXTS[1:], ["red"]]] if is_pair else [TEXTS]
-    expected = SubwordReader(reading, pooling=pooling, whole=whole, with_blanks=False).texts(*texts)
+    expected = SubwordReader(framing, pooling=pooling, whole=whole).texts(*texts)
     batch = expected.batch(np.arange(len(TEXTS)), torch.device("cpu"))
     shutil.copy(PROGRAM, tmp_path)
     (tmp_path / "tokenizer.json").write_text(json.dumps(library_files(tokenizer)))
     portable = SubwordReading(
-        layers=lambda *given: [], tokenizer=tokenizer, vocabulary_size=tokenizer.vocabulary_size, begin=begin, end=end,
-        first="", blank="", most=most, is_causal=is_causal, pooling=pooling, between=(3,), is_joint=True, has_own=whole,
+        layers=lambda *given: [], framing=replace(framing, end=end), vocabulary_size=tokenizer.vocabulary_size,
+        pooling=pooling, is_joint=True, has_own=whole,
     )  # fmt: skip
     found = runpy.run_path(str(tmp_path / "subwords.py"))["Reader"](portable.settings).inputs(*texts)
     real = np.ones(batch.ids.shape, bool) if batch.mask is None else batch.mask.numpy()

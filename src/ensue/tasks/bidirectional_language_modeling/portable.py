@@ -15,6 +15,7 @@ from ensue.models.layer_outputs import widened
 from ensue.nn.combinators import reverse_rows
 from ensue.tasks.bidirectional_language_modeling.words import UNKNOWN, WordReader
 from ensue.tasks.contract.portable import Portable, PortableFunction, TensorForm, mask_of, sample_lengths
+from ensue.tasks.texts.framing import Framing
 from ensue.tasks.texts.portable_reading import PortableReading
 from ensue.text.word_characters import PADDING
 
@@ -55,7 +56,7 @@ class WaysReading(PortableReading):
         leftward = reverse_rows(numbers.unsqueeze(-1), mask).squeeze(-1)
         found = {"distinct": self._distinct(), "rightward": numbers, "leftward": leftward}
         if self.is_context:
-            found["ids"] = torch.randint(self.tokenizer.vocabulary_size, numbers.shape)
+            found["ids"] = torch.randint(self.framing.tokenizer.vocabulary_size, numbers.shape)
         return found
 
     def _distinct(self) -> Tensor:
@@ -89,7 +90,7 @@ class WaysReading(PortableReading):
 
     @property
     def settings(self) -> dict[str, Any]:
-        tokenizer: Any = self.tokenizer
+        tokenizer: Any = self.framing.tokenizer
         return {
             "prefix": self.prefix,
             "tokenizer": self.file,
@@ -101,9 +102,8 @@ class WaysReading(PortableReading):
 
 def reading_of(reader: WordReader, model: Any) -> WaysReading:
     """How texts are read. A word is read whole, so that all poolings of its pieces are the same."""
-    return WaysReading(
-        tokenizer=reader.tokenizer, pooling="mean", words=reader, is_context=isinstance(model, ContextModel)
-    )
+    framing, is_context = Framing(tokenizer=reader.tokenizer), isinstance(model, ContextModel)
+    return WaysReading(framing=framing, pooling="mean", words=reader, is_context=is_context)
 
 
 def portable(reader: WordReader, model: Any) -> Portable:

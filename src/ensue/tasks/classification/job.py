@@ -66,7 +66,7 @@ class ClassificationJob(ClassesJob[Documents], WordsJob[Classifier, Documents]):
     def _read(self, source: DocumentSource, *, multiple: bool) -> Documents:
         data = self.recipe.data
         found = Documents.none(self.num_texts)
-        blanks = self.tuned.reading.first_blank if self.tuned is not None and self.blanks else None
+        blanks = self.tuned.framing.first if self.tuned is not None and self.blanks else None
         for document in source:
             check_document(document, self.num_texts, multiple=multiple)
             words = [words_in(text, data.splitter, blanks=blanks) for text in document.texts]

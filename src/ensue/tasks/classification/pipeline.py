@@ -189,7 +189,7 @@ class ClassificationPipeline(WordPipeline):
         """The document with the words of its texts that are read."""
         check_document(document, self.num_texts, multiple=True)
         reader = self.subwords
-        blanks = reader.reading.first_blank if reader is not None and reader.with_blanks else None
+        blanks = None if reader is None else reader.blanks
         whole = (words_in(text, self.splitter, blanks=blanks) for text in document.texts)
         words = [shortened(text, self.recipe.data.max_tokens, self.recipe.data.keep) for text in whole]
         check_length(max(map(len, words)), self.recipe, document.path, document.line)

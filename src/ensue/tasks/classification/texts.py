@@ -61,4 +61,4 @@ def keep_blanks(recipe: ClassificationRecipe, tuned: Tuned) -> bool:
     """Whether words have the blanks before them, so that the model whose layers are tuned reads what is written. Other
     features, and n-grams, know words without blanks.
     """
-    return bool(tuned.reading.blank) and recipe.features.is_empty and not recipe.head.ngrams
+    return bool(tuned.framing.blank) and recipe.features.is_empty and not recipe.head.ngrams

@@ -6,7 +6,7 @@ from ensue.models.build_text import build_language_model
 from ensue.models.language_model import LanguageModel
 from ensue.models.specification import TransformerEncoder
 from ensue.tasks.language_modeling.recipe import LanguageModelingRecipe
-from ensue.tasks.texts.framing import TunedReading
+from ensue.tasks.texts.framing import Framing
 from ensue.tasks.texts.tokenizer import TokenizerParts
 
 
@@ -26,12 +26,11 @@ class LanguageModelParts(TokenizerParts):
     def python(self, recipe: LanguageModelingRecipe) -> list[str]:
         return ['print("".join(model.generate("The")))']
 
-    def tuned_reading(self, recipe: LanguageModelingRecipe) -> TunedReading:
+    def framing(self, recipe: LanguageModelingRecipe) -> Framing:
         """Each text begins as the texts of training do; delimiter and extract token are new (Radford et al. 2018)."""
-        return TunedReading(
+        return Framing(
             tokenizer=self.tokenizer,
             blank="" if self.tokenizer.kind == "words" else " ",
-            first_blank="",
             begin=(self.tokenizer.start_id,),
             between=(self.vocabulary_size,),
             end=(self.vocabulary_size + 1,),

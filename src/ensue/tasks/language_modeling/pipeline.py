@@ -28,6 +28,7 @@ from ensue.tasks.language_modeling.inspection import inspect_text
 from ensue.tasks.language_modeling.minimal_pairs import score_minimal_pairs
 from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.tasks.language_modeling.portable import portable
+from ensue.tasks.texts.framing import Framing
 from ensue.tasks.texts.minimal_pairs import MinimalPairScores, PairScore
 from ensue.tasks.texts.scoring import (
     CALL_TOKENS,
@@ -75,8 +76,9 @@ class LanguagePipeline(LayeredPipeline):
 
     @property
     def layered_reader(self) -> LayeredReader:
-        model, tokenizer = self.model, self.tokenizer
-        return LayeredReader(model.features, model.layers, tokenizer, before=(tokenizer.start_id,), most=model.context)
+        model, begin = self.model, (self.tokenizer.start_id,)
+        framing = Framing.apart(self.tokenizer, begin=begin, most=model.context or 0, is_causal=model.layers.is_causal)
+        return LayeredReader(model.features, model.layers, framing)
 
     def generate(
         self,

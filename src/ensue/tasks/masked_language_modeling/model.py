@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 
 from ensue.models.build_text import build_masked_language_model
 from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe
-from ensue.tasks.texts.framing import TunedReading
+from ensue.tasks.texts.framing import Framing
 from ensue.tasks.texts.tokenizer import TokenizerParts
 from ensue.text.masked_tokens import MaskedTokenizer
 
@@ -54,18 +55,21 @@ class MaskedLanguageModelParts(TokenizerParts):
             return ['print(model.similarity("A dog runs.", "A dog is running."))']
         return ['print(model.predict(["The [MASK] of the house"])[0].text)']
 
-    def tuned_reading(self, recipe: MaskedLanguageModelingRecipe) -> TunedReading:
+    def framing(self, recipe: MaskedLanguageModelingRecipe) -> Framing:
         """As in training: `[CLS] text [SEP]`, or `[CLS] text [SEP] text [SEP]`."""
-        coder = self.coder
-        return TunedReading(
-            tokenizer=self.tokenizer,
-            blank="" if self.tokenizer.kind == "wordpiece" else " ",
-            first_blank=self.tokenizer.before,
-            begin=(coder.begin_id,),
-            between=(coder.separator_id,),
-            end=(coder.separator_id,),
-            unread=(coder.mask_id,),
-            most=recipe.encoder.context,
-            is_causal=False,
-            num_new=0,
-        )
+        tokenizer, coder = self.tokenizer, self.coder
+        blank = "" if tokenizer.kind == "wordpiece" else " "
+        framing = framing_of(coder, recipe.encoder.context)
+        return replace(framing, blank=blank, between=(coder.separator_id,), unread=(coder.mask_id,))
+
+
+def framing_of(coder: MaskedTokenizer, context: int) -> Framing:
+    """How a model with so many positions reads words: `[CLS] text [SEP]`."""
+    return Framing(
+        tokenizer=coder.tokenizer,
+        begin=(coder.begin_id,),
+        end=(coder.separator_id,),
+        first=coder.tokenizer.before,
+        blank=" " if coder.tokenizer.joins_blanks else "",
+        most=context,
+    )

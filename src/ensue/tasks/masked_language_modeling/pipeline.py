@@ -30,11 +30,12 @@ from ensue.tasks.masked_language_modeling.console import filled_lines
 from ensue.tasks.masked_language_modeling.examples import masking_of, scored_examples, stream_of
 from ensue.tasks.masked_language_modeling.inspection import inspect_masked
 from ensue.tasks.masked_language_modeling.job import protocol_of
-from ensue.tasks.masked_language_modeling.model import MaskedLanguageModelParts
+from ensue.tasks.masked_language_modeling.model import MaskedLanguageModelParts, framing_of
 from ensue.tasks.masked_language_modeling.portable import portable
 from ensue.tasks.masked_language_modeling.reading import mask_probabilities, pseudo_nats, token_vectors
 from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe
 from ensue.tasks.masked_language_modeling.task import MaskedBatch, score
+from ensue.tasks.texts.framing import Framing
 from ensue.tasks.texts.minimal_pairs import MinimalPairScores, PairScore, ScoredTexts, score_pairs
 from ensue.tasks.texts.portable_reading import PortableReading, SubwordReading
 from ensue.tasks.vectors.contextual import ContextualPipeline, checked_layer, pooled_words
@@ -262,33 +263,27 @@ class MaskedLanguagePipeline(ContextualPipeline, TextVectors, Predictor):
         windows that overlap. Raises EnsueError for a pooling that there is not.
         """
         pool = pooling_of(pooling)
-        encoded = [self.coder.encode_words(words) for words in sentences]
+        split = [self.framing.split(words) for words in sentences]
         words: dict[int, Vectors] = {}
 
         def done(number: int, found: Vectors) -> None:
-            words[number] = pooled_words(found[:, 1:-1], encoded[number][1].tolist(), pool)
+            words[number] = pooled_words(found[:, 1:-1], split[number].counts, pool)
 
         layers = range(self.num_layers)
-        token_vectors(self.model, self.coder, [ids for ids, _ in encoded], layers=layers, done=done)
+        token_vectors(self.model, self.coder, [one.ids for one in split], layers=layers, done=done)
         return [words[number] for number in range(len(sentences))]
+
+    @property
+    def framing(self) -> Framing:
+        """How words are read."""
+        return framing_of(self.coder, self.model.context)
 
     def portable_reading(self, pooling: str) -> PortableReading:
         def layers(model: MaskedLanguageModel, ids: Tensor, mask: Tensor, segments: Tensor | None) -> list[Tensor]:
             return model.layers_of(ids, mask)
 
-        coder = self.coder
-        return SubwordReading(
-            layers=layers,
-            tokenizer=coder.tokenizer,
-            vocabulary_size=coder.vocabulary_size,
-            begin=(coder.begin_id,),
-            end=(coder.separator_id,),
-            first=coder.tokenizer.before,
-            blank=" " if coder.tokenizer.joins_blanks else "",
-            most=self.model.context,
-            is_causal=False,
-            pooling=pooling,
-        )
+        size = self.coder.vocabulary_size
+        return SubwordReading(layers=layers, framing=self.framing, vocabulary_size=size, pooling=pooling)
 
     def portable(self) -> Portable:
         return portable(self.model, self.coder, self.recipe.sentences)

@@ -32,6 +32,7 @@ from ensue.tasks.sequence_to_sequence.recipe import SequenceToSequenceRecipe
 from ensue.tasks.sequence_to_sequence.sources import MOST_READ, Sources, check_lengths, most_written
 from ensue.tasks.sequence_to_sequence.texts import Ids, PairCoder
 from ensue.tasks.sequence_to_sequence.writer import Writer
+from ensue.tasks.texts.framing import Framing
 from ensue.tasks.vectors.layered_reader import LayeredPipeline, LayeredReader
 from ensue.tasks.words.contextual import NO_CONTEXT, ContextualFeatures
 
@@ -91,14 +92,14 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
             raise EnsueError(f"{self.run}: it reads features.contextual itself, and gives no vectors to others")
         features, layers = self.model.readers
         coder = self.coder.source
-        return LayeredReader(
-            features,
-            layers,
+        framing = Framing.apart(
             coder.tokenizer,
-            after=(coder.end_id,),
-            begins=coder.tokenizer.before,
+            end=(coder.end_id,),
+            first=coder.tokenizer.before,
             most=most_read(self.recipe.encoder or self.recipe.decoder, MOST_READ),
+            is_causal=layers.is_causal,
         )
+        return LayeredReader(features, layers, framing)
 
     def with_others(self, *others: Self) -> Self:
         together = super().with_others(*others)

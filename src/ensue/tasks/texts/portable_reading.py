@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ensue.tasks.contract.portable import TensorForm, mask_of, sample_lengths
-from ensue.text.tokenizer import Tokenizer
+from ensue.tasks.texts.framing import Framing
 
 PIECES, MORE_WINDOWS = 2, 1
 """The pieces of a word in a sample, and how many more windows than texts it has."""
@@ -26,12 +26,9 @@ class PortableReading(ABC):
     texts themselves. The names begin with `prefix`.
     """
 
-    tokenizer: Tokenizer
+    framing: Framing
     pooling: str
     """From the vectors of pieces to that of a word: first, last, mean or max."""
-    most: int = 0
-    """The most positions of a window; 0 for any number."""
-    is_causal: bool = False
     is_joint: bool = False
     """Whether a pair is read as one text."""
     has_own: bool = False
@@ -84,7 +81,7 @@ class PortableReading(ABC):
     def sample(self, batch: int, lengths: Mapping[str, int]) -> dict[str, Tensor]:
         """Such inputs, for texts of up to so many words by their suffixes."""
         size = max(lengths.values())
-        width = min(size, self.most) if self.most else size
+        width = min(size, self.framing.most or size)
         real = sample_lengths(batch + MORE_WINDOWS, width)
 
         def places(*sizes: int) -> Tensor:
@@ -117,7 +114,7 @@ class PortableReading(ABC):
     def with_own(self, h: Tensor, words: Tensor, given: Mapping[str, Tensor], lengths: Tensor) -> Tensor:
         """The vectors (B, T + 1, d) of words and, before them or behind the last, that of the text."""
         own = h.flatten(0, 1)[given[f"{self.prefix}own"]].float().unsqueeze(1)
-        if not self.is_causal:
+        if not self.framing.is_causal:
             return torch.cat((own, words), 1)
         slots = torch.arange(words.shape[1] + 1, device=words.device)
         last = (slots == lengths.unsqueeze(1)).unsqueeze(2)
@@ -131,18 +128,6 @@ class SubwordReading(PortableReading):
     layers: Callable[[Any, Tensor, Tensor, Tensor | None], Sequence[Tensor]]
     """(model, ids, mask, segments) to the vectors (W, S, d) of subwords in each layer."""
     vocabulary_size: int
-    begin: tuple[int, ...]
-    """What stands before the subwords of a window."""
-    end: tuple[int, ...]
-    """What stands behind them."""
-    first: str
-    """The blank before the first word of a text."""
-    blank: str
-    """The blank before any other word."""
-    gap: tuple[int, ...] = ()
-    """Tokens between two words that belong to none."""
-    between: tuple[int, ...] = ()
-    """What stands between the two texts of a pair, which are read as one."""
     num_segments: int = 1
 
     @property
@@ -166,17 +151,16 @@ class SubwordReading(PortableReading):
 
     @property
     def settings(self) -> dict[str, Any]:
+        framing = self.framing
+        signs = {name: list(getattr(framing, name)) for name in ("begin", "between", "end", "gap")}
         return {
             "prefix": self.prefix,
             "tokenizer": self.file,
-            "begin": list(self.begin),
-            "between": list(self.between),
-            "end": list(self.end),
-            "gap": list(self.gap),
-            "first": self.first,
-            "blank": self.blank,
-            "most": self.most,
-            "causal": self.is_causal,
+            **signs,
+            "first": framing.first,
+            "blank": framing.blank,
+            "most": framing.most,
+            "causal": framing.is_causal,
             "pooling": self.pooling,
             "joint": self.is_joint,
         }

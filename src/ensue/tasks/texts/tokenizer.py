@@ -10,7 +10,7 @@ from pydantic import Field
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import Config, DamagedError, Size, Symbols, Vocabulary
 from ensue.tasks.contract.model import ModelParts
-from ensue.tasks.texts.framing import TunedReading
+from ensue.tasks.texts.framing import Framing
 from ensue.text.tokenizers import Tokenizer, restore_tokenizer
 
 
@@ -92,7 +92,7 @@ class TokenizerParts(ModelParts):
         """The text of each symbol, by its id."""
         return [self.tokenizer.symbol(id) for id in range(self.vocabulary_size)]
 
-    def tuned_reading(self, recipe: Any) -> TunedReading | None:
+    def framing(self, recipe: Any) -> Framing | None:
         """How a model of this recipe reads texts for other models that begin from its layers; None if it cannot."""
         return None
 

@@ -131,30 +131,22 @@ class PortableWords:
         return {
             "lexicon": lexicon,
             "splitter": self.pipeline.splitter,
-            "blanks": reader.reading.first_blank if reader is not None and reader.with_blanks else None,
+            "blanks": None if reader is None else reader.blanks,
             "readers": [reading.settings for reading in self.readings],
         }
 
 
 def _tuned(reader: SubwordReader, layers: SubwordEncoder) -> SubwordReading:
     """How the layers of another run are read that are the encoder."""
-    reading = reader.reading
 
     def read(model: Any, ids: Tensor, mask: Tensor, segments: Tensor | None) -> list[Tensor]:
         return [model.layers.vectors(ids, mask, segments)]
 
     return SubwordReading(
         layers=read,
-        tokenizer=reading.tokenizer,
-        vocabulary_size=layers.features.vocabulary_size,
-        begin=reading.begin,
-        end=reading.end if reader.whole or not reading.is_causal else (),
-        first="" if reader.with_blanks else reading.first_blank,
-        blank="" if reader.with_blanks else reading.blank,
-        most=reading.most,
-        is_causal=reading.is_causal,
+        framing=reader.framing,
         pooling=reader.pooling,
-        between=reading.between,
+        vocabulary_size=layers.features.vocabulary_size,
         num_segments=1 if layers.segments is None else layers.segments.vocabulary_size,
         is_joint=True,
         has_own=reader.whole,

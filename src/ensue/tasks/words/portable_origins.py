@@ -62,4 +62,4 @@ def programs_of(readings: Sequence[PortableReading]) -> list[str]:
 
 def tokenizers_of(readings: Sequence[PortableReading]) -> dict[str, Tokenizer]:
     """The tokenizers, by their files."""
-    return {reading.file: reading.tokenizer for reading in readings}
+    return {reading.file: reading.framing.tokenizer for reading in readings}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import replace
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -14,10 +15,8 @@ from ensue.data.compact_texts import Ragged, Texts
 from ensue.errors import DataError
 from ensue.models.subword_encoder import Subwords
 from ensue.tasks.contract.task import on_device
-from ensue.tasks.texts.framing import TunedReading
-from ensue.tasks.texts.windows import text_windows
+from ensue.tasks.texts.framing import Framing, Ids
 
-Ids = NDArray[np.int64]
 MOST_KNOWN = 1 << 17
 """The most words whose subwords are kept."""
 
@@ -39,16 +38,22 @@ class SubwordReader:
     blanks before them. Threads may share it.
     """
 
-    def __init__(self, reading: TunedReading, *, pooling: str, whole: bool, with_blanks: bool) -> None:
-        self.reading, self.pooling, self.whole, self.with_blanks = reading, pooling, whole, with_blanks
+    def __init__(self, framing: Framing, *, pooling: str, whole: bool, with_blanks: bool = False) -> None:
+        self.blanks = framing.first if with_blanks else None
+        """What the words of a text are to have before the first one; None if they come without blanks."""
+        if with_blanks:
+            framing = replace(framing, first="", blank="")
+        if framing.is_causal and not whole:
+            framing = replace(framing, end=())
+        self.framing, self.pooling, self.whole = framing, pooling, whole
         self._known: dict[str, Ids] = {}
 
     def pieces(self, words: Sequence[str], *, first: bool = False) -> list[Ids]:
         """The subwords of each word, as they are inside of a text, or as the `first` of a text."""
         if len(self._known) > MOST_KNOWN:
             self._known = {}
-        known, encode = self._known, self.reading.encode
-        blank = "" if self.with_blanks else self.reading.first_blank if first else self.reading.blank
+        known, encode = self._known, self.framing.encode
+        blank = self.framing.first if first else self.framing.blank
         found = []
         for word in words:
             ids = known.get(blank + word)
@@ -67,7 +72,7 @@ class SubwordReader:
 
     def variants(self, texts: Sequence[Sequence[Sequence[str | None]]], device: torch.device) -> Subwords:
         """The batch of texts, each with its one or two parts, in which a word that is None is unknown."""
-        unread = np.array(self.reading.unread, np.int64)
+        unread = np.array(self.framing.unread, np.int64)
 
         def cut(words: Sequence[str | None]) -> list[Ids]:
             return [
@@ -111,9 +116,9 @@ class SubwordReader:
 
     def check_pair(self, size: int) -> None:
         """Raises DataError if a pair of so many subwords, with the sign between its texts, cannot be read at once."""
-        reading = self.reading
-        most = reading.most - len(reading.begin) - len(reading.end)
-        if reading.most and size > most:
+        framing = self.framing
+        most = framing.most - len(framing.begin) - len(framing.end)
+        if framing.most and size > most:
             raise DataError(
                 f"a pair of {size:,} subwords; this model reads up to {most:,}: cut the texts, or train with "
                 "data.max_tokens, which reads a part of long ones"
@@ -122,32 +127,28 @@ class SubwordReader:
     @property
     def first(self) -> int:
         """The slot of the first word."""
-        return int(self.whole and not self.reading.is_causal)
+        return int(self.whole and not self.framing.is_causal)
 
     def _windows(self, parts: Sequence[Sequence[Ids]]) -> list[Window]:
-        reading = self.reading
-        end = reading.end if self.whole or not reading.is_causal else ()
+        begin, end = len(self.framing.begin), len(self.framing.end)
         body, segments, places, slots, weights = self._body(parts)
-        most = reading.most - len(reading.begin) - len(end) if reading.most else len(body)
         if len(parts) > 1:
             self.check_pair(len(body))
         found = []
-        for span in text_windows(0, len(body), most, is_causal=reading.is_causal):
-            ids = np.concatenate([reading.begin, body[span.begin : span.end], end]).astype(np.int64)
+        for span in self.framing.windows(len(body)):
+            ids = self.framing.framed(body[span.begin : span.end])
             here = (places >= span.first) & (places < span.last)
-            at = places[here] - span.begin + len(reading.begin)
-            around = (
-                np.zeros(len(reading.begin), np.int64), segments[span.begin : span.end],
-                np.full(len(end), segments[-1] if len(segments) else 0),
-            )  # fmt: skip
-            found.append(Window(ids, np.concatenate(around), at, slots[here], weights[here]))
+            at = places[here] - span.begin + begin
+            last = np.full(end, segments[-1] if len(segments) else 0)
+            around = np.concatenate((np.zeros(begin, np.int64), segments[span.begin : span.end], last))
+            found.append(Window(ids, around, at, slots[here], weights[here]))
         return self._with_whole(found, sum(map(len, parts))) if self.whole else found
 
     def _with_whole(self, windows: list[Window], words: int) -> list[Window]:
         """The windows of a text with the slot of the text: the sign before it, or for a causal model that behind it."""
-        number = -1 if self.reading.is_causal else 0
+        number = -1 if self.framing.is_causal else 0
         window = windows[number]
-        place, slot = (len(window.ids) - 1, words) if self.reading.is_causal else (0, 0)
+        place, slot = (len(window.ids) - 1, words) if self.framing.is_causal else (0, 0)
         windows[number] = window._replace(
             places=np.append(window.places, place),
             slots=np.append(window.slots, slot),
@@ -160,7 +161,7 @@ class SubwordReader:
         the slots take their vectors, with weights.
         """
         none = np.zeros(0, np.int64)
-        between = np.array(self.reading.between if len(parts) > 1 else (), np.int64)
+        between = np.array(self.framing.between if len(parts) > 1 else (), np.int64)
         body: list[Ids] = [none]
         places: list[Ids] = [none]
         slots: list[Ids] = [none]
@@ -206,7 +207,7 @@ class SubwordTexts:
         self.words = [Ragged(part.words.ids, part.starts) for part in texts]
         if len(texts) > 1:  # here, before a run begins
             sizes = [self._sizes(*part) for part in zip(self.pieces, self.words, strict=True)]
-            reader.check_pair(int(np.sum(sizes, axis=0).max(initial=0)) + len(reader.reading.between))
+            reader.check_pair(int(np.sum(sizes, axis=0).max(initial=0)) + len(reader.framing.between))
 
     @staticmethod
     def _sizes(pieces: list[Ids], words: Ragged) -> Ids:

@@ -16,7 +16,7 @@ from ensue.nn import SoftmaxHead, TiedSoftmaxHead, TokenEmbedding
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import Origin
 from ensue.tasks import task_entries
-from ensue.tasks.texts.framing import TunedReading
+from ensue.tasks.texts.framing import Framing
 from ensue.tasks.texts.inheritance import pairs_of
 from ensue.tasks.texts.tokenizer import TokenizerParts
 from ensue.tasks.words.subwords import SubwordReader
@@ -28,7 +28,7 @@ class Tuned:
 
     origin: Origin
     encoder: OriginEncoder
-    reading: TunedReading
+    framing: Framing
     before: Tuned | None = None
     """What the layers of that run began from, if it is itself a tagger or a classifier with tuned layers."""
 
@@ -48,22 +48,20 @@ class Tuned:
         parts = origin.run.parts
         before = getattr(parts, "tuned", None)
         if before is not None:
-            reading = before.reading
+            framing = before.framing
         else:
-            reading = parts.tuned_reading(origin.run.recipe) if isinstance(parts, TokenizerParts) else None
-        if reading is None:
-            able = [
-                e.what for e in task_entries() if getattr(e.parts_class, "tuned_reading", None) not in (None, _NOTHING)
-            ]
+            framing = parts.framing(origin.run.recipe) if isinstance(parts, TokenizerParts) else None
+        if framing is None:
+            able = [e.what for e in task_entries() if getattr(e.parts_class, "framing", None) not in (None, _NOTHING)]
             raise RecipeError(
                 f"encoder.from: {origin.path} is a {origin.run.entry.what}, whose layers cannot be tuned; expected a "
                 f"{' or a '.join(able)}, or what began from one"
             )
-        if encoder.language_loss and not reading.is_causal:
+        if encoder.language_loss and not framing.is_causal:
             raise RecipeError(
                 f"encoder.language_loss is for a model that reads from left to right, which {origin.path} does not"
             )
-        return cls(origin, encoder, reading, before)
+        return cls(origin, encoder, framing, before)
 
     @property
     def base(self) -> RunDirectory:
@@ -74,13 +72,13 @@ class Tuned:
         """Cuts words into the subwords of the run. With `blanks`, the words have the blanks before them themselves."""
         pooling = self.encoder.pooling
         if pooling == "auto":
-            pooling = "last" if self.reading.is_causal else "first"
-        return SubwordReader(self.reading, pooling=pooling, whole=whole, with_blanks=blanks)
+            pooling = "last" if self.framing.is_causal else "first"
+        return SubwordReader(self.framing, pooling=pooling, whole=whole, with_blanks=blanks)
 
     def build(self) -> SubwordEncoder:
         """The layers, with weights drawn from torch's global generator."""
         model = self.base.parts.build(self.base.recipe.model_copy(update={"encoder": self.layers}))
-        features = _widened(model.features, self.reading.num_new)
+        features = _widened(model.features, self.framing.num_new)
         head = None
         if self.encoder.language_loss:
             head = (
@@ -119,7 +117,7 @@ class Tuned:
         return found
 
 
-_NOTHING = TokenizerParts.tuned_reading
+_NOTHING = TokenizerParts.framing
 
 
 def _widened(table: TokenEmbedding, more: int) -> TokenEmbedding:
