@@ -78,8 +78,6 @@ class Shared(SharedParts):
     def repeats(self) -> int | None:
         """K if the rows read text 0 K times, then text 1 K times and so on, as beams do; None if they do not."""
         texts = self.texts
-        if self.rows.is_meta:  # without content: each row reads the text of its number
-            return 1 if texts == len(self.rows) else None
         if texts == 0 or len(self.rows) == 0 or len(self.rows) % texts:
             return 1 if texts == len(self.rows) == 0 else None
         repeats = len(self.rows) // texts
@@ -89,7 +87,7 @@ class Shared(SharedParts):
     @cached_property
     def stray(self) -> int | None:
         """A row number to which there is no text."""
-        if len(self.rows) == 0 or self.rows.is_meta:
+        if len(self.rows) == 0:
             return None
         least, most = map(int, self.rows.aminmax())
         return least if least < 0 else most if most >= self.texts else None

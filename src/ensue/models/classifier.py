@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -69,7 +69,7 @@ class Classifier(nn.Module):
             raise ValueError("a PairBag is for pairs, and for nothing else")
         if segment and not layers.is_causal:
             raise ValueError("only layers that read in one direction can carry a state; set model.bidirectional=false")
-        if isinstance(layers, SubwordEncoder):  # the order in which a text passes them, for `levels_of`
+        if isinstance(layers, SubwordEncoder):  # the order of moments in checkpoints
             if segment:
                 raise ValueError("data.segment_tokens is not for encoder.from, whose long texts are read in windows")
             self.layers, self.features = layers, features
@@ -81,6 +81,11 @@ class Classifier(nn.Module):
             nonlinear = nn.Tanh() if activation == "tanh" else nn.ReLU()
             hidden = [nn.Linear(d_in, d_hidden), nonlinear, ElementDropout(dropout)] if d_hidden else []
             self.head = nn.Sequential(ElementDropout(dropout), *hidden, nn.Linear(d_hidden or d_in, num_labels))
+
+    def passed_parts(self) -> Iterator[nn.Module]:
+        """The parts in the order in which a text passes them."""
+        read = (self.layers, self.features) if isinstance(self.layers, SubwordEncoder) else (self.features, self.layers)
+        yield from (part for part in (*read, self.pooling, self.bag, self.head) if part is not None)
 
     def start_from_shares(self, shares: Float[Tensor, " K"]) -> None:
         """Sets the biases of the logits to the labels' shares of the training texts."""
@@ -119,7 +124,7 @@ class Classifier(nn.Module):
         return vector.float()
 
     def _pooled(self, pooling: Pooling, layers: SequenceLayer, x: Tensor, mask: Tensor | None) -> Tensor:
-        if not self.segment or x.is_meta:  # whole, if its operations are traced: the number of pieces is a size
+        if not self.segment:
             vector: Tensor = pooling(layers(x, mask=mask)[0], mask)
             return vector
         state: State = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -37,10 +37,16 @@ class TextModel(nn.Module, ABC):
         super().__init__()
         if not decoder.is_causal:
             raise ValueError("a decoder's layers must be causal")
-        for name, module in reading.items():  # first, as the source is read first
+        for name, module in reading.items():
             self.add_module(name, module)
+        self.reading = tuple(reading)
         self.target, self.decoder, self.head = target, decoder, head
         self.label_smoothing = label_smoothing
+
+    def passed_parts(self) -> Iterator[nn.Module]:
+        """The parts in the order in which a text passes them: first those that read the source."""
+        read = (getattr(self, name) for name in self.reading)
+        yield from (part for part in (*read, self.target, self.decoder, self.head) if part is not None)
 
     @property
     def vocabulary_size(self) -> int:

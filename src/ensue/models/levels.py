@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from torch import nn
 
@@ -17,8 +17,8 @@ def levels_of(model: nn.Module) -> list[Level]:
 
     Level 0 has what comes before the first layer: the vectors of tokens or words, positions, a projection of the input.
     Then comes a level for each layer, and at last one for the head and all else behind the layers. A normalization
-    belongs to the layer before it, and a parameter that two levels share to the lower one. The parts of a model stand
-    in the order in which a text passes them; layers that are one module, such as a grid, are one level.
+    belongs to the layer before it, and a parameter that two levels share to the lower one. Layers that are one module,
+    such as a grid, are one level. The parts of a model are its `passed_parts`, else its modules in their order.
     """
     names = {parameter: name for name, parameter in model.named_parameters()}
     levels: list[list[nn.Parameter]] = [[]]
@@ -31,7 +31,8 @@ def levels_of(model: nn.Module) -> list[Level]:
 
 def _passed(model: nn.Module) -> Iterator[nn.Module]:
     """The parts of a model up to its last layer: what is not a layer, then layer by layer."""
-    parts = list(model.children())
+    declared: Callable[[], Iterator[nn.Module]] = getattr(model, "passed_parts", model.children)
+    parts = list(declared())
     layered = [any(isinstance(part, SequenceLayer) for part in child.modules()) for child in parts]
     below = len(parts) - layered[::-1].index(True) if any(layered) else 0
     yield from (part for part, has in zip(parts[:below], layered, strict=False) if not has)

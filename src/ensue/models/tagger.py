@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -48,9 +49,14 @@ class Tagger(nn.Module):
         repeats: bool = False,
     ) -> None:
         super().__init__()
-        if isinstance(layers, SubwordEncoder):  # the order in which a text passes them, for `levels_of`
+        if isinstance(layers, SubwordEncoder):  # the order of moments in checkpoints
             self.layers, self.features = layers, features
         self.features, self.layers, self.head, self.repeats = features, layers, head, repeats
+
+    def passed_parts(self) -> Iterator[nn.Module]:
+        """The parts in the order in which a text passes them."""
+        read = (self.layers, self.features) if isinstance(self.layers, SubwordEncoder) else (self.features, self.layers)
+        yield from (*read, self.head)
 
     def loss(self, words: Words | Frames, tags: Int[Tensor, "S L"], sentences: SentencePlaces | None = None) -> Loss:
         """The summed surprisal of the sentences' tags (S, L) in nats, and the number of words.
@@ -80,24 +86,20 @@ class Tagger(nn.Module):
 
     def with_repeats(self, h: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
         """The input of the head, from the output of the layers (B, T, d)."""
-        return torch.cat((h, _maxima(h, keys, mask)), dim=-1) if self.repeats else h
+        return torch.cat((h, self.maxima(h, keys, mask)), dim=-1) if self.repeats else h
 
     def forward(self, words: Words | Frames) -> Float[Tensor, "B T K"]:
         """The score of each tag for each word."""
         return self.emissions(self.features(words), words.keys, words.mask, words.subwords)
 
-
-def _maxima(
-    h: Float[Tensor, "B T d"], keys: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None
-) -> Float[Tensor, "B T d"]:
-    """At each word the largest value of each feature at any place of the row with the same key."""
-    rows = torch.arange(len(keys), device=keys.device).unsqueeze(1).expand_as(keys)
-    real = torch.ones_like(keys) if mask is None else mask.long()  # padding is no word's equal
-    if h.is_meta:  # while its operations are traced: the number of different words is no size
-        same = (keys.unsqueeze(2) == keys.unsqueeze(1)) & (real.unsqueeze(2) == real.unsqueeze(1))
-        return torch.where(same.unsqueeze(3), h.unsqueeze(1), -torch.inf).amax(2)
-    equal = torch.unique(torch.stack((rows, keys, real), dim=-1).flatten(0, 1), dim=0, return_inverse=True)[1]
-    flat = h.flatten(0, 1)
-    index = equal.unsqueeze(1).expand_as(flat)
-    most = torch.zeros_like(flat).scatter_reduce(0, index, flat, "amax", include_self=False)
-    return most.gather(0, index).view_as(h)
+    def maxima(
+        self, h: Float[Tensor, "B T d"], keys: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"] | None
+    ) -> Float[Tensor, "B T d"]:
+        """At each word the largest value of each feature at any place of the row with the same key."""
+        rows = torch.arange(len(keys), device=keys.device).unsqueeze(1).expand_as(keys)
+        real = torch.ones_like(keys) if mask is None else mask.long()  # padding is no word's equal
+        equal = torch.unique(torch.stack((rows, keys, real), dim=-1).flatten(0, 1), dim=0, return_inverse=True)[1]
+        flat = h.flatten(0, 1)
+        index = equal.unsqueeze(1).expand_as(flat)
+        most = torch.zeros_like(flat).scatter_reduce(0, index, flat, "amax", include_self=False)
+        return most.gather(0, index).view_as(h)

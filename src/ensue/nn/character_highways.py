@@ -56,15 +56,13 @@ class HighwayCharacterCNN(nn.Module):
         expect_words(type(self).__name__, ids, None)
         if ids.shape[1] > self.longest:
             raise ValueError(f"{type(self).__name__} expects up to {self.longest} characters, found {ids.shape[1]}")
-        x = self.embedding(self._padded(ids)).transpose(1, 2)
+        x = self.embedding(self.padded(ids)).transpose(1, 2)
         responses = [convolution(x).amax(2) for convolution in self.convolutions]
         word: Tensor = self.projection(self.highways(self.nonlinearity(torch.cat(responses, dim=1))))
         return word
 
-    def _padded(self, ids: Tensor) -> Tensor:
+    def padded(self, ids: Tensor) -> Tensor:
         """The positions up to one window of padding alone for each filter; further ones would respond the same."""
-        if ids.is_meta:  # while its operations are traced: how many there are is no value
-            return ids
         columns = (ids != self.padding).any(0).nonzero()
         length = int(columns[-1]) + 1 if len(columns) else 0
         wanted = min(self.longest, length + max(width for width, _ in self.filters))

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ensue.exchange.onnx.graph import described, model_of
 from ensue.exchange.onnx.loops import loops_kept
-from ensue.exchange.onnx.paths import paths_kept
+from ensue.exchange.onnx.overrides import overridden
 from ensue.exchange.onnx.sizes import Sizes
 from ensue.exchange.onnx.tracing import Trace, operations_of
 from ensue.tasks.contract.portable import TensorForm
@@ -35,7 +35,7 @@ def traced(model: nn.Module, function: Function, inputs: Mapping[str, TensorForm
         for place, size in enumerate(expected.sizes):
             if isinstance(size, str):
                 sizes.let(sizes.primes[size], trace.add("Shape", key, start=place, end=place + 1))
-    with operations_of(trace), loops_kept(empty, trace), paths_kept(trace):
+    with operations_of(trace), loops_kept(empty, trace), overridden(empty, trace):
         found = function(empty, **given)
     outputs = []
     for key, tensor in found.items():

@@ -21,8 +21,6 @@ def additive_scores(
     queries: Float[Tensor, "M T d"], keys: Float[Tensor, "M S d"], vector: Float[Tensor, " d"]
 ) -> Float[Tensor, "M T S"]:
     """`vector · tanh(query + key)` for each query at each key; in float32 at least."""
-    if queries.is_meta:  # while its operations are traced: blocks depend on the sizes
-        return torch.tanh(queries.unsqueeze(2) + keys.unsqueeze(1)) @ vector
     dtype = torch.promote_types(torch.promote_types(queries.dtype, keys.dtype), torch.float32)
     given = queries.to(dtype), keys.to(dtype), vector.to(dtype)
     scores: Tensor = _AdditiveScores.apply(*given)  # type: ignore[no-untyped-call]

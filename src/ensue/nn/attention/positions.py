@@ -62,10 +62,14 @@ class LearnedPositions(Parallel):
             return x + self.weight[:length], PositionState(advanced(position, length, mask))
         (position,) = self.init_state(len(x)) if state is None else state
         after = advanced(position, length, mask)
-        if len(after) and not after.is_meta and int(after.max()) > self.max_positions:
-            raise ContextError(f"{int(after.max())} positions; this model has learned {self.max_positions}")
+        self.check_end(after)
         positions = numbered(position, length).clamp(max=self.max_positions - 1)  # padding may lie beyond
         return x + F.embedding(positions, self.weight), PositionState(after)
+
+    def check_end(self, after: Int[Tensor, " B"]) -> None:
+        """Raises `ContextError` for rows that have more positions than there are."""
+        if len(after) and int(after.max()) > self.max_positions:
+            raise ContextError(f"{int(after.max())} positions; this model has learned {self.max_positions}")
 
     def extra_repr(self) -> str:
         return f"d_model={self.d_in}, max_positions={self.max_positions}"

@@ -101,11 +101,7 @@ class CopyingHead(nn.Module):
         assert source_ids is not None
         state = self.attention.init_state(batch_size, memory)
         ids = source_ids.masked_fill(~state.content.real, 0)
-        last = self.vocabulary_size + like.shape[1] - 1
-        if ids.numel() and not ids.is_meta:
-            least, most = map(int, ids.aminmax())
-            if least < 0 or most > last:
-                raise ValueError(f"{where} expects source_ids from 0 to {last}, found {least if least < 0 else most}")
+        self.check_ids(where, ids)
         coverage = None if self.cover is None else like.new_zeros(like.shape[:2], dtype=_at_least_float32(like.dtype))
         keys, values, real = state.content
         return CopyingState(state._replace(content=CopyingSource(keys, values, real, ids)), coverage)
@@ -117,7 +113,7 @@ class CopyingHead(nn.Module):
 
         Raises `ValueError` for wrong sizes and `TypeError` for wrong types of features, state and mask.
         """
-        self._check("forward", s, state, mask)
+        self.check("forward", s, state, mask)
         seen = self._attended(s, state, mask)
         logits, generate, copy = self._scores(s, seen)
         ids = self._ids(state).unsqueeze(1).expand_as(seen.weights)
@@ -147,7 +143,7 @@ class CopyingHead(nn.Module):
         A target from V on is a word of the source; the surprisal of one that is not there is infinite. The
         probabilities of other words are not worked out one by one.
         """
-        self._check("nats", s, state, mask)
+        self.check("nats", s, state, mask)
         expect(f"{type(self).__name__}.nats", "targets", targets, tuple(s.shape[:2]), torch.int64, like=s)
         seen = self._attended(s, state, mask)
         logits, generate, copy = self._scores(s, seen)
@@ -217,7 +213,16 @@ class CopyingHead(nn.Module):
         ids: Tensor = state.source.content.ids[state.source.rows]
         return ids
 
-    def _check(self, name: str, s: Tensor, state: CopyingState, mask: Tensor | None) -> None:
+    def check_ids(self, where: str, ids: Int[Tensor, "B S"]) -> None:
+        """Raises `ValueError` for ids beyond the vocabulary and the words of the source."""
+        last = self.vocabulary_size + ids.shape[1] - 1
+        if ids.numel():
+            least, most = map(int, ids.aminmax())
+            if least < 0 or most > last:
+                raise ValueError(f"{where} expects source_ids from 0 to {last}, found {least if least < 0 else most}")
+
+    def check(self, name: str, s: Tensor, state: CopyingState, mask: Tensor | None) -> None:
+        """Raises `ValueError` for wrong sizes and `TypeError` for wrong types of features, state and mask."""
         where, like = f"{type(self).__name__}.{name}", self.generate.weight
         expect(where, "s", s, ("rows", "positions", self.d_in), like.dtype, like=like)
         expect_mask(where, mask, s)
