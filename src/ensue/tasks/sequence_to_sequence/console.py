@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ensue.data.pairs import Pair, PairSource
-from ensue.data.streams import is_stream, is_typed, stream_lines
 from ensue.notices import say_empty
 from ensue.tasks.contract.windows import WHOLE, Shard
-from ensue.tasks.sequence_to_sequence.outputs import Output
+from ensue.tasks.sequence_to_sequence.outputs import Output, TokenAlignment
 from ensue.tasks.sequence_to_sequence.sources import WINDOW, in_windows
+from ensue.tasks.sequence_to_sequence.writer import Writer
 
-if TYPE_CHECKING:
-    from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
-
+Aligner = Callable[[Sequence[tuple[Pair, Output]]], list[TokenAlignment | None]]
+"""The alignment of each source with its output."""
 ALIGNED = 256
 """Outputs that are aligned at a time."""
 
 
 def output_lines(
-    pipeline: SequencePipeline, path: str, *, format: str | None, encoding: str, as_json: bool, shard: Shard = WHOLE
+    writer: Writer[Pair], source: PairSource, *, typed: bool, aligner: Aligner | None = None, shard: Shard = WHOLE
 ) -> Iterator[str]:
-    """A line for each source of a file ("-": stdin), in order: its output, or with `n_best` above 1 a line for each
-    output: the number of the source, the score, the text.
+    """A line for each source, in order: its output, or with `n_best` above 1 a line for each output: the number of the
+    source, the score, the text; with an `aligner` a JSON object. Sources that are `typed` are answered one by one.
     """
-    source = pairs_to_read(pipeline, path, format=format, encoding=encoding, is_labeled=False)
-    windows = ([pair] for pair in source) if is_typed(path) else [source]
+    windows = ([pair] for pair in source) if typed else [source]
     chosen = shard.windows(lambda: in_windows(source))
-    n_best, number = pipeline.search.n_best, chosen.start * WINDOW
+    n_best, number = writer.search.n_best, chosen.start * WINDOW
     num_empty = 0
 
     def read(pairs: Iterable[Pair]) -> Iterator[Pair]:
@@ -40,9 +38,10 @@ def output_lines(
             yield pair
 
     for window in windows:
-        answers = pipeline.answers(read(window), chosen)
-        if as_json:
-            yield from (json.dumps(found, ensure_ascii=False) + "\n" for found in outputs_json(pipeline, answers))
+        answers = writer.answers(read(window), chosen)
+        if aligner is not None:
+            found = outputs_json(answers, aligner, n_best=n_best)
+            yield from (json.dumps(content, ensure_ascii=False) + "\n" for content in found)
             continue
         for _, output in answers:
             number += 1
@@ -50,12 +49,12 @@ def output_lines(
     say_empty(num_empty, source.location)
 
 
-def outputs_json(pipeline: SequencePipeline, answers: Iterator[tuple[Pair, Output]]) -> Iterator[dict[str, Any]]:
+def outputs_json(answers: Iterator[tuple[Pair, Output]], aligner: Aligner, *, n_best: int) -> Iterator[dict[str, Any]]:
     """Each source with its output, or with its best outputs, and the alignment, as JSON values."""
     while part := list(islice(answers, ALIGNED)):
-        for (pair, output), alignment in zip(part, pipeline.aligned(part), strict=True):
+        for (pair, output), alignment in zip(part, aligner(part), strict=True):
             content = {"source": list(pair.sources) if len(pair.sources) > 1 else pair.sources[0], **output.as_json()}
-            if pipeline.search.n_best > 1:
+            if n_best > 1:
                 content["outputs"] = [each.as_json() for each in (output, *output.others)]
             if alignment is not None:
                 content |= alignment.as_json()
@@ -76,12 +75,9 @@ def on_one_line(text: str) -> str:
     return text.replace("\r", " ").replace("\n", " ").replace("\t", " ")
 
 
-def score_lines(
-    pipeline: SequencePipeline, path: str, *, format: str | None, encoding: str, as_json: bool
-) -> Iterator[str]:
-    """A line for each pair of a file ("-": stdin): the nats of the target, its tokens, the target; or a JSON object."""
-    source = pairs_to_read(pipeline, path, format=format, encoding=encoding, is_labeled=True)
-    for pair, target, nats, tokens in pipeline.surprisal(source):
+def score_lines(writer: Writer[Pair], source: PairSource, *, as_json: bool) -> Iterator[str]:
+    """A line for each pair: the nats of the target, its tokens, the target; or a JSON object."""
+    for pair, target, nats, tokens in writer.surprisal(source):
         if as_json:
             yield json.dumps(surprisal_json(pair, target, nats, tokens), ensure_ascii=False)
         else:
@@ -92,13 +88,3 @@ def surprisal_json(pair: Pair, target: str, nats: float, tokens: int) -> dict[st
     """The surprisal of a target as JSON values."""
     source = pair.sources[0] if len(pair.sources) == 1 else list(pair.sources)
     return {"source": source, "target": target, "nats": round(nats, 6), "tokens": tokens}
-
-
-def pairs_to_read(
-    pipeline: SequencePipeline, path: str, *, format: str | None, encoding: str, is_labeled: bool
-) -> PairSource:
-    """The pairs of a file or a stream, in the layout of the training data."""
-    if not is_stream(path):
-        return pipeline.source(path, format=format, encoding=encoding, is_labeled=is_labeled)
-    format = format or ("plain" if is_typed(path) and not is_labeled else None)
-    return pipeline.source(stream_lines(path, encoding), format=format, is_labeled=is_labeled)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -22,12 +22,9 @@ from ensue.inspection.texts import STRONGEST
 from ensue.tasks.sequence_to_sequence.outputs import Symbols
 from ensue.tasks.sequence_to_sequence.search_page import search_sections
 from ensue.tasks.sequence_to_sequence.sources import Sources
+from ensue.tasks.sequence_to_sequence.texts import PairCoder
 from ensue.tasks.sequence_to_sequence.view import OutputView, Search, SequenceView, view_output
-
-if TYPE_CHECKING:
-    from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
-    from ensue.tasks.sequence_to_sequence.writer import Writer
-
+from ensue.tasks.sequence_to_sequence.writer import Writer
 
 MOST_SOURCE, MOST_OUTPUT = 200, 100
 """The most tokens of each side in an alignment."""
@@ -149,7 +146,9 @@ LONGEST = 2_000
 """The most tokens of a source or a target for a page."""
 
 
-def inspect_output(pipeline: SequencePipeline, source: str | Sequence[str], target: str | None = None) -> Inspection:
+def inspect_output(
+    writer: Writer[Pair], coder: PairCoder, source: str | Sequence[str], target: str | None = None
+) -> Inspection:
     """What happens in the model while it writes its output for a source, or a given target.
 
     Raises EnsueError for texts that are too long.
@@ -158,12 +157,11 @@ def inspect_output(pipeline: SequencePipeline, source: str | Sequence[str], targ
     columns = (source,) if isinstance(source, str) else tuple(source)
     for part in columns:
         check_type("the source", part, str, "a string")
-    coder = pipeline.coder
     source_ids, targets = coder.encode(columns, [] if target is None else [target])
-    _check_length("source", length := len(source_ids))
-    sources = pipeline.sources([Pair(columns)])
+    _check_length("source", len(source_ids))
+    sources = writer.sources([Pair(columns)])
     if target is None:
-        search = searched(pipeline, sources, Symbols(coder, columns).of)
+        search = searched(writer, sources, Symbols(coder, columns).of)
         best = search.hypotheses[0]
         ids = [*best.ids, *([coder.target.end_id] if best.is_complete else [])]
         text = coder.decode(best.ids, columns)
@@ -171,29 +169,29 @@ def inspect_output(pipeline: SequencePipeline, source: str | Sequence[str], targ
         check_type("the target", target, str, "a string")
         search, text, ids = None, target, targets[0].tolist()
         _check_length("target", len(ids))
-        pipeline.check_lengths(Pair(columns), length, len(ids))
+        writer.encoded([(Pair(columns), target)])  # which checks its length
     if not ids:
         raise EnsueError("there is nothing to look into: the output has no tokens")
-    view = view_output(pipeline.models, coder, columns, sources, ids, text=text, search=search)
+    view = view_output(writer.models, coder, columns, sources, ids, text=text, search=search)
     title = clipped(" | ".join(columns), TITLE)
-    return Inspection(title, view, _facts(pipeline, view), sequence_sections(view, pipeline.search))
+    return Inspection(title, view, _facts(writer, view), sequence_sections(view, writer.search))
 
 
-def _facts(pipeline: SequencePipeline, view: SequenceView) -> dict[str, str]:
+def _facts(writer: Writer[Pair], view: SequenceView) -> dict[str, str]:
     """What stands at the top of the page."""
     return {
-        **pipeline.facts(pipeline.recipe.describe()),
-        "search": "none, the target was given" if view.search is None else pipeline.protocol_of_search(),
+        **writer.facts(writer.recipe.describe()),
+        "search": "none, the target was given" if view.search is None else writer.protocol_of_search(),
         "tokens": f"{len(view.source):,} → {len(view.output):,}",
     }
 
 
-def searched(pipeline: Writer[Any], sources: Sources, symbol: Callable[[int], str]) -> Search:
+def searched(writer: Writer[Any], sources: Sources, symbol: Callable[[int], str]) -> Search:
     """The search for one source, with all that it considered."""
     record: list[Candidate] = []
-    (hypotheses,) = pipeline.hypotheses(sources, record=record)
+    (hypotheses,) = writer.hypotheses(sources, record=record)
     return Search(
-        record, hypotheses, {id: symbol(id) for found in record for id in found.ids[-1:]}, *pipeline.limits(sources)
+        record, hypotheses, {id: symbol(id) for found in record for id in found.ids[-1:]}, *writer.limits(sources)
     )
 
 

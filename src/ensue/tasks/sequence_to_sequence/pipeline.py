@@ -13,6 +13,7 @@ from ensue.arguments import check_path, check_texts
 from ensue.data.compact_texts import Ragged
 from ensue.data.lines import Lines
 from ensue.data.pairs import Pair, PairLayout, PairSource, with_references
+from ensue.data.streams import is_stream, is_typed, stream_lines
 from ensue.errors import EnsueError
 from ensue.inspection.page import Inspection
 from ensue.metrics.comparison import ScoredItems
@@ -114,7 +115,7 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
 
     def predict_json(self, texts: Iterable[str | Sequence[str]]) -> list[Any]:
         pairs = [Pair((text,) if isinstance(text, str) else tuple(text)) for text in texts]
-        return list(outputs_json(self, self.answers(pairs)))
+        return list(outputs_json(self.answers(pairs), self.aligned, n_best=self.search.n_best))
 
     def score_json(self, texts: Sequence[str]) -> Any:
         """The surprisal of a target, the last of `texts`, after its sources, as JSON values."""
@@ -139,7 +140,7 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
 
     def inspect(self, source: str | Sequence[str], target: str | None = None) -> Inspection:
         """What happens in the model with a source: while it writes its output, or a given target."""
-        return inspect_output(self, source, target)
+        return inspect_output(self, self.coder, source, target)
 
     def score(self, source: str | Sequence[str], target: str) -> float:
         """The surprisal -ln P(target | source) in nats, the end included."""
@@ -179,13 +180,23 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
         shard: Shard = WHOLE,
     ) -> Iterator[str]:
         """The lines of `ensue predict`: an output for each source ("-": stdin), in order."""
-        return output_lines(self, location, format=format, encoding=encoding, as_json=as_json, shard=shard)
+        source = self._given(location, format=format, encoding=encoding, is_labeled=False)
+        aligner = self.aligned if as_json else None
+        return output_lines(self, source, typed=is_typed(location), aligner=aligner, shard=shard)
 
     def score_lines(
         self, location: str, *, encoding: str = "utf-8", as_json: bool = False, format: str | None = None
     ) -> Iterator[str]:
         """The lines of `ensue score`: one for each pair ("-": stdin)."""
-        return score_lines(self, location, format=format, encoding=encoding, as_json=as_json)
+        source = self._given(location, format=format, encoding=encoding, is_labeled=True)
+        return score_lines(self, source, as_json=as_json)
+
+    def _given(self, path: str, *, format: str | None, encoding: str, is_labeled: bool) -> PairSource:
+        """The pairs of a file or a stream, in the layout of the training data."""
+        if not is_stream(path):
+            return self.source(path, format=format, encoding=encoding, is_labeled=is_labeled)
+        format = format or ("plain" if is_typed(path) and not is_labeled else None)
+        return self.source(stream_lines(path, encoding), format=format, is_labeled=is_labeled)
 
     def evaluate(
         self,
@@ -206,7 +217,7 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
         return self.items_scored(references(source, source.layout))
 
     def portable(self) -> Portable:
-        return portable(self)
+        return portable(self, self.coder, self.contextual[0])
 
     def __repr__(self) -> str:
         tokens = f"{self.coder.source.vocabulary_size:,} → {self.coder.target.vocabulary_size:,} symbols"

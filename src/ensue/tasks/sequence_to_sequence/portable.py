@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,7 +20,9 @@ from ensue.tasks.contract.portable import (
 )
 from ensue.tasks.sequence_to_sequence.decoding import MORE_TOKENS
 from ensue.tasks.sequence_to_sequence.sources import most_written
-from ensue.tasks.sequence_to_sequence.texts import BETWEEN_NAMES
+from ensue.tasks.sequence_to_sequence.texts import BETWEEN_NAMES, PairCoder
+from ensue.tasks.sequence_to_sequence.writer import Writer
+from ensue.tasks.words.contextual import ContextualFeatures
 from ensue.tasks.words.portable_origins import (
     PortableOrigins,
     WithOrigins,
@@ -32,20 +34,16 @@ from ensue.tasks.words.portable_origins import (
 from ensue.text.special_tokens import SPECIAL, TokenizerWithSpecials
 from ensue.text.words import WordTokenizer
 
-if TYPE_CHECKING:
-    from ensue.tasks.sequence_to_sequence.pipeline import SequencePipeline
 
-
-def portable(pipeline: SequencePipeline) -> Portable:
+def portable(writer: Writer[Any], coder: PairCoder, contextual: ContextualFeatures) -> Portable:
     """The model as two functions. What a source is remembered by does not change; it is an input of each step."""
-    coder = pipeline.coder
-    both = WithOrigins(pipeline.model, pipeline.contextual[0])
-    origins = PortableOrigins(pipeline.contextual[0], before=1)  # the source has ids of its own
+    both = WithOrigins(writer.model, contextual)
+    origins = PortableOrigins(contextual, before=1)  # the source has ids of its own
     tokenizers = {"source.json": coder.source.tokenizer, "target.json": coder.target.tokenizer}
     tokenizers |= tokenizers_of(origins.readings)
     programs = tuple(dict.fromkeys(("translator", "subwords", *programs_of(origins.readings))))
     functions = _functions(both, origins, coder.source.vocabulary_size)
-    return Portable(both, functions, programs, _settings(pipeline, origins), tokenizers)
+    return Portable(both, functions, programs, _settings(writer, coder, origins), tokenizers)
 
 
 def _functions(both: WithOrigins, origins: PortableOrigins, source_size: int) -> tuple[PortableFunction, ...]:
@@ -89,9 +87,9 @@ def _functions(both: WithOrigins, origins: PortableOrigins, source_size: int) ->
     )
 
 
-def _settings(pipeline: SequencePipeline, origins: PortableOrigins) -> dict[str, Any]:
+def _settings(writer: Writer[Any], coder: PairCoder, origins: PortableOrigins) -> dict[str, Any]:
     """What the program needs to know of both sides and of the search."""
-    coder, search = pipeline.coder, pipeline.search
+    search = writer.search
     return {
         "source": _side(coder.source),
         "target": _side(coder.target),
@@ -99,9 +97,9 @@ def _settings(pipeline: SequencePipeline, origins: PortableOrigins) -> dict[str,
         "between_names": BETWEEN_NAMES.pattern,
         "source_tokens": coder.source_tokens,
         "copies": coder.copies,
-        "ratio": pipeline.ratio,
+        "ratio": writer.ratio,
         "more": MORE_TOKENS + search.min_tokens,
-        "most": min(search.max_tokens, most_written(pipeline.recipe.decoder) or search.max_tokens),
+        "most": min(search.max_tokens, most_written(writer.recipe.decoder) or search.max_tokens),
         "beams": search.width,
         "length_penalty": search.length_penalty,
         "min_tokens": search.min_tokens,
