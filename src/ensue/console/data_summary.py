@@ -21,7 +21,7 @@ from ensue.console.data_tables import (
 )
 from ensue.console.frame_summary import frame_facts, frame_notes, frame_tables
 from ensue.console.pair_summary import pair_facts, pair_lengths, pair_notes, pair_recipe, pair_settings
-from ensue.data.detection.format_names import CLASS_FILES, FOLDERS
+from ensue.data.detection.format_table import CLASS_FILES, FOLDERS
 from ensue.data.survey.counts import MOST_REMEMBERED
 from ensue.data.survey.measurement import summarize
 from ensue.data.survey.summary import (

@@ -3,7 +3,7 @@
 import pytest
 
 from ensue.data import documents, pairs
-from ensue.data.detection.format_names import ALIGNED, PAIR_FORMATS, SENTENCE_FORMATS, TEXT_FORMATS
+from ensue.data.detection.format_table import ALIGNED, FOLDERS, PAIRS, SENTENCES, TEXTS, names_of
 from ensue.data.detection.formats import sentence_format, text_format
 from ensue.data.lines import Lines
 from ensue.data.sentences import formats
@@ -66,6 +66,6 @@ def test_formats_of_texts(name: str, text: str, expected: str) -> None:
 
 
 def test_every_name_has_a_reader() -> None:
-    assert tuple(formats.FORMATS) == SENTENCE_FORMATS
-    assert tuple(documents.FORMATS) == TEXT_FORMATS
-    assert {*pairs.FORMATS, ALIGNED} == set(PAIR_FORMATS)
+    assert set(formats.FORMATS) == set(names_of(SENTENCES))
+    assert {*documents.FORMATS, FOLDERS} == set(names_of(TEXTS))
+    assert {*pairs.FORMATS, ALIGNED} == set(names_of(PAIRS))

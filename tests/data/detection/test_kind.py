@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ensue.data.decoding import BLOCK_BYTES
-from ensue.data.detection.first_lines import first_lines
+from ensue.data.detection.formats import first_lines
 from ensue.data.detection.kind import take
 from ensue.data.survey.measurement import summarize
 from ensue.data.survey.summary import DocumentSummary

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.data.detection.folders import folder_format
+from ensue.data.detection.locations import folder_format
 from ensue.data.documents import Choice, DocumentSource, Layout
 from ensue.data.lines import Lines
 from ensue.data.survey.measurement import summarize

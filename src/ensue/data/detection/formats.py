@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
+from itertools import islice
+from pathlib import Path
 
-from ensue.data.detection import line_signs, pair_signs
-from ensue.data.detection.format_names import FOLDERS, PAIR_SUFFIXES, SENTENCE_SUFFIXES, TEXT_SUFFIXES, suffix
-from ensue.data.lines import Lines, is_blank
-from ensue.data.records.quoting import announced_delimiter, looks_delimited, seen_delimiter
-from ensue.data.records.record import sample
+from ensue.data.detection import signs
+from ensue.data.detection.format_table import FOLDERS, PAIRS, SENTENCES, TEXTS, by_sign, by_suffix
+from ensue.data.lines import Lines, is_blank, text_blocks
+from ensue.data.records.quoting import looks_delimited, seen_delimiter
+from ensue.data.records.record import SAMPLE_ROWS, json_records, sample
 from ensue.data.records.tables import DIALECTS
 from ensue.errors import DataError
 from ensue.notices import say_once
 
 _LINES_TO_LOOK_AT = 100
-_PAIR_SIGNS: dict[str, Callable[[Sequence[str]], bool]] = {
-    "json": line_signs.is_json,
-    "tmx": lambda rows: pair_signs.is_tmx("\n".join(rows[:10])),
-    "scan": pair_signs.is_scan,
-    "cmudict": pair_signs.is_cmudict,
-    "csv": lambda rows: bool(rows) and announced_delimiter(rows[0]) != "",
-    "tsv": line_signs.are_tabbed,
-}
-"""In the order in which they are looked for."""
 _BY_DELIMITER = {dialect.delimiter: dialect.name for dialect in DIALECTS}
 
 
 def sentence_format(lines: Lines) -> str:
-    """One of `SENTENCE_FORMATS`; "text" where nothing speaks for another.
+    """One of the formats of sentences; "text" where nothing speaks for another.
 
     An array of objects is JSON whatever its name. A file of unknown suffix has columns if each of its rows has as many
     and blank lines part them, or tabs do.
@@ -37,14 +30,12 @@ def sentence_format(lines: Lines) -> str:
     if lines.is_array:
         return "json"
     head = lines.head(_LINES_TO_LOOK_AT)
-    named = SENTENCE_SUFFIXES.get(suffix(lines.name))
-    if named in (None, "columns") and line_signs.is_conllu(head):
-        return "conllu"
-    if named:
-        return named
-    if line_signs.is_json([line for line in head if not is_blank(line)]):
-        return "json"
-    return "columns" if line_signs.has_columns(head, is_cut=len(head) == _LINES_TO_LOOK_AT) else "text"
+    named = by_suffix(SENTENCES, lines.name)
+    signed = by_sign(SENTENCES, [line for line in head if not is_blank(line)])
+    if signed == "conllu" and named in ("", "columns"):
+        return signed
+    has_columns = signs.has_columns(head, is_cut=len(head) == _LINES_TO_LOOK_AT)
+    return named or signed or ("columns" if has_columns else "text")
 
 
 def text_format(
@@ -55,7 +46,7 @@ def text_format(
     labels: Collection[str] = (),
     names: Collection[str] = (),
 ) -> str:
-    """One of `TEXT_FORMATS`, or an empty string where none is seen in a file that should have labels.
+    """One of the formats of texts, or an empty string where none is seen in a file that should have labels.
 
     An array of objects is JSON. Else the suffix before `.xz` or `.gz` says it. Else a first line that begins with `{`
     is JSON, one with `__label__` is fastText's, a first row with the `names` of a run's columns is the header of a
@@ -63,35 +54,29 @@ def text_format(
     need not have any they are only if the run has read such lines (`known` is its format) and knows them as its
     `labels`.
     """
-    lines.split_array()
-    if lines.is_array:
-        return "json"
     known = known if known != FOLDERS else ""
+    if named := _recognized(TEXTS, lines, names, known):
+        return named
     rows = _rows(lines)
-    if named := TEXT_SUFFIXES.get(suffix(lines.name)) or _by_signs(rows) or _named_table(rows, names, known):
-        return csv_format(lines) if named == "csv" else named
-    if (is_labeled or known == "first-word") and line_signs.begin_with_labels(rows, None if is_labeled else labels):
+    if (is_labeled or known == "first-word") and signs.begin_with_labels(rows, None if is_labeled else labels):
         return "first-word"
     return known if is_labeled else _plain(lines)
 
 
 def pair_format(lines: Lines, *, is_labeled: bool, known: str = "", names: Collection[str] = ()) -> str:
-    """One of `PAIR_FORMATS`, or an empty string where none is seen in a file that should have targets.
+    """One of the formats of pairs, or an empty string where none is seen in a file that should have targets.
 
     An array of objects is JSON. Else the suffix before `.xz` or `.gz` says it. Else the first lines show it: JSON, TMX,
     SCAN, CMUdict, SIGMORPHON, or tabs. `known`: the format of a run, which a file is that has the `names` of its source
     columns in the first line. Without targets a file of no known sign is plain lines.
     """
-    lines.split_array()
+    named = _recognized(PAIRS, lines, names, known)
     rows = _rows(lines)
-    named = "json" if lines.is_array else PAIR_SUFFIXES.get(suffix(lines.name))
-    named = named or _named_table(rows, names, known)
-    named = named or next((name for name, is_seen in _PAIR_SIGNS.items() if is_seen(rows)), None)
-    if named == "tsv" and pair_signs.is_sigmorphon(rows):
+    if named == "tsv" and signs.is_sigmorphon(rows):
         return "sigmorphon"
     if named or not is_labeled:
-        return csv_format(lines) if named == "csv" else named or _plain(lines)
-    return "tsv" if pair_signs.mostly_tabbed(rows) else known if known.startswith("csv") else ""
+        return named or _plain(lines)
+    return "tsv" if signs.mostly_tabbed(rows) else known if known.startswith("csv") else ""
 
 
 def csv_format(lines: Lines) -> str:
@@ -114,14 +99,14 @@ def _rows(lines: Lines) -> list[str]:
     return [line.rstrip("\r\n") for _, line in sample(lines) if not is_blank(line)]
 
 
-def _by_signs(rows: Sequence[str]) -> str:
-    if line_signs.is_json(rows):
+def _recognized(kind: str, lines: Lines, names: Collection[str], known: str) -> str:
+    """The format by the suffix, by the `names` of a run's columns, or by the signs of the first rows; "" for none."""
+    lines.split_array()
+    if lines.is_array:
         return "json"
-    if line_signs.is_fasttext(rows):
-        return "fasttext"
-    if rows and announced_delimiter(rows[0]):
-        return "csv"
-    return "tsv" if line_signs.are_tabbed(rows) else ""
+    rows = _rows(lines)
+    found = by_suffix(kind, lines.name) or _named_table(rows, names, known) or by_sign(kind, rows)
+    return csv_format(lines) if found == "csv" else found
 
 
 def _named_table(rows: Sequence[str], names: Collection[str], known: str) -> str:
@@ -134,3 +119,29 @@ def _named_table(rows: Sequence[str], names: Collection[str], known: str) -> str
             if set(names) <= {name.strip() for name in header}:
                 return dialect.name
     return ""
+
+
+def first_lines(path: Path, *, encoding: str = "utf-8") -> list[str]:
+    """The first lines of a file with their ends, or the first values of an array: those that are complete in the first
+    block.
+    """
+    blocks = text_blocks(path, encoding)
+    block = next(blocks, "")
+    if values := _values(Lines([block], str(path))):
+        return values
+    lines = block.split("\n")
+    is_whole = next(blocks, None) is None
+    whole = [f"{line}\n" for line in lines[:-1]]
+    if lines[-1] and (is_whole or not whole):
+        whole.append(lines[-1])
+    return whole[:SAMPLE_ROWS]
+
+
+def _values(lines: Lines) -> list[str]:
+    """The first values of a JSON array; none where the lines are no array."""
+    lines.split_array()
+    found: list[str] = []
+    if lines.is_array:
+        with suppress(DataError):  # the block may end inside of a value
+            found.extend(islice((record.text for record in json_records(lines, is_array=True)), SAMPLE_ROWS))
+    return found

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import islice
 from pathlib import Path
 
-from ensue.data.detection.first_lines import first_lines
-from ensue.data.detection.format_names import FRAME_TABLES, frames_in, suffix
+from ensue.data.detection.format_table import FRAME_TABLES, frames_in, suffix
+from ensue.data.detection.formats import first_lines
 from ensue.data.files import files_of
 from ensue.data.lines import Lines
 from ensue.data.records.quoting import seen_delimiter

@@ -29,23 +29,21 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from ensue.data.decoding import checked_encoding
-from ensue.data.detection import line_signs
-from ensue.data.detection.aligned_files import aligned_paths
-from ensue.data.detection.first_lines import first_lines
-from ensue.data.detection.folders import folder_format
-from ensue.data.detection.format_names import (
+from ensue.data.detection import signs
+from ensue.data.detection.format_table import (
     ALIGNED,
     CLASS_FILES,
     FOLDERS,
     FRAMES,
+    NAMES,
     ONLY_PAIRS,
-    PAIR_SUFFIXES,
-    SENTENCE_FORMATS,
-    TEXT_FORMATS,
+    PAIRS,
+    by_suffix,
     suffix,
 )
-from ensue.data.detection.formats import csv_format, pair_format, sentence_format, text_format
+from ensue.data.detection.formats import csv_format, first_lines, pair_format, sentence_format, text_format
 from ensue.data.detection.frame_signs import frames_sign
+from ensue.data.detection.locations import aligned_paths, folder_format
 from ensue.data.detection.pair_tables import has_pair_keys, pairs_seen
 from ensue.data.files import files_of
 from ensue.data.lines import Lines, is_blank
@@ -57,8 +55,6 @@ from ensue.parsing import ParseError, parse_json
 Kind = Literal["sentences", "texts", "pairs", "frames", "text"]
 SENTENCES = {"columns", "conllu"}
 PLAIN = {"text", "plain"}
-NAMES = tuple(dict.fromkeys([*SENTENCE_FORMATS, *TEXT_FORMATS, FOLDERS, *ONLY_PAIRS, FRAMES]))
-"""The values of `format`."""
 _SIGN_OF_FOLDER = {FOLDERS: "a folder for each class", CLASS_FILES: "a file for each class"}
 _MOST = 0.75
 _BY_LINES = "by its first lines"
@@ -91,8 +87,9 @@ def take(
 
     Raises DataError for an unknown format, a path that does not exist, and first lines that cannot be decoded.
     """
-    if format and format not in NAMES:
-        advice = nearest(format, NAMES) or f"; expected one of {', '.join(NAMES)}"
+    known = (*NAMES, FRAMES)
+    if format and format not in known:
+        advice = nearest(format, known) or f"; expected one of {', '.join(known)}"
         raise DataError(f'unknown format "{format}"{advice}')
     if aligned_paths(str(location)):
         return Taken("pairs", format or ALIGNED, "two files with a comma between them", True)
@@ -149,19 +146,19 @@ def _kind_of(format: str, head: Sequence[str], words: str, labels: str) -> Kind:
 
 def _seen(head: Sequence[str], path: Path, words: str, labels: str) -> Taken:
     """What the file is read as, by its name and its first lines."""
-    name, by_name = str(path), suffix(path.name)
+    name, named = str(path), _named(path)
     found = sentence_format(Lines(head, name))
-    by_suffix = _named(path) == found
-    sign = f"by its suffix {by_name}" if _named(path) else _BY_LINES
+    by_name = f"by its suffix {suffix(name)}"
+    sign = by_name if named else _BY_LINES
     if not words and not labels and (pairs := pairs_seen(head, name)):
-        return Taken("pairs", pairs, f"by its suffix {by_name}" if by_name in PAIR_SUFFIXES else _BY_LINES, True)
+        return Taken("pairs", pairs, by_name if by_suffix(PAIRS, name) else _BY_LINES, True)
     if found == "json":
         return Taken(_kind_of(found, head, words, labels), found, sign, True)
     rows = [line.rstrip("\r\n") for line in head if not is_blank(line)]
-    if found == "conllu" or (found == "columns" and (by_suffix or not _is_table(rows, head, by_name))):
+    if found == "conllu" or (found == "columns" and (named == found or not _is_table(rows, head, suffix(name)))):
         return Taken("sentences", found, sign, True)
     documented = text_format(Lines(head, name), is_labeled=True)
-    if documented and not (documented == "first-word" and line_signs.are_prose(rows)):
+    if documented and not (documented == "first-word" and signs.are_prose(rows)):
         return Taken("texts", documented, sign, True)
     return _nearly(rows, head) or Taken("text", "text", "no columns, no labels", True)
 
@@ -182,7 +179,7 @@ def _is_tmx(path: Path) -> bool:
 
 def _is_table(rows: Sequence[str], head: Sequence[str], suffix: str) -> bool:
     is_tsv = suffix in (".tsv", ".tab")
-    return suffix == ".csv" or line_signs.have_texts(rows) or (is_tsv and not line_signs.is_parted(head))
+    return suffix == ".csv" or signs.have_texts(rows) or (is_tsv and not signs.is_parted(head))
 
 
 def _nearly(rows: Sequence[str], head: Sequence[str]) -> Taken | None:
@@ -193,7 +190,7 @@ def _nearly(rows: Sequence[str], head: Sequence[str]) -> Taken | None:
     if width < 2 or count < _MOST * len(rows):
         return None
     sign = f"{count:,} of the first {len(rows):,} rows have {width} columns"
-    if line_signs.is_parted(head) and not line_signs.have_texts(rows):
+    if signs.is_parted(head) and not signs.have_texts(rows):
         return Taken("sentences", "columns", sign, False)
     return Taken("texts", "tsv", sign, False) if has_tabs else None
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from ensue.data.detection.format_names import FOLDERS
+from ensue.data.detection.format_table import FOLDERS
 from ensue.data.detection.formats import csv_format, text_format
 from ensue.data.documents.document import Choice, Document, DocumentFormat, Layout
 from ensue.data.documents.folders import write_folders

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ensue.data.detection.format_names import CLASS_FILES, class_of
-from ensue.data.detection.line_signs import FASTTEXT_PREFIX
+from ensue.data.detection.format_table import CLASS_FILES, class_of
+from ensue.data.detection.signs import FASTTEXT_PREFIX
 from ensue.data.documents.document import Document, DocumentFormat, Layout, shown_probabilities, split_labels
 from ensue.data.lines import Lines
 from ensue.data.records.record import records, without_end

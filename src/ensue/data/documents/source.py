@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from ensue.data.decoding import checked_encoding
-from ensue.data.detection.folders import class_files, folder_format
-from ensue.data.detection.format_names import CLASS_FILES, FOLDERS
+from ensue.data.detection.format_table import CLASS_FILES, FOLDERS
+from ensue.data.detection.locations import class_files, folder_format
 from ensue.data.documents.document import Choice, Document, Layout
 from ensue.data.documents.folders import read_folders
 from ensue.data.documents.formats import detect_lines, no_groups, read_lines, write

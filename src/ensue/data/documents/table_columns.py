@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ensue.data.detection.line_signs import are_few
+from ensue.data.detection.signs import are_few
 from ensue.data.documents.document import Choice
 from ensue.data.records.columns import LONGEST_NAME, Column, named_column, simplified, told_apart
 from ensue.errors import DataError

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ensue.data.detection.format_names import FRAME_SUFFIXES, FRAME_TABLES, frames_in, suffix
+from ensue.data.detection.format_table import FRAME_SUFFIXES, FRAME_TABLES, frames_in, suffix
 from ensue.data.files import expanded, files_of
 from ensue.data.frames import arrays, images, sounds, tables
 from ensue.data.frames.labels import LabeledPath, by_folder, by_pattern, is_manifest, listed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from ensue.data.detection.format_names import ALIGNED, TABBED
+from ensue.data.detection.format_table import ALIGNED, TABBED
 from ensue.data.detection.formats import csv_format, pair_format
 from ensue.data.files import FORMAT_OPTION
 from ensue.data.lines import Lines
@@ -20,7 +20,7 @@ FORMATS: dict[str, PairFormat] = {
     **{reader.name: RecordPairs(reader) for reader in READERS},
     **{format.name: format for format in (Sigmorphon(), Scan(), Cmudict(), Tmx(), SourceLines())},
 }
-"""The `PAIR_FORMATS` of one file; two files are `ALIGNED`."""
+"""The formats of pairs in one file; two files are `ALIGNED`."""
 _WITHOUT_COLUMNS = [name for name, format in FORMATS.items() if not format.has_columns]
 
 

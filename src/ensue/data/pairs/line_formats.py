@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 
-from ensue.data.detection.pair_signs import CMUDICT_COMMENT, cmudict_entry, scan_sides
+from ensue.data.detection.signs import CMUDICT_COMMENT, cmudict_entry, scan_sides
 from ensue.data.lines import Lines
 from ensue.data.pairs.pair import Pair, PairChoice, PairFormat, PairLayout
 from ensue.data.records.columns import Column, columns_counted

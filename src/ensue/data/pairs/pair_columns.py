@@ -1,7 +1,7 @@
 """The columns of a table, or the keys of JSON, that hold source and target.
 
 1. The choice of the user (`PairChoice`): a name of the header, or a number from 1.
-2. Names, without regard to case and signs: the first line of `USUAL` (`detection/pair_names.py`) whose names are
+2. Names, without regard to case and signs: the first line of `USUAL` (`detection/pair_tables.py`) whose names are
    all there; else two languages (`en`, `german`) in their order. A target may be numbered: summary1, summary2 and
    summary3 are three references.
 3. Without such names the first column is the source and the second the target. Columns with names must then be two.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ensue.data.detection.pair_names import Columns, is_header, numbered, pairs_by_name
+from ensue.data.detection.pair_tables import Columns, is_header, numbered, pairs_by_name
 from ensue.data.pairs.pair import PairChoice
 from ensue.data.records.columns import Column, named_column
 from ensue.errors import DataError

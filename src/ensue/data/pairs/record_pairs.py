@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ensue.data.detection.format_names import TABBED
-from ensue.data.detection.pair_names import Columns
+from ensue.data.detection.format_table import TABBED
+from ensue.data.detection.pair_tables import Columns
 from ensue.data.lines import Lines
 from ensue.data.pairs.pair import Pair, PairChoice, PairFormat, PairLayout
 from ensue.data.pairs.pair_columns import find_pair, has_header, taken_out

@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ensue.data.detection.aligned_files import aligned_paths
-from ensue.data.detection.format_names import ALIGNED, suffix
+from ensue.data.detection.format_table import ALIGNED, suffix
+from ensue.data.detection.locations import aligned_paths
 from ensue.data.files import expanded, files_of
 from ensue.data.lines import Lines
 from ensue.data.pairs.aligned import read_aligned

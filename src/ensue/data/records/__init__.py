@@ -1,6 +1,6 @@
 """Records of files, with file and line: rows of tables, JSON objects, lines. Views make labeled texts or pairs of them.
 
-A format of records is a `Reader` in this folder, and its line in `READERS`; `ensue.data.detection.format_names` has its
+A format of records is a `Reader` in this folder, and its line in `READERS`; `ensue.data.detection.format_table` has its
 suffixes. Parquet and the formats of guests become JSON lines in `ensue.data.row_files`.
 """
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ensue.data.detection.line_signs import DOCUMENT_START
+from ensue.data.detection.signs import DOCUMENT_START
 from ensue.data.lines import Lines, Paragraph, is_blank, paragraphs
 from ensue.data.sentences.sentence import Format, Sentence, SourceLines, checked_label, missing_column
 from ensue.errors import DataError

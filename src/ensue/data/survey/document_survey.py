@@ -11,10 +11,10 @@ from typing import Any
 
 from ensue.data import documents
 from ensue.data.decoding import checked_encoding
-from ensue.data.detection.first_lines import first_lines
-from ensue.data.detection.folders import class_files
-from ensue.data.detection.format_names import CLASS_FILES, FOLDERS
+from ensue.data.detection.format_table import CLASS_FILES, FOLDERS
+from ensue.data.detection.formats import first_lines
 from ensue.data.detection.kind import Taken
+from ensue.data.detection.locations import class_files
 from ensue.data.documents import Choice, Document, DocumentSource
 from ensue.data.documents.record_documents import RecordDocuments
 from ensue.data.files import files_of

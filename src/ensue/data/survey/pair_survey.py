@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ensue.data.detection.format_names import ALIGNED
+from ensue.data.detection.format_table import ALIGNED
 from ensue.data.detection.kind import Taken
 from ensue.data.pairs import Pair, PairSource
 from ensue.data.survey.counts import FileLine

@@ -1,18 +1,19 @@
-"""Folders that are labeled texts because of the names in them."""
+"""Locations that say by themselves what they are: folders of classes, and two aligned files with a comma between."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from glob import has_magic
 from pathlib import Path
 
-from ensue.data.detection import line_signs
-from ensue.data.detection.first_lines import first_lines
-from ensue.data.detection.format_names import CLASS_FILES, FOLDERS, TEXT_SUFFIXES, class_of, suffix
-from ensue.data.detection.formats import text_format
+from ensue.data.detection import signs
+from ensue.data.detection.format_table import CLASS_FILES, FOLDERS, TEXTS, by_suffix, class_of, suffix
+from ensue.data.detection.formats import first_lines, text_format
 from ensue.data.files import expanded, readable, visible
 from ensue.data.lines import Lines, is_blank
+from ensue.data.row_files import DatasetName
 from ensue.errors import DataError
 
 _SPLIT = re.compile(r"(?<![a-z])(train(ing)?|valid(ation)?|dev|devel|test|eval)(?![a-z])", re.IGNORECASE)
@@ -42,10 +43,25 @@ def class_files(paths: Sequence[Path]) -> list[Path]:
     return [path for path in own if suffix(path.name) == ".txt"] or own
 
 
+def aligned_paths(location: str) -> tuple[str, str] | None:
+    """The two files of a location with a comma between them; None for a location of another kind.
+
+    Names may have commas: if the whole is a file, it is one file; else two existing files are preferred.
+    """
+    parts = location.split(",")
+    if len(parts) == 1 or _is_there(location) or DatasetName.parse(location):
+        return None
+    splits = [(",".join(parts[:n]).strip(), ",".join(parts[n:]).strip()) for n in range(1, len(parts))]
+    found = next((pair for pair in splits if all(map(_is_there, pair))), None)
+    if found is None and len(parts) > 2 and not has_magic(location):
+        raise DataError("expected two files with a comma between them, such as train.en,train.de", location)
+    return found or (None if has_magic(location) else splits[0])
+
+
 def _are_class_folders(entries: list[Path]) -> bool:
     """Whether there are folders of texts: several, or one and nothing else; folders of tables are none."""
     folders = [entry for entry in entries if entry.is_dir()]
-    is_table = any(suffix(file.name) in TEXT_SUFFIXES for folder in folders for file in visible(folder))
+    is_table = any(by_suffix(TEXTS, file.name) for folder in folders for file in visible(folder))
     return (len(folders) > 1 or (bool(folders) and folders == entries)) and not is_table
 
 
@@ -64,7 +80,7 @@ def _are_class_files(entries: list[Path], encoding: str) -> bool:
                 return False
             heads.append([line.rstrip("\r\n") for line in lines])
     first_words = {frozenset(line.split(" ")[0] for line in head) for head in heads}
-    return bool(heads) and (len(first_words) > 1 or not all(map(line_signs.begin_with_labels, heads)))
+    return bool(heads) and (len(first_words) > 1 or not all(map(signs.begin_with_labels, heads)))
 
 
 def _are_texts(lines: Sequence[str], name: str) -> bool:
@@ -84,3 +100,8 @@ def _is_named_as_class(file: Path) -> bool:
         and _LETTERS.fullmatch(name) is not None
         and not _SPLIT.search(name)
     )
+
+
+def _is_there(name: str) -> bool:
+    with readable(name):
+        return bool(name) and expanded(Path(name)).is_file()

@@ -1,0 +1,101 @@
+"""The formats of labeled data: their names, what they hold, their suffixes, and the signs of their first lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ensue.data.decoding import COMPRESSED
+from ensue.data.detection import signs
+from ensue.data.records.quoting import announced_delimiter
+from ensue.data.row_files import PARQUET
+
+SENTENCES, TEXTS, PAIRS = "sentences", "texts", "pairs"
+ALIGNED = "aligned"
+"""Two files, line by line."""
+FOLDERS = "folders"
+"""A folder for each class, with a file for each text."""
+CLASS_FILES = "class-files"
+"""A file for each class, with a text on each line."""
+
+
+class KnownFormat(NamedTuple):
+    """A format, and what it may hold. `sign` tells whether the rows that are not blank are of this format; None if no
+    sign does.
+    """
+
+    name: str
+    kinds: tuple[str, ...]
+    suffixes: tuple[str, ...] = ()
+    sign: Callable[[Sequence[str]], bool] | None = None
+
+
+KNOWN = (
+    KnownFormat("columns", (SENTENCES,), (".conll", ".bio", ".iob", ".iob2", ".bmes", ".bioes", ".iobes")),
+    KnownFormat("conllu", (SENTENCES,), (".conllu",), signs.is_conllu),
+    KnownFormat("json", (SENTENCES, TEXTS, PAIRS), (".json", ".jsonl", ".ndjson", *PARQUET), signs.is_json),
+    KnownFormat("text", (SENTENCES,)),
+    KnownFormat("tmx", (PAIRS,), (".tmx",), lambda rows: signs.is_tmx("\n".join(rows[:10]))),
+    KnownFormat("scan", (PAIRS,), (), signs.is_scan),
+    KnownFormat("cmudict", (PAIRS,), (), signs.is_cmudict),
+    KnownFormat("fasttext", (TEXTS,), (".ft", ".fasttext"), signs.is_fasttext),
+    KnownFormat("csv", (TEXTS, PAIRS), (".csv",), lambda rows: bool(rows) and announced_delimiter(rows[0]) != ""),
+    KnownFormat("csv-semicolon", (TEXTS, PAIRS)),
+    KnownFormat("sigmorphon", (PAIRS,)),
+    KnownFormat("tsv", (TEXTS, PAIRS), (".tsv", ".tab"), signs.are_tabbed),
+    KnownFormat("first-word", (TEXTS,)),
+    KnownFormat(CLASS_FILES, (TEXTS,)),
+    KnownFormat(FOLDERS, (TEXTS,)),
+    KnownFormat(ALIGNED, (PAIRS,)),
+    KnownFormat("plain", (TEXTS, PAIRS)),
+)
+"""All formats but those of frames; signs are looked for in this order."""
+NAMES = tuple(known.name for known in KNOWN)
+ONLY_PAIRS = tuple(known.name for known in KNOWN if known.kinds == (PAIRS,))
+TABBED = {"tsv", "sigmorphon"}
+"""Formats of pairs with tabs between columns."""
+FRAMES = "frames"
+"""Series of real vectors, whatever file they are in."""
+FRAME_SUFFIXES = {
+    **dict.fromkeys((".wav", ".wave"), "sound"),
+    **{suffix: suffix[1:] for suffix in (".npy", ".npz", ".safetensors")},
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"), "image"),
+}
+"""What a file of frames holds, by its suffix; tables of frames have names that say less."""
+FRAME_TABLES = {".csv", ".tsv", ".tab"}
+IDX = re.compile(r"idx[1-9]")
+"""Matches in the name of an idx file."""
+
+
+def suffix(name: str) -> str:
+    """`.csv` for `a.csv.xz`."""
+    path = Path(name.lower())
+    return Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
+
+
+def names_of(kind: str) -> tuple[str, ...]:
+    """The formats of sentences, of texts or of pairs."""
+    return tuple(known.name for known in KNOWN if kind in known.kinds)
+
+
+def by_suffix(kind: str, name: str) -> str:
+    """The format by the suffix of a file; "" if that does not say it."""
+    return next((known.name for known in KNOWN if kind in known.kinds and suffix(name) in known.suffixes), "")
+
+
+def by_sign(kind: str, rows: Sequence[str]) -> str:
+    """The format by the first rows, without blank ones and line ends; "" if they do not say it."""
+    return next((known.name for known in KNOWN if kind in known.kinds and known.sign and known.sign(rows)), "")
+
+
+def frames_in(path: Path) -> str:
+    """What a file of frames holds, by its name; "" if that does not say it."""
+    return "idx" if IDX.search(path.name) else FRAME_SUFFIXES.get(suffix(path.name), "")
+
+
+def class_of(name: str) -> str:
+    """The class of a file by its name: `Arabic` for `names/Arabic.txt.xz`."""
+    path = Path(name)
+    return Path(path.stem).stem if path.suffix.lower() in COMPRESSED else path.stem
