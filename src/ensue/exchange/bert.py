@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Any, NamedTuple
 
-from ensue.exchange.configuration import Configuration
-from ensue.exchange.family import Family
+from ensue.exchange.family import Configuration, Family
 from ensue.exchange.layouts import TURNED, BlockNames, Part, blocks, layer
 from ensue.models.specification import TransformerEncoder
 

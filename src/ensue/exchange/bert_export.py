@@ -10,7 +10,6 @@ from torch import Tensor
 
 from ensue.errors import EnsueError
 from ensue.exchange import bert
-from ensue.exchange.configuration import THEIRS
 from ensue.exchange.exported import (
     ALWAYS,
     Exported,
@@ -22,6 +21,7 @@ from ensue.exchange.exported import (
     tag_head,
     tuned_layers,
 )
+from ensue.exchange.family import THEIRS
 from ensue.exchange.layouts import Part, to_theirs
 from ensue.exchange.tokenizer_export import masked_files
 from ensue.runs.directory import RunDirectory

@@ -10,9 +10,8 @@ from torch import Tensor
 
 from ensue.errors import DataError, nearest
 from ensue.exchange.bert import FAMILY as BERT
-from ensue.exchange.configuration import Configuration
 from ensue.exchange.distilbert import FAMILY as DISTILBERT
-from ensue.exchange.family import Family
+from ensue.exchange.family import Configuration, Family
 from ensue.exchange.gpt import GPT, GPT2
 from ensue.exchange.imported import Imported, recipe_of
 from ensue.exchange.layouts import Part, to_ours

@@ -6,8 +6,7 @@ from collections.abc import Set
 from typing import Any
 
 from ensue.exchange.bert import EncoderKeys, embeddings, encoder_table, mask_head
-from ensue.exchange.configuration import Configuration
-from ensue.exchange.family import Family
+from ensue.exchange.family import Configuration, Family
 from ensue.exchange.layouts import BlockNames, Part, blocks
 
 NAMES = BlockNames(

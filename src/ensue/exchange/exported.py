@@ -1,13 +1,15 @@
-"""A run as the files of another program, and which runs transformers can express."""
+"""A run as the files of another program: their directory, and which runs transformers can express."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from ensue.errors import EnsueError
+from ensue.errors import DataError, EnsueError
 from ensue.models.specification import TransformerEncoder
 from ensue.runs.directory import RunDirectory
 
@@ -89,3 +91,21 @@ def head_config(run: RunDirectory, labels: Sequence[str]) -> dict[str, Any]:
     if hasattr(ours, "multiple"):
         found["problem_type"] = f"{'multi' if ours.multiple else 'single'}_label_classification"
     return found
+
+
+@contextmanager
+def new_directory(place: Path, names: Collection[str]) -> Iterator[None]:
+    """Makes the directory, in which files of these `names` are then written.
+
+    Raises DataError if it holds other files, and for what cannot be written.
+    """
+    try:
+        if place.exists() and not place.is_dir():
+            raise DataError("is a file; --out names a directory", place)
+        found = sorted(entry.name for entry in place.iterdir()) if place.is_dir() else []
+        if other := next((name for name in found if name not in names), None):
+            raise DataError(f"not empty (it holds {other}); choose another --out", place)
+        place.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise DataError(f"cannot be written ({error.strerror})", place) from None

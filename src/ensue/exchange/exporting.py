@@ -14,8 +14,7 @@ from ensue.arguments import check_path
 from ensue.errors import EnsueError, nearest
 from ensue.exchange import bert_export, gpt_export
 from ensue.exchange.directories import CAUSAL, MASKED
-from ensue.exchange.exported import CAN, Exported
-from ensue.exchange.places import new_directory
+from ensue.exchange.exported import CAN, Exported, new_directory
 from ensue.runs.directory import RunDirectory
 from ensue.runs.weights import write_tensors
 

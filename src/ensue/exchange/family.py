@@ -1,13 +1,59 @@
-"""A family of published models: its configuration, its tensors, its task."""
+"""A family of published models: the keys of its configuration, its tensors, its task."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Set
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from ensue.exchange.configuration import Configuration
+from ensue.errors import DataError
 from ensue.exchange.layouts import Part
+from ensue.parsing import shown
+
+ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "relu": "relu"}
+"""Our name of each nonlinearity."""
+THEIRS = {"gelu": "gelu", "gelu-tanh": "gelu_new", "relu": "relu"}
+
+
+class Configuration:
+    """`config.json`, and its path for messages."""
+
+    def __init__(self, content: dict[str, Any], path: Path) -> None:
+        self.content, self.path = content, path
+
+    def whole(self, name: str, default: int | None = None) -> int:
+        """A whole number from 1 on. Raises DataError for another value, and if it is missing and has no default."""
+        value = self.content.get(name)
+        value = default if value is None else value
+        if type(value) is not int or value < 1:
+            raise DataError(f"expected a whole number from 1 on for {name}, found {shown(value)}", self.path)
+        return value
+
+    def share(self, name: str, default: float = 0.0) -> float:
+        """A share below 1, such as that of dropout."""
+        value = self.content.get(name)
+        value = default if value is None else value
+        if type(value) not in (int, float) or not 0 <= value < 1:
+            raise DataError(f"expected a number from 0 to 1 for {name}, found {shown(value)}", self.path)
+        return float(value)
+
+    def epsilon(self, name: str, default: float) -> float:
+        """A number added to variances."""
+        return self.share(name, default) or default
+
+    def activation(self, name: str, default: str) -> str:
+        """Our name of a nonlinearity. Raises DataError for one that we have not."""
+        value = self.content.get(name) or default
+        if value not in ACTIVATIONS:
+            raise DataError(f"expected {name} to be one of {', '.join(ACTIVATIONS)}; found {shown(value)}", self.path)
+        return ACTIVATIONS[value]
+
+    def expect(self, name: str, *values: Any) -> None:
+        """Raises DataError if there is a key of this name with another value."""
+        if name in self.content and self.content[name] not in values:
+            expected, found = " or ".join(map(shown, values)), shown(self.content[name])
+            raise DataError(f"{name} = {found} is not supported; expected {expected}", self.path)
 
 
 @dataclass(frozen=True)

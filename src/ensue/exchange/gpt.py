@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ensue.errors import EnsueError
-from ensue.exchange.configuration import THEIRS, Configuration
-from ensue.exchange.family import Family
+from ensue.exchange.family import THEIRS, Configuration, Family
 from ensue.exchange.layouts import TRANSPOSED, BlockNames, Part, blocks, first_block, layer
 from ensue.models.specification import TransformerEncoder
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ensue.exchange.configuration import THEIRS
+from ensue.exchange.family import THEIRS
 from ensue.exchange.layouts import BlockNames, Form, Part, blocks, first_block, layer
 from ensue.models.specification import TransformerEncoder
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from ensue.errors import DataError
 from ensue.exchange.bert import NAMES, embeddings, encoder_table, mask_head
-from ensue.exchange.configuration import Configuration
-from ensue.exchange.family import Family
+from ensue.exchange.family import Configuration, Family
 from ensue.exchange.layouts import FROM_THE_THIRD, Part, blocks, layer
 
 FIRST_POSITION = 2

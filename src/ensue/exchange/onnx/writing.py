@@ -16,10 +16,10 @@ import torch
 from torch import nn
 
 from ensue.errors import EnsueError
+from ensue.exchange.exported import new_directory
 from ensue.exchange.onnx.checking import check, differences
 from ensue.exchange.onnx.functions import traced
 from ensue.exchange.onnx.graph import Unexportable
-from ensue.exchange.places import new_directory
 from ensue.exchange.tokenizer_export import library_files
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.portable import Portable, PortableFunction
