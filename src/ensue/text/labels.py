@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ensue.text.classes import check_names
-from ensue.text.schemes import Scheme, convert, legal_transitions, position, tag_set
+from ensue.text.schemes import SCHEMES, Scheme, convert, legal_transitions, position, tag_set, written_place
 from ensue.text.vocabulary import Vocabulary
 
 FORMAT_VERSION = 1
-_ALIKE = {
-    "iob1": {"B": "I", "E": "I", "S": "I"},
-    "bio": {"S": "B", "E": "I"},
-    "ioe1": {"B": "I", "E": "I", "S": "I"},
-    "ioe2": {"S": "E", "B": "I"},
-}
-"""For each scheme, the positions in a span that it writes in the same way as others."""
 
 
 class Labels:
@@ -79,7 +72,7 @@ class Labels:
             return "", label
         kind, name = position(label)
         for scheme in (self.scheme, self.tag_scheme):
-            kind = _ALIKE.get(scheme or "", {}).get(kind, kind)
+            kind = kind if scheme is None else written_place(scheme, kind)
         return kind, name
 
     def legal(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]] | None:
@@ -101,7 +94,7 @@ class Labels:
         """The inverse of `to_json`; raises KeyError, TypeError or ValueError for other content."""
         names, schemes = content["names"], (content["scheme"], content["tag_scheme"])
         check_names(names)
-        if not set(schemes) <= {None, *get_args(Scheme)} or (schemes[0] is None) != (schemes[1] is None):
+        if not set(schemes) <= {None, *SCHEMES} or (schemes[0] is None) != (schemes[1] is None):
             raise ValueError(f"unknown scheme {schemes}")
         return cls(names, scheme=schemes[0], tag_scheme=schemes[1])
 

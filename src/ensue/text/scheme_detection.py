@@ -6,27 +6,20 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 from ensue.errors import DataError
-from ensue.text.schemes import OUTSIDE, PREFIXES, Scheme, is_legal, position
+from ensue.text.schemes import OUTSIDE, SCHEMES, Scheme, is_legal, position
 
 TOLERATED = 0.05
 """The share of sentences with spans that may break the scheme. Annotators make mistakes (CoNLL-2003's training file has
 one sentence that breaks IOB1), and `spans` reads these too."""
-_ALPHABETS: list[tuple[Scheme, ...]] = [
-    ("bio", "iob1"),
-    ("ioe2", "ioe1"),
-    ("iobes",),
-    ("bilou",),
-    ("bmes",),
-    ("bmewo",),
-]
-"""Schemes with the same letters, in the order in which they are tried. The first one that has all letters is taken."""
-_EXPECTED = (
-    "expected bio or iob1 (B- I-), ioe1 or ioe2 (I- E-), iobes (B- I- E- S-), bilou (B- I- L- U-), bmes (B- M- E- S-) "
-    "or bmewo (B- M- E- W-)"
-)
+_ALPHABETS: dict[tuple[str, ...], list[Scheme]] = {}
+"""Schemes by their letters, in the order in which they are tried. The first ones that have all letters are taken."""
+for _scheme, _letters in SCHEMES.items():
+    _ALPHABETS.setdefault(_letters.different, []).append(_scheme)
+_NAMED = [f"{' or '.join(schemes)} ({'- '.join(letters)}-)" for letters, schemes in _ALPHABETS.items()]
+_EXPECTED = f"expected {', '.join(_NAMED[:-1])} or {_NAMED[-1]}"
 
 
 class SentenceNumber(NamedTuple):
@@ -96,7 +89,7 @@ class SchemeDetector:
         `O` is plain. Some codes of parts of speech look like labels with a prefix; so if these are not more than the
         others (without `O`), all labels are plain. A file in which every span begins with `B` is bio. A file in which
         `B` only separates two spans is iob1. `E` tells ioe2 and ioe1 apart in the same way. If several schemes fit,
-        it is the first one in `_ALPHABETS`.
+        it is the first one in `SCHEMES`.
 
         Raises DataError, with `path` and line, for a label without a prefix among a majority that has one, for prefixes
         that no scheme has together, and if more than `TOLERATED` of the sentences with spans break every scheme that
@@ -112,14 +105,14 @@ class SchemeDetector:
             message = f'the label "{label}"{at} has no prefix, but others have, as {prefix}- in {other}; {_EXPECTED}'
             raise DataError(message, path, place.line)
         found = set(self._first_of)
-        schemes = next((schemes for schemes in _ALPHABETS if found <= set(PREFIXES[schemes[0]])), ())
+        schemes = next((schemes for letters, schemes in _ALPHABETS.items() if found <= {*letters}), [])
         if not schemes:
             places = ", ".join(f"{prefix}- (first in {place})" for prefix, place in self._first_of.items())
             latest = max(self._first_of.values(), key=lambda place: place.sentence)
             raise DataError(f"mixed schemes: {places}; {_EXPECTED}", path, latest.line)
         return self._least_broken(schemes, path)
 
-    def _least_broken(self, schemes: tuple[Scheme, ...], path: str | Path | None) -> Scheme:
+    def _least_broken(self, schemes: Sequence[Scheme], path: str | Path | None) -> Scheme:
         unbroken = next((scheme for scheme in schemes if scheme not in self._breaks), None)
         if unbroken:
             return unbroken
@@ -137,8 +130,7 @@ class SchemeDetector:
 @lru_cache(maxsize=1 << 16)
 def _broken(before: str | None, label: str | None) -> tuple[Scheme, ...]:
     """The schemes that do not write `label` after `before`; None stands for the sentence's start or end."""
-    schemes: tuple[Scheme, ...] = get_args(Scheme)
-    return tuple(scheme for scheme in schemes if not is_legal(scheme, before or OUTSIDE, label or OUTSIDE))
+    return tuple(scheme for scheme in SCHEMES if not is_legal(scheme, before or OUTSIDE, label or OUTSIDE))
 
 
 def _has_prefix(label: str) -> bool:

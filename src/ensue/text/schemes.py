@@ -19,20 +19,42 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Scheme = Literal["iob1", "bio", "ioe1", "ioe2", "iobes", "bilou", "bmes", "bmewo"]
+Scheme = Literal["bio", "iob1", "ioe2", "ioe1", "iobes", "bilou", "bmes", "bmewo"]
 OUTSIDE = "O"
-PREFIXES: dict[Scheme, str] = {
-    "iob1": "BI",
-    "bio": "BI",
-    "ioe1": "EI",
-    "ioe2": "EI",
-    "iobes": "BIES",
-    "bilou": "BILU",
-    "bmes": "BMES",
-    "bmewo": "BMEW",
+PLACES = "BIES"
+"""The places of a token in a span: first, inside, last, and single."""
+
+
+class Letters(NamedTuple):
+    """The letters of a scheme: those of the four places, and others where a span touches another of its class."""
+
+    places: str
+    after_touching: str = ""
+    before_touching: str = ""
+
+    @property
+    def different(self) -> tuple[str, ...]:
+        """Every letter once, those of earlier places first."""
+        return tuple(dict.fromkeys(self.after_touching + self.places + self.before_touching))
+
+
+SCHEMES: dict[Scheme, Letters] = {
+    "bio": Letters("BIIB"),
+    "iob1": Letters("IIII", after_touching="B"),
+    "ioe2": Letters("IIEE"),
+    "ioe1": Letters("IIII", before_touching="E"),
+    "iobes": Letters("BIES"),
+    "bilou": Letters("BILU"),
+    "bmes": Letters("BMES"),
+    "bmewo": Letters("BMEW"),
 }
-"""The letters of each scheme. Four letters are for the first token, those inside, the last one, and a single one."""
-_KINDS = {"B": "B", "I": "I", "M": "I", "E": "E", "L": "E", "S": "S", "U": "S", "W": "S"}
+"""Where a file fits several schemes, it is in the first of them."""
+_PLACE_OF = {
+    letter: place
+    for letters in SCHEMES.values()
+    if len(letters.different) == len(PLACES)
+    for place, letter in zip(PLACES, letters.places, strict=True)
+}
 
 
 class Span(NamedTuple):
@@ -54,7 +76,7 @@ class Position(NamedTuple):
 def position(label: str) -> Position:
     """The parts of a label, split at its first dash. A label without one of the prefixes B I M E L S U W is outside."""
     prefix, _, name = label.partition("-")
-    kind = _KINDS.get(prefix, OUTSIDE)
+    kind = _PLACE_OF.get(prefix, OUTSIDE)
     return Position(kind, "" if kind == OUTSIDE else name)
 
 
@@ -107,12 +129,12 @@ def _touch(left: Span | None, right: Span | None) -> bool:
 
 def _prefixes(scheme: Scheme, length: int, *, follows: bool, is_followed: bool) -> str:
     """The prefixes of a span; whether it follows another of its class without a gap, and is followed by one."""
-    if scheme in ("iob1", "bio"):
-        return ("B" if follows or scheme == "bio" else "I") + "I" * (length - 1)
-    if scheme in ("ioe1", "ioe2"):
-        return "I" * (length - 1) + ("E" if is_followed or scheme == "ioe2" else "I")
-    first, inside, last, single = tuple(PREFIXES[scheme])
-    return single if length == 1 else first + inside * (length - 2) + last
+    places, after_touching, before_touching = SCHEMES[scheme]
+    first, inside, last, single = tuple(places)
+    prefixes = single if length == 1 else first + inside * (length - 2) + last
+    if follows and after_touching:
+        prefixes = after_touching + prefixes[1:]
+    return prefixes[:-1] + before_touching if is_followed and before_touching else prefixes
 
 
 def _label(prefix: str, name: str) -> str:
@@ -126,7 +148,12 @@ def convert(labels: Sequence[str], scheme: Scheme) -> list[str]:
 
 def tag_set(classes: Iterable[str], scheme: Scheme) -> list[str]:
     """Every label that spans of these classes need: `O`, then the others sorted; 2n + 1 for n classes in bio."""
-    return [OUTSIDE, *sorted({_label(prefix, name) for name in classes for prefix in PREFIXES[scheme]})]
+    return [OUTSIDE, *sorted({_label(prefix, name) for name in classes for prefix in SCHEMES[scheme].different})]
+
+
+def written_place(scheme: Scheme, place: str) -> str:
+    """The place in a span as far as `scheme` tells it from others."""
+    return place if place == OUTSIDE else _PLACE_OF[SCHEMES[scheme].places[PLACES.index(place)]]
 
 
 def legal_transitions(
@@ -137,7 +164,7 @@ def legal_transitions(
     Legal paths are exactly the label sequences that `convert` does not change. With the whole `tag_set`, every tag has
     a legal predecessor and successor. With a part of it (`B-X` without `E-X`), a tag may have none.
     """
-    foreign = [tag for tag in tags if tag != OUTSIDE and tag.partition("-")[0] not in PREFIXES[scheme]]
+    foreign = [tag for tag in tags if tag != OUTSIDE and tag.partition("-")[0] not in SCHEMES[scheme].different]
     assert not foreign, f"{foreign[0]} is no tag of {scheme}"
     start = np.array([is_legal(scheme, OUTSIDE, tag) for tag in tags], np.bool_)
     pairs = np.array([[is_legal(scheme, before, tag) for tag in tags] for before in tags], np.bool_)
