@@ -10,6 +10,7 @@ import torch
 from ensue.data.compact_texts import Ragged
 from ensue.data.corpus.token_file import TokenFile
 from ensue.models.word_vectors import CountedVectors, SampledVectors
+from ensue.tasks.contract.task import UnreadBatch
 from ensue.tasks.texts.drawn_words import Noise
 from ensue.tasks.word_vectors import plain_updates
 from ensue.tasks.word_vectors.compiled_updates import CompiledSampling, functions, step_on_counts
@@ -127,7 +128,7 @@ def test_a_step_of_glove_follows_the_gradient_of_its_loss() -> None:
     loss, _ = task.loss(model, batch, None)
     loss.total.backward()
     before = [tensor.clone() for tensor in model.tables()]
-    updated = task.update(model, batch, None, 0.05)
+    updated = task.update(model, UnreadBatch.of(batch), None, 0.05)
     assert updated is not None
     assert float(updated[0].total) == pytest.approx(float(loss.total.detach()), rel=1e-5)
     for table, parameter in zip(before, model.parameters(), strict=True):

@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from ensue.data.corpus.token_file import TokenFile
 from ensue.nn import MultiHeadAttention, VariationalDropout, Zoneout
 from ensue.nn.draws import PartOfBatch, drawing_for
 from ensue.nn.dropout import Dropout
@@ -34,7 +37,7 @@ def test_the_gradients_of_processes_add_up_to_those_of_one(text: Path) -> None:
     job = begin_job(tiny_recipe(text, batch_size=6, model=model), None)
     torch.manual_seed(0)
     network = job.build_model()
-    batch = job.task.batch(0, torch.device("cpu"))
+    batch = job.task.unread(0, torch.device("cpu"))
 
     def sent(rank: int, size: int, *, exact: bool) -> Tensor:
         company = Alone(rank, size, exact=exact)
@@ -49,6 +52,34 @@ def test_the_gradients_of_processes_add_up_to_those_of_one(text: Path) -> None:
     torch.testing.assert_close(first + second, whole, rtol=1e-6, atol=1e-6)
     whole, first, second = (sent(rank, size, exact=True) for rank, size in ((0, 1), (0, 2), (1, 2)))
     assert torch.equal(first + second, whole)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "transformer"])
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_process_reads_the_ids_of_its_rows_alone(
+    kind: str, exact: bool, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = begin_job(tiny_recipe(text, batch_size=16, model={"kind": kind, "d_embedding": 6, "d_model": 8}), None)
+    network, read = job.build_model(), list[int]()
+    read_rows = TokenFile.read_rows
+
+    def spy(tokens: TokenFile, starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+        read.extend(starts.tolist())
+        return read_rows(tokens, starts, length)
+
+    monkeypatch.setattr(TokenFile, "read_rows", spy)
+
+    def read_by(rank: int, size: int) -> list[int]:
+        read.clear()
+        batch = job.task.unread(1, torch.device("cpu"))
+        found = Gradients(network, job.task, seed=3, precision="float32", ranks=Alone(rank, size, exact=exact))
+        found.of(batch, None, step=1, parts=2)
+        return list(read)
+
+    whole = read_by(0, 1)
+    by_rank = [read_by(rank, 4) for rank in range(4)]
+    assert [len(found) for found in by_rank] == [4] * 4
+    assert sorted(sum(by_rank, [])) == sorted(whole)
 
 
 DRAWING: dict[str, SequenceLayer] = {

@@ -11,13 +11,15 @@ from ensue.errors import TrainingError
 from ensue.recipe import Recipe
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.classification.task import Classification
-from ensue.tasks.contract.task import Task
+from ensue.tasks.contract.task import Cut, Task
 from ensue.tasks.labeling.task import Labeling
 from ensue.training.loop import Trainer
 from ensue.training.run import begin_job
 from training.classifiers import TEXTS
 from training.taggers import TAGGED
 from training.tiny import run_tiny
+from training.tiny_pairs import pair_recipe
+from training.tiny_pairs import pairs as translated
 from training.tiny_texts import Listener, classifying, columns, documents, fasttext, pairs, sentences, tagging, tsv
 
 MESSAGES = {
@@ -70,6 +72,31 @@ RECIPES: dict[str, tuple[Callable[..., Recipe], type[Task[Any, Any]]]] = {
 }
 
 
+@pytest.mark.parametrize("name", [*RECIPES, "contexts", "translation"])
+def test_rows_that_are_read_alone_are_those_of_the_whole_batch(name: str, tmp_path: Path) -> None:
+    """As wide as it, and with its loss."""
+    if name == "translation":
+        (tmp_path / "pairs.tsv").write_text(translated(60))
+        recipe: Recipe = pair_recipe(tmp_path / "pairs.tsv")
+    elif name == "contexts":
+        recipe = tagger(tmp_path, data={"context_words": 12})
+    else:
+        recipe = RECIPES[name][0](tmp_path)
+    trainer = trainer_of(recipe, tmp_path, Listener())
+    model, task = trainer.model.eval(), trainer.task
+    batch = task.unread(0, trainer.device)
+    cuts = [Cut(slice(0, 5), slice(0, 2)), Cut(slice(0, 5), slice(2, 5)), Cut(slice(5, batch.rows))]
+    parts = [batch.read(cut) for cut in cuts]
+    assert (getattr(parts[0], "sentences", None) is not None) == (name == "contexts")
+    assert [part.rows for part in parts] == [2, 3, batch.rows - 5]
+    losses = [task.loss(model, part, None)[0] for part in [batch.whole, *parts]]
+    assert sum(loss.count for loss in losses[1:]) == losses[0].count == batch.count
+    torch.testing.assert_close(sum(loss.total for loss in losses[1:]), losses[0].total)
+    if name != "contexts":
+        for cut, part in zip(cuts, parts, strict=True):
+            assert str(batch.whole.part(cut.run).part(cut.own)) == str(part)
+
+
 def trainer_of(recipe: Recipe, folder: Path, reporter: Listener) -> Trainer:
     torch.manual_seed(0)
     job = begin_job(recipe, None)
@@ -103,7 +130,7 @@ def test_the_gradients_are_those_of_the_undivided_batch(
             listener = Listener()
             trainer = trainer_of(recipe, tmp_path, listener)
             asked = limited(patch, task, most, MESSAGES["cpu"])
-            batch = trainer.task.batch(0, trainer.device)
+            batch = trainer.task.unread(0, trainer.device)
             assert batch.rows > 8
             loss = trainer.gradients(batch, 0)
             grads = {key: p.grad for key, p in trainer.model.named_parameters() if p.grad is not None}

@@ -108,16 +108,16 @@ class Ragged:
             found.append(row)
         return found.ragged()
 
-    def padded(self, rows: NDArray[np.int64], fill: int = 0) -> NDArray[np.int64]:
-        """The rows side by side (B, T), filled up on the right."""
-        places, real = side_by_side(self.starts, self.lengths, rows)
+    def padded(
+        self, rows: NDArray[np.int64], fill: int = 0, *, among: NDArray[np.int64] | None = None
+    ) -> NDArray[np.int64]:
+        """The rows side by side (B, T), filled up on the right, as wide as all those of `among`."""
+        places, real = side_by_side(self.starts, self.lengths, rows, among=among)
         return np.where(real, self.values[places] if len(self.values) else 0, fill).astype(np.int64)
 
-    def mask(self, rows: NDArray[np.int64]) -> NDArray[np.bool_] | None:
-        """Which places of `padded(rows)` are real; None if all are."""
-        lengths = self.lengths[rows]
-        longest = int(lengths.max(initial=0))
-        return None if (lengths == longest).all() else np.arange(longest) < lengths[:, None]
+    def mask(self, rows: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> NDArray[np.bool_] | None:
+        """Which places of `padded` are real; None if all of `among` are."""
+        return real_places(self.lengths, rows, among=among)
 
     def joined(self, firsts: NDArray[np.int64]) -> Ragged:
         """Several rows as one: those from `firsts[n]` to `firsts[n + 1]`."""
@@ -135,12 +135,27 @@ class Ragged:
 
 
 def side_by_side(
-    starts: NDArray[np.int64], lengths: NDArray[np.int64], rows: NDArray[np.int64]
+    starts: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    *,
+    among: NDArray[np.int64] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Where the values of these rows stand, side by side (B, T), filled up on the right by 0; and which are real."""
-    columns = np.arange(int(lengths[rows].max(initial=0)))
+    """Where the values of these rows stand, side by side (B, T), filled up on the right by 0, as wide as all rows of
+    `among` (None: these rows); and which are real.
+    """
+    columns = np.arange(int(lengths[rows if among is None else among].max(initial=0)))
     real = columns < lengths[rows][:, None]
     return np.where(real, starts[rows][:, None] + columns, 0), real
+
+
+def real_places(
+    lengths: NDArray[np.int64], rows: NDArray[np.int64], *, among: NDArray[np.int64] | None = None
+) -> NDArray[np.bool_] | None:
+    """Which places of `side_by_side` are real; None if all rows of `among` are equally long."""
+    all_lengths = lengths[rows if among is None else among]
+    longest = int(all_lengths.max(initial=0))
+    return None if (all_lengths == longest).all() else np.arange(longest) < lengths[rows][:, None]
 
 
 class RaggedRows:

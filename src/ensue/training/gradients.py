@@ -1,6 +1,6 @@
 """The gradients of a step: a batch cut over processes and parts, whose losses and gradients are sums.
 
-This is the place that knows which rows are whose. The loss of any rows is divided by the predictions of the whole
+This is the place that knows which rows are whose, and asks for those that are here alone. The loss of any rows is divided by the predictions of the whole
 batch, so that the sum of all gradients is that of the batch's mean loss, however it is cut.
 
 - The batch goes through in `parts`, one after the other, and each process takes its run of the rows of each part. Parts
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from ensue.nn.draws import PartOfBatch, drawing_for
 from ensue.ranks import SHARDS, Ranks, cut
-from ensue.tasks.contract.task import Batch, Task
+from ensue.tasks.contract.task import Cut, Task, UnreadBatch
 from ensue.training.device import Precision, autocast, is_out_of_memory
 from ensue.types import Loss, State, concatenate_rows, detach, map_state
 
@@ -53,7 +53,7 @@ class Gradients:
         self.count = 0
         self.taken: list[bool] = []
 
-    def of(self, batch: Batch, state: State, *, step: int, parts: int, stop: bool = False) -> StepLoss:
+    def of(self, batch: UnreadBatch[Any], state: State, *, step: int, parts: int, stop: bool = False) -> StepLoss:
         """Sets the gradients of the batch's mean loss. `state` has the rows that are here (`own_rows`). Raises
         OutOfMemory.
         """
@@ -74,7 +74,7 @@ class Gradients:
         stop = self._add(summed, failed=failed, stop=stop)
         return StepLoss(Loss(self.total, self.count), after, stop)
 
-    def loss(self, batch: Batch, state: State) -> tuple[Loss, State]:
+    def loss(self, batch: Any, state: State) -> tuple[Loss, State]:
         """The summed loss of a batch, and the state after it."""
         return self.task.loss(self.model, batch, state)
 
@@ -106,7 +106,7 @@ class Gradients:
             own = cut(run.stop - start, turn, self.ranks.size)
             yield run, slice(start + own.start, start + own.stop)
 
-    def _in_parts(self, batch: Batch, state: State, step: int, parts: int) -> tuple[None, State]:
+    def _in_parts(self, batch: UnreadBatch[Any], state: State, step: int, parts: int) -> tuple[None, State]:
         """The gradients of the rows that are here, and the state after them."""
         states: list[State] = []
         begin = 0
@@ -114,21 +114,21 @@ class Gradients:
             if number:
                 seed_generators(self.device, step_seed(self.seed, step, number))
             end = begin + own.stop - own.start
-            of_run, within = batch.part(run), slice(own.start - run.start, own.stop - run.start)
+            cut = Cut(run, slice(own.start - run.start, own.stop - run.start))
             if self.ranks.size == 1:
-                states.append(self._backward(of_run, state, slice(begin, end), batch.count))
+                states.append(self._backward(batch.read(cut), state, slice(begin, end), batch.count))
             elif begin < end:
-                with drawing_for(PartOfBatch(within, of_run.rows)):
-                    states.append(self._backward(of_run.part(within), state, slice(begin, end), batch.count))
+                with drawing_for(PartOfBatch(cut.own, run.stop - run.start)):
+                    states.append(self._backward(batch.read(cut), state, slice(begin, end), batch.count))
             else:
-                self._without_rows(of_run)
+                self._without_rows(batch, run)
             begin = end
         return None, _joined(states)
 
-    def _without_rows(self, batch: Batch) -> None:
-        """What there is to do for a part of which no row is here: nothing."""
+    def _without_rows(self, batch: UnreadBatch[Any], run: slice) -> None:
+        """What there is to do for a run of rows of which none is here: nothing."""
 
-    def _exactly(self, batch: Batch, state: State, step: int, parts: int) -> tuple[Tensor, State]:
+    def _exactly(self, batch: UnreadBatch[Any], state: State, step: int, parts: int) -> tuple[Tensor, State]:
         """The sum of the shards that are here, and the state after them."""
         own, states = self.ranks.own(SHARDS), list[State]()
         first, pieces = cut(batch.rows, own.start, SHARDS).start, math.ceil(parts / SHARDS)
@@ -140,12 +140,12 @@ class Gradients:
                 start, stop = run.start + piece.start, run.start + piece.stop
                 if start < stop:
                     here = slice(start - first, stop - first)
-                    states.append(self._backward(batch.part(slice(start, stop)), state, here, batch.count))
+                    states.append(self._backward(batch.read(Cut(slice(start, stop))), state, here, batch.count))
             return self._taken()
 
         return _tree(of_shard, own.start, own.stop), _joined(states)
 
-    def _backward(self, batch: Batch, state: State, rows: slice, count: int) -> State:
+    def _backward(self, batch: Any, state: State, rows: slice, count: int) -> State:
         """Adds the gradients of a batch, which are `rows` of the state; returns the state after it."""
         with autocast(self.precision, self.device):
             loss, after = self.loss(batch, map_state(lambda leaf: leaf[rows], state))

@@ -27,7 +27,7 @@ from ensue.runs.manifest import Manifest
 from ensue.runs.reporter import Reporter, StepReport, Validation
 from ensue.runs.schema import DamagedError, Progress
 from ensue.runs.weights import disk_errors_told
-from ensue.tasks.contract.task import Batch, Scores, Task
+from ensue.tasks.contract.task import Cut, Scores, Task, UnreadBatch
 from ensue.training.average import Average
 from ensue.training.device import Precision, autocast
 from ensue.training.gradients import Gradients, OutOfMemory, step_seed
@@ -135,7 +135,7 @@ class Trainer:
         step, share = self.progress.step, self._share()
         rate = learning_rate(self.recipe, share)
         self.tuning.begin_step(self.optimizer, rate, share)
-        batch = self.task.batch(step, self.device)
+        batch = self.task.unread(step, self.device)
         updated = self.task.update(self.model, batch, self.state, rate)
         if updated is None:
             loss = self.gradients(batch, step)
@@ -171,7 +171,7 @@ class Trainer:
             raise TrainingError(self._not_finite(step, f"the loss is not finite ({nats})"))
         return nats
 
-    def gradients(self, batch: Batch, step: int) -> Loss:
+    def gradients(self, batch: UnreadBatch[Any], step: int) -> Loss:
         """Computes the gradients of the batch's mean loss. If memory does not suffice, parts are halved from now on."""
         while True:
             parts = self.progress.parts
@@ -339,11 +339,11 @@ class Trainer:
         """Raises TrainingError for a loss that is not finite, which finite weights can give. Labels and scores would
         not show it.
         """
-        batch = self.task.batch(self.progress.step - 1, self.device)  # for which there was room
+        batch = self.task.unread(self.progress.step - 1, self.device)  # for which there was room
         parts = self.progress.parts * self.ranks.pieces
         self.model.train()
         with torch.no_grad(), autocast(self.precision, self.device):
-            loss, _ = self.computed.loss(batch.part(slice(math.ceil(batch.rows / parts))), None)
+            loss, _ = self.computed.loss(batch.read(Cut(slice(math.ceil(batch.rows / parts)))), None)
         self._nats(loss, self.progress.step - 1)
 
     def _trained(self) -> Iterator[tuple[str, nn.Parameter]]:

@@ -23,7 +23,7 @@ from ensue.models.modules import copied
 from ensue.nn import SequenceLayer
 from ensue.nn.draws import PartOfBatch, drawing_for
 from ensue.ranks import held
-from ensue.tasks.contract.task import Batch, Task
+from ensue.tasks.contract.task import Batch, Cut, Task, UnreadBatch
 from ensue.training.device import Precision, autocast
 from ensue.training.gradients import Gradients, OutOfMemory, StepLoss
 from ensue.training.processes import Processes
@@ -54,7 +54,7 @@ class ShardedGradients(Gradients):
         """A copy of the model, or of its average, with whole parameters. All processes call it."""
         return copied(self.form, {name: self.ranks.whole(p.detach()) for name, p in model.named_parameters()})
 
-    def of(self, batch: Batch, state: State, *, step: int, parts: int, stop: bool = False) -> StepLoss:
+    def of(self, batch: UnreadBatch[Any], state: State, *, step: int, parts: int, stop: bool = False) -> StepLoss:
         try:
             with warnings.catch_warnings(), self.ranks.answered(_is_of_the_network):
                 warnings.filterwarnings("ignore", ".*returned a view tensor", UserWarning)  # we change nothing in place
@@ -65,7 +65,7 @@ class ShardedGradients(Gradients):
                 "try more processes or a larger train.accumulate"
             ) from None
 
-    def loss(self, batch: Batch, state: State) -> tuple[Loss, State]:
+    def loss(self, batch: Any, state: State) -> tuple[Loss, State]:
         found: tuple[Loss, State] = self.root(batch, state)  # type: ignore[operator]
         if not torch.is_grad_enabled():  # no backward will do it
             self.root.reshard()
@@ -79,11 +79,11 @@ class ShardedGradients(Gradients):
         torch._foreach_mul_([*parts, *alike], min(1.0, most / (norm + 1e-6)))
         return norm
 
-    def _without_rows(self, batch: Batch) -> None:
+    def _without_rows(self, batch: UnreadBatch[Any], run: slice) -> None:
         """Helps to put parameters together and to add gradients, and adds nothing."""
         row = slice(0, 1)
-        with drawing_for(PartOfBatch(row, batch.rows)), autocast(self.precision, self.device):
-            loss, _ = self.loss(batch.part(row), None)
+        with drawing_for(PartOfBatch(row, run.stop - run.start)), autocast(self.precision, self.device):
+            loss, _ = self.loss(batch.read(Cut(run, row)), None)
         (0 * loss.total).backward()  # type: ignore[no-untyped-call]
 
     def _add(self, summed: Tensor | None, *, failed: bool, stop: bool) -> bool:

@@ -50,13 +50,13 @@ class Batches(ABC):
         step_tokens = self.batch_size * segment_length
         self.steps_per_epoch = max(1, (len(tokens) - segment_length) // step_tokens)
 
-    def batch(self, step: int) -> TokenBatch:
-        """The batch of `step`, counted from 0 over all epochs."""
+    def batch(self, step: int, rows: NDArray[np.int64] | None = None) -> TokenBatch:
+        """The batch of `step`, counted from 0 over all epochs; of the `rows` alone, if they are given."""
         epoch, index = divmod(step, self.steps_per_epoch)
-        starts = self._offset(epoch) + self.segment_length * self._segments(epoch, index)
-        rows = self.tokens.read_rows(starts, self.segment_length + 1)
-        inputs, targets = np.ascontiguousarray(rows[:, :-1]), np.ascontiguousarray(rows[:, 1:])
-        return TokenBatch(inputs, targets, self._is_first(index))
+        segments = self._segments(epoch, index, np.arange(self.batch_size) if rows is None else rows)
+        ids = self.tokens.read_rows(self._offset(epoch) + self.segment_length * segments, self.segment_length + 1)
+        inputs, targets = np.ascontiguousarray(ids[:, :-1]), np.ascontiguousarray(ids[:, 1:])
+        return TokenBatch(inputs, targets, self.is_first(step))
 
     def _offset(self, epoch: int) -> int:
         """Where the first segment of an epoch begins."""
@@ -67,11 +67,12 @@ class Batches(ABC):
         """How many segments, side by side, an epoch cuts the text into."""
 
     @abstractmethod
-    def _segments(self, epoch: int, index: int) -> NDArray[np.int64]:
-        """The numbers of the segments, one for each row, in the epoch's step `index`."""
+    def _segments(self, epoch: int, index: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The numbers of the segments, one for each of the rows, in the epoch's step `index`."""
 
     @abstractmethod
-    def _is_first(self, index: int) -> bool: ...
+    def is_first(self, step: int) -> bool:
+        """Whether carried state starts anew."""
 
     def __repr__(self) -> str:
         shape = f"batch_size={self.batch_size}, segment_length={self.segment_length}"
@@ -87,11 +88,11 @@ class Segments(Batches):
     def _num_segments(self) -> int:
         return self.batch_size * self.steps_per_epoch
 
-    def _segments(self, epoch: int, index: int) -> NDArray[np.int64]:
-        return np.arange(self.batch_size) * self.steps_per_epoch + index
+    def _segments(self, epoch: int, index: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        return rows * self.steps_per_epoch + index
 
-    def _is_first(self, index: int) -> bool:
-        return index == 0
+    def is_first(self, step: int) -> bool:
+        return step % self.steps_per_epoch == 0
 
 
 class Blocks(Batches):
@@ -100,9 +101,9 @@ class Blocks(Batches):
     def _num_segments(self) -> int:
         return max(self.batch_size, (len(self.tokens) - self.segment_length) // self.segment_length)
 
-    def _segments(self, epoch: int, index: int) -> NDArray[np.int64]:
+    def _segments(self, epoch: int, index: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         order = Permutation(self._num_segments(), mix(self.seed, epoch, _ORDER))
-        return order(np.arange(index * self.batch_size, (index + 1) * self.batch_size))
+        return order(index * self.batch_size + rows)
 
-    def _is_first(self, index: int) -> bool:
+    def is_first(self, step: int) -> bool:
         return True

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.data.compact_texts import side_by_side
+from ensue.data.compact_texts import real_places, side_by_side
 from ensue.data.frames.series import Vectors
 
 AT_ONCE = 65_536
@@ -39,19 +39,18 @@ class FrameRows:
         ]
         return FrameRows(self.values, np.append(np.concatenate(pieces), self.starts[-1]))
 
-    def padded(self, rows: NDArray[np.int64]) -> Vectors:
-        """The series side by side (B, T, d), filled up with zeros."""
-        places, real = side_by_side(self.starts, self.lengths, rows)
+    def padded(self, rows: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> Vectors:
+        """The series side by side (B, T, d), filled up with zeros, as wide as all those of `among`."""
+        places, real = side_by_side(self.starts, self.lengths, rows, among=among)
         if not places.size:
             return np.zeros((*places.shape, self.values.shape[1]), np.float32)
         found: Vectors = self.values[places]
         found[~real] = 0
         return found
 
-    def mask(self, rows: NDArray[np.int64]) -> NDArray[np.bool_] | None:
-        """Which places of `padded(rows)` are real; None if all are."""
-        _, real = side_by_side(self.starts, self.lengths, rows)
-        return None if real.all() else real
+    def mask(self, rows: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> NDArray[np.bool_] | None:
+        """Which places of `padded` are real; None if all of `among` are."""
+        return real_places(self.lengths, rows, among=among)
 
     def __getitem__(self, row: int) -> Vectors:
         return self.values[self.starts[row] : self.starts[row + 1]]

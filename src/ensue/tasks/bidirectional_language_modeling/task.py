@@ -15,7 +15,7 @@ from ensue.data.permutation import mix
 from ensue.models.bidirectional import BidirectionalLanguageModel, BidirectionalModel, ContextModel, Way
 from ensue.nn import WordSample
 from ensue.tasks.bidirectional_language_modeling.words import LINE_END, Ids, WordReader, WordText
-from ensue.tasks.contract.task import Batch, Scores, Task, on_device, reset
+from ensue.tasks.contract.task import Batch, Scores, Task, UnreadBatch, on_device, reset
 from ensue.tasks.texts.drawn_words import Noise, SampledWords
 from ensue.types import Loss, State
 
@@ -110,7 +110,7 @@ class BidirectionalLanguageModeling(Task[BidirectionalModel, TwoWayBatch]):
     def initial_state(self, model: BidirectionalModel) -> State:
         return model.init_state(self.batches.batch_size) if isinstance(self.batches, Segments) else None
 
-    def carried(self, model: BidirectionalModel, batch: TwoWayBatch, state: State) -> State:
+    def carried(self, model: BidirectionalModel, batch: UnreadBatch[TwoWayBatch], state: State) -> State:
         """The state for the next segment: None at the start of an epoch, and a new one in rows that are reset."""
         return None if batch.first else reset(state, self.reset_state, model.init_state)
 

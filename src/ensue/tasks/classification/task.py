@@ -21,7 +21,7 @@ from ensue.models.modules import device_of, evaluating
 from ensue.models.ngram_bag import NgramBag
 from ensue.models.word_features import FormTable, Words
 from ensue.ranks import spread
-from ensue.tasks.contract.task import Batch, BatchSizes, BucketedTask, on_device
+from ensue.tasks.contract.task import WHOLE, Batch, BatchSizes, BucketedTask, Cut, on_device
 from ensue.tasks.words.encoded_texts import EncodedTexts
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.tasks.words.subwords import SubwordTexts
@@ -51,8 +51,8 @@ class Classified(Protocol):
     def lengths(self) -> NDArray[np.int64]:
         """The number of words or frames."""
 
-    def batch(self, rows: NDArray[np.int64], device: torch.device) -> tuple[Words | Frames, ...]:
-        """The batch of these rows."""
+    def batch(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> tuple[Words | Frames, ...]:
+        """The batch of these rows, cut."""
 
     def probabilities(self, model: Classifier) -> NDArray[np.float32]:
         """The probability of each label (N, K), in order."""
@@ -73,11 +73,11 @@ class ClassifiedTexts(NamedTuple):
         lengths: NDArray[np.int64] = np.sum([texts.words.lengths for texts in self.texts], axis=0)
         return lengths
 
-    def batch(self, rows: NDArray[np.int64], device: torch.device) -> tuple[Words, ...]:
-        """The batch of the texts in these rows."""
-        first, *others = (texts.batch(rows, device) for texts in self.texts)
+    def batch(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> tuple[Words, ...]:
+        """The batch of the texts in these rows, cut."""
+        first, *others = (texts.batch(rows, device, cut) for texts in self.texts)
         if self.subwords is not None:
-            first = first._replace(subwords=self.subwords.batch(rows, device))
+            first = first._replace(subwords=self.subwords.batch(rows, device, cut))
         return first, *others
 
     def probabilities(self, model: Classifier) -> NDArray[np.float32]:
@@ -110,8 +110,8 @@ class Classification(BucketedTask[Classifier, ClassBatch]):
         self.weights = torch.from_numpy(weights).float() if balanced else None
         super().__init__(train.lengths, sizes)
 
-    def batch_of(self, rows: NDArray[np.int64], device: torch.device) -> ClassBatch:
-        return ClassBatch(on_device(self.targets[rows], device), self.train.batch(rows, device))
+    def batch_of(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> ClassBatch:
+        return ClassBatch(on_device(self.targets[cut.of(rows)], device), self.train.batch(rows, device, cut))
 
     def loss(self, model: Classifier, batch: ClassBatch, state: State) -> tuple[Loss, State]:
         weights = None if self.weights is None else self.weights.to(batch.targets.device)

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -93,6 +93,41 @@ class TensorBatch(Batch):
     tensors: tuple[torch.Tensor, ...]
 
 
+class Cut(NamedTuple):
+    """Some rows of a batch: `own` of those in `run`, among which they have their random numbers."""
+
+    run: slice = slice(None)
+    own: slice = slice(None)
+
+    def of(self, rows: Any) -> Any:
+        """These of an array's rows."""
+        return rows[self.run][self.own]
+
+
+WHOLE = Cut()
+"""All rows."""
+
+
+@dataclass(frozen=True)
+class UnreadBatch(Generic[BatchT]):
+    """A batch of `rows` with `count` predictions, of which `read` reads some rows, as they are in the whole batch."""
+
+    rows: int
+    count: int
+    read: Callable[[Cut], BatchT]
+    first: bool = True
+
+    @property
+    def whole(self) -> BatchT:
+        """All rows."""
+        return self.read(WHOLE)
+
+    @classmethod
+    def of(cls, batch: BatchT) -> UnreadBatch[BatchT]:
+        """A batch that is read already."""
+        return cls(batch.rows, batch.count, lambda cut: batch.part(cut.run).part(cut.own), batch.first)
+
+
 class Task(ABC, Generic[ModelT, BatchT]):
     """The training data as a function of the step, with the loss and the validation."""
 
@@ -106,11 +141,17 @@ class Task(ABC, Generic[ModelT, BatchT]):
     def batch(self, step: int, device: torch.device) -> BatchT:
         """The batch of a step; the same at each call."""
 
+    def unread(self, step: int, device: torch.device) -> UnreadBatch[BatchT]:
+        """The batch of a step, whose rows are read when they are asked for; here all are read at once."""
+        return UnreadBatch.of(self.batch(step, device))
+
     @abstractmethod
     def loss(self, model: ModelT, batch: BatchT, state: State) -> tuple[Loss, State]:
         """The summed loss of a batch, or of some of its rows, and the state for the next batch."""
 
-    def update(self, model: ModelT, batch: BatchT, state: State, learning_rate: float) -> tuple[Loss, State] | None:
+    def update(
+        self, model: ModelT, batch: UnreadBatch[BatchT], state: State, learning_rate: float
+    ) -> tuple[Loss, State] | None:
         """A step of a task that changes the weights by itself: the loss before it, and the state for the next step.
         None, as here, for a task whose weights follow the gradient of `loss`.
         """
@@ -120,7 +161,7 @@ class Task(ABC, Generic[ModelT, BatchT]):
         """A state with the form of the carried one; None if no state is carried."""
         return None
 
-    def carried(self, model: ModelT, batch: BatchT, state: State) -> State:
+    def carried(self, model: ModelT, batch: UnreadBatch[BatchT], state: State) -> State:
         """The state that enters a step, from the state after the step before."""
         return None if batch.first else state
 
@@ -167,11 +208,19 @@ class BucketedTask(Task[ModelT, BatchT]):
         self.tokens_per_step = float(lengths.sum() if num_tokens is None else num_tokens) / self.steps_per_epoch
 
     def batch(self, step: int, device: torch.device) -> BatchT:
-        return self.batch_of(self.buckets.rows(step), device)
+        return self.unread(step, device).whole
+
+    def unread(self, step: int, device: torch.device) -> UnreadBatch[BatchT]:
+        rows = self.buckets.rows(step)
+        return UnreadBatch(len(rows), self.count(rows), lambda cut: self.batch_of(rows, device, cut))
+
+    def count(self, rows: NDArray[np.int64]) -> int:
+        """The number of predictions in the batch of these examples; by default one for each."""
+        return len(rows)
 
     @abstractmethod
-    def batch_of(self, rows: NDArray[np.int64], device: torch.device) -> BatchT:
-        """The batch of the examples in these rows."""
+    def batch_of(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> BatchT:
+        """The batch of these examples, cut."""
 
 
 def reset(state: State, share: float, init_state: Callable[[int], State]) -> State:

@@ -16,6 +16,7 @@ from ensue.models.frame_features import Frames
 from ensue.models.modules import device_of
 from ensue.tasks.classification.classes_job import ClassesJob
 from ensue.tasks.classification.task import probabilities_of
+from ensue.tasks.contract.task import WHOLE, Cut
 from ensue.tasks.frame_classification.model import FrameClassifierParts
 from ensue.tasks.frame_classification.recipe import FrameClassificationRecipe
 from ensue.tasks.frames.data import LabeledSeries, frames_of
@@ -33,9 +34,9 @@ class ClassifiedFrames(NamedTuple):
         """The number of frames of each series."""
         return self.rows.lengths
 
-    def batch(self, rows: NDArray[np.int64], device: torch.device) -> tuple[Frames, ...]:
-        """The batch of these rows."""
-        return (frames_of(self.rows, rows, device),)
+    def batch(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> tuple[Frames, ...]:
+        """The batch of these rows, cut."""
+        return (frames_of(self.rows, rows, device, cut),)
 
     def probabilities(self, model: Classifier) -> NDArray[np.float32]:
         """The probability of each label (N, K), in order."""

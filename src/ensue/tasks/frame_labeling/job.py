@@ -15,6 +15,7 @@ from ensue.data.frames.stored import FrameRows
 from ensue.models.frame_features import Frames
 from ensue.models.modules import device_of
 from ensue.models.tagger import Tagger
+from ensue.tasks.contract.task import WHOLE, Cut
 from ensue.tasks.frame_labeling.model import FrameTaggerParts
 from ensue.tasks.frame_labeling.recipe import FrameLabelingRecipe
 from ensue.tasks.frames.data import LabeledSeries, frames_of
@@ -36,9 +37,9 @@ class TaggedFrames:
         """Where each series begins; its frames have no numbers."""
         return Contexts(Ragged(np.zeros(0, np.int64), self.rows.starts), [1] * len(self.rows))
 
-    def batch(self, contexts: NDArray[np.int64], device: torch.device) -> Frames:
-        """The batch of these series."""
-        return frames_of(self.rows, contexts, device)
+    def batch(self, contexts: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> Frames:
+        """The batch of these series, cut."""
+        return frames_of(self.rows, contexts, device, cut)
 
     def paths(self, model: Tagger) -> list[NDArray[np.int64]]:
         """The tags (T,) of each series, in order."""

@@ -13,7 +13,7 @@ from ensue.data.frames.stored import FrameRows
 from ensue.metrics.frames import FrameScores
 from ensue.models.frame_features import Frames
 from ensue.models.frame_predictor import FramePredictor
-from ensue.tasks.contract.task import Batch, BucketedTask
+from ensue.tasks.contract.task import WHOLE, Batch, BucketedTask, Cut
 from ensue.tasks.frame_prediction.model import FramePredictorParts
 from ensue.tasks.frame_prediction.recipe import FramePredictionRecipe
 from ensue.tasks.frame_prediction.scoring import nats_of, scores_of
@@ -27,12 +27,6 @@ class FramesBatch(Batch):
     """Series, each of whose frames is a prediction."""
 
     frames: Frames
-    num_frames: int
-
-    @property
-    def count(self) -> int:
-        """The number of frames of the whole batch."""
-        return self.num_frames
 
 
 class FramePrediction(BucketedTask[FramePredictor, FramesBatch]):
@@ -45,8 +39,11 @@ class FramePrediction(BucketedTask[FramePredictor, FramesBatch]):
         self.train, self.valid = train.cut(recipe.train.longest), valid
         super().__init__(self.train.lengths, recipe.train, num_tokens=int(train.lengths.sum()))
 
-    def batch_of(self, rows: NDArray[np.int64], device: torch.device) -> FramesBatch:
-        return FramesBatch(frames_of(self.train, rows, device), int(self.train.lengths[rows].sum()))
+    def count(self, rows: NDArray[np.int64]) -> int:
+        return int(self.train.lengths[rows].sum())
+
+    def batch_of(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> FramesBatch:
+        return FramesBatch(frames_of(self.train, rows, device, cut))
 
     def loss(self, model: FramePredictor, batch: FramesBatch, state: State) -> tuple[Loss, State]:
         return model.loss(batch.frames), None

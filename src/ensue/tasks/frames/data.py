@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ensue.data.frames.stored import FrameRows
 from ensue.models.frame_features import Frames
-from ensue.tasks.contract.task import on_device
+from ensue.tasks.contract.task import WHOLE, Cut, on_device
 
 
 @dataclass
@@ -55,8 +55,11 @@ class LabeledSeries:
         return len(self.labels)
 
 
-def frames_of(rows: FrameRows, chosen: NDArray[np.int64] | Sequence[int], device: torch.device) -> Frames:
-    """A batch of series."""
-    numbers = np.asarray(chosen, np.int64)
-    mask = rows.mask(numbers)
-    return Frames(on_device(rows.padded(numbers), device), None if mask is None else on_device(mask, device))
+def frames_of(
+    rows: FrameRows, chosen: NDArray[np.int64] | Sequence[int], device: torch.device, cut: Cut = WHOLE
+) -> Frames:
+    """A batch of series, cut."""
+    among = np.asarray(chosen, np.int64)
+    numbers = cut.of(among)
+    values, mask = rows.padded(numbers, among=among), rows.mask(numbers, among=among)
+    return Frames(on_device(values, device), None if mask is None else on_device(mask, device))

@@ -12,7 +12,7 @@ from ensue.metrics.symbols import JudgedSymbols, SymbolScores, score_symbols
 from ensue.models.frame_features import Frames
 from ensue.models.glimpse_reader import GlimpseReader
 from ensue.models.modules import evaluating
-from ensue.tasks.contract.task import BucketedTask, TensorBatch, on_device
+from ensue.tasks.contract.task import WHOLE, BucketedTask, Cut, TensorBatch, on_device
 from ensue.tasks.frames.data import LabeledSeries, frames_of
 from ensue.tasks.glimpses.data import read_images, targets_of
 from ensue.tasks.glimpses.recipe import GlimpsesRecipe
@@ -32,10 +32,11 @@ class ReadingInGlimpses(BucketedTask[GlimpseReader, TensorBatch]):
         self.targets = targets_of(labels, train.labels)
         super().__init__(train.lengths, recipe.train)
 
-    def batch_of(self, rows: NDArray[np.int64], device: torch.device) -> TensorBatch:
+    def batch_of(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> TensorBatch:
         targets = self.targets[rows]
         longest = int((targets >= 0).sum(1).max())
-        return TensorBatch((frames_of(self.train.rows, rows, device).values, on_device(targets[:, :longest], device)))
+        frames = frames_of(self.train.rows, rows, device, cut).values
+        return TensorBatch((frames, on_device(cut.of(targets)[:, :longest], device)))
 
     def loss(self, model: GlimpseReader, batch: TensorBatch, state: State) -> tuple[Loss, State]:
         frames, targets = batch.tensors

@@ -34,14 +34,19 @@ class Contexts:
         """Whether each has one sentence."""
         return len(self.firsts) == len(self.sentences) + 1
 
-    def places(self, contexts: NDArray[np.int64]) -> Places:
-        """The sentences of some contexts, which are the rows of a batch as wide as the longest."""
+    def numbers(self, contexts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The sentences of some contexts, in their order."""
         sizes = np.diff(self.firsts)[contexts]
-        rows = np.repeat(np.arange(len(contexts)), sizes)
-        numbers = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + self.firsts[contexts][rows]
+        found: NDArray[np.int64] = np.repeat(self.firsts[contexts] - np.cumsum(sizes) + sizes, sizes)
+        return found + np.arange(len(found))
+
+    def places(self, contexts: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> Places:
+        """The sentences of some contexts, which are the rows of a batch as wide as the longest of `among`."""
+        among = contexts if among is None else among
+        numbers, rows = self.numbers(contexts), np.repeat(np.arange(len(contexts)), np.diff(self.firsts)[contexts])
         lengths, starts = self.sentences.lengths[numbers], self.sentences.starts[numbers]
-        columns = np.arange(int(lengths.max(initial=0)))
+        columns = np.arange(int(self.sentences.lengths[self.numbers(among)].max(initial=0)))
         real = columns < lengths[:, None]
-        width = int(self.words.lengths[contexts].max(initial=0))
+        width = int(self.words.lengths[among].max(initial=0))
         begins = rows * width + starts - self.words.starts[contexts][rows]
         return Places(numbers, rows, np.where(real, begins[:, None] + columns, 0), real)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol, Self
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from ensue.models.tag_heads import PADDING
 from ensue.models.tagger import SentencePlaces, Tagger
 from ensue.models.word_features import FormTable, Words
 from ensue.ranks import spread
-from ensue.tasks.contract.task import Batch, BatchSizes, BucketedTask, on_device
+from ensue.tasks.contract.task import WHOLE, Batch, BatchSizes, BucketedTask, Cut, on_device
 from ensue.tasks.labeling.contexts import Contexts, Places
 from ensue.tasks.words.encoded_texts import EncodedTexts, stacked
 from ensue.tasks.words.kept_vectors import LayersOfTexts
@@ -42,23 +42,6 @@ class TaggedBatch(Batch):
     words: Words | Frames
     sentences: SentencePlaces | None
     tags: Tensor
-    num_words: int
-
-    @property
-    def count(self) -> int:
-        """The number of words or frames of the whole batch."""
-        return self.num_words
-
-    def part(self, rows: slice) -> Self:
-        """The batch of some of its rows, and of the sentences in these."""
-        if self.sentences is None:
-            return super().part(rows)
-        first, last, _ = rows.indices(self.rows)
-        here = (self.sentences.rows >= first) & (self.sentences.rows < last)
-        places, mask, row = (part[here] for part in self.sentences)
-        words = self.words.part(rows)
-        sentences = SentencePlaces((places - first * words.shape[1]).clamp(min=0), mask, row - first)
-        return replace(self, words=words, sentences=sentences, tags=self.tags[here])
 
 
 class Labeled(Protocol):
@@ -72,8 +55,8 @@ class Labeled(Protocol):
     def labels(self) -> Sequence[Sequence[str]]:
         """The labels of their file."""
 
-    def batch(self, contexts: NDArray[np.int64], device: torch.device) -> Words | Frames:
-        """The batch of these contexts."""
+    def batch(self, contexts: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> Words | Frames:
+        """The batch of these contexts, cut."""
 
     def paths(self, model: Tagger) -> list[NDArray[np.int64]]:
         """The tags (T,) of each sentence, in order."""
@@ -89,10 +72,10 @@ class LabeledTexts(NamedTuple):
     labels: list[list[str]]
     subwords: SubwordTexts | None = None
 
-    def batch(self, contexts: NDArray[np.int64], device: torch.device) -> Words:
-        """The batch of these contexts."""
-        words = self.texts.batch(contexts, device)
-        return words if self.subwords is None else words._replace(subwords=self.subwords.batch(contexts, device))
+    def batch(self, contexts: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> Words:
+        """The batch of these contexts, cut."""
+        words = self.texts.batch(contexts, device, cut)
+        return words if self.subwords is None else words._replace(subwords=self.subwords.batch(contexts, device, cut))
 
     def paths(self, model: Tagger) -> list[NDArray[np.int64]]:
         """The tags (T,) of each sentence, in order. Each word form is encoded once."""
@@ -118,14 +101,16 @@ class Labeling(BucketedTask[Tagger, TaggedBatch]):
         self.tags = Ragged(np.array(tags, np.int64), train.contexts.sentences.starts)
         super().__init__(train.contexts.words.lengths, sizes)
 
-    def batch_of(self, rows: NDArray[np.int64], device: torch.device) -> TaggedBatch:
-        count = int(self.contexts.words.lengths[rows].sum())
-        numbers, sentences = rows, None
+    def count(self, rows: NDArray[np.int64]) -> int:
+        return int(self.contexts.words.lengths[rows].sum())
+
+    def batch_of(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> TaggedBatch:
+        own, sentences = cut.of(rows), None
         if not self.contexts.are_sentences:
-            places = self.contexts.places(rows)
-            numbers, sentences = places.numbers, placed(places, device)
-        tags = self.tags.padded(numbers, fill=PADDING)
-        return TaggedBatch(self.train.batch(rows, device), sentences, on_device(tags, device), count)
+            sentences = placed(self.contexts.places(own, among=rows), device)
+        numbers, among = self.contexts.numbers(own), self.contexts.numbers(rows)
+        tags = on_device(self.tags.padded(numbers, fill=PADDING, among=among), device)
+        return TaggedBatch(self.train.batch(rows, device, cut), sentences, tags)
 
     def loss(self, model: Tagger, batch: TaggedBatch, state: State) -> tuple[Loss, State]:
         return model.loss(batch.words, batch.tags, batch.sentences), None

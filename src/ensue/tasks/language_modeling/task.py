@@ -16,7 +16,7 @@ from ensue.decode.sampling import Sampling
 from ensue.metrics.language import LanguageScores
 from ensue.models.language_model import LanguageModel
 from ensue.nn import WordSample
-from ensue.tasks.contract.task import Batch, Task, on_device, reset
+from ensue.tasks.contract.task import Batch, Cut, Task, UnreadBatch, on_device, reset
 from ensue.tasks.texts.drawn_words import SampledWords
 from ensue.tasks.texts.scoring import read
 from ensue.text.tokenizers import Tokenizer
@@ -65,15 +65,23 @@ class LanguageModeling(Task[LanguageModel, LanguageBatch]):
         self.tokens_per_step = batches.batch_size * segment_length
 
     def batch(self, step: int, device: torch.device) -> LanguageBatch:
-        batch = self.batches.batch(step)
+        return self.unread(step, device).whole
+
+    def unread(self, step: int, device: torch.device) -> UnreadBatch[LanguageBatch]:
+        rows, first = np.arange(self.batches.batch_size), self.batches.is_first(step)
         sample = None if self.sampled is None else self.sampled.draw(step, device)
-        inputs, targets = on_device(batch.inputs, device), on_device(batch.targets, device)
-        return LanguageBatch(inputs, targets, sample, first=batch.first)
+
+        def read(cut: Cut) -> LanguageBatch:
+            batch = self.batches.batch(step, cut.of(rows))
+            inputs, targets = on_device(batch.inputs, device), on_device(batch.targets, device)
+            return LanguageBatch(inputs, targets, sample, first=first)
+
+        return UnreadBatch(len(rows), len(rows) * self.batches.segment_length, read, first=first)
 
     def initial_state(self, model: LanguageModel) -> State:
         return model.init_state(self.batches.batch_size)
 
-    def carried(self, model: LanguageModel, batch: LanguageBatch, state: State) -> State:
+    def carried(self, model: LanguageModel, batch: UnreadBatch[LanguageBatch], state: State) -> State:
         """The state for the next segment: None at the start of a stream, and a new one in rows that are reset at
         random.
         """

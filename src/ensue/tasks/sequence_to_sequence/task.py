@@ -16,7 +16,7 @@ from ensue.data.compact_texts import Ragged, RaggedRows
 from ensue.models.encoder_decoder import TextModel, right_shifted
 from ensue.models.modules import device_of, evaluating
 from ensue.ranks import spread
-from ensue.tasks.contract.task import Batch, BatchSizes, BucketedTask, NamedScores, on_device
+from ensue.tasks.contract.task import WHOLE, Batch, BatchSizes, BucketedTask, Cut, NamedScores, on_device
 from ensue.tasks.sequence_to_sequence.sources import SourceRows
 from ensue.tasks.sequence_to_sequence.texts import Ids
 from ensue.tasks.words.kept_vectors import LayersOfTexts
@@ -31,8 +31,7 @@ USUAL = 0.999
 
 @dataclass(frozen=True)
 class PairBatch(Batch):
-    """Sources, ids (B, S) or frames (B, S, d), and targets (B, T), which end with the end symbol, padded on the right;
-    and the numbers of tokens.
+    """Sources, ids (B, S) or frames (B, S, d), and targets (B, T), which end with the end symbol, padded on the right.
 
     A mask is None where nothing is padded.
     """
@@ -41,14 +40,8 @@ class PairBatch(Batch):
     source_mask: Tensor | None
     targets: Tensor
     target_mask: Tensor | None
-    lengths: NDArray[np.int64]
     contextual: tuple[Tensor, ...] = ()
     """The words of the sources in the layers of other models."""
-
-    @property
-    def count(self) -> int:
-        """The number of target tokens, each of which is one prediction."""
-        return int(self.lengths.sum())
 
 
 class EncodedPairs(NamedTuple):
@@ -81,14 +74,14 @@ class EncodedPairs(NamedTuple):
         found: NDArray[np.int64] = self.sources.lengths + self.targets.lengths
         return found
 
-    def batch(self, rows: NDArray[np.int64], device: torch.device) -> PairBatch:
-        """The batch of the pairs in these rows."""
-        sides = self.sources, self.targets
-        masks = (side.mask(rows) for side in sides)
+    def batch(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> PairBatch:
+        """The batch of the pairs in these rows, cut."""
+        sides, own = (self.sources, self.targets), cut.of(rows)
+        masks = (side.mask(own, among=rows) for side in sides)
         source_mask, target_mask = (None if mask is None else on_device(mask, device) for mask in masks)
-        sources, targets = (on_device(side.padded(rows), device) for side in sides)
-        layers = tuple(part.batch(rows, device) for part in self.contextual)
-        return PairBatch(sources, source_mask, targets, target_mask, self.targets.lengths[rows], layers)
+        sources, targets = (on_device(side.padded(own, among=rows), device) for side in sides)
+        layers = tuple(part.batch(rows, device, cut) for part in self.contextual)
+        return PairBatch(sources, source_mask, targets, target_mask, layers)
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -115,8 +108,11 @@ class SequenceToSequence(BucketedTask[TextModel, PairBatch]):
         self.train, self.valid, self.begin_id, self.sampled = train, valid, begin_id, sampled
         super().__init__(train.lengths, sizes, num_tokens=int(train.targets.lengths.sum()))
 
-    def batch_of(self, rows: NDArray[np.int64], device: torch.device) -> PairBatch:
-        return self.train.batch(rows, device)
+    def count(self, rows: NDArray[np.int64]) -> int:
+        return int(self.train.targets.lengths[rows].sum())
+
+    def batch_of(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> PairBatch:
+        return self.train.batch(rows, device, cut)
 
     def loss(self, model: TextModel, batch: PairBatch, state: State) -> tuple[Loss, State]:
         state = model.begin(batch.sources, batch.source_mask, batch.contextual)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ensue.models.word_vectors import CountedVectors
-from ensue.tasks.contract.task import Batch, Scores, Task
+from ensue.tasks.contract.task import Batch, Scores, Task, UnreadBatch
 from ensue.tasks.word_vectors import plain_updates
 from ensue.tasks.word_vectors.compiled_updates import functions, step_on_counts
 from ensue.tasks.word_vectors.sampled_task import say_slow
@@ -73,15 +73,16 @@ class CountedTask(Task[CountedVectors, Counts]):
         return Squares(*map(torch.ones_like, model.tables()))
 
     def update(
-        self, model: CountedVectors, batch: Counts, state: State, learning_rate: float
+        self, model: CountedVectors, batch: UnreadBatch[Counts], state: State, learning_rate: float
     ) -> tuple[Loss, State] | None:
+        counts = batch.whole.columns()
         squares = self.initial_state(model) if state is None else state
         if functions(model.d_words, 0, model.vectors.dtype):
-            loss = step_on_counts(batch.columns(), model.tables(), squares, learning_rate)
+            loss = step_on_counts(counts, model.tables(), squares, learning_rate)
         else:
             say_slow()
             tables, sums = ([tensor.numpy() for tensor in group] for group in (model.tables(), squares))
-            loss = plain_updates.step_on_counts(batch.columns(), tables, sums, learning_rate)
+            loss = plain_updates.step_on_counts(counts, tables, sums, learning_rate)
         return Loss(torch.tensor(loss), batch.count), squares
 
     def loss(self, model: CountedVectors, batch: Counts, state: State) -> tuple[Loss, State]:

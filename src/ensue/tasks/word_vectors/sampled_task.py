@@ -14,7 +14,7 @@ from torch import Tensor
 from ensue.data.compact_texts import Ragged
 from ensue.models.word_vectors import SampledVectors
 from ensue.notices import say_once
-from ensue.tasks.contract.task import Scores, Task
+from ensue.tasks.contract.task import Scores, Task, UnreadBatch
 from ensue.tasks.word_vectors import plain_updates
 from ensue.tasks.word_vectors.compiled_updates import CompiledSampling, functions
 from ensue.tasks.word_vectors.examples import WordContexts, WordExamples
@@ -55,15 +55,15 @@ class SampledTask(Task[SampledVectors, WordExamples]):
         return self.contexts.examples(step)
 
     def update(
-        self, model: SampledVectors, batch: WordExamples, state: State, learning_rate: float
+        self, model: SampledVectors, batch: UnreadBatch[WordExamples], state: State, learning_rate: float
     ) -> tuple[Loss, State] | None:
-        vectors, outputs = model.vectors.data, model.outputs.data
+        examples, vectors, outputs = batch.whole, model.vectors.data, model.outputs.data
         if functions(model.d_words, self.plan.negatives, vectors.dtype):
-            nats = self._compiled_for(model).sample(batch, vectors, outputs, learning_rate)
+            nats = self._compiled_for(model).sample(examples, vectors, outputs, learning_rate)
         else:
             say_slow()
-            nats = plain_updates.sample(self._plan(model), batch, vectors.numpy(), outputs.numpy(), learning_rate)
-        return Loss(torch.tensor(nats), max(1, batch.count)), None
+            nats = plain_updates.sample(self._plan(model), examples, vectors.numpy(), outputs.numpy(), learning_rate)
+        return Loss(torch.tensor(nats), max(1, examples.count)), None
 
     def loss(self, model: SampledVectors, batch: WordExamples, state: State) -> tuple[Loss, State]:
         """The loss of all examples at the weights of now, in nats; `update` follows its gradient, one by one."""

@@ -135,8 +135,8 @@ class AwaitedVectors(LayersOfTexts):
             self._found = self.origin.kept(self.words, self.forms, told)
         return self._found
 
-    def rows(self, texts: NDArray[np.int64]) -> Halves:
-        return self.work_out(lambda what, share: None).rows(texts)
+    def rows(self, texts: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> Halves:
+        return self.work_out(lambda what, share: None).rows(texts, among=among)
 
 
 @dataclass(frozen=True)
@@ -146,9 +146,10 @@ class ComputedVectors(LayersOfTexts):
     origin: OriginVectors
     texts: Sequence[Sequence[str]] | WordsOfTexts
 
-    def rows(self, texts: NDArray[np.int64]) -> Halves:
+    def rows(self, texts: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> Halves:
         some = [self.texts[text] for text in texts.tolist()]
-        found = np.zeros((len(some), max(map(len, some), default=0), *self.origin.shape), np.float16)
+        width = max((len(self.texts[text]) for text in (texts if among is None else among).tolist()), default=0)
+        found = np.zeros((len(some), width, *self.origin.shape), np.float16)
         for row, vectors in zip(found, self.origin.of(some), strict=True):
             row[: len(vectors)] = vectors
         return found

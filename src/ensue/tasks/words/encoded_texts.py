@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ensue.data.compact_texts import Ragged, StringColumn, Texts
 from ensue.models.word_features import EncodedForms, Words
-from ensue.tasks.contract.task import on_device
+from ensue.tasks.contract.task import WHOLE, Cut, on_device
 from ensue.tasks.words.contextual import ContextualFeatures
 from ensue.tasks.words.kept_vectors import LayersOfTexts
 from ensue.text.lexicon import Lexicon
@@ -47,17 +47,18 @@ class EncodedTexts:
         other.words, other.columns = self.words.joined(firsts), [column.joined(firsts) for column in self.columns]
         return other
 
-    def batch(self, rows: NDArray[np.int64], device: torch.device) -> Words:
-        """The batch of the texts in these rows."""
-        mask = self.words.mask(rows)
-        padded = self.words.padded(rows)
-        forms, numbers = np.unique(padded, return_inverse=True)
+    def batch(self, rows: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> Words:
+        """The batch of the texts in these rows, cut; its forms are those of all."""
+        own, padded = cut.of(rows), self.words.padded(rows)
+        mask = self.words.mask(own, among=rows)
+        forms, inverse = np.unique(padded, return_inverse=True)
+        numbers = cut.of(inverse.reshape(padded.shape))
         return Words(
             forms=EncodedForms.of(self.forms.select(forms), device),
-            numbers=on_device(numbers.reshape(padded.shape), device),
-            columns=on_device(stacked(self.columns, rows, padded.shape), device),
+            numbers=on_device(numbers, device),
+            columns=on_device(stacked(self.columns, own, numbers.shape, among=rows), device),
             mask=None if mask is None else on_device(mask, device),
-            contextual=tuple(part.batch(rows, device) for part in self.contextual),
+            contextual=tuple(part.batch(rows, device, cut) for part in self.contextual),
         )
 
     def keys(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -69,8 +70,14 @@ class EncodedTexts:
         return len(self.words)
 
 
-def stacked(columns: list[Ragged], rows: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """The columns' values (B, T, C)."""
+def stacked(
+    columns: list[Ragged],
+    rows: NDArray[np.int64],
+    shape: tuple[int, ...],
+    *,
+    among: NDArray[np.int64] | None = None,
+) -> NDArray[np.int64]:
+    """The columns' values (B, T, C), as wide as all rows of `among`."""
     if not columns:
         return np.zeros((*shape, 0), np.int64)
-    return np.stack([column.padded(rows) for column in columns], axis=-1)
+    return np.stack([column.padded(rows, among=among) for column in columns], axis=-1)

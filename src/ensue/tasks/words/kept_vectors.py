@@ -22,6 +22,7 @@ from ensue.cache import bound, put, used
 from ensue.cache_folders import cache_directory
 from ensue.data.compact_texts import Ragged
 from ensue.errors import DataError
+from ensue.tasks.contract.task import WHOLE, Cut
 from ensue.tasks.contract.windows import windows
 
 FORMAT = 1
@@ -38,12 +39,14 @@ class LayersOfTexts(ABC):
     """The vectors of the words of texts in the layers of one run."""
 
     @abstractmethod
-    def rows(self, texts: NDArray[np.int64]) -> Halves:
-        """Those of some texts side by side (B, T, L, d), with zeros where there is no word."""
+    def rows(self, texts: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> Halves:
+        """Those of some texts side by side (B, T, L, d), with zeros where there is no word, as wide as all of `among`
+        (None: of these).
+        """
 
-    def batch(self, texts: NDArray[np.int64], device: torch.device) -> Tensor:
-        """`rows` as float32 on a device."""
-        return torch.from_numpy(self.rows(texts)).to(device).float()
+    def batch(self, texts: NDArray[np.int64], device: torch.device, cut: Cut = WHOLE) -> Tensor:
+        """`rows` as float32 on a device, cut."""
+        return torch.from_numpy(self.rows(cut.of(texts), among=texts)).to(device).float()
 
 
 @dataclass(frozen=True)
@@ -53,8 +56,8 @@ class KeptVectors(LayersOfTexts):
     file: Halves
     numbers: Ragged
 
-    def rows(self, texts: NDArray[np.int64]) -> Halves:
-        found: Halves = self.file[self.numbers.padded(texts)]
+    def rows(self, texts: NDArray[np.int64], *, among: NDArray[np.int64] | None = None) -> Halves:
+        found: Halves = self.file[self.numbers.padded(texts, among=among)]
         return found
 
 

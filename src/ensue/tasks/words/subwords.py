@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ensue.data.compact_texts import Ragged, Texts
 from ensue.errors import DataError
 from ensue.models.subword_encoder import Subwords
-from ensue.tasks.contract.task import on_device
+from ensue.tasks.contract.task import WHOLE, Cut, on_device
 from ensue.tasks.texts.framing import Framing, Ids
 
 MOST_KNOWN = 1 << 17
@@ -223,8 +223,8 @@ class SubwordTexts:
         other.words = [words.joined(firsts) for words in self.words]
         return other
 
-    def batch(self, rows: Ids, device: torch.device) -> Subwords:
-        """The batch of the texts in these rows."""
+    def batch(self, rows: Ids, device: torch.device, cut: Cut = WHOLE) -> Subwords:
+        """The batch of the texts in these rows, cut; all are read, since a text can have several windows."""
         found = []
         for row in rows.tolist():
             parts = []
@@ -233,4 +233,5 @@ class SubwordTexts:
                 first = self.reader.pieces([forms[number] for number in numbers[:1]], first=True)
                 parts.append([*first, *(pieces[number] for number in numbers[1:])])
             found.append(parts)
-        return self.reader.batch(found, device)
+        whole = self.reader.batch(found, device)
+        return whole if cut == WHOLE else whole.part(cut.run).part(cut.own)
