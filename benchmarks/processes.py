@@ -4,11 +4,16 @@
     python benchmarks/processes.py beside TEXT OTHER/src   a step in one process beside that of other sources
     python benchmarks/processes.py kills TEXT --count 20   ranks killed at random times under torchrun
     python benchmarks/processes.py memory TEXT             memory of processes with all parameters, or parts of them
+    python benchmarks/processes.py exact TEXT              what `train.deterministic` costs one process
+    python benchmarks/processes.py drift PAIRS             by how much losses differ between 1, 2 and 4 processes
 
 `steps` takes `--rounds` turns and prints the fastest, by the clock. `beside` takes a chunk of steps in turns, and
 compares processor time. The recipe is char-lstm in float32, for `kills` with 64 features and 8 rows: most of the time a
 rank begins, talks or writes. `memory` prints how far the processes grow over one that has imported torch, with
-char-transformer of 8 layers of 1,024 features (about 101 million parameters, 403 MB).
+char-transformer of 8 layers of 1,024 features (about 101 million parameters, 403 MB). `exact` takes the processor time
+of the gradients of a step, of two recipes as they are, in turns. `drift` trains translate-transformer of 32 features.
+To tell a mistake from rounding, it also trains one process whose first gradients are changed by 1e-7 of their size, and
+two processes in float64. All differences are to one process, of the size of its loss.
 """
 
 from __future__ import annotations
@@ -25,7 +30,13 @@ import time
 from pathlib import Path
 from statistics import median
 
+import torch
 from machine import describe_machine
+
+from ensue.ranks import Ranks
+from ensue.recipe import read_recipe
+from ensue.training.gradients import Gradients
+from ensue.training.run import begin_job
 
 SETTINGS = {"train.precision": "float32", "train.validations": 1, "train.sample_tokens": 0, "data.valid_fraction": 0}
 SMALL = {"encoder.d_model": 64, "train.batch_size": 8}
@@ -46,6 +57,41 @@ before = peak()
 train_run(read_recipe("char-transformer", sys.argv[2:]), sys.argv[1], device="cpu", threads=1)
 print(f"{os.environ['RANK']} grew by {peak() - before:.0f} MB", flush=True)
 """
+DRIFT = """
+import os, sys
+import torch
+from ensue.recipe import read_recipe
+from ensue.runs.reporter import Reporter
+from ensue.training import run
+
+kind, out, *settings = sys.argv[1:]
+
+class Trainer(run.Trainer):
+    def __init__(self, model, *others, **options):
+        super().__init__(model.double() if kind == "float64" else model, *others, **options)
+
+    def _descend(self, step):
+        if kind == "changed" and step == 0:
+            for parameter in self.model.parameters():
+                if parameter.grad is not None:
+                    parameter.grad *= 1 + 1e-7 * torch.randn_like(parameter)
+        super()._descend(step)
+
+    def train(self):
+        super().train()
+        os._exit(0)  # the weights in float64 are of no use
+
+class Losses(Reporter):
+    def stepped(self, report):
+        print("loss", repr(report.loss), flush=True)
+
+run.Trainer = Trainer
+run.train_run(read_recipe("translate-transformer", settings), out, device="cpu", threads=1, reporter=Losses())
+"""
+TRANSLATOR = {
+    "train.precision": "float32", "train.validations": 1, "train.samples": 0, "train.batch_tokens": 1000,
+    "tokens.d_embedding": 32, "encoder.d_model": 32, "decoder.d_model": 32, "tokenizer.max_size": 1000,
+}  # fmt: skip
 WORKER = """
 import sys, time
 from pathlib import Path
@@ -149,6 +195,52 @@ def kills(text: Path, folder: Path, count: int, number: int) -> None:
     print(f"weights differ: {ends[0] != ends[1]}")
 
 
+def exact(text: Path, rounds: int) -> None:
+    """Prints what the gradients of a step take, as usual and with `train.deterministic`."""
+    torch.set_num_threads(1)
+    print("| recipe | rows | usual | deterministic | ratio |\n|---|---|---|---|---|")
+    for name in ("char-lstm", "char-transformer"):
+        job = begin_job(read_recipe(name, {"data.train": str(text)} | {"train.sample_tokens": 0}), None)
+        model, batch = job.build_model(), job.task.unread(0, torch.device("cpu"))
+        found: list[list[float]] = [[], []]
+        for turn in range(rounds + 1):
+            for is_exact, seconds in enumerate(found):
+                company = Ranks().adding(exact=bool(is_exact))
+                gradients = Gradients(model, job.task, seed=0, precision="float32", ranks=company)
+                started = time.process_time()
+                gradients.of(batch, None, step=0, parts=1)
+                if turn:  # the first one compiles
+                    seconds.append(time.process_time() - started)
+                model.zero_grad()
+        usual, deterministic = (1000 * median(seconds) for seconds in found)
+        ratio = deterministic / usual
+        print(f"| {name} | {batch.rows} | {usual:.1f} | {deterministic:.1f} | {ratio:.2f} |", flush=True)
+
+
+def drift(pairs: Path, folder: Path, number: int) -> None:
+    """Prints the largest differences to the losses of one process, for every tenth of the steps."""
+    script = folder / "drift.py"
+    script.write_text(DRIFT)
+
+    def losses(kind: str, processes: int) -> list[float]:
+        settings = TRANSLATOR | {"data.train": pairs, "train.steps": number}
+        torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+        arguments = [kind, str(folder / f"{kind} {processes}"), *(f"{key}={value}" for key, value in settings.items())]
+        command = [sys.executable, *torchrun, str(script), *arguments]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        return [float(line.split()[1]) for line in said.splitlines() if line.startswith("loss")]
+
+    size = number // 5
+    print("| run |" + "".join(f" steps {first + 1} to {first + size} |" for first in range(0, number, size)))
+    print("|---" * 6 + "|")
+    alone = {kind: losses(kind, 1) for kind in ("float32", "float64")}
+    for kind, processes in (("float32", 2), ("float32", 4), ("changed", 1), ("float64", 2), ("float64", 4)):
+        right = alone["float64" if kind == "float64" else "float32"]
+        apart = [abs(a - b) / b for a, b in zip(losses(kind, processes), right, strict=True)]
+        cells = "".join(f" {max(apart[first : first + size]):.1e} |" for first in range(0, number, size))
+        print(f"| {processes}, {kind} |{cells}", flush=True)
+
+
 def memory(text: Path, folder: Path) -> None:
     """Prints by how much the processes grow."""
     script = folder / "growth.py"
@@ -173,7 +265,7 @@ def wait_for_step(run: Path, least: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("what", choices=["steps", "beside", "kills", "memory"])
+    parser.add_argument("what", choices=["steps", "beside", "kills", "memory", "exact", "drift"])
     parser.add_argument("text", type=Path)
     parser.add_argument("other", type=Path, nargs="?")
     parser.add_argument("--steps", type=int, default=200)
@@ -187,6 +279,10 @@ def main() -> None:
                 steps(given.text, Path(folder), given.steps, given.rounds)
             case "beside":
                 beside(given.text, Path(folder), given.other, given.rounds)
+            case "exact":
+                exact(given.text, given.rounds)
+            case "drift":
+                drift(given.text, Path(folder), given.steps)
             case "memory":
                 memory(given.text, Path(folder))
             case _:

@@ -11,7 +11,6 @@ from ensue.models.modules import count_parameters
 from ensue.models.tag_heads import PADDING, CRFTagHead, SoftmaxTagHead, TagHead, ViterbiTagHead
 from ensue.models.tagger import SentencePlaces, Tagger
 from ensue.models.word_specification import SentenceFeatureSpecification, TagHeadSpecification
-from ensue.tasks.labeling.task import TaggedBatch
 from ensue.text.labels import Labels
 from models import TEXTS, WAYS, lexicon_of, one_way, reader, words_of
 
@@ -93,9 +92,11 @@ def test_the_sentences_of_a_row_are_scored_each_by_itself(kind: str) -> None:
     begins = torch.tensor([0, LENGTHS[0], width, width + LENGTHS[2], width + LENGTHS[2] + LENGTHS[3]])
     mask = torch.arange(longest) < torch.tensor(LENGTHS).unsqueeze(1)
     places = (begins.unsqueeze(1) + torch.arange(longest)) * mask
-    batch = TaggedBatch(words, SentencePlaces(places, mask, torch.tensor([0, 0, 1, 1, 1])), tags_of(TEXTS), 0)
-    parts = [batch, batch.part(slice(0, 1)), batch.part(slice(1, 2))]
-    whole, first, second = (tagger.loss(part.words, part.tags, part.sentences) for part in parts)
+    sentences, tags = SentencePlaces(places, mask, torch.tensor([0, 0, 1, 1, 1])), tags_of(TEXTS)
+    whole = tagger.loss(words, tags, sentences)
+    first = tagger.loss(words.part(slice(0, 1)), tags[:2], SentencePlaces(places[:2], mask[:2], sentences.rows[:2]))
+    there = SentencePlaces((places[2:] - width) * mask[2:], mask[2:], sentences.rows[2:] - 1)
+    second = tagger.loss(words.part(slice(1, 2)), tags[2:], there)
     same(whole.total, expected.total)
     same((first + second).total, expected.total)
     assert whole.count == (first + second).count == expected.count

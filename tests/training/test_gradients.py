@@ -79,7 +79,7 @@ def test_a_process_reads_the_ids_of_its_rows_alone(
     whole = read_by(0, 1)
     by_rank = [read_by(rank, 4) for rank in range(4)]
     assert [len(found) for found in by_rank] == [4] * 4
-    assert sorted(sum(by_rank, [])) == sorted(whole)
+    assert sorted(start for found in by_rank for start in found) == sorted(whole)
 
 
 DRAWING: dict[str, SequenceLayer] = {

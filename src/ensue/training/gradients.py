@@ -1,7 +1,8 @@
 """The gradients of a step: a batch cut over processes and parts, whose losses and gradients are sums.
 
-This is the place that knows which rows are whose, and asks for those that are here alone. The loss of any rows is divided by the predictions of the whole
-batch, so that the sum of all gradients is that of the batch's mean loss, however it is cut.
+This is the place that knows which rows are whose, and it reads those that are here alone. The loss of any rows is
+divided by the predictions of the whole batch, so that the sum of all gradients is that of the batch's mean loss,
+however it is cut.
 
 - The batch goes through in `parts`, one after the other, and each process takes its run of the rows of each part. Parts
   have random streams of their own, so that a process may have no row of one.
