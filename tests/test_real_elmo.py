@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ensue.tasks.bidirectional_language_modeling.elmo import from_elmo
+from ensue.exchange.elmo import from_elmo
 from ensue.tasks.bidirectional_language_modeling.pipeline import BidirectionalPipeline
 
 pytestmark = pytest.mark.slow

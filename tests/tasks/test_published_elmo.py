@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ensue.errors import DataError, EnsueError
+from ensue.exchange.elmo import from_elmo
 from ensue.models.bidirectional import BidirectionalLanguageModel
-from ensue.tasks.bidirectional_language_modeling.elmo import from_elmo
 from ensue.tasks.bidirectional_language_modeling.pipeline import BidirectionalPipeline
 
 OPTIONS: dict[str, Any] = {

@@ -1,17 +1,31 @@
-"""ELMo (Peters et al. 2018): the arrays of an hdf5 file, and options.json beside it."""
+"""ELMo (Peters et al. 2018): the arrays of an hdf5 file and the options.json beside it, converted.
+
+The names and layouts are those of allenai/bilm-tf. Matrices are stored (in, out); an LSTM's has input and output above
+each other and its gates side by side, input, candidate, forget, output, with 1 still to be added to the forget gate's.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from torch import Tensor
 
 from ensue.errors import DataError, EnsueError
 from ensue.exchange.imported import Imported
 from ensue.exchange.weight_files import read_json_file
-from ensue.tasks.bidirectional_language_modeling.elmo import from_elmo
+from ensue.recipe import validate_recipe
+from ensue.tasks.bidirectional_language_modeling.model import BidirectionalParts
+from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalRecipe
+from ensue.text.tokenizer import UNKNOWN
+from ensue.text.vocabulary import Vocabulary
+from ensue.text.word_characters import NUM_CHARACTERS
+from ensue.text.words import LINE_END, WordTokenizer
 
 SUFFIXES = (".hdf5", ".h5")
 SIGN = b"\x89HDF\r\n\x1a\n"
@@ -67,3 +81,159 @@ def _arrays(path: Path) -> dict[str, NDArray[np.floating[Any]]]:
     except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
         raise DataError(f"cannot be read: cut off, altered or no hdf5 ({error})", path) from None
     return found
+
+
+Array = NDArray[np.floating[Any]]
+Size = Annotated[int, Field(ge=1, le=1_000_000)]
+Count = Annotated[int, Field(ge=0, le=100)]
+CELL = "RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell/"
+GATES = (0, 2, 1, 3)
+"""Where input, forget, candidate and output, the order of this package, stand there."""
+
+
+class LSTMOptions(BaseModel):
+    """`lstm` in options.json."""
+
+    dim: Size
+    projection_dim: Size
+    n_layers: Annotated[int, Field(ge=1, le=100)]
+    cell_clip: Annotated[float, Field(gt=0)] | None = None
+    proj_clip: Annotated[float, Field(gt=0)] | None = None
+    use_skip_connections: bool = False
+
+
+class EmbeddingOptions(BaseModel):
+    """`char_cnn.embedding` in options.json."""
+
+    dim: Size
+
+
+class CharacterOptions(BaseModel):
+    """`char_cnn` in options.json."""
+
+    embedding: EmbeddingOptions
+    filters: Annotated[list[tuple[Size, Size]], Field(min_length=1)]
+    n_highway: Count = 0
+    max_characters_per_token: Annotated[int, Field(ge=3, le=10_000)] = 50
+    activation: Literal["relu", "tanh"] = "relu"
+
+
+class ElmoOptions(BaseModel):
+    """What options.json says; other keys are about its training."""
+
+    lstm: LSTMOptions
+    char_cnn: CharacterOptions
+
+
+class Elmo(NamedTuple):
+    """A model of this task: its recipe, its parts, and its weights by the names in the model that both build."""
+
+    recipe: BidirectionalRecipe
+    parts: BidirectionalParts
+    weights: dict[str, Tensor]
+
+
+def from_elmo(arrays: Mapping[str, Array], options: Any) -> Elmo:
+    """The model of these arrays, by their paths in the hdf5 file, and of the values in options.json.
+
+    Raises DataError for options that are none, and for arrays that are missing, of another shape, or not finite.
+    """
+    try:
+        found = TypeAdapter(ElmoOptions).validate_python(options)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise DataError(f"options of ELMo: {'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from None
+    tokenizer = WordTokenizer(Vocabulary([UNKNOWN, LINE_END]))
+    return Elmo(_recipe(found), BidirectionalParts(tokenizer), _Weights(arrays, found).all())
+
+
+def _recipe(options: ElmoOptions) -> BidirectionalRecipe:
+    lstm, characters = options.lstm, options.char_cnn
+    clips = {"clip_cell": lstm.cell_clip, "clip_output": lstm.proj_clip}
+    document = {
+        "task": "bidirectional-language-modeling",
+        "source": "Peters et al. 2018",
+        "words": {
+            "kind": "characters",
+            "d_character": characters.embedding.dim,
+            "filters": [list(pair) for pair in characters.filters],
+            "num_highways": characters.n_highway,
+            "activation": characters.activation,
+            "longest": characters.max_characters_per_token,
+        },
+        "encoder": {
+            "kind": "projected",
+            "d_model": lstm.projection_dim,
+            "d_cell": lstm.dim,
+            "num_layers": lstm.n_layers,
+            "residual": lstm.use_skip_connections,
+            **{name: clip for name, clip in clips.items() if clip is not None},
+        },
+        "head": {"kind": "none"},
+        "train": {"steps": 1},
+    }
+    recipe = validate_recipe(document, where="ELMo")
+    assert isinstance(recipe, BidirectionalRecipe)
+    return recipe
+
+
+class _Weights:
+    """The arrays as tensors of this package's names and layouts."""
+
+    def __init__(self, arrays: Mapping[str, Array], options: ElmoOptions) -> None:
+        self.arrays, self.lstm, self.characters = arrays, options.lstm, options.char_cnn
+
+    def all(self) -> dict[str, Tensor]:
+        found = self._of_characters()
+        for direction, side in enumerate(("rightward", "leftward")):
+            for layer in range(self.lstm.n_layers):
+                inside = "layer." if layer and self.lstm.use_skip_connections else ""
+                part = self._of_cell(direction, layer)
+                found |= {f"{side}.layers.{layer}.{inside}{name}": values for name, values in part.items()}
+        return {name: torch.from_numpy(np.ascontiguousarray(values, np.float32)) for name, values in found.items()}
+
+    def _of_characters(self) -> dict[str, Array]:
+        d, filters = self.characters.embedding.dim, self.characters.filters
+        found = {"words.embedding.weight": self._array("char_embed", NUM_CHARACTERS, d)}
+        for number, (width, count) in enumerate(filters):
+            weights = self._array(f"CNN/W_cnn_{number}", 1, width, d, count)
+            found[f"words.convolutions.{number}.weight"] = weights[0].transpose(2, 1, 0)
+            found[f"words.convolutions.{number}.bias"] = self._array(f"CNN/b_cnn_{number}", count)
+        size, d_out = sum(count for _, count in filters), self.lstm.projection_dim
+        for number in range(self.characters.n_highway):
+            for ours, theirs in (("transform", "transform"), ("gate", "carry")):
+                name, path = f"words.highways.{number}.{ours}", f"CNN_high_{number}/{{}}_{theirs}"
+                found[f"{name}.weight"] = self._array(path.format("W"), size, size).T
+                found[f"{name}.bias"] = self._array(path.format("b"), size)
+        if "CNN_proj/W_proj" in self.arrays or size != d_out:
+            projection = self._array("CNN_proj/W_proj", size, d_out).T, self._array("CNN_proj/b_proj", d_out)
+        else:  # the filters are as many already
+            projection = np.eye(size), np.zeros(size)
+        return {**found, "words.projection.weight": projection[0], "words.projection.bias": projection[1]}
+
+    def _of_cell(self, direction: int, layer: int) -> dict[str, Array]:
+        cells, d = self.lstm.dim, self.lstm.projection_dim
+        path = CELL.format(direction=direction, layer=layer)
+        stacked = self._gates(self._array(f"{path}W_0", 2 * d, 4 * cells).T)
+        bias = self._gates(self._array(f"{path}B", 4 * cells)).copy()
+        bias[cells : 2 * cells] += 1
+        return {
+            "weight_input": stacked[:, :d],
+            "weight_hidden": stacked[:, d:],
+            "bias": bias,
+            "weight_projection": self._array(f"{path}W_P_0", cells, d).T,
+        }
+
+    def _gates(self, stacked: Array) -> Array:
+        parts = np.split(stacked, 4)
+        return np.concatenate([parts[place] for place in GATES])
+
+    def _array(self, path: str, *shape: int) -> Array:
+        if path not in self.arrays:
+            raise DataError(f"no array {path}, which the options of ELMo ask for; expected one of {shape}")
+        values = np.asarray(self.arrays[path])
+        if values.shape != shape or not np.issubdtype(values.dtype, np.floating):
+            raise DataError(f"{path}: expected numbers of {shape} by the options of ELMo, found {values.shape}")
+        if not np.isfinite(values).all():
+            raise DataError(f"{path}: not finite")
+        return values

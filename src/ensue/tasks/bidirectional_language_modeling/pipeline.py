@@ -20,7 +20,7 @@ from ensue.models.bidirectional import FIRST_WORD, BidirectionalLanguageModel, B
 from ensue.models.modules import device_of
 from ensue.nn import SoftmaxHead
 from ensue.runs.directory import RunDirectory
-from ensue.tasks.bidirectional_language_modeling.inspection import inspect_words
+from ensue.tasks.bidirectional_language_modeling.page import inspect_words
 from ensue.tasks.bidirectional_language_modeling.portable import portable, reading_of
 from ensue.tasks.bidirectional_language_modeling.reading import SentenceReader, word_vectors
 from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalRecipe

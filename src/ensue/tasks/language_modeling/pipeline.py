@@ -24,9 +24,9 @@ from ensue.models.modules import evaluating
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.portable import Portable
 from ensue.tasks.contract.token_scores import NatsOfParts, TokenScore, counted, score_lines
-from ensue.tasks.language_modeling.inspection import inspect_text
 from ensue.tasks.language_modeling.minimal_pairs import score_minimal_pairs
 from ensue.tasks.language_modeling.model import LanguageModelParts
+from ensue.tasks.language_modeling.page import inspect_text
 from ensue.tasks.language_modeling.portable import portable
 from ensue.tasks.texts.framing import Framing
 from ensue.tasks.texts.minimal_pairs import MinimalPairScores, PairScore

@@ -28,9 +28,9 @@ from ensue.tasks.contract.token_scores import TokenScore, score_lines
 from ensue.tasks.contract.windows import WHOLE, Shard
 from ensue.tasks.masked_language_modeling.console import filled_lines
 from ensue.tasks.masked_language_modeling.examples import masking_of, scored_examples, stream_of
-from ensue.tasks.masked_language_modeling.inspection import inspect_masked
 from ensue.tasks.masked_language_modeling.job import protocol_of
 from ensue.tasks.masked_language_modeling.model import MaskedLanguageModelParts, framing_of
+from ensue.tasks.masked_language_modeling.page import inspect_masked
 from ensue.tasks.masked_language_modeling.portable import portable
 from ensue.tasks.masked_language_modeling.reading import mask_probabilities, pseudo_nats, token_vectors
 from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe

@@ -21,8 +21,7 @@ from ensue.data.compact_texts import Ragged
 from ensue.engine.addresses import address
 from ensue.engine.c_library import library
 from ensue.engine.products import in_parts
-from ensue.tasks.word_vectors.examples import WordExamples
-from ensue.tasks.word_vectors.sampling import NegativeSampling
+from ensue.tasks.word_vectors.examples import NegativeSampling, WordExamples
 
 
 @cache

@@ -1,4 +1,5 @@
-"""From running text to examples: words are left out at random, and each of the others has a context.
+"""From running text to examples: words are left out at random, and each of the others has a context; and what learning
+by negative sampling knows beside them.
 
 All of it is a function of the text, the seed and the step, and the same in every way to compute.
 """
@@ -6,14 +7,16 @@ All of it is a function of the text, the seed and the step, and the same in ever
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ensue.data.compact_texts import Ragged
 from ensue.data.corpus.token_file import TokenFile
 from ensue.data.permutation import mix, random_numbers, shares
 from ensue.tasks.contract.task import Batch
+from ensue.tasks.texts.drawn_words import Noise
 
 UNKNOWN, LINE_END = 0, 1
 """The ids of a `WordTokenizer` that are no words. Words follow."""
@@ -103,3 +106,28 @@ def kept_shares(counts: NDArray[np.int64], subsample: float) -> NDArray[np.float
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = subsample * counts.sum() / counts
         return np.where(counts > 0, np.minimum(np.sqrt(ratio) + ratio, 1), 0)
+
+
+Kind = Literal["cbow", "skip-gram"]
+
+
+@dataclass(frozen=True)
+class NegativeSampling:
+    """`window` is the longest reach of a context. `subwords` has the rows of each word's n-grams, if there are any."""
+
+    kind: Kind
+    window: int
+    negatives: int
+    noise: Noise
+    subwords: Ragged | None = None
+
+    def rows(self, word: int) -> NDArray[np.integer]:
+        """The rows whose mean is the vector of a word: its own, and those of its n-grams."""
+        if self.subwords is None:
+            return np.array([word])
+        start, stop = self.subwords.starts[word : word + 2]
+        return np.concatenate([[word], self.subwords.values[start:stop]])
+
+    def places(self, centers: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The number of the example of a word and a word of its context, which chooses its noise."""
+        return centers if self.kind == "cbow" else centers * (2 * self.window + 1) + others - centers + self.window

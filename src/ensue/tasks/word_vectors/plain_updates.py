@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.tasks.word_vectors.examples import WordExamples
-from ensue.tasks.word_vectors.sampling import NegativeSampling
+from ensue.tasks.word_vectors.examples import NegativeSampling, WordExamples
 
 Reals = NDArray[np.floating]
 

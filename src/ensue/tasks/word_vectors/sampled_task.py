@@ -17,8 +17,7 @@ from ensue.notices import say_once
 from ensue.tasks.contract.task import Scores, Task, UnreadBatch
 from ensue.tasks.word_vectors import plain_updates
 from ensue.tasks.word_vectors.compiled_updates import CompiledSampling, functions
-from ensue.tasks.word_vectors.examples import WordContexts, WordExamples
-from ensue.tasks.word_vectors.sampling import NegativeSampling
+from ensue.tasks.word_vectors.examples import NegativeSampling, WordContexts, WordExamples
 from ensue.types import Loss, State
 
 SLOW = "no C compiler: word vectors are trained in numpy, eighty times as slowly; `pip install ziglang` installs one"
