@@ -11,10 +11,10 @@ import torch
 from ensue.data.frames.source import Shape
 from ensue.inspection.page import Inspection
 from ensue.models.build_text import build_language_model
-from ensue.serving.application import application
 from ensue.serving.door import Door
 from ensue.serving.limits import Limits
 from ensue.serving.metrics import Metrics
+from ensue.serving.routes import PATHS
 from ensue.serving.served import Served
 from ensue.serving.service import Service
 from ensue.serving.socket import LOOPBACK
@@ -101,13 +101,13 @@ def serve() -> Iterator[Callable[..., tuple[Client, Service]]]:
         models = [
             Served(
                 name, pipeline, task_entry(task_of(pipeline)),
-                limits=bounds, metrics=metrics, report=BUGS.append,
+                paths=PATHS, limits=bounds, metrics=metrics, report=BUGS.append,
             )
             for name, pipeline in pipelines.items()
         ]  # fmt: skip
         begun.extend(models)
         service.ready(models)
-        return Client(Door(service, application(service))), service
+        return Client(Door(service)), service
 
     yield started
     for model in begun:

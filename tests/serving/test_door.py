@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ensue.serving.admission import Amounts
+from ensue.serving.routes import ROUTES
 from serving.client import Answer, Client
 from serving.conftest import BUGS, Shouter, frame_pipeline, language_pipeline, next_pipeline
 
@@ -82,6 +83,22 @@ def test_models_and_the_document(sea: Client) -> None:
     fields = document["components"]["schemas"]["CompletionRequest"]["properties"]
     assert {"prompt", "logprobs", "session"} <= set(fields)
     assert b"ensue_tokens_total" in sea.get("/metrics").body
+
+
+def test_answers_are_of_the_types_of_the_document(sea: Client) -> None:
+    asked: dict[str, Any] = {
+        "/v1/completions": {"model": "lstm", "prompt": "The", "max_tokens": 2, "logprobs": 1, "echo": True},
+        "/v1/predict": SAID, "/v1/score": {"model": "lstm", "inputs": ["a"]},
+        "/v1/inspect": {"model": "lstm", "inputs": ["a"]}, "/v1/embeddings": {"model": "lstm", "input": "a"},
+    }  # fmt: skip
+    for route in ROUTES:
+        path = route.path.replace("{model}", "lstm")
+        answer = sea.get(path) if route.method == "GET" else sea.post(path, asked[path])
+        assert answer.status == (400 if path == "/v1/embeddings" else 200), path
+        if answer.status == 200 and not isinstance(route.answer, str):
+            assert set(answer.json) <= set(route.answer.model_fields)
+            route.answer.model_validate(answer.json)
+    assert b'ensue_requests_total{route="/v1/models/{model}"' in sea.get("/metrics").body
 
 
 BAD: list[tuple[Any, int, str | None]] = [

@@ -229,21 +229,6 @@ class Health(BaseModel):
     status: Literal["ok", "ready", "loading", "draining"]
 
 
-class Error(BaseModel):
-    """Why a request was refused."""
-
-    message: str
-    type: str
-    param: str | None
-    code: str | None
-
-
-class ErrorBody(BaseModel):
-    """The body of every answer that is no success."""
-
-    error: Error
-
-
 SomeRequest = TypeVar("SomeRequest", bound=Request)
 
 

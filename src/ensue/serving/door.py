@@ -8,36 +8,27 @@ from random import getrandbits
 from typing import Any
 
 from starlette.datastructures import Headers
-from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
 
-from ensue.serving.inspector import inspector
 from ensue.serving.limits import BLOCK
-from ensue.serving.openapi import OPERATIONS
 from ensue.serving.refusal import Refusal, bug
+from ensue.serving.routes import route_of
 from ensue.serving.service import Service
 from ensue.serving.transport import CONNECTION, STREAM, HasLeft, answered, event
 
 PROBES = ("/health", "/ready")
-"""What looks after a server asks these, often and without a key."""
-OPEN = ("/", *PROBES)
-"""Paths that need no key, and no model."""
+"""What looks after a server asks these often; they are not logged."""
 LEFT = 499
 """The status in the log for a client that left."""
 
 
-PATHS = frozenset(one.path for one in OPERATIONS)
-"""Those that the log and the numbers name."""
-
-
 class Door:
-    """An ASGI application before another one, `app`, which is there when the models are.
+    """The ASGI application of a server. It needs no torch, so that it answers while models are loaded."""
 
-    It answers by itself whether the process lives and takes requests. It needs no torch, so that it answers at once.
-    """
-
-    def __init__(self, service: Service, app: ASGIApp | None = None) -> None:
-        self.service, self.app = service, app
+    def __init__(self, service: Service) -> None:
+        self.service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -56,15 +47,12 @@ class Door:
 
     async def _answer(self, visit: Visit, receive: Receive) -> None:
         try:
-            self._check(visit)
             async with asyncio.timeout(self.service.limits.request_seconds):
-                await self._way(visit.scope)(visit.scope, receive, visit.send)
+                response = await self._handled(visit, receive)
+                await response(visit.scope, receive, visit.send)
                 await visit.sent()
         except Refusal as refusal:
             await visit.refuse(refusal)
-        except HTTPException as error:
-            said = {404: "there is no such path", 405: "this path has no such method"}
-            await visit.refuse(Refusal(error.status_code, said.get(error.status_code, "not possible")))
         except TimeoutError:
             took = "the answer took too long"
             await visit.refuse(Refusal(503, took, code="timeout", headers={"x-should-retry": "false"}))
@@ -82,31 +70,22 @@ class Door:
             self.service.report(error)
             await visit.refuse(bug())
 
-    def _way(self, scope: Scope) -> ASGIApp:
-        return self._closed if self.app is None or scope["path"] in OPEN else self.app
-
-    async def _closed(self, scope: Scope, receive: Receive, send: Send) -> None:
-        state = self.service.state
-        if scope["path"] not in OPEN:
-            self.service.check_open()
-        elif scope["method"] not in ("GET", "HEAD"):
-            raise HTTPException(405)
-        if scope["path"] == "/":
-            await inspector()(scope, receive, send)
-            return
-        is_well = scope["path"] == "/health" or state == "ready"
-        said = "ok" if scope["path"] == "/health" else state
-        await answered({"status": said}, 200 if is_well else 503)(scope, receive, send)
-
-    def _check(self, visit: Visit) -> None:
-        headers = Headers(scope=visit.scope)
+    async def _handled(self, visit: Visit, receive: Receive) -> Response:
+        headers, route = Headers(scope=visit.scope), visit.route
         self.service.check_origin(headers.getlist("host"), headers.get("origin"))
-        if visit.scope["path"] not in OPEN:
+        if route is None or not route.is_open:
             self.service.check_key(headers.get("authorization", "").encode("latin-1"))
+            if self.service.state == "loading":
+                self.service.check_open()
+        if route is None:
+            raise Refusal(404, "there is no such path")
+        if visit.scope["method"] not in ((route.method, "HEAD") if route.method == "GET" else (route.method,)):
+            raise Refusal(405, "this path has no such method")
+        return await route.handler(self.service, Request(visit.scope, receive))
 
     def _log(self, visit: Visit) -> None:
         scope, seconds = visit.scope, time.perf_counter() - visit.start
-        path = scope["path"] if scope["path"] in PATHS else "other"
+        path = "other" if visit.route is None else visit.route.path
         self.service.metrics.requests.labels(path, str(visit.status)).inc()
         self.service.metrics.seconds.labels(path).observe(seconds)
         if path not in PROBES:
@@ -124,8 +103,9 @@ class Visit:
     def __init__(self, service: Service, scope: Scope, send: Send) -> None:
         self.service, self._send, self.start, self.id = service, send, time.perf_counter(), f"{getrandbits(128):032x}"
         self.ticket = service.admission.ticket()
+        self.route, parameters = route_of(scope["path"])
         self.scope: dict[str, Any] = {
-            **scope, "app": self, "noted": {}, "request_id": self.id, "ticket": self.ticket,
+            **scope, "path_params": parameters, "noted": {}, "request_id": self.id, "ticket": self.ticket,
         }  # fmt: skip
         self.connection = scope.get("extensions", {}).get(CONNECTION)
         self.status, self.is_stream, self.is_complete = 0, False, False

@@ -1,60 +1,57 @@
-"""The OpenAPI document of a server, made from the types that it checks requests with."""
+"""A route of a server, and the OpenAPI document of all routes, made from the types of requests and answers."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
+from starlette.requests import Request
+from starlette.responses import Response
 
-from ensue.serving import api
+from ensue.serving.refusal import ErrorBody
+from ensue.serving.service import Service
 from ensue.version import VERSION
 
 
-class Operation(NamedTuple):
-    """A method of a path: what it reads and what it answers."""
+class Route(NamedTuple):
+    """A method of a path. `{model}` at the end of a path is a parameter."""
 
     method: str
     path: str
     request: type[BaseModel] | None
-    answer: type[BaseModel] | None
+    answer: type[BaseModel] | str
+    """The type of the answer, or its media type where it has no type."""
+    handler: Callable[[Service, Request], Awaitable[Response]]
     about: str
+    command: str | None = None
+    """The command of a task's entry that does the same; a model has the route if its task has the command."""
+    is_open: bool = False
+    """Whether the route needs no key and no model."""
+
+    @property
+    def parameter(self) -> str:
+        """The name of the parameter in the path; "" if there is none."""
+        return self.path.partition("{")[2].rstrip("}")
+
+    def match(self, path: str) -> dict[str, str] | None:
+        """The parameters of a path; None if it is none of this route."""
+        if not self.parameter:
+            return {} if path == self.path else None
+        prefix = self.path.partition("{")[0]
+        return {self.parameter: path.removeprefix(prefix)} if path.startswith(prefix) else None
 
 
-OPERATIONS = (
-    Operation("post", "/v1/completions", api.CompletionRequest, api.Completion, "Writes on from prompts."),
-    Operation("post", "/v1/embeddings", api.EmbeddingRequest, api.Embeddings, "A vector for each text."),
-    Operation("post", "/v1/predict", api.TextsRequest, api.Outputs, "Labels, classes, translations, filled masks."),
-    Operation("post", "/v1/score", api.TextsRequest, api.Outputs, "The surprisal of tokens or targets, in nats."),
-    Operation(
-        "post",
-        "/v1/inspect",
-        api.InspectRequest,
-        api.Inspections,
-        "What happens in the model, in numbers and as a page.",
-    ),
-    Operation("get", "/v1/models", None, api.Models, "The models, and the routes that take them."),
-    Operation("get", "/v1/models/{model}", None, api.Model, "One model."),
-    Operation("get", "/", None, None, "The inspector, a page for a browser."),
-    Operation("get", "/health", None, api.Health, "Whether the process answers."),
-    Operation("get", "/ready", None, api.Health, "Whether requests are taken; 503 while loading and draining."),
-    Operation("get", "/openapi.json", None, None, "This document."),
-    Operation("get", "/metrics", None, None, "Numbers in the format of Prometheus."),
-)
-
-PLAIN = {"/": "text/html", "/metrics": "text/plain"}
-"""What is answered where it is no JSON."""
-
-
-def document() -> dict[str, Any]:
+def openapi_document(routes: Sequence[Route]) -> dict[str, Any]:
     """The document as JSON values."""
-    asked = [(one.request, "validation") for one in OPERATIONS if one.request is not None]
-    said = [(one.answer, "serialization") for one in OPERATIONS if one.answer is not None]
-    kinds: Any = [*asked, *said, (api.ErrorBody, "serialization")]
+    requests = [(one.request, "validation") for one in routes if one.request is not None]
+    answers = [(one.answer, "serialization") for one in routes if not isinstance(one.answer, str)]
+    kinds: Any = [*requests, *answers, (ErrorBody, "serialization")]
     names, definitions = models_json_schema(kinds, ref_template="#/components/schemas/{model}")
     paths: dict[str, Any] = {}
-    for one in OPERATIONS:
-        paths.setdefault(one.path, {})[one.method] = _operation(one, names)
+    for one in routes:
+        paths.setdefault(one.path, {})[one.method.lower()] = _operation(one, names)
     return {
         "openapi": "3.1.0",
         "info": {"title": "ensue", "version": VERSION},
@@ -67,20 +64,21 @@ def document() -> dict[str, Any]:
     }
 
 
-def _operation(one: Operation, names: Any) -> dict[str, Any]:
-    kind = PLAIN.get(one.path, "application/json")
-    answer = _content(names[one.answer, "serialization"]) if one.answer else {"content": {kind: {}}}
-    refused = _content(names[api.ErrorBody, "serialization"])
+def _operation(one: Route, names: Any) -> dict[str, Any]:
+    def content(kind: type[BaseModel], mode: str = "serialization") -> dict[str, Any]:
+        return {"content": {"application/json": {"schema": names[kind, mode]}}}
+
+    answer = {"content": {one.answer: {}}} if isinstance(one.answer, str) else content(one.answer)
     found: dict[str, Any] = {
         "summary": one.about,
-        "responses": {"200": {"description": "Done", **answer}, "default": {"description": "Refused", **refused}},
+        "responses": {
+            "200": {"description": "Done", **answer},
+            "default": {"description": "Refused", **content(ErrorBody)},
+        },
     }
     if one.request is not None:
-        found["requestBody"] = {"required": True, **_content(names[one.request, "validation"])}
-    if "{model}" in one.path:
-        found["parameters"] = [{"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}]
+        found["requestBody"] = {"required": True, **content(one.request, "validation")}
+    if one.parameter:
+        schema = {"name": one.parameter, "in": "path", "required": True, "schema": {"type": "string"}}
+        found["parameters"] = [schema]
     return found
-
-
-def _content(schema: Any) -> dict[str, Any]:
-    return {"content": {"application/json": {"schema": schema}}}

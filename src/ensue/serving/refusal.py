@@ -4,11 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 KINDS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+
+
+class Error(BaseModel):
+    """Why a request was refused."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorBody(BaseModel):
+    """The body of every answer that is no success."""
+
+    error: Error
 
 
 class Refusal(Exception):
@@ -26,10 +40,11 @@ class Refusal(Exception):
         super().__init__(message)
         self.status, self.message, self.param, self.code, self.headers = status, message, param, code, headers
 
-    def body(self) -> dict[str, Any]:
-        """The body of the answer."""
+    def body(self) -> ErrorBody:
+        """The body of the answer. A lone surrogate of a name becomes a question mark."""
         kind = KINDS.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
-        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
+        message, param = (text and text.encode("utf-8", "replace").decode() for text in (self.message, self.param))
+        return ErrorBody(error=Error(message=message or "", type=kind, param=param, code=self.code))
 
 
 def busy(status: int, message: str, code: str, seconds: int = 1) -> Refusal:

@@ -3,43 +3,36 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
 from ensue.engine import HeldWeights
 from ensue.library import load
 from ensue.runs.directory import RunDirectory
+from ensue.serving.api import Model
 from ensue.serving.limits import Limits
 from ensue.serving.loop import Loop
 from ensue.serving.metrics import Metrics
+from ensue.serving.refusal import Refusal
 from ensue.serving.sessions import Sessions
 from ensue.serving.socket import name_of
 from ensue.serving.worker import Worker
 from ensue.tasks.entry import TaskEntry
 
-ROUTES = {
-    "generate": "/v1/completions",
-    "embed": "/v1/embeddings",
-    "predict": "/v1/predict",
-    "score": "/v1/score",
-    "inspect": "/v1/inspect",
-}
-"""For each command of a task's entry, the route that does the same."""
-
 
 class Served:
-    """A model under a name, which is that of its run directory."""
+    """A model under a name, which is that of its run directory. `paths` has the route of each command."""
 
     def __init__(
-        self, name: str, pipeline: Any, entry: TaskEntry, *, limits: Limits, metrics: Metrics,
+        self, name: str, pipeline: Any, entry: TaskEntry, *, paths: Mapping[str, str], limits: Limits, metrics: Metrics,
         report: Callable[[BaseException], None],
     ) -> None:  # fmt: skip
         self.name, self.pipeline = name, pipeline
         self.entry = entry
         self.task: str = entry.recipe.model_fields["task"].default
         commands = entry.commands.keys() - ({"generate"} if pipeline.generates_files else set())
-        self.routes = [route for command, route in ROUTES.items() if command in commands]
+        self.routes = [path for command, path in paths.items() if command in commands]
         self.created = int(time.time())
         self.sessions = Sessions(limits.sessions, limits.session_seconds)
         weights = HeldWeights()
@@ -56,13 +49,19 @@ class Served:
         """The model of a run directory. Raises EnsueError if it cannot be loaded."""
         return cls(name_of(run), load(run, device=device), RunDirectory(run).entry, **options)
 
-    def as_json(self) -> dict[str, Any]:
+    def described(self) -> Model:
         """The model in the list of models."""
-        return {
-            "id": self.name, "object": "model", "created": self.created, "owned_by": "ensue", "task": self.task,
-            "routes": self.routes, "num_texts": self.pipeline.num_texts, "num_scored": self.pipeline.num_scored,
-            "reads_frames": self.pipeline.reads_frames,
-        }  # fmt: skip
+        return Model(
+            id=self.name, object="model", created=self.created, owned_by="ensue", task=self.task, routes=self.routes,
+            num_texts=self.pipeline.num_texts, num_scored=self.pipeline.num_scored,
+            reads_frames=self.pipeline.reads_frames,
+        )  # fmt: skip
+
+    def check_route(self, path: str) -> None:
+        """Raises Refusal (400) if the task of the model has no such route."""
+        if path not in self.routes:
+            routes = ", ".join(self.routes) or "no route"
+            raise Refusal(400, f"the model '{self.name}' is for {routes}", param="model", code="model_not_supported")
 
     def close(self) -> None:
         """Ends the threads."""

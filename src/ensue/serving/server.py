@@ -19,6 +19,7 @@ from ensue.serving.limits import Limits
 from ensue.serving.log import Lines, log, report
 from ensue.serving.metrics import Metrics
 from ensue.serving.protocol import PatientProtocol
+from ensue.serving.routes import PATHS
 from ensue.serving.service import Service
 from ensue.serving.socket import LOOPBACK
 
@@ -54,10 +55,9 @@ class Server(uvicorn.Server):
     def __init__(self, service: Service) -> None:
         logger = logging.getLogger("uvicorn.error")
         logger.handlers, logger.propagate = [Lines(logging.WARNING)], False
-        self.door = Door(service)
         super().__init__(
             uvicorn.Config(
-                self.door, http=PatientProtocol, loop="auto", lifespan="off", ws="none", log_config=None,
+                Door(service), http=PatientProtocol, loop="auto", lifespan="off", ws="none", log_config=None,
                 access_log=False, server_header=False, proxy_headers=False, timeout_graceful_shutdown=5,
             )
         )  # fmt: skip
@@ -101,16 +101,16 @@ class Loading(Thread):
     def _load(self) -> None:
         import torch  # noqa: PLC0415  # takes seconds
 
-        from ensue.serving.application import application  # noqa: PLC0415
         from ensue.serving.served import Served  # noqa: PLC0415
 
         torch.set_num_threads(self.threads)
         service = self.server.service
         models = [
-            Served.of(run, device=self.device, limits=service.limits, metrics=service.metrics, report=report)
+            Served.of(
+                run, device=self.device, paths=PATHS, limits=service.limits, metrics=service.metrics, report=report
+            )
             for run in self.runs
         ]
-        self.server.door.app = application(service)
         gc.collect()
         gc.freeze()  # what is loaded stays: to look through it would hold up all requests
         service.ready(models)

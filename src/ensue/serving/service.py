@@ -69,16 +69,12 @@ class Service:
         if origin is not None and origin.partition("://")[2].lower() != host.lower():
             raise Refusal(403, "requests from pages of other origins are refused", code="cross_origin")
 
-    def model(self, name: str, route: str) -> Served:
-        """The model of this name. Raises Refusal if there is none (404), or if it has no such route (400)."""
+    def model(self, name: str) -> Served:
+        """The model of this name. Raises Refusal (404) if there is none."""
         if name not in self.models:
             message = f"The model '{name[:64]}' does not exist{nearest(name[:64], self.models)}"
             raise Refusal(404, message, param="model", code="model_not_found")
-        found = self.models[name]
-        if route not in found.routes:
-            routes = ", ".join(found.routes) or "no route"
-            raise Refusal(400, f"the model '{name}' is for {routes}", param="model", code="model_not_supported")
-        return found
+        return self.models[name]
 
     def gauge(self) -> None:
         """Brings the numbers up to date that are not counted as they change."""

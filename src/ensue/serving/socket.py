@@ -37,5 +37,5 @@ def check_names(runs: Sequence[Path]) -> None:
 
 
 def name_of(run: Path) -> str:
-    """The id of a run's model: the name of its directory."""
-    return run.resolve().name
+    """The id of a run's model: the name of its directory; what is no UTF-8 in it becomes question marks."""
+    return run.resolve().name.encode("utf-8", "replace").decode()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator, Sequence
 from itertools import starmap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -16,12 +17,23 @@ from ensue.inspection.numbers import json_pieces
 from ensue.inspection.page import Inspection
 from ensue.interruption import check_interrupted
 from ensue.notices import say_once
-from ensue.serving.api import EmbeddingRequest, InspectRequest, TextsRequest
+from ensue.serving.api import (
+    Embedding,
+    EmbeddingRequest,
+    Embeddings,
+    Inspected,
+    InspectRequest,
+    Outputs,
+    TextsRequest,
+    Usage,
+)
 from ensue.serving.refusal import Refusal, wrong
-from ensue.serving.served import Served
 from ensue.serving.service import Service
-from ensue.serving.transport import Answer, as_text, received, unless_left, worked_out
+from ensue.serving.transport import Answer, around, as_text, received, unless_left, worked_out
 from ensue.text.utf8 import without_surrogates
+
+if TYPE_CHECKING:  # it needs torch, and a server answers before that is imported
+    from ensue.serving.served import Served
 
 SMALL = 512
 """What is found in so few characters is written to JSON at a stroke."""
@@ -30,101 +42,108 @@ LEAST_WORDS = 1_000
 Text = str | tuple[str, ...]
 
 
-class TextRoutes:
-    """The endpoints. Each text is computed alone, in its turn: its answer depends on no other."""
+async def predict(service: Service, request: Request) -> Response:
+    """POST /v1/predict."""
+    asked, model = await received(TextsRequest, request, service)
+    texts = await _admitted(asked.inputs, service, request, model, {model.pipeline.num_texts})
+    return await _outputs(service, request, model, texts, _told(model, model.pipeline.each_json(texts)))
 
-    def __init__(self, service: Service) -> None:
-        self.service = service
 
-    async def predict(self, request: Request) -> Response:
-        """POST /v1/predict."""
-        asked, model = await received(TextsRequest, request, self.service)
-        texts = await self._admitted(asked.inputs, request, model, {model.pipeline.num_texts})
-        return await self._answer(request, model, texts, _told(model, model.pipeline.each_json(texts)))
+async def score(service: Service, request: Request) -> Response:
+    """POST /v1/score."""
+    asked, model = await received(TextsRequest, request, service)
+    texts = await _admitted(asked.inputs, service, request, model, {model.pipeline.num_scored})
+    return await _outputs(service, request, model, texts, map(model.pipeline.score_json, texts))
 
-    async def score(self, request: Request) -> Response:
-        """POST /v1/score."""
-        asked, model = await received(TextsRequest, request, self.service)
-        texts = await self._admitted(asked.inputs, request, model, {model.pipeline.num_scored})
-        return await self._answer(request, model, texts, map(model.pipeline.score_json, texts))
 
-    async def inspect(self, request: Request) -> Response:
-        """POST /v1/inspect."""
-        asked, model = await received(InspectRequest, request, self.service)
-        pipeline, options = model.pipeline, _options(asked, model)
-        counts = {pipeline.num_texts, pipeline.num_scored}
-        most = self.service.limits.inspected_characters
-        texts = await self._admitted(asked.inputs, request, model, counts, most)
-        inputs = ((text,) if isinstance(text, str) else text for text in texts)
-        found = (_parts(pipeline.inspect_texts(*some, **options), asked.parts) for some in inputs)
-        return await self._answer(request, model, texts, found, are_plain=False)
+async def inspect(service: Service, request: Request) -> Response:
+    """POST /v1/inspect."""
+    asked, model = await received(InspectRequest, request, service)
+    pipeline, options = model.pipeline, _options(asked, model)
+    counts, most = {pipeline.num_texts, pipeline.num_scored}, service.limits.inspected_characters
+    texts = await _admitted(asked.inputs, service, request, model, counts, most=most)
+    inputs = ((text,) if isinstance(text, str) else text for text in texts)
+    found = (_parts(pipeline.inspect_texts(*some, **options), asked.parts) for some in inputs)
+    return await _outputs(service, request, model, texts, found, are_plain=False)
 
-    async def embeddings(self, request: Request) -> Response:
-        """POST /v1/embeddings."""
-        asked, model = await received(EmbeddingRequest, request, self.service)
-        given = [asked.input] if isinstance(asked.input, str) else asked.input
-        if given == []:
-            raise wrong("input", "expected at least one text")
-        texts = await self._admitted(given, request, model, {1}, param="input")
-        tokens = sum(len(text.split()) for text in texts)
-        end = as_text({"model": model.name, "usage": {"prompt_tokens": tokens, "total_tokens": tokens}})[1:]
-        found = (
-            {"object": "embedding", "index": index, "embedding": _written(model.pipeline.embed([text])[0], asked)}
-            for index, text in enumerate(texts)
-        )
-        return await self._answer(request, model, texts, found, begin='{"object":"list","data":[', end=f"],{end}")
 
-    async def _admitted(
-        self, given: Any, request: Request, model: Served, counts: set[int], most: int | None = None, *,
-        param: str = "inputs",
-    ) -> list[Any]:  # fmt: skip
-        """The texts, or series of numbers, for which there is room."""
-        limits, ticket = self.service.limits, request.scope["ticket"]
-        most = most or limits.text_characters
-        if not isinstance(given, list):
-            raise wrong(param, "expected a list")
-        if len(given) > limits.places:
-            raise wrong(param, f"{len(given):,} texts; at most {limits.places:,} in a request")
-        ticket.reserve(places=max(0, len(given) - 1))
-        read = _frames if model.pipeline.reads_frames else _input
+async def embeddings(service: Service, request: Request) -> Response:
+    """POST /v1/embeddings."""
+    asked, model = await received(EmbeddingRequest, request, service)
+    given = [asked.input] if isinstance(asked.input, str) else asked.input
+    if given == []:
+        raise wrong("input", "expected at least one text")
+    texts = await _admitted(given, service, request, model, {1}, param="input")
+    tokens = sum(len(text.split()) for text in texts)
+    usage = Usage(prompt_tokens=tokens, total_tokens=tokens)
+    answer = Embeddings(object="list", data=[], model=model.name, usage=usage)
+    found = (
+        Embedding(object="embedding", index=index, embedding=_written(model.pipeline.embed([text])[0], asked))
+        for index, text in enumerate(texts)
+    )
+    return await _answer(service, request, model, texts, found, *around(answer, "data"))
 
-        def admitted(one: Any) -> Any:
-            text, size = read(one, counts, param)
-            if size > most:
-                said = f"an input has more than {most:,} characters, or numbers"
-                raise Refusal(400, said, param=param, code="text_too_long")
-            ticket.reserve(tokens=size)
-            return text
 
-        return await worked_out(map(admitted, given), len(given), request, self.service)
+async def _admitted(
+    given: Any, service: Service, request: Request, model: Served, counts: set[int], *, most: int | None = None,
+    param: str = "inputs",
+) -> list[Any]:  # fmt: skip
+    """The texts, or series of numbers, for which there is room."""
+    limits, ticket = service.limits, request.scope["ticket"]
+    most = most or limits.text_characters
+    if not isinstance(given, list):
+        raise wrong(param, "expected a list")
+    if len(given) > limits.places:
+        raise wrong(param, f"{len(given):,} texts; at most {limits.places:,} in a request")
+    ticket.reserve(places=max(0, len(given) - 1))
+    read = _frames if model.pipeline.reads_frames else _input
 
-    async def _answer(
-        self, request: Request, model: Served, texts: Sequence[Any], found: Iterator[Any], *, begin: str = "",
-        end: str = "]}", are_plain: bool = True,
-    ) -> Response:  # fmt: skip
-        """What is found in each of `texts`, written to JSON as it is found. `are_plain` says that it is JSON values."""
-        answer = Answer(request.scope["ticket"], self.service.limits.answer_bytes)
-        answer.add(begin or f'{as_text({"model": model.name})[:-1]},"outputs":[')
+    def admitted(one: Any) -> Any:
+        text, size = read(one, counts, param)
+        if size > most:
+            said = f"an input has more than {most:,} characters, or numbers"
+            raise Refusal(400, said, param=param, code="text_too_long")
+        ticket.reserve(tokens=size)
+        return text
 
-        def write(number: int, text: Any) -> None:
-            value = next(found)
-            if number:
-                answer.add(",")
-            if are_plain and isinstance(text, str) and len(text) <= SMALL:
-                answer.add(as_text(value))
-                return
-            for piece in json_pieces(value):
-                check_interrupted()
-                answer.add(piece)
+    return await worked_out(map(admitted, given), len(given), request, service)
 
-        try:
-            works = starmap(write, enumerate(texts))
-            await unless_left(request.receive, model.worker.computed(works, len(texts)))
-        except EnsueError as error:
-            said = str(error).replace(str(model.pipeline.run), model.name)
-            raise Refusal(400, said, param="inputs", code="invalid_value") from None
-        answer.add(end)
-        return answer.end()
+
+async def _outputs(
+    service: Service, request: Request, model: Served, texts: Sequence[Any], found: Iterator[Any], *,
+    are_plain: bool = True,
+) -> Response:  # fmt: skip
+    answer = Outputs(model=model.name, outputs=[])
+    return await _answer(service, request, model, texts, found, *around(answer, "outputs"), are_plain=are_plain)
+
+
+async def _answer(
+    service: Service, request: Request, model: Served, texts: Sequence[Any], found: Iterator[Any], begin: str,
+    end: str, *, are_plain: bool = True,
+) -> Response:  # fmt: skip
+    """The result for each of `texts`, written to JSON as it is found. `are_plain` says that it is JSON values."""
+    answer = Answer(request.scope["ticket"], service.limits.answer_bytes)
+    answer.add(begin)
+
+    def write(number: int, text: Any) -> None:
+        value = next(found)
+        if number:
+            answer.add(",")
+        if are_plain and isinstance(text, str) and len(text) <= SMALL:
+            answer.add(as_text(value))
+            return
+        for piece in json_pieces(value.model_dump() if isinstance(value, BaseModel) else value):
+            check_interrupted()
+            answer.add(piece)
+
+    try:
+        works = starmap(write, enumerate(texts))
+        await unless_left(request.receive, model.worker.computed(works, len(texts)))
+    except EnsueError as error:
+        said = str(error).replace(str(model.pipeline.run), model.name)
+        raise Refusal(400, said, param="inputs", code="invalid_value") from None
+    answer.add(end)
+    return answer.end()
 
 
 def _told(model: Served, answers: Iterator[Any]) -> Iterator[Any]:
@@ -174,10 +193,8 @@ def _options(asked: InspectRequest, model: Served) -> dict[str, Any]:
 
 def _parts(found: Inspection, parts: Sequence[str]) -> dict[str, Any]:
     """The parts of an inspection that were asked for."""
-    made = {"title": found.title}
-    if "view" in parts:
-        made["view"] = found.view
-    return made | {part: getattr(found, part) for part in ("page", "content") if part in parts}
+    made = {part: getattr(found, part) for part in ("view", "page", "content") if part in parts}
+    return {name: value for name, value in Inspected(title=found.title, **made) if name == "title" or name in made}
 
 
 def _written(vector: np.ndarray[Any, Any], asked: EmbeddingRequest) -> list[float] | str:

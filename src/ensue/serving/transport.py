@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from pydantic import BaseModel
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -46,7 +47,8 @@ async def received(kind: type[SomeRequest], request: Request, service: Service) 
         asked = parsed(kind, body)
     else:
         (asked,) = await unless_left(request.receive, service.reader.computed(map(parsed, [kind], [body]), 1))
-    model = service.model(asked.model, request.url.path)
+    model = service.model(asked.model)
+    model.check_route(request.scope["path"])
     request.scope["noted"]["model"] = model.name
     return asked, model
 
@@ -156,17 +158,25 @@ def answered(value: Any, status: int = 200, headers: dict[str, str] | None = Non
 
 
 def as_bytes(value: Any) -> bytes:
-    """JSON in UTF-8. A lone surrogate, which a name may have that is repeated in an error, becomes a question mark."""
+    """JSON in UTF-8. A lone surrogate becomes a question mark."""
     return _encoded(as_text(value))
 
 
 def as_text(value: Any) -> str:
-    """JSON without blanks."""
+    """JSON without blanks; of a typed answer, the fields that are set."""
+    if isinstance(value, BaseModel):
+        value = value.model_dump(exclude_unset=True)
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "replace")
+
+
+def around(answer: BaseModel, field: str) -> tuple[str, str]:
+    """The JSON of an answer before and behind the items of `field`, which is an empty list."""
+    before, items, behind = as_text(answer).partition(f'"{field}":[]')
+    return before + items[:-1], "]" + behind
 
 
 def event(value: Any) -> bytes:

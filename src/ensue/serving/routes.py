@@ -1,0 +1,103 @@
+"""The routes of a server, all in one table: paths, the types of requests and answers, and what answers them.
+
+The door, the log, the OpenAPI document and the list of models read this table. It is there before torch is imported,
+so that a server answers while its models are loaded.
+"""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ensue.inspection.page import live_page, policy
+from ensue.serving import api, texts
+from ensue.serving.metrics import TEXT
+from ensue.serving.openapi import Route, openapi_document
+from ensue.serving.service import Service
+from ensue.serving.transport import answered
+
+PAGE_HEADERS = {
+    "Content-Security-Policy": f"{policy(live=True)}; frame-ancestors 'none'",
+    "Cache-Control": "no-cache",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+async def complete(service: Service, request: Request) -> Response:
+    """Writes on from prompts."""
+    from ensue.serving.completions import Completions  # noqa: PLC0415  # torch takes seconds
+
+    return await Completions(service)(request)
+
+
+async def models(service: Service, request: Request) -> Response:
+    """All models."""
+    service.check_open()
+    return answered(api.Models(object="list", data=[model.described() for model in service.models.values()]))
+
+
+async def model(service: Service, request: Request) -> Response:
+    """One model."""
+    service.check_open()
+    return answered(service.model(request.path_params["model"]).described())
+
+
+async def inspector(service: Service, request: Request) -> Response:
+    """The page of the inspector. It has nothing of the models, so that it needs no key."""
+    return Response(live_page(), headers=PAGE_HEADERS, media_type="text/html")
+
+
+async def health(service: Service, request: Request) -> Response:
+    """Whether the process answers."""
+    return answered(api.Health(status="ok"))
+
+
+async def ready(service: Service, request: Request) -> Response:
+    """Whether requests are taken."""
+    return answered(api.Health(status=service.state), 200 if service.state == "ready" else 503)
+
+
+async def document(service: Service, request: Request) -> Response:
+    """The OpenAPI document."""
+    return answered(openapi_document(ROUTES))
+
+
+async def metrics(service: Service, request: Request) -> Response:
+    """The numbers of the server."""
+    service.gauge()
+    return Response(service.metrics.text(), media_type=TEXT)
+
+
+JSON = "application/json"
+ROUTES = (
+    Route("POST", "/v1/completions", api.CompletionRequest, api.Completion, complete,
+          "Writes on from prompts.", "generate"),
+    Route("POST", "/v1/embeddings", api.EmbeddingRequest, api.Embeddings, texts.embeddings,
+          "A vector for each text.", "embed"),
+    Route("POST", "/v1/predict", api.TextsRequest, api.Outputs, texts.predict,
+          "Labels, classes, translations, filled masks.", "predict"),
+    Route("POST", "/v1/score", api.TextsRequest, api.Outputs, texts.score,
+          "The surprisal of tokens or targets, in nats.", "score"),
+    Route("POST", "/v1/inspect", api.InspectRequest, api.Inspections, texts.inspect,
+          "What happens in the model, in numbers and as a page.", "inspect"),
+    Route("GET", "/v1/models", None, api.Models, models, "The models, and the routes that take them."),
+    Route("GET", "/v1/models/{model}", None, api.Model, model, "One model."),
+    Route("GET", "/", None, "text/html", inspector, "The inspector, a page for a browser.", is_open=True),
+    Route("GET", "/health", None, api.Health, health, "Whether the process answers.", is_open=True),
+    Route("GET", "/ready", None, api.Health, ready,
+          "Whether requests are taken; 503 while loading and draining.", is_open=True),
+    Route("GET", "/openapi.json", None, JSON, document, "This document."),
+    Route("GET", "/metrics", None, "text/plain", metrics, "Numbers in the format of Prometheus."),
+)  # fmt: skip
+
+PATHS = {route.command: route.path for route in ROUTES if route.command is not None}
+"""The path of each command of a task's entry that has one."""
+
+
+def route_of(path: str) -> tuple[Route | None, dict[str, str]]:
+    """The route of a path, None if there is none, and the parameters in the path."""
+    for route in ROUTES:
+        if (parameters := route.match(path)) is not None:
+            return route, parameters
+    return None, {}
