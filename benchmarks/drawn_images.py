@@ -24,7 +24,7 @@ import numpy as np
 from frames import PARTS
 from numpy.typing import NDArray
 
-from ensue.data.frames.reading import Reading
+from ensue.data.frames.series import Reading
 from ensue.data.frames.source import FrameSource
 
 Image = NDArray[np.float32]

@@ -31,7 +31,7 @@ import numpy as np
 from trials import Trial, print_scores, trial_arguments
 
 from ensue.data.decoding import whole_bytes
-from ensue.data.frames.reading import Reading
+from ensue.data.frames.series import Reading
 from ensue.data.frames.source import FrameSource
 
 SPEAKERS = ("george", "jackson", "lucas", "nicolas", "theo", "yweweler")

@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image
 from safetensors.numpy import save
 
-from ensue.data.frames.reading import Reading
+from ensue.data.frames.series import Reading
 from ensue.data.frames.source import FrameSource
 from fuzz.case import Case
 from fuzz.damage import damaged

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ensue.data.documents import Choice, Column, DocumentSource, Layout, detect_lines
-from ensue.data.documents.table_columns import find_columns
+from ensue.data.documents.record_documents import find_columns
 from ensue.data.lines import Lines
 from ensue.errors import DataError
 

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from ensue.data.lines import Lines
 from ensue.data.sentences.columns import Columns
 from ensue.data.sentences.conllu import Conllu
-from ensue.data.sentences.contexts import contexts
-from ensue.data.sentences.plain import PlainText
-from ensue.data.sentences.sentence import Sentence, SourceLines
+from ensue.data.sentences.formats import PlainText
+from ensue.data.sentences.sentence import Sentence, SourceLines, contexts
 
 made = st.lists(st.tuples(st.integers(0, 5), st.sampled_from([None, 0, 1, 2]), st.sampled_from("ab")), max_size=12)
 

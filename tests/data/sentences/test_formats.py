@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.data.lines import Lines
-from ensue.data.sentences.formats import FORMATS, format_class
-from ensue.data.sentences.plain import PlainText
+from ensue.data.sentences.formats import FORMATS, PlainText, format_class
 from ensue.data.sentences.sentence import Sentence, joined
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError, RecipeError

@@ -1,17 +1,214 @@
-"""A document of each record that has columns or keys, which `table_columns` finds."""
+"""A document of each record that has columns or keys.
+
+The columns of label and texts are found by their names or contents:
+
+1. The user's choice (`Choice`): a name of the header, or a number from 1. If there is a name, there is a header.
+2. Names, without regard to case and signs. Label: "label" or "labels", else the only one of `LABELS`. Text: the two of
+   `PAIRS`; else "text", else the only one of `TEXTS`. A title (`TITLES`) is joined before the text.
+3. Content of the first rows. Label: the only column of short values of which at most a quarter differ (of two such, one
+   without blanks). Text: the only column with three words or more on average, or the one that is twice as long as any.
+
+The first row is a header if the user says so. It also is one if none of its values occurs again in its column, and it
+has the name of a text, two names of any kind, or one word over each text. If a rule finds several columns, that is an
+error.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
+from ensue.data.detection.signs import are_few
 from ensue.data.documents.document import Choice, Document, DocumentFormat, Layout, joined_text, split_labels
-from ensue.data.documents.table_columns import find_columns
 from ensue.data.lines import Lines
+from ensue.data.records.columns import LONGEST_NAME, Column, named_column, simplified, told_apart
 from ensue.data.records.json_objects import check_characters
 from ensue.data.records.reader import Answer, Reader
 from ensue.data.records.record import Record
 from ensue.errors import DataError
+
+LABELS = (
+    ("label", "labels"),
+    (
+        *("class", "classes", "category", "categories", "target", "sentiment", "airlinesentiment", "emotion", "intent"),
+        *("gold", "goldlabel", "y", "tag", "tags", "topic", "polarity", "quality", "stance", "spam"),
+    ),
+)
+"""Names of a label; those of the first group before those of the second."""
+TEXTS = (
+    ("text", "texts"),
+    ("sentence", "sentences"),
+    (
+        *("review", "reviewtext", "reviewbody", "content", "message", "document", "utterance", "tweet", "comment"),
+        *("commenttext", "description", "body", "abstract", "question", "query", "dialogue", "phrase", "post", "sms"),
+    ),
+)
+TITLES = ("title", "subject", "headline", "reviewtitle")
+PAIRS = (
+    *(("sentence1", "sentence2"), ("sentencea", "sentenceb"), ("#1string", "#2string"), ("string1", "string2")),
+    *(("text1", "text2"), ("texta", "textb"), ("premise", "hypothesis"), ("question1", "question2")),
+    *(("question", "sentence"), ("question", "passage"), ("query", "passage"), ("query", "document")),
+)
+OTHERS = ("id", "ids", "index", "idx", "no", "number", "date", "time", "author", "user", "source", "rating", "score")
+_NAMES = {*TITLES, *OTHERS, *(name for group in (*LABELS, *TEXTS, *PAIRS) for name in group)}
+_TEXT_NAMES = {name for group in (*TEXTS, *PAIRS) for name in group}
+
+
+class TableColumns(NamedTuple):
+    """The columns of a table. `header` tells whether the first row is one."""
+
+    header: bool
+    labels: Column | None
+    texts: tuple[Column, ...]
+    joined: bool
+    group: Column | None
+
+
+def find_columns(rows: Sequence[Sequence[str]], choice: Choice, name: str, *, has_keys: bool = False) -> TableColumns:
+    """The columns of a table by its first rows; if it `has_keys`, they are the first. Raises DataError if they cannot
+    be found.
+    """
+    header = not has_keys and (_has_header(rows, choice) if choice.header is None else choice.header)
+    if not rows:
+        raise DataError("no rows", name)
+    body = rows[1:] if header or has_keys else rows
+    if has_keys:
+        columns = [Column(0, name) for name in rows[0]]
+    else:
+        columns = [Column(place, name.strip() if header else "") for place, name in enumerate(rows[0], 1)]
+    table = _Table(columns, body, name)
+    groups = told_apart(filter(None, [table.taken_out(choice.group)]), columns, [choice.group], name)
+    label, texts, joined = table.decide(choice)
+    labels = told_apart(filter(None, [label]), columns, [choice.labels], name)
+    texts = told_apart(texts, columns, choice.texts, name)
+    return TableColumns(header, next(iter(labels), None), texts, joined, next(iter(groups), None))
+
+
+class _Table:
+    """Columns and the first rows below them."""
+
+    def __init__(self, columns: Sequence[Column], rows: Sequence[Sequence[str]], name: str) -> None:
+        self.columns = list(columns)
+        width = len(self.columns)
+        self.cells = [[row[i].strip() for row in rows if len(row) == width] for i in range(width)]
+        self.name = name
+
+    def taken_out(self, name: str) -> Column | None:
+        """The column of that name, or number, which then is none of the others; None for no name."""
+        if not name:
+            return None
+        column = self.named(name)
+        place = self.columns.index(column)
+        del self.columns[place], self.cells[place]
+        return column
+
+    def decide(self, choice: Choice) -> tuple[Column | None, tuple[Column, ...], bool]:
+        texts = tuple(self.named(name) for name in choice.texts)
+        label = self._label(choice, texts)
+        if len(texts) > 2 and not choice.joined:
+            raise DataError(f"{len(texts)} texts; expected one or a pair, or data.joined=true", self.name)
+        if label in texts:
+            raise DataError(f"{label} is named as label and as text", self.name)
+        joined = choice.joined
+        if not texts:
+            texts, is_title = self._texts_by_name(label)
+            joined = joined or is_title
+        if label is None and choice.is_labeled:
+            label = self._label_by_content(texts)
+        return label, texts or (self._text_by_content(label),), joined
+
+    def _label(self, choice: Choice, texts: Sequence[Column]) -> Column | None:
+        if not choice.labels:
+            return self._label_by_name(texts)
+        try:
+            return self.named(choice.labels)
+        except DataError:
+            if choice.is_labeled:
+                raise
+            is_key = not self.columns[0].number  # an object may lack it, and get it in writing
+            return Column(0, choice.labels) if is_key else None
+
+    def named(self, name: str) -> Column:
+        """The column of that name, or number."""
+        return named_column(self.columns, name, self.name)
+
+    def _by_name(self, names: Sequence[str], taken: Sequence[Column]) -> list[Column]:
+        return [column for column in self.columns if simplified(column.name) in names and column not in taken]
+
+    def _label_by_name(self, texts: Sequence[Column]) -> Column | None:
+        for group in LABELS:
+            if found := self._by_name(group, texts):
+                return self._only(found, "label", "labels")
+        return None
+
+    def _texts_by_name(self, label: Column | None) -> tuple[tuple[Column, ...], bool]:
+        taken = [] if label is None else [label]
+        for pair in PAIRS:
+            found = [self._by_name([name], taken) for name in pair]
+            if all(found):
+                return tuple(self._only(columns, "text", "texts") for columns in found), False
+        for group in TEXTS:
+            if body := self._by_name(group, taken):
+                title = self._by_name(TITLES, taken)[:1]
+                return (*title, self._only(body, "text", "texts")), bool(title)
+        return (), False
+
+    def _label_by_content(self, texts: Sequence[Column]) -> Column:
+        free = [place for place, column in enumerate(self.columns) if column not in texts]
+        found = [place for place in free if are_few(self.cells[place])]
+        if len(found) != 1 and len(self.columns) == 2:
+            words = [place for place in found or free if not any(" " in cell for cell in self.cells[place])]
+            found = words if len(words) == 1 else found
+        return self._only([self.columns[place] for place in found], "label", "labels")
+
+    def _text_by_content(self, label: Column | None) -> Column:
+        free = [place for place, column in enumerate(self.columns) if column != label]
+        lengths = {place: _mean(len(cell) for cell in self.cells[place]) for place in free}
+        long = [place for place in free if _num_words(self.cells[place]) >= 3]
+        if not long:
+            top = sorted(free, key=lambda place: -lengths[place])
+            long = top[:1] if len(top) < 2 or lengths[top[0]] >= 2 * lengths[top[1]] else top
+        return self._only([self.columns[place] for place in long], "text", "texts")
+
+    def _only(self, found: Sequence[Column], kind: str, key: str) -> Column:
+        if len(found) == 1:
+            return found[0]
+        columns = ", ".join(map(str, found or self.columns))
+        which = f"it may be {columns}" if found else f"none of {columns} looks like it"
+        raise DataError(f"cannot tell which is the {kind}: {which}; --set data.{key}=... names it", self.name)
+
+
+def _has_header(rows: Sequence[Sequence[str]], choice: Choice) -> bool:
+    asked = [name for name in (choice.labels, *choice.texts, choice.group) if name]
+    if any(not name.isdecimal() for name in asked):
+        return True
+    first = rows[0] if rows else [""]
+    names = {simplified(name) for name in first} - {""}
+    columns = list(zip(*(row for row in rows[1:] if len(row) == len(first)), strict=True))
+    if (
+        any(name and name in column for name, column in zip(first, columns, strict=False))
+        or max(map(len, first)) > LONGEST_NAME
+    ):
+        return False
+    return len(names & _NAMES) >= 2 or bool(names & _TEXT_NAMES) or _stands_out(first, columns)
+
+
+def _stands_out(first: Sequence[str], columns: Sequence[Sequence[str]]) -> bool:
+    """Whether there are columns of labels and of texts, and the first row has one word in each column of texts."""
+    if not columns or len(columns[0]) < 10:
+        return False
+    texts = [name for name, cells in zip(first, columns, strict=True) if _num_words(cells) >= 3]
+    return any(map(are_few, columns)) and bool(texts) and not any(" " in name for name in texts)
+
+
+def _num_words(cells: Sequence[str]) -> float:
+    """The mean number of words of the cells."""
+    return _mean(cell.count(" ") + 1 for cell in cells)
+
+
+def _mean(numbers: Iterable[int]) -> float:
+    values = list(numbers)
+    return sum(values) / len(values) if values else 0.0
 
 
 class RecordDocuments(DocumentFormat):

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ensue.data.decoding import whole_bytes
-from ensue.data.frames.reading import Reading
-from ensue.data.frames.series import Series, as_vectors
+from ensue.data.frames.series import Reading, Series, as_vectors
 from ensue.errors import DataError, nearest
 from ensue.processor import memory
 

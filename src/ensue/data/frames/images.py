@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ensue.data.decoding import whole_bytes
-from ensue.data.frames.reading import Reading
-from ensue.data.frames.series import Series, as_vectors
+from ensue.data.frames.series import Reading, Series, as_vectors
 from ensue.errors import DataError
 
 IDX_TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ensue.data.decoding import checked_encoding
 from ensue.data.detection.frame_signs import PATH, dialect_of, table_rows
-from ensue.data.frames.reading import Reading
+from ensue.data.frames.series import Reading
 from ensue.data.lines import Lines
 from ensue.errors import DataError, RecipeError
 

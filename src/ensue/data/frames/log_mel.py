@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.data.frames.reading import LogMel
+from ensue.data.frames.series import LogMel
 from ensue.errors import DataError
 
 FRAMES_AT_ONCE = 4096

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from ensue.data.decoding import whole_bytes
 from ensue.data.frames.log_mel import log_mel
-from ensue.data.frames.reading import Reading
-from ensue.data.frames.series import Series
+from ensue.data.frames.series import Reading, Series
 from ensue.errors import DataError
 
 

@@ -15,8 +15,7 @@ from ensue.data.detection.format_table import FRAME_SUFFIXES, FRAME_TABLES, fram
 from ensue.data.files import expanded, files_of
 from ensue.data.frames import arrays, images, sounds, tables
 from ensue.data.frames.labels import LabeledPath, by_folder, by_pattern, is_manifest, listed
-from ensue.data.frames.reading import Reading
-from ensue.data.frames.series import Series
+from ensue.data.frames.series import Reading, Series
 from ensue.data.sources import digest_of
 from ensue.errors import DataError
 

@@ -13,8 +13,7 @@ import numpy as np
 
 from ensue.data.decoding import checked_encoding
 from ensue.data.detection.frame_signs import SERIES, dialect_of
-from ensue.data.frames.reading import Reading
-from ensue.data.frames.series import Series, as_vectors
+from ensue.data.frames.series import Reading, Series, as_vectors
 from ensue.data.lines import Lines
 from ensue.errors import DataError, nearest
 

@@ -1,27 +1,71 @@
-"""JSON objects, one for each record, with texts and labels under their keys."""
+"""JSON objects, one for each record: texts and labels under their keys, and values replaced in their place."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ensue.data.lines import Lines
 from ensue.data.records.columns import Column, no_column
-from ensue.data.records.json_members import members, with_values
 from ensue.data.records.reader import LABEL, PROBABILITY, Answer, Reader, Row
 from ensue.data.records.record import Record, json_records, sample
 from ensue.errors import DataError
 from ensue.parsing import ParseError, parse_json
 
+_WHITE = " \t\r\n"
+
 
 class _Number(str):
-    """A number as it is written."""
+    """A number as it is written, which may have more digits than Python reads."""
 
 
 _DECODER = json.JSONDecoder(parse_float=_Number, parse_int=_Number)
 _BARE = re.compile(r"true|false|-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?", re.ASCII)
+
+
+def with_values(text: str, values: Mapping[str, str], *, ensure_ascii: bool) -> str:
+    """The text with these values (JSON texts) in its first object: in place of its own, or after them.
+
+    New keys are written like the others: each on a line, or with or without blanks after commas and colons.
+    """
+    own = members(text)
+    opening = text.index("{") + 1
+    lead = text[opening : _behind_white(text, opening)]
+    blank = " " if has_blanks(text) else ""
+    comma = "," + (lead if "\n" in lead else blank)
+    added = [f"{json.dumps(key, ensure_ascii=ensure_ascii)}:{blank}{values[key]}" for key in values if key not in own]
+    end = max((end for _, end in own.values()), default=opening)
+    text = text[:end] + (comma if own and added else "") + comma.join(added) + text[end:]
+    for key in sorted(own.keys() & values.keys(), key=lambda key: -own[key][0]):
+        start, stop = own[key]
+        text = text[:start] + values[key] + text[stop:]
+    return text
+
+
+def has_blanks(text: str) -> bool:
+    """Whether a blank stands before the first value of the first object, or there is no value."""
+    return all(text[start - 1] in _WHITE for start, _ in list(members(text).values())[:1])
+
+
+def members(text: str) -> dict[str, tuple[int, int]]:
+    """Where the value of each key starts and ends in the first object of a text, which is known to be JSON."""
+    found: dict[str, tuple[int, int]] = {}
+    place = text.index("{") + 1
+    while not text.startswith("}", place := _behind_white(text, place)):
+        place = _behind_white(text, place + 1 if text[place] == "," else place)
+        key, place = _DECODER.raw_decode(text, place)
+        start = _behind_white(text, _behind_white(text, place) + 1)
+        _, place = _DECODER.raw_decode(text, start)
+        found[key] = (start, place)
+    return found
+
+
+def _behind_white(text: str, place: int) -> int:
+    while text[place] in _WHITE:
+        place += 1
+    return place
 
 
 class JsonObjects(Reader):

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ensue.data.lines import KeptLines, Lines
-from ensue.data.records.json_members import has_blanks, with_values
+from ensue.data.records.json_objects import has_blanks, with_values
 from ensue.data.records.json_spans import (
     LABEL_KEYS,
     SPAN_KEYS,

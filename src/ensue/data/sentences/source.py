@@ -10,8 +10,7 @@ from ensue.data.detection.formats import sentence_format
 from ensue.data.lines import KeptLines, Lines, missing_end
 from ensue.data.records.labeled_files import LabeledFiles
 from ensue.data.records.record import SAMPLE_ROWS
-from ensue.data.sentences.formats import format_class
-from ensue.data.sentences.plain import PlainText
+from ensue.data.sentences.formats import PlainText, format_class
 from ensue.data.sentences.sentence import Sentence
 from ensue.text.schemes import Scheme
 

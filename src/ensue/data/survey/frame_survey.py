@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ensue.data.detection.kind import Taken
-from ensue.data.frames.reading import Reading
-from ensue.data.frames.series import Series
+from ensue.data.frames.series import Reading, Series
 from ensue.data.frames.source import FrameSource, kind_of
 from ensue.data.survey.frame_ranges import Ranges
 from ensue.data.survey.summary import FrameSummary

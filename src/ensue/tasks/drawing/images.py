@@ -11,8 +11,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.data.frames.reading import Reading
-from ensue.data.frames.series import Series
+from ensue.data.frames.series import Reading, Series
 from ensue.data.frames.source import FrameSource
 from ensue.errors import DataError
 from ensue.models.painter import ImageSize

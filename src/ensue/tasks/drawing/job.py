@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import torch
 
-from ensue.data.frames.reading import Reading
+from ensue.data.frames.series import Reading
 from ensue.data.frames.source import FrameSource
 from ensue.errors import DataError
 from ensue.models.painter import Painter

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from ensue.data.frames.reading import LogMel, Reading
+from ensue.data.frames.series import LogMel, Reading
 from ensue.models.frame_specification import FrameFeatureSpecification
 from ensue.models.specification import Directions, EncoderSpecification
 from ensue.recipe.tables import DividedData, Recipe, Rows, TrainRecipe

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ensue.data.compact_texts import StringColumn
-from ensue.data.sentences.contexts import contexts
+from ensue.data.sentences.sentence import contexts
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError, RecipeError
 from ensue.models.tagger import Tagger

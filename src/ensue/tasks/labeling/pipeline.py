@@ -13,10 +13,8 @@ from numpy.typing import NDArray
 from ensue.arguments import check_path, check_texts
 from ensue.data.compact_texts import Ragged, StringColumn
 from ensue.data.lines import Lines
-from ensue.data.sentences.contexts import contexts
-from ensue.data.sentences.formats import format_class
-from ensue.data.sentences.plain import PlainText
-from ensue.data.sentences.sentence import Format, Sentence, SourceLines, joined
+from ensue.data.sentences.formats import PlainText, format_class
+from ensue.data.sentences.sentence import Format, Sentence, SourceLines, contexts, joined
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import EnsueError
 from ensue.inspection.page import Inspection

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ensue.data.compact_texts import StringColumn, Texts
 from ensue.data.sentences.columns import Columns
-from ensue.data.sentences.plain import PlainText
+from ensue.data.sentences.formats import PlainText
 from ensue.data.sentences.sentence import Format, Sentence
 from ensue.data.sentences.source import SentenceSource
 from ensue.errors import DataError

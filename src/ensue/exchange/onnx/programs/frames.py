@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 
-from ensue.data.frames.reading import LogMel, Reading
+from ensue.data.frames.series import LogMel, Reading
 from ensue.data.frames.source import FrameSource, Shape
 from ensue.errors import DataError
 
