@@ -1,4 +1,4 @@
-"""A model that reads in both directions elsewhere: the layers of words, and what each direction expects."""
+"""A model that reads in both directions, for export: the layers of words, and what each direction expects."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from ensue.inspection.markup import clipped
 from ensue.inspection.page import TITLE, Inspection, Section, cut
 from ensue.tasks.captioning.captioned import Captioned, check_caption
 from ensue.tasks.sequence_to_sequence.outputs import shown
-from ensue.tasks.sequence_to_sequence.page import MOST_OUTPUT, MOST_SOURCE, searched, token_section
+from ensue.tasks.sequence_to_sequence.page import MOST_OUTPUT, MOST_SOURCE, recorded_search, token_section
 from ensue.tasks.sequence_to_sequence.search_page import search_sections
 from ensue.tasks.sequence_to_sequence.view import OutputView, output_parts
 from ensue.tasks.sequence_to_sequence.writer import Writer
@@ -110,7 +110,7 @@ def inspect_caption(writer: Writer[Captioned], series: Series, caption: str | No
         return shown(target, id)
 
     if caption is None:
-        search = searched(writer, sources, symbol)
+        search = recorded_search(writer, sources, symbol)
         best = search.hypotheses[0]
         ids = [*best.ids, *([target.end_id] if best.is_complete else [])]
         text = target.decode(best.ids)

@@ -137,7 +137,7 @@ class CaptioningPipeline(FramesPipeline, Writer[Captioned]):
         return self.items_scored(list(self._captioned(location, encoding)))
 
     def inspect(self, image: Any, target: str | None = None) -> Inspection:
-        """What happens in the model with an image, a path or an array: while it writes its caption, or a given one."""
+        """The page about an image, a path or an array, in this model, while it writes its caption or a given one."""
         return inspect_caption(self, self.only(image), target)
 
     def __repr__(self) -> str:

@@ -37,7 +37,7 @@ class PortableFunction:
 
 @dataclass(frozen=True)
 class Portable:
-    """What a model consists of elsewhere."""
+    """The parts of an exported model."""
 
     model: nn.Module
     """What the functions are given: the model, or one that has more inside."""

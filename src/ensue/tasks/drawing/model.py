@@ -29,7 +29,7 @@ class ImageContent(Content):
 
 @dataclass(frozen=True)
 class DrawingParts(ModelParts):
-    """What a painter is built from."""
+    """The parts that a painter is built from."""
 
     size: ImageSize
 

@@ -74,7 +74,7 @@ def _noise(model: FramePredictor, rows: FrameRows, chosen: list[int], length: in
 
 
 def _moments(model: FramePredictor, state: ReaderState, rows: FrameRows, chosen: list[int]) -> Moments:
-    """Those of a mixture over draws of the latent variables, of which there is one if there are none."""
+    """The moments of a mixture over draws of the latent variables, of which there is one if there are none."""
     device, draws = device_of(model), PRIOR_DRAWS if model.d_latent else 1
     noise = np.stack([SeriesNoise(rows[row], model.d_latent).draw(draws) for row in chosen])
     moments = [model.next(torch.from_numpy(noise[:, draw]).to(device), state)[0].moments() for draw in range(draws)]

@@ -1,4 +1,4 @@
-"""A model of the next frame elsewhere: the density behind each frame and the state, from frames and a state."""
+"""A model of the next frame for export: the density behind each frame and the state, from frames and a state."""
 
 from __future__ import annotations
 

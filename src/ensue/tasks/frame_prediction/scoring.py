@@ -1,4 +1,4 @@
-"""What series cost under a model of the next frame: the bound frame by frame, and importance sampling."""
+"""Nats of series under a model of the next frame: the bound frame by frame, and importance sampling."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ READ_FRAMES, READ_SERIES = 4_096, 256
 
 
 class SeriesNats(NamedTuple):
-    """What a series costs: the nats of each frame (T,), with latent variables a bound, the mean over draws; the part of
+    """The nats of a series: those of each frame (T,), with latent variables a bound, the mean over draws; the part of
     these variables; and the nats by importance sampling, which for one draw are those of the draw.
     """
 
@@ -35,7 +35,7 @@ class SeriesNats(NamedTuple):
 
 @torch.inference_mode()
 def nats_of(model: FramePredictor, rows: FrameRows, *, draws: int = 1) -> list[SeriesNats]:
-    """What each series costs, in order, by so many draws of its latent variables, if the model has any.
+    """The cost of each series, in order, by so many draws of its latent variables, if the model has any.
 
     The draws of a series follow from its frames, so they are the same whatever else is scored with it.
     """

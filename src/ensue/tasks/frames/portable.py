@@ -1,4 +1,4 @@
-"""What models of frames read elsewhere: frames as they are in the files, and how a sound becomes frames."""
+"""Inputs of exported models of frames: frames as they are in the files, and how a sound becomes frames."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def score_reader(model: GlimpseReader, labels: Classes, data: LabeledSeries, mos
 
 
 def judged(model: GlimpseReader, labels: Classes, data: LabeledSeries, most: int) -> Iterator[JudgedSymbols]:
-    """What the model says of each image, beside what is right."""
+    """The symbols that the model reads in each image, beside those of its caption."""
     answers = read_images(model, labels, data.rows, data.labels, most=most)
     for right, (found, nats) in zip(data.labels, answers, strict=True):
         yield JudgedSymbols(right, found.symbols, nats)

@@ -1,4 +1,4 @@
-"""A language model elsewhere: the logits after each token and the state, from tokens and a state."""
+"""A language model for export: the logits after each token and the state, from tokens and a state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A masked language model elsewhere: vectors of tokens, and with a head the logits of what stands there."""
+"""A masked language model for export: vectors of tokens, and with a head the logits of what stands there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tokens of outputs look at: for each one, the token of the source with the most attention."""
+"""Alignments of outputs: for each token, the token of the source with the most attention."""
 
 from __future__ import annotations
 

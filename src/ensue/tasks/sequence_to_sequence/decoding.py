@@ -90,7 +90,7 @@ def outputs(
 def begin(
     models: Sequence[TextModel], sources: Sources, rows: NDArray[np.int64], *, fast: bool = False
 ) -> tuple[Any, State]:
-    """What can be stepped, and its state after reading these sources. What is `fast` cannot be watched."""
+    """A stepper, and its state after reading these sources. A `fast` one cannot be watched."""
     device, mask = device_of(models[0]), sources.rows.mask(rows)
     read = on_device(sources.rows.padded(rows), device)
     steppers: list[Any] = []

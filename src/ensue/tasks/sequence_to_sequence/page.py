@@ -79,7 +79,7 @@ def _cuts(view: SequenceView) -> list[str]:
 
 
 def _alignments(view: SequenceView) -> Section:
-    """What each token looks at, by layers and heads; the last layer comes first."""
+    """Attention to the source, by layers and heads; the last layer comes first."""
     rows = sum(found.weights.shape[0] for found in view.alignments) * len(view.output)
     has_heads = any(len(found.weights) > 1 for found in view.alignments)
     shown = {
@@ -149,7 +149,7 @@ LONGEST = 2_000
 def inspect_output(
     writer: Writer[Pair], coder: PairCoder, source: str | Sequence[str], target: str | None = None
 ) -> Inspection:
-    """What happens in the model while it writes its output for a source, or a given target.
+    """The page about a source in a model, while it writes its output or a given target.
 
     Raises EnsueError for texts that are too long.
     """
@@ -161,7 +161,7 @@ def inspect_output(
     _check_length("source", len(source_ids))
     sources = writer.sources([Pair(columns)])
     if target is None:
-        search = searched(writer, sources, Symbols(coder, columns).of)
+        search = recorded_search(writer, sources, Symbols(coder, columns).of)
         best = search.hypotheses[0]
         ids = [*best.ids, *([coder.target.end_id] if best.is_complete else [])]
         text = coder.decode(best.ids, columns)
@@ -178,7 +178,7 @@ def inspect_output(
 
 
 def _facts(writer: Writer[Pair], view: SequenceView) -> dict[str, str]:
-    """What stands at the top of the page."""
+    """The facts at the top of the page."""
     return {
         **writer.facts(writer.recipe.describe()),
         "search": "none, the target was given" if view.search is None else writer.protocol_of_search(),
@@ -186,7 +186,7 @@ def _facts(writer: Writer[Pair], view: SequenceView) -> dict[str, str]:
     }
 
 
-def searched(writer: Writer[Any], sources: Sources, symbol: Callable[[int], str]) -> Search:
+def recorded_search(writer: Writer[Any], sources: Sources, symbol: Callable[[int], str]) -> Search:
     """The search for one source, with all that it considered."""
     record: list[Candidate] = []
     (hypotheses,) = writer.hypotheses(sources, record=record)

@@ -139,7 +139,7 @@ class SequencePipeline(LayeredPipeline, Writer[Pair]):
         return self.coder.decode(ids, pair.sources)
 
     def inspect(self, source: str | Sequence[str], target: str | None = None) -> Inspection:
-        """What happens in the model with a source: while it writes its output, or a given target."""
+        """The page about a source in this model, while it writes its output or a given target."""
         return inspect_output(self, self.coder, source, target)
 
     def score(self, source: str | Sequence[str], target: str) -> float:

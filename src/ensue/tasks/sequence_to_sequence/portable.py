@@ -1,4 +1,4 @@
-"""A model from sequence to sequence elsewhere: the state after a source, and one step of the decoder."""
+"""A model from sequence to sequence for export: the state after a source, and one step of the decoder."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _functions(both: WithOrigins, origins: PortableOrigins, source_size: int) ->
 
 
 def _settings(writer: Writer[Any], coder: PairCoder, origins: PortableOrigins) -> dict[str, Any]:
-    """What the program needs to know of both sides and of the search."""
+    """The settings of the program: both sides and the search."""
     search = writer.search
     return {
         "source": _side(coder.source),

@@ -1,4 +1,4 @@
-"""What happens in an encoder–decoder with a source and an output, in numbers: attention, copying, the search.
+"""Numbers about an encoder–decoder with a source and an output: attention, copying, the search.
 
 `page.py` and `search_page.py` draw it.
 """
@@ -40,7 +40,7 @@ class Alignment(NamedTuple):
 
 
 class Copying(NamedTuple):
-    """What a head copies: weights (T, S), the probability (T,) of generating, and the share (T,) of each token's
+    """The copying of a head: weights (T, S), the probability (T,) of generating, and the share (T,) of each token's
     probability that comes from copying.
     """
 
@@ -85,7 +85,7 @@ class OutputView:
 
     @property
     def alignment(self) -> NDArray[np.float32] | None:
-        """What each token looks at (T, S): the mean of the heads of the last layer, or what the head copies."""
+        """The attention of each token (T, S): the mean of the heads of the last layer, or the weights of copying."""
         if self.copying is not None:
             return self.copying.weights
         return self.alignments[-1].weights.mean(0) if self.alignments else None
@@ -120,7 +120,7 @@ def output_parts(
 
 
 class Seen(NamedTuple):
-    """What is seen in a decoder while it writes: log-probabilities (T, V), attention, what a head copies, and the gate
+    """Values of a decoder while it writes: log-probabilities (T, V), attention, the weights of copying, and the gate
     β (T,) on what is attended to.
     """
 
@@ -131,7 +131,7 @@ class Seen(NamedTuple):
 
 
 def _written(stepper: Any, state: State, inputs: Sequence[int], *, device: torch.device) -> Seen:
-    """What is seen while the decoder reads these tokens."""
+    """The values of the decoder while it reads these tokens."""
     attention = attention_taps(stepper)
     copying = [name for name, part in stepper.named_modules() if isinstance(part, CopyingHead)]
     gated = [f"{name}.beta".lstrip(".") for name, part in stepper.named_modules() if is_gated(part)]

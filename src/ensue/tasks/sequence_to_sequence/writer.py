@@ -43,12 +43,12 @@ class Writer(Predictor, Generic[ItemT]):
     """A text model with its tokenizer. Several runs with the same tokens can answer together."""
 
     unit: str
-    """What a source is called."""
+    """The name of a source."""
 
     recipe: Any
 
     def begin_writing(self, target: TokenizerWithSpecials, ratio: float) -> None:
-        """What `__init__` does behind that of `Pipeline`: `ratio` tokens for one of the source are enough."""
+        """Sets up writing, after `Pipeline.__init__`; `ratio` target tokens for each of the source are enough."""
         self.models: tuple[TextModel, ...] = (self.model,)
         self.recipes: tuple[Any, ...] = (self.recipe,)
         self.target, self.ratio = target, ratio
@@ -57,7 +57,7 @@ class Writer(Predictor, Generic[ItemT]):
     @property
     @abstractmethod
     def alike(self) -> Any:
-        """What the runs of an ensemble have alike, as JSON values."""
+        """Properties that all runs of an ensemble share, as JSON values."""
 
     @property
     @abstractmethod
@@ -77,7 +77,7 @@ class Writer(Predictor, Generic[ItemT]):
         return self.target.decode(ids)
 
     def with_search(self, **changes: Any) -> Self:
-        """The same model with another search, by the names of `ensue.decode.search.BeamSearch`. Raises EnsueError for
+        """This model with another search, by the names of `ensue.decode.search.BeamSearch`. Raises EnsueError for
         others.
         """
         names = [field.name for field in fields(self.search)]
@@ -111,7 +111,7 @@ class Writer(Predictor, Generic[ItemT]):
                 yield from zip(window, map(self._output, window, self.hypotheses(sources)), strict=True)
 
     def hypotheses(self, sources: Sources, *, record: list[Candidate] | None = None) -> list[list[Hypothesis]]:
-        """What the search finds for each source. All that it considered is added to `record`, for one source."""
+        """The best hypotheses of each source. All that the search considered is added to `record`, for one source."""
         limits = self.limits(sources)
         return outputs(self.models, sources, self.search, target=self.target, limits=limits, record=record)
 
@@ -154,7 +154,7 @@ class Writer(Predictor, Generic[ItemT]):
         return replace(scores, comparison=compare_texts(texts, theirs, wanted, tokenize=tokenize))
 
     def items_scored(self, items: Sequence[ItemT]) -> ScoredItems:
-        """The same scores, with the sources that they are made of."""
+        """These scores, with the sources that they are made of."""
         texts, wanted, found = self._answered(items)
         return scored_items(texts, wanted, tokenize=self._tokenization(wanted), nats=found)
 

@@ -1,4 +1,4 @@
-"""Texts of words elsewhere, as windows: what a graph is given, and the vectors of words that it makes."""
+"""Texts of words as windows, for export: the inputs of a graph, and the vectors of words that it makes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What taggers and classifiers read elsewhere: word forms as numbers, where in the texts they stand, and windows of
+"""Inputs of exported taggers and classifiers: word forms as numbers, where in the texts they stand, and windows of
 subwords for the layers of other runs.
 """
 

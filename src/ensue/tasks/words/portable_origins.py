@@ -1,4 +1,4 @@
-"""The layers of other runs as features of words, elsewhere."""
+"""The layers of other runs as features of words, for export."""
 
 from __future__ import annotations
 

@@ -11,23 +11,23 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime
-from both_ways import Ways
+from both_ways import WordReader
 
 HERE = Path(__file__).parent
 config = json.loads((HERE / "config.json").read_text(encoding="utf-8"))
 model = onnxruntime.InferenceSession(HERE / "model.onnx", providers=["CPUExecutionProvider"])
-ways = Ways(config)
+reader = WordReader(config)
 
 
 def run(words, *outputs):
     """Outputs of the model for the words of a text."""
-    found = ways.read([words])
+    found = reader.read([words])
     return [output[0] for output in model.run(outputs, {x.name: found[x.name] for x in model.get_inputs()})]
 
 
 def scores(words):
     """The surprisal of each word, the mean of both directions."""
-    ids, nats = list(map(ways.id, words)), []
+    ids, nats = list(map(reader.id, words)), []
     for logits in run(words, "rightward_logits", "leftward_logits"):
         lower = (logits - logits.max(1, keepdims=True)).astype(np.float64)
         nats.append(np.log(np.exp(lower).sum(1)) - lower[np.arange(len(ids)), ids])
@@ -42,7 +42,7 @@ def embed(words):
 
 if __name__ == "__main__":
     for line in sys.stdin:
-        words = ways.words(text := line.rstrip("\r\n"))
+        words = reader.words(text := line.rstrip("\r\n"))
         if sys.argv[1:] == ["--embed"] or not config["scores"]:
             numbers = [float(f"{number:.9g}") for number in embed(words)]
             print(json.dumps({"text": text, "vector": numbers}, ensure_ascii=False))

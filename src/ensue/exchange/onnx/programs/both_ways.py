@@ -1,4 +1,4 @@
-"""Words in both directions: what the layers of a bidirectional language model are given, with numpy and tokenizers."""
+"""Inputs of the layers of a bidirectional language model, with numpy and tokenizers."""
 
 import numpy as np
 from subwords import loaded
@@ -9,7 +9,7 @@ FIRST_WORD = 2
 """The number of the first distinct word, behind both boundaries."""
 
 
-class Ways:
+class WordReader:
     """Makes the inputs for layers that read words from left to right, and from right to left."""
 
     def __init__(self, settings):

@@ -1,4 +1,4 @@
-"""Words as subwords: what the layers of a language model read, in windows where a text is longer than these take."""
+"""Inputs of the layers of a language model: words as subwords, in windows where a text is longer than these take."""
 
 import sys
 from pathlib import Path
@@ -20,9 +20,9 @@ def reader(settings):
     """Makes the inputs for the layers of another model."""
     if "longest" not in settings:
         return Reader(settings)
-    from both_ways import Ways  # noqa: PLC0415 (only where it stands beside this)
+    from both_ways import WordReader  # noqa: PLC0415 (only where it stands beside this)
 
-    return Ways(settings)
+    return WordReader(settings)
 
 
 class Reader:
