@@ -15,8 +15,8 @@ from ensue.data.documents import Choice, DocumentSource
 from ensue.data.json_array import array_parts, parted
 from ensue.data.lines import Lines
 from ensue.data.sentences.source import SentenceSource
+from ensue.data.survey.counts import LabeledSummary
 from ensue.data.survey.measurement import summarize
-from ensue.data.survey.summary import LabeledSummary
 from ensue.errors import DataError
 
 KEYS = st.text(max_size=3)

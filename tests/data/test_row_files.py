@@ -13,8 +13,10 @@ from ensue.data.pairs import PairSource
 from ensue.data.row_files import json_lines
 from ensue.data.sentences.source import SentenceSource
 from ensue.data.sources import TextSource
+from ensue.data.survey.document_survey import DocumentSummary
 from ensue.data.survey.measurement import summarize
-from ensue.data.survey.summary import DocumentSummary, PairSummary, SentenceSummary
+from ensue.data.survey.pair_survey import PairSummary
+from ensue.data.survey.sentence_survey import SentenceSummary
 from ensue.errors import DataError
 
 SENTENCES = {"id": [7, 8], "tokens": [["Ann", "left"], ["Bo"]], "ner_tags": [[1, 0], [1]]}

@@ -22,17 +22,13 @@ from ensue.console.data_tables import (
 from ensue.console.frame_summary import frame_facts, frame_notes, frame_tables
 from ensue.console.pair_summary import pair_facts, pair_lengths, pair_notes, pair_recipe, pair_settings
 from ensue.data.detection.format_table import CLASS_FILES, FOLDERS
-from ensue.data.survey.counts import MOST_REMEMBERED
+from ensue.data.survey.counts import MOST_REMEMBERED, LabeledSummary, Summary
+from ensue.data.survey.document_survey import DocumentSummary
+from ensue.data.survey.frame_survey import FrameSummary
 from ensue.data.survey.measurement import summarize
-from ensue.data.survey.summary import (
-    DocumentSummary,
-    FrameSummary,
-    LabeledSummary,
-    PairSummary,
-    PlainSummary,
-    SentenceSummary,
-    Summary,
-)
+from ensue.data.survey.pair_survey import PairSummary
+from ensue.data.survey.plain_survey import PlainSummary
+from ensue.data.survey.sentence_survey import SentenceSummary
 from ensue.errors import DataError, listed
 
 _OPTIONS = {

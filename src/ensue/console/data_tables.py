@@ -11,8 +11,9 @@ from rich.table import Table
 
 from ensue.data.sentences.conllu import Conllu
 from ensue.data.sentences.json_sentences import JsonSentences
-from ensue.data.survey.counts import MOST_VALUES, Lengths
-from ensue.data.survey.summary import DocumentSummary, LabeledSummary, SentenceSummary
+from ensue.data.survey.counts import MOST_VALUES, LabeledSummary, Lengths
+from ensue.data.survey.document_survey import DocumentSummary
+from ensue.data.survey.sentence_survey import SentenceSummary
 from ensue.errors import distinct_names, listed
 
 MOST_ROWS = 25

@@ -8,8 +8,7 @@ import numpy as np
 from rich.table import Table
 
 from ensue.console.data_tables import MOST_ROWS, counted, label_table, length_table, ranked, shown, table_of
-from ensue.data.survey.frame_ranges import Ranges
-from ensue.data.survey.summary import FrameSummary
+from ensue.data.survey.frame_survey import FrameSummary, Ranges
 
 
 def frame_facts(summary: FrameSummary) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from ensue.console.data_tables import counted, length_table
 from ensue.data.survey.counts import MOST_REMEMBERED
-from ensue.data.survey.summary import PairSummary
+from ensue.data.survey.pair_survey import PairSummary
 
 _WORDS = ("cmudict", "sigmorphon")
 _SHORT, _LONG = 2, 50

@@ -8,8 +8,8 @@ import pytest
 from ensue.data.decoding import BLOCK_BYTES
 from ensue.data.detection.formats import first_lines
 from ensue.data.detection.kind import take
+from ensue.data.survey.document_survey import DocumentSummary
 from ensue.data.survey.measurement import summarize
-from ensue.data.survey.summary import DocumentSummary
 from ensue.errors import DataError
 
 CONLLU = "# newdoc\n# text = Gatos\n1\tGatos\tgato\tNOUN\tN\tGender=Masc|Number=Plur" + "\t_" * 3 + "\tNER=B-X\n\n"

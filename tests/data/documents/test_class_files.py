@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from ensue.data.detection.locations import folder_format
 from ensue.data.documents import Choice, DocumentSource, Layout
 from ensue.data.lines import Lines
+from ensue.data.survey.document_survey import DocumentSummary
 from ensue.data.survey.measurement import summarize
-from ensue.data.survey.summary import DocumentSummary
 from ensue.errors import DataError
 
 NAMES = {"Arabic.txt": "Khoury\nNahas\n", "French.txt": "Abel\r\nÉtienne\r\n", "Scots Gaelic.txt": "Smith\n\nRoss"}

@@ -13,8 +13,8 @@ from ensue.data.documents import Choice, DocumentSource, Layout
 from ensue.data.lines import Lines
 from ensue.data.pairs import PairSource
 from ensue.data.records.quoting import announced_delimiter, seen_delimiter
+from ensue.data.survey.document_survey import DocumentSummary
 from ensue.data.survey.measurement import summarize
-from ensue.data.survey.summary import DocumentSummary
 from ensue.errors import DataError
 
 EXPORT = 'text;label;price\r\n"Gut; sehr, sehr ""gut""";pos;1,50\r\nSchlecht, leider;neg;2,00\r\nNa ja;neg;0,75\r\n'

@@ -8,7 +8,7 @@ import pytest
 from ensue.data.detection.kind import take
 from ensue.data.pairs import PairSource, with_references
 from ensue.data.survey.measurement import summarize
-from ensue.data.survey.summary import PairSummary
+from ensue.data.survey.pair_survey import PairSummary
 from ensue.errors import DataError
 
 pytestmark = pytest.mark.slow

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.data.survey import document_survey, sentence_survey
+from ensue.data.survey.document_survey import DocumentSummary
 from ensue.data.survey.measurement import summarize
-from ensue.data.survey.summary import DocumentSummary, PlainSummary, SentenceSummary
+from ensue.data.survey.plain_survey import PlainSummary
+from ensue.data.survey.sentence_survey import SentenceSummary
 from ensue.errors import DataError
 from ensue.tasks.classification.recipe import ClassificationData
 from ensue.tasks.labeling.recipe import LabelingData

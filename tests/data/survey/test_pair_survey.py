@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from ensue.data.survey.measurement import summarize
-from ensue.data.survey.pair_counts import Balance
-from ensue.data.survey.summary import PairSummary
+from ensue.data.survey.pair_survey import Balance, PairSummary
 from ensue.errors import DataError
 
 TABLE = "source\ttarget\na b\tx\nc\tc\na b\ty z\nd\tx\na b\tx\n"

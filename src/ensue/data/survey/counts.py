@@ -1,14 +1,19 @@
-"""Counts of texts: their lengths, their repetitions, the values of their columns."""
+"""The numbers of data, which the counters of each kind fill in and the console shows."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+from ensue.data.detection.kind import Taken
+from ensue.errors import DataError
+
+Item = TypeVar("Item")
 MOST_VALUES = 1000
 """A column with more distinct values is not counted on: it holds no labels."""
 MOST_REMEMBERED = 1 << 18
@@ -97,3 +102,59 @@ class ColumnValues:
                 key, equals, content = entry.partition("=")
                 if equals:
                     self.counts.setdefault(f"{name}.{key}", Counter())[content] += count
+
+
+@dataclass
+class Summary:
+    """The numbers of any kind of data. `error` is the first wrong line, where reading ended, or a general mistake."""
+
+    taken: Taken
+    location: str
+    encoding: str
+    num_files: int = 1
+    size: int = 0
+    """Sentences, texts, pairs or series; of running text 0."""
+    words: Counter[str] = field(default_factory=Counter)
+    num_characters: int = 0
+    characters: set[str] = field(default_factory=set)
+    """The distinct characters: of plain text all, of other data those of the words."""
+    error: DataError | None = None
+
+
+@dataclass
+class LabeledSummary(Summary):
+    """`size` sentences or texts with `labels`; if not `is_labeled`, the data have no place for them."""
+
+    is_labeled: bool = True
+    labels: Counter[str] = field(default_factory=Counter)
+    lengths: list[Lengths] = field(default_factory=list)
+    """In words; for pairs, of the first and of the second texts."""
+    num_empty: int = 0
+    first_empty: FileLine | None = None
+    repeats: Repeats = field(default_factory=Repeats)
+    columns: ColumnValues = field(default_factory=ColumnValues)
+    """The columns beside words or texts and labels."""
+
+    def add_words(self, words: Sequence[Sequence[str]], num_characters: int) -> None:
+        """Counts the words of a sentence, of a text, or of the two of a pair."""
+        self.lengths = self.lengths or [Lengths() for _ in words]
+        for lengths, part in zip(self.lengths, words, strict=True):
+            lengths.add(len(part))
+            self.words.update(part)
+        self.num_characters += num_characters
+
+    def add_empty(self, path: str, line: int) -> None:
+        """Counts an empty sentence or text, and keeps the place of the first one."""
+        self.num_empty += 1
+        self.first_empty = self.first_empty or FileLine(path, line)
+
+
+def fill(summary: Summary, items: Iterable[Item], feed: Callable[[Item], object], what: str) -> None:
+    """Feeds all items, or those before the first wrong line, which is the summary's `error`; so is having no item."""
+    try:
+        for item in items:
+            feed(item)
+        if not summary.size:
+            raise DataError(f"no {what} in it", summary.location)
+    except DataError as error:
+        summary.error = summary.error or error

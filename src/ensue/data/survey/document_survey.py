@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -15,19 +16,26 @@ from ensue.data.detection.format_table import CLASS_FILES, FOLDERS
 from ensue.data.detection.formats import first_lines
 from ensue.data.detection.kind import Taken
 from ensue.data.detection.locations import class_files
-from ensue.data.documents import Choice, Document, DocumentSource
+from ensue.data.documents import Choice, Document, DocumentSource, Layout
 from ensue.data.documents.record_documents import RecordDocuments
 from ensue.data.files import files_of
 from ensue.data.records.tables import Dialect
 from ensue.data.sentences.json_sentences import JsonSentences
-from ensue.data.survey.counts import ColumnValues
-from ensue.data.survey.summary import DocumentSummary
+from ensue.data.survey.counts import ColumnValues, LabeledSummary, Lengths, fill
 from ensue.errors import DataError
 from ensue.parsing import ParseError, parse_json
 from ensue.text.tokens import tokens
 
 SPLITTER = "simple"
 """The splitter of the recipes of classifiers."""
+
+
+@dataclass
+class DocumentSummary(LabeledSummary):
+    """`columns` are those of the first rows, all that a table or JSON has."""
+
+    layout: Layout = field(default_factory=lambda: Layout(""))
+    labels_in_a_text: Lengths = field(default_factory=Lengths)
 
 
 def survey_documents(taken: Taken, location: str, words: str, labels: str, encoding: str) -> DocumentSummary:
@@ -51,13 +59,7 @@ def survey_documents(taken: Taken, location: str, words: str, labels: str, encod
     layout = summary.layout = source.layout
     if summary.error and not labels and len(layout.texts) == len(summary.columns.counts) > 0:
         summary.error = None  # texts without labels are no mistake
-    try:
-        for document in source:
-            _feed_document(summary, document)
-        if not summary.size:
-            raise DataError("no text in it", location)
-    except DataError as error:
-        summary.error = summary.error or error
+    fill(summary, source, partial(_feed_document, summary), "text")
     summary.characters = set(chain.from_iterable(summary.words))
     return summary
 

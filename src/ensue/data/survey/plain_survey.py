@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ensue.data.decoding import checked_encoding, decoded
 from ensue.data.detection.kind import Taken
 from ensue.data.sources import TextSource
-from ensue.data.survey.summary import FileLine, PlainSummary
+from ensue.data.survey.counts import FileLine, Lengths, Summary
 from ensue.errors import DataError
 from ensue.text.boundaries import last_boundary
+
+
+@dataclass
+class PlainSummary(Summary):
+    """`line_lengths` in characters, without line ends."""
+
+    line_lengths: Lengths = field(default_factory=Lengths)
+    longest: int = 0
+    longest_line: FileLine | None = None
+    num_nul: int = 0
+    first_nul: FileLine | None = None
+
+    def add_line(self, length: int, path: Path, line: int) -> None:
+        """Counts a line of this many characters."""
+        self.line_lengths.add(length)
+        if length > self.longest:
+            self.longest, self.longest_line = length, FileLine(str(path), line)
 
 
 def survey_plain(taken: Taken, location: str, encoding: str) -> PlainSummary:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, pairwise
-from typing import get_args
+from typing import NamedTuple, get_args
 
 from ensue.data.detection.kind import Taken
 from ensue.data.records.json_spans import TOKEN_KEYS, label_key
@@ -13,14 +14,38 @@ from ensue.data.sentences.conllu import NAMES, Conllu
 from ensue.data.sentences.json_sentences import JsonSentences
 from ensue.data.sentences.sentence import Sentence
 from ensue.data.sentences.source import SentenceSource
-from ensue.data.survey.counts import Lengths
-from ensue.data.survey.summary import FileLine, SentenceSummary, Slips
+from ensue.data.survey.counts import FileLine, LabeledSummary, Lengths, fill
 from ensue.errors import DataError
 from ensue.text.scheme_detection import SchemeDetector
 from ensue.text.schemes import OUTSIDE, Scheme, is_legal, spans
 
 SPLITTER = "treebank"
 """The splitter of the recipes of taggers."""
+
+
+class Slips(NamedTuple):
+    """The number of sentences that break the scheme, and the place and kind of the first mistake."""
+
+    sentences: int
+    first: FileLine
+    reason: str
+
+
+@dataclass
+class SentenceSummary(LabeledSummary):
+    """`words_column` and `labels_column` (empty without labels) as the format names them; `width`: how many columns."""
+
+    words_column: str = ""
+    labels_column: str = ""
+    width: int = 0
+    has_tabs: bool = False
+    num_documents: int = 0
+    scheme: Scheme | None = None
+    is_mixed: bool = False
+    """Whether the labels follow no one scheme; then `scheme` is None, as it is for plain labels."""
+    slips: Slips | None = None
+    span_lengths: dict[str, Lengths] = field(default_factory=dict)
+    """By class, in words; empty where the labels have no scheme."""
 
 
 def survey_sentences(taken: Taken, location: str, words: str, labels: str, encoding: str) -> SentenceSummary:
@@ -40,13 +65,7 @@ class _Survey:
         self.detector = SchemeDetector()
         self.path, self.document = "", -1
         self.first_slips: dict[Scheme, FileLine] = {}
-        try:
-            for sentence in source:
-                self.feed(sentence)
-            if not self.summary.size:
-                raise DataError("no sentence in it", location)
-        except DataError as error:
-            self.summary.error = error
+        fill(self.summary, source, self.feed, "sentence")
         self.finish()
 
     def feed(self, sentence: Sentence) -> None:
