@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from ensue.serving.chooser import Chooser
-from ensue.serving.row import Choosing, Row
-from ensue.serving.stopping import Stops
+from ensue.serving.completion_request import CompletionRequest
+from ensue.serving.row import Row
 from ensue.text.tokenizer import Decoder
 
 
@@ -25,15 +25,8 @@ class Digits(Decoder):
     ],
 )
 def test_penalties_count_what_was_written(penalties: dict[str, float], expected: list[int]) -> None:
-    row = Row(
-        Choosing(temperature=0.0, **penalties),
-        seed=0,
-        index=0,
-        tokens=9,
-        decoder=Digits(),
-        stops=Stops(()),
-        logprobs=None,
-    )
+    request = CompletionRequest.model_validate({"model": "lstm", "temperature": 0.0, "max_tokens": 9, **penalties})
+    row = Row(request, index=0, decoder=Digits())
     chooser, found = Chooser([row], torch.device("cpu")), []
     for _ in expected:
         found += (ids := chooser.choose(torch.tensor([[0.0, 0.5, 1.0]])))

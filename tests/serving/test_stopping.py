@@ -2,7 +2,7 @@
 
 import pytest
 
-from ensue.serving.stopping import Stops
+from ensue.serving.row import Stops
 
 TEXT = "the sea was calm. the see-saw was not"
 

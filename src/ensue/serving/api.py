@@ -11,12 +11,22 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationError, model_validator
 
 from ensue.parsing import InterruptibleDecoder, ParseError, parse_json
-from ensue.serving.limits import CHOICES, LIGHT, STOPS
+from ensue.serving.limits import LIGHT
 from ensue.serving.refusal import Refusal, of_validation, unknown
 from ensue.text.utf8 import without_surrogates
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Ids = list[int]
+
+
+class OrNull:
+    """Of a field: null is the default."""
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        return {"anyOf": [handler(schema), {"type": "null"}]}
+
+
+OR_NULL = OrNull()
 
 
 class Fields(BaseModel):
@@ -31,11 +41,17 @@ class Fields(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def known(cls, given: Any) -> Any:
-        """Raises Refusal for the first key that is no field."""
+        """Raises Refusal for the first key that is no field; null where `OR_NULL` allows it is the default."""
         for key in given if isinstance(given, dict) else ():
             if key not in cls.model_fields:
                 raise unknown(key)
-        return given
+        if not isinstance(given, dict):
+            return given
+        return {
+            key: value
+            for key, value in given.items()
+            if value is not None or OR_NULL not in cls.model_fields[key].metadata
+        }
 
 
 class Request(Fields):
@@ -43,39 +59,6 @@ class Request(Fields):
 
     model: str
     """The name of a run directory that is served."""
-
-
-class StreamOptions(Fields):
-    """Whether a stream ends with the numbers of tokens."""
-
-    include_usage: bool | None = None
-    include_obfuscation: bool | None = None
-
-
-class CompletionRequest(Request):
-    """POST /v1/completions."""
-
-    prompt: SkipValidation[str | list[str] | Ids | list[Ids]] = ""
-    max_tokens: Annotated[int, Field(ge=0)] | None = None
-    n: Annotated[int, Field(ge=1, le=CHOICES)] | None = None
-    best_of: Annotated[int, Field(ge=1, le=CHOICES)] | None = None
-    echo: bool | None = None
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    logprobs: Annotated[int, Field(ge=0, le=5)] | None = None
-    stop: str | Annotated[list[str], Field(max_length=STOPS, fail_fast=True)] | None = None
-    temperature: Annotated[Number, Field(ge=0, le=2)] | None = None
-    top_p: Annotated[Number, Field(ge=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=1)] | None = None
-    min_p: Annotated[Number, Field(ge=0, le=1)] | None = None
-    frequency_penalty: Annotated[Number, Field(ge=-2, le=2)] | None = None
-    presence_penalty: Annotated[Number, Field(ge=-2, le=2)] | None = None
-    logit_bias: SkipValidation[dict[str, Annotated[Number, Field(ge=-100, le=100)]] | None] = None
-    seed: Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)] | None = None
-    session: Annotated[str, Field(min_length=1, max_length=64)] | None = None
-    """A name under which the state is kept after the answer; a request with the same name goes on from there."""
-    suffix: str | None = None
-    user: str | None = None
 
 
 class Logprobs(BaseModel):

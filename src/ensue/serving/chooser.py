@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ensue.decode.sampling import drawn, filtered, keep_top_p
+from ensue.decode.sampling import Sampling, drawn, filtered, keep_top_p
 from ensue.errors import EnsueError
 from ensue.serving.row import Row
 from ensue.types import widest
 
 
-class Looked(NamedTuple):
+class Logprob(NamedTuple):
     """The logarithm of a token's probability, and the most probable tokens with theirs."""
 
     log_p: float
@@ -27,17 +28,20 @@ class Chooser:
     """Chooses for these rows, in this order. What depends on the rows alone is worked out once, here."""
 
     def __init__(self, rows: Sequence[Row], device: torch.device) -> None:
-        self.rows, self.device, choosing = rows, device, [row.choosing for row in rows]
-        temperatures = [1.0 if each.is_greedy else each.temperature for each in choosing]
+        self.rows, self.device = rows, device
+        drawn_from = {n: row.sampling for n, row in enumerate(rows) if not row.sampling.is_greedy}
+        temperatures = [drawn_from[n].temperature if n in drawn_from else 1.0 for n in range(len(rows))]
         self.temperature = torch.tensor(temperatures, device=device).unsqueeze(1)
-        self.greedy = [n for n, each in enumerate(choosing) if each.is_greedy]
-        self.biased = [n for n, each in enumerate(choosing) if each.bias is not None]
-        self.penalized = [n for n, each in enumerate(choosing) if each.has_penalties]
-        drawn_from = {n: each for n, each in enumerate(choosing) if not each.is_greedy}
-        self.cut = {n: each.sampling for n, each in drawn_from.items() if each.top_k is not None or each.min_p}
-        self.in_nucleus = [n for n, each in drawn_from.items() if each.top_p < 1 and n not in self.cut]
-        self.nucleus = torch.tensor([choosing[n].top_p for n in self.in_nucleus], device=device).unsqueeze(1)
-        self.looking = [n for n, row in enumerate(rows) if row.looks]
+        self.greedy = [n for n in range(len(rows)) if n not in drawn_from]
+        self.biased = [n for n, row in enumerate(rows) if row.bias is not None]
+        self.penalized = [n for n, row in enumerate(rows) if row.has_penalties]
+        scaled = {n: replace(sampling, temperature=1.0) for n, sampling in drawn_from.items()}
+        self.cut = {n: sampling for n, sampling in scaled.items() if replace(sampling, top_p=None) != Sampling()}
+        in_nucleus = {n: sampling.top_p for n, sampling in scaled.items() if n not in self.cut}
+        nucleus = {n: top_p for n, top_p in in_nucleus.items() if top_p is not None and top_p < 1}
+        self.in_nucleus = list(nucleus)
+        self.nucleus = torch.tensor(list(nucleus.values()), device=device).unsqueeze(1)
+        self.with_logprobs = [n for n, row in enumerate(rows) if row.needs_logprobs]
 
     def choose(self, logits: Float[Tensor, "R V"]) -> list[int]:
         """The next id of each row. Raises EnsueError for logits that are not finite."""
@@ -61,13 +65,13 @@ class Chooser:
     def _shifted(self, logits: Tensor) -> Tensor:
         logits = logits.clone()
         for n in self.biased:
-            bias = self.rows[n].choosing.bias
+            bias = self.rows[n].bias
             assert bias is not None
             logits[n] += bias
         for n in self.penalized:
-            choosing, counts = self.rows[n].choosing, self.rows[n].counts
+            request, counts = self.rows[n].request, self.rows[n].counts
             if counts is not None:
-                logits[n] -= choosing.frequency_penalty * counts + choosing.presence_penalty * (counts > 0)
+                logits[n] -= request.frequency_penalty * counts + request.presence_penalty * (counts > 0)
         return logits
 
     def _filter(self, scaled: Tensor) -> None:
@@ -77,16 +81,16 @@ class Chooser:
         if self.in_nucleus:
             scaled[self.in_nucleus] = keep_top_p(scaled[self.in_nucleus], self.nucleus)
 
-    def look(self, logits: Float[Tensor, "R V"], ids: Sequence[int]) -> dict[int, Looked]:
-        """What the rows that look at their tokens want to know of them: the model's own probabilities."""
-        if not self.looking:
+    def logprobs(self, logits: Float[Tensor, "R V"], ids: Sequence[int]) -> dict[int, Logprob]:
+        """The logprobs of the rows that need them, from the model's own probabilities, by row."""
+        if not self.with_logprobs:
             return {}
-        some = logits if len(self.looking) == len(self.rows) else logits[self.looking]
-        most = max(self.rows[n].logprobs or 0 for n in self.looking)
-        found = looked(some, [ids[n] for n in self.looking], most)
+        some = logits if len(self.with_logprobs) == len(self.rows) else logits[self.with_logprobs]
+        most = max(self.rows[n].request.logprobs or 0 for n in self.with_logprobs)
+        found = logprobs_of(some, [ids[n] for n in self.with_logprobs], most)
         return {
-            n: Looked(one.log_p, one.top[: self.rows[n].logprobs or 0])
-            for n, one in zip(self.looking, found, strict=True)
+            n: Logprob(one.log_p, one.top[: self.rows[n].request.logprobs or 0])
+            for n, one in zip(self.with_logprobs, found, strict=True)
         }
 
     def count(self, ids: Sequence[int], size: int) -> None:
@@ -97,15 +101,15 @@ class Chooser:
             row.counts[ids[n]] += 1
 
 
-def looked(logits: Float[Tensor, "R V"], ids: Sequence[int], most: int) -> list[Looked]:
+def logprobs_of(logits: Float[Tensor, "R V"], ids: Sequence[int], most: int) -> list[Logprob]:
     """The logarithms of the probabilities of `ids`, and of the `most` most probable tokens of each row."""
     log_p = logits.float().log_softmax(-1)
     of_ids = log_p[range(len(ids)), list(ids)].tolist()
     if not most:
-        return [Looked(one, ()) for one in of_ids]
+        return [Logprob(one, ()) for one in of_ids]
     values, tokens = log_p.topk(min(most, log_p.shape[1]))
     tops = zip(tokens.tolist(), values.tolist(), strict=True)
     return [
-        Looked(one, tuple((id, value) for id, value in zip(*top, strict=True) if value > -math.inf))
+        Logprob(one, tuple((id, value) for id, value in zip(*top, strict=True) if value > -math.inf))
         for one, top in zip(of_ids, tops, strict=True)
     ]

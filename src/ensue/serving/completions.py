@@ -10,21 +10,23 @@ from itertools import chain, islice
 from typing import Any
 
 import numpy as np
+import torch
 from starlette.requests import Request
 from starlette.responses import Response
 
 from ensue.errors import EnsueError
-from ensue.serving.api import CompletionRequest
-from ensue.serving.asked import Asked, Given, encoded, wrong
+from ensue.models.modules import device_of
+from ensue.serving import api
+from ensue.serving.chooser import Logprob
+from ensue.serving.completion_request import CompletionRequest
 from ensue.serving.limits import BLOCK, CHARACTERS_AT_ONCE, TOKENS_AT_ONCE
-from ensue.serving.logprobs import shown_tokens, tokens_of_prompt
-from ensue.serving.refusal import Refusal, bug
-from ensue.serving.row import Kept, Row, TokenInfo
+from ensue.serving.refusal import Refusal, bug, wrong
+from ensue.serving.row import Finish, Row, SessionState, TokenInfo
 from ensue.serving.served import Served
 from ensue.serving.service import Service
-from ensue.serving.stopping import Stops
-from ensue.serving.transport import Answer, EventStream, as_text, event, received, unless_left, worked_out
-from ensue.serving.writing import Prompt, Writing
+from ensue.serving.transport import Answer, EventStream, around, as_text, event, received, unless_left, worked_out
+from ensue.serving.writing import EncodedPrompt, Prompt, Writing, encoded
+from ensue.text.tokenizer import Tokenizer
 from ensue.version import VERSION
 
 BETWEEN_PIECES, FOR_EACH_ROW = 0.02, 0.001
@@ -37,10 +39,10 @@ several tokens, so that sending them does not take the time of computing them.
 class Completion:
     """A request that is being answered."""
 
-    asked: Asked
+    request: CompletionRequest
     model: Served
     writing: Writing
-    given: Sequence[Given]
+    prompts: Sequence[EncodedPrompt]
     id: str
     created: int
 
@@ -49,17 +51,17 @@ class Completion:
         """All rows, in the order of prompts."""
         return [row for prompt in self.writing.prompts for row in prompt.rows]
 
-    def head(self) -> dict[str, Any]:
-        """What every answer and every piece of a stream begins with."""
-        return {
-            "id": self.id, "object": "text_completion", "created": self.created, "model": self.model.name,
-            "system_fingerprint": f"ensue-{VERSION}",
-        }  # fmt: skip
+    def answer(self, **fields: Any) -> api.Completion:
+        """The answer, or a piece of a stream, with no choices yet."""
+        return api.Completion(
+            id=self.id, object="text_completion", created=self.created, model=self.model.name,
+            system_fingerprint=f"ensue-{VERSION}", choices=[], **fields,
+        )  # fmt: skip
 
-    def usage(self) -> dict[str, int]:
+    def usage(self) -> api.Usage:
         """The numbers of tokens, of choices that are not returned too."""
-        read, written = sum(len(given.ids) for given in self.given), sum(row.written for row in self.rows)
-        return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+        read, written = sum(len(prompt.ids) for prompt in self.prompts), sum(row.written for row in self.rows)
+        return api.Usage(prompt_tokens=read, completion_tokens=written, total_tokens=read + written)
 
 
 class Completions:
@@ -72,7 +74,7 @@ class Completions:
         """The answer, or a stream of its pieces."""
         completion = await self._begun(request)
         end = self._ending(request, completion)
-        if completion.asked.wishes.stream:
+        if completion.request.stream:
             return EventStream(self._pieces(completion), end)
         try:
             return await unless_left(request.receive, self._whole(completion, Answer(request.scope["ticket"])))
@@ -81,48 +83,47 @@ class Completions:
 
     async def _begun(self, request: Request) -> Completion:
         limits = self.service.limits
-        wishes, model = await received(CompletionRequest, request, self.service)
-        (asked,) = await worked_out(map(Asked.of, [wishes], [limits]), 1, request, self.service)
+        asked, model = await received(CompletionRequest, request, self.service)
+        await worked_out(map(asked.checked, [limits]), 1, request, self.service)
         request.scope["ticket"].reserve(
             places=max(0, asked.places - 1), tokens=asked.most_tokens, answers=asked.most_bytes
         )
         pipeline = model.pipeline
-        choosing = asked.choosing(pipeline.model)
-        read = (encoded(prompt, pipeline.tokenizer, limits, pipeline.model.context) for prompt in asked.prompts)
+        tokenizer, context, bias = pipeline.tokenizer, pipeline.model.context, _bias(asked.logit_bias, pipeline.model)
+        read = (encoded(prompt, tokenizer, limits, context) for prompt in asked.prompts)
         if sum(map(len, asked.prompts)) <= CHARACTERS_AT_ONCE:
-            given = list(read)
+            prompts = list(read)
         else:
-            given = await unless_left(request.receive, self.service.reader.computed(read, len(asked.prompts)))
-        writing = Writing(is_streamed=bool(wishes.stream), keeps=wishes.session is not None)
-        completion = Completion(asked, model, writing, given, f"cmpl-{request.scope['request_id']}", int(time.time()))
-        several = [
-            [self._row(completion, choosing, number * asked.best_of + n, one) for n in range(asked.best_of)]
-            for number, one in enumerate(given)
-        ]
-        looks = wishes.logprobs if wishes.echo else None
-        kept = self._kept(completion)  # last, since from here on the session is in use
-        for one, rows in zip(given, several, strict=True):
-            state, ids = _beginning(one, kept, pipeline.tokenizer.start_id, pipeline.model.context)
-            writing.add(Prompt(writing, ids, rows, state=state, logprobs=looks))
+            prompts = await unless_left(request.receive, self.service.reader.computed(read, len(asked.prompts)))
+        writing = Writing(is_streamed=asked.stream, has_session=asked.session is not None)
+        completion = Completion(asked, model, writing, prompts, f"cmpl-{request.scope['request_id']}", int(time.time()))
+        indices = iter(range(asked.places))
+        rows = [
+            [
+                Row(
+                    asked, index=next(indices), decoder=pipeline.decoder_after(prompt.ids[-1:].tolist()), bias=bias,
+                    offset=len(prompt.text) if asked.echo else 0,
+                )
+                for _ in range(asked.num_rows)
+            ]
+            for prompt in prompts
+        ]  # fmt: skip
+        state = self._session_state(completion)  # last, since from here on the session is in use
+        for prompt, its_rows in zip(prompts, rows, strict=True):
+            before, ids = _beginning(prompt, state, tokenizer.start_id, context)
+            num_top = asked.logprobs if asked.echo else None
+            writing.add(Prompt(writing, ids, its_rows, state=before, num_top=num_top))
         assert model.loop is not None
         model.loop.submit(writing)
         return completion
 
-    def _kept(self, completion: Completion) -> Kept | None:
-        name = completion.asked.wishes.session
+    def _session_state(self, completion: Completion) -> SessionState | None:
+        name = completion.request.session
         if name is None:
             return None
         if not self.service.has_sessions:
             raise wrong("session", "a server of several processes keeps no sessions", "unsupported_parameter")
         return completion.model.sessions.begin(name)
-
-    def _row(self, completion: Completion, choosing: Any, index: int, given: Given) -> Row:
-        asked, wishes, last = completion.asked, completion.asked.wishes, given.ids[-1:].tolist()
-        return Row(
-            choosing, seed=asked.seed, index=index, tokens=asked.max_tokens,
-            decoder=completion.model.pipeline.decoder_after(last), stops=Stops(asked.stops), logprobs=wishes.logprobs,
-            offset=len(given.text) if wishes.echo else 0, sums=asked.best_of > asked.n,
-        )  # fmt: skip
 
     def _ending(self, request: Request, completion: Completion) -> Callable[[], None]:
         """What has to happen once when a request ends, however it does."""
@@ -133,42 +134,41 @@ class Completions:
             writing.has_left = True
             if loop is not None and not is_done:
                 loop.wake()
-            if completion.asked.wishes.session is not None:
-                completion.model.sessions.end(completion.asked.wishes.session, writing.kept if is_done else None)
+            if completion.request.session is not None:
+                completion.model.sessions.end(completion.request.session, writing.session_state if is_done else None)
             usage = completion.usage()
-            request.scope["noted"].update(
-                prompt_tokens=usage["prompt_tokens"], completion_tokens=usage["completion_tokens"]
-            )
+            request.scope["noted"].update(prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens)
 
         return end
 
     async def _whole(self, completion: Completion, answer: Answer) -> Answer:
         while completion.writing.left:
-            await completion.writing.end.heard()
+            await completion.writing.end.wait()
             _check(completion.writing)
-        asked = completion.asked
-        answer.add(f'{as_text(completion.head())[:-1]},"choices":')
+        asked = completion.request
+        begin, end = around(completion.answer(usage=completion.usage()), "choices")
+        answer.add(begin)
         for number, prompt in enumerate(completion.writing.prompts):
             rows = list(prompt.rows)
-            if asked.best_of > asked.n:
+            if asked.num_rows > asked.n:
                 rows = sorted(rows, key=lambda row: -row.mean_log_p)[: asked.n]
             for n, row in enumerate(rows):
                 index = number * asked.n + n
-                answer.add("," if index else "[")
+                answer.add("," if index else "")
                 await _write(answer, _news(completion, index, row, finish=row.finish, begins=True))
-        answer.add(f'],"usage":{as_text(completion.usage())}}}')
+        answer.add(end)
         return answer.end()
 
     async def _pieces(self, completion: Completion) -> AsyncIterator[bytes]:
-        head, rows, loop = completion.head(), completion.rows, completion.model.loop
+        rows, loop = completion.rows, completion.model.loop
         assert loop is not None
-        options = completion.asked.wishes.stream_options
+        options = completion.request.stream_options
         counts = options is not None and options.include_usage
-        more = {"usage": None} if counts else {}
+        empty = completion.answer(usage=None) if counts else completion.answer()
         begun, open_rows, start = [False] * len(rows), set(range(len(rows))), time.perf_counter()
         while open_rows:
             if not any(rows[n].finish or rows[n].pieces for n in open_rows):
-                await completion.writing.news.heard()
+                await completion.writing.news.wait()
             _check(completion.writing)
             parts, size = [], 0
             for n in sorted(open_rows):
@@ -176,7 +176,7 @@ class Completions:
                 if not (finish or rows[n].pieces):
                     continue
                 for choice in _news(completion, n, rows[n], finish=finish, begins=not begun[n]):
-                    parts.append(event({**head, "choices": [choice], **more}))
+                    parts.append(event(empty.model_copy(update={"choices": [choice]})))
                     if (size := size + len(parts[-1])) > BLOCK:
                         yield b"".join(parts)
                         await asyncio.sleep(0)
@@ -190,9 +190,9 @@ class Completions:
             if parts:
                 yield b"".join(parts)
             if open_rows:
-                await completion.writing.end.heard(within=BETWEEN_PIECES + FOR_EACH_ROW * loop.num_live)
+                await completion.writing.end.wait(within=BETWEEN_PIECES + FOR_EACH_ROW * loop.num_live)
         if counts:
-            yield event({**head, "choices": [], "usage": completion.usage()})
+            yield event(empty.model_copy(update={"usage": completion.usage()}))
 
 
 def _check(writing: Writing) -> None:
@@ -200,63 +200,108 @@ def _check(writing: Writing) -> None:
         raise Refusal(500, str(writing.error)) if isinstance(writing.error, EnsueError) else bug()
 
 
-def _beginning(given: Given, kept: Kept | None, start_id: int, context: int | None) -> tuple[Any, Any]:
+def _beginning(
+    prompt: EncodedPrompt, session: SessionState | None, start_id: int, context: int | None
+) -> tuple[Any, Any]:
     """The state to go on from, and the ids to read: those of the prompt, after what a session has not read yet.
 
     If a context would be too full, it begins anew with its last half.
     """
-    if kept is None:
-        is_full = len(given.ids) == context
-        return None, given.ids if is_full else np.concatenate(([start_id], given.ids))
-    if context is None or len(kept.ids) + len(given.ids) <= context:
-        return kept.state, np.concatenate((kept.ids[-1:], given.ids))
-    ids = np.concatenate((kept.ids, given.ids))
-    return None, ids[-max(1, context // 2, len(given.ids)) :]
+    if session is None:
+        is_full = len(prompt.ids) == context
+        return None, prompt.ids if is_full else np.concatenate(([start_id], prompt.ids))
+    if context is None or len(session.ids) + len(prompt.ids) <= context:
+        return session.state, np.concatenate((session.ids[-1:], prompt.ids))
+    ids = np.concatenate((session.ids, prompt.ids))
+    return None, ids[-max(1, context // 2, len(prompt.ids)) :]
 
 
-def _news(
-    completion: Completion, index: int, row: Row, *, finish: str | None, begins: bool
-) -> Iterator[dict[str, Any]]:
+def _news(completion: Completion, index: int, row: Row, *, finish: Finish | None, begins: bool) -> Iterator[api.Choice]:
     """What is new of a choice, in parts of some tokens; the text is in the first. With its beginning comes the prompt,
     if it is to be repeated.
     """
-    number, tokenizer = index // completion.asked.n, completion.model.pipeline.tokenizer
-    text, given = row.text(), completion.given[number]
+    number, tokenizer = index // completion.request.n, completion.model.pipeline.tokenizer
+    text, prompt = row.text(), completion.prompts[number]
     infos: Iterator[TokenInfo] = row.shown()
-    if begins and completion.asked.wishes.echo:
-        text = given.text + text
-        looked = completion.writing.prompts[number].looked
-        infos = chain(tokens_of_prompt(tokenizer, given.ids.tolist(), looked), infos)
-    if row.logprobs is None:
-        yield {"index": index, "text": text, "logprobs": None, "finish_reason": finish}
+    if begins and completion.request.echo:
+        text = prompt.text + text
+        logprobs = completion.writing.prompts[number].logprobs
+        infos = chain(_tokens_of_prompt(tokenizer, prompt.ids.tolist(), logprobs), infos)
+    if row.request.logprobs is None:
+        yield api.Choice(index=index, text=text, logprobs=None, finish_reason=finish)
         return
     some = list(islice(infos, TOKENS_AT_ONCE))
     while True:
         following = list(islice(infos, TOKENS_AT_ONCE))
-        shown = shown_tokens(tokenizer, some, row.logprobs)
-        yield {"index": index, "text": text, "logprobs": shown, "finish_reason": None if following else finish}
+        shown = _shown(tokenizer, some, row.request.logprobs)
+        yield api.Choice(index=index, text=text, logprobs=shown, finish_reason=None if following else finish)
         if not following:
             return
         some, text = following, ""
 
 
-async def _write(answer: Answer, news: Iterator[dict[str, Any]]) -> None:
+async def _write(answer: Answer, news: Iterator[api.Choice]) -> None:
     """Writes a choice to JSON; others are answered between its parts."""
-    whole, columns = next(news), dict[str, list[str]]()
+    whole, columns, finish = next(news), dict[str, list[str]](), None
     for one in chain([whole], news):
-        for key, values in (one["logprobs"] or {}).items():
+        for key, values in one.logprobs or ():
             columns.setdefault(key, []).append("" if values is None else as_text(values)[1:-1])
+        finish = one.finish_reason
         if one is not whole:
-            whole["finish_reason"] = one["finish_reason"]
             await asyncio.sleep(0)
-    answer.add(f'{as_text({"index": whole["index"], "text": whole["text"]})[:-1]},"logprobs":')
+    answer.add(f'{as_text({"index": whole.index, "text": whole.text})[:-1]},"logprobs":')
     for number, (key, parts) in enumerate(columns.items()):
         answer.add(f'{"," if number else "{"}"{key}":')
-        if whole["logprobs"][key] is None:
+        if getattr(whole.logprobs, key) is None:
             answer.add("null")
             continue
         for n, part in enumerate(parts):
             answer.add(f"{',' if n else '['}{part}")
         answer.add("]")
-    answer.add(f'{"}" if columns else "null"},"finish_reason":{as_text(whole["finish_reason"])}}}')
+    answer.add(f'{"}" if columns else "null"},"finish_reason":{as_text(finish)}}}')
     await asyncio.sleep(0)
+
+
+def _shown(tokenizer: Tokenizer, infos: Sequence[TokenInfo], num_top: int) -> api.Logprobs:
+    """Tokens with, if `num_top` is not 0, the most probable ones in their places."""
+    return api.Logprobs(
+        tokens=[tokenizer.symbol(info.id) for info in infos],
+        token_logprobs=[info.log_p for info in infos],
+        top_logprobs=[_top(tokenizer, info) for info in infos] if num_top else None,
+        text_offset=[info.offset for info in infos],
+    )
+
+
+def _tokens_of_prompt(tokenizer: Tokenizer, ids: Sequence[int], logprobs: Sequence[Logprob]) -> Iterator[TokenInfo]:
+    """The tokens of a prompt that is repeated. The API has nothing of the first one."""
+    decoder, offset = tokenizer.decoder(), 0
+    first = len(logprobs) - len(ids)  # -1 for a prompt that is read without a start symbol, else 0
+    for place, id in enumerate(ids):
+        found = logprobs[first + place] if place else (None, None)
+        yield TokenInfo(id, offset, *found)
+        offset += len(decoder.feed(id))
+
+
+def _top(tokenizer: Tokenizer, info: TokenInfo) -> dict[str, float] | None:
+    if info.top is None or info.log_p is None:
+        return None
+    found: dict[str, float] = {}
+    for id, log_p in (*info.top, (info.id, info.log_p)):
+        found.setdefault(tokenizer.symbol(id), log_p)
+    return found
+
+
+def _bias(given: Any, model: Any) -> torch.Tensor | None:
+    if not given:
+        return None
+    size = model.vocabulary_size
+    if not isinstance(given, dict):
+        raise wrong("logit_bias", "expected a table of ids and numbers")
+    bias = np.zeros(size, np.float32)
+    for name, value in given.items():
+        if not (name.isascii() and name.isdigit() and len(name) < 10 and int(name) < size):
+            raise wrong("logit_bias", f"expected ids from 0 to {size - 1}")
+        if type(value) not in (int, float) or not -100 <= value <= 100:
+            raise wrong("logit_bias", "expected numbers from -100 to 100")
+        bias[int(name)] = value
+    return torch.from_numpy(bias).to(device_of(model))

@@ -35,29 +35,29 @@ class Door:
             return
         task = asyncio.current_task()
         assert task is not None
-        visit = Visit(self.service, scope, send)
+        cycle = Cycle(self.service, scope, send)
         if scope["path"].startswith("/v1/"):
             self.service.live.add(task)
         try:
-            with visit.ticket:
-                await self._answer(visit, receive)
+            with cycle.ticket:
+                await self._answer(cycle, receive)
         finally:
             self.service.live.discard(task)
-            self._log(visit)
+            self._log(cycle)
 
-    async def _answer(self, visit: Visit, receive: Receive) -> None:
+    async def _answer(self, cycle: Cycle, receive: Receive) -> None:
         try:
             async with asyncio.timeout(self.service.limits.request_seconds):
-                response = await self._handled(visit, receive)
-                await response(visit.scope, receive, visit.send)
-                await visit.sent()
+                response = await self._handled(cycle, receive)
+                await response(cycle.scope, receive, cycle.send)
+                await cycle.sent()
         except Refusal as refusal:
-            await visit.refuse(refusal)
+            await cycle.refuse(refusal)
         except TimeoutError:
             took = "the answer took too long"
-            await visit.refuse(Refusal(503, took, code="timeout", headers={"x-should-retry": "false"}))
+            await cycle.refuse(Refusal(503, took, code="timeout", headers={"x-should-retry": "false"}))
         except HasLeft:
-            visit.status = LEFT
+            cycle.status = LEFT
             self.service.metrics.left.inc()
         except asyncio.CancelledError:
             if self.service.state != "draining":
@@ -65,13 +65,13 @@ class Door:
             task = asyncio.current_task()
             assert task is not None
             task.uncancel()
-            await visit.refuse(Refusal(503, "the server is draining", code="server_draining"))
+            await cycle.refuse(Refusal(503, "the server is draining", code="server_draining"))
         except Exception as error:  # no request may end the server
             self.service.report(error)
-            await visit.refuse(bug())
+            await cycle.refuse(bug())
 
-    async def _handled(self, visit: Visit, receive: Receive) -> Response:
-        headers, route = Headers(scope=visit.scope), visit.route
+    async def _handled(self, cycle: Cycle, receive: Receive) -> Response:
+        headers, route = Headers(scope=cycle.scope), cycle.route
         self.service.check_origin(headers.getlist("host"), headers.get("origin"))
         if route is None or not route.is_open:
             self.service.check_key(headers.get("authorization", "").encode("latin-1"))
@@ -79,24 +79,24 @@ class Door:
                 self.service.check_open()
         if route is None:
             raise Refusal(404, "there is no such path")
-        if visit.scope["method"] not in ((route.method, "HEAD") if route.method == "GET" else (route.method,)):
+        if cycle.scope["method"] not in ((route.method, "HEAD") if route.method == "GET" else (route.method,)):
             raise Refusal(405, "this path has no such method")
-        return await route.handler(self.service, Request(visit.scope, receive))
+        return await route.handler(self.service, Request(cycle.scope, receive))
 
-    def _log(self, visit: Visit) -> None:
-        scope, seconds = visit.scope, time.perf_counter() - visit.start
-        path = "other" if visit.route is None else visit.route.path
-        self.service.metrics.requests.labels(path, str(visit.status)).inc()
+    def _log(self, cycle: Cycle) -> None:
+        scope, seconds = cycle.scope, time.perf_counter() - cycle.start
+        path = "other" if cycle.route is None else cycle.route.path
+        self.service.metrics.requests.labels(path, str(cycle.status)).inc()
         self.service.metrics.seconds.labels(path).observe(seconds)
         if path not in PROBES:
             self.service.log(
-                "request", id=visit.id, method=scope["method"][:16], path=path, status=visit.status,
+                "request", id=cycle.id, method=scope["method"][:16], path=path, status=cycle.status,
                 ms=round(1000 * seconds, 2), **scope["noted"],
             )  # fmt: skip
 
 
-class Visit:
-    """A request on its way: what was sent of its answer, and the ticket for what it holds meanwhile. `scope["noted"]`
+class Cycle:
+    """A request and its answer: what was sent of it, and the ticket for what it holds meanwhile. `scope["noted"]`
     is what the log says of it beside.
     """
 

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from ensue.decode.lanes import Lanes
 from ensue.engine import HeldWeights
 from ensue.models.modules import device_of, evaluating
-from ensue.serving.chooser import Chooser, looked
+from ensue.serving.chooser import Chooser, logprobs_of
 from ensue.serving.metrics import Metrics
-from ensue.serving.row import Kept, Row
+from ensue.serving.row import Row, SessionState
 from ensue.serving.writing import Prompt, Writing
 from ensue.types import State
 
@@ -146,12 +146,12 @@ class Loop:
         if not len(ids):
             return 1
         rows = torch.from_numpy(ids)[None].to(device_of(self.model))
-        if prompt.logprobs is None:
+        if prompt.num_top is None:
             _, prompt.state = self.model.read(rows, prompt.state)
         else:
             logits, prompt.state = self.model(rows, prompt.state)
             targets = prompt.ids[prompt.read - len(ids) + 1 : prompt.read + 1].tolist()
-            prompt.looked += looked(logits[0], targets, prompt.logprobs)
+            prompt.logprobs += logprobs_of(logits[0], targets, prompt.num_top)
         self.metrics.read(self.name, len(ids))
         return len(ids)
 
@@ -226,10 +226,10 @@ class Loop:
         start = time.perf_counter()
         logits = self._lanes.step([row.last for row, _ in self._live])
         ids = self._chooser.choose(logits)
-        looks = self._chooser.look(logits, ids)
+        logprobs = self._chooser.logprobs(logits, ids)
         self._chooser.count(ids, logits.shape[1])
         for place, (row, writing) in enumerate(self._live):
-            found = looks.get(place)
+            found = logprobs.get(place)
             row.take(ids[place]) if found is None else row.take(ids[place], found.log_p, found.top)
             if self.context is not None:
                 row.ids = np.append(row.ids, ids[place])
@@ -242,9 +242,9 @@ class Loop:
         self.metrics.stepped(self.name, len(ids), took)
 
     def _finish(self, row: Row, writing: Writing, state: Callable[[], State]) -> None:
-        if writing.keeps:
+        if writing.has_session:
             ids: NDArray[np.int64] = row.ids if self.context is not None else np.array([row.last])
-            writing.kept = Kept(state(), ids)
+            writing.session_state = SessionState(state(), ids)
         writing.left -= 1
         writing.tell()
 

@@ -37,9 +37,9 @@ class Route(NamedTuple):
 
     def match(self, path: str) -> dict[str, str] | None:
         """The parameters of a path; None if it is none of this route."""
-        if not self.parameter:
+        prefix, _, rest = self.path.partition("{")
+        if not rest:
             return {} if path == self.path else None
-        prefix = self.path.partition("{")[0]
         return {self.parameter: path.removeprefix(prefix)} if path.startswith(prefix) else None
 
 

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from ensue.inspection.page import live_page, policy
 from ensue.serving import api, texts
+from ensue.serving.completion_request import CompletionRequest
 from ensue.serving.metrics import TEXT
 from ensue.serving.openapi import Route, openapi_document
 from ensue.serving.service import Service
@@ -71,7 +72,7 @@ async def metrics(service: Service, request: Request) -> Response:
 
 JSON = "application/json"
 ROUTES = (
-    Route("POST", "/v1/completions", api.CompletionRequest, api.Completion, complete,
+    Route("POST", "/v1/completions", CompletionRequest, api.Completion, complete,
           "Writes on from prompts.", "generate"),
     Route("POST", "/v1/embeddings", api.EmbeddingRequest, api.Embeddings, texts.embeddings,
           "A vector for each text.", "embed"),
@@ -93,10 +94,13 @@ ROUTES = (
 
 PATHS = {route.command: route.path for route in ROUTES if route.command is not None}
 """The path of each command of a task's entry that has one."""
+BY_PATH = {route.path: route for route in ROUTES if not route.parameter}
 
 
 def route_of(path: str) -> tuple[Route | None, dict[str, str]]:
     """The route of a path, None if there is none, and the parameters in the path."""
+    if path in BY_PATH:
+        return BY_PATH[path], {}
     for route in ROUTES:
         if (parameters := route.match(path)) is not None:
             return route, parameters

@@ -3,50 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ensue.decode.sampling import GREEDY_BELOW, Sampling
-from ensue.serving.stopping import Stops
+from ensue.decode.sampling import Sampling
+from ensue.serving.completion_request import CompletionRequest
 from ensue.text.tokenizer import Decoder
 from ensue.types import State
 
+Finish = Literal["stop", "length"]
 NUMBERS = 64
 """Random numbers that are drawn at a time."""
-
-
-@dataclass(frozen=True)
-class Choosing:
-    """How tokens are chosen; the numbers of `ensue.decode.sampling.Sampling` and those of the API."""
-
-    temperature: float = 1.0
-    top_p: float = 1.0
-    top_k: int | None = None
-    min_p: float | None = None
-    frequency_penalty: float = 0.0
-    presence_penalty: float = 0.0
-    bias: Tensor | None = None
-    """What is added to the logits (V,)."""
-
-    @property
-    def is_greedy(self) -> bool:
-        """Whether the most probable token is always taken."""
-        return self.temperature < GREEDY_BELOW or self.top_p == 0
-
-    @property
-    def sampling(self) -> Sampling:
-        """The tokens that may be drawn, once the temperature has done its work."""
-        return Sampling(top_k=self.top_k, top_p=self.top_p, min_p=self.min_p)
-
-    @property
-    def has_penalties(self) -> bool:
-        """Whether tokens that were written before become less probable, or more."""
-        return bool(self.frequency_penalty or self.presence_penalty)
 
 
 class TokenInfo(NamedTuple):
@@ -58,7 +30,7 @@ class TokenInfo(NamedTuple):
     top: tuple[tuple[int, float], ...] | None
 
 
-class Kept(NamedTuple):
+class SessionState(NamedTuple):
     """A text in a model: the state after all tokens but the last, which is read next.
 
     `ids` are the newest tokens with the last one: as many as a context holds, or for a model without one, the last.
@@ -69,31 +41,36 @@ class Kept(NamedTuple):
 
 
 class Row:
-    """One choice of a request. The loop writes it; the request takes `pieces` and looks at `finish`, in that order
-    reversed: what has come when `finish` is set is all there is.
+    """One choice of a request. The loop writes it; the request reads `finish` first and `pieces` then: if
+    `finish` is set, no more pieces come.
     """
 
     def __init__(
-        self, choosing: Choosing, *, seed: int, index: int, tokens: int, decoder: Decoder, stops: Stops,
-        logprobs: int | None, offset: int = 0, sums: bool = False,
+        self, request: CompletionRequest, *, index: int, decoder: Decoder, bias: Tensor | None = None, offset: int = 0,
     ) -> None:  # fmt: skip
-        self.choosing, self.left, self.logprobs = choosing, tokens, logprobs
-        self.looks = logprobs is not None or sums
-        self._numbers = _uniform(seed, index)
-        self._decoder, self._stops, self._offset = decoder, stops, offset
+        self.request, self.left = request, request.max_tokens
+        self.sampling, self.bias = _sampling(request), bias
+        self.needs_logprobs = request.logprobs is not None or request.num_rows > request.n
+        self._numbers = _uniform(request.seed % (1 << 63), index)
+        self._decoder, self._stops, self._offset = decoder, Stops(request.stops), offset
         self.begin, self.taken = offset, 0
         """The place in the text where the first token begins, and the characters that the request has taken."""
         self.pieces: deque[str] = deque()
         self.infos: deque[TokenInfo] = deque()
-        self.finish: str | None = None
+        self.finish: Finish | None = None
         self.written = 0
         self.log_p = 0.0
-        """The logarithm of the probability of all tokens, if they are looked at."""
+        """The logarithm of the probability of all tokens, if logprobs are needed."""
         self.counts: Tensor | None = None
         """How often each token was written (V,), for penalties."""
         self.ids: NDArray[np.int64] = np.zeros(0, np.int64)
-        """What a context holds, with the token that is read next; see `Kept`."""
+        """What a context holds, with the token that is read next; see `SessionState`."""
         self.last = 0
+
+    @property
+    def has_penalties(self) -> bool:
+        """Whether tokens that were written before become less probable, or more."""
+        return bool(self.request.frequency_penalty or self.request.presence_penalty)
 
     @property
     def mean_log_p(self) -> float:
@@ -112,7 +89,7 @@ class Row:
         self.left -= 1
         if log_p is not None:
             self.log_p += log_p
-            if self.logprobs is not None:
+            if self.request.logprobs is not None:
                 self.infos.append(TokenInfo(id, self._offset, log_p, top))
         self._offset += len(piece)
         text, has_ended = self._stops.feed(piece)
@@ -121,7 +98,7 @@ class Row:
         elif text:
             self.pieces.append(text)
 
-    def _end(self, text: str, why: str) -> None:
+    def _end(self, text: str, why: Finish) -> None:
         if why == "length":
             rest, has_ended = self._stops.feed(self._decoder.flush())
             text += rest if has_ended else rest + self._stops.flush()
@@ -154,3 +131,42 @@ def _uniform(seed: int, index: int) -> Iterator[float]:
     numbers = np.random.default_rng([seed, index])
     while True:
         yield from (1 - numbers.random(NUMBERS)).tolist()
+
+
+def _sampling(request: CompletionRequest) -> Sampling:
+    """The options of sampling that the API has. A `top_p` of 0 is its other word for a temperature of 0."""
+    names = [field.name for field in fields(Sampling) if field.name in CompletionRequest.model_fields]
+    given: dict[str, Any] = {name: getattr(request, name) or None for name in names}
+    given["temperature"] = request.temperature if request.top_p else 0.0
+    return Sampling(**given)
+
+
+class Stops:
+    """Of several stop strings in a text that one counts which is complete first, however the text is cut in pieces."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self.stops, self._held = tuple(stops), ""
+
+    def feed(self, piece: str) -> tuple[str, bool]:
+        """The text that is final after one more piece, and whether the text has ended."""
+        if not self.stops:
+            return piece, False
+        text = self._held + piece
+        found = [(place + len(stop), place) for stop in self.stops if (place := text.find(stop)) >= 0]
+        if found:
+            self._held = ""
+            return text[: min(found)[1]], True
+        kept = max(_overlap(text, stop) for stop in self.stops)
+        self._held = text[len(text) - kept :]
+        return text[: len(text) - kept], False
+
+    def flush(self) -> str:
+        """What was held back, at the end of a text in which no stop string came."""
+        text, self._held = self._held, ""
+        return text
+
+
+def _overlap(text: str, stop: str) -> int:
+    """The length of the longest end of `text` with which `stop` begins."""
+    most = min(len(text), len(stop) - 1)
+    return next((size for size in range(most, 0, -1) if stop.startswith(text[len(text) - size :])), 0)

@@ -6,7 +6,7 @@ import time
 from collections import OrderedDict
 
 from ensue.serving.refusal import Refusal
-from ensue.serving.row import Kept
+from ensue.serving.row import SessionState
 
 
 class Sessions:
@@ -17,14 +17,14 @@ class Sessions:
 
     def __init__(self, most: int, seconds: float) -> None:
         self.most, self.seconds = most, seconds
-        self._kept: OrderedDict[str, tuple[float, Kept]] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[float, SessionState]] = OrderedDict()
         self._in_use: set[str] = set()
 
     def __len__(self) -> int:
         self._forget()
         return len(self._kept)
 
-    def begin(self, name: str) -> Kept | None:
+    def begin(self, name: str) -> SessionState | None:
         """What the session goes on from; None if it is new. Raises Refusal (409) while another request goes on with it.
 
         `end` has to follow.
@@ -35,11 +35,11 @@ class Sessions:
         self._in_use.add(name)
         return self._kept[name][1] if name in self._kept else None
 
-    def end(self, name: str, kept: Kept | None) -> None:
+    def end(self, name: str, state: SessionState | None) -> None:
         """Keeps what the next request goes on from; None leaves it as it was."""
         self._in_use.discard(name)
-        if kept is not None:
-            self._kept[name] = time.monotonic(), kept
+        if state is not None:
+            self._kept[name] = time.monotonic(), state
             self._kept.move_to_end(name)
         self._forget()
 

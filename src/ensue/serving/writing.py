@@ -1,4 +1,4 @@
-"""A request to write, as the loop sees it: its prompts, its rows, and bells that say that something is new."""
+"""A request to write, as the loop sees it: its prompts, its rows, and events that say that something is new."""
 
 from __future__ import annotations
 
@@ -6,61 +6,91 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.serving.chooser import Looked
-from ensue.serving.row import Kept, Row
+from ensue.serving.chooser import Logprob
+from ensue.serving.limits import Limits
+from ensue.serving.refusal import wrong
+from ensue.serving.row import Row, SessionState
+from ensue.text.utf8 import without_surrogates
 from ensue.types import State
 
 
-class Bell:
-    """Wakes a coroutine from another thread. Made inside of the event loop."""
+class Event:
+    """An event that any thread may set, for a coroutine that waits. Made inside of the event loop."""
 
     def __init__(self) -> None:
-        self._loop, self._event, self._rung = asyncio.get_running_loop(), asyncio.Event(), False
+        self._loop, self._event, self._is_set = asyncio.get_running_loop(), asyncio.Event(), False
 
-    def ring(self) -> None:
-        """From any thread. It costs nothing while nobody has listened since the last time."""
-        if not self._rung:
-            self._rung = True
+    def set(self) -> None:
+        """From any thread. It costs nothing while it is set."""
+        if not self._is_set:
+            self._is_set = True
             with suppress(RuntimeError):  # the event loop has ended
                 self._loop.call_soon_threadsafe(self._event.set)
 
-    async def heard(self, within: float | None = None) -> None:
-        """Waits until the bell has rung since the last time, or for so many seconds."""
+    async def wait(self, within: float | None = None) -> None:
+        """Waits until the event is set, or for so many seconds, and clears it."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
                 await self._event.wait()
         self._event.clear()
-        self._rung = False
+        self._is_set = False
+
+
+@dataclass(frozen=True)
+class EncodedPrompt:
+    """A prompt: its ids without the start symbol, and its text."""
+
+    ids: NDArray[np.int64]
+    text: str
+
+
+def encoded(prompt: str | list[int], tokenizer: Any, limits: Limits, context: int | None) -> EncodedPrompt:
+    """A prompt as ids. Raises Refusal for ids that are none, and for more tokens than are read."""
+    if isinstance(prompt, str):
+        if len(prompt) > limits.text_characters:
+            raise wrong("prompt", f"more than {limits.text_characters:,} characters", "context_length_exceeded")
+        text = without_surrogates(prompt)
+        ids = tokenizer.encode(text).astype(np.int64)
+    else:
+        if any(not 0 <= id < tokenizer.vocabulary_size for id in prompt):
+            raise wrong("prompt", f"an id is not from 0 to {tokenizer.vocabulary_size - 1}")
+        ids, text = np.array(prompt, np.int64), tokenizer.decode(prompt)
+    most = limits.prompt_tokens if context is None else min(context, limits.prompt_tokens)
+    if len(ids) > most:
+        raise wrong("prompt", f"{len(ids)} tokens; this model reads at most {most}", "context_length_exceeded")
+    return EncodedPrompt(ids, text)
 
 
 class Writing:
-    """One request. `has_left` is set by its client, `left`, `error` and `kept` by the loop."""
+    """One request. `has_left` is set by its client, `left`, `error` and `session_state` by the loop."""
 
-    def __init__(self, *, is_streamed: bool = False, keeps: bool = False) -> None:
+    def __init__(self, *, is_streamed: bool = False, has_session: bool = False) -> None:
         self.prompts: list[Prompt] = []
         self.unread: deque[Prompt] = deque()
         self.ready: deque[tuple[Row, State]] = deque()
         """The prompts that the loop has not read, and the rows that wait for room, with their states."""
-        self.news, self.end = Bell(), Bell()
-        """They ring at every new piece of a stream, and at the last one of any request."""
-        self.is_streamed, self.keeps = is_streamed, keeps
+        self.news, self.end = Event(), Event()
+        """They are set at every new piece of a stream, and at the last one of any request."""
+        self.is_streamed, self.has_session = is_streamed, has_session
         self.has_left = False
         self.left = 0
         """The rows that have not ended."""
         self.error: Exception | None = None
-        self.kept: Kept | None = None
+        self.session_state: SessionState | None = None
         """What a session goes on from."""
 
     def tell(self) -> None:
         """Something is new; called by the loop."""
         if self.is_streamed:
-            self.news.ring()
+            self.news.set()
         if not self.left or self.error is not None:
-            self.end.ring()
+            self.end.set()
 
     def add(self, prompt: Prompt) -> None:
         """One more prompt, with its rows."""
@@ -72,7 +102,7 @@ class Writing:
 class Prompt:
     """Ids that are read from `state`, all but the last, which the first step reads.
 
-    With `logprobs` the tokens of the prompt are looked at too: `looked` has one entry for each id but the first.
+    With `num_top` the tokens of the prompt get `logprobs` too: one entry for each id but the first.
     """
 
     def __init__(
@@ -82,11 +112,11 @@ class Prompt:
         rows: Sequence[Row],
         *,
         state: State = None,
-        logprobs: int | None = None,
+        num_top: int | None = None,
     ) -> None:
-        self.writing, self.ids, self.rows, self.state, self.logprobs = writing, ids, rows, state, logprobs
+        self.writing, self.ids, self.rows, self.state, self.num_top = writing, ids, rows, state, num_top
         self.read = 0
-        self.looked: list[Looked] = []
+        self.logprobs: list[Logprob] = []
 
     @property
     def is_read(self) -> bool:
