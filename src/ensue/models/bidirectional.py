@@ -6,6 +6,8 @@ what stands before a text and behind it.
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -14,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ensue.models.language_model import LanguageModel
-from ensue.models.layer_outputs import read_layers
+from ensue.models.layer_outputs import output_sizes, read_layers, widened
 from ensue.nn import HighwayCharacterCNN, SoftmaxHead, Stack, TokenEmbedding, WordSample
 from ensue.nn.combinators import reverse_rows
 from ensue.types import Loss, State
@@ -50,6 +52,28 @@ class BidirectionalModel(nn.Module):
         if not words.d_out == rightward.d_in == leftward.d_in or rightward.d_out != leftward.d_out:
             raise ValueError(f"words of {words.d_out} features and stacks that do not fit: {rightward!r}, {leftward!r}")
         self.words, self.rightward, self.leftward = words, rightward, leftward
+
+    @property
+    @abstractmethod
+    def num_layers(self) -> int:
+        """The number of layers of a word, L."""
+
+    @property
+    @abstractmethod
+    def d_layers(self) -> int:
+        """The size of a word's vector in each layer, d."""
+
+    @abstractmethod
+    def layers_of_words(
+        self, features: Sequence[BothWays], mask: Bool[Tensor, "B T"], ids: Int[Tensor, "B T"] | None
+    ) -> list[Tensor]:
+        """The vectors (B, T, d) of words in each layer, from what `read` gives behind a boundary, and their ids in the
+        vocabulary.
+        """
+
+    @abstractmethod
+    def start_from_counts(self, counts: Int[Tensor, " V"]) -> None:
+        """Begins as suits the counts of the words in the vocabulary."""
 
     def init_state(self, batch_size: int) -> State:
         """The state of both directions before the first word."""
@@ -105,6 +129,24 @@ class BidirectionalLanguageModel(BidirectionalModel):
         super().__init__(words, rightward, leftward)
         self.head = head
 
+    @property
+    def num_layers(self) -> int:
+        return len(output_sizes(self.rightward))
+
+    @property
+    def d_layers(self) -> int:
+        return 2 * max(output_sizes(self.rightward))
+
+    def layers_of_words(self, features: Sequence[BothWays], mask: Tensor, ids: Tensor | None) -> list[Tensor]:
+        """The vectors of words, twice side by side, and for each layer the features of both directions side by side,
+        with zeros behind where they are smaller.
+        """
+        return widened([torch.cat(self.including(both, mask), -1) for both in features])
+
+    def start_from_counts(self, counts: Tensor) -> None:
+        if self.head is not None:
+            self.head.start_from_counts(counts)
+
     def loss(
         self, words: Tensor, rightward: Way, leftward: Way, state: State = None, *, sample: WordSample | None = None
     ) -> tuple[Loss, State]:
@@ -135,6 +177,22 @@ class ContextModel(BidirectionalModel):
         self.targets = TokenEmbedding(vocabulary_size, d_context, std=d_context**-0.5)
         self.counts: Tensor
         self.register_buffer("counts", torch.ones(vocabulary_size, dtype=torch.int64))
+
+    @property
+    def num_layers(self) -> int:
+        return 2
+
+    @property
+    def d_layers(self) -> int:
+        return self.targets.d_out
+
+    def layers_of_words(self, features: Sequence[BothWays], mask: Tensor, ids: Tensor | None) -> list[Tensor]:
+        """The vector of the word and that of its context, of which the word is no part."""
+        assert ids is not None
+        return [self.targets(ids), self.contexts(*self.beside(features[-1], mask))]
+
+    def start_from_counts(self, counts: Tensor) -> None:
+        self.counts.copy_(counts)
 
     def contexts(self, left: Float[Tensor, "B T d"], right: Float[Tensor, "B T d"]) -> Float[Tensor, "B T c"]:
         """The vectors of contexts from what is known of both sides."""

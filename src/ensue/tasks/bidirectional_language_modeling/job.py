@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,22 +13,16 @@ from ensue.data.corpus.batches import Blocks, Segments
 from ensue.data.corpus.token_file import TokenFile
 from ensue.data.sources import TextSource
 from ensue.errors import RecipeError
-from ensue.models.bidirectional import BidirectionalLanguageModel, BidirectionalModel, ContextModel
-from ensue.models.word_specification import ContextOutput, NoOutput, SoftmaxOutput
+from ensue.models.bidirectional import BidirectionalModel
+from ensue.models.word_specification import NoOutput
 from ensue.runs.directory import RunDirectory
+from ensue.tasks.bidirectional_language_modeling.contexts import objective_of
 from ensue.tasks.bidirectional_language_modeling.model import BidirectionalParts
 from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalRecipe
-from ensue.tasks.bidirectional_language_modeling.scoring import (
-    describe_scoring,
-    noise_of,
-    score_both_ways,
-    score_contexts,
-)
 from ensue.tasks.bidirectional_language_modeling.task import BidirectionalLanguageModeling, TwoWayRows
 from ensue.tasks.bidirectional_language_modeling.words import WordReader, WordText, distinct_words
 from ensue.tasks.contract.task import Scores
 from ensue.tasks.texts.corpus import CorpusJob, count_tokens, read_corpus
-from ensue.tasks.texts.drawn_words import notes_on_sampling, sampled_words
 from ensue.text.words import WordTokenizer
 
 
@@ -53,17 +47,15 @@ class BidirectionalJob(CorpusJob[BidirectionalModel]):
         assert isinstance(self.corpus.tokenizer, WordTokenizer)
         self.parts, self.fingerprint = BidirectionalParts(self.corpus.tokenizer), self.corpus.fingerprint
         self.reader = WordReader(self.corpus.tokenizer, recipe.words)
-        self.text, train, head = self._text(self.corpus.train), recipe.train, recipe.head
+        self.text, train, self.objective = self._text(self.corpus.train), recipe.train, objective_of(recipe)
         cut = Segments if train.carry_state else Blocks
-        valid = None if self.corpus.valid is None else self._scored(self.corpus.valid)
-        context = head if isinstance(head, ContextOutput) else None
-        self.task = BidirectionalLanguageModeling(
+        valid = None if self.corpus.valid is None else self._text(self.corpus.valid)
+        self.task = self.objective.task(
             cut(self.text.tokens, batch_size=train.batch_size, segment_length=train.segment_length, seed=train.seed),
             TwoWayRows(self.text, self.reader),
-            sampled=sampled_words(head, self.counts, train.seed) if isinstance(head, SoftmaxOutput) else None,
-            noise=None if context is None else (noise_of(self.counts, context.noise_power), context.negatives),
+            self.counts,
             reset_state=train.reset_state,
-            validate=lambda model: None if valid is None else valid(model),
+            validate=lambda model: None if valid is None else self.objective.score(model, valid, self.reader),
         )
 
     def _words_of(self, tokenizer: Any) -> WordTokenizer:
@@ -79,16 +71,6 @@ class BidirectionalJob(CorpusJob[BidirectionalModel]):
     def unknown_in(self, tokens: TokenFile) -> int:
         return self._text(tokens).unknown
 
-    def _scored(self, tokens: TokenFile) -> Any:
-        """A function from the model to its scores on these tokens."""
-        text, head = self._text(tokens), self.recipe.head
-        if isinstance(head, ContextOutput):
-            noise, length = noise_of(self.counts, head.noise_power), self.recipe.train.segment_length
-            return partial(
-                score_contexts, text=text, reader=self.reader, noise=noise, negatives=head.negatives, length=length
-            )
-        return lambda model: score_both_ways(model, model.head, text, self.reader)
-
     @cached_property
     def counts(self) -> NDArray[np.int64]:
         found = count_tokens(self.text.tokens, len(self.text.words))
@@ -100,44 +82,27 @@ class BidirectionalJob(CorpusJob[BidirectionalModel]):
 
     @property
     def notes(self) -> list[str]:
-        rows, wanted, head = self.task.batches.batch_size, self.recipe.train.batch_size, self.recipe.head
+        rows, wanted = self.task.batches.batch_size, self.recipe.train.batch_size
         few = [f"the text fills {rows} rows of a batch, not {wanted}"] if rows < wanted else []
-        sampling = notes_on_sampling(head, len(self.counts)) if isinstance(head, SoftmaxOutput) else []
         unknown = self.text.unknown / len(self.text.tokens)
         many = [f"{unknown:.1%} of the training words are predicted as <unk>"] if unknown > 0.01 else []
-        return [*few, *sampling, *many, *self.notes_on_validation()]
+        return [*few, *self.objective.notes(len(self.counts)), *many, *self.notes_on_validation()]
 
     def protocol(self, model: BidirectionalModel) -> str:
         if self.corpus.valid is None:
             return ""
-        length = self.recipe.train.segment_length if isinstance(self.recipe.head, ContextOutput) else None
-        return f"validation: {describe_scoring(len(self.corpus.valid), length=length)}"
+        return f"validation: {self.objective.protocol(len(self.corpus.valid))}"
 
     def prepare(self, model: BidirectionalModel) -> None:
-        counts = torch.from_numpy(self.counts)
-        if isinstance(model, ContextModel):
-            model.counts.copy_(counts)
-        elif isinstance(model, BidirectionalLanguageModel) and model.head is not None:
-            model.head.start_from_counts(counts)
+        model.start_from_counts(torch.from_numpy(self.counts))
 
     def test(self, model: BidirectionalModel) -> Scores | None:
-        found: Scores | None = None if self.corpus.test is None else self._scored(self.corpus.test)(model)
-        return found
+        if self.corpus.test is None:
+            return None
+        return self.objective.score(model, self._text(self.corpus.test), self.reader)
 
     def about(self) -> str:
         return f"over {self.parts.vocabulary_size:,} words"
 
     def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str]:
-        if isinstance(self.recipe.head, ContextOutput):
-            return super().score_lines(scores)
-        lines = [
-            "| text | nats per token | perplexity | forward | backward | tokens | unknown |",
-            "|---|---|---|---|---|---|---|",
-        ]
-        for name, found in scores.items():
-            numbers = [found[key] for key in ("perplexity", "perplexity_forward", "perplexity_backward")]
-            shown = " | ".join("-" if number is None else f"{number:.2f}" for number in numbers)
-            lines.append(
-                f"| {name} | {found['nats_per_token']:.4f} | {shown} | {found['tokens']:,} | {found['unknown']:,} |"
-            )
-        return lines
+        return self.objective.score_lines(scores) or super().score_lines(scores)

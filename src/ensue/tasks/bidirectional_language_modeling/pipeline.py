@@ -15,26 +15,20 @@ from ensue.data.lines import Lines
 from ensue.data.sources import TextSource
 from ensue.errors import EnsueError, nearest
 from ensue.inspection.page import Inspection
-from ensue.metrics.comparison import ItemRows, ScoredItems, ratio
+from ensue.metrics.comparison import ScoredItems
 from ensue.models.bidirectional import FIRST_WORD, BidirectionalLanguageModel, BidirectionalModel, ContextModel
 from ensue.models.modules import device_of
 from ensue.nn import SoftmaxHead
 from ensue.runs.directory import RunDirectory
+from ensue.tasks.bidirectional_language_modeling.contexts import ContextScores, objective_of
 from ensue.tasks.bidirectional_language_modeling.page import inspect_words
 from ensue.tasks.bidirectional_language_modeling.portable import portable, reading_of
 from ensue.tasks.bidirectional_language_modeling.reading import SentenceReader, word_vectors
 from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalRecipe
-from ensue.tasks.bidirectional_language_modeling.scoring import (
-    ContextScores,
-    TwoWayScores,
-    describe_scoring,
-    noise_of,
-    score_both_ways,
-    score_contexts,
-)
+from ensue.tasks.bidirectional_language_modeling.scoring import TwoWayScores
 from ensue.tasks.bidirectional_language_modeling.words import LINE_END, WordReader, WordText
 from ensue.tasks.contract.portable import Portable
-from ensue.tasks.contract.token_scores import NatsOfParts, TokenScore, score_lines
+from ensue.tasks.contract.token_scores import TokenScore, score_lines
 from ensue.tasks.texts.minimal_pairs import MinimalPairScores, PairScore, ScoredTexts, score_pairs
 from ensue.tasks.texts.portable_reading import PortableReading
 from ensue.tasks.vectors.contextual import ContextualPipeline, checked_layer
@@ -63,7 +57,7 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors):
     ) -> None:
         super().__init__(model.eval())
         self.tokenizer, self.recipe, self.run = tokenizer, recipe, run
-        self.reader = WordReader(tokenizer, recipe.words)
+        self.reader, self.objective = WordReader(tokenizer, recipe.words), objective_of(recipe)
         self.sentences = SentenceReader(model, self.reader)
         self._table: WordTable | None = None
 
@@ -76,11 +70,13 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors):
 
     @property
     def num_layers(self) -> int:
-        return self.sentences.num_layers
+        layers: int = self.model.num_layers
+        return layers
 
     @property
     def d_layers(self) -> int:
-        return self.sentences.d_layers
+        size: int = self.model.d_layers
+        return size
 
     def layers_of_words(
         self, sentences: Sequence[Sequence[str]], *, pooling: str = "mean", carry: bool = False
@@ -229,20 +225,10 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors):
     ) -> TwoWayScores | ContextScores:
         """The scores on a file, a folder or a glob: perplexity in both directions, or the loss of contexts."""
         text = self._text(location, encoding)
-        if self.recipe.head.kind == "context":
-            return self._contexts(text, progress=progress)
-        return score_both_ways(self.model, self._head(), text, self.reader, progress=progress)
+        return self.objective.score(self.model, text, self.reader, progress=progress)
 
     def scored_items(self, location: str | Path, *, encoding: str = "utf-8") -> ScoredItems:
-        text, rows = self._text(location, encoding), ItemRows()
-        if self.recipe.head.kind == "context":
-            self._contexts(text, heard=lambda nats, words: rows.append((nats, words)))
-            return rows.scored("groups of blocks", {"noise_nats": ratio(0, 1)})
-        nats = NatsOfParts.of_blocks(len(text.tokens))
-        score_both_ways(self.model, self._head(), text, self.reader, heard=nats)
-        for total, words in zip(nats.totals, nats.tokens, strict=True):
-            rows.append((total, 2 * words))
-        return rows.scored("blocks", {"nats_per_token": ratio(0, 1)})
+        return self.objective.items(self.model, self._text(location, encoding), self.reader)
 
     def _text(self, location: str | Path, encoding: str) -> WordText:
         """The text to score. Raises EnsueError for a model without a head."""
@@ -251,20 +237,10 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors):
             self._head()
         return WordText.read(TextSource(location, encoding=encoding), self.tokenizer)
 
-    def _contexts(self, text: WordText, **told: Any) -> ContextScores:
-        head = self.recipe.head
-        assert head.kind == "context"
-        noise = noise_of(self.model.counts.cpu().numpy(), head.noise_power)
-        return score_contexts(
-            self.model, text, self.reader, noise, negatives=head.negatives,
-            length=self.recipe.train.segment_length, **told,
-        )  # fmt: skip
-
     def protocol(self, scores: Any) -> str:
         """A sentence that says how `evaluate` has read the text of these scores."""
-        if isinstance(scores, ContextScores):
-            return describe_scoring(scores.tokens, length=self.recipe.train.segment_length)
-        return describe_scoring(scores.forward.tokens, length=None)
+        tokens = scores.tokens if isinstance(scores, ContextScores) else scores.forward.tokens
+        return self.objective.protocol(tokens)
 
     def portable_reading(self, pooling: str) -> PortableReading:
         return reading_of(self.reader, self.model)

@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from ensue.models.bidirectional import FIRST_WORD, TEXT_BEGIN, TEXT_END, BothWays, ContextModel
-from ensue.models.layer_outputs import widened
 from ensue.nn.combinators import reverse_rows
 from ensue.tasks.bidirectional_language_modeling.words import UNKNOWN, WordReader
 from ensue.tasks.contract.portable import Portable, PortableFunction, TensorForm, mask_of, sample_lengths
@@ -83,10 +82,8 @@ class WaysReading(PortableReading):
         self, model: Any, given: Mapping[str, Tensor], features: Sequence[BothWays], inside: Tensor
     ) -> list[Tensor]:
         """The vectors (W, S, d) of words in each layer, from these features."""
-        if self.is_context:
-            contexts = model.contexts(*model.beside(features[-1], inside))
-            return [model.targets(given[f"{self.prefix}ids"]), contexts]
-        return widened([torch.cat(model.including(both, inside), -1) for both in features])
+        found: list[Tensor] = model.layers_of_words(features, inside, given.get(f"{self.prefix}ids"))
+        return found
 
     @property
     def settings(self) -> dict[str, Any]:

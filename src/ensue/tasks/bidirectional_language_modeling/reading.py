@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ensue.models.bidirectional import FIRST_WORD, BidirectionalModel, BothWays, ContextModel
-from ensue.models.layer_outputs import output_sizes, widened
+from ensue.models.bidirectional import FIRST_WORD, BidirectionalModel, BothWays
 from ensue.models.modules import device_of
 from ensue.tasks.bidirectional_language_modeling.words import WordReader
 from ensue.tasks.texts.windows import batches_by_length
@@ -29,31 +28,14 @@ def word_vectors(model: BidirectionalModel, reader: WordReader, words: Sequence[
 
 
 class SentenceReader:
-    """Reads sentences, and gives the vectors (L, T, d) of their T words in all layers.
-
-    The layers of a language model are the vectors of words, twice side by side, and for each of its layers the features
-    of both directions side by side; with zeros behind where they are smaller. Those of a model of contexts are the
-    vector of the word and that of its context, of which the word is no part.
-    """
+    """Reads sentences, and gives the vectors (L, T, d) of their T words in all layers."""
 
     def __init__(self, model: BidirectionalModel, words: WordReader) -> None:
         self.model, self.words = model, words
 
-    @property
-    def num_layers(self) -> int:
-        """The number of layers, L."""
-        return 2 if isinstance(self.model, ContextModel) else len(output_sizes(self.model.rightward))
-
-    @property
-    def d_layers(self) -> int:
-        """The size of a vector, d."""
-        if isinstance(self.model, ContextModel):
-            return self.model.targets.d_out
-        return 2 * max(output_sizes(self.model.rightward))
-
     def read(self, sentences: Sequence[Sequence[str]]) -> list[Vectors]:
         """The vectors of the words of each sentence, which is read by itself."""
-        found: list[Vectors] = [np.zeros((self.num_layers, 0, self.d_layers), np.float32)] * len(sentences)
+        found: list[Vectors] = [np.zeros((self.model.num_layers, 0, self.model.d_layers), np.float32)] * len(sentences)
         lengths = [len(words) + 1 for words in sentences]
         for numbers in batches_by_length(range(len(sentences)), lengths, WORDS_TOGETHER):
             some, _ = self._read([sentences[number] for number in numbers], None)
@@ -84,11 +66,7 @@ class SentenceReader:
         inside = real[:, 1 + closed :]
         if closed:
             features = [BothWays(*(way[:, :-1] for way in both)) for both in features]
-        if isinstance(self.model, ContextModel):
-            contexts = self.model.contexts(*self.model.beside(features[-1], inside))
-            layers = [self.model.targets(self._ids(sentences, contexts)), contexts]
-        else:
-            layers = widened([torch.cat(self.model.including(both, inside), -1) for both in features])
+        layers = self.model.layers_of_words(features, inside, self._ids(sentences, inside))
         stacked = torch.stack(layers, 1).float().cpu().numpy()
         return [row[:, : len(words)].copy() for row, words in zip(stacked, sentences, strict=True)], state
 

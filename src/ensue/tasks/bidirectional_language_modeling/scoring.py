@@ -1,38 +1,34 @@
-"""How a bidirectional model is scored: perplexity in each direction, or the loss by words of noise."""
+"""What a bidirectional language model learns, and its score: the perplexity in each direction."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from ensue.data.permutation import mix
+from ensue.data.corpus.batches import Blocks, Segments
+from ensue.metrics.comparison import ItemRows, ScoredItems, ratio
 from ensue.metrics.language import LanguageScores
-from ensue.metrics.scores import Scores, finite, mean
+from ensue.metrics.scores import Scores, finite
 from ensue.models.bidirectional import (
     FIRST_WORD,
     TEXT_BEGIN,
     TEXT_END,
     BidirectionalLanguageModel,
-    ContextModel,
     OneWay,
 )
-from ensue.models.modules import device_of, evaluating
+from ensue.models.modules import evaluating
+from ensue.models.word_specification import NoOutput, SoftmaxOutput
 from ensue.nn import SoftmaxHead
-from ensue.ranks import spread
 from ensue.tasks.bidirectional_language_modeling.reading import word_vectors
-from ensue.tasks.bidirectional_language_modeling.task import TwoWayRows, with_noise
+from ensue.tasks.bidirectional_language_modeling.task import BidirectionalLanguageModeling, TwoWayRows
 from ensue.tasks.bidirectional_language_modeling.words import LINE_END, Ids, WordReader, WordText
-from ensue.tasks.texts.drawn_words import Noise
+from ensue.tasks.contract.token_scores import NatsOfParts
+from ensue.tasks.texts.drawn_words import notes_on_sampling, sampled_words
 from ensue.tasks.texts.scoring import default_parts, read
-
-FIXED_SEED = 15
-"""The seed of the noise by which models are scored: the same for every model and every run."""
-SCORED_WORDS = 4096
 
 Progress = Callable[[int], None]
 
@@ -66,32 +62,6 @@ class TwoWayScores(Scores):
             f"{self.both.nats_per_token:.4f} nats per token, perplexity {self.both.perplexity:,.2f} "
             f"(forward {self.forward.perplexity:,.2f}, backward {self.backward.perplexity:,.2f})"
         )
-
-
-@dataclass(frozen=True)
-class ContextScores(Scores):
-    """The loss of a model of contexts in nats, summed over `tokens` words, each beside `negatives` words of noise."""
-
-    total_nats: float
-    tokens: int
-    unknown: int
-    negatives: int
-
-    @property
-    def noise_nats(self) -> float:
-        """The mean loss of a word."""
-        return mean(self.total_nats, self.tokens)
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "noise_nats": finite(self.noise_nats),
-            "tokens": self.tokens,
-            "unknown": self.unknown,
-            "negatives": self.negatives,
-        }
-
-    def summary(self) -> str:
-        return f"{self.noise_nats:.4f} nats per word beside {self.negatives} words of noise"
 
 
 @torch.inference_mode()
@@ -129,50 +99,50 @@ def from_the_end(heard: Callable[[Ids, Tensor], object], size: int) -> Callable[
     return lambda positions, nats: heard(size - 1 - positions, nats)
 
 
-@torch.inference_mode()
-def score_contexts(
-    model: ContextModel, text: WordText, reader: WordReader, noise: Noise, *,
-    negatives: int, length: int, progress: Progress | None = None,
-    heard: Callable[[float, int], object] | None = None,
-) -> ContextScores:  # fmt: skip
-    """The loss on a text in blocks of `length` words, with noise that is the same for every model. `heard` is given the
-    nats of some words at a time, and their number.
-    """
-    rows = TwoWayRows(text, reader)
+class Perplexity:
+    """What a bidirectional language model learns: each word, from either side."""
 
-    def nats_of(block: tuple[int, Ids]) -> float:
-        number, words = block
-        batch = with_noise(rows.blocks(words, device_of(model)), noise, negatives, key=mix(FIXED_SEED, number))
-        assert batch.noise is not None
-        nats = float(model.loss(batch.words, batch.rightward, batch.leftward, batch.noise).total)
-        if heard is not None:
-            heard(nats, words.size)
-        if progress is not None:
-            progress(words.size)
-        return nats
+    def __init__(self, head: SoftmaxOutput | NoOutput) -> None:
+        self.head = head
 
-    with evaluating(model):
-        total = sum(spread(nats_of, enumerate(_blocks(text, length))), 0.0)
-    return ContextScores(total, len(text.tokens), text.unknown, negatives)
+    def task(
+        self, batches: Segments | Blocks, rows: TwoWayRows, counts: Ids, **others: Any
+    ) -> BidirectionalLanguageModeling:
+        """The task, for the counts of the words in the vocabulary."""
+        assert isinstance(self.head, SoftmaxOutput)
+        sampled = sampled_words(self.head, counts, batches.seed)
+        return BidirectionalLanguageModeling(batches, rows, sampled=sampled, **others)
 
+    def notes(self, vocabulary_size: int) -> list[str]:
+        """Remarks on the head."""
+        return notes_on_sampling(self.head, vocabulary_size) if isinstance(self.head, SoftmaxOutput) else []
 
-def _blocks(text: WordText, length: int) -> Iterator[Ids]:
-    """The words of a text in rows of `length`, some rows at a time, and the rest as a row of its own."""
-    size, rows = len(text.tokens), max(1, SCORED_WORDS // length)
-    whole = size // length * length
-    for start in range(0, whole, rows * length):
-        yield text.tokens.read(start, min(start + rows * length, whole)).reshape(-1, length)
-    if whole < size:
-        yield text.tokens.read(whole, size)[None]
+    def score(self, model: Any, text: WordText, reader: WordReader, **told: Any) -> TwoWayScores:
+        """The scores of a text; see `score_both_ways`."""
+        return score_both_ways(model, model.head, text, reader, **told)
 
+    def items(self, model: Any, text: WordText, reader: WordReader) -> ScoredItems:
+        """The nats per token, whose items are blocks of the text."""
+        rows, nats = ItemRows(), NatsOfParts.of_blocks(len(text.tokens))
+        self.score(model, text, reader, heard=nats)
+        for total, words in zip(nats.totals, nats.tokens, strict=True):
+            rows.append((total, 2 * words))
+        return rows.scored("blocks", {"nats_per_token": ratio(0, 1)})
 
-def describe_scoring(text_tokens: int, *, length: int | None) -> str:
-    """A sentence that says how a text is scored: in blocks of `length` words, or by each direction."""
-    if length is not None:
-        return f"read once in blocks of {length:,} words, with words of noise that are the same for every model"
-    return f"read once by each direction, state carried, in {default_parts(text_tokens)} parts with a warm-up each"
+    def protocol(self, tokens: int) -> str:
+        """A sentence that says how a text of so many tokens is scored."""
+        return f"read once by each direction, state carried, in {default_parts(tokens)} parts with a warm-up each"
 
-
-def noise_of(counts: Ids, power: float) -> Noise:
-    """The words of noise for the counts of a vocabulary."""
-    return Noise(np.power(counts.astype(np.float64), power))
+    def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str] | None:
+        """The table of scores on the card; None for the one of all tasks."""
+        lines = [
+            "| text | nats per token | perplexity | forward | backward | tokens | unknown |",
+            "|---|---|---|---|---|---|---|",
+        ]
+        for name, found in scores.items():
+            numbers = [found[key] for key in ("perplexity", "perplexity_forward", "perplexity_backward")]
+            shown = " | ".join("-" if number is None else f"{number:.2f}" for number in numbers)
+            lines.append(
+                f"| {name} | {found['nats_per_token']:.4f} | {shown} | {found['tokens']:,} | {found['unknown']:,} |"
+            )
+        return lines

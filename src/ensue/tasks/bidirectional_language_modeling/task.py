@@ -11,12 +11,11 @@ import torch
 from torch import Tensor
 
 from ensue.data.corpus.batches import Blocks, Segments, TokenBatch
-from ensue.data.permutation import mix
-from ensue.models.bidirectional import BidirectionalLanguageModel, BidirectionalModel, ContextModel, Way
+from ensue.models.bidirectional import BidirectionalLanguageModel, BidirectionalModel, Way
 from ensue.nn import WordSample
 from ensue.tasks.bidirectional_language_modeling.words import LINE_END, Ids, WordReader, WordText
 from ensue.tasks.contract.task import Batch, Scores, Task, UnreadBatch, on_device, reset
-from ensue.tasks.texts.drawn_words import Noise, SampledWords
+from ensue.tasks.texts.drawn_words import SampledWords
 from ensue.types import Loss, State
 
 
@@ -71,11 +70,9 @@ class TwoWayRows:
 
 
 class BidirectionalLanguageModeling(Task[BidirectionalModel, TwoWayBatch]):
-    """Both directions on segments of a text with carried state, or on blocks of it; judged by nats per prediction.
+    """Both directions on segments of a text with carried state, or on blocks of it; judged by nats per prediction."""
 
-    With `noise`, (its words, their number for each word), a model of contexts is trained by negative samples.
-    """
-
+    judged_by = "nats_per_token"
     less_is_better = True
 
     def __init__(
@@ -84,12 +81,10 @@ class BidirectionalLanguageModeling(Task[BidirectionalModel, TwoWayBatch]):
         rows: TwoWayRows,
         *,
         sampled: SampledWords | None = None,
-        noise: tuple[Noise, int] | None = None,
         reset_state: float = 0.0,
         validate: Callable[[BidirectionalModel], Scores | None],
     ) -> None:
-        self.batches, self.rows, self.sampled, self.noise, self.reset_state = batches, rows, sampled, noise, reset_state
-        self.judged_by = "nats_per_token" if noise is None else "noise_nats"
+        self.batches, self.rows, self.sampled, self.reset_state = batches, rows, sampled, reset_state
         self.steps_per_epoch = batches.steps_per_epoch
         self.tokens_per_step = batches.batch_size * batches.segment_length
         self._validate = validate
@@ -103,8 +98,6 @@ class BidirectionalLanguageModeling(Task[BidirectionalModel, TwoWayBatch]):
             found = self.rows.segments(batch, mirrored, device)
         else:
             found = self.rows.blocks(batch.inputs, device)
-        if self.noise is not None:
-            return with_noise(found, *self.noise, key=mix(self.batches.seed, step))
         return replace(found, sample=None if self.sampled is None else self.sampled.draw(step, device))
 
     def initial_state(self, model: BidirectionalModel) -> State:
@@ -115,19 +108,9 @@ class BidirectionalLanguageModeling(Task[BidirectionalModel, TwoWayBatch]):
         return None if batch.first else reset(state, self.reset_state, model.init_state)
 
     def loss(self, model: BidirectionalModel, batch: TwoWayBatch, state: State) -> tuple[Loss, State]:
-        if isinstance(model, ContextModel):
-            assert batch.noise is not None
-            return model.loss(batch.words, batch.rightward, batch.leftward, batch.noise), None
         assert isinstance(model, BidirectionalLanguageModel)
         loss, after = model.loss(batch.words, batch.rightward, batch.leftward, state, sample=batch.sample)
         return loss, after if isinstance(self.batches, Segments) else None
 
     def validate(self, model: BidirectionalModel) -> Scores | None:
         return self._validate(model)
-
-
-def with_noise(batch: TwoWayBatch, noise: Noise, negatives: int, *, key: int) -> TwoWayBatch:
-    """The batch with its words of noise, a function of `key`."""
-    shape = (*batch.rightward.targets.shape, negatives)
-    drawn = noise.draw(key, np.arange(int(np.prod(shape)))).astype(np.int64).reshape(shape)
-    return replace(batch, noise=on_device(drawn, batch.words.device))

@@ -1,0 +1,169 @@
+"""What a model of contexts (context2vec) learns, and its score: the loss beside words of noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from ensue.data.corpus.batches import Blocks, Segments
+from ensue.data.permutation import mix
+from ensue.metrics.comparison import ItemRows, ScoredItems, ratio
+from ensue.metrics.scores import Scores, finite, mean
+from ensue.models.bidirectional import (
+    BidirectionalModel,
+    ContextModel,
+)
+from ensue.models.modules import device_of, evaluating
+from ensue.models.word_specification import ContextOutput
+from ensue.ranks import spread
+from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalRecipe
+from ensue.tasks.bidirectional_language_modeling.scoring import Perplexity, Progress
+from ensue.tasks.bidirectional_language_modeling.task import BidirectionalLanguageModeling, TwoWayBatch, TwoWayRows
+from ensue.tasks.bidirectional_language_modeling.words import Ids, WordReader, WordText
+from ensue.tasks.contract.task import on_device
+from ensue.tasks.texts.drawn_words import Noise
+from ensue.types import Loss, State
+
+FIXED_SEED = 15
+"""The seed of the noise by which models are scored: the same for every model and every run."""
+SCORED_WORDS = 4096
+
+
+@dataclass(frozen=True)
+class ContextScores(Scores):
+    """The loss of a model of contexts in nats, summed over `tokens` words, each beside `negatives` words of noise."""
+
+    total_nats: float
+    tokens: int
+    unknown: int
+    negatives: int
+
+    @property
+    def noise_nats(self) -> float:
+        """The mean loss of a word."""
+        return mean(self.total_nats, self.tokens)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "noise_nats": finite(self.noise_nats),
+            "tokens": self.tokens,
+            "unknown": self.unknown,
+            "negatives": self.negatives,
+        }
+
+    def summary(self) -> str:
+        return f"{self.noise_nats:.4f} nats per word beside {self.negatives} words of noise"
+
+
+class ContextModeling(BidirectionalLanguageModeling):
+    """The words of blocks from both of their sides, by negative samples; judged by the loss of a word."""
+
+    judged_by = "noise_nats"
+
+    def __init__(
+        self, batches: Segments | Blocks, rows: TwoWayRows, noise: Noise, negatives: int, **others: Any
+    ) -> None:
+        super().__init__(batches, rows, **others)
+        self.noise, self.negatives = noise, negatives
+
+    def batch(self, step: int, device: torch.device) -> TwoWayBatch:
+        return with_noise(super().batch(step, device), self.noise, self.negatives, key=mix(self.batches.seed, step))
+
+    def loss(self, model: BidirectionalModel, batch: TwoWayBatch, state: State) -> tuple[Loss, State]:
+        assert isinstance(model, ContextModel)
+        assert batch.noise is not None
+        return model.loss(batch.words, batch.rightward, batch.leftward, batch.noise), None
+
+
+class Contexts:
+    """What a model of contexts learns: to tell each word from words of noise, by what stands beside it."""
+
+    def __init__(self, head: ContextOutput, length: int) -> None:
+        self.head, self.length = head, length
+
+    def task(self, batches: Segments | Blocks, rows: TwoWayRows, counts: Ids, **others: Any) -> ContextModeling:
+        """The task, for the counts of the words in the vocabulary."""
+        return ContextModeling(batches, rows, noise_of(counts, self.head.noise_power), self.head.negatives, **others)
+
+    def notes(self, vocabulary_size: int) -> list[str]:
+        """No remarks."""
+        return []
+
+    def score(self, model: Any, text: WordText, reader: WordReader, **told: Any) -> ContextScores:
+        """The scores of a text; see `score_contexts`."""
+        noise = noise_of(model.counts.cpu().numpy(), self.head.noise_power)
+        negatives = self.head.negatives
+        return score_contexts(model, text, reader, noise, negatives=negatives, length=self.length, **told)
+
+    def items(self, model: Any, text: WordText, reader: WordReader) -> ScoredItems:
+        """The loss of a word, whose items are groups of blocks."""
+        rows = ItemRows()
+        self.score(model, text, reader, heard=lambda nats, words: rows.append((nats, words)))
+        return rows.scored("groups of blocks", {"noise_nats": ratio(0, 1)})
+
+    def protocol(self, tokens: int) -> str:
+        """A sentence that says how a text is scored."""
+        return f"read once in blocks of {self.length:,} words, with words of noise that are the same for every model"
+
+    def score_lines(self, scores: dict[str, dict[str, Any]]) -> list[str] | None:
+        """The table of scores on the card; None for the one of all tasks."""
+        return None
+
+
+@torch.inference_mode()
+def score_contexts(
+    model: ContextModel, text: WordText, reader: WordReader, noise: Noise, *,
+    negatives: int, length: int, progress: Progress | None = None,
+    heard: Callable[[float, int], object] | None = None,
+) -> ContextScores:  # fmt: skip
+    """The loss on a text in blocks of `length` words, with noise that is the same for every model. `heard` is given the
+    nats of some words at a time, and their number.
+    """
+    rows = TwoWayRows(text, reader)
+
+    def nats_of(block: tuple[int, Ids]) -> float:
+        number, words = block
+        batch = with_noise(rows.blocks(words, device_of(model)), noise, negatives, key=mix(FIXED_SEED, number))
+        assert batch.noise is not None
+        nats = float(model.loss(batch.words, batch.rightward, batch.leftward, batch.noise).total)
+        if heard is not None:
+            heard(nats, words.size)
+        if progress is not None:
+            progress(words.size)
+        return nats
+
+    with evaluating(model):
+        total = sum(spread(nats_of, enumerate(_blocks(text, length))), 0.0)
+    return ContextScores(total, len(text.tokens), text.unknown, negatives)
+
+
+def _blocks(text: WordText, length: int) -> Iterator[Ids]:
+    """The words of a text in rows of `length`, some rows at a time, and the rest as a row of its own."""
+    size, rows = len(text.tokens), max(1, SCORED_WORDS // length)
+    whole = size // length * length
+    for start in range(0, whole, rows * length):
+        yield text.tokens.read(start, min(start + rows * length, whole)).reshape(-1, length)
+    if whole < size:
+        yield text.tokens.read(whole, size)[None]
+
+
+def with_noise(batch: TwoWayBatch, noise: Noise, negatives: int, *, key: int) -> TwoWayBatch:
+    """The batch with its words of noise, a function of `key`."""
+    shape = (*batch.rightward.targets.shape, negatives)
+    drawn = noise.draw(key, np.arange(int(np.prod(shape)))).astype(np.int64).reshape(shape)
+    return replace(batch, noise=on_device(drawn, batch.words.device))
+
+
+def noise_of(counts: Ids, power: float) -> Noise:
+    """The words of noise for the counts of a vocabulary."""
+    return Noise(np.power(counts.astype(np.float64), power))
+
+
+def objective_of(recipe: BidirectionalRecipe) -> Perplexity | Contexts:
+    """What a model of this recipe learns."""
+    head = recipe.head
+    return Contexts(head, recipe.train.segment_length) if isinstance(head, ContextOutput) else Perplexity(head)
