@@ -25,8 +25,7 @@ from ensue.nn import (
     Zoneout,
 )
 from ensue.nn.recurrent.clockwork import ClockworkUnits
-from ensue.nn.recurrent.depth_gated import DepthGatedLayer, OpenLSTM
-from ensue.nn.recurrent.grid import GridLayer
+from ensue.nn.recurrent.lstm_stacks import DepthGatedLayer, GridLayer, OpenLSTM
 from ensue.types import State, leaves, map_state
 
 

@@ -54,8 +54,7 @@ from ensue.nn import (
 )
 from ensue.nn.attention.attentional import FedCell
 from ensue.nn.recurrent.clockwork import ClockworkUnits
-from ensue.nn.recurrent.depth_gated import DepthGatedLayer, OpenLSTM
-from ensue.nn.recurrent.grid import GridLayer
+from ensue.nn.recurrent.lstm_stacks import DepthGatedLayer, GridLayer, OpenLSTM
 from ensue.nn.recurrent.qrnn import FoPooling
 from ensue.testing.laws import Subject
 

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from ensue.models.build_frames import build_captioner
-from ensue.models.captioner import Captioner
+from ensue.models.captioner import Captioner, DrawnLooks, uneven_looks
 from ensue.models.frame_features import FrameFeatures
 from ensue.models.frame_specification import FrameFeatureSpecification, GridSpecification, LookingSpecification
-from ensue.models.looking import DrawnLooks, uneven_looks
 from ensue.models.specification import (
     ONE_WAY,
     ElmanEncoder,

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ensue.nn.glimpses import Glimpses, GlimpseVector, ImageVector
+from ensue.nn.images import Glimpses, GlimpseVector, ImageVector
 
 
 def direct(image: Tensor, place: list[float], size: int, scales: int) -> Tensor:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from ensue.errors import RecipeError
-from ensue.runs import curve
+from ensue.runs import pictures
 from ensue.tasks.labeling.job import LabelingJob
 from ensue.text.schemes import Scheme, encode, spans
 from ensue.training import run as run_module
@@ -161,7 +161,7 @@ def test_illegal_paths_are_never_taken_by_heads_that_know_the_scheme(names: Path
 
 
 def test_a_run_directory_has_all_that_a_tagger_is(names: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ensue.training.run.draw_curve", curve.draw_curve)
+    monkeypatch.setattr("ensue.training.run.draw_curve", pictures.draw_curve)
     test = tmp_path / "test.txt"
     test.write_text(columns(sentences(20, seed=7)))
     listener = Listener()

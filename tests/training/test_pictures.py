@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ensue.runs.curve import draw_curve
+from ensue.runs.pictures import draw_curve
 from ensue.runs.reporter import Reporter
 from ensue.tasks.confusion_picture import draw_confusion
 from training.tiny import run_tiny, some_slow, tiny_recipe

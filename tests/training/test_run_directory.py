@@ -10,7 +10,7 @@ import torch
 import ensue
 from ensue.errors import DataError, EnsueError, RunError, TrainingError
 from ensue.recipe import read_recipe
-from ensue.runs import curve
+from ensue.runs import pictures
 from ensue.runs.checkpoint import complete_checkpoints, load_checkpoint, save_checkpoint
 from ensue.runs.directory import RunDirectory
 from ensue.runs.log import MetricsLog
@@ -23,7 +23,7 @@ from training.tiny_texts import tagging
 
 
 def test_a_run_directory_has_all_that_a_model_is(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ensue.training.run.draw_curve", curve.draw_curve)
+    monkeypatch.setattr("ensue.training.run.draw_curve", pictures.draw_curve)
     test_text = tmp_path / "test.txt"
     test_text.write_text(words(100, seed=5))
     recorder = Recorder()

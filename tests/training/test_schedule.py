@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ensue.recipe import TrainRecipe
-from ensue.training.schedule import Budget, learning_rate
+from ensue.training.optimizer import Budget, learning_rate
 from training.tiny import Recorder, run_tiny, tiny_recipe
 
 

@@ -12,13 +12,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.decode.blocks import Blocked, Forbidden, repeated
 from ensue.decode.candidates import best_places
 from ensue.decode.hypotheses import Hypothesis, NBest
-from ensue.decode.record import Candidate, candidates_of
-from ensue.decode.requirements import Requirements
+from ensue.decode.phrases import Blocked, Forbidden, Requirements, repeated
+from ensue.decode.record import Candidate, Chosen, Ids, Live, candidates_of
 from ensue.decode.search import BeamSearch, Task
-from ensue.decode.slots import Chosen, Ids, Live
 
 
 class Frontier:

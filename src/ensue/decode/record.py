@@ -1,4 +1,7 @@
-"""A record of all that a beam search has considered: a tree of beginnings."""
+"""The hypotheses of a step of beam search as arrays, and a record of all that was considered: a tree of beginnings.
+
+B inputs that are not done, S slots of each, t tokens, C required phrases, K continuations.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,33 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ensue.decode.slots import Chosen, Ids, Live
+Ids = NDArray[np.int64]
+
+
+class Live(NamedTuple):
+    """The hypotheses that go on."""
+
+    inputs: Ids
+    """The numbers (B,) of the inputs that are not done."""
+    totals: NDArray[np.float64]
+    """Log-probabilities (B, S); -∞ in a slot that is free."""
+    history: Ids
+    """All tokens so far (B, S, t)."""
+    progress: Ids
+    """The states (B, S, C) of the required phrases."""
+
+
+class Chosen(NamedTuple):
+    """The best continuations of each input (B, K), the best first."""
+
+    parents: Ids
+    """The slots of the hypotheses that they continue."""
+    ids: Ids
+    totals: NDArray[np.float64]
+    """Log-probabilities; -∞ where there was nothing more to choose."""
+    progress: Ids
+    """The states (B, K, C) of the required phrases."""
+
 
 Fate = Literal["goes on", "ends", "is left out", "is too long", "comes too late"]
 """`is left out`: the others were better. `comes too late`: no better hypothesis of its input could come any more."""

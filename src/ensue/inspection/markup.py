@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup, escape
 
 from ensue.inspection.numbers import as_json
-from ensue.text.graphemes import is_boundary
+from ensue.text.boundaries import is_boundary
 
 if TYPE_CHECKING:  # it is imported with the first page
     from jinja2 import Environment

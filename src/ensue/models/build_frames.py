@@ -47,7 +47,7 @@ from ensue.nn import (
     Stack,
     VariationalRecurrent,
 )
-from ensue.nn.glimpses import Glimpses, GlimpseVector, ImageVector
+from ensue.nn.images import Glimpses, GlimpseVector, ImageVector
 from ensue.text.labels import Labels
 
 

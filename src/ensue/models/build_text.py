@@ -8,13 +8,12 @@ import torch
 from torch import Tensor
 
 from ensue.models.classifier import Classifier
-from ensue.models.contextual_vectors import ContextualVectors, LayersShape
 from ensue.models.copying import CopyingEncoderDecoder
-from ensue.models.decoder_only import DecoderOnly
 from ensue.models.decoders import build_decoder
-from ensue.models.encoder_decoder import EncoderDecoder, TextModel
+from ensue.models.encoder_decoder import DecoderOnly, EncoderDecoder, TextModel
 from ensue.models.encoders import build_encoder, build_transformer, in_two_halves
 from ensue.models.language_model import LanguageModel
+from ensue.models.layer_outputs import ContextualVectors, LayersShape
 from ensue.models.masked_language_model import MaskedLanguageModel
 from ensue.models.ngram_bag import NgramBag, PairBag
 from ensue.models.specification import (

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ensue.models.contextual_vectors import ContextualVectors
 from ensue.models.encoder_decoder import EncoderDecoder
+from ensue.models.layer_outputs import ContextualVectors
 from ensue.nn import CopyingHead, CopyingState, SequenceLayer, TokenEmbedding
 from ensue.types import Loss, State
 

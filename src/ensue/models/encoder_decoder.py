@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ensue.models.contextual_vectors import ContextualVectors
+from ensue.models.layer_outputs import ContextualVectors
 from ensue.nn import SequenceLayer, TokenEmbedding
 from ensue.types import Loss, Memory, State
 
@@ -168,3 +168,25 @@ class EncoderDecoder(TextModel):
 def right_shifted(targets: Int[Tensor, "B T"], begin_id: int) -> Int[Tensor, "B T"]:
     """The input of a decoder in training: the begin symbol, then each target but the last."""
     return torch.cat((targets.new_full((len(targets), 1), begin_id), targets[:, :-1]), dim=1)
+
+
+class DecoderOnly(TextModel):
+    """`P(y_1 .. y_n | x) = Π_t softmax(head(layers(x δ y_<t)))[y_t]`: one text, in which δ, the begin symbol, stands
+    between source and output (SLP ch. 9; Radford et al. 2018).
+
+    The loss counts behind δ only. Both sides have one vocabulary and one table of vectors. The state after the source
+    is that of the layers, so the source is read once.
+    """
+
+    @property
+    def readers(self) -> tuple[TokenEmbedding, SequenceLayer]:
+        return self.target, self.decoder
+
+    def begin(
+        self,
+        sources: Int[Tensor, "B S"],
+        mask: Bool[Tensor, "B S"] | None = None,
+        contextual: Sequence[Float[Tensor, "B S _ _"]] = (),
+    ) -> State:
+        _, state = self.decoder(self.target(sources), mask=mask)
+        return state

@@ -19,7 +19,7 @@ from ensue.models.frame_specification import GlimpseSpecification
 from ensue.nn import SequenceLayer
 from ensue.nn.draws import normal
 from ensue.nn.gaussian import Gaussian
-from ensue.nn.glimpses import Glimpses, GlimpseVector, ImageVector
+from ensue.nn.images import Glimpses, GlimpseVector, ImageVector
 from ensue.types import Loss, State, select_rows
 
 SLOWNESS = 0.02

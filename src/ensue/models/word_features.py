@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ensue.models.contextual_vectors import ContextualVectors, LayersShape
+from ensue.models.layer_outputs import ContextualVectors, LayersShape
 from ensue.models.subword_encoder import Subwords
 from ensue.models.word_specification import FeatureSpecification, SentenceFeatureSpecification
 from ensue.nn import CharacterCNN, CharacterLSTM, TokenEmbedding

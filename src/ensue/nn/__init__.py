@@ -26,9 +26,8 @@ from ensue.nn.attention.decoder_blocks import (
 from ensue.nn.attention.multi_head import KVState, MultiHeadAttention
 from ensue.nn.attention.positions import LearnedPositions, PositionState, Rotary, SinusoidalPositions
 from ensue.nn.attention.transformer import Transformer
-from ensue.nn.character_highways import HighwayCharacterCNN
-from ensue.nn.characters import CharacterCNN, CharacterLSTM
-from ensue.nn.combinators import Alongside, Bidirectional, Residual, Stack
+from ensue.nn.characters import CharacterCNN, CharacterLSTM, Highway, HighwayCharacterCNN
+from ensue.nn.combinators import Alongside, Bidirectional, Residual, ScalarMix, Stack
 from ensue.nn.dropout import Dropout, ElementDropout, VariationalDropout, WeightDrop
 from ensue.nn.embeddings import TokenEmbedding, VectorInput
 from ensue.nn.heads.chain import log_partition, marginals
@@ -40,28 +39,22 @@ from ensue.nn.heads.paths import k_best, viterbi
 from ensue.nn.heads.sampled_cross_entropy import WordSample, sampled_cross_entropy
 from ensue.nn.heads.single_chain import marginals_of_one, viterbi_path
 from ensue.nn.heads.softmax import SoftmaxHead, TiedSoftmaxHead, TransformedSoftmaxHead
-from ensue.nn.highway import Highway
-from ensue.nn.image_grid import ImageGrid
+from ensue.nn.images import ImageGrid
 from ensue.nn.layer import Parallel, Pointwise, Recurrent, SequenceLayer
 from ensue.nn.pooling import AttentionPooling, FirstPooling, LastPooling, MaxPooling, MeanPooling, Pooling, Poolings
 from ensue.nn.recurrent.clockwork import Clockwork, ClockworkState
 from ensue.nn.recurrent.context import ContextState, FromContext, WithContext
-from ensue.nn.recurrent.coupled import CoupledLSTM
-from ensue.nn.recurrent.depth_gated import DepthGatedLSTM
 from ensue.nn.recurrent.elman import Elman, ElmanState
-from ensue.nn.recurrent.grid import GridLSTM
 from ensue.nn.recurrent.gru import GRU, GRUState
-from ensue.nn.recurrent.layer_norm_lstm import LayerNormLSTM
 from ensue.nn.recurrent.linear_recurrence import LinearRecurrence, LinearState
 from ensue.nn.recurrent.lstm import LSTM, LSTMState
+from ensue.nn.recurrent.lstm_stacks import DepthGatedLSTM, GridLSTM
+from ensue.nn.recurrent.lstm_variants import CoupledLSTM, LayerNormLSTM, PeepholeLSTM, ProjectedLSTM, ProjectedLSTMState
 from ensue.nn.recurrent.minimal import MinGRU, MinLSTM
-from ensue.nn.recurrent.peephole import PeepholeLSTM
-from ensue.nn.recurrent.projected import ProjectedLSTM, ProjectedLSTMState
 from ensue.nn.recurrent.qrnn import QRNN, QRNNState
 from ensue.nn.recurrent.scan import scan
 from ensue.nn.recurrent.variational import VariationalRecurrent, VariationalState
 from ensue.nn.recurrent.zoneout import Zoneout
-from ensue.nn.scalar_mix import ScalarMix
 from ensue.nn.taps import Tap, Taps, replace, tap_names, watch
 from ensue.nn.window import Window, WindowState
 

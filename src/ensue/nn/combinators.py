@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from ensue.nn.border import ANY, expect
 from ensue.nn.layer import SequenceLayer, Wrapper
 from ensue.types import Memory, State, leaves
 
@@ -171,3 +172,26 @@ def reverse_rows(x: Tensor, mask: Tensor | None) -> Tensor:
     lengths = mask.sum(1, keepdim=True)
     order = torch.where(mask, lengths - 1 - positions, positions)
     return x.gather(1, order.unsqueeze(-1).expand_as(x))
+
+
+class ScalarMix(nn.Module):
+    """`γ Σ_j softmax(s)_j h_j` over L layers (Peters et al. 2018, eq. 1). It begins as their mean.
+
+    Raises ValueError for another number of layers.
+    """
+
+    def __init__(self, num_layers: int) -> None:
+        super().__init__()
+        self.num_layers = num_layers
+        self.scores = nn.Parameter(torch.zeros(num_layers))
+        self.gamma = nn.Parameter(torch.ones(()))
+
+    def forward(self, h: Float[Tensor, "*shape L d"]) -> Float[Tensor, "*shape d"]:
+        """The mix of the layers `h` (..., L, d)."""
+        sizes: list[int | str] = [*[ANY] * max(h.dim() - 2, 0), self.num_layers, ANY] if isinstance(h, Tensor) else []
+        expect(type(self).__name__, "h", h, sizes, self.scores.dtype, like=self.scores)
+        weights = self.gamma * self.scores.softmax(0)
+        return (h * weights.unsqueeze(1)).sum(-2)
+
+    def extra_repr(self) -> str:
+        return f"num_layers={self.num_layers}"

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from ensue.errors import RecipeError, nearest
 from ensue.text import treebank, words
-from ensue.text.graphemes import is_boundary
+from ensue.text.boundaries import is_boundary
 
 Span = tuple[int, int]
 Word = TypeVar("Word")

@@ -28,11 +28,9 @@ from ensue.runs.reporter import Reporter, StepReport, Validation
 from ensue.runs.schema import DamagedError, Progress
 from ensue.runs.weights import disk_errors_told
 from ensue.tasks.contract.task import Cut, Scores, Task, UnreadBatch
-from ensue.training.average import Average
 from ensue.training.device import Precision, autocast
 from ensue.training.gradients import Gradients, OutOfMemory, step_seed
-from ensue.training.optimizer import build_optimizer
-from ensue.training.schedule import Budget, learning_rate
+from ensue.training.optimizer import Average, Budget, build_optimizer, learning_rate
 from ensue.training.tuning import Tuning
 from ensue.types import Loss, State, leaves, map_state
 

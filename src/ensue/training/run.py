@@ -23,10 +23,9 @@ from ensue.models.modules import count_parameters
 from ensue.ranks import Ranks, ranks, together
 from ensue.recipe import BUDGETS, Recipe, going_on
 from ensue.runs.card import write_card
-from ensue.runs.curve import draw_curve
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import check_not_own, copy_origins
-from ensue.runs.pictures import made
+from ensue.runs.pictures import draw_curve, made
 from ensue.runs.reporter import Facts, Outcome, Reporter
 from ensue.runs.weights import disk_errors_told
 from ensue.tasks import task_entry

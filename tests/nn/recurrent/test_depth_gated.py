@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from ensue.nn import watch
-from ensue.nn.recurrent.depth_gated import DepthGatedLSTM
+from ensue.nn.recurrent.lstm_stacks import DepthGatedLSTM
 from ensue.types import State, leaves
 from nn.recurrent.lstm_stacks import D_IN, B, D, T, check, randomized
 from training.tiny import some_slow

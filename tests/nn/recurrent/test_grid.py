@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from ensue.nn import watch
-from ensue.nn.recurrent.grid import GridLSTM
 from ensue.nn.recurrent.lstm import LSTMState
+from ensue.nn.recurrent.lstm_stacks import GridLSTM
 from ensue.types import State, leaves
 from nn.recurrent.lstm_stacks import D_IN, B, D, T, check, random_state, randomized
 from training.tiny import some_slow

@@ -11,10 +11,7 @@ from torch import Tensor, nn, sigmoid, tanh
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from ensue.nn import LSTM, Recurrent, tap_names, watch
-from ensue.nn.recurrent.coupled import CoupledLSTM
-from ensue.nn.recurrent.layer_norm_lstm import LayerNormLSTM
-from ensue.nn.recurrent.peephole import PeepholeLSTM
-from ensue.nn.recurrent.projected import ProjectedLSTM
+from ensue.nn.recurrent.lstm_variants import CoupledLSTM, LayerNormLSTM, PeepholeLSTM, ProjectedLSTM
 from training.tiny import some_slow
 
 D_IN, D, D_CELL, B, T = 3, 5, 7, 5, 6

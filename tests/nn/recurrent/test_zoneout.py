@@ -10,7 +10,7 @@ from torch import Tensor, sigmoid, tanh
 
 from ensue.nn import GRU, LSTM, Elman, Recurrent, Stack, WeightDrop, watch
 from ensue.nn.draws import uniform
-from ensue.nn.recurrent.projected import ProjectedLSTM
+from ensue.nn.recurrent.lstm_variants import ProjectedLSTM
 from ensue.nn.recurrent.zoneout import Zoneout
 from ensue.types import leaves
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field
 
 from ensue.models.build_text import build_encoder_decoder
-from ensue.models.contextual_vectors import ContextualVectors, LayersShape
 from ensue.models.encoder_decoder import TextModel
+from ensue.models.layer_outputs import ContextualVectors, LayersShape
 from ensue.runs.directory import RunDirectory
 from ensue.runs.schema import ColumnContent, Config, Content, DamagedError, Size
 from ensue.tasks.contract.model import ModelParts

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ensue.data.compact_texts import Ragged
 from ensue.errors import RecipeError
-from ensue.models.contextual_vectors import LayersShape
+from ensue.models.layer_outputs import LayersShape
 from ensue.models.modules import device_of
 from ensue.models.word_specification import ContextualSpecification
 from ensue.notices import say_once

@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from ensue.models.contextual_vectors import LayersShape
+from ensue.models.layer_outputs import LayersShape
 from ensue.models.subword_encoder import SubwordEncoder
 from ensue.runs.directory import RunDirectory
 from ensue.runs.origin import origins_in

@@ -1,0 +1,170 @@
+"""Variants of the LSTM: coupled gates, peepholes, layer normalization, and a projection."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ensue.nn.layer import Recurrent
+from ensue.nn.recurrent.initialization import gate_bias, hidden_weight, input_weight
+from ensue.nn.recurrent.lstm import LSTMState, LSTMVariant
+from ensue.nn.taps import Tap, Taps
+from ensue.types import Memory, State
+
+
+class CoupledLSTM(LSTMVariant):
+    """An LSTM with coupled gates, i = 1 - f (Greff et al. 2017, CIFG):
+
+        f = σ(W_f x + U_f h + b_f)      g = tanh(W_g x + U_g h + b_g)    o = σ(W_o x + U_o h + b_o)
+        c' = f ⊙ c + (1 - f) ⊙ g        h' = o ⊙ tanh(c')
+
+    The weights stack f, g, o. The forget bias starts at 1.
+    """
+
+    def __init__(self, d_in: int, d_out: int) -> None:
+        super().__init__(d_in, d_out, gates=("forget", "candidate", "output"))
+
+    def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], LSTMState]:
+        h, c = self.init_state(len(x_t)) if state is None else state
+        z = F.linear(x_t, self.weight_input, self.bias) + F.linear(h, self.weight_hidden)
+        z_f, z_g, z_o = z.chunk(3, dim=-1)
+        f, o = self.gates.forget(torch.sigmoid(z_f)), self.gates.output(torch.sigmoid(z_o))
+        g = self.gates.candidate(torch.tanh(z_g))
+        c = self.cell(f * c + (1 - f) * g)
+        h = self.hidden(o * torch.tanh(c))
+        return h, LSTMState(h, c)
+
+
+class PeepholeLSTM(LSTMVariant):
+    """An LSTM whose gates read the cell of their own unit; the output gate reads the new one (Gers & Schmidhuber 2000):
+
+        i = σ(W_i x + U_i h + p_i ⊙ c + b_i)    f = σ(W_f x + U_f h + p_f ⊙ c + b_f)
+        g = tanh(W_g x + U_g h + b_g)           c' = f ⊙ c + i ⊙ g
+        o = σ(W_o x + U_o h + p_o ⊙ c' + b_o)   h' = o ⊙ tanh(c')
+
+    The weights stack i, f, g, o. The peepholes p (d,) start at 0, which makes it an LSTM. The forget bias starts at 1.
+    """
+
+    def __init__(self, d_in: int, d_out: int) -> None:
+        super().__init__(d_in, d_out)
+        self.peephole_input = nn.Parameter(torch.zeros(d_out))
+        self.peephole_forget = nn.Parameter(torch.zeros(d_out))
+        self.peephole_output = nn.Parameter(torch.zeros(d_out))
+
+    def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], LSTMState]:
+        h, c = self.init_state(len(x_t)) if state is None else state
+        z = F.linear(x_t, self.weight_input, self.bias) + F.linear(h, self.weight_hidden)
+        z_i, z_f, z_g, z_o = z.chunk(4, dim=-1)
+        i = self.gates.input(torch.sigmoid(z_i + self.peephole_input * c))
+        f = self.gates.forget(torch.sigmoid(z_f + self.peephole_forget * c))
+        g = self.gates.candidate(torch.tanh(z_g))
+        c = self.cell(f * c + i * g)
+        o = self.gates.output(torch.sigmoid(z_o + self.peephole_output * c))
+        h = self.hidden(o * torch.tanh(c))
+        return h, LSTMState(h, c)
+
+
+class LayerNormLSTM(LSTMVariant):
+    """An LSTM with layer normalization (Ba, Kiros & Hinton 2016, eqs. 20-22).
+
+    With LN(a; γ) = γ ⊙ (a - mean a) / √(var a + 1e-5):
+
+        [i; f; g; o] = [σ; σ; tanh; σ](LN(W x; γ_x) + LN(U h; γ_h) + b)
+        c' = f ⊙ c + i ⊙ g      h' = o ⊙ tanh(LN(c'; γ_c) + b_c)
+
+    The first two normalizations are over all 4d numbers of a row, not over those of one gate, and the cell that is
+    passed on is c' itself. Both are so in the paper; other implementations differ. The three biases of the paper's
+    gates are one here, since they are added. The weights stack i, f, g, o. The gains γ and the forget bias start at 1.
+    """
+
+    def __init__(self, d_in: int, d_out: int) -> None:
+        super().__init__(d_in, d_out)
+        self.gain_input = nn.Parameter(torch.ones(4 * d_out))
+        self.gain_hidden = nn.Parameter(torch.ones(4 * d_out))
+        self.gain_cell = nn.Parameter(torch.ones(d_out))
+        self.bias_cell = nn.Parameter(torch.zeros(d_out))
+
+    def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], LSTMState]:
+        h, c = self.init_state(len(x_t)) if state is None else state
+        d = self.d_out
+        z_x = F.layer_norm(F.linear(x_t, self.weight_input), (4 * d,), self.gain_input)
+        z_h = F.layer_norm(F.linear(h, self.weight_hidden), (4 * d,), self.gain_hidden)
+        z_i, z_f, z_g, z_o = (z_x + z_h + self.bias).chunk(4, dim=-1)
+        i, f = self.gates.input(torch.sigmoid(z_i)), self.gates.forget(torch.sigmoid(z_f))
+        g, o = self.gates.candidate(torch.tanh(z_g)), self.gates.output(torch.sigmoid(z_o))
+        c = self.cell(f * c + i * g)
+        h = self.hidden(o * torch.tanh(F.layer_norm(c, (d,), self.gain_cell, self.bias_cell)))
+        return h, LSTMState(h, c)
+
+
+class ProjectedLSTMState(NamedTuple):
+    """The output h and the cell c of a `ProjectedLSTM`."""
+
+    h: Float[Tensor, "B d_out"]
+    c: Float[Tensor, "B d_cell"]
+
+
+class ProjectedLSTM(Recurrent):
+    """An LSTM whose output h is a projection of a larger cell (Sak, Senior & Beaufays 2014, without their peepholes):
+
+        i = σ(W_i x + U_i h + b_i)        f = σ(W_f x + U_f h + b_f)
+        g = tanh(W_g x + U_g h + b_g)     o = σ(W_o x + U_o h + b_o)
+        c' = f ⊙ c + i ⊙ g                h' = W_p (o ⊙ tanh(c'))
+
+    Gates and cell are (d_cell,); W is (4 d_cell, d_in), U (4 d_cell, d_out), W_p (d_out, d_cell). The weights stack
+    i, f, g, o in torch's order. The forget bias starts at 1.
+
+    With `clip_cell` and `clip_output`, c' and h' are kept between minus and plus these numbers, as in ELMo (Peters et
+    al. 2018). Raises `ValueError` for clips that are not above 0.
+    """
+
+    def __init__(
+        self,
+        d_in: int,
+        d_out: int,
+        *,
+        d_cell: int,
+        clip_cell: float | None = None,
+        clip_output: float | None = None,
+    ) -> None:
+        super().__init__()
+        for name, clip in (("clip_cell", clip_cell), ("clip_output", clip_output)):
+            if clip is not None and not clip > 0:
+                raise ValueError(f"{name} is above 0, not {clip}")
+        self.d_in, self.d_out, self.d_cell = d_in, d_out, d_cell
+        self.clip_cell, self.clip_output = clip_cell, clip_output
+        self.weight_input = input_weight(4, d_cell, d_in)
+        self.weight_hidden = hidden_weight(4, d_cell, d_out)
+        self.bias = gate_bias(4, d_cell, forget=1)
+        self.weight_projection = input_weight(1, d_out, d_cell)
+        self.gates = Taps("input", "forget", "candidate", "output")
+        self.cell, self.hidden = Tap(), Tap()
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> ProjectedLSTMState:
+        zeros = self.weight_hidden.new_zeros
+        return ProjectedLSTMState(h=zeros(batch_size, self.d_out), c=zeros(batch_size, self.d_cell))
+
+    def step(
+        self, x_t: Float[Tensor, "B d_in"], state: State = None
+    ) -> tuple[Float[Tensor, "B d_out"], ProjectedLSTMState]:
+        h, c = self.init_state(len(x_t)) if state is None else state
+        z = F.linear(x_t, self.weight_input, self.bias) + F.linear(h, self.weight_hidden)
+        z_i, z_f, z_g, z_o = z.chunk(4, dim=-1)
+        i, f = self.gates.input(torch.sigmoid(z_i)), self.gates.forget(torch.sigmoid(z_f))
+        g, o = self.gates.candidate(torch.tanh(z_g)), self.gates.output(torch.sigmoid(z_o))
+        c = self.cell(_clipped(f * c + i * g, self.clip_cell))
+        h = self.hidden(_clipped(F.linear(o * torch.tanh(c), self.weight_projection), self.clip_output))
+        return h, ProjectedLSTMState(h, c)
+
+    def extra_repr(self) -> str:
+        clips = {"clip_cell": self.clip_cell, "clip_output": self.clip_output}
+        given = [f"{name}={clip}" for name, clip in clips.items() if clip is not None]
+        return ", ".join([super().extra_repr(), f"d_cell={self.d_cell}", *given])
+
+
+def _clipped(x: Tensor, limit: float | None) -> Tensor:
+    return x if limit is None else x.clamp(-limit, limit)
