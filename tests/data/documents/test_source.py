@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from ensue.data import lines
 from ensue.data.decoding import MAX_CHARACTERS
 from ensue.data.documents import Choice, Column, DocumentSource, Layout
 from ensue.data.lines import Lines
@@ -183,3 +184,29 @@ def test_lines_that_may_be_rows_are_read_as_texts_with_a_notice() -> None:
     assert len(list(source)) == 2
     for texts in ("Hello, you\n", "Hello, you\nGood day\n"):
         assert DocumentSource(Lines([texts], "stdin"), UNLABELED, like=RUN_OF_CSV).layout.format == "plain"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kind"),
+    [
+        ("x.conll", "a O\nb O\n\nc O\n", SentenceSource),
+        ("x.tsv", "label\ttext\nA\tone\n", DocumentSource),
+        ("x.jsonl", '[{"source": "a", "target": "b"}]', PairSource),
+    ],
+)
+def test_a_file_is_opened_once_for_its_format_and_the_first_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, kind: type
+) -> None:
+    opened: list[Path] = []
+    blocks = lines.text_blocks
+    monkeypatch.setattr(lines, "text_blocks", lambda path, encoding: opened.append(path) or blocks(path, encoding))
+    path = tmp_path / name
+    path.write_text(text)
+    source = kind(path)
+    if isinstance(source, SentenceSource):
+        assert source.first() is not None
+    found = list(source)
+    assert found
+    assert opened == [path]
+    assert list(source) == found
+    assert opened == [path, path]

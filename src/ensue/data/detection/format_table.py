@@ -9,9 +9,13 @@ from typing import NamedTuple
 
 from ensue.data.decoding import COMPRESSED
 from ensue.data.detection import signs
-from ensue.data.records.quoting import announced_delimiter
+from ensue.data.records.json_objects import JsonObjects
+from ensue.data.records.reader import Reader
+from ensue.data.records.tables import CommaSeparated, SemicolonSeparated, TabSeparated
 from ensue.data.row_files import PARQUET
 
+JSON = (".json", ".jsonl", ".ndjson", *PARQUET)
+"""Rows of binary tables are read as JSON."""
 SENTENCES, TEXTS, PAIRS = "sentences", "texts", "pairs"
 ALIGNED = "aligned"
 """Two files, line by line."""
@@ -23,35 +27,39 @@ CLASS_FILES = "class-files"
 
 class KnownFormat(NamedTuple):
     """A format, and what it may hold. `sign` tells whether the rows that are not blank are of this format; None if no
-    sign does.
+    sign does. `reader` reads its records, if these have columns or keys. `is_setting`: whether `data.format` of a
+    recipe may name it.
     """
 
     name: str
     kinds: tuple[str, ...]
     suffixes: tuple[str, ...] = ()
     sign: Callable[[Sequence[str]], bool] | None = None
+    reader: Reader | None = None
+    is_setting: bool = True
 
 
 KNOWN = (
     KnownFormat("columns", (SENTENCES,), (".conll", ".bio", ".iob", ".iob2", ".bmes", ".bioes", ".iobes")),
     KnownFormat("conllu", (SENTENCES,), (".conllu",), signs.is_conllu),
-    KnownFormat("json", (SENTENCES, TEXTS, PAIRS), (".json", ".jsonl", ".ndjson", *PARQUET), signs.is_json),
-    KnownFormat("text", (SENTENCES,)),
-    KnownFormat("tmx", (PAIRS,), (".tmx",), lambda rows: signs.is_tmx("\n".join(rows[:10]))),
-    KnownFormat("scan", (PAIRS,), (), signs.is_scan),
-    KnownFormat("cmudict", (PAIRS,), (), signs.is_cmudict),
+    KnownFormat("tsv", (TEXTS, PAIRS), (".tsv", ".tab"), signs.are_tabbed, TabSeparated()),
+    KnownFormat("csv", (TEXTS, PAIRS), (".csv",), signs.announces, CommaSeparated()),
+    KnownFormat("csv-semicolon", (TEXTS, PAIRS), reader=SemicolonSeparated()),
     KnownFormat("fasttext", (TEXTS,), (".ft", ".fasttext"), signs.is_fasttext),
-    KnownFormat("csv", (TEXTS, PAIRS), (".csv",), lambda rows: bool(rows) and announced_delimiter(rows[0]) != ""),
-    KnownFormat("csv-semicolon", (TEXTS, PAIRS)),
-    KnownFormat("sigmorphon", (PAIRS,)),
-    KnownFormat("tsv", (TEXTS, PAIRS), (".tsv", ".tab"), signs.are_tabbed),
     KnownFormat("first-word", (TEXTS,)),
     KnownFormat(CLASS_FILES, (TEXTS,)),
     KnownFormat(FOLDERS, (TEXTS,)),
-    KnownFormat(ALIGNED, (PAIRS,)),
-    KnownFormat("plain", (TEXTS, PAIRS)),
+    KnownFormat("sigmorphon", (PAIRS,)),
+    KnownFormat("cmudict", (PAIRS,), (), signs.is_cmudict),
+    KnownFormat("scan", (PAIRS,), (), signs.is_scan),
+    KnownFormat("tmx", (PAIRS,), (".tmx",), lambda rows: signs.is_tmx("\n".join(rows[:10]))),
+    KnownFormat("json", (SENTENCES, TEXTS, PAIRS), JSON, signs.is_json, JsonObjects()),
+    KnownFormat(ALIGNED, (PAIRS,), is_setting=False),
+    KnownFormat("text", (SENTENCES,), is_setting=False),
+    KnownFormat("plain", (TEXTS, PAIRS), is_setting=False),
 )
-"""All formats but those of frames; signs are looked for in this order."""
+"""All formats but those of frames. Signs are looked for from the last to the first: a table may hold anything."""
+READERS = tuple(known.reader for known in KNOWN if known.reader)
 NAMES = tuple(known.name for known in KNOWN)
 ONLY_PAIRS = tuple(known.name for known in KNOWN if known.kinds == (PAIRS,))
 TABBED = {"tsv", "sigmorphon"}
@@ -80,6 +88,11 @@ def names_of(kind: str) -> tuple[str, ...]:
     return tuple(known.name for known in KNOWN if kind in known.kinds)
 
 
+def settings_of(kind: str) -> tuple[str, ...]:
+    """The values of `data.format` in recipes."""
+    return ("auto", *(known.name for known in KNOWN if kind in known.kinds and known.is_setting))
+
+
 def by_suffix(kind: str, name: str) -> str:
     """The format by the suffix of a file; "" if that does not say it."""
     return next((known.name for known in KNOWN if kind in known.kinds and suffix(name) in known.suffixes), "")
@@ -87,7 +100,9 @@ def by_suffix(kind: str, name: str) -> str:
 
 def by_sign(kind: str, rows: Sequence[str]) -> str:
     """The format by the first rows, without blank ones and line ends; "" if they do not say it."""
-    return next((known.name for known in KNOWN if kind in known.kinds and known.sign and known.sign(rows)), "")
+    return next(
+        (known.name for known in reversed(KNOWN) if kind in known.kinds and known.sign and known.sign(rows)), ""
+    )
 
 
 def frames_in(path: Path) -> str:

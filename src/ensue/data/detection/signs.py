@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from ensue.data.lines import is_blank
+from ensue.data.records.quoting import announced_delimiter
 
 DOCUMENT_START = "-DOCSTART-"
 FASTTEXT_PREFIX = "__label__"
@@ -47,6 +48,11 @@ def has_columns(head: Sequence[str], *, is_cut: bool) -> bool:
     has_long_sentence = any(not is_blank(line) and not is_blank(behind) for line, behind in pairwise(head))
     has_parts = len(rows) < len(head) or (is_cut and widths <= {2, 3, 4})
     return len(widths) == 1 and (has_tabs or (has_parts and has_long_sentence))
+
+
+def announces(rows: Sequence[str]) -> bool:
+    """Whether the first row names the delimiter: `sep=;`."""
+    return bool(rows) and announced_delimiter(rows[0]) != ""
 
 
 def is_fasttext(rows: Sequence[str]) -> bool:

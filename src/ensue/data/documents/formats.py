@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from ensue.data.detection.format_table import FOLDERS
+from ensue.data.detection.format_table import FOLDERS, READERS
 from ensue.data.detection.formats import csv_format, text_format
 from ensue.data.documents.document import Choice, Document, DocumentFormat, Layout
 from ensue.data.documents.folders import write_folders
@@ -14,7 +14,6 @@ from ensue.data.documents.line_formats import ClassFiles, FastText, FirstWord, U
 from ensue.data.documents.record_documents import RecordDocuments
 from ensue.data.files import FORMAT_OPTION
 from ensue.data.lines import Lines
-from ensue.data.records import READERS
 from ensue.data.records.tables import TABLES
 from ensue.errors import DataError, nearest
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from ensue.data.detection.format_table import ALIGNED, TABBED
+from ensue.data.detection.format_table import ALIGNED, READERS, TABBED
 from ensue.data.detection.formats import csv_format, pair_format
 from ensue.data.files import FORMAT_OPTION
 from ensue.data.lines import Lines
@@ -12,7 +12,6 @@ from ensue.data.pairs.line_formats import Cmudict, Scan, SourceLines
 from ensue.data.pairs.pair import PairChoice, PairFormat, PairLayout
 from ensue.data.pairs.record_pairs import RecordPairs, Sigmorphon
 from ensue.data.pairs.tmx import Tmx
-from ensue.data.records import READERS
 from ensue.data.records.tables import TABLES
 from ensue.errors import DataError, nearest
 

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from ensue.data.detection.format_table import TEXTS, settings_of
 from ensue.models.word_specification import ClassHeadSpecification, ColumnName
 from ensue.recipe.tables import DividedData
 from ensue.tasks.words.recipe import Splitter, WordsRecipe
 
 LengthOrZero = Annotated[int, Field(ge=0, le=2_000_000_000)]
 
+if TYPE_CHECKING:
+    DataFormat = str
+else:
+    DataFormat = Literal[settings_of(TEXTS)]
+
 
 class ClassificationData(DividedData):
     """The table `[data]` of a classifier."""
 
-    format: Literal[
-        "auto", "tsv", "csv", "csv-semicolon", "json", "fasttext", "first-word", "class-files", "folders"
-    ] = "auto"
+    format: DataFormat = "auto"
     """The format of the files; auto: by their names and first lines."""
     texts: list[ColumnName] = Field(default_factory=list)
     """The columns or keys of the text, or of the two texts of a pair; empty: found by names or contents."""

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from ensue.data.detection.format_table import SENTENCES, settings_of
 from ensue.models.word_specification import ColumnName, SentenceFeatureSpecification, TagHeadSpecification
 from ensue.recipe.tables import DividedData
 from ensue.tasks.words.recipe import Splitter, WordsRecipe
+
+if TYPE_CHECKING:
+    DataFormat = str
+else:
+    DataFormat = Literal[settings_of(SENTENCES)]
 
 
 class LabelingData(DividedData):
     """The table `[data]` of a tagger."""
 
-    format: Literal["auto", "columns", "conllu", "json"] = "auto"
+    format: DataFormat = "auto"
     """The format of the files; auto: by their names and first lines."""
     words: ColumnName = ""
     """The column or key of the words; empty: the format's default (column 1, form, "tokens" or "text")."""

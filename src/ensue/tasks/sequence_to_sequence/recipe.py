@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from ensue.data.detection.format_table import PAIRS, settings_of
 from ensue.models.specification import (
     Attention,
     Directions,
@@ -20,11 +21,16 @@ from ensue.recipe.tables import DividedData, Recipe, Rows, TokenizerRecipe, Trai
 
 Tokens = Annotated[int, Field(ge=0, le=1_000_000)]
 
+if TYPE_CHECKING:
+    DataFormat = str
+else:
+    DataFormat = Literal[settings_of(PAIRS)]
+
 
 class PairData(DividedData):
     """The table `[data]` of a model from sequence to sequence. A path may be two files with a comma between them."""
 
-    format: Literal["auto", "tsv", "csv", "csv-semicolon", "json", "tmx", "scan", "cmudict", "sigmorphon"] = "auto"
+    format: DataFormat = "auto"
     """The format of the files; auto: by their names and first lines."""
     sources: list[ColumnName] = Field(default_factory=list)
     """The columns or keys of the source; several are read one after another. Empty: found by names or by order."""
