@@ -14,8 +14,8 @@ PAGES = sorted(
 README = REPOSITORY / "README.md"
 BENCHMARKS_PAGE = REPOSITORY / "docs" / "benchmarks.md"
 RECIPES_PAGE = REPOSITORY / "docs" / "recipes.md"
-TESTED_ELSEWHERE = "docs/adding-a-task.md"
-"""Its task is not in `TASKS`; tests/cli/test_adding_a_task.py runs the page."""
+TESTED_ELSEWHERE = ("docs/adding-a-task.md", "docs/extending.md")
+"""What they add has to be installed first; tests/cli/test_adding_a_task.py and tests/test_extending.py run them."""
 
 
 class Block(NamedTuple):
@@ -44,7 +44,7 @@ def name_of(page: Path) -> str:
 
 def pages(*languages: str, quick: Collection[str] | None = None) -> Any:
     """The pages that have such a block, as parameters of a test. With `quick`, all but these are slow."""
-    found = [page for page in PAGES if name_of(page) != TESTED_ELSEWHERE and any(blocks(page, *languages))]
+    found = [page for page in PAGES if name_of(page) not in TESTED_ELSEWHERE and any(blocks(page, *languages))]
     slow = [page for page in found if quick is not None and name_of(page) not in quick]
     cases = [pytest.param(page, marks=[pytest.mark.slow] if page in slow else [], id=name_of(page)) for page in found]
     return pytest.mark.parametrize("page", cases)

@@ -34,11 +34,13 @@ def language_run(path: Path, recipe: str = "char-lstm") -> Path:
 class Running:
     """A server of `runs` on a free port, ready at the beginning of a `with` block and ended at its end."""
 
-    def __init__(self, *runs: Path, options: tuple[str, ...] = (), waits: bool = True) -> None:
-        self.arguments, self.waits = [*map(str, runs), "--port", "0", *options], waits
+    def __init__(
+        self, *runs: Path, options: tuple[str, ...] = (), waits: bool = True, python: str = sys.executable
+    ) -> None:
+        self.arguments, self.waits, self.python = [*map(str, runs), "--port", "0", *options], waits, python
 
     def __enter__(self) -> Running:
-        command = [sys.executable, "-m", "ensue", "serve", *self.arguments]
+        command = [self.python, "-m", "ensue", "serve", *self.arguments]
         self.log = tempfile.TemporaryFile("w+", encoding="utf-8")
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=self.log, text=True, start_new_session=True
