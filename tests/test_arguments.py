@@ -36,8 +36,10 @@ def labeler(
         without_pictures(patch)
         recipe = tagging(path, data={"format": "columns"}, steps=1) if is_tagger else classifying(path, steps=1)
         run_tiny(recipe, path.parent / "run")
-    found: LabelingPipeline | ClassificationPipeline = ensue.load(path.parent / "run", device="cpu")
-    return found
+    kind, other = (LabelingPipeline, ClassificationPipeline)[:: 1 if is_tagger else -1]
+    with pytest.raises(EnsueError, match=f"the model is a .*, a {kind.__name__}; expected a {other.__name__}$"):
+        ensue.load(path.parent / "run", device="cpu", kind=other)
+    return ensue.load(path.parent / "run", device="cpu", kind=kind)
 
 
 def refused(call: Call, value: Any, named: str) -> None:

@@ -4,26 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from ensue.arguments import check_path, check_type, check_whole
 from ensue.errors import EnsueError
 from ensue.recipe import Recipe, read_recipe, with_paths
 from ensue.runs.directory import RunDirectory
 from ensue.runs.reporter import Reporter
+from ensue.tasks.contract.pipeline import Pipeline
 from ensue.training.device import choose_device
-from ensue.training.run import train_run
 
+Kind = TypeVar("Kind", bound=Pipeline)
 MOST_THREADS = 1024
 
 
-def load(run: str | Path, *, device: str = "auto", vectors: str | Path | None = None) -> Any:
+@overload
+def load(run: str | Path, *, device: str = ..., vectors: str | Path | None = ...) -> Pipeline: ...
+
+
+@overload
+def load(run: str | Path, *, kind: type[Kind], device: str = ..., vectors: str | Path | None = ...) -> Kind: ...
+
+
+def load(
+    run: str | Path, *, kind: type[Pipeline] = Pipeline, device: str = "auto", vectors: str | Path | None = None
+) -> Pipeline:
     """The trained model in the run directory `run`, on "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
 
     It returns the `Pipeline` of the run's task: a `LanguagePipeline`, a `LabelingPipeline`, a `ClassificationPipeline`,
-    ... `vectors` is the file of pretrained vectors that the model was trained with; words that the training data do not
-    have are then looked up in it. Raises RunError for a directory that is missing, damaged or of another version, and
-    EnsueError for a device that is not there, or for vectors that the model does not use.
+    ... Editors and type checkers know its class if you give it: `load(run, kind=LanguagePipeline)`. `vectors` is the
+    file of pretrained vectors that the model was trained with; words that the training data do not have are then looked
+    up in it. Raises RunError for a directory that is missing, damaged or of another version, and EnsueError for a run
+    of another `kind`, for a device that is not there, or for vectors that the model does not use.
     """
     check_path("the run", run)
     check_type("the device", device, str, "its name")
@@ -32,7 +44,12 @@ def load(run: str | Path, *, device: str = "auto", vectors: str | Path | None = 
     chosen, directory = choose_device(device), RunDirectory(run)
     if vectors is not None and not any("vectors" in options for options in directory.entry.commands.values()):
         raise EnsueError(f"{run}: a {directory.entry.what} has no pretrained vectors")
-    pipeline: Any = directory.entry.pipeline_class.of(directory, chosen)
+    found = directory.entry.pipeline_class
+    if not issubclass(found, kind):
+        raise EnsueError(
+            f"{run}: the model is a {directory.entry.what}, a {found.__name__}; expected a {kind.__name__}"
+        )
+    pipeline: Pipeline = found.of(directory, chosen)
     if vectors is not None:
         pipeline.use_vectors(vectors)
     return pipeline
@@ -51,7 +68,7 @@ def train(
     device: str = "auto",
     threads: int | None = None,
     reporter: Reporter | None = None,
-) -> Any:
+) -> Pipeline:
     """Trains a recipe (a name, a TOML file or an object) on the data `train`, and returns the trained model.
 
     `train`, `valid` and `test` are files, folders or globs, and `out` is the run directory. `settings` change the
@@ -60,6 +77,8 @@ def train(
     those of the CPU; by default, what was fastest on this machine. `reporter` is told of the start, each step, each
     validation and the end. Raises an `EnsueError` of one line for mistakes of the caller.
     """
+    from ensue.training.run import train_run  # noqa: PLC0415  # a model in use needs none of it
+
     check_path("out", out)
     check_type("the device", device, str, "its name")
     check_type("settings", settings, (Mapping, list, tuple), 'a dict, or a list of "key=value"')

@@ -44,6 +44,7 @@ assert ensue.load(models + "/lstm").score("warm rain")
 x = torch.randn(2, 3, 8, requires_grad=True)
 for layer in (LSTM(8, 4), GRU(8, 4)):
     layer(x)[0].sum().backward()
+assert {name for name in sys.modules if name.startswith("ensue.training.")} == {"ensue.training.device"}
 print("imported:", *sys.modules)
 """
 

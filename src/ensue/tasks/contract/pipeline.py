@@ -6,7 +6,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 
@@ -36,6 +36,10 @@ class Pipeline(ABC):
     """Whether `ensue generate` writes a file, by `generate_into(out, ...)`, which says what it wrote, in one line. Its
     arguments are those options of the command that the entry of the task names.
     """
+
+    if TYPE_CHECKING:  # of a model whose task is not known, the methods of all tasks may be called
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def __init__(self, model: Any) -> None:
         self.model = model
