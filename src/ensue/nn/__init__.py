@@ -29,7 +29,7 @@ from ensue.nn.attention.transformer import Transformer
 from ensue.nn.characters import CharacterCNN, CharacterLSTM, Highway, HighwayCharacterCNN
 from ensue.nn.combinators import Alongside, Bidirectional, Residual, ScalarMix, Stack
 from ensue.nn.dropout import Dropout, ElementDropout, VariationalDropout, WeightDrop
-from ensue.nn.embeddings import TokenEmbedding, VectorInput
+from ensue.nn.embeddings import TokenEmbedding
 from ensue.nn.heads.chain import log_partition, marginals
 from ensue.nn.heads.copying import CopyingHead, CopyingNats, CopyingSource, CopyingState
 from ensue.nn.heads.crf import ChainScores, LegalTags, LinearChainCRF
@@ -148,7 +148,6 @@ __all__ = [
     "VariationalDropout",
     "VariationalRecurrent",
     "VariationalState",
-    "VectorInput",
     "WeightDrop",
     "Window",
     "WindowState",

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ensue.nn.border import expect_features, expect_ids
+from ensue.nn.border import expect_ids
 from ensue.nn.dropout import checked_share
 
 
@@ -48,21 +48,3 @@ class TokenEmbedding(nn.Module):
 
     def extra_repr(self) -> str:
         return f"vocabulary_size={self.vocabulary_size}, d_out={self.d_out}, dropout={self.dropout}, scale={self.scale}"
-
-
-class VectorInput(nn.Module):
-    """Real vectors (..., d_in) as features: unchanged, or projected to `d_out` if that differs from `d_in`."""
-
-    def __init__(self, d_in: int, d_out: int | None = None) -> None:
-        super().__init__()
-        self.d_in, self.d_out = d_in, d_in if d_out is None else d_out
-        self.projection = nn.Identity() if self.d_out == d_in else nn.Linear(d_in, self.d_out)
-
-    def forward(self, x: Float[Tensor, "*shape d_in"]) -> Float[Tensor, "*shape d_out"]:
-        """The features of `x`. Raises `ValueError` for a wrong size, `TypeError` for a wrong type."""
-        expect_features(type(self).__name__, "x", x, self.d_in, next(self.parameters(), None))
-        features: Tensor = self.projection(x)
-        return features
-
-    def extra_repr(self) -> str:
-        return f"d_in={self.d_in}, d_out={self.d_out}"

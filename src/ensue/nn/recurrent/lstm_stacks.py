@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
@@ -13,6 +15,40 @@ from ensue.nn.recurrent.initialization import gate_bias, hidden_weight, input_we
 from ensue.nn.recurrent.lstm import LSTM, LSTMState
 from ensue.nn.taps import Tap, Taps
 from ensue.types import Memory, State
+
+
+class LSTMStack(SequenceLayer):
+    """Layers each of which gives [h; c] to the next. The output is the h of the last one, and the state a tuple of one
+    `LSTMState` for each layer.
+    """
+
+    stack: Stack
+
+    def __init__(self, d_in: int, d_out: int, *, num_layers: int) -> None:
+        super().__init__()
+        if num_layers < 1:
+            raise ValueError(f"a {type(self).__name__} needs at least one layer, not {num_layers}")
+        self.d_in, self.d_out, self.num_layers = d_in, d_out, num_layers
+
+    @abstractmethod
+    def entered(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """The input of the first layer."""
+
+    def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
+        return self.stack.init_state(batch_size, memory)
+
+    def forward(
+        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
+    ) -> tuple[Float[Tensor, "B T d_out"], State]:
+        h_and_c, state = self.stack(self.entered(x, mask), state, mask=mask)
+        return h_and_c[..., : self.d_out], state
+
+    def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], State]:
+        h_and_c, state = self.stack.step(self.entered(x_t), state)
+        return h_and_c[..., : self.d_out], state
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, num_layers={self.num_layers}"
 
 
 class OpenLSTM(Recurrent):
@@ -72,7 +108,7 @@ class DepthGatedLayer(Recurrent):
         return f"d_cell={self.d_out // 2}"
 
 
-class DepthGatedLSTM(SequenceLayer):
+class DepthGatedLSTM(LSTMStack):
     """A stack of LSTMs with depth gates (Yao et al. 2015). The first layer is an LSTM. The input x of an upper layer is
     the h of the layer below, and the cell below at the same position, c_below, enters through a depth gate d:
 
@@ -85,27 +121,11 @@ class DepthGatedLSTM(SequenceLayer):
     """
 
     def __init__(self, d_in: int, d_out: int, *, num_layers: int) -> None:
-        super().__init__()
-        if num_layers < 1:
-            raise ValueError(f"a DepthGatedLSTM needs at least one layer, not {num_layers}")
-        self.d_in, self.d_out, self.num_layers = d_in, d_out, num_layers
+        super().__init__(d_in, d_out, num_layers=num_layers)
         self.stack = Stack([OpenLSTM(d_in, d_out), *(DepthGatedLayer(d_out) for _ in range(num_layers - 1))])
 
-    def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
-        return self.stack.init_state(batch_size, memory)
-
-    def forward(
-        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
-    ) -> tuple[Float[Tensor, "B T d_out"], State]:
-        h_and_c, state = self.stack(x, state, mask=mask)
-        return h_and_c[..., : self.d_out], state
-
-    def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], State]:
-        h_and_c, state = self.stack.step(x_t, state)
-        return h_and_c[..., : self.d_out], state
-
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, num_layers={self.num_layers}"
+    def entered(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return x
 
 
 SEEN = ("input", "forget", "candidate", "output", "cell", "hidden")
@@ -154,7 +174,7 @@ def gated(z: Float[Tensor, "B z"], c: Float[Tensor, "B d"], taps: Taps) -> tuple
     return taps.hidden(o * torch.tanh(c)), c
 
 
-class GridLSTM(SequenceLayer):
+class GridLSTM(LSTMStack):
     """The Grid LSTM with the dimensions time and depth (Kalchbrenner, Danihelka & Graves 2015). In each of `num_layers`
     layers, at each position:
 
@@ -169,28 +189,13 @@ class GridLSTM(SequenceLayer):
     """
 
     def __init__(self, d_in: int, d_out: int, *, num_layers: int) -> None:
-        super().__init__()
-        if num_layers < 1:
-            raise ValueError(f"a GridLSTM needs at least one layer, not {num_layers}")
-        self.d_in, self.d_out, self.num_layers = d_in, d_out, num_layers
+        super().__init__(d_in, d_out, num_layers=num_layers)
         self.entry = nn.Linear(d_in, 2 * d_out)
         self.stack = Stack([GridLayer(d_out) for _ in range(num_layers)])
         for block in self.entry.weight.chunk(2):
             nn.init.xavier_uniform_(block)
         nn.init.zeros_(self.entry.bias)
 
-    def init_state(self, batch_size: int, memory: Memory | None = None) -> State:
-        return self.stack.init_state(batch_size, memory)
-
-    def forward(
-        self, x: Float[Tensor, "B T d_in"], state: State = None, *, mask: Bool[Tensor, "B T"] | None = None
-    ) -> tuple[Float[Tensor, "B T d_out"], State]:
-        h_and_c, state = self.stack(self.entry(blank(x, mask)), state, mask=mask)
-        return h_and_c[..., : self.d_out], state
-
-    def step(self, x_t: Float[Tensor, "B d_in"], state: State = None) -> tuple[Float[Tensor, "B d_out"], State]:
-        h_and_c, state = self.stack.step(self.entry(x_t), state)
-        return h_and_c[..., : self.d_out], state
-
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, num_layers={self.num_layers}"
+    def entered(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        entered: Tensor = self.entry(blank(x, mask))
+        return entered
