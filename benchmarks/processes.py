@@ -11,9 +11,10 @@
 compares processor time. The recipe is char-lstm in float32, for `kills` with 64 features and 8 rows: most of the time a
 rank begins, talks or writes. `memory` prints how far the processes grow over one that has imported torch, with
 char-transformer of 8 layers of 1,024 features (about 101 million parameters, 403 MB). `exact` takes the processor time
-of the gradients of a step, of two recipes as they are, in turns. `drift` trains translate-transformer of 32 features.
-To tell a mistake from rounding, it also trains one process whose first gradients are changed by 1e-7 of their size, and
-two processes in float64. All differences are to one process, of the size of its loss.
+of the gradients of a step, of two recipes as they are, in turns. `drift` trains translate-transformer of 8 features on
+4 pairs a step. To tell a mistake from rounding, it also trains one process whose first gradients are changed by 1e-7 of
+their size, and two processes in float64, and with gelu in place of relu. All differences are to one process that is
+otherwise the same, of the size of its loss.
 """
 
 from __future__ import annotations
@@ -89,8 +90,9 @@ run.Trainer = Trainer
 run.train_run(read_recipe("translate-transformer", settings), out, device="cpu", threads=1, reporter=Losses())
 """
 TRANSLATOR = {
-    "train.precision": "float32", "train.validations": 1, "train.samples": 0, "train.batch_tokens": 1000,
-    "tokens.d_embedding": 32, "encoder.d_model": 32, "decoder.d_model": 32, "tokenizer.max_size": 1000,
+    "train.precision": "float32", "train.validations": 1, "train.samples": 0, "train.batch_size": 4,
+    "train.batch_tokens": 200, "tokenizer.max_size": 300, "data.division": "rows", "tokens.d_embedding": 8,
+    "encoder.d_model": 8, "encoder.num_heads": 2, "decoder.d_model": 8, "decoder.num_heads": 2,
 }  # fmt: skip
 WORKER = """
 import sys, time
@@ -224,6 +226,8 @@ def drift(pairs: Path, folder: Path, number: int) -> None:
 
     def losses(kind: str, processes: int) -> list[float]:
         settings = TRANSLATOR | {"data.train": pairs, "train.steps": number}
+        if kind == "gelu":
+            settings |= {"encoder.activation": "gelu", "decoder.activation": "gelu"}
         torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
         arguments = [kind, str(folder / f"{kind} {processes}"), *(f"{key}={value}" for key, value in settings.items())]
         command = [sys.executable, *torchrun, str(script), *arguments]
@@ -233,9 +237,9 @@ def drift(pairs: Path, folder: Path, number: int) -> None:
     size = number // 5
     print("| run |" + "".join(f" steps {first + 1} to {first + size} |" for first in range(0, number, size)))
     print("|---" * 6 + "|")
-    alone = {kind: losses(kind, 1) for kind in ("float32", "float64")}
-    for kind, processes in (("float32", 2), ("float32", 4), ("changed", 1), ("float64", 2), ("float64", 4)):
-        right = alone["float64" if kind == "float64" else "float32"]
+    alone = {kind: losses(kind, 1) for kind in ("float32", "gelu", "float64")}
+    for kind, processes in (("float32", 2), ("float32", 4), ("changed", 1), ("gelu", 2), ("float64", 2)):
+        right = alone.get(kind, alone["float32"])
         apart = [abs(a - b) / b for a, b in zip(losses(kind, processes), right, strict=True)]
         cells = "".join(f" {max(apart[first : first + size]):.1e} |" for first in range(0, number, size))
         print(f"| {processes}, {kind} |{cells}", flush=True)

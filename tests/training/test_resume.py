@@ -1,5 +1,6 @@
 """A run that was stopped anywhere and taken up again ends in the same bits as one that was not."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -14,8 +15,10 @@ from ensue.recipe import Recipe, read_recipe
 from ensue.runs import weights
 from ensue.runs.checkpoint import complete_checkpoints
 from ensue.tasks.language_modeling.task import LanguageModeling
+from ensue.training.agreement import fingerprints
 from training.resuming import At, Killed, die, interrupt
-from training.tiny import MODELS, Recorder, kept, needs_bfloat16, run_tiny, some_slow, tiny_recipe
+from training.tiny import MODELS, Recorder, kept, needs_bfloat16, run_tiny, seal, some_slow, tiny_recipe
+from training.tiny_pairs import pair_recipe
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -264,6 +267,38 @@ def test_moved_data_are_taken_and_others_refused(text: Path, tmp_path: Path) -> 
     text.write_text("another text, " * 50)
     with pytest.raises(RunError, match=r"text.txt is not the data with which this run began"):
         run_tiny(tiny_recipe(text, steps=16), run, resume=True)
+
+
+@pytest.mark.parametrize("key", ["valid", "test"])
+def test_moved_data_that_are_held_out_are_taken_and_others_refused(key: str, text: Path, tmp_path: Path) -> None:
+    run, here, moved = tmp_path / "run", tmp_path / "here.txt", tmp_path / "moved.txt"
+    here.write_text("some text, " * 20)
+    run_tiny(tiny_recipe(text, data={key: str(here)}), run)
+    shutil.move(here, moved)
+    run_tiny(tiny_recipe(text, data={key: str(moved)}, steps=14), run, resume=True)
+    assert read_recipe(run / "recipe.toml").values()[f"data.{key}"] == str(moved)
+    moved.write_text("another text, " * 20)
+    with pytest.raises(RunError, match=r"moved.txt has changed since this run began"):
+        run_tiny(tiny_recipe(text, data={key: str(moved)}, steps=16), run, resume=True)
+    with pytest.raises(RecipeError, match=f"cannot go on with another data.{key}"):
+        run_tiny(tiny_recipe(text, steps=16), run, resume=True)
+    config = json.loads((run / "config.json").read_text())
+    del config["held_out"]  # as before there were fingerprints
+    (run / "config.json").write_text(json.dumps(config))
+    seal(run)
+    with pytest.raises(RecipeError, match=f"cannot go on with another data.{key}"):
+        run_tiny(tiny_recipe(text, data={key: str(text)}, steps=16), run, resume=True)
+
+
+def test_aligned_files_that_are_held_out_have_a_fingerprint(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.en", tmp_path / "a.de"
+    recipe = pair_recipe(tmp_path / "pairs.tsv", data={"valid": f"{source},{target}"})
+    found = []
+    for text in ("one", "two"):
+        source.write_text("a line\n")
+        target.write_text(f"{text}\n")
+        found.append(fingerprints(recipe)["valid"])
+    assert found[0] != found[1]
 
 
 def test_resuming_nothing_without_a_recipe(tmp_path: Path) -> None:

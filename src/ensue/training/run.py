@@ -30,7 +30,7 @@ from ensue.runs.reporter import Facts, Outcome, Reporter
 from ensue.runs.weights import disk_errors_told
 from ensue.tasks import task_entry
 from ensue.tasks.contract.job import Job
-from ensue.training.agreement import check_together
+from ensue.training.agreement import check_together, fingerprints
 from ensue.training.device import computing
 from ensue.training.gradients import Gradients
 from ensue.training.loop import Trainer
@@ -40,7 +40,9 @@ from ensue.training.tuning import Tuning
 
 CHANGEABLE = {*(f"train.{name}" for name in BUDGETS), "train.checkpoint_every", "train.patience", "train.sharded",
               "data.train"}  # fmt: skip
-"""The keys that may differ from the run's own recipe when it is resumed; of the data the fingerprint has to agree."""
+"""The keys that may differ from the run's own recipe when it is resumed; of the data the fingerprint has to agree. So
+may `data.valid` and `data.test`, if the run has their fingerprints.
+"""
 DRAWS = 2
 """How random numbers of rows are drawn (`nn/draws.py`); a run that does not say it was begun with others."""
 
@@ -85,9 +87,8 @@ def _trained(
     recipe = _checked(run, recipe, resume=resume, overwrite=overwrite)
     with together(ranks().adding(exact=recipe.train.deterministic)) as company:
         job = company.in_turn(lambda: begin_job(recipe, None if fresh else run))
-        if not fresh and run.config["text"] != job.fingerprint:
-            what = "has changed since" if recipe.data.train == run.recipe.data.train else "is not the data with which"
-            raise RunError(f"{run.path}: {recipe.data.train} {what} this run began; choose another --out")
+        if not fresh:
+            _check_data(run, recipe, job)
         model = _initial_model(job)
         check_together(company, recipe, run, job, model)
         Tuning(model, recipe.tuning, job.inherited)  # raises what is wrong with it
@@ -133,6 +134,7 @@ def _begin(run: RunDirectory, recipe: Recipe, job: Job[Any], runtime: Runtime, *
     config = {
         **job.config(),
         "text": job.fingerprint,
+        "held_out": fingerprints(recipe),
         "draws": DRAWS,
         "origins": origins,
         "runtime": runtime.model_dump(),
@@ -174,13 +176,24 @@ def _continued(run: RunDirectory, recipe: Recipe) -> Recipe:
     """The given recipe, if it differs from the run's only in the keys `CHANGEABLE`; else RunError."""
     recipe = going_on(recipe, run.recipe)
     ours, theirs = run.recipe.values(), recipe.values()
+    known = CHANGEABLE | {f"data.{name}" for name in run.config.get("held_out", {}) if theirs.get(f"data.{name}")}
     for key in sorted(ours.keys() | theirs.keys()):
-        if key in CHANGEABLE or key in ("about", "source", "measured") or ours.get(key) == theirs.get(key):
+        if key in known or key in ("about", "source", "measured") or ours.get(key) == theirs.get(key):
             continue
         raise RecipeError(
             f"{run.path}: cannot go on with another {key}: the run has {ours.get(key)!r}, asked for {theirs.get(key)!r}"
         )
     return recipe
+
+
+def _check_data(run: RunDirectory, recipe: Recipe, job: Job[Any]) -> None:
+    """Raises RunError for data that are not those with which the run began, wherever they are now."""
+    now = {"train": job.fingerprint, **fingerprints(recipe)}
+    for key, begun in {"train": run.config["text"], **run.config.get("held_out", {})}.items():
+        path = getattr(recipe.data, key)
+        if now.get(key) != begun:
+            what = "has changed since" if path == getattr(run.recipe.data, key) else "is not the data with which"
+            raise RunError(f"{run.path}: {path} {what} this run began; choose another --out")
 
 
 def _initial_model(job: Job[Any]) -> nn.Module:
