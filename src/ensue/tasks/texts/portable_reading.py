@@ -151,16 +151,11 @@ class SubwordReading(PortableReading):
 
     @property
     def settings(self) -> dict[str, Any]:
-        framing = self.framing
-        signs = {name: list(getattr(framing, name)) for name in ("begin", "between", "end", "gap")}
+        names = ("begin", "between", "end", "first", "blank", "gap", "most", "is_causal")
         return {
             "prefix": self.prefix,
             "tokenizer": self.file,
-            **signs,
-            "first": framing.first,
-            "blank": framing.blank,
-            "most": framing.most,
-            "causal": framing.is_causal,
+            "framing": {name: getattr(self.framing, name) for name in names},
             "pooling": self.pooling,
             "joint": self.is_joint,
         }

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
-from ensue.tasks.texts.windows import text_windows
+from ensue.tasks.texts.framing import Framing
 
 
 def loaded(name):
@@ -25,44 +25,47 @@ def reader(settings):
     return WordReader(settings)
 
 
+class Encoder:
+    """The tokenizer as `Framing` asks it."""
+
+    def __init__(self, name):
+        self.tokenizer = loaded(name)
+
+    def encode(self, text):
+        return np.array(self.tokenizer.encode(text, add_special_tokens=False).ids, np.int64)
+
+
 class Reader:
     """Makes the inputs for layers that read subwords."""
 
     def __init__(self, settings):
-        self.settings, self.tokenizer = settings, loaded(settings["tokenizer"])
+        self.settings = settings
+        self.framing = Framing(tokenizer=Encoder(settings["tokenizer"]), **settings["framing"])
 
     def body(self, parts):
         """The subwords of a text, or of the two of a pair, their segments, and those that make up each word."""
         ids, segments, words = [], [], []
         for number, part in enumerate(parts):
-            between = self.settings["between"] if number else []
-            ids, segments = ids + between, segments + [0] * len(between)
-            gap, blank = [], self.settings["first"]
-            for word in part:
-                if not word.strip():
-                    words.append([])
-                    continue
-                ids += gap
-                found = self.tokenizer.encode(blank + word, add_special_tokens=False).ids
-                places = range(len(ids), len(ids) + len(found))
-                words.append({"first": places[:1], "last": places[-1:]}.get(self.settings["pooling"], places))
-                ids += found
-                gap, blank = self.settings["gap"], self.settings["blank"]
-            segments += [number] * (len(ids) - len(segments))
+            between, found = list(self.framing.between if number else ()), self.framing.split(part)
+            ids, segments = ids + between, segments + [0] * len(between) + [number] * len(found.ids)
+            places = len(ids) + np.flatnonzero(~found.is_gap)
+            for own in np.split(places, np.cumsum(found.counts))[:-1]:
+                words.append({"first": own[:1], "last": own[-1:]}.get(self.settings["pooling"], own).tolist())
+            ids += found.ids.tolist()
         return ids, segments, words
 
     def read(self, parts):
         """The windows of a text, with their segments, and the places (window, place) of the subwords of each word."""
-        (ids, segments, words), begin, end = self.body(parts), self.settings["begin"], self.settings["end"]
-        most = self.settings["most"] and max(1, self.settings["most"] - len(begin) - len(end))
-        if len(parts) > 1 and most and len(ids) > most:
-            sys.exit(f"a pair of {len(ids):,} subwords; this model reads up to {most:,}")
+        (ids, segments, words), framing = self.body(parts), self.framing
+        begin, end = len(framing.begin), len(framing.end)
+        spans = framing.windows(len(ids))
+        if len(parts) > 1 and len(spans) > 1:
+            sys.exit(f"a pair of {len(ids):,} subwords; this model reads up to {framing.most - begin - end:,}")
         rows, place_of = [], {}
-        spans = text_windows(0, len(ids), most or len(ids), is_causal=self.settings["causal"])
         for number, (_, start, stop, first, last) in enumerate(spans):
-            ends = segments[-1:] * len(end) or [0] * len(end)
-            rows.append((begin + ids[start:stop] + end, [0] * len(begin) + segments[start:stop] + ends))
-            place_of |= {place: (number, len(begin) + place - start) for place in range(first, last)}
+            own = [0] * begin + segments[start:stop] + (segments[-1:] * end or [0] * end)
+            rows.append((framing.framed(ids[start:stop]).tolist(), own))
+            place_of |= {place: (number, begin + place - start) for place in range(first, last)}
         return rows, [[place_of[place] for place in word] for word in words]
 
     def inputs(self, *texts):
@@ -89,7 +92,7 @@ class Reader:
                     places[row, word, : len(pieces)] = [(first + number) * width + place for number, place in pieces]
                     weights[row, word, : len(pieces)] = 1 if most else 1 / max(1, len(pieces))
             found |= {f"places{suffix}": places, f"weights{suffix}": weights}
-        if self.settings["causal"]:  # the last position of a text, else the first
+        if self.framing.is_causal:  # the last position of a text, else the first
             last = [first + len(one) - 1 for first, (one, _) in zip(firsts[0], read[0], strict=True)]
             found["own"] = [number * width + len(rows[number][0]) - 1 for number in last]
         else:
