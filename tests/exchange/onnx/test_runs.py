@@ -278,7 +278,7 @@ def test_classifiers(kind: str, tmp_path: Path, program: Program, monkeypatch: p
 
 LSTM = {"kind": "lstm", "d_model": 16}
 TRANSLATORS: dict[str, dict[str, Any]] = {
-    "transformer": {},
+    "transformer": {"train": {"seed": 1}},
     "attention behind cells": {"encoder": LSTM, "decoder": LSTM, "attention": {"kind": "bilinear"}},
     "input feeding": {"encoder": LSTM, "decoder": LSTM, "attention": {"kind": "additive", "feeding": True}},
     "no attention": {"encoder": LSTM, "decoder": {"kind": "gru", "d_model": 16}, "attention": {"kind": "none"}},
