@@ -2,12 +2,12 @@
 
 import json
 import sys
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
 
+from ensue.tasks.words.lacking import NEW_CHARACTERS, Lacking
 from ensue.text.lexicon import Lexicon
 from ensue.text.tokens import words_in
 
@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 config = json.loads((HERE / "config.json").read_text(encoding="utf-8"))
 model = onnxruntime.InferenceSession(HERE / "model.onnx", providers=["CPUExecutionProvider"])
 lexicon = Lexicon.from_json(config["lexicon"])
-unknown = Counter()
+unknown = Lacking()
 readers = []
 if config["readers"]:  # layers of language models, which read subwords
     from subwords import reader
@@ -40,17 +40,16 @@ def count_unknown(found, numbers):
     """Counts what words lack: a pretrained vector, or known characters."""
     used = {x.name for x in model.get_inputs()}
     new = [0 in ids[:size] for ids, size in zip(found["characters"], found["lengths_of_words"], strict=True)]
-    unknown["words"] += len(numbers)
-    unknown["no pretrained vector"] += sum("vectors" in used and not found["vectors"][n] for n in numbers)
-    unknown["unknown characters"] += sum("characters" in used and new[n] for n in numbers)
+    if "vectors" in used:
+        unknown.add("have no pretrained vector", sum(not found["vectors"][n] for n in numbers), len(numbers))
+    if "characters" in used:
+        unknown.add(NEW_CHARACTERS, sum(new[n] for n in numbers), len(numbers))
 
 
 def say_unknown():
     """Says what more than a twentieth of the words lack."""
-    for what, count in unknown.items():
-        if what != "words" and 20 * count > unknown["words"]:
-            share = f"{count / unknown['words']:.0%}"
-            print(f"{count:,} of {unknown['words']:,} words ({share}) have {what}", file=sys.stderr)
+    if line := unknown.line():
+        print(line, file=sys.stderr)
 
 
 def inputs(*texts):
