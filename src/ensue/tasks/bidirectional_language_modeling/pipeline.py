@@ -28,8 +28,8 @@ from ensue.tasks.bidirectional_language_modeling.recipe import BidirectionalReci
 from ensue.tasks.bidirectional_language_modeling.scoring import TwoWayScores
 from ensue.tasks.bidirectional_language_modeling.words import LINE_END, WordReader, WordText
 from ensue.tasks.contract.portable import Portable
-from ensue.tasks.contract.token_scores import TokenScore, score_lines
-from ensue.tasks.texts.minimal_pairs import MinimalPairScores, PairScore, ScoredTexts, score_pairs
+from ensue.tasks.contract.token_scores import TokenScore
+from ensue.tasks.texts.minimal_pairs import ScoredTexts, ScoringPipeline
 from ensue.tasks.texts.portable_reading import PortableReading
 from ensue.tasks.vectors.contextual import ContextualPipeline, checked_layer
 from ensue.tasks.vectors.text_vectors import TextVectors, Vectors, pooling_of
@@ -42,7 +42,7 @@ TEXTS_TOGETHER = 64
 MOST = 1_000_000
 
 
-class BidirectionalPipeline(ContextualPipeline, TextVectors):
+class BidirectionalPipeline(ContextualPipeline, TextVectors, ScoringPipeline):
     """A bidirectional language model (ELMo), or a model of contexts (context2vec); its layers are those of
     `SentenceReader`. A sentence is read by itself, from zeros, unless its state is carried.
     """
@@ -186,28 +186,14 @@ class BidirectionalPipeline(ContextualPipeline, TextVectors):
         mean = torch.stack([self._head().nats(h, ids.to(device)) for h in ways]).double().mean(0).cpu().numpy()
         return [row[: len(words)] for row, words in zip(mean, sentences, strict=True)]
 
-    def minimal_pairs(
-        self,
-        location: str | Path,
-        *,
-        encoding: str = "utf-8",
-        progress: Callable[[PairScore], None] | None = None,
-    ) -> MinimalPairScores:
-        """How often the better one of two texts is the more probable one, by the sum of its words' surprisals."""
-        self._head()
-        check_path("the pairs", location)
-        return score_pairs(self._total_nats, location, encoding=encoding, progress=progress)
-
-    def _total_nats(self, texts: Sequence[str]) -> ScoredTexts:
+    def total_nats(self, texts: Sequence[str]) -> ScoredTexts:
         sentences = [self.words_of(text) for text in texts]
         groups = (sentences[first : first + TEXTS_TOGETHER] for first in range(0, len(sentences), TEXTS_TOGETHER))
         totals = [nats.sum() for group in groups for nats in self._nats(group)]
         return ScoredTexts([self.reader.rows(words).ravel() for words in sentences], np.array(totals))
 
-    def score_lines(self, location: str, *, encoding: str = "utf-8", as_json: bool = False) -> Iterator[str]:
-        """The lines of `ensue score`: one for each word of a text ("-": stdin)."""
+    def check_scores(self) -> None:
         self._head()
-        return score_lines(self, location, encoding, as_json=as_json)
 
     def inspect(self, text: str) -> Inspection:
         """What happens in the model with a text: what each direction expected, their units, the words that fit in a

@@ -12,8 +12,8 @@ import torch
 
 from ensue.data.lines import Lines
 from ensue.data.sources import TextSource
-from ensue.data.streams import is_stream, stream_text
-from ensue.errors import EnsueError
+from ensue.data.streams import is_stream, stream_lines, stream_name
+from ensue.errors import DataError, EnsueError
 from ensue.metrics.comparison import ScoredItems
 from ensue.models.modules import count_parameters
 from ensue.runs.directory import RunDirectory
@@ -138,19 +138,23 @@ class Predictor(Pipeline):
     ) -> Iterator[str]:
         """The lines of `ensue predict`: the texts of a file ("-": stdin) with their predictions, in order.
 
-        `color` is for a terminal. By default a text is a line, followed by a tab and the prediction.
+        `color` is for a terminal. By default a text is a line, followed by a tab and the prediction. Raises DataError,
+        with file and line, for a text of which the model says nothing.
         """
 
         def lines() -> Lines:
             if is_stream(location):
-                return Lines(stream_text(location, encoding), location)
+                return stream_lines(location, encoding)
             return Lines(TextSource(location, encoding=encoding).chunks(), location)
 
-        for _, line in shard.items(lines):
+        for number, line in shard.items(lines):
             text = line.rstrip("\r\n")
-            if as_json:
-                (found,) = self.predict_json([text])
-                yield json.dumps(found, ensure_ascii=False) + "\n"
-            else:
-                (answer,) = self.predict([text])
-                yield f"{text}\t{answer}\n"
+            try:
+                (answer,) = self.predict_json([text]) if as_json else self.predict([text])
+            except EnsueError as error:
+                raise DataError(str(error), stream_name(location), number) from None
+            yield (json.dumps(answer, ensure_ascii=False) if as_json else self.line_of(text, answer)) + "\n"
+
+    def line_of(self, text: str, answer: Any) -> str:
+        """A text and its prediction as a line."""
+        return f"{text}\t{answer}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -23,13 +23,13 @@ from ensue.models.language_model import LanguageModel
 from ensue.models.modules import evaluating
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.portable import Portable
-from ensue.tasks.contract.token_scores import NatsOfParts, TokenScore, counted, score_lines
-from ensue.tasks.language_modeling.minimal_pairs import score_minimal_pairs
+from ensue.tasks.contract.token_scores import NatsOfParts, TokenScore, counted
 from ensue.tasks.language_modeling.model import LanguageModelParts
 from ensue.tasks.language_modeling.page import inspect_text
 from ensue.tasks.language_modeling.portable import portable
+from ensue.tasks.language_modeling.total_nats import total_nats
 from ensue.tasks.texts.framing import Framing
-from ensue.tasks.texts.minimal_pairs import MinimalPairScores, PairScore
+from ensue.tasks.texts.minimal_pairs import ScoredTexts, ScoringPipeline
 from ensue.tasks.texts.scoring import (
     CALL_TOKENS,
     Progress,
@@ -55,7 +55,7 @@ class Continuation(NamedTuple):
     nats: float
 
 
-class LanguagePipeline(LayeredPipeline):
+class LanguagePipeline(LayeredPipeline, ScoringPipeline):
     """A language model and its tokenizer: generates, scores, evaluates, gives vectors of words.
 
     `encoder` (a description of the layers) and `run` are for its `repr`.
@@ -189,10 +189,6 @@ class LanguagePipeline(LayeredPipeline):
                 for id, surprisal in zip(ids.tolist(), nats.tolist(), strict=True):
                     yield TokenScore(self.tokenizer.symbol(id), surprisal)
 
-    def score_lines(self, location: str, *, encoding: str = "utf-8", as_json: bool = False) -> Iterator[str]:
-        """The lines of `ensue score`: one for each token of a text ("-": stdin)."""
-        return score_lines(self, location, encoding, as_json=as_json)
-
     def inspect(self, text: str, *, at: int | None = None, token: str | None = None, off: str = "") -> Inspection:
         """What happens in the model while it reads a text: what it expected, its units, its attention.
 
@@ -258,16 +254,9 @@ class LanguagePipeline(LayeredPipeline):
         parts = default_parts(scores.tokens) if parts is None else parts
         return describe_protocol(self.model, parts)
 
-    def minimal_pairs(
-        self,
-        location: str | Path,
-        *,
-        encoding: str = "utf-8",
-        progress: Callable[[PairScore], None] | None = None,
-    ) -> MinimalPairScores:
-        """How often the better one of two texts is the more probable one, for each file of pairs."""
-        check_path("the pairs", location)
-        return score_minimal_pairs(self.model, self.tokenizer, location, encoding=encoding, progress=progress)
+    def total_nats(self, texts: Sequence[str]) -> ScoredTexts:
+        ids = [self.tokenizer.encode(text).astype(np.int64) for text in texts]
+        return ScoredTexts(ids, total_nats(self.model, ids, start_id=self.tokenizer.start_id))
 
     def __repr__(self) -> str:
         encoder = [self.encoder] if self.encoder else []

@@ -24,9 +24,7 @@ from ensue.models.masked_language_model import MaskedLanguageModel, MaskedNats
 from ensue.runs.directory import RunDirectory
 from ensue.tasks.contract.pipeline import Predictor
 from ensue.tasks.contract.portable import Portable
-from ensue.tasks.contract.token_scores import TokenScore, score_lines
-from ensue.tasks.contract.windows import WHOLE, Shard
-from ensue.tasks.masked_language_modeling.console import filled_lines
+from ensue.tasks.contract.token_scores import TokenScore
 from ensue.tasks.masked_language_modeling.examples import masking_of, scored_examples, stream_of
 from ensue.tasks.masked_language_modeling.job import protocol_of
 from ensue.tasks.masked_language_modeling.model import MaskedLanguageModelParts, framing_of
@@ -36,7 +34,7 @@ from ensue.tasks.masked_language_modeling.reading import mask_probabilities, pse
 from ensue.tasks.masked_language_modeling.recipe import MaskedLanguageModelingRecipe
 from ensue.tasks.masked_language_modeling.task import MaskedBatch, score
 from ensue.tasks.texts.framing import Framing
-from ensue.tasks.texts.minimal_pairs import MinimalPairScores, PairScore, ScoredTexts, score_pairs
+from ensue.tasks.texts.minimal_pairs import ScoredTexts, ScoringPipeline
 from ensue.tasks.texts.portable_reading import PortableReading, SubwordReading
 from ensue.tasks.vectors.contextual import ContextualPipeline, checked_layer, pooled_words
 from ensue.tasks.vectors.text_vectors import TextVectors, Vectors, pooling_of, unit_vectors
@@ -67,7 +65,7 @@ class FilledText(NamedTuple):
         return self.text
 
 
-class MaskedLanguagePipeline(ContextualPipeline, TextVectors, Predictor):
+class MaskedLanguagePipeline(ContextualPipeline, TextVectors, ScoringPipeline, Predictor):
     """A masked language model and its tokenizer: fills in masks, scores, evaluates, gives vectors."""
 
     def __init__(
@@ -127,18 +125,8 @@ class MaskedLanguagePipeline(ContextualPipeline, TextVectors, Predictor):
         )
         return FilledText(self.coder.filled(parts, ids[:, 0].tolist()), masks)
 
-    def prediction_lines(
-        self,
-        location: str,
-        *,
-        format: str | None,
-        encoding: str,
-        as_json: bool,
-        color: bool,
-        shard: Shard = WHOLE,
-    ) -> Iterator[str]:
-        """The lines of `ensue predict`: those of a file ("-": stdin) with their masks filled."""
-        return filled_lines(self, location, encoding, as_json=as_json, shard=shard)
+    def line_of(self, text: str, answer: FilledText) -> str:
+        return answer.text
 
     def inspect(self, text: str) -> Inspection:
         """What happens in the model with a text, in which `[MASK]` may stand: what it expects at each token that is
@@ -161,10 +149,6 @@ class MaskedLanguagePipeline(ContextualPipeline, TextVectors, Predictor):
         """The surprisal of each token of each line of a text in pieces. Each line is read by itself."""
         for _, line in Lines(chunks, "the text"):
             yield from self.score(line)
-
-    def score_lines(self, location: str, *, encoding: str = "utf-8", as_json: bool = False) -> Iterator[str]:
-        """The lines of `ensue score`: one for each token of a text ("-": stdin)."""
-        return score_lines(self, location, encoding, as_json=as_json)
 
     def evaluate(
         self, location: str | Path, *, encoding: str = "utf-8", progress: Callable[[int], None] | None = None
@@ -199,21 +183,12 @@ class MaskedLanguagePipeline(ContextualPipeline, TextVectors, Predictor):
         """A sentence that says how `evaluate` has read the text of these scores."""
         return protocol_of(self.recipe)
 
-    def minimal_pairs(
-        self,
-        location: str | Path,
-        *,
-        encoding: str = "utf-8",
-        progress: Callable[[PairScore], None] | None = None,
-    ) -> MinimalPairScores:
-        """How often the better one of two texts is the more probable one, by the sum of its tokens' surprisals."""
-        self._check_head("this score")
-        check_path("the pairs", location)
-        return score_pairs(self._total_nats, location, encoding=encoding, progress=progress)
-
-    def _total_nats(self, texts: Sequence[str]) -> ScoredTexts:
+    def total_nats(self, texts: Sequence[str]) -> ScoredTexts:
         ids = [self.coder.encode(text) for text in texts]
         return ScoredTexts(ids, np.array([nats.sum() for nats in pseudo_nats(self.model, self.coder, ids)]))
+
+    def check_scores(self) -> None:
+        self._check_head("a score")
 
     def _check_head(self, what: str) -> None:
         if self.model.head is None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,8 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ensue.arguments import check_path
 from ensue.data.corpus.pairs import MinimalPair, pair_files, read_pairs, stem
 from ensue.errors import DataError
+from ensue.tasks.contract.pipeline import Pipeline
+from ensue.tasks.contract.token_scores import TokenScore, score_lines
 
 PAIRS_AT_A_TIME = 256
 
@@ -59,6 +63,38 @@ class MinimalPairScores(NamedTuple):
         total = self.total
         files = [row.as_json() for row in self.rows]
         return {"accuracy": total.accuracy, "pairs": total.pairs, "ties": total.ties, "files": files}
+
+
+class ScoringPipeline(Pipeline):
+    """A model that scores texts by the surprisals of their tokens."""
+
+    @abstractmethod
+    def score_stream(self, chunks: Iterable[str]) -> Iterator[TokenScore]:
+        """The surprisal of each token of a text in pieces."""
+
+    @abstractmethod
+    def total_nats(self, texts: Sequence[str]) -> ScoredTexts:
+        """The ids of texts, and the sums of their tokens' surprisals."""
+
+    def check_scores(self) -> None:
+        """Raises EnsueError for a model without probabilities."""
+
+    def score_lines(self, location: str, *, encoding: str = "utf-8", as_json: bool = False) -> Iterator[str]:
+        """The lines of `ensue score`: one for each token of a text ("-": stdin)."""
+        self.check_scores()
+        return score_lines(self, location, encoding, as_json=as_json)
+
+    def minimal_pairs(
+        self,
+        location: str | Path,
+        *,
+        encoding: str = "utf-8",
+        progress: Callable[[PairScore], None] | None = None,
+    ) -> MinimalPairScores:
+        """How often the better one of two texts is the more probable one, by the sum of its tokens' surprisals."""
+        self.check_scores()
+        check_path("the pairs", location)
+        return score_pairs(self.total_nats, location, encoding=encoding, progress=progress)
 
 
 def score_pairs(

@@ -1,10 +1,6 @@
-"""Minimal pairs: which of two texts is more probable to a language model?"""
+"""The summed surprisals of texts, each read by itself, in batches."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,28 +9,12 @@ from numpy.typing import NDArray
 from ensue.models.language_model import LanguageModel
 from ensue.models.modules import device_of, evaluating
 from ensue.models.prompts import padded
-from ensue.tasks.texts.minimal_pairs import MinimalPairScores, ScoredTexts, score_pairs
 from ensue.tasks.texts.scoring import TextScorer
-from ensue.text.tokenizer import Tokenizer
 from ensue.types import exact
 
 BATCH_TOKENS = 4096
 LONGEST_IN_BATCH = 512
 """The most tokens of a sentence that is read in a batch. A longer one is read by itself, in pieces."""
-
-
-def score_minimal_pairs(
-    model: LanguageModel, tokenizer: Tokenizer, location: str | Path, **options: Any
-) -> MinimalPairScores:
-    """Scores pairs as `score_pairs`. A text's score is the sum of the nats of its tokens, read after the start symbol.
-    Two texts with the same ids are a tie.
-    """
-
-    def scored(texts: Sequence[str]) -> ScoredTexts:
-        ids = [tokenizer.encode(text).astype(np.int64) for text in texts]
-        return ScoredTexts(ids, total_nats(model, ids, start_id=tokenizer.start_id))
-
-    return score_pairs(scored, location, **options)
 
 
 @torch.inference_mode()
